@@ -1,0 +1,1 @@
+//! Shards, listeners, rings and timers: the thin shell around the pure crates.

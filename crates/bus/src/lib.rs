@@ -1,0 +1,1 @@
+//! In-process topic router with MQTT-like keys.

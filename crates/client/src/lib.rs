@@ -1,0 +1,1 @@
+//! The MQTT client behind courser pub, sub and bench.

@@ -1,0 +1,1 @@
+//! What fronts and homes of sessions say to each other: types only.

@@ -1,0 +1,1 @@
+//! Pooled buffers, the counting allocator and the memory budget.

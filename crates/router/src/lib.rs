@@ -1,0 +1,1 @@
+//! Topic trie and match lists of the broker and of courser-router.
