@@ -1,0 +1,141 @@
+//! One receive buffer.
+
+use super::{BLOCK_BYTES, ReceivePool, class_for};
+use std::mem;
+
+/// Bytes received from one connection and not yet parsed, with room for more behind them.
+///
+/// ```
+/// use courser_memory::{PoolLimits, ReceivePool};
+///
+/// let pool = ReceivePool::new(PoolLimits::default());
+/// let mut buffer = pool.resume(None);
+/// buffer.room_mut()[..5].copy_from_slice(b"hello"); // a read from the socket
+/// buffer.advance(5);
+/// buffer.consume(3); // what the codec parsed
+/// let rest = buffer.settle(); // "lo" waits in 512 bytes; the block is free again
+/// assert_eq!(rest.as_ref().map(|rest| rest.bytes()), Some(&b"lo"[..]));
+/// assert!(pool.resume(rest).room_mut().len() > 60_000);
+/// ```
+///
+/// Invariant: `start <= end <= storage.len()`; only `storage[start..end]` is ever shown.
+#[derive(Debug)]
+pub struct Buffer {
+    storage: Box<[u8]>,
+    start: usize,
+    end: usize,
+    pool: ReceivePool,
+}
+
+impl Buffer {
+    pub(super) fn over(storage: Box<[u8]>, pool: ReceivePool) -> Self {
+        Self {
+            storage,
+            start: 0,
+            end: 0,
+            pool,
+        }
+    }
+
+    /// What was received and not consumed.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.storage[self.start..self.end]
+    }
+
+    /// Where the next read writes to. What it shows before that has no meaning. Empty when the buffer is full: then
+    /// [`settle`](Self::settle) and [`ReceivePool::resume`] make room.
+    pub fn room_mut(&mut self) -> &mut [u8] {
+        &mut self.storage[self.end..]
+    }
+
+    /// Takes the first `count` bytes of the room as received.
+    ///
+    /// # Panics
+    /// When the room is smaller.
+    pub fn advance(&mut self, count: usize) {
+        assert!(
+            count <= self.storage.len() - self.end,
+            "a read fits the room that it was given"
+        );
+        self.end += count;
+    }
+
+    /// Takes the first `count` received bytes as parsed.
+    ///
+    /// # Panics
+    /// When fewer were received.
+    pub fn consume(&mut self, count: usize) {
+        assert!(
+            count <= self.end - self.start,
+            "only received bytes are parsed"
+        );
+        self.start += count;
+    }
+
+    /// Ends the turn: nothing left gives the storage back and returns `None`; a rest is kept in the smallest size
+    /// that holds it.
+    ///
+    /// Cost: a copy of the rest when it moves to a smaller size.
+    #[must_use]
+    pub fn settle(mut self) -> Option<Self> {
+        if self.bytes().is_empty() {
+            return None;
+        }
+        // A rest moves only when that saves memory: into a smaller class, or out of a large buffer into a block.
+        match (class_for(self.bytes().len()), class_for(self.storage.len())) {
+            (Some(needed), Some(has)) if needed >= has => {}
+            (Some(_), _) => self.move_to(self.bytes().len()),
+            (None, _) => {}
+        }
+        Some(self)
+    }
+
+    /// Takes the received bytes out of the pool for good, without a copy when nothing was consumed: for a payload that
+    /// outlives the turn (M45). The pool counts the storage as freed.
+    #[must_use]
+    pub fn into_vec(mut self) -> Vec<u8> {
+        let storage = mem::take(&mut self.storage);
+        self.pool.shared.borrow_mut().detach(storage.len());
+        let mut bytes = storage.into_vec();
+        bytes.truncate(self.end);
+        bytes.drain(..self.start);
+        bytes
+    }
+
+    /// Moves what is held to the front, and to larger storage when that leaves less than a quarter of it as room.
+    pub(super) fn make_room(&mut self) {
+        let held = self.bytes().len();
+        let has = self.storage.len();
+        if has < BLOCK_BYTES {
+            self.move_to(BLOCK_BYTES);
+        } else if held > has - has / 4 {
+            self.move_to(held * 2);
+        } else if self.start > 0 {
+            self.storage.copy_within(self.start..self.end, 0);
+            self.start = 0;
+            self.end = held;
+        }
+    }
+
+    /// Moves what is held to storage of at least `bytes`.
+    fn move_to(&mut self, bytes: usize) {
+        let mut storage = self.pool.shared.borrow_mut().take(bytes);
+        let held = self.end - self.start;
+        storage[..held].copy_from_slice(self.bytes());
+        let old = mem::replace(&mut self.storage, storage);
+        self.pool.shared.borrow_mut().give_back(old);
+        self.start = 0;
+        self.end = held;
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // Taken out by `into_vec`.
+        if !self.storage.is_empty() {
+            let storage = mem::take(&mut self.storage);
+            self.pool.shared.borrow_mut().give_back(storage);
+        }
+    }
+}

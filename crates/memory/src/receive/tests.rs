@@ -1,0 +1,214 @@
+use super::{BLOCK_BYTES, Buffer, CLASS_BYTES, PoolLimits, ReceivePool};
+use proptest::prelude::*;
+
+fn pool() -> ReceivePool {
+    ReceivePool::new(PoolLimits {
+        blocks_max: 2,
+        rests_max: 3,
+    })
+}
+
+fn receive(buffer: &mut Buffer, mut bytes: &[u8]) -> usize {
+    let count = bytes.len().min(buffer.room_mut().len());
+    bytes = &bytes[..count];
+    buffer.room_mut()[..count].copy_from_slice(bytes);
+    buffer.advance(count);
+    count
+}
+
+#[test]
+fn an_idle_connection_holds_no_buffer() {
+    let pool = pool();
+    let mut buffer = pool.resume(None);
+    assert_eq!(buffer.room_mut().len(), BLOCK_BYTES);
+    receive(&mut buffer, b"whole packet");
+    buffer.consume(12);
+    assert!(buffer.settle().is_none());
+    assert_eq!(pool.stats().in_use(), 0);
+    assert_eq!(pool.stats().bytes_held(), BLOCK_BYTES);
+    pool.check();
+}
+
+#[test]
+fn blocks_are_used_again() {
+    let pool = pool();
+    for _ in 0..100 {
+        drop(pool.take());
+    }
+    let blocks = pool.stats().classes[2];
+    assert_eq!((blocks.allocated, blocks.reused, blocks.free), (1, 99, 1));
+}
+
+#[test]
+fn a_rest_waits_in_the_smallest_size_that_holds_it() {
+    for (rest_bytes, storage_bytes) in [
+        (1, 512),
+        (512, 512),
+        (513, 4096),
+        (4096, 4096),
+        (4097, BLOCK_BYTES),
+        (BLOCK_BYTES, BLOCK_BYTES),
+    ] {
+        let pool = pool();
+        let mut buffer = pool.take();
+        let sent: Vec<u8> = (0..rest_bytes).map(|at| (at % 251) as u8).collect();
+        assert_eq!(receive(&mut buffer, &sent), rest_bytes);
+        let rest = buffer.settle().expect("something is left");
+        assert_eq!(rest.bytes(), sent, "rest of {rest_bytes} bytes");
+        let class = CLASS_BYTES
+            .iter()
+            .position(|&bytes| bytes == storage_bytes)
+            .expect("a class");
+        assert_eq!(
+            pool.stats().classes[class].in_use,
+            1,
+            "rest of {rest_bytes} bytes"
+        );
+        assert_eq!(pool.stats().in_use(), 1);
+        pool.check();
+    }
+}
+
+#[test]
+fn a_small_rest_leaves_most_of_a_block_to_read_into() {
+    let pool = pool();
+    let mut buffer = pool.take();
+    receive(&mut buffer, b"abc");
+    let rest = buffer.settle();
+    let mut buffer = pool.resume(rest);
+    assert_eq!(buffer.room_mut().len(), BLOCK_BYTES - 3);
+    receive(&mut buffer, b"def");
+    assert_eq!(buffer.bytes(), b"abcdef");
+    pool.check();
+}
+
+#[test]
+fn free_lists_are_bounded() {
+    let pool = pool();
+    let buffers: Vec<Buffer> = (0..5).map(|_| pool.take()).collect();
+    assert_eq!(pool.stats().in_use(), 5);
+    drop(buffers);
+    let blocks = pool.stats().classes[2];
+    assert_eq!((blocks.free, blocks.freed, blocks.in_use), (2, 3, 0));
+    pool.trim();
+    assert_eq!(pool.stats().bytes_held(), 0);
+    pool.check();
+}
+
+#[test]
+fn a_packet_larger_than_a_block_grows_with_what_arrives_and_is_freed() {
+    let pool = pool();
+    let packet: Vec<u8> = (0..1_000_000_u32).map(|at| at as u8).collect();
+    let mut rest = None;
+    let mut sent = 0;
+    while sent < packet.len() {
+        let mut buffer = pool.resume(rest.take());
+        sent += receive(&mut buffer, &packet[sent..]);
+        assert!(
+            pool.stats().bytes_held() <= 3 * sent + 2 * BLOCK_BYTES,
+            "memory follows bytes received"
+        );
+        rest = buffer.settle();
+    }
+    let mut buffer = rest.expect("nothing was parsed yet");
+    assert_eq!(buffer.bytes(), packet);
+    buffer.consume(packet.len() - 10);
+    let rest = buffer.settle().expect("ten bytes are left");
+    assert_eq!(rest.bytes(), &packet[packet.len() - 10..]);
+    assert_eq!(
+        (pool.stats().large_in_use, pool.stats().large_bytes),
+        (0, 0)
+    );
+    assert_eq!(pool.stats().classes[0].in_use, 1);
+    pool.check();
+}
+
+#[test]
+fn a_payload_can_leave_the_pool() {
+    let pool = pool();
+    let mut buffer = pool.take();
+    receive(&mut buffer, b"head payload");
+    buffer.consume(5);
+    assert_eq!(buffer.into_vec(), b"payload");
+    let blocks = pool.stats().classes[2];
+    assert_eq!((blocks.in_use, blocks.free, blocks.freed), (0, 0, 1));
+    pool.check();
+}
+
+#[test]
+fn a_buffer_may_outlive_its_pool() {
+    let mut buffer = pool().take();
+    receive(&mut buffer, b"x");
+    assert_eq!(buffer.bytes(), b"x");
+}
+
+#[test]
+#[should_panic(expected = "a read fits the room that it was given")]
+fn advancing_over_the_end_is_a_bug() {
+    pool().take().advance(BLOCK_BYTES + 1);
+}
+
+#[test]
+#[should_panic(expected = "only received bytes are parsed")]
+fn consuming_what_was_not_received_is_a_bug() {
+    let pool = pool();
+    let mut buffer = pool.take();
+    receive(&mut buffer, b"abc");
+    buffer.consume(4);
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// Connection, bytes that arrive, thousandths of what is then held that are parsed.
+    Turn(usize, usize, usize),
+    Close(usize),
+    Trim,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (0..4_usize, 0..150_000_usize, 0..=1000_usize).prop_map(|(who, bytes, parsed)| Step::Turn(who, bytes, parsed)),
+        1 => (0..4_usize).prop_map(Step::Close),
+        1 => Just(Step::Trim),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Four connections share a pool; each sees its own bytes in order, whatever the others do.
+    #[test]
+    fn every_connection_sees_its_own_bytes(steps in proptest::collection::vec(step(), 1..60)) {
+        let pool = pool();
+        let mut rests: [Option<Buffer>; 4] = Default::default();
+        let mut models: [Vec<u8>; 4] = Default::default();
+        let mut next: u8 = 0;
+        for step in steps {
+            match step {
+                Step::Turn(who, bytes, parsed) => {
+                    let mut buffer = pool.resume(rests[who].take());
+                    let arrived: Vec<u8> = (0..bytes).map(|_| { next = next.wrapping_mul(5).wrapping_add(who as u8 + 1); next }).collect();
+                    let count = receive(&mut buffer, &arrived);
+                    prop_assert!(count > 0 || bytes == 0, "a resumed buffer has room");
+                    models[who].extend_from_slice(&arrived[..count]);
+                    prop_assert_eq!(buffer.bytes(), &models[who][..]);
+                    let parsed = models[who].len() * parsed / 1000;
+                    buffer.consume(parsed);
+                    models[who].drain(..parsed);
+                    rests[who] = buffer.settle();
+                    prop_assert_eq!(rests[who].is_none(), models[who].is_empty());
+                }
+                Step::Close(who) => {
+                    rests[who] = None;
+                    models[who].clear();
+                }
+                Step::Trim => pool.trim(),
+            }
+            for (rest, model) in rests.iter().zip(&models) {
+                prop_assert_eq!(rest.as_ref().map_or(&[][..], Buffer::bytes), &model[..]);
+            }
+            prop_assert_eq!(pool.stats().in_use(), rests.iter().flatten().count());
+            pool.check();
+        }
+    }
+}
