@@ -1,1 +1,39 @@
-//! What fronts and homes of sessions say to each other: types only.
+//! What fronts and homes of sessions say to each other.
+//!
+//! A session has two halves. The **front** is at the socket: codec, window, output, tickets. The **home** is in a
+//! partition: subscriptions, stream, outcomes, will, expiry. They exchange only the messages of this crate, the same ones by
+//! plain call within a shard, on a ring between shards and on a link between nodes, so that takeover, roaming and proxies are
+//! one thing. Protocol crates and the engine both know this crate and never each other.
+//!
+//! Here are types and two traits of effects, no behaviour: [`FrontEffects`] is what a front asks of the shell around it,
+//! [`PartitionEffects`] what a partition asks of its shell. Nothing here knows a protocol's bytes, a socket, a file or a clock.
+//!
+//! # Order
+//! - Messages from one sender to one receiver arrive in the order in which they were sent.
+//! - A front sends to its home only after [`Attached`], and nothing after [`ToHome::Detach`].
+//! - Every message of a front to its home carries the [`Epoch`] of its attachment; a home drops those of older epochs.
+#![forbid(unsafe_code)]
+
+mod effects;
+mod ids;
+mod message;
+mod record;
+mod session;
+
+pub use effects::{
+    CloseCause, Destinations, Dropped, FrontEffects, IndexChange, PartitionEffects, Routed,
+};
+pub use ids::{
+    AppendNumber, Class, Epoch, FrontId, IndexToken, LogIndex, Now, Origin, PartitionId, Seq,
+    SessionUid, ShardId, Term, Tick, Ticket, WallMs,
+};
+pub use message::{
+    Append, AppendKey, Attach, AttachStage, Attached, CloseReason, ConnectRefusal, DeliverFlags,
+    DeliverTo, Delivery, GroupRef, HomeRef, Join, JoinResult, OutcomeKind, Published2, Refusal,
+    RetainedFound, RetainedScan, ScanRef, Settled, Source, ToFront, ToHome, ToPartition,
+};
+pub use record::{Publish, QoS, Record, RecordRef, RecordView};
+pub use session::{
+    DetachCause, RetainHandling, SharedStrategy, SubscribeResult, Subscription,
+    SubscriptionOptions, Will,
+};

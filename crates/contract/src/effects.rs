@@ -1,0 +1,143 @@
+//! What fronts and partitions ask of the shell around them. A shell of tests records it, a shell of the broker does it.
+
+use smallvec::SmallVec;
+
+use crate::{
+    AppendNumber, DeliverTo, Delivery, FrontId, IndexToken, Origin, PartitionId, Publish, Settled,
+    Ticket, ToFront, ToHome, ToPartition,
+};
+
+/// Partitions that a publish goes to.
+pub type Destinations = SmallVec<[PartitionId; 4]>;
+
+/// Where a publish went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Routed {
+    /// Handed over, nothing to wait for (M13).
+    Done {
+        /// Whether it had a destination.
+        matched: bool,
+    },
+    /// It waits for partitions; the front hears of its ticket (M10).
+    Waits,
+    /// Refused at once.
+    Refused(crate::Refusal),
+}
+
+/// Why a connection ends, for the count by reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CloseCause {
+    /// The client said good-bye.
+    Disconnect,
+    /// The socket closed without a word.
+    Lost,
+    /// The client broke a rule: the number of its reason on the wire.
+    Fault(u8),
+    /// Nothing heard for 1.5 times the keep-alive.
+    KeepAlive,
+    /// No CONNECT in time.
+    ConnectTimeout,
+    /// Another connection has the client id.
+    TakenOver,
+    /// The connection was refused: the number of its reason on the wire.
+    Refused(u8),
+    /// By an operator.
+    Administrative,
+    /// The server stops.
+    ServerStops,
+}
+
+/// Why a message did not reach a receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Dropped {
+    /// Nobody subscribes.
+    NoSubscriber,
+    /// A session's queue is full.
+    QueueFull,
+    /// Its time was over.
+    Expired,
+    /// Longer than the receiver takes.
+    TooLarge,
+    /// QoS 0 beyond the bound of a connection's output.
+    OutputFull,
+    /// QoS 0 for a session without a connection.
+    Offline,
+    /// A receiver refused it.
+    Rejected,
+    /// The retained store is full.
+    RetainedFull,
+}
+
+/// What a front asks of its shell.
+pub trait FrontEffects {
+    /// Sends a publish to its destinations. With [`Routed::Waits`] the shell later calls the front's `handle_settled` with
+    /// this ticket, once. QoS 0 never waits.
+    fn publish(&mut self, publish: &Publish<'_>, ticket: Ticket) -> Routed;
+
+    /// Where L1 sends a topic now: for a QoS 2 publish that goes by way of a durable home (M28).
+    fn destinations(&mut self, topic: &str, retain: bool) -> Destinations;
+
+    /// Partition of the slot of a client id (M2).
+    fn home_partition(&self, client_id: &str) -> PartitionId;
+
+    /// The volatile partition of the shard on which the front runs.
+    fn volatile_partition(&self) -> PartitionId;
+
+    /// Sends a message to a partition.
+    fn send_home(&mut self, partition: PartitionId, message: ToHome);
+
+    /// Closes the socket once the output before this call is written; the front gets no more events.
+    fn close(&mut self, cause: CloseCause);
+
+    /// Counts messages that this front did not deliver.
+    fn dropped(&mut self, why: Dropped, messages: u64);
+
+    /// Random bits from the shell's seeded generator, for assigned client ids.
+    fn random(&mut self) -> u64;
+}
+
+/// A change of L1 by one partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexChange {
+    /// Filters that lead here from now on.
+    pub add: Vec<Box<str>>,
+    /// Filters that do no longer.
+    pub remove: Vec<Box<str>>,
+}
+
+/// What a partition asks of its shell.
+pub trait PartitionEffects {
+    /// Delivers a message to fronts.
+    fn deliver(&mut self, delivery: Delivery<'_>, to: &[DeliverTo]);
+
+    /// Sends a message to a front. A front that is gone: the message is dropped.
+    fn send_front(&mut self, front: FrontId, message: ToFront);
+
+    /// Sends a message to another partition, or to this one, after the call that asks for it.
+    fn send_partition(&mut self, to: PartitionId, message: ToPartition);
+
+    /// Answers an append of an origin (M11, M14).
+    fn settled(&mut self, origin: Origin, number: AppendNumber, result: Settled);
+
+    /// Changes L1; the shell answers by `handle_index_confirmed` once every shard uses the new index (M38).
+    fn change_index(&mut self, token: IndexToken, change: IndexChange);
+
+    /// Answers by `handle_fence` once every shard has pushed and settled all publishes that it matched before this call (M34).
+    fn fence(&mut self, token: IndexToken);
+
+    /// Where L1 sends a topic now, for wills and other messages that begin in a partition (M37).
+    fn destinations(&mut self, topic: &str, retain: bool) -> Destinations;
+
+    /// Partition of the slot of a topic, for retained messages (M33).
+    fn retained_partition(&self, topic: &str) -> PartitionId;
+
+    /// All partitions that keep retained messages, for scans with wildcards.
+    fn retained_partitions(&self) -> Destinations;
+
+    /// Partition of a shared group's slot: the durable one, or the volatile one of the shard that leads it (M36).
+    fn group_partition(&self, share: &str, filter: &str, volatile: bool) -> PartitionId;
+
+    /// Counts messages that were not delivered.
+    fn dropped(&mut self, why: Dropped, messages: u64);
+}

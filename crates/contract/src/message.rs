@@ -1,0 +1,515 @@
+//! The messages between fronts, homes and partitions (M22).
+
+use compact_str::CompactString;
+
+use crate::{
+    AppendNumber, DetachCause, Epoch, FrontId, Origin, PartitionId, Publish, QoS, Record,
+    RecordRef, RecordView, Seq, SessionUid, SharedStrategy, SubscribeResult, Subscription,
+    SubscriptionOptions, WallMs, Will,
+};
+
+/// A session by the partition of its home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HomeRef {
+    /// Partition of the home.
+    pub partition: PartitionId,
+    /// Session there.
+    pub session: SessionUid,
+}
+
+/// A shared group by the partition in which it lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupRef {
+    /// Partition of the group.
+    pub partition: PartitionId,
+    /// Its number there, never reused.
+    pub group: u64,
+}
+
+// ---------------------------------------------------------------------------------------------------------- publishing
+
+/// A publish on its way into one partition. The partition's leader resolves the streams (M37).
+#[derive(Clone, Copy, Debug)]
+pub struct Append<'a> {
+    /// Who waits for the answer.
+    pub key: AppendKey,
+    /// The message.
+    pub publish: Publish<'a>,
+    /// Whether this partition keeps the topic's retained message (M33): RETAIN is set and the topic's slot is here.
+    pub keep_retained: bool,
+    /// Whether its streams get it; false when only the retained message is meant.
+    pub deliver: bool,
+}
+
+/// Who waits for the answer to an append, and what makes a repeat known (M14, M19).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AppendKey {
+    /// Nobody: QoS 0, and volatile partitions that refuse nothing (M13).
+    Unanswered,
+    /// A shard: answered by [`PartitionEffects::settled`](crate::PartitionEffects::settled).
+    Numbered {
+        /// Who numbers.
+        origin: Origin,
+        /// Its number.
+        number: AppendNumber,
+        /// The origin's lowest unsettled number: everything below may be forgotten.
+        floor: AppendNumber,
+    },
+    /// An outbox of a partition: answered by [`ToPartition::Forwarded`].
+    Outbox {
+        /// Partition of the outbox.
+        source: PartitionId,
+        /// Position in the outbox that leads here.
+        seq: Seq,
+        /// The source's committed floor.
+        floor: Seq,
+    },
+}
+
+/// What became of a publish at a destination (M11).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// Stored as its class says, or handed over.
+    Ok,
+    /// Not stored.
+    Refused(Refusal),
+}
+
+/// Why something was not taken; each protocol has its own code for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Refusal {
+    /// A stream, the retained store or the disk is full.
+    QuotaExceeded,
+    /// Not allowed.
+    NotAuthorized,
+    /// Longer than this place takes.
+    TooLarge,
+    /// The partition cannot serve now.
+    Unavailable,
+    /// Anything else.
+    Unspecified,
+}
+
+/// A QoS 2 publish of a durable session: its home stores message, hold and places in the outboxes by one entry (M28).
+#[derive(Clone, Debug)]
+pub struct Published2 {
+    /// Packet id of the hold.
+    pub packet_id: u16,
+    /// Hash of topic and payload: the same id with another hash is a client that lost its state.
+    pub hash: u64,
+    /// The message.
+    pub record: Record,
+    /// Where L1 sends it, the home's own partition included.
+    pub destinations: crate::Destinations,
+}
+
+// ------------------------------------------------------------------------------------------------------ front -> home
+
+/// From a front to a partition.
+#[derive(Clone, Debug)]
+pub enum ToHome {
+    /// Take the client id and attach to its session; answered by [`ToFront::Attached`], [`ToFront::Claimed`] or
+    /// [`ToFront::ConnectRefused`].
+    Attach(Box<Attach>),
+    /// Lets go of a claimed client id whose session was volatile; to the partition that gave [`ToFront::Claimed`].
+    Unclaim {
+        /// Client id.
+        client_id: CompactString,
+        /// Epoch of the claim.
+        epoch: Epoch,
+        /// Partitions with appends of this front that have not settled (M25).
+        open: Vec<PartitionId>,
+    },
+    /// Subscribe; answered by [`ToFront::Subscribed`].
+    Subscribe {
+        /// Session and attachment.
+        session: SessionUid,
+        /// Attachment.
+        epoch: Epoch,
+        /// Packet id of the SUBSCRIBE.
+        packet_id: u16,
+        /// What to, in the client's order.
+        subscriptions: Vec<Subscription>,
+    },
+    /// Unsubscribe; answered by [`ToFront::Unsubscribed`].
+    Unsubscribe {
+        /// Session.
+        session: SessionUid,
+        /// Attachment.
+        epoch: Epoch,
+        /// Packet id of the UNSUBSCRIBE.
+        packet_id: u16,
+        /// Filters as the client wrote them, with share names split off.
+        filters: Vec<(Option<Box<str>>, Box<str>)>,
+    },
+    /// What became of deliveries `first..=last` of the session's own stream.
+    Outcome {
+        /// Session.
+        session: SessionUid,
+        /// Attachment.
+        epoch: Epoch,
+        /// First delivery.
+        first: Seq,
+        /// Last delivery.
+        last: Seq,
+        /// What became of them.
+        kind: OutcomeKind,
+    },
+    /// The same for deliveries of a shared group.
+    GroupOutcome {
+        /// The group.
+        group: u64,
+        /// Member that had them.
+        member: HomeRef,
+        /// First delivery.
+        first: Seq,
+        /// Last delivery.
+        last: Seq,
+        /// What became of them.
+        kind: OutcomeKind,
+    },
+    /// A QoS 2 publish for the home to store; answered by [`ToFront::Received`].
+    Publish2 {
+        /// Session.
+        session: SessionUid,
+        /// Attachment.
+        epoch: Epoch,
+        /// What is published.
+        publish: Box<Published2>,
+    },
+    /// PUBREL of a QoS 2 publish, or a PUBREC answer that ends its hold; answered by [`ToFront::Released`].
+    Release {
+        /// Session.
+        session: SessionUid,
+        /// Attachment.
+        epoch: Epoch,
+        /// Packet id of the hold.
+        packet_id: u16,
+    },
+    /// The front ends. Last message of an attachment.
+    Detach {
+        /// Session.
+        session: SessionUid,
+        /// Attachment.
+        epoch: Epoch,
+        /// Why.
+        cause: DetachCause,
+        /// New session expiry interval in seconds, from a v5 DISCONNECT.
+        expiry_seconds: Option<u32>,
+        /// Partitions with appends of this front that have not settled (M25).
+        open: Vec<PartitionId>,
+    },
+}
+
+/// Request of a connection for the session of its client id.
+#[derive(Clone, Debug)]
+pub struct Attach {
+    /// Where the connection is.
+    pub front: FrontId,
+    /// Whose session.
+    pub client_id: CompactString,
+    /// Which of the two partitions of M23 is asked.
+    pub stage: AttachStage,
+    /// Forget what is stored, v5 Clean Start, v3 CleanSession.
+    pub clean_start: bool,
+    /// Seconds that the session outlives the connection, already capped; 0: it ends with it.
+    pub expiry_seconds: u32,
+    /// Most deliveries of QoS > 0 under way, at least 1.
+    pub receive_maximum: u16,
+    /// Will of this connection.
+    pub will: Option<Box<Will>>,
+}
+
+/// Which partition an [`Attach`] is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttachStage {
+    /// The partition of the client id's slot: takes the client id, and is the home of sessions with expiry > 0.
+    Claim,
+    /// The volatile partition of the front's shard, after [`ToFront::Claimed`] with this epoch.
+    Open(Epoch),
+}
+
+/// What became of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OutcomeKind {
+    /// Acknowledged for good: PUBACK or PUBCOMP.
+    Done,
+    /// QoS 2: PUBREC; answered by [`ToFront::Release`] once committed (M32).
+    Received,
+    /// Refused by the client: PUBACK or PUBREC of 0x80 or more; settled, not sent again.
+    Rejected,
+    /// Never sent, for example longer than the client's Maximum Packet Size: settled.
+    Skipped,
+    /// Of a shared group only: not sent, give it to another member without counting an attempt (M31).
+    Returned,
+}
+
+// ------------------------------------------------------------------------------------------------------ home -> front
+
+/// From a partition to a front. Deliveries go by [`PartitionEffects::deliver`](crate::PartitionEffects::deliver).
+#[derive(Clone, Debug)]
+pub enum ToFront {
+    /// The session is attached.
+    Attached(Attached),
+    /// The client id is taken, no session is stored: open a volatile one with this epoch.
+    Claimed {
+        /// Epoch of the claim.
+        epoch: Epoch,
+    },
+    /// The attach is refused.
+    ConnectRefused(ConnectRefusal),
+    /// Another connection has the client id: send its protocol's word for it, close, detach.
+    TakenOver,
+    /// An operator or the end of the session closes the connection.
+    Closed(CloseReason),
+    /// Answer to [`ToHome::Subscribe`], after the index knows the filters on every shard (M38).
+    Subscribed {
+        /// Packet id of the SUBSCRIBE.
+        packet_id: u16,
+        /// One a filter, in the client's order.
+        results: Vec<SubscribeResult>,
+    },
+    /// Answer to [`ToHome::Unsubscribe`].
+    Unsubscribed {
+        /// Packet id of the UNSUBSCRIBE.
+        packet_id: u16,
+        /// Whether each filter was subscribed to.
+        existed: Vec<bool>,
+    },
+    /// Answer to [`ToHome::Publish2`].
+    Received {
+        /// Packet id of the hold.
+        packet_id: u16,
+        /// What became of it. `matched`: somebody gets it.
+        result: Settled,
+        /// Whether it has a destination.
+        matched: bool,
+    },
+    /// Answer to [`ToHome::Release`].
+    Released {
+        /// Packet id of the hold.
+        packet_id: u16,
+        /// Whether there was a hold.
+        existed: bool,
+    },
+    /// "Received" is committed: send PUBREL for this delivery (M32). After a reconnect: again.
+    Release {
+        /// Stream of the delivery.
+        source: Source,
+        /// The delivery.
+        seq: Seq,
+        /// Packet id it has (given again after a reconnect for [`Source::Group`]).
+        packet_id: Option<u16>,
+    },
+}
+
+/// Why a partition closes a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// By an operator.
+    Administrative,
+    /// A limit of the session was broken.
+    QuotaExceeded,
+    /// The server stops.
+    ServerStops,
+}
+
+/// A session with its front.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attached {
+    /// Home of the session.
+    pub home: HomeRef,
+    /// This attachment.
+    pub epoch: Epoch,
+    /// Whether a stored session was taken up.
+    pub present: bool,
+    /// Packet ids of deliveries are `1 + seq mod 32767` for the home's stream; the first that may be sent.
+    pub next: Seq,
+}
+
+/// Why no session was attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectRefusal {
+    /// The partition is not ready.
+    Unavailable,
+    /// Not allowed.
+    NotAuthorized,
+    /// As many sessions as may be.
+    QuotaExceeded,
+    /// A newer connection with the same client id is already waiting.
+    TakenOver,
+}
+
+/// One message for one or more fronts.
+#[derive(Clone, Copy, Debug)]
+pub struct Delivery<'a> {
+    /// What it says.
+    pub view: RecordView<'a>,
+    /// Its shared bytes, when it is stored: a front that cannot send now keeps a share. QoS 0 that is only routed has none.
+    pub record: Option<RecordRef<'a>>,
+}
+
+/// One receiver of a delivery.
+#[derive(Clone, Debug)]
+pub struct DeliverTo {
+    /// The front.
+    pub front: FrontId,
+    /// Which stream, and where in it; none for QoS 0.
+    pub source: Option<(Source, Seq)>,
+    /// Lower of published and granted.
+    pub qos: QoS,
+    /// Marks.
+    pub flags: DeliverFlags,
+    /// Subscription identifiers of all subscriptions that matched; none is the common case.
+    pub identifiers: Option<std::sync::Arc<[u32]>>,
+}
+
+/// Marks of a delivery.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct DeliverFlags {
+    /// RETAIN of the delivery.
+    pub retain: bool,
+    /// Sent before: DUP.
+    pub duplicate: bool,
+}
+
+/// Stream of a delivery of QoS > 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Source {
+    /// The session's own: packet id `1 + seq mod 32767` (M30).
+    Session,
+    /// A shared group: packet ids from 32,768, chosen by the front (M31).
+    Group(GroupRef),
+}
+
+// ------------------------------------------------------------------------------------------- partition -> partition
+
+/// Between partitions.
+#[derive(Clone, Debug)]
+pub enum ToPartition {
+    /// Answer to an append with [`AppendKey::Outbox`].
+    Forwarded {
+        /// Position in the outbox.
+        seq: Seq,
+        /// What became of it.
+        result: Settled,
+    },
+    /// A forward of an outbox: a publish.
+    Append {
+        /// What makes a repeat known.
+        key: AppendKey,
+        /// The message.
+        record: Record,
+        /// As in [`Append::keep_retained`].
+        keep_retained: bool,
+    },
+    /// Retained messages that match a filter are wanted.
+    ScanRetained(Box<RetainedScan>),
+    /// Answer to it.
+    RetainedFound(Box<RetainedFound>),
+    /// A session joins a shared group, or changes what it asked for; answered by [`ToPartition::Joined`].
+    Join(Box<Join>),
+    /// Answer to it.
+    Joined {
+        /// Session that joined.
+        member: HomeRef,
+        /// The asker's number.
+        request: u64,
+        /// What became of it.
+        result: JoinResult,
+    },
+    /// A session leaves; answered by [`ToPartition::Left`].
+    Leave {
+        /// Share name.
+        share: Box<str>,
+        /// Filter without share name.
+        filter: Box<str>,
+        /// Session that leaves.
+        member: HomeRef,
+        /// The asker's number.
+        request: u64,
+    },
+    /// Answer to it.
+    Left {
+        /// Session that left.
+        member: HomeRef,
+        /// The asker's number.
+        request: u64,
+    },
+    /// A member's connection came or went.
+    MemberFront {
+        /// The group.
+        group: u64,
+        /// The member.
+        member: HomeRef,
+        /// Its front and how much it takes at once; none: it has no connection.
+        front: Option<(FrontId, u16)>,
+    },
+}
+
+/// A session that joins a shared group.
+#[derive(Clone, Debug)]
+pub struct Join {
+    /// Share name.
+    pub share: Box<str>,
+    /// Filter without share name.
+    pub filter: Box<str>,
+    /// The session.
+    pub member: HomeRef,
+    /// Its connection and how much it takes at once.
+    pub front: Option<(FrontId, u16)>,
+    /// What it chose.
+    pub options: SubscriptionOptions,
+    /// Subscription identifier.
+    pub identifier: Option<u32>,
+    /// How the group takes turns, from configuration; the first member decides.
+    pub strategy: SharedStrategy,
+    /// Number of the asker for the answer.
+    pub request: u64,
+}
+
+/// What became of a join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JoinResult {
+    /// Member of this group.
+    Joined(GroupRef),
+    /// Refused.
+    Refused(Refusal),
+}
+
+/// Names a scan of retained messages at its asker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ScanRef {
+    /// Session that subscribed.
+    pub home: HomeRef,
+    /// Number of the scan there.
+    pub scan: u64,
+}
+
+/// The next retained messages of one partition, in topic order (M34).
+#[derive(Clone, Debug)]
+pub struct RetainedScan {
+    /// Who asks.
+    pub scan: ScanRef,
+    /// Filter.
+    pub filter: Box<str>,
+    /// After this topic; none: from the beginning.
+    pub after: Option<Box<str>>,
+    /// Most messages of the answer, 1 to 64.
+    pub limit: u8,
+}
+
+/// Answer to a [`RetainedScan`].
+#[derive(Clone, Debug)]
+pub struct RetainedFound {
+    /// Who asked.
+    pub scan: ScanRef,
+    /// Partition that answers.
+    pub partition: PartitionId,
+    /// Messages in topic order, none of them expired.
+    pub records: Vec<Record>,
+    /// Where to go on; none: that was all.
+    pub next: Option<Box<str>>,
+    /// Moment of the answer.
+    pub at: WallMs,
+}
