@@ -1,0 +1,162 @@
+"""The broker under test: started on a free port of 127.0.0.1, stopped by its process id, its log kept.
+
+`Courser` is what the suite is for; `Mosquitto` runs the same scenarios against a broker that is known good, so that a
+scenario which is wrong is found there first (see `gaps.DEVIATIONS` for what Mosquitto itself does otherwise).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+READY_SECONDS = 20
+
+
+class BrokerDied(AssertionError):
+    """The broker's process ended although nobody stopped it."""
+
+
+def free_port() -> int:
+    """A port that was free a moment ago on 127.0.0.1."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Broker:
+    """One broker process. `settings` are the suite's own names (see `Courser.SETTINGS`), the subclass translates them."""
+
+    name = "?"
+
+    def __init__(self, folder: Path, settings: dict[str, object] | None = None):
+        self.folder = folder
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.settings = settings or {}
+        self.log = folder / "broker.log"
+        self.process: subprocess.Popen | None = None
+        self.port = 0
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return ("127.0.0.1", self.port)
+
+    def command(self) -> list[str]:
+        raise NotImplementedError
+
+    def start(self) -> "Broker":
+        """Starts the process and waits until it accepts a connection. A port that someone else took meanwhile is replaced."""
+        for attempt in range(3):
+            self.port = free_port()
+            with self.log.open("ab") as log:
+                self.process = subprocess.Popen(
+                    self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder
+                )
+            if self._wait_ready():
+                return self
+        raise BrokerDied(f"{self.name} did not start:\n{self.tail()}")
+
+    def _wait_ready(self) -> bool:
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                return False
+            try:
+                socket.create_connection(self.address, timeout=1).close()
+                return True
+            except OSError:
+                time.sleep(0.02)
+        return False
+
+    def stop(self, signal_number: int = signal.SIGTERM, timeout: float = 20) -> int:
+        """Ends the process and returns its exit code (negative: the signal that killed it)."""
+        if self.process is None:
+            return 0
+        if self.process.poll() is None:
+            self.process.send_signal(signal_number)
+            try:
+                self.process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+                raise BrokerDied(f"{self.name} did not stop within {timeout} s:\n{self.tail()}") from None
+        return self.process.returncode
+
+    def check_alive(self) -> None:
+        if self.process.poll() is not None:
+            raise BrokerDied(f"{self.name} ended with code {self.process.returncode}:\n{self.tail()}")
+
+    def rss_bytes(self) -> int:
+        """Resident memory of the process."""
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise BrokerDied(f"{self.name} has no memory any more")
+
+    def descriptors(self) -> int:
+        """Open file descriptors of the process."""
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def tail(self, lines: int = 60) -> str:
+        if not self.log.exists():
+            return "(no log)"
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+
+class Courser(Broker):
+    """`courser server`, the binary named by COURSER_BIN."""
+
+    name = "courser"
+
+    # The suite's name of a limit -> the key of the server's settings.
+    SETTINGS = {
+        "keep_alive_max": "mqtt.keep_alive_max",
+        "sys_interval": "mqtt.sys_interval",
+    }
+
+    @staticmethod
+    def binary() -> Path:
+        given = os.environ.get("COURSER_BIN")
+        if not given:
+            raise SystemExit("COURSER_BIN must name the courser binary (or use --broker mosquitto)")
+        return Path(given).resolve()
+
+    def command(self) -> list[str]:
+        command = [str(self.binary()), "server", "--mqtt", f"127.0.0.1:{self.port}", "--data", str(self.folder / "data")]
+        shards = os.environ.get("COURSER_SHARDS")
+        if shards:
+            command += ["--shards", shards]
+        for key, value in self.settings.items():
+            command += ["--set", f"{self.SETTINGS[key]}={value}"]
+        return command
+
+
+class Mosquitto(Broker):
+    """The Mosquitto of the distribution, its limits opened as far as the scenarios need."""
+
+    name = "mosquitto"
+
+    def command(self) -> list[str]:
+        binary = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
+        lines = [
+            f"listener {self.port} 127.0.0.1",
+            "allow_anonymous true",
+            "user root",
+            "persistence false",
+            "max_queued_messages 0",
+            "max_inflight_messages 0",
+            f"max_packet_size {1 << 20}",
+            f"sys_interval {self.settings.get('sys_interval', 1)}",
+        ]
+        if "keep_alive_max" in self.settings:
+            lines.append(f"max_keepalive {self.settings['keep_alive_max']}")
+        config = self.folder / "mosquitto.conf"
+        config.write_text("\n".join(lines) + "\n")
+        return [binary, "-c", str(config), "-v"]
+
+
+BROKERS = {broker.name: broker for broker in (Courser, Mosquitto)}

@@ -1,0 +1,1 @@
+"""One adapter for each client library; all offer `base.Client`."""

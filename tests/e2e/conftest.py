@@ -1,0 +1,192 @@
+"""Fixtures: the broker (one a worker), `mqtt` (each library, each version) and `raw` (sockets, each version)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import gaps
+from broker import BROKERS, Broker
+from clients.base import Unsupported
+from scenario import Library, Raw, library_names
+from wire import V3, V5
+
+
+def pytest_addoption(parser):
+    parser.addoption("--broker", default="courser", choices=sorted(BROKERS), help="the broker under test")
+    parser.addoption("--logs", default=None, help="folder for the brokers' logs (kept)")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "v5: MQTT 5.0 only")
+    config.addinivalue_line("markers", "v3: MQTT 3.1.1 only")
+    config.addinivalue_line("markers", "courser: needs the courser binary itself")
+
+
+def versions_of(metafunc) -> list[int]:
+    wanted = {mark.name for mark in metafunc.definition.iter_markers()} & {"v3", "v5"}
+    return [version for version, name in ((3, "v3"), (5, "v5")) if not wanted or name in wanted]
+
+
+def pytest_generate_tests(metafunc):
+    versions = versions_of(metafunc)
+    if "mqtt" in metafunc.fixturenames:
+        pairs = [(library, version) for library in library_names() for version in versions]
+        metafunc.parametrize("mqtt", pairs, indirect=True, ids=[f"{library}-v{version}" for library, version in pairs])
+    elif "raw" in metafunc.fixturenames:
+        metafunc.parametrize("raw", versions, indirect=True, ids=[f"v{version}" for version in versions])
+
+
+def pytest_collection_modifyitems(config, items):
+    broker = config.getoption("--broker")
+    for item in items:
+        if broker != "courser" and item.get_closest_marker("courser"):
+            item.add_marker(pytest.mark.skip(reason="needs the courser binary"))
+        entry = gaps.expected(item.name, broker)
+        if entry:
+            item.add_marker(pytest.mark.xfail(reason=entry.reason, run=entry.run, strict=entry.strict))
+
+
+class Brokers:
+    """Starts brokers of the kind under test; those with the same settings are shared within a worker."""
+
+    def __init__(self, kind: type[Broker], folder: Path):
+        self.kind, self.folder = kind, folder
+        self.shared: dict[tuple, Broker] = {}
+        self.count = 0
+
+    def own(self, **settings) -> Broker:
+        """A broker of this test alone; the test may stop it."""
+        self.count += 1
+        return self.kind(self.folder / f"broker-{self.count}", settings).start()
+
+    def common(self, **settings) -> Broker:
+        key = tuple(sorted(settings.items()))
+        if key not in self.shared:
+            self.shared[key] = self.own(**settings)
+        self.shared[key].check_alive()
+        return self.shared[key]
+
+    def stop(self) -> None:
+        for broker in self.shared.values():
+            broker.check_alive()
+            broker.stop()
+
+
+@pytest.fixture(scope="session")
+def brokers(request, tmp_path_factory):
+    """All brokers of this worker."""
+    logs = request.config.getoption("--logs")
+    worker = getattr(request.config, "workerinput", {}).get("workerid", "main")
+    folder = Path(logs).resolve() / worker if logs else tmp_path_factory.mktemp("brokers")
+    found = Brokers(BROKERS[request.config.getoption("--broker")], folder)
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def broker(brokers) -> Broker:
+    """The broker that most tests share; it must be alive before and after each."""
+    found = brokers.common()
+    yield found
+    found.check_alive()
+
+
+@pytest.fixture
+def mqtt(request, broker) -> Library:
+    library = Library(broker, *request.param)
+    yield library
+    for client in library.made:
+        client.release()
+
+
+@pytest.fixture
+def raw(request, broker) -> Raw:
+    found = Raw(broker, V5 if request.param == 5 else V3)
+    yield found
+    found.release()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item):
+    """Turns `Unsupported` into an expected failure, if the gap is in the table."""
+    outcome = yield
+    error = outcome.excinfo[1] if outcome.excinfo else None
+    if isinstance(error, Unsupported) and "mqtt" in getattr(item, "fixturenames", ()):
+        library = item.callspec.params["mqtt"][0]
+        reason = gaps.GAPS.get(library, {}).get(error.feature)
+        if reason is None:
+            return
+        item.user_properties.append(("gap", f"{library}|{error.feature}"))
+        try:
+            pytest.xfail(f"{library} has no {error.feature}: {reason}")
+        except BaseException as expected:
+            outcome.force_exception(expected)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Adds the end of the broker's log to a failure."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.failed and "broker" in getattr(item, "funcargs", {}):
+        found = item.funcargs["broker"]
+        report.sections.append((f"log of {found.name}, port {found.port}, in {found.log}", found.tail()))
+
+
+class Seen:
+    """Gaps and outcomes seen by the process that prints the summary."""
+
+    gaps: set[tuple[str, str]] = set()
+    counts: dict[str, dict[str, int]] = {}
+
+
+def pytest_runtest_logreport(report):
+    if report.when != "call" and report.outcome != "skipped":
+        return
+    for name, value in report.user_properties:
+        if name == "gap":
+            Seen.gaps.add(tuple(value.split("|", 1)))
+    inside = report.nodeid.rpartition("[")[2].rstrip("]")
+    library = inside.split("-")[0] if "-v" in inside else "raw socket"
+    kind = "gap" if hasattr(report, "wasxfail") else report.outcome
+    counts = Seen.counts.setdefault(library, {})
+    counts[kind] = counts.get(kind, 0) + 1
+
+
+def whole_run(config) -> bool:
+    """Every test with every library: only then does an unused gap mean that the entry is out of date."""
+    here = Path(__file__).parent
+    chosen = [Path(argument).resolve() for argument in config.args]
+    return chosen == [here] and not config.option.keyword and not config.option.markexpr and len(library_names()) == 5
+
+
+def stale_gaps() -> list[tuple[str, str]]:
+    return sorted(
+        (library, feature) for library, found in gaps.GAPS.items() for feature in found if (library, feature) not in Seen.gaps
+    )
+
+
+def pytest_sessionfinish(session, exitstatus):
+    if not hasattr(session.config, "workerinput") and exitstatus == 0 and whole_run(session.config) and stale_gaps():
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter, exitstatus, config):
+    write = terminalreporter.write_line
+    terminalreporter.section("libraries")
+    for library, counts in sorted(Seen.counts.items()):
+        write(f"{library:12} " + ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())))
+    terminalreporter.section("gaps of the libraries")
+    for library, found in gaps.GAPS.items():
+        for feature, reason in found.items():
+            write(f"{library:12} {feature}: {reason}")
+    for entry in gaps.CANNOT + (gaps.DEVIATIONS if config.getoption("--broker") == "mosquitto" else []):
+        write(f"{entry.test}: {entry.reason}")
+    if whole_run(config):
+        for library, feature in stale_gaps():
+            write(f"ERROR: the gap {library} / {feature} was not met by any test: take it out of gaps.py", red=True)

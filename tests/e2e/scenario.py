@@ -1,0 +1,133 @@
+"""What the fixtures hand to a scenario: unique names, clients of one library and version, and raw sockets."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import uuid
+
+from broker import Broker
+from clients.base import Client, Connack, Options, Subscription, Will
+from raw import RawClient
+from wire import V3, V5
+
+LIBRARIES = {
+    "paho": ("clients.paho", "Paho"),
+    "gmqtt": ("clients.gmqtt_", "Gmqtt"),
+    "mosquitto": ("clients.mosquitto_cli", "MosquittoCli"),
+    "mqttjs": ("clients.driver", "MqttJs"),
+    "hivemq": ("clients.driver", "HiveMq"),
+}
+
+SESSION_SECONDS = 3600
+
+
+def library_names() -> list[str]:
+    """All libraries, or those that E2E_LIBRARIES names (for work on one adapter)."""
+    chosen = os.environ.get("E2E_LIBRARIES")
+    return chosen.split(",") if chosen else list(LIBRARIES)
+
+
+class Names:
+    """Topics and client ids that no other test uses, so that one broker serves them all at once."""
+
+    def __init__(self):
+        self.mark = uuid.uuid4().hex[:12]
+
+    def topic(self, tail: str = "a") -> str:
+        return f"t{self.mark}/{tail}"
+
+    def client_id(self, name: str = "c") -> str:
+        return f"{name}{self.mark}"
+
+
+class Library(Names):
+    """Clients of one library in one MQTT version. Every client made here is released at the end of the test."""
+
+    def __init__(self, broker: Broker, library: str, version: int):
+        super().__init__()
+        self.broker, self.library, self.version = broker, library, version
+        module, name = LIBRARIES[library]
+        self.kind = getattr(importlib.import_module(module), name)
+        self.made: list[Client] = []
+
+    @property
+    def v5(self) -> bool:
+        return self.version == 5
+
+    def client(self) -> Client:
+        client = self.kind(self.broker.address, self.version)
+        self.made.append(client)
+        return client
+
+    def open(self, name: str, **options) -> tuple[Client, Connack]:
+        """A connected client with its CONNACK. `name` becomes the client id (unique for this test); see `Options`."""
+        client = self.client()
+        options.setdefault("client_id", self.client_id(name))
+        return client, client.connect(Options(**options))
+
+    def connect(self, name: str = "c", **options) -> Client:
+        return self.open(name, **options)[0]
+
+    def resume(self, name: str, **options) -> tuple[Client, Connack]:
+        """Connects with a session that outlives the connection; takes up the old one if there is one."""
+        options.setdefault("clean_start", False)
+        if self.v5:
+            options["properties"] = {"session_expiry": SESSION_SECONDS, **options.get("properties", {})}
+        return self.open(name, **options)
+
+    def subscriber(self, *filters: str | Subscription, qos: int = 2, name: str = "sub", properties=None, **options) -> Client:
+        """A client that has subscribed."""
+        client = self.connect(name, **options)
+        wanted = [item if isinstance(item, Subscription) else Subscription(item, qos) for item in filters]
+        codes = client.subscribe(wanted, properties)
+        assert codes == [item.qos for item in wanted], codes
+        return client
+
+    def raw(self) -> RawClient:
+        return RawClient(self.broker.address, V5 if self.v5 else V3)
+
+
+class Raw(Names):
+    """Raw sockets in one MQTT version."""
+
+    def __init__(self, broker: Broker, version: int):
+        super().__init__()
+        self.broker, self.version = broker, version
+        self.made: list[RawClient] = []
+
+    @property
+    def v5(self) -> bool:
+        return self.version == V5
+
+    def open(self) -> RawClient:
+        """A socket on which nothing was sent yet."""
+        client = RawClient(self.broker.address, self.version)
+        self.made.append(client)
+        return client
+
+    def connect(self, name: str = "c", **options) -> RawClient:
+        """A connected client (clean start unless told otherwise)."""
+        client = self.open()
+        client.connect(self.client_id(name), **options)
+        return client
+
+    def resume(self, name: str, properties=None, **options) -> tuple[RawClient, bool]:
+        """A client whose session outlives the connection, and whether one was there."""
+        client = self.open()
+        given = {"session_expiry": SESSION_SECONDS, **(properties or {})} if self.v5 else ()
+        found = client.connect(self.client_id(name), clean=options.pop("clean", False), properties=given, **options)
+        return client, found.session_present
+
+    def subscriber(self, *filters, name: str = "sub", qos: int = 0, options: int | None = None, properties=(), **connect):
+        client = self.connect(name, **connect)
+        codes = client.subscribe(*filters, qos=qos, options=options, properties=properties).reasons
+        assert all(code < 3 for code in codes), codes
+        return client
+
+    def release(self) -> None:
+        for client in self.made:
+            client.close()
+
+
+__all__ = ["LIBRARIES", "Library", "Names", "Raw", "Subscription", "Will", "library_names"]
