@@ -1,0 +1,119 @@
+//! Level texts and their numbers: each distinct text is stored once and compared as a `u32` from there on.
+//!
+//! Invariants:
+//! - a number is handed out for one text at a time, and freed when its last reference is released;
+//! - [`ANY`] and [`REST`] stand for the wildcards and are never given to a text, so that the text "+" of an
+//!   invalid filter such as `a/#/b` stays a literal.
+
+use compact_str::CompactString;
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use std::hash::BuildHasher;
+
+/// Number of a level text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TokenId(pub(crate) u32);
+
+/// `+`.
+pub(crate) const ANY: TokenId = TokenId(0);
+/// `#` as the last level.
+pub(crate) const REST: TokenId = TokenId(1);
+/// A text that no filter has.
+pub(crate) const UNKNOWN: TokenId = TokenId(u32::MAX);
+const FIRST: u32 = 2;
+
+#[derive(Clone)]
+struct Token {
+    text: CompactString,
+    references: u32,
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Tokens {
+    tokens: Vec<Token>,
+    free: Vec<u32>,
+    by_text: HashTable<u32>,
+    hasher: RandomState,
+}
+
+impl Tokens {
+    /// The number of `text`, taking one reference.
+    pub(crate) fn acquire(&mut self, text: &str) -> TokenId {
+        let hash = self.hasher.hash_one(text);
+        let tokens = &mut self.tokens;
+        if let Some(&at) = self
+            .by_text
+            .find(hash, |&at| tokens[at as usize].text == text)
+        {
+            tokens[at as usize].references += 1;
+            return TokenId(at + FIRST);
+        }
+        let token = Token {
+            text: CompactString::new(text),
+            references: 1,
+        };
+        let at = match self.free.pop() {
+            Some(at) => {
+                tokens[at as usize] = token;
+                at
+            }
+            None => {
+                crate::node::reserve_one(tokens);
+                tokens.push(token);
+                u32::try_from(tokens.len() - 1)
+                    .expect("fewer than 2^32 distinct level texts fit in memory")
+            }
+        };
+        let hasher = &self.hasher;
+        self.by_text.insert_unique(hash, at, |&at| {
+            hasher.hash_one(tokens[at as usize].text.as_str())
+        });
+        TokenId(at + FIRST)
+    }
+
+    /// Gives back one reference. Wildcards have none and are ignored.
+    pub(crate) fn release(&mut self, id: TokenId) {
+        if id == ANY || id == REST {
+            return;
+        }
+        let at = id.0 - FIRST;
+        let token = &mut self.tokens[at as usize];
+        token.references -= 1;
+        if token.references == 0 {
+            let hash = self.hasher.hash_one(token.text.as_str());
+            token.text = CompactString::default();
+            self.by_text
+                .find_entry(hash, |&other| other == at)
+                .expect("a text in use is in the table")
+                .remove();
+            self.free.push(at);
+        }
+    }
+
+    /// The number of `text`, or [`UNKNOWN`].
+    #[inline]
+    pub(crate) fn find(&self, text: &str) -> TokenId {
+        let hash = self.hasher.hash_one(text);
+        match self
+            .by_text
+            .find(hash, |&at| self.tokens[at as usize].text == text)
+        {
+            Some(&at) => TokenId(at + FIRST),
+            None => UNKNOWN,
+        }
+    }
+
+    /// The text behind a number.
+    pub(crate) fn text(&self, id: TokenId) -> &str {
+        match id {
+            ANY => "+",
+            REST => "#",
+            TokenId(id) => &self.tokens[(id - FIRST) as usize].text,
+        }
+    }
+
+    /// Distinct texts in use.
+    pub(crate) fn len(&self) -> usize {
+        self.tokens.len() - self.free.len()
+    }
+}

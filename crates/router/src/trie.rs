@@ -1,0 +1,247 @@
+//! The trie: filters in, filters out. Matching is in `walk`, iteration in `iter`.
+//!
+//! Invariants (`check`, run after every operation in tests):
+//! - those of `node`;
+//! - every node has subscribers, or children;
+//! - a text has one reference for each node and each level of a tail that uses it.
+
+use crate::node::{Links, Node, NodeId, Nodes, ROOT};
+use crate::subscribers::{Lists, Subscribers};
+use crate::tail::{TailId, Tails};
+use crate::token::{ANY, REST, TokenId, Tokens};
+use smallvec::SmallVec;
+use std::hash::Hash;
+
+/// Levels that are kept on the stack; longer filters and topics use the heap once.
+pub(crate) const INLINE_LEVELS: usize = 16;
+
+pub(crate) type Levels = SmallVec<[TokenId; INLINE_LEVELS]>;
+
+#[derive(Clone)]
+pub(crate) struct Trie<S> {
+    pub(crate) tokens: Tokens,
+    pub(crate) nodes: Nodes<S>,
+    pub(crate) tails: Tails,
+    pub(crate) lists: Lists<S>,
+    filters: usize,
+    subscriptions: usize,
+}
+
+impl<S> Default for Trie<S> {
+    fn default() -> Self {
+        Trie {
+            tokens: Tokens::default(),
+            nodes: Nodes::default(),
+            tails: Tails::default(),
+            lists: Lists::default(),
+            filters: 0,
+            subscriptions: 0,
+        }
+    }
+}
+
+/// Where a filter ends.
+enum Place {
+    At(NodeId),
+    /// So many levels are there, and the last of their nodes has neither a tail nor a child for the next.
+    Below(NodeId, usize),
+}
+
+impl<S: Copy + Eq + Hash> Trie<S> {
+    pub(crate) fn insert(&mut self, filter: &str, s: S) -> Option<S> {
+        let levels = parse(filter, |text| self.tokens.acquire(text));
+        let replaced = match self.place(&levels) {
+            Place::At(node) => {
+                levels.iter().for_each(|&token| self.tokens.release(token));
+                self.subscribe(node, s)
+            }
+            Place::Below(parent, depth) => {
+                levels[..depth]
+                    .iter()
+                    .for_each(|&token| self.tokens.release(token));
+                let tail = &levels[depth + 1..];
+                let node = Node {
+                    parent,
+                    token: levels[depth],
+                    tail: self.store_tail(tail),
+                    links: Links::tail(tail.len()),
+                    subscribers: Subscribers::One(s),
+                };
+                self.nodes.add(node);
+                self.filters += 1;
+                None
+            }
+        };
+        self.subscriptions += usize::from(replaced.is_none());
+        replaced
+    }
+
+    fn subscribe(&mut self, node: NodeId, s: S) -> Option<S> {
+        let subscribers = &mut self.nodes.get_mut(node).subscribers;
+        self.filters += usize::from(*subscribers == Subscribers::None);
+        self.lists.add(subscribers, s)
+    }
+
+    /// Goes as far as the filter is known, turning a tail that ends elsewhere into nodes on the way.
+    fn place(&mut self, levels: &[TokenId]) -> Place {
+        let mut at = ROOT;
+        let mut depth = 0;
+        loop {
+            let node = self.nodes.get(at);
+            let tail_len = node.links.tail_len();
+            if tail_len != 0 {
+                if self.tails.get(node.tail, tail_len) == &levels[depth..] {
+                    return Place::At(at);
+                }
+                self.split(at);
+            }
+            if depth == levels.len() {
+                return Place::At(at);
+            }
+            match self.nodes.child(at, levels[depth]) {
+                Some(child) => at = child,
+                None => return Place::Below(at, depth),
+            }
+            depth += 1;
+        }
+    }
+
+    /// Turns the first level of the tail of `at` into a node of its own.
+    fn split(&mut self, at: NodeId) {
+        let node = self.nodes.get(at);
+        let (tail, len) = (node.tail, node.links.tail_len());
+        let levels: Levels = SmallVec::from_slice(self.tails.get(tail, len));
+        self.tails.free(tail, len);
+        let node = self.nodes.get_mut(at);
+        node.links = Links::default();
+        let subscribers = std::mem::replace(&mut node.subscribers, Subscribers::None);
+        let rest = &levels[1..];
+        let tail = self.store_tail(rest);
+        let links = Links::tail(rest.len());
+        self.nodes.add(Node {
+            parent: at,
+            token: levels[0],
+            tail,
+            links,
+            subscribers,
+        });
+    }
+
+    fn store_tail(&mut self, tail: &[TokenId]) -> TailId {
+        if tail.is_empty() {
+            TailId(0)
+        } else {
+            self.tails.store(tail)
+        }
+    }
+
+    pub(crate) fn remove(&mut self, filter: &str, s: &S) -> Option<S> {
+        let at = self.find(filter)?;
+        let subscribers = &mut self.nodes.get_mut(at).subscribers;
+        let removed = self.lists.remove(subscribers, s)?;
+        self.subscriptions -= 1;
+        if *subscribers == Subscribers::None {
+            self.filters -= 1;
+            self.prune(at);
+        }
+        Some(removed)
+    }
+
+    /// Takes out `at` and every node above it that nothing needs any more.
+    fn prune(&mut self, mut at: NodeId) {
+        while at != ROOT {
+            let node = self.nodes.get(at);
+            if node.subscribers != Subscribers::None || node.links.has_children() {
+                return;
+            }
+            let (token, tail, len) = (node.token, node.tail, node.links.tail_len());
+            if len != 0 {
+                let levels: Levels = SmallVec::from_slice(self.tails.get(tail, len));
+                levels.iter().for_each(|&token| self.tokens.release(token));
+                self.tails.free(tail, len);
+            }
+            at = self.nodes.remove(at);
+            self.tokens.release(token);
+        }
+    }
+
+    /// The node at which a filter ends, if it is known to the letter.
+    fn find(&self, filter: &str) -> Option<NodeId> {
+        let levels = parse(filter, |text| self.tokens.find(text));
+        let mut at = ROOT;
+        let mut depth = 0;
+        loop {
+            let node = self.nodes.get(at);
+            let tail_len = node.links.tail_len();
+            if tail_len != 0 {
+                return (self.tails.get(node.tail, tail_len) == &levels[depth..]).then_some(at);
+            }
+            if depth == levels.len() {
+                return Some(at);
+            }
+            at = self.nodes.child(at, levels[depth])?;
+            depth += 1;
+        }
+    }
+
+    pub(crate) fn subscribers(&self, filter: &str) -> &[S] {
+        self.find(filter)
+            .map_or(&[], |at| self.lists.get(&self.nodes.get(at).subscribers))
+    }
+
+    pub(crate) fn filters(&self) -> usize {
+        self.filters
+    }
+
+    pub(crate) fn subscriptions(&self) -> usize {
+        self.subscriptions
+    }
+
+    /// Asserts the invariants of the module; linear, for tests.
+    pub(crate) fn check(&self) {
+        let (mut filters, mut subscriptions, mut nodes) = (0, 0, 0);
+        for id in self.nodes.ids().skip(1) {
+            let node = self.nodes.get(id);
+            if node.subscribers == Subscribers::None && !node.links.has_children() {
+                continue; // a free place: it must not be reachable, which the count of nodes below shows
+            }
+            nodes += 1;
+            assert_eq!(
+                self.nodes.child(node.parent, node.token),
+                Some(id),
+                "a node is found from its parent"
+            );
+            let here = self.lists.get(&node.subscribers).len();
+            subscriptions += here;
+            filters += usize::from(here != 0);
+        }
+        assert_eq!(
+            nodes,
+            self.nodes.len(),
+            "every node has subscribers or children"
+        );
+        assert_eq!(
+            (filters, subscriptions),
+            (self.filters, self.subscriptions),
+            "counters agree with the nodes"
+        );
+        assert!(
+            nodes != 0 || self.tokens.len() == 0,
+            "an empty trie holds no text"
+        );
+    }
+}
+
+/// Numbers of the levels of a filter; wildcards only where the standard allows them.
+fn parse(filter: &str, mut number: impl FnMut(&str) -> TokenId) -> Levels {
+    let mut levels = Levels::new();
+    let mut texts = filter.split('/').peekable();
+    while let Some(text) = texts.next() {
+        levels.push(match text {
+            "+" => ANY,
+            "#" if texts.peek().is_none() => REST,
+            _ => number(text),
+        });
+    }
+    levels
+}
