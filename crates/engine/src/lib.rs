@@ -1,1 +1,16 @@
 //! The state machine of a partition: streams, sessions, retained messages.
+//!
+//! A [`Partition`] is driven by `handle_*` calls and asks for effects through
+//! [`PartitionEffects`](courser_contract::PartitionEffects). It knows no socket, file, clock or thread.
+//!
+//! The leader decides (rights, limits, targets, time) when something is asked, and writes what it decided as facts into the
+//! entry that it gathers; [`Partition::take_entry`] hands the entry out, and once it is committed,
+//! [`Partition::handle_committed`] applies it, which reads nothing but state and entry and cannot fail (M4). Answers and
+//! deliveries leave only then (M9).
+#![forbid(unsafe_code)]
+
+mod config;
+mod partition;
+
+pub use config::{Counts, Limits, Overflow, PartitionConfig};
+pub use partition::Partition;

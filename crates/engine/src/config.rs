@@ -1,0 +1,111 @@
+//! What a partition is told when it is made, and what it counts.
+
+use courser_contract::{Class, PartitionId, SharedStrategy};
+
+/// What a partition is told when it is made.
+#[derive(Clone, Debug)]
+pub struct PartitionConfig {
+    /// Its number.
+    pub id: PartitionId,
+    /// How much of it survives (M1).
+    pub class: Class,
+    /// Its limits.
+    pub limits: Limits,
+}
+
+impl PartitionConfig {
+    /// A partition with the default limits.
+    #[must_use]
+    pub fn new(id: PartitionId, class: Class) -> Self {
+        Self {
+            id,
+            class,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// What happens to a message for a session whose queue is full (M12).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Overflow {
+    /// The new message is dropped for this session.
+    #[default]
+    DropNewest,
+    /// The oldest message that was never sent is dropped; without one, the new message.
+    DropOldest,
+    /// The publisher is refused, and nobody in this partition gets the message.
+    RefusePublisher,
+}
+
+/// Limits of the sessions and stores of a partition. The leader enforces them when it proposes (M4).
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Messages that wait for one session, those under way included.
+    pub queue_messages_max: u32,
+    /// Their encoded bytes.
+    pub queue_bytes_max: u64,
+    /// What happens beyond that.
+    pub overflow: Overflow,
+    /// Subscriptions of one session, shared ones included.
+    pub subscriptions_max: u32,
+    /// Sessions of this partition.
+    pub sessions_max: u32,
+    /// Deliveries of QoS > 0 that a home has under way to one front, at most 32,767 (M30).
+    pub outbound_window_max: u16,
+    /// QoS 2 publishes of one session that wait for their PUBREL.
+    pub holds_max: u32,
+    /// Retained messages of this partition.
+    pub retained_messages_max: u32,
+    /// Their encoded bytes.
+    pub retained_bytes_max: u64,
+    /// Longest time that a session outlives its connection (M26).
+    pub session_expiry_seconds_max: u32,
+    /// Forwards that may wait in all outboxes (M47).
+    pub outbox_messages_max: u32,
+    /// How shared groups made by a session of this partition take turns.
+    pub shared_strategy: SharedStrategy,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            queue_messages_max: 100_000,
+            queue_bytes_max: 16 << 20,
+            overflow: Overflow::DropNewest,
+            subscriptions_max: 10_000,
+            sessions_max: 1_000_000,
+            outbound_window_max: 1_024,
+            holds_max: 32_767,
+            retained_messages_max: 1_000_000,
+            retained_bytes_max: 1 << 30,
+            session_expiry_seconds_max: 7 * 24 * 3600,
+            outbox_messages_max: 100_000,
+            shared_strategy: SharedStrategy::RoundRobin,
+        }
+    }
+}
+
+/// What a partition holds now. Read in constant time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Sessions, with and without a connection.
+    pub sessions: u64,
+    /// Those with a connection.
+    pub attached: u64,
+    /// Client ids that are claimed for sessions which live elsewhere.
+    pub claims: u64,
+    /// Subscriptions, shared ones included.
+    pub subscriptions: u64,
+    /// Retained messages.
+    pub retained_messages: u64,
+    /// Their encoded bytes.
+    pub retained_bytes: u64,
+    /// Messages that wait in streams of sessions and groups: references, not records.
+    pub queued_messages: u64,
+    /// Records that are held, each once.
+    pub records: u64,
+    /// Bytes of the blocks that hold them.
+    pub record_bytes: u64,
+    /// Forwards that wait in outboxes.
+    pub outbox_messages: u64,
+}
