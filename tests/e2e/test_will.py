@@ -72,7 +72,7 @@ def test_will_properties(mqtt):
         "content_type": "text/plain",
         "response_topic": "answer/here",
         "correlation_data": b"\x00\x01\xff",
-        "user_properties": [("b", "1"), ("a", "2"), ("b", "3")],
+        "user_properties": [("b", "2"), ("b", "1"), ("a", "3")],
     }
     watcher = mqtt.subscriber(topic)
     mqtt.connect("dying", will=Will(topic, b"gone", 1, properties=properties)).drop()
