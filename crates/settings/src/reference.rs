@@ -1,0 +1,79 @@
+//! Texts for people, made from the table.
+
+#[cfg(test)]
+mod tests;
+
+use crate::Setting;
+use crate::table::{SECTIONS, table};
+use std::fmt::Write;
+
+/// The page `docs/reference/settings.md`.
+#[must_use]
+pub fn reference_markdown() -> String {
+    let mut page = String::from(HEAD);
+    let settings = table();
+    for (section, doc) in SECTIONS {
+        // Writing to a string cannot fail.
+        let _ = write!(
+            page,
+            "\n## [{section}]\n\n{}\n\n| key | value | default | allowed | change applies | meaning |\n|---|---|---|---|---|---|\n",
+            doc.trim()
+        );
+        for setting in settings
+            .iter()
+            .filter(|setting| section_of(setting) == *section)
+        {
+            row(&mut page, setting);
+        }
+    }
+    page
+}
+
+const HEAD: &str = "# Settings
+
+Made from the table in `crates/settings/src/table.rs`; do not edit this page, but run
+`COURSER_BLESS=1 cargo test -p courser-settings reference`.
+
+The file is TOML and may be empty: every setting has a default. A setting is written as `section.name = value` or
+below its `[section]`. `--set section.name=value` on the command line wins over the file. Sizes are written as
+`\"16MiB\"` (KiB, MiB, GiB, TiB of 1,024; KB, MB, GB, TB of 1,000) or as a number of bytes; durations as `\"30s\"`,
+`\"250ms\"`, `\"1h30m\"`, `\"7d\"`.
+
+An unknown key, a value of another kind and a value out of its range stop the start-up with the place of the error.
+";
+
+fn section_of(setting: &Setting) -> &str {
+    setting.key.split('.').next().unwrap_or_default()
+}
+
+fn row(page: &mut String, setting: &Setting) {
+    let range = match &setting.range {
+        Some((least, most)) => format!("`{least}` to `{most}`"),
+        None => String::new(),
+    };
+    let _ = writeln!(
+        page,
+        "| `{}` | {} | `{}` | {range} | {} | {} |",
+        setting.key,
+        setting.kind,
+        setting.default,
+        setting.applies.name(),
+        setting.doc.trim(),
+    );
+}
+
+/// The list behind `courser server --help`: one line for each key with its default, then what it is for.
+#[must_use]
+pub fn help_text() -> String {
+    let mut text = String::new();
+    for setting in table() {
+        let _ = writeln!(
+            text,
+            "  {} = {}\n      {}",
+            setting.key,
+            setting.default,
+            setting.doc.trim()
+        );
+    }
+    text
+}

@@ -1,0 +1,112 @@
+//! The table: every setting there is.
+//!
+//! The defaults of limits are those that a broker needs in front of clients it does not know. A doc comment says what
+//! the setting is for and what a larger value costs; it is the text of `--help` and of the reference page.
+
+use crate::value::{ByteSize, Overflow, SharedStrategy};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The most that the remaining length of an MQTT packet can say (v5 section 1.5.5).
+const REMAINING_LENGTH_MAX: u64 = 268_435_455;
+/// The most bytes of an MQTT string.
+const STRING_BYTES_MAX: u64 = 65_535;
+/// Packet ids that a session's own stream uses (M30).
+const SESSION_PACKET_IDS: u16 = 32_767;
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+fn loopback(port: u16) -> Vec<SocketAddr> {
+    vec![
+        (Ipv4Addr::LOCALHOST, port).into(),
+        (Ipv6Addr::LOCALHOST, port).into(),
+    ]
+}
+
+settings! {
+    /// Threads of the process.
+    server: Server {
+        /// Shards (threads that serve connections). 0 makes one for each core.
+        shards: u16 = 0, in 0..=256, applies = Restart;
+        /// Binds each shard to a core of its own. Good on a machine that serves nothing else.
+        pin_shards: bool = false, applies = Restart;
+    }
+
+    /// The data folder.
+    data: Data {
+        /// Folder of all files that the broker writes.
+        path: PathBuf = PathBuf::from("data"), applies = Restart;
+    }
+
+    /// Limits that all listeners share.
+    listeners: Listeners {
+        /// Connections at once. More are closed right after they are accepted.
+        connections_max: u32 = 100_000, in 1..=10_000_000, applies = AtOnce;
+    }
+
+    /// MQTT 3.1.1 and 5.0.
+    mqtt: Mqtt {
+        /// Addresses that accept MQTT over TCP. An empty list turns it off.
+        listen: Vec<SocketAddr> = loopback(1883), applies = Restart;
+        /// Largest packet that a client may send, and the Maximum Packet Size that CONNACK tells.
+        packet_bytes_max: ByteSize = ByteSize::mib(1), in ByteSize::kib(1)..=ByteSize::new(REMAINING_LENGTH_MAX), applies = NewConnections;
+        /// Largest client identifier.
+        client_id_bytes_max: ByteSize = ByteSize::new(1024), in ByteSize::new(23)..=ByteSize::new(STRING_BYTES_MAX), applies = NewConnections;
+        /// Largest topic name or topic filter.
+        topic_bytes_max: ByteSize = ByteSize::new(4096), in ByteSize::new(1)..=ByteSize::new(STRING_BYTES_MAX), applies = NewConnections;
+        /// Most levels of a topic name or topic filter.
+        topic_levels_max: u16 = 128, in 1..=1024, applies = NewConnections;
+        /// Most user properties of one packet.
+        user_properties_max: u32 = 64, in 0..=10_000, applies = NewConnections;
+        /// Most bytes of all user properties of one packet.
+        user_properties_bytes_max: ByteSize = ByteSize::kib(16), in ByteSize::new(0)..=ByteSize::mib(16), applies = NewConnections;
+        /// Topic aliases that a client may set, and the most that the broker sets. Each costs the bytes of its topic.
+        topic_alias_max: u16 = 32, in 0..=u16::MAX, applies = NewConnections;
+        /// Publishes of QoS 1 and 2 that one client may have under way to the broker.
+        receive_maximum: u16 = 1024, in 1..=u16::MAX, applies = NewConnections;
+        /// Publishes of QoS 1 and 2 that the broker has under way to one client, whatever more that client allows.
+        outbound_window_max: u16 = 1024, in 1..=SESSION_PACKET_IDS, applies = NewConnections;
+        /// Longest keep-alive in seconds. A client that asks for a longer one, or for none, gets this one. 0 is no limit.
+        keep_alive_max_seconds: u16 = 0, in 0..=u16::MAX, applies = NewConnections;
+        /// Time for CONNECT to arrive whole.
+        connect_timeout: Duration = Duration::from_secs(5), in Duration::from_millis(100)..=Duration::from_secs(300), applies = NewConnections;
+        /// Largest CONNECT packet, which arrives before anyone has logged in.
+        connect_bytes_max: ByteSize = ByteSize::kib(16), in ByteSize::new(64)..=ByteSize::mib(1), applies = NewConnections;
+        /// Bytes that may wait to be written to one client. Above it QoS 0 is dropped and counted, QoS 1 and 2 waits in the session.
+        output_bytes_max: ByteSize = ByteSize::mib(1), in ByteSize::kib(64)..=ByteSize::gib(1), applies = NewConnections;
+        /// Subscriptions of one session.
+        subscriptions_max: u32 = 10_000, in 1..=10_000_000, applies = NewSessions;
+        /// Longest session expiry interval, also for the kept sessions of MQTT 3.1.1. "0s" ends every session with its connection.
+        session_expiry_max: Duration = 7 * DAY, in Duration::ZERO..=36_500 * DAY, applies = NewSessions;
+        /// How a shared subscription picks the member that gets a message.
+        shared_strategy: SharedStrategy = SharedStrategy::RoundRobin, applies = AtOnce;
+        /// Whether clients may store retained messages.
+        retain_available: bool = true, applies = NewConnections;
+    }
+
+    /// Messages that wait for one session.
+    session: Session {
+        /// Messages that may wait for one session before its overflow policy applies. Larger: more memory for each absent client.
+        queue_messages_max: u32 = 100_000, in 1..=10_000_000, applies = NewSessions;
+        /// Bytes that may wait for one session before its overflow policy applies.
+        queue_bytes_max: ByteSize = ByteSize::mib(16), in ByteSize::kib(1)..=ByteSize::gib(1024), applies = NewSessions;
+        /// What happens to a message for a session that is full. Messages under way are never dropped.
+        overflow: Overflow = Overflow::DropNewest, applies = NewSessions;
+    }
+
+    /// Retained messages.
+    retained: Retained {
+        /// Most retained messages. A publish that would exceed it is refused as over quota.
+        messages_max: u32 = 1_000_000, in 0..=1_000_000_000, applies = AtOnce;
+        /// Most bytes of all retained messages.
+        bytes_max: ByteSize = ByteSize::mib(256), in ByteSize::new(0)..=ByteSize::gib(1024), applies = AtOnce;
+        /// Largest payload that is retained.
+        payload_bytes_max: ByteSize = ByteSize::mib(1), in ByteSize::new(0)..=ByteSize::new(REMAINING_LENGTH_MAX), applies = AtOnce;
+    }
+
+    /// The topics `$SYS/broker/…`.
+    sys: Sys {
+        /// Time between two publications. "0s" turns them off.
+        interval: Duration = Duration::from_secs(10), in Duration::ZERO..=Duration::from_secs(3600), applies = AtOnce;
+    }
+}

@@ -1,0 +1,258 @@
+//! Kinds of values: how each is read and shown.
+
+mod size;
+mod span;
+#[cfg(test)]
+mod tests;
+
+pub use size::ByteSize;
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A value as it was written, before anyone knows what it is for.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Raw {
+    Bool(bool),
+    /// Too large ones are kept at the ends of the type, outside of every range.
+    Integer(i64),
+    Text(String),
+    List(Vec<Raw>),
+    /// A kind that no setting has: its name.
+    Other(&'static str),
+}
+
+impl Raw {
+    /// For error messages. Text is escaped, so that a file cannot write lines of its own into a log.
+    fn show(&self) -> String {
+        match self {
+            Self::Bool(value) => value.to_string(),
+            Self::Integer(value) => value.to_string(),
+            Self::Text(text) => format!("{text:?}"),
+            Self::List(_) => "a list".to_owned(),
+            Self::Other(kind) => (*kind).to_owned(),
+        }
+    }
+}
+
+/// Why a raw value is not a value of its kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mismatch {
+    /// Something else altogether.
+    Kind,
+    /// The right kind, but more than the type can hold.
+    Range,
+}
+
+/// A kind of value.
+pub(crate) trait Value: PartialOrd + Sized {
+    /// A word for the reference page.
+    const KIND: &'static str;
+    /// For error messages: what would be right.
+    const EXPECTS: &'static str;
+
+    fn from_raw(raw: &Raw) -> Result<Self, Mismatch>;
+
+    /// As it is written in the file.
+    fn show(&self) -> String;
+}
+
+/// Why a value was refused, to stand behind the key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) mismatch: Mismatch,
+    pub(crate) message: String,
+}
+
+/// A value of its kind within its range.
+pub(crate) fn accept<T: Value>(raw: &Raw, range: Option<RangeInclusive<T>>) -> Result<T, Refused> {
+    let refused = |mismatch| Refused {
+        mismatch,
+        message: message(mismatch, raw, range.as_ref()),
+    };
+    let value = T::from_raw(raw).map_err(refused)?;
+    match &range {
+        Some(range) if !range.contains(&value) => Err(refused(Mismatch::Range)),
+        Some(_) | None => Ok(value),
+    }
+}
+
+fn message<T: Value>(mismatch: Mismatch, raw: &Raw, range: Option<&RangeInclusive<T>>) -> String {
+    let raw = raw.show();
+    match (mismatch, range) {
+        (Mismatch::Range, Some(range)) => {
+            format!(
+                "{raw} is out of range; allowed: {} to {}",
+                range.start().show(),
+                range.end().show()
+            )
+        }
+        (Mismatch::Range | Mismatch::Kind, _) => format!("expected {}, found {raw}", T::EXPECTS),
+    }
+}
+
+impl Value for bool {
+    const KIND: &'static str = "true or false";
+    const EXPECTS: &'static str = "true or false";
+
+    fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
+        match raw {
+            Raw::Bool(value) => Ok(*value),
+            Raw::Integer(_) | Raw::Text(_) | Raw::List(_) | Raw::Other(_) => Err(Mismatch::Kind),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+fn integer<T: TryFrom<i64>>(raw: &Raw) -> Result<T, Mismatch> {
+    match raw {
+        Raw::Integer(value) => T::try_from(*value).map_err(|_| Mismatch::Range),
+        Raw::Bool(_) | Raw::Text(_) | Raw::List(_) | Raw::Other(_) => Err(Mismatch::Kind),
+    }
+}
+
+impl Value for u16 {
+    const KIND: &'static str = "number";
+    const EXPECTS: &'static str = "a whole number";
+
+    fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
+        integer(raw)
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Value for u32 {
+    const KIND: &'static str = u16::KIND;
+    const EXPECTS: &'static str = u16::EXPECTS;
+
+    fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
+        integer(raw)
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Value for ByteSize {
+    const KIND: &'static str = "size";
+    const EXPECTS: &'static str = "a size such as \"16MiB\" or a number of bytes";
+
+    fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
+        match raw {
+            Raw::Integer(bytes) => u64::try_from(*bytes)
+                .map(Self::new)
+                .map_err(|_| Mismatch::Range),
+            Raw::Text(text) => size::parse(text),
+            Raw::Bool(_) | Raw::List(_) | Raw::Other(_) => Err(Mismatch::Kind),
+        }
+    }
+
+    fn show(&self) -> String {
+        format!("\"{self}\"")
+    }
+}
+
+impl Value for Duration {
+    const KIND: &'static str = "duration";
+    const EXPECTS: &'static str = "a duration such as \"30s\", \"250ms\" or \"1h30m\"";
+
+    fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
+        match raw {
+            Raw::Text(text) => span::parse(text),
+            Raw::Bool(_) | Raw::Integer(_) | Raw::List(_) | Raw::Other(_) => Err(Mismatch::Kind),
+        }
+    }
+
+    fn show(&self) -> String {
+        format!("\"{}\"", span::show(*self))
+    }
+}
+
+impl Value for PathBuf {
+    const KIND: &'static str = "path";
+    const EXPECTS: &'static str = "a path";
+
+    fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
+        match raw {
+            Raw::Text(text) if !text.is_empty() && !text.contains('\0') => Ok(Self::from(text)),
+            Raw::Text(_) | Raw::Bool(_) | Raw::Integer(_) | Raw::List(_) | Raw::Other(_) => {
+                Err(Mismatch::Kind)
+            }
+        }
+    }
+
+    fn show(&self) -> String {
+        format!("{:?}", self.display().to_string())
+    }
+}
+
+impl Value for Vec<SocketAddr> {
+    const KIND: &'static str = "list of addresses";
+    const EXPECTS: &'static str =
+        "a list of addresses such as [\"127.0.0.1:1883\", \"[::1]:1883\"]";
+
+    fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
+        match raw {
+            Raw::Text(text) if text.is_empty() => Ok(Self::new()),
+            // As in `--set mqtt.listen=127.0.0.1:1883,[::1]:1883`.
+            Raw::Text(text) => text.split(',').map(address).collect(),
+            Raw::List(items) => items
+                .iter()
+                .map(|item| match item {
+                    Raw::Text(text) => address(text),
+                    Raw::Bool(_) | Raw::Integer(_) | Raw::List(_) | Raw::Other(_) => {
+                        Err(Mismatch::Kind)
+                    }
+                })
+                .collect(),
+            Raw::Bool(_) | Raw::Integer(_) | Raw::Other(_) => Err(Mismatch::Kind),
+        }
+    }
+
+    fn show(&self) -> String {
+        let items: Vec<String> = self
+            .iter()
+            .map(|address| format!("\"{address}\""))
+            .collect();
+        format!("[{}]", items.join(", "))
+    }
+}
+
+fn address(text: &str) -> Result<SocketAddr, Mismatch> {
+    text.trim().parse().map_err(|_| Mismatch::Kind)
+}
+
+choice! {
+    /// How a shared subscription picks the member that gets a message.
+    SharedStrategy {
+        /// One after the other.
+        RoundRobin = "round_robin",
+        /// The same member as long as it is there and has room.
+        Sticky = "sticky",
+        /// By a hash of the topic: messages of one topic go to one member.
+        HashTopic = "hash_topic",
+        /// The member with the fewest messages under way.
+        LeastOutstanding = "least_outstanding",
+    }
+}
+
+choice! {
+    /// What happens to a message for a session that is full.
+    Overflow {
+        /// The message that arrives is dropped and counted.
+        DropNewest = "drop_newest",
+        /// The oldest message that waits and is not under way is dropped and counted.
+        DropOldest = "drop_oldest",
+        /// The publisher is refused with a quota reason.
+        Refuse = "refuse",
+    }
+}

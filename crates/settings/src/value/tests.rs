@@ -1,0 +1,123 @@
+use super::{ByteSize, Mismatch, Overflow, Raw, SharedStrategy, Value, size, span};
+use proptest::prelude::*;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+#[test]
+fn sizes() {
+    let check = |text: &str, expected: Result<u64, Mismatch>| {
+        assert_eq!(size::parse(text).map(ByteSize::bytes), expected, "{text:?}");
+    };
+    check("0", Ok(0));
+    check("1500", Ok(1500));
+    check("1500B", Ok(1500));
+    check("16MiB", Ok(16 << 20));
+    check(" 16 mib ", Ok(16 << 20));
+    check("2KB", Ok(2000));
+    check("3GB", Ok(3_000_000_000));
+    check("1TiB", Ok(1 << 40));
+    check("16777215TiB", Ok(16_777_215 << 40));
+    check("16777216TiB", Err(Mismatch::Range));
+    check("99999999999999999999", Err(Mismatch::Range));
+    for text in [
+        "", "MiB", "-1", "1.5MiB", "1MiB2", "1Mi", "1 M iB", "0x10", "１MiB",
+    ] {
+        check(text, Err(Mismatch::Kind));
+    }
+}
+
+#[test]
+fn durations() {
+    let check = |text: &str, expected: Result<u64, Mismatch>| {
+        assert_eq!(
+            span::parse(text),
+            expected.map(Duration::from_millis),
+            "{text:?}"
+        );
+    };
+    check("0s", Ok(0));
+    check("250ms", Ok(250));
+    check("30s", Ok(30_000));
+    check("1h30m", Ok(5_400_000));
+    check("1h 30m", Ok(5_400_000));
+    check("7d", Ok(7 * 86_400_000));
+    check("1d2h3m4s5ms", Ok(93_784_005));
+    check("213503982334d", Ok(213_503_982_334 * 86_400_000));
+    check("213503982335d", Err(Mismatch::Range));
+    check("99999999999999999999s", Err(Mismatch::Range));
+    for text in [
+        "", "30", "s", "-1s", "1.5s", "30m1h", "1s1s", "1 s", "1S", "1w", "1s,",
+    ] {
+        check(text, Err(Mismatch::Kind));
+    }
+}
+
+#[test]
+fn address_lists() {
+    let read = |raw: Raw| Vec::<SocketAddr>::from_raw(&raw);
+    let both: Vec<SocketAddr> = vec![
+        "127.0.0.1:1883".parse().expect("v4"),
+        "[::1]:1883".parse().expect("v6"),
+    ];
+    let text = |text: &str| Raw::Text(text.to_owned());
+    assert_eq!(read(text("127.0.0.1:1883,[::1]:1883")), Ok(both.clone()));
+    assert_eq!(
+        read(Raw::List(vec![text("127.0.0.1:1883"), text("[::1]:1883")])),
+        Ok(both)
+    );
+    assert_eq!(read(text("")), Ok(vec![]));
+    assert_eq!(read(Raw::List(vec![])), Ok(vec![]));
+    for wrong in [
+        "1883",
+        "localhost:1883",
+        "127.0.0.1",
+        "::1:1883:",
+        "127.0.0.1:65536",
+        "127.0.0.1:1,",
+    ] {
+        assert_eq!(read(text(wrong)), Err(Mismatch::Kind), "{wrong:?}");
+    }
+    assert_eq!(
+        read(Raw::List(vec![Raw::Integer(1883)])),
+        Err(Mismatch::Kind)
+    );
+}
+
+#[test]
+fn choices_are_words() {
+    for strategy in [
+        SharedStrategy::RoundRobin,
+        SharedStrategy::Sticky,
+        SharedStrategy::HashTopic,
+        SharedStrategy::LeastOutstanding,
+    ] {
+        assert_eq!(
+            SharedStrategy::from_raw(&Raw::Text(strategy.name().to_owned())),
+            Ok(strategy)
+        );
+    }
+    assert_eq!(
+        Overflow::from_raw(&Raw::Text("drop-newest".to_owned())),
+        Err(Mismatch::Kind)
+    );
+    assert_eq!(Overflow::from_raw(&Raw::Bool(true)), Err(Mismatch::Kind));
+}
+
+proptest! {
+    #[test]
+    fn a_size_is_read_as_it_is_shown(bytes: u64, unit in 0..5_u32) {
+        let size = ByteSize::new(bytes >> (10 * unit) << (10 * unit));
+        prop_assert_eq!(size::parse(&size.to_string()), Ok(size));
+    }
+
+    #[test]
+    fn a_duration_is_read_as_it_is_shown(count in 0..1_000_000_u64, unit in prop_oneof![Just(1), Just(1000), Just(60_000), Just(86_400_000)]) {
+        let duration = Duration::from_millis(count * unit);
+        prop_assert_eq!(span::parse(&span::show(duration)), Ok(duration));
+    }
+
+    #[test]
+    fn no_text_panics(text: String) {
+        let _ = (size::parse(&text), span::parse(&text));
+    }
+}
