@@ -109,6 +109,15 @@ const FLAG_EXPIRES: u8 = 1 << 3;
 const FLAG_PUBLISHER: u8 = 1 << 4;
 const VERSION: u8 = 1;
 
+impl<'a> RecordView<'a> {
+    /// The record at the beginning of `bytes`; `None` when there is no whole and well-formed one.
+    /// Cost: header checks and one pass of UTF-8 checking over the topic.
+    #[must_use]
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        decode(bytes)
+    }
+}
+
 impl RecordView<'_> {
     /// Bytes of the encoded form, a multiple of 8.
     #[must_use]
@@ -208,6 +217,18 @@ impl<'a> RecordRef<'a> {
     #[must_use]
     pub const fn encoded_len(&self) -> usize {
         self.len
+    }
+
+    /// The block in which it is: who passes on many records of one block shares it once.
+    #[must_use]
+    pub const fn block(&self) -> &'a Bytes {
+        self.block
+    }
+
+    /// Where it begins in the block.
+    #[must_use]
+    pub const fn start(&self) -> usize {
+        self.start
     }
 }
 
