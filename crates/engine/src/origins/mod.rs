@@ -1,0 +1,250 @@
+//! Which numbered appends a partition has taken (M14): a repeat is known and stored once.
+//!
+//! An origin numbers its appends to one partition from 1 without gaps, sends them in that order, and says with each one its
+//! `floor`, the lowest number that it has seen no answer for. Of each origin the state keeps
+//!
+//! ```text
+//!   forgotten │ taken or refused, known exactly     │ not seen yet
+//!   ──────────┼─────────────────────────────────────┼─────────────▶ numbers
+//!           floor                                  last
+//! ```
+//!
+//! Invariants (`check`): every taken number is in `floor..=last`; `last` is taken, or nothing above `floor` is;
+//! all origins of a node are of its newest start.
+//!
+//! Two copies live in a partition. The replicated one takes a number when its entry is applied. The leader has a second one
+//! that takes numbers when they are proposed: [`Known::Repeat`] there with a number that the first does not contain means
+//! that the first copy of the append is still under way; its answer is the answer. A new leader starts its copy from the
+//! replicated one (M5), and the origin sends again what is unsettled, in number order, before anything new.
+
+mod ranges;
+
+use std::collections::BTreeMap;
+
+use courser_contract::{AppendNumber, Origin, Refusal, Settled, ShardId};
+
+pub(crate) use self::ranges::Ranges;
+use crate::canonical::{Canonical, DecodeError, Reader, write_count};
+
+/// Numbers from an origin's floor on that may be taken. The set of an origin is ranges, so that in the worst case (every other
+/// number refused) it takes 16 bytes for two of these numbers: 8 MiB. A front's window and the shard's credits end far below.
+pub(crate) const SPAN_MAX: u64 = 1 << 20;
+
+/// What an append is to a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// Never seen, or refused as the last one of its origin and so free to be decided anew.
+    New,
+    /// Seen, and this became of it. The refusal's own reason is not kept: [`Refusal::Unspecified`].
+    Repeat(Settled),
+    /// Of no interest to anyone: settled long ago, or of an origin whose node has started again. No answer.
+    Dropped,
+    /// New, and too far above the floor to be remembered: to be refused.
+    OutOfRange,
+}
+
+/// One shard of a node, since that node's newest start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Taken {
+    /// Numbers below are forgotten.
+    floor: u64,
+    /// Highest number that was taken; below the floor when there is none.
+    last: u64,
+    /// Taken numbers from the floor on.
+    above: Ranges,
+}
+
+impl Taken {
+    /// An origin not heard of before starts at its floor.
+    fn starting_at(floor: u64) -> Self {
+        Self {
+            floor,
+            last: floor.saturating_sub(1),
+            above: Ranges::default(),
+        }
+    }
+
+    fn classify(&self, number: u64, floor: u64) -> Known {
+        let floor = self.floor.max(floor);
+        if number < floor {
+            Known::Dropped
+        } else if number > self.last {
+            if number - floor < SPAN_MAX {
+                Known::New
+            } else {
+                Known::OutOfRange
+            }
+        } else if self.above.contains(number) {
+            Known::Repeat(Settled::Ok)
+        } else {
+            Known::Repeat(Settled::Refused(Refusal::Unspecified))
+        }
+    }
+
+    fn raise_floor(&mut self, floor: u64) {
+        if floor > self.floor {
+            self.floor = floor;
+            self.above.remove_below(floor);
+            self.last = self.last.max(floor - 1);
+        }
+    }
+}
+
+/// One node: only its newest start counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Node {
+    start: u32,
+    shards: BTreeMap<ShardId, Taken>,
+}
+
+/// Taken appends of all origins of a partition. Memory: one small entry for each shard of each node, and what
+/// [`SPAN_MAX`] says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Origins {
+    nodes: BTreeMap<u16, Node>,
+}
+
+impl Origins {
+    /// What the append `number` of `origin` is, sent with `floor`. Cost: O(log origins + log ranges), the latter mostly 1.
+    pub(crate) fn classify(
+        &self,
+        origin: Origin,
+        number: AppendNumber,
+        floor: AppendNumber,
+    ) -> Known {
+        let unknown = Taken::starting_at(floor.0);
+        let taken = match self.nodes.get(&origin.node) {
+            Some(node) if origin.start < node.start => return Known::Dropped,
+            Some(node) if origin.start == node.start => {
+                node.shards.get(&origin.shard).unwrap_or(&unknown)
+            }
+            Some(_) | None => &unknown,
+        };
+        taken.classify(number.0, floor.0)
+    }
+
+    /// Takes an append that [`Origins::classify`] called new. Applying an entry does this again for what an older leader
+    /// wrote: a number that is not new then changes nothing (M4), and false comes back.
+    pub(crate) fn take(
+        &mut self,
+        origin: Origin,
+        number: AppendNumber,
+        floor: AppendNumber,
+    ) -> bool {
+        if self.classify(origin, number, floor) != Known::New {
+            return false;
+        }
+        let node = self.nodes.entry(origin.node).or_default();
+        if node.start != origin.start {
+            node.start = origin.start;
+            node.shards.clear();
+        }
+        let taken = node
+            .shards
+            .entry(origin.shard)
+            .or_insert_with(|| Taken::starting_at(floor.0));
+        taken.raise_floor(floor.0);
+        taken.above.insert(number.0);
+        taken.last = number.0;
+        true
+    }
+
+    /// Whether `number` was taken and is not forgotten: on the replicated copy, whether the first copy has committed.
+    pub(crate) fn contains(&self, origin: Origin, number: AppendNumber) -> bool {
+        self.nodes
+            .get(&origin.node)
+            .filter(|node| node.start == origin.start)
+            .and_then(|node| node.shards.get(&origin.shard))
+            .is_some_and(|taken| taken.above.contains(number.0))
+    }
+
+    /// Highest start of any node in this state: a node's next start must be above its own (M14).
+    pub(crate) fn start_of(&self, node: u16) -> Option<u32> {
+        self.nodes.get(&node).map(|node| node.start)
+    }
+
+    /// Appends the canonical bytes.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        write_count(self.nodes.len(), out);
+        for (number, node) in &self.nodes {
+            number.write(out);
+            node.start.write(out);
+            write_count(node.shards.len(), out);
+            for (shard, taken) in &node.shards {
+                shard.write(out);
+                taken.floor.write(out);
+                taken.last.write(out);
+                taken.above.write(out);
+            }
+        }
+    }
+
+    /// Reads what [`Origins::encode`] wrote.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let origins = Self::read(&mut reader)?;
+        reader.finish()?;
+        Ok(origins)
+    }
+
+    /// The same as a part of something larger.
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let mut nodes = BTreeMap::new();
+        for _ in 0..reader.count(10)? {
+            let number: u16 = reader.read()?;
+            let node = read_node(reader)?;
+            if nodes
+                .last_key_value()
+                .is_some_and(|(last, _)| *last >= number)
+            {
+                return Err(DecodeError::Invalid("order of nodes"));
+            }
+            nodes.insert(number, node);
+        }
+        Ok(Self { nodes })
+    }
+
+    /// Asserts the invariants of the module.
+    pub(crate) fn check(&self) {
+        for taken in self.nodes.values().flat_map(|node| node.shards.values()) {
+            taken.above.check();
+            assert!(
+                taken.above.first().is_none_or(|first| first >= taken.floor),
+                "nothing below the floor is remembered"
+            );
+            assert_eq!(
+                taken.above.last().unwrap_or(taken.floor.saturating_sub(1)),
+                taken.last,
+                "the highest taken number is the last"
+            );
+        }
+    }
+}
+
+fn read_node(reader: &mut Reader<'_>) -> Result<Node, DecodeError> {
+    let start = reader.read()?;
+    let mut shards = BTreeMap::new();
+    for _ in 0..reader.count(22)? {
+        let shard: ShardId = reader.read()?;
+        let taken = Taken {
+            floor: reader.read()?,
+            last: reader.read()?,
+            above: reader.read()?,
+        };
+        let last = taken.above.last().unwrap_or(taken.floor.saturating_sub(1));
+        if last != taken.last || taken.above.first().is_some_and(|first| first < taken.floor) {
+            return Err(DecodeError::Invalid("taken numbers"));
+        }
+        if shards
+            .last_key_value()
+            .is_some_and(|(last, _)| *last >= shard)
+        {
+            return Err(DecodeError::Invalid("order of shards"));
+        }
+        shards.insert(shard, taken);
+    }
+    Ok(Node { start, shards })
+}
+
+#[cfg(test)]
+mod tests;
