@@ -1,6 +1,6 @@
 //! A message on its way in ([`Publish`]) and as it is kept and shared ([`Record`]).
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes};
 
 /// Quality of service of a publish, a subscription or a delivery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -130,7 +130,7 @@ impl RecordView<'_> {
     ///
     /// # Panics
     /// When a topic is longer than 65,535 bytes or a part longer than `u32`: the codec refuses such packets.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut impl BufMut) {
         let len = self.encoded_len();
         let topic_len = u16::try_from(self.topic.len()).expect("a topic has at most 65,535 bytes");
         let flags = self.qos as u8
@@ -158,13 +158,13 @@ impl RecordView<'_> {
         header[16..24].copy_from_slice(&self.expires_at.map_or(0, |at| at.0).to_le_bytes());
         header[24..32].copy_from_slice(&publisher.0.to_le_bytes());
         header[32..34].copy_from_slice(&publisher.1.to_le_bytes());
-        out.reserve(len);
-        let end = out.len() + len;
-        out.extend_from_slice(&header);
-        out.extend_from_slice(self.topic.as_bytes());
-        out.extend_from_slice(self.properties);
-        out.extend_from_slice(self.payload);
-        out.resize(end, 0);
+        out.put_slice(&header);
+        out.put_slice(self.topic.as_bytes());
+        out.put_slice(self.properties);
+        out.put_slice(self.payload);
+        let written =
+            HEADER_BYTES + self.topic.len() + self.properties.len() + self.payload.len();
+        out.put_slice(&[0; 8][..len - written]);
     }
 }
 
