@@ -58,6 +58,54 @@ pub fn check_filter(filter: &str) -> Result<(), FilterError> {
     Ok(())
 }
 
+/// Why a text is no topic name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TopicError {
+    /// A topic name has at least one character: v3 [MQTT-4.7.3-1], v5 [MQTT-4.7.3-1].
+    Empty,
+    /// U+0000 is in no topic and no filter: v3 [MQTT-4.7.3-2], v5 [MQTT-4.7.3-2].
+    Nul,
+    /// Wildcards are for filters: v3 [MQTT-4.7.1-1], v5 [MQTT-4.7.0-1].
+    Wildcard,
+    /// More than 65,535 bytes: v3 [MQTT-4.7.3-3], v5 [MQTT-4.7.3-3].
+    TooLong,
+}
+
+impl fmt::Display for TopicError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TopicError::Empty => "a topic name needs at least one character",
+            TopicError::Nul => "a topic name must not contain U+0000",
+            TopicError::Wildcard => "a topic name must not contain '+' or '#'",
+            TopicError::TooLong => "a topic name has at most 65,535 bytes",
+        })
+    }
+}
+
+impl std::error::Error for TopicError {}
+
+/// Whether `topic` has the form that both MQTT versions demand of a topic name.
+///
+/// # Errors
+/// The first rule that the text breaks.
+pub fn check_topic(topic: &str) -> Result<(), TopicError> {
+    if topic.is_empty() {
+        return Err(TopicError::Empty);
+    }
+    if topic.len() > usize::from(u16::MAX) {
+        return Err(TopicError::TooLong);
+    }
+    match topic
+        .bytes()
+        .find(|byte| matches!(byte, b'\0' | b'+' | b'#'))
+    {
+        None => Ok(()),
+        Some(b'\0') => Err(TopicError::Nul),
+        Some(_) => Err(TopicError::Wildcard),
+    }
+}
+
 /// Whether one filter matches one topic name, by the rules of the crate. Linear in the shorter of both.
 #[must_use]
 pub fn filter_matches(filter: &str, topic: &str) -> bool {

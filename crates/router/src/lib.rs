@@ -69,7 +69,7 @@ mod walk;
 
 pub use cache::{CacheLimits, CacheStats, TopicCache, Weigh};
 pub use epoch::{Epoch, Epochs, Stripes};
-pub use filter::{FilterError, check_filter, filter_matches};
+pub use filter::{FilterError, TopicError, check_filter, check_topic, filter_matches};
 pub use list_pool::ListPool;
 pub use matcher::{Inserted, Matcher};
 pub use shared::{Busy, Reader, SharedMatcher, Writer};

@@ -93,7 +93,7 @@ impl<S: Copy + Eq + Hash> Trie<S> {
                 if self.tails.get(node.tail, tail_len) == &levels[depth..] {
                     return Place::At(at);
                 }
-                self.split(at);
+                self.split(at, &levels[depth..]);
             }
             if depth == levels.len() {
                 return Place::At(at);
@@ -106,25 +106,36 @@ impl<S: Copy + Eq + Hash> Trie<S> {
         }
     }
 
-    /// Turns the first level of the tail of `at` into a node of its own.
-    fn split(&mut self, at: NodeId) {
+    /// Turns the tail of `at` into nodes as far as it agrees with `levels`, and one more, at which both part
+    /// (or at which the tail ends). Linear in the tail.
+    fn split(&mut self, at: NodeId, levels: &[TokenId]) {
         let node = self.nodes.get(at);
         let (tail, len) = (node.tail, node.links.tail_len());
-        let levels: Levels = SmallVec::from_slice(self.tails.get(tail, len));
+        let tail_levels: Levels = SmallVec::from_slice(self.tails.get(tail, len));
         self.tails.free(tail, len);
+        let common = tail_levels
+            .iter()
+            .zip(levels)
+            .take_while(|(a, b)| a == b)
+            .count();
+        let (chain, rest) = tail_levels.split_at(len.min(common + 1));
         let node = self.nodes.get_mut(at);
         node.links = Links::default();
+        let mut last = at;
         let subscribers = std::mem::replace(&mut node.subscribers, Subscribers::None);
-        let rest = &levels[1..];
+        for &token in chain {
+            let (links, subscribers) = (Links::default(), Subscribers::None);
+            last = self.nodes.add(Node {
+                parent: last,
+                token,
+                tail: TailId(0),
+                links,
+                subscribers,
+            });
+        }
         let tail = self.store_tail(rest);
-        let links = Links::tail(rest.len());
-        self.nodes.add(Node {
-            parent: at,
-            token: levels[0],
-            tail,
-            links,
-            subscribers,
-        });
+        let last = self.nodes.get_mut(last);
+        (last.tail, last.links, last.subscribers) = (tail, Links::tail(rest.len()), subscribers);
     }
 
     fn store_tail(&mut self, tail: &[TokenId]) -> TailId {
