@@ -1,2 +1,65 @@
-//! `cargo xtask`: what CI runs.
-fn main() {}
+//! `cargo xtask`: the commands of the project. `cargo xtask ci` is what CI runs; nothing here edits a file.
+//!
+//! One module for each command; `repo`, `process` and `counts` are what they share.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout)] // a command talks to its user
+
+mod ci;
+mod clauses;
+mod counts;
+mod process;
+mod repo;
+mod steps;
+mod tidy;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use repo::Repo;
+use std::process::ExitCode;
+use steps::Step;
+
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    about = "Build, test and check commands of the project."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Formatting, lints, documentation, house checks, then `test`.
+    Ci,
+    /// Every test there is; the last line is `N passed, N failed`.
+    Test {
+        /// Only this step; may be given more than once.
+        #[arg(long, value_name = "STEP")]
+        only: Vec<Step>,
+    },
+    /// House checks: arrows between crates, pure crates, words that must not be in files; report of long files.
+    Tidy,
+    /// Report of the numbered statements of the MQTT standards that no test names.
+    Clauses,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<()> {
+    let repo = Repo::find()?;
+    match command {
+        Command::Ci => ci::run(&repo),
+        Command::Test { only } => steps::run(&repo, only),
+        Command::Tidy => tidy::run(&repo),
+        Command::Clauses => clauses::run(&repo),
+    }
+}

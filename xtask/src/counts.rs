@@ -1,0 +1,84 @@
+//! Counting tests from what test runners print.
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::ops::AddAssign;
+
+/// How many tests passed and failed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+}
+
+impl Counts {
+    /// Adds what a line reports, if it is the result line of cargo's test runner or the last line of pytest.
+    pub(crate) fn take_line(&mut self, line: &str) {
+        if let Some(found) = cargo_line(line).or_else(|| pytest_line(line)) {
+            *self += found;
+        }
+    }
+
+    /// For a run that failed: at least one failure.
+    pub(crate) fn ensure_failed(&mut self) {
+        self.failed = self.failed.max(1);
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} passed, {} failed", self.passed, self.failed)
+    }
+}
+
+/// `test result: ok. 26 passed; 0 failed; 0 ignored; …`
+fn cargo_line(line: &str) -> Option<Counts> {
+    let (_, counts) = line
+        .trim()
+        .strip_prefix("test result: ")?
+        .split_once(". ")?;
+    Some(sum(counts.split(';')))
+}
+
+/// `=== 2 failed, 12 passed, 1 skipped in 3.21s (0:00:03) ===`, with or without the signs around it.
+fn pytest_line(line: &str) -> Option<Counts> {
+    let line = line.trim().trim_matches('=').trim();
+    let (counts, time) = line.rsplit_once(" in ")?;
+    let seconds = time.split(' ').next()?.strip_suffix('s')?;
+    seconds.parse::<f64>().ok()?;
+    let numbered = |part: &str| {
+        part.trim()
+            .split_once(' ')
+            .is_some_and(|(number, _)| number.parse::<u64>().is_ok())
+    };
+    counts
+        .split(',')
+        .all(numbered)
+        .then(|| sum(counts.split(',')))
+}
+
+/// Adds up parts such as `12 passed`. An error outside of a test counts as a failure.
+fn sum<'a>(parts: impl Iterator<Item = &'a str>) -> Counts {
+    let mut counts = Counts::default();
+    for part in parts {
+        let Some((number, word)) = part.trim().split_once(' ') else {
+            continue;
+        };
+        let number: u64 = number.parse().unwrap_or(0);
+        match word {
+            "passed" => counts.passed += number,
+            "failed" | "error" | "errors" => counts.failed += number,
+            _ => {}
+        }
+    }
+    counts
+}

@@ -1,0 +1,58 @@
+use super::Counts;
+
+fn check(line: &str, passed: u64, failed: u64) {
+    let mut counts = Counts::default();
+    counts.take_line(line);
+    assert_eq!(counts, Counts { passed, failed }, "{line:?}");
+}
+
+#[test]
+fn result_lines_of_cargo() {
+    check(
+        "test result: ok. 26 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.25s\n",
+        26,
+        0,
+    );
+    check(
+        "test result: FAILED. 8 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.07s",
+        8,
+        1,
+    );
+    check("test counts::tests::result_lines_of_cargo ... ok", 0, 0);
+    check("the test result: ok. 26 passed; 0 failed", 0, 0);
+}
+
+#[test]
+fn last_lines_of_pytest() {
+    check("============ 12 passed in 3.21s ============", 12, 0);
+    check(
+        "=== 2 failed, 12 passed, 1 skipped, 3 xfailed, 1 error in 75.21s (0:01:15) ===",
+        12,
+        3,
+    );
+    check("3 passed, 1 warning in 0.10s", 3, 0);
+    check("2 errors in 0.55s", 0, 2);
+    check("no tests ran in 0.01s", 0, 0);
+    check(
+        "test_qos.py::test_order 12 passed in the middle in 3s",
+        0,
+        0,
+    );
+    check("12 passed in total", 0, 0);
+}
+
+#[test]
+fn a_run_that_fails_without_a_failed_test_counts_as_one() {
+    let mut counts = Counts {
+        passed: 5,
+        failed: 0,
+    };
+    counts.ensure_failed();
+    assert_eq!(counts.to_string(), "5 passed, 1 failed");
+    let mut counts = Counts {
+        passed: 5,
+        failed: 3,
+    };
+    counts.ensure_failed();
+    assert_eq!(counts.failed, 3);
+}

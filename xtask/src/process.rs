@@ -1,0 +1,83 @@
+//! Running other programs.
+
+use crate::counts::Counts;
+use anyhow::{Context, Result, bail};
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+/// A command that reads nothing from the terminal.
+pub(crate) fn command<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn shown(command: &Command) -> String {
+    let mut words = vec![command.get_program().to_string_lossy().into_owned()];
+    words.extend(
+        command
+            .get_args()
+            .map(|argument| argument.to_string_lossy().into_owned()),
+    );
+    words.join(" ")
+}
+
+/// Runs to the end with its output shown; an error when it fails.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    println!("$ {}", shown(command));
+    let status = command
+        .status()
+        .with_context(|| format!("cannot run {}", shown(command)))?;
+    if !status.success() {
+        bail!("{} ended with {status}", shown(command));
+    }
+    Ok(())
+}
+
+/// Runs to the end; what it printed, or an error.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot run {}", shown(command)))?;
+    if !output.status.success() {
+        bail!("{} ended with {}", shown(command), output.status);
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("{} printed no UTF-8", shown(command)))
+}
+
+/// Whether it can be run and ends well; its output is dropped.
+pub(crate) fn succeeds(command: &mut Command) -> bool {
+    command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// Runs tests with their output shown, and counts them. A run that fails without naming a failed test counts as one.
+pub(crate) fn count_tests(command: &mut Command) -> Result<Counts> {
+    println!("$ {}", shown(command));
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot run {}", shown(command)))?;
+    let mut counts = Counts::default();
+    if let Some(stdout) = child.stdout.take() {
+        let mut lines = BufReader::new(stdout);
+        let mut line = Vec::new();
+        while lines.read_until(b'\n', &mut line)? > 0 {
+            let text = String::from_utf8_lossy(&line);
+            print!("{text}");
+            counts.take_line(&text);
+            line.clear();
+        }
+    }
+    let status = child.wait()?;
+    if !status.success() {
+        println!("{} ended with {status}", shown(command));
+        counts.ensure_failed();
+    }
+    Ok(counts)
+}

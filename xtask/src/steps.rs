@@ -1,0 +1,151 @@
+//! `cargo xtask test`: every test there is, step by step.
+
+mod fuzz;
+
+use crate::counts::Counts;
+use crate::process::{command, count_tests, run as run_program};
+use crate::repo::Repo;
+use crate::{clauses, process};
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+use std::process::Command;
+use std::time::Instant;
+
+/// A step of the tests, in the order in which they run: what fails fast comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Step {
+    /// Programs that the other steps need.
+    Tools,
+    /// Tests of all crates.
+    Unit,
+    /// Examples in the documentation.
+    Doc,
+    /// Which statements of the standards the tests name.
+    Clauses,
+    /// Every kept input of the fuzz targets, as plain tests.
+    Corpus,
+    /// Our codec against others.
+    Differential,
+    /// The C interface of the bus.
+    BusC,
+    /// The Python package of the bus.
+    BusPython,
+    /// A release build with real clients.
+    E2e,
+    /// A short run of every fuzz target.
+    Fuzz,
+}
+
+/// What a step came to.
+enum Outcome {
+    Counted(Counts),
+    /// There was nothing to run, for this reason.
+    Nothing(String),
+}
+
+/// Runs `only` these steps, or all of them when it is empty.
+///
+/// # Errors
+/// When anything failed; the counts have been printed then too.
+pub(crate) fn run(repo: &Repo, only: &[Step]) -> Result<()> {
+    let mut total = Counts::default();
+    let mut lines = Vec::new();
+    for step in Step::value_variants()
+        .iter()
+        .filter(|step| only.is_empty() || only.contains(step))
+    {
+        let name = name(*step);
+        println!("\n=== {name}");
+        let start = Instant::now();
+        let outcome = run_step(repo, *step).unwrap_or_else(|error| {
+            println!("{name}: {error:#}");
+            Outcome::Counted(Counts {
+                passed: 0,
+                failed: 1,
+            })
+        });
+        let seconds = start.elapsed().as_secs_f64();
+        lines.push(match outcome {
+            Outcome::Counted(counts) => {
+                total += counts;
+                format!("{name:<14}{seconds:>8.1} s   {counts}")
+            }
+            Outcome::Nothing(reason) => format!("{name:<14}{seconds:>8.1} s   {reason}"),
+        });
+    }
+    println!("\n{}\n{total}", lines.join("\n"));
+    if total.failed > 0 {
+        bail!("tests failed");
+    }
+    Ok(())
+}
+
+fn name(step: Step) -> String {
+    step.to_possible_value()
+        .map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+fn run_step(repo: &Repo, step: Step) -> Result<Outcome> {
+    match step {
+        Step::Tools => tools(repo),
+        Step::Unit => cargo_test(repo, &["--workspace", "--lib", "--bins", "--tests"]),
+        Step::Doc => cargo_test(repo, &["--workspace", "--doc"]),
+        Step::Clauses => {
+            clauses::run(repo).map(|()| Outcome::Nothing("the floor is kept".to_owned()))
+        }
+        Step::Corpus => fuzz::corpus(repo),
+        Step::Differential => differential(repo),
+        Step::BusC => script(repo, "crates/bus-c/test.sh"),
+        Step::BusPython => script(repo, "crates/bus-python/test.sh"),
+        Step::E2e => e2e(repo),
+        Step::Fuzz => fuzz::short_run(repo),
+    }
+}
+
+/// A command that runs at the root of the project.
+fn at_root(repo: &Repo, program: &str, arguments: &[&str]) -> Command {
+    let mut command = command(program, arguments);
+    command.current_dir(&repo.root);
+    command
+}
+
+fn cargo_test(repo: &Repo, what: &[&str]) -> Result<Outcome> {
+    let arguments = [&["test", "--locked", "--no-fail-fast"], what].concat();
+    count_tests(&mut at_root(repo, "cargo", &arguments)).map(Outcome::Counted)
+}
+
+fn tools(repo: &Repo) -> Result<Outcome> {
+    run_program(&mut at_root(repo, "bash", &[".ci/install"]))?;
+    Ok(Outcome::Nothing("ready".to_owned()))
+}
+
+fn differential(repo: &Repo) -> Result<Outcome> {
+    cargo_test(
+        repo,
+        &[
+            "--release",
+            "--manifest-path",
+            "tests/differential/Cargo.toml",
+        ],
+    )
+}
+
+fn script(repo: &Repo, path: &str) -> Result<Outcome> {
+    if !repo.has(path) {
+        return Ok(Outcome::Nothing(format!(
+            "nothing to run: there is no {path}"
+        )));
+    }
+    count_tests(&mut at_root(repo, "bash", &[path])).map(Outcome::Counted)
+}
+
+fn e2e(repo: &Repo) -> Result<Outcome> {
+    process::run(&mut at_root(
+        repo,
+        "cargo",
+        &["build", "--locked", "--release", "--package", "courser"],
+    ))?;
+    let binary = repo.target()?.join("release").join("courser");
+    let mut tests = at_root(repo, "bash", &["tests/e2e/run.sh"]);
+    count_tests(tests.env("COURSER_BIN", binary)).map(Outcome::Counted)
+}

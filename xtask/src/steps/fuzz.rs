@@ -1,0 +1,91 @@
+//! The fuzz targets: their corpus as plain tests, and a short run.
+//!
+//! `fuzz/` is a workspace of its own. `fuzz/tests/` replays `fuzz/corpus/` on the stable toolchain; the targets
+//! themselves need nightly and `cargo-fuzz`.
+
+use super::{Outcome, at_root};
+use crate::counts::Counts;
+use crate::process::{output, run, succeeds};
+use crate::repo::Repo;
+use anyhow::{Result, bail};
+
+/// Seconds for all targets together.
+const SECONDS: usize = 60;
+/// A target that needs more memory than this has a leak or believes a length that it was told.
+const MEGABYTES_MAX: u32 = 2048;
+
+/// Replays the kept inputs.
+pub(super) fn corpus(repo: &Repo) -> Result<Outcome> {
+    super::cargo_test(repo, &["--manifest-path", "fuzz/Cargo.toml", "--tests"])
+}
+
+/// Runs every target for its share of [`SECONDS`]; each counts as one test.
+pub(super) fn short_run(repo: &Repo) -> Result<Outcome> {
+    if !succeeds(&mut at_root(repo, "cargo", &["+nightly", "--version"])) {
+        return Ok(without("there is no nightly toolchain"));
+    }
+    if !has_cargo_fuzz(repo) {
+        return Ok(without("cargo-fuzz cannot be installed"));
+    }
+    let list = output(&mut at_root(repo, "cargo", &["+nightly", "fuzz", "list"]))?;
+    let targets: Vec<&str> = list
+        .lines()
+        .map(str::trim)
+        .filter(|target| !target.is_empty())
+        .collect();
+    if targets.is_empty() {
+        bail!("fuzz/Cargo.toml names no target");
+    }
+    let mut counts = Counts::default();
+    for target in &targets {
+        match fuzz(repo, target, (SECONDS / targets.len()).max(1)) {
+            Ok(()) => counts.passed += 1,
+            Err(error) => {
+                println!("{error:#}");
+                counts.failed += 1;
+            }
+        }
+    }
+    Ok(Outcome::Counted(counts))
+}
+
+fn without(reason: &str) -> Outcome {
+    Outcome::Nothing(format!(
+        "not run: {reason}; the kept corpus was replayed by the step corpus"
+    ))
+}
+
+fn has_cargo_fuzz(repo: &Repo) -> bool {
+    succeeds(&mut at_root(repo, "cargo", &["fuzz", "--version"]))
+        || run(&mut at_root(
+            repo,
+            "cargo",
+            &["install", "--locked", "--quiet", "cargo-fuzz"],
+        ))
+        .is_ok()
+}
+
+fn fuzz(repo: &Repo, target: &str, seconds: usize) -> Result<()> {
+    let seconds = format!("-max_total_time={seconds}");
+    let memory = format!("-rss_limit_mb={MEGABYTES_MAX}");
+    // New finds stay out of the kept corpus: the first folder is written to, the second only read.
+    let fresh = repo.target()?.join("fuzz-corpus").join(target);
+    std::fs::create_dir_all(&fresh)?;
+    let fresh = fresh.display().to_string();
+    let kept = repo.path("fuzz/corpus").join(target);
+    std::fs::create_dir_all(&kept)?;
+    let kept = kept.display().to_string();
+    let arguments = [
+        "+nightly",
+        "fuzz",
+        "run",
+        target,
+        &fresh,
+        &kept,
+        "--",
+        &seconds,
+        &memory,
+        "-timeout=10",
+    ];
+    run(&mut at_root(repo, "cargo", &arguments))
+}

@@ -1,0 +1,35 @@
+//! `cargo xtask tidy`: house rules that the compiler does not know.
+
+mod arrows;
+mod pure;
+mod report;
+mod words;
+
+use crate::repo::Repo;
+use anyhow::{Result, bail};
+
+/// Checks everything and reports all that is wrong at once.
+///
+/// # Errors
+/// When any rule is broken.
+pub(crate) fn run(repo: &Repo) -> Result<()> {
+    let metadata = repo.metadata()?;
+    let files = repo.text_files()?;
+    let mut broken = arrows::broken(&metadata)?;
+    broken.extend(pure::banned_dependencies(&metadata)?);
+    broken.extend(files.iter().flat_map(pure::impure_lines));
+    broken.extend(files.iter().flat_map(words::forbidden));
+    broken.extend(files.iter().filter_map(words::unsafe_not_forbidden));
+    report::long_files(&files);
+    for line in &broken {
+        println!("{line}");
+    }
+    if !broken.is_empty() {
+        bail!("{} house rules are broken", broken.len());
+    }
+    println!(
+        "tidy: arrows, pure crates and words are right in {} files",
+        files.len()
+    );
+    Ok(())
+}
