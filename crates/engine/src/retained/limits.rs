@@ -1,0 +1,114 @@
+//! Limits of the retained store, kept by the leader when it proposes (M4).
+
+use std::collections::BTreeMap;
+
+use compact_str::CompactString;
+
+use super::{Retained, Usage};
+
+/// How much a partition keeps at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RetainedLimits {
+    /// Topics.
+    pub(crate) topics: u64,
+    /// Bytes of their records.
+    pub(crate) bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    /// Changes of the topic that are proposed and not applied.
+    changes: u32,
+    /// Bytes of the record after the last of them; none: cleared.
+    bytes: Option<u32>,
+}
+
+/// What the store will be once all that is proposed has been applied, as a difference to what it is. Changes apply in the order in which they were admitted
+/// and cannot fail, so the store never exceeds what was admitted, not even between two of them.
+///
+/// Leader's memory: dropped with the leadership (M5). Holds only topics with changes under way.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Projection {
+    pending: BTreeMap<CompactString, Pending>,
+    topics: i64,
+    bytes: i64,
+}
+
+impl Projection {
+    /// Admits a change of `topic` to a record of `bytes` bytes, or to none; false when the store would exceed its limits. A
+    /// change that takes no more room than there was is admitted even when a limit was lowered meanwhile. After true the
+    /// change must be proposed, and [`Projection::applied`] be called when it has been applied.
+    pub(crate) fn admit<R: Copy + Eq>(
+        &mut self,
+        store: &Retained<R>,
+        limits: RetainedLimits,
+        topic: &str,
+        bytes: Option<u32>,
+    ) -> bool {
+        let pending = self.pending.get_mut(topic);
+        let before = match &pending {
+            Some(pending) => pending.bytes,
+            None => store.kept(topic).map(|kept| kept.bytes),
+        };
+        let more_topics = i64::from(bytes.is_some()) - i64::from(before.is_some());
+        let more_bytes = i64::from(bytes.unwrap_or(0)) - i64::from(before.unwrap_or(0));
+        let Usage {
+            topics: now_topics,
+            bytes: now_bytes,
+        } = store.usage();
+        let fits = |more: i64, now: u64, projected: i64, limit: u64| {
+            more <= 0 || now.saturating_add_signed(projected + more) <= limit
+        };
+        if !fits(more_topics, now_topics, self.topics, limits.topics)
+            || !fits(more_bytes, now_bytes, self.bytes, limits.bytes)
+        {
+            return false;
+        }
+        self.topics += more_topics;
+        self.bytes += more_bytes;
+        match pending {
+            Some(pending) => {
+                pending.changes += 1;
+                pending.bytes = bytes;
+            }
+            None => {
+                let first = Pending { changes: 1, bytes };
+                self.pending.insert(topic.into(), first);
+            }
+        }
+        true
+    }
+
+    /// The oldest admitted change of `topic` was applied: `before` and `after` are the store's usage around it.
+    pub(crate) fn applied(&mut self, topic: &str, before: Usage, after: Usage) {
+        self.changed_otherwise(topic, before, after);
+        if let Some(pending) = self.pending.get_mut(topic) {
+            pending.changes -= 1;
+            if pending.changes == 0 {
+                self.pending.remove(topic);
+            }
+        }
+    }
+
+    /// A change of `topic` that was not admitted here was applied, such as an expiry: what is still under way for that topic
+    /// counts from there.
+    pub(crate) fn changed_otherwise(&mut self, topic: &str, before: Usage, after: Usage) {
+        if self.pending.contains_key(topic) {
+            self.topics -= after.topics as i64 - before.topics as i64;
+            self.bytes -= after.bytes as i64 - before.bytes as i64;
+        }
+    }
+
+    /// Forgets all that was only proposed: leadership is lost (M5).
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Asserts that nothing is projected when nothing is under way.
+    pub(crate) fn check(&self) {
+        assert!(
+            !self.pending.is_empty() || (self.topics, self.bytes) == (0, 0),
+            "what is projected is under way"
+        );
+    }
+}
