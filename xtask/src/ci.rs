@@ -2,30 +2,33 @@
 
 use crate::process::{command, run as run_program};
 use crate::repo::Repo;
+use crate::report::Report;
 use crate::{steps, tidy};
 use anyhow::Result;
 
 /// Workspaces beside the main one, each with its own lock file.
 const OTHER_WORKSPACES: [&str; 2] = ["fuzz/Cargo.toml", "tests/differential/Cargo.toml"];
 
-/// Everything, from what fails fastest on; the tests last, so that their counts are the last line.
-pub(crate) fn run(repo: &Repo) -> Result<()> {
-    format(repo)?;
-    tidy::run(repo)?;
-    cargo(
-        repo,
-        &[
-            "clippy",
-            "--locked",
-            "--workspace",
-            "--all-targets",
-            "--",
-            "-D",
-            "warnings",
-        ],
-    )?;
-    documentation(repo)?;
-    steps::run(repo, &[])
+/// Everything, from what fails fastest on. A check that fails does not hide what the tests say.
+pub(crate) fn run(repo: &Repo, report: &mut Report) {
+    report.check("format", || format(repo));
+    report.check("tidy", || tidy::run(repo));
+    report.check("clippy", || {
+        cargo(
+            repo,
+            &[
+                "clippy",
+                "--locked",
+                "--workspace",
+                "--all-targets",
+                "--",
+                "-D",
+                "warnings",
+            ],
+        )
+    });
+    report.check("documentation", || documentation(repo));
+    steps::run(repo, &[], report);
 }
 
 fn cargo(repo: &Repo, arguments: &[&str]) -> Result<()> {

@@ -9,12 +9,14 @@ mod clauses;
 mod counts;
 mod process;
 mod repo;
+mod report;
 mod steps;
 mod tidy;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use repo::Repo;
+use report::Report;
 use std::process::ExitCode;
 use steps::Step;
 
@@ -45,21 +47,20 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    run(&Arguments::parse().command).unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
 }
 
-fn run(command: &Command) -> Result<()> {
+fn run(command: &Command) -> Result<ExitCode> {
     let repo = Repo::find()?;
+    let mut report = Report::default();
     match command {
-        Command::Ci => ci::run(&repo),
-        Command::Test { only } => steps::run(&repo, only),
-        Command::Tidy => tidy::run(&repo),
-        Command::Clauses => clauses::run(&repo),
+        Command::Ci => ci::run(&repo, &mut report),
+        Command::Test { only } => steps::run(&repo, only, &mut report),
+        Command::Tidy => return tidy::run(&repo).map(|()| ExitCode::SUCCESS),
+        Command::Clauses => return clauses::run(&repo).map(|()| ExitCode::SUCCESS),
     }
+    Ok(report.finish())
 }

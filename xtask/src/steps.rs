@@ -2,14 +2,13 @@
 
 mod fuzz;
 
-use crate::counts::Counts;
 use crate::process::{command, count_tests, run as run_program};
 use crate::repo::Repo;
+use crate::report::{Outcome, Report};
 use crate::{clauses, process};
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::ValueEnum;
 use std::process::Command;
-use std::time::Instant;
 
 /// A step of the tests, in the order in which they run: what fails fast comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -36,48 +35,14 @@ pub(crate) enum Step {
     Fuzz,
 }
 
-/// What a step came to.
-enum Outcome {
-    Counted(Counts),
-    /// There was nothing to run, for this reason.
-    Nothing(String),
-}
-
 /// Runs `only` these steps, or all of them when it is empty.
-///
-/// # Errors
-/// When anything failed; the counts have been printed then too.
-pub(crate) fn run(repo: &Repo, only: &[Step]) -> Result<()> {
-    let mut total = Counts::default();
-    let mut lines = Vec::new();
+pub(crate) fn run(repo: &Repo, only: &[Step], report: &mut Report) {
     for step in Step::value_variants()
         .iter()
         .filter(|step| only.is_empty() || only.contains(step))
     {
-        let name = name(*step);
-        println!("\n=== {name}");
-        let start = Instant::now();
-        let outcome = run_step(repo, *step).unwrap_or_else(|error| {
-            println!("{name}: {error:#}");
-            Outcome::Counted(Counts {
-                passed: 0,
-                failed: 1,
-            })
-        });
-        let seconds = start.elapsed().as_secs_f64();
-        lines.push(match outcome {
-            Outcome::Counted(counts) => {
-                total += counts;
-                format!("{name:<14}{seconds:>8.1} s   {counts}")
-            }
-            Outcome::Nothing(reason) => format!("{name:<14}{seconds:>8.1} s   {reason}"),
-        });
+        report.tests(&name(*step), || run_step(repo, *step));
     }
-    println!("\n{}\n{total}", lines.join("\n"));
-    if total.failed > 0 {
-        bail!("tests failed");
-    }
-    Ok(())
 }
 
 fn name(step: Step) -> String {
@@ -90,9 +55,7 @@ fn run_step(repo: &Repo, step: Step) -> Result<Outcome> {
         Step::Tools => tools(repo),
         Step::Unit => cargo_test(repo, &["--workspace", "--lib", "--bins", "--tests"]),
         Step::Doc => cargo_test(repo, &["--workspace", "--doc"]),
-        Step::Clauses => {
-            clauses::run(repo).map(|()| Outcome::Nothing("the floor is kept".to_owned()))
-        }
+        Step::Clauses => clauses::run(repo).map(|()| Outcome::Held("the floor is kept".to_owned())),
         Step::Corpus => fuzz::corpus(repo),
         Step::Differential => differential(repo),
         Step::BusC => script(repo, "crates/bus-c/test.sh"),
@@ -116,7 +79,7 @@ fn cargo_test(repo: &Repo, what: &[&str]) -> Result<Outcome> {
 
 fn tools(repo: &Repo) -> Result<Outcome> {
     run_program(&mut at_root(repo, "bash", &[".ci/install"]))?;
-    Ok(Outcome::Nothing("ready".to_owned()))
+    Ok(Outcome::Held("ready".to_owned()))
 }
 
 fn differential(repo: &Repo) -> Result<Outcome> {
@@ -132,9 +95,7 @@ fn differential(repo: &Repo) -> Result<Outcome> {
 
 fn script(repo: &Repo, path: &str) -> Result<Outcome> {
     if !repo.has(path) {
-        return Ok(Outcome::Nothing(format!(
-            "nothing to run: there is no {path}"
-        )));
+        return Ok(Outcome::Held(format!("nothing to run: there is no {path}")));
     }
     count_tests(&mut at_root(repo, "bash", &[path])).map(Outcome::Counted)
 }

@@ -1,0 +1,122 @@
+//! The table at the end of a run: a line for each check and step, then the counts alone on the last line.
+
+use crate::counts::Counts;
+use anyhow::Result;
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// What a step came to.
+pub(crate) enum Outcome {
+    /// Tests ran.
+    Counted(Counts),
+    /// It held; there was nothing to count, and this is what to say.
+    Held(String),
+}
+
+/// Collects what ran.
+#[derive(Default)]
+pub(crate) struct Report {
+    lines: Vec<String>,
+    total: Counts,
+    checks_failed: bool,
+}
+
+impl Report {
+    /// Runs a check that is no test: it holds or it does not.
+    pub(crate) fn check(&mut self, name: &str, run: impl FnOnce() -> Result<()>) {
+        let failed = self.timed(
+            name,
+            || run().map(|()| "holds".to_owned()),
+            |_| "FAILED".to_owned(),
+        );
+        self.checks_failed |= failed;
+    }
+
+    /// Runs tests. A run that ends with an error counts as a failed test.
+    pub(crate) fn tests(&mut self, name: &str, run: impl FnOnce() -> Result<Outcome>) {
+        let mut counts = Counts::default();
+        let say = |outcome: Outcome, counts: &mut Counts| match outcome {
+            Outcome::Counted(found) => {
+                *counts = found;
+                found.to_string()
+            }
+            Outcome::Held(text) => text,
+        };
+        let failed = self.timed(
+            name,
+            || run().map(|outcome| say(outcome, &mut counts)),
+            |error| format!("FAILED: {error:#}"),
+        );
+        if failed {
+            counts.ensure_failed();
+        }
+        self.total += counts;
+    }
+
+    fn timed(
+        &mut self,
+        name: &str,
+        run: impl FnOnce() -> Result<String>,
+        failure: impl FnOnce(&anyhow::Error) -> String,
+    ) -> bool {
+        println!("\n=== {name}");
+        let start = Instant::now();
+        let result = run();
+        let seconds = start.elapsed().as_secs_f64();
+        let text = match &result {
+            Ok(text) => text.clone(),
+            Err(error) => {
+                println!("{name}: {error:#}");
+                failure(error)
+            }
+        };
+        self.lines
+            .push(format!("{name:<14}{seconds:>8.1} s   {text}"));
+        result.is_err()
+    }
+
+    /// Prints the table and the counts.
+    pub(crate) fn finish(self) -> ExitCode {
+        println!("\n{}\n\n{}", self.lines.join("\n"), self.total);
+        if self.checks_failed || self.total.failed > 0 {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Outcome, Report};
+    use crate::counts::Counts;
+    use anyhow::bail;
+    use std::process::ExitCode;
+
+    fn code(run: impl FnOnce(&mut Report)) -> String {
+        let mut report = Report::default();
+        run(&mut report);
+        format!("{:?}", report.finish())
+    }
+
+    #[test]
+    fn anything_that_fails_fails_the_run() {
+        let good = format!("{:?}", ExitCode::SUCCESS);
+        let bad = format!("{:?}", ExitCode::FAILURE);
+        let counted = |passed, failed| move || Ok(Outcome::Counted(Counts { passed, failed }));
+        assert_eq!(code(|report| report.tests("unit", counted(3, 0))), good);
+        assert_eq!(code(|report| report.tests("unit", counted(3, 1))), bad);
+        assert_eq!(
+            code(|report| report.tests("unit", || bail!("does not build"))),
+            bad
+        );
+        assert_eq!(code(|report| report.check("format", || Ok(()))), good);
+        assert_eq!(
+            code(|report| {
+                report.check("format", || bail!("not formatted"));
+                report.tests("unit", counted(3, 0));
+            }),
+            bad,
+        );
+    }
+}
