@@ -25,7 +25,7 @@ fn filter(i: u32) -> String {
 
 /// Numbers in an order that no cache or predictor can follow.
 fn mixed(i: u32, below: u32) -> u32 {
-    (u64::from(i.wrapping_mul(0x9E37_79B1)) * u64::from(below) >> 32) as u32
+    ((u64::from(i.wrapping_mul(0x9E37_79B1)) * u64::from(below)) >> 32) as u32
 }
 
 fn measure(name: &str, size: &Size, per_round: u32, mut round: impl FnMut()) {
@@ -62,33 +62,34 @@ fn main() {
         2 * size.filters,
         || {
             matcher = Matcher::new();
-            filters
-                .iter()
-                .enumerate()
-                .for_each(|(i, f)| drop(matcher.insert(f, i as u32)));
-            filters
-                .iter()
-                .enumerate()
-                .for_each(|(i, f)| drop(matcher.remove(f, &(i as u32))));
+            filters.iter().enumerate().for_each(|(i, f)| {
+                matcher.insert(f, i as u32);
+            });
+            filters.iter().enumerate().for_each(|(i, f)| {
+                matcher.remove(f, &(i as u32));
+            });
         },
     );
-    filters
-        .iter()
-        .enumerate()
-        .for_each(|(i, f)| drop(matcher.insert(f, i as u32)));
+    filters.iter().enumerate().for_each(|(i, f)| {
+        matcher.insert(f, i as u32);
+    });
     measure(
         "match, random topic, one hit",
         &size,
         topics.len() as u32,
         || {
             for topic in &topics {
-                matcher.for_each_match(black_box(topic), |s| drop(black_box(s)));
+                matcher.for_each_match(black_box(topic), |s| {
+                    black_box(s);
+                });
             }
         },
     );
     measure("match, one topic, one hit", &size, 100_000, || {
         for _ in 0..100_000 {
-            matcher.for_each_match(black_box(&topics[0]), |s| drop(black_box(s)));
+            matcher.for_each_match(black_box(&topics[0]), |s| {
+                black_box(s);
+            });
         }
     });
 
@@ -149,7 +150,9 @@ fn shared(size: &Size, filters: &[String], topics: &[String]) {
         topics.len() as u32,
         || {
             for topic in topics {
-                reader.for_each_match(black_box(topic), |s| drop(black_box(*s)));
+                reader.for_each_match(black_box(topic), |s| {
+                    black_box(*s);
+                });
             }
         },
     );
