@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: house rules that the compiler does not know.
 
 mod arrows;
+mod dependencies;
 mod pure;
 mod report;
 mod words;
@@ -17,6 +18,11 @@ pub(crate) fn run(repo: &Repo) -> Result<()> {
     let files = repo.text_files()?;
     let mut broken = arrows::broken(&metadata)?;
     broken.extend(pure::banned_dependencies(&metadata)?);
+    let reasons = files
+        .iter()
+        .find(|file| file.path == dependencies::PAGE)
+        .map_or("", |file| file.text.as_str());
+    broken.extend(dependencies::unexplained(&metadata, reasons)?);
     broken.extend(files.iter().flat_map(pure::impure_lines));
     broken.extend(files.iter().flat_map(words::forbidden));
     broken.extend(files.iter().filter_map(words::unsafe_not_forbidden));
