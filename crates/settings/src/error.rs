@@ -14,8 +14,8 @@ pub enum Origin {
         /// Column.
         column: usize,
     },
-    /// An argument `--set KEY=VALUE`.
-    Set,
+    /// An argument of the command line, such as `--set` or `--shards`.
+    Argument(String),
     /// Nobody set it.
     Default,
 }
@@ -24,7 +24,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { name, line, column } => write!(f, "{name}:{line}:{column}"),
-            Self::Set => f.write_str("--set"),
+            Self::Argument(flag) => f.write_str(flag),
             Self::Default => f.write_str("default"),
         }
     }

@@ -44,16 +44,27 @@ impl Sources {
         self
     }
 
-    /// An argument `KEY=VALUE`: the value as in a file, but text needs no quotes and a list may be written with commas.
+    /// An argument `--set KEY=VALUE`: the value as in a file, but text needs no quotes and a list may be written with
+    /// commas.
     #[must_use]
     pub fn set(mut self, argument: &str) -> Self {
         match argument.split_once('=') {
-            Some((key, value)) => self.assign_text(key.trim(), value.trim()),
-            None => self.refuse(
-                Origin::Set,
-                format!("expected KEY=VALUE, found {argument:?}"),
-            ),
+            Some((key, value)) => self.argument("--set", key.trim(), value),
+            None => {
+                self.refuse(
+                    Origin::Argument("--set".to_owned()),
+                    format!("expected KEY=VALUE, found {argument:?}"),
+                );
+                self
+            }
         }
+    }
+
+    /// An argument with a flag of its own, such as `--shards 2` for `server.shards`. The value as in [`set`](Self::set);
+    /// errors name `flag`.
+    #[must_use]
+    pub fn argument(mut self, flag: &str, key: &str, value: &str) -> Self {
+        self.assign_text(key, value.trim(), Origin::Argument(flag.to_owned()));
         self
     }
 
@@ -125,7 +136,7 @@ impl Sources {
         }
     }
 
-    fn assign_text(&mut self, key: &str, text: &str) {
+    fn assign_text(&mut self, key: &str, text: &str, origin: Origin) {
         let as_toml = DeValue::parse(text).ok().map(|value| raw(value.get_ref()));
         let as_text = Raw::Text(text.to_owned());
         // A path may look like a number, so what is no value of the kind is tried as text.
@@ -146,7 +157,7 @@ impl Sources {
             },
             None => &as_text,
         };
-        self.assign(key, value, Origin::Set, Origin::Set);
+        self.assign(key, value, origin.clone(), origin);
     }
 
     fn refuse(&mut self, origin: Origin, message: String) {

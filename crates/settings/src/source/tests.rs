@@ -307,6 +307,21 @@ fn set_errors_name_their_origin() {
 }
 
 #[test]
+fn a_flag_of_its_own_is_named_in_its_errors() {
+    let shards = |value: &str| {
+        Sources::new()
+            .argument("--shards", "server.shards", value)
+            .check()
+    };
+    assert_eq!(shards("4").expect("a number").server.shards, 4);
+    let error = shards("900").expect_err("too many").to_string();
+    assert_eq!(
+        error,
+        "--shards: server.shards: 900 is out of range; allowed: 0 to 256"
+    );
+}
+
+#[test]
 fn later_sources_win() {
     let settings = Sources::new()
         .file("courser.toml", "server.shards = 1")
