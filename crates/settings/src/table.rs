@@ -57,7 +57,7 @@ settings! {
         /// Most levels of a topic name or topic filter.
         topic_levels_max: u16 = 128, in 1..=1024, applies = NewConnections;
         /// Most user properties of one packet.
-        user_properties_max: u32 = 64, in 0..=10_000, applies = NewConnections;
+        user_properties_max: u16 = 64, in 0..=10_000, applies = NewConnections;
         /// Most bytes of all user properties of one packet.
         user_properties_bytes_max: ByteSize = ByteSize::kib(16), in ByteSize::new(0)..=ByteSize::mib(16), applies = NewConnections;
         /// Topic aliases that a client may set, and the most that the broker sets. Each costs the bytes of its topic.

@@ -253,6 +253,6 @@ choice! {
         /// The oldest message that waits and is not under way is dropped and counted.
         DropOldest = "drop_oldest",
         /// The publisher is refused with a quota reason.
-        Refuse = "refuse",
+        RefusePublisher = "refuse",
     }
 }

@@ -117,7 +117,7 @@ fn every_kind_is_read() {
     assert_eq!(settings.mqtt.output_bytes_max, ByteSize::kib(128));
     assert_eq!(settings.mqtt.shared_strategy, SharedStrategy::HashTopic);
     assert_eq!(settings.session.queue_bytes_max, ByteSize::gib(1));
-    assert_eq!(settings.session.overflow, Overflow::Refuse);
+    assert_eq!(settings.session.overflow, Overflow::RefusePublisher);
 }
 
 #[test]
