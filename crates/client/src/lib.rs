@@ -1,1 +1,19 @@
-//! The MQTT client behind courser pub, sub and bench.
+//! The MQTT client behind `courser pub`, `courser sub` and `courser bench`.
+//!
+//! [`Client`] is a plain blocking client for one connection. [`load`] drives many connections at once and measures.
+//! Neither is used by the project's end-to-end tests, which talk through clients of others.
+#![forbid(unsafe_code)]
+
+mod client;
+mod error;
+pub mod load;
+mod message;
+mod options;
+mod packets;
+
+pub use client::Client;
+pub use courser_mqtt::codec::{ProtocolVersion, QoS};
+pub use error::ClientError;
+pub use message::{Filter, Message, MessageProperty};
+pub use options::{Options, VersionChoice, Will};
+pub use router::filter_matches as matches;

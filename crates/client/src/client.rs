@@ -1,0 +1,551 @@
+//! A blocking client for one connection: what a command line needs.
+
+use std::collections::{HashSet, VecDeque};
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use courser_mqtt::codec::{
+    Delivery, Disconnect, Frame, Limits, Packet, PacketId, Pingreq, ProtocolVersion, Puback,
+    Pubcomp, Publish, Pubrec, Pubrel, QoS, ReasonCode, Receiver, Rules, Split,
+};
+
+use crate::{ClientError, Filter, Message, Options, VersionChoice, packets};
+
+/// How long an answer may take.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// Bytes asked of the socket at a time.
+const READ_BYTES: usize = 64 * 1024;
+
+/// One connection.
+///
+/// QoS 1 and 2 messages are acknowledged when [`Client::next`] gives them out. A topic alias is never announced, so none arrives.
+#[derive(Debug)]
+pub struct Client {
+    stream: TcpStream,
+    rules: Rules,
+    receiver: Receiver,
+    keep_alive: Option<Duration>,
+    receive_maximum: u16,
+    last_sent: Instant,
+    input: Vec<u8>,
+    /// Acknowledgements that leave together once all input is handled.
+    acknowledgements: Vec<u8>,
+    arrived: VecDeque<Message>,
+    /// QoS 2 packet ids between PUBLISH and PUBREL.
+    held: HashSet<u16>,
+    next_packet_id: u16,
+    answer: Option<Answer>,
+}
+
+/// What a call waits for; filled in by whoever reads packets.
+#[derive(Debug)]
+enum Answer {
+    Connack {
+        reason: ReasonCode,
+        text: String,
+        packet_bytes_max: Option<u32>,
+        keep_alive: Option<u16>,
+        receive_maximum: Option<u16>,
+    },
+    Puback {
+        packet_id: u16,
+        reason: ReasonCode,
+    },
+    Pubrec {
+        packet_id: u16,
+        reason: ReasonCode,
+    },
+    Pubcomp {
+        packet_id: u16,
+        reason: ReasonCode,
+    },
+    Suback {
+        packet_id: u16,
+        codes: Vec<ReasonCode>,
+    },
+    Unsuback {
+        packet_id: u16,
+    },
+}
+
+impl Client {
+    /// Connects and waits for CONNACK.
+    ///
+    /// # Errors
+    /// When there is no broker, when it refuses, or when the options cannot be said in MQTT.
+    pub fn connect(options: &Options) -> Result<Self, ClientError> {
+        match options.version {
+            VersionChoice::V5 => Self::connect_as(options, ProtocolVersion::V5),
+            VersionChoice::V311 => Self::connect_as(options, ProtocolVersion::V311),
+            VersionChoice::Auto => match Self::connect_as(options, ProtocolVersion::V5) {
+                Err(Attempt::Version | Attempt::Other(ClientError::Closed)) => {
+                    Self::connect_as(options, ProtocolVersion::V311)
+                }
+                other => other,
+            },
+        }
+        .map_err(Attempt::into_error)
+    }
+
+    fn connect_as(options: &Options, version: ProtocolVersion) -> Result<Self, Attempt> {
+        let stream = open(options)?;
+        let mut client = Self {
+            stream,
+            rules: Rules::from_server(version).with_limits(Limits::STANDARD),
+            receiver: Receiver::new(version),
+            keep_alive: None,
+            receive_maximum: u16::MAX,
+            last_sent: Instant::now(),
+            input: Vec::new(),
+            acknowledgements: Vec::new(),
+            arrived: VecDeque::new(),
+            held: HashSet::new(),
+            next_packet_id: 0,
+            answer: None,
+        };
+        let mut out = Vec::new();
+        packets::connect(options, version, &mut out)?;
+        client.send(&out)?;
+        let answer = client.wait(|answer| matches!(answer, Answer::Connack { .. }))?;
+        let Answer::Connack {
+            reason,
+            text,
+            packet_bytes_max,
+            keep_alive,
+            receive_maximum,
+        } = answer
+        else {
+            return Err(Attempt::Other(ClientError::TimedOut));
+        };
+        if reason == ReasonCode::UnsupportedProtocolVersion {
+            return Err(Attempt::Version);
+        }
+        if reason != ReasonCode::Success {
+            return Err(refused("the connection", reason, &text).into());
+        }
+        if let Some(bytes) = packet_bytes_max {
+            client.receiver = client.receiver.with_packet_bytes_max(bytes);
+        }
+        client.receive_maximum = receive_maximum.unwrap_or(u16::MAX);
+        let seconds = keep_alive.unwrap_or(options.keep_alive);
+        client.keep_alive = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
+        Ok(client)
+    }
+
+    /// Version in use.
+    #[must_use]
+    pub const fn version(&self) -> ProtocolVersion {
+        self.rules.version
+    }
+
+    /// Messages of QoS > 0 that the broker takes without having acknowledged them.
+    #[must_use]
+    pub const fn receive_maximum(&self) -> u16 {
+        self.receive_maximum
+    }
+
+    /// Sends a message and waits for its acknowledgement, if it has one.
+    ///
+    /// # Errors
+    /// When the message cannot be said in MQTT, the broker refuses it or the connection fails.
+    pub fn publish(&mut self, message: &Message) -> Result<(), ClientError> {
+        let packet_id = self.packet_id();
+        let id = packet_id.get();
+        let mut out = Vec::new();
+        packets::publish(message, packet_id, &self.receiver, &mut out)?;
+        self.send(&out)?;
+        let reason = match message.qos {
+            QoS::AtMostOnce => return Ok(()),
+            QoS::AtLeastOnce => {
+                match self.wait(
+                    |answer| matches!(answer, Answer::Puback { packet_id, .. } if *packet_id == id),
+                )? {
+                    Answer::Puback { reason, .. } => reason,
+                    _ => return Err(ClientError::TimedOut),
+                }
+            }
+            QoS::ExactlyOnce => self.wait_exactly_once(packet_id)?,
+        };
+        if reason.is_error() {
+            Err(refused("the message", reason, ""))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn wait_exactly_once(&mut self, packet_id: PacketId) -> Result<ReasonCode, ClientError> {
+        let id = packet_id.get();
+        let received = self.wait(
+            |answer| matches!(answer, Answer::Pubrec { packet_id, .. } if *packet_id == id),
+        )?;
+        match received {
+            Answer::Pubrec { reason, .. } if reason.is_error() => return Ok(reason),
+            _ => self.send_packet(&Packet::Pubrel(Pubrel::new(packet_id)))?,
+        }
+        match self.wait(
+            |answer| matches!(answer, Answer::Pubcomp { packet_id, .. } if *packet_id == id),
+        )? {
+            Answer::Pubcomp { reason, .. } => Ok(reason),
+            _ => Err(ClientError::TimedOut),
+        }
+    }
+
+    /// Subscribes and waits for the answer.
+    ///
+    /// # Errors
+    /// When a filter is not allowed in MQTT or the broker refuses one.
+    pub fn subscribe(
+        &mut self,
+        filters: &[Filter],
+        identifier: Option<u32>,
+    ) -> Result<(), ClientError> {
+        let packet_id = self.packet_id();
+        let id = packet_id.get();
+        let mut out = Vec::new();
+        packets::subscribe(filters, identifier, packet_id, &self.receiver, &mut out)?;
+        self.send(&out)?;
+        match self
+            .wait(|answer| matches!(answer, Answer::Suback { packet_id, .. } if *packet_id == id))?
+        {
+            Answer::Suback { codes, .. } => match codes.into_iter().find(|code| code.is_error()) {
+                Some(code) => Err(refused("a subscription", code, "")),
+                None => Ok(()),
+            },
+            _ => Err(ClientError::TimedOut),
+        }
+    }
+
+    /// Unsubscribes and waits for the answer.
+    ///
+    /// # Errors
+    /// When a filter is not allowed in MQTT or the connection fails.
+    pub fn unsubscribe(&mut self, filters: &[String]) -> Result<(), ClientError> {
+        let packet_id = self.packet_id();
+        let id = packet_id.get();
+        let mut out = Vec::new();
+        packets::unsubscribe(filters, packet_id, &self.receiver, &mut out)?;
+        self.send(&out)?;
+        self.wait(|answer| matches!(answer, Answer::Unsuback { packet_id } if *packet_id == id))?;
+        Ok(())
+    }
+
+    /// The next message; `None` when `deadline` passes first. Keeps the connection alive while it waits.
+    ///
+    /// # Errors
+    /// When the broker says good-bye or the connection fails.
+    pub fn next(&mut self, deadline: Option<Instant>) -> Result<Option<Message>, ClientError> {
+        loop {
+            if let Some(message) = self.arrived.pop_front() {
+                self.acknowledge_message(&message)?;
+                return Ok(Some(message));
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(None);
+            }
+            self.read_until(deadline)?;
+        }
+    }
+
+    /// Says good-bye and closes.
+    ///
+    /// # Errors
+    /// When that cannot be sent.
+    pub fn disconnect(mut self) -> Result<(), ClientError> {
+        self.send_acknowledgements()?;
+        self.send_packet(&Packet::Disconnect(Disconnect::new(
+            ReasonCode::NORMAL_DISCONNECTION,
+        )))?;
+        self.stream
+            .shutdown(std::net::Shutdown::Write)
+            .map_err(ClientError::Io)
+    }
+
+    /// The socket, for a caller that goes on by itself, and what has been read from it but not handled.
+    pub(crate) fn into_parts(self) -> (TcpStream, Vec<u8>) {
+        (self.stream, self.input)
+    }
+
+    fn packet_id(&mut self) -> PacketId {
+        self.next_packet_id = self.next_packet_id.checked_add(1).unwrap_or(1);
+        PacketId::new(self.next_packet_id).unwrap_or(PacketId::MIN)
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
+        self.last_sent = Instant::now();
+        self.stream.write_all(bytes).map_err(ClientError::Io)
+    }
+
+    fn send_packet(&mut self, packet: &Packet<'_>) -> Result<(), ClientError> {
+        let mut out = Vec::new();
+        packet.encode(&self.receiver, &mut out)?;
+        self.send(&out)
+    }
+
+    /// A message is acknowledged when its user has it, not when it arrives: one that is not asked for any more comes again.
+    fn acknowledge_message(&mut self, message: &Message) -> Result<(), ClientError> {
+        let Some(packet_id) = message.packet_id.and_then(PacketId::new) else {
+            return Ok(());
+        };
+        match message.qos {
+            QoS::AtMostOnce => Ok(()),
+            QoS::AtLeastOnce => self.acknowledge(&Packet::Puback(Puback::new(packet_id))),
+            QoS::ExactlyOnce => self.acknowledge(&Packet::Pubrec(Pubrec::new(packet_id))),
+        }
+    }
+
+    fn acknowledge(&mut self, packet: &Packet<'_>) -> Result<(), ClientError> {
+        packet.encode(&self.receiver, &mut self.acknowledgements)?;
+        Ok(())
+    }
+
+    fn send_acknowledgements(&mut self) -> Result<(), ClientError> {
+        if self.acknowledgements.is_empty() {
+            return Ok(());
+        }
+        let mut bytes = std::mem::take(&mut self.acknowledgements);
+        self.send(&bytes)?;
+        bytes.clear();
+        self.acknowledgements = bytes;
+        Ok(())
+    }
+
+    fn wait(&mut self, is_it: impl Fn(&Answer) -> bool) -> Result<Answer, ClientError> {
+        let deadline = Instant::now() + ANSWER_MAX;
+        loop {
+            if let Some(answer) = self.answer.take_if(|answer| is_it(answer)) {
+                return Ok(answer);
+            }
+            if Instant::now() >= deadline {
+                return Err(ClientError::TimedOut);
+            }
+            self.read_until(Some(deadline))?;
+        }
+    }
+
+    /// Handles what is there; else waits for bytes, for the deadline or for the time to send PINGREQ.
+    fn read_until(&mut self, deadline: Option<Instant>) -> Result<(), ClientError> {
+        let arrived = self.arrived.len();
+        self.handle_input()?;
+        self.send_acknowledgements()?;
+        if self.answer.is_some() || self.arrived.len() > arrived {
+            return Ok(());
+        }
+        let ping_at = self
+            .keep_alive
+            .map(|interval| self.last_sent + interval.mul_f32(0.75));
+        let wake_at = [deadline, ping_at].into_iter().flatten().min();
+        let timeout = wake_at.map(|at| {
+            at.saturating_duration_since(Instant::now())
+                .max(Duration::from_millis(1))
+        });
+        self.stream
+            .set_read_timeout(timeout)
+            .map_err(ClientError::Io)?;
+        let old = self.input.len();
+        self.input.resize(old + READ_BYTES, 0);
+        let read = self.stream.read(&mut self.input[old..]);
+        self.input.truncate(old + *read.as_ref().unwrap_or(&0));
+        match read {
+            Ok(0) => return Err(ClientError::Closed),
+            Ok(_) => {}
+            Err(error) if is_timeout(&error) => {}
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                return Err(ClientError::Closed);
+            }
+            Err(error) => return Err(ClientError::Io(error)),
+        }
+        if ping_at.is_some_and(|at| Instant::now() >= at) {
+            self.send_packet(&Packet::Pingreq(Pingreq))?;
+        }
+        Ok(())
+    }
+
+    /// Handles the whole packets of the input, up to an answer that somebody waits for.
+    fn handle_input(&mut self) -> Result<(), ClientError> {
+        let bad =
+            |error: courser_mqtt::codec::DecodeError| ClientError::Protocol(error.to_string());
+        let mut input = std::mem::take(&mut self.input);
+        let mut handled = 0;
+        while self.answer.is_none() {
+            let split = Frame::split(&input[handled..], courser_mqtt::codec::PACKET_BYTES_MAX);
+            let Split::Whole(frame) = split.map_err(bad)? else {
+                break;
+            };
+            self.handle(&Packet::decode(&frame, &self.rules).map_err(bad)?)?;
+            handled += frame.len();
+        }
+        input.drain(..handled);
+        self.input = input;
+        Ok(())
+    }
+
+    fn handle(&mut self, packet: &Packet<'_>) -> Result<(), ClientError> {
+        match packet {
+            Packet::Publish(publish) => return self.handle_publish(publish),
+            Packet::Pubrel(pubrel) => {
+                self.held.remove(&pubrel.packet_id.get());
+                self.acknowledge(&Packet::Pubcomp(Pubcomp::new(pubrel.packet_id)))?;
+            }
+            Packet::Connack(connack) => {
+                let reason_string = connack.properties.reason_string();
+                self.answer = Some(Answer::Connack {
+                    reason: connack.reason,
+                    text: reason_string.map_or(String::new(), |text| text.as_str().into()),
+                    packet_bytes_max: connack
+                        .properties
+                        .maximum_packet_size()
+                        .map(std::num::NonZero::get),
+                    keep_alive: connack.properties.server_keep_alive(),
+                    receive_maximum: connack
+                        .properties
+                        .receive_maximum()
+                        .map(std::num::NonZero::get),
+                });
+            }
+            Packet::Puback(ack) => {
+                self.answer = Some(Answer::Puback {
+                    packet_id: ack.packet_id.get(),
+                    reason: ack.reason,
+                });
+            }
+            Packet::Pubrec(ack) => {
+                self.answer = Some(Answer::Pubrec {
+                    packet_id: ack.packet_id.get(),
+                    reason: ack.reason,
+                });
+            }
+            Packet::Pubcomp(ack) => {
+                self.answer = Some(Answer::Pubcomp {
+                    packet_id: ack.packet_id.get(),
+                    reason: ack.reason,
+                });
+            }
+            Packet::Suback(ack) => {
+                let codes = ack.codes.iter().collect();
+                self.answer = Some(Answer::Suback {
+                    packet_id: ack.packet_id.get(),
+                    codes,
+                });
+            }
+            Packet::Unsuback(ack) => {
+                self.answer = Some(Answer::Unsuback {
+                    packet_id: ack.packet_id.get(),
+                })
+            }
+            Packet::Disconnect(disconnect) => {
+                let text = disconnect.properties.reason_string();
+                let reason = in_words(disconnect.reason, text.map_or("", |text| text.as_str()));
+                return Err(ClientError::Disconnected { reason });
+            }
+            Packet::Pingresp(_) => {}
+            Packet::Connect(_)
+            | Packet::Subscribe(_)
+            | Packet::Unsubscribe(_)
+            | Packet::Pingreq(_)
+            | Packet::Auth(_) => {
+                return Err(ClientError::Protocol(format!(
+                    "{} from a server",
+                    packet.packet_type()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn handle_publish(&mut self, publish: &Publish<'_>) -> Result<(), ClientError> {
+        let Some(topic) = publish.topic.name() else {
+            return Err(ClientError::Protocol(
+                "a topic alias that was never allowed".into(),
+            ));
+        };
+        if let Delivery::ExactlyOnce { packet_id, .. } = publish.delivery
+            && !self.held.insert(packet_id.get())
+        {
+            return self.acknowledge(&Packet::Pubrec(Pubrec::new(packet_id)));
+        }
+        self.arrived
+            .push_back(packets::message(publish, topic.as_str()));
+        Ok(())
+    }
+}
+
+/// Why one version did not do.
+enum Attempt {
+    Version,
+    Other(ClientError),
+}
+
+impl Attempt {
+    fn into_error(self) -> ClientError {
+        match self {
+            Self::Version => refused("the connection", ReasonCode::UnsupportedProtocolVersion, ""),
+            Self::Other(error) => error,
+        }
+    }
+}
+
+impl From<ClientError> for Attempt {
+    fn from(error: ClientError) -> Self {
+        Self::Other(error)
+    }
+}
+
+fn open(options: &Options) -> Result<TcpStream, ClientError> {
+    let host = options.host.as_str();
+    let resolve = |source| ClientError::Resolve {
+        host: host.to_owned(),
+        source,
+    };
+    let addresses: Vec<_> = (host, options.port)
+        .to_socket_addrs()
+        .map_err(resolve)?
+        .collect();
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, ANSWER_MAX) {
+            Ok(stream) => {
+                stream.set_nodelay(true).map_err(ClientError::Io)?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    let refused = last.kind() == io::ErrorKind::ConnectionRefused;
+    let hint = if refused {
+        " (is the server running? try: courser server)"
+    } else {
+        ""
+    };
+    Err(ClientError::Connect {
+        address: format!("{host}:{}", options.port),
+        hint,
+        source: last,
+    })
+}
+
+fn refused(what: &'static str, reason: ReasonCode, text: &str) -> ClientError {
+    let not_authorized = matches!(
+        reason,
+        ReasonCode::NotAuthorized | ReasonCode::BadUserNameOrPassword | ReasonCode::Banned
+    );
+    ClientError::Refused {
+        what,
+        reason: in_words(reason, text),
+        not_authorized,
+    }
+}
+
+fn in_words(reason: ReasonCode, text: &str) -> String {
+    let code = format!("{} (0x{:02X})", reason.name(), reason.byte());
+    if text.is_empty() {
+        code
+    } else {
+        format!("{code}: {text}")
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
+}

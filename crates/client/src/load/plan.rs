@@ -1,0 +1,327 @@
+//! What a load run does: sizes, pattern, pace and end, checked before anything connects.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use courser_mqtt::codec::{ProtocolVersion, QoS};
+
+use super::stamp;
+
+/// How the subscribers divide the topics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pattern {
+    /// Each topic has one subscriber, or, with more subscribers than topics, each subscriber one topic.
+    #[default]
+    Split,
+    /// Each subscriber names every topic.
+    All,
+    /// Each subscriber takes `PREFIX/#`.
+    Wildcard,
+}
+
+/// When the next message is sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// As soon as the windows have room.
+    Closed,
+    /// Message k is due at start + k / rate, whatever happened to those before it.
+    Open {
+        /// Messages per second of all publishers together.
+        per_second: f64,
+    },
+}
+
+/// When sending ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// After this time, the warm-up not counted.
+    After(Duration),
+    /// After so many messages; nothing is warm-up.
+    Count(u64),
+}
+
+/// How the connections are spread over threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Threads {
+    /// One for all publishers, one for all subscribers.
+    #[default]
+    Two,
+    /// One for everything, which leaves other cores to the broker.
+    One,
+}
+
+/// Where the broker is and how to log in.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Address of the broker.
+    pub address: SocketAddr,
+    /// Version to speak.
+    pub version: ProtocolVersion,
+    /// User name.
+    pub username: Option<String>,
+    /// Password.
+    pub password: Option<Vec<u8>>,
+}
+
+/// A load run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The broker.
+    pub target: Target,
+    /// First levels of all topics.
+    pub prefix: String,
+    /// First characters of all client ids.
+    pub client_prefix: String,
+    /// Connections that publish.
+    pub publishers: usize,
+    /// Connections that subscribe.
+    pub subscribers: usize,
+    /// Topics, `PREFIX/0` and so on.
+    pub topics: usize,
+    /// QoS of publishing.
+    pub qos: QoS,
+    /// QoS of subscribing.
+    pub subscribe_qos: QoS,
+    /// Bytes of a payload; from [`stamp::BYTES`] on every message is checked.
+    pub payload_bytes: usize,
+    /// Messages of QoS > 0 that a publisher has without acknowledgement at most.
+    pub window: u16,
+    /// Deliveries under way at most over all publishers; 0: no limit.
+    pub in_flight_max: u64,
+    /// Who subscribes to what.
+    pub pattern: Pattern,
+    /// Share name: all subscribers are one shared group.
+    pub share: Option<String>,
+    /// RETAIN of all messages.
+    pub retain: bool,
+    /// Subscribers' sessions outlive their connections.
+    pub persistent_subscribers: bool,
+    /// Publishers' sessions do.
+    pub persistent_publishers: bool,
+    /// When the next message is sent.
+    pub pace: Pace,
+    /// When sending ends.
+    pub stop: Stop,
+    /// Time before the measuring begins.
+    pub warmup: Duration,
+    /// Threads.
+    pub threads: Threads,
+    /// How long to wait for deliveries after the last one.
+    pub drain_idle: Duration,
+}
+
+/// What cannot be run.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum PlanError {
+    /// No publisher or no topic.
+    #[error("a load run needs at least one publisher and one topic")]
+    Nothing,
+    /// The rate is not a number above zero.
+    #[error("--rate must be above zero")]
+    Rate,
+    /// The window is empty.
+    #[error("--window must be 1 to 32767")]
+    Window,
+    /// A topic is longer than MQTT allows.
+    #[error("the topic prefix is longer than 60000 bytes")]
+    Prefix,
+}
+
+impl Plan {
+    /// # Errors
+    /// When no message could be sent.
+    pub fn check(&self) -> Result<(), PlanError> {
+        if self.publishers == 0 || self.topics == 0 {
+            return Err(PlanError::Nothing);
+        }
+        if matches!(self.pace, Pace::Open { per_second } if !(per_second.is_finite() && per_second > 0.0))
+        {
+            return Err(PlanError::Rate);
+        }
+        if self.window == 0 || self.window > 32_767 {
+            return Err(PlanError::Window);
+        }
+        if self.prefix.len() > 60_000 {
+            return Err(PlanError::Prefix);
+        }
+        Ok(())
+    }
+
+    /// Name of topic `k`.
+    #[must_use]
+    pub fn topic(&self, k: usize) -> String {
+        format!("{}/{k}", self.prefix)
+    }
+
+    /// A stream is one publisher on one topic: what order and loss are checked by.
+    #[must_use]
+    pub fn streams(&self) -> usize {
+        self.topics.max(self.publishers)
+    }
+
+    /// Topic of a stream.
+    #[must_use]
+    pub fn topic_of(&self, stream: usize) -> usize {
+        stream % self.topics
+    }
+
+    /// Streams of publisher `i`.
+    pub fn streams_of(&self, i: usize) -> impl Iterator<Item = usize> + use<> {
+        (i..self.streams()).step_by(self.publishers)
+    }
+
+    /// Filters of subscriber `j`.
+    #[must_use]
+    pub fn filters_of(&self, j: usize) -> Vec<String> {
+        let share = self
+            .share
+            .as_ref()
+            .map_or(String::new(), |name| format!("$share/{name}/"));
+        let named = |k: usize| format!("{share}{}", self.topic(k));
+        match self.pattern {
+            Pattern::Wildcard => vec![format!("{share}{}/#", self.prefix)],
+            Pattern::All => (0..self.topics).map(named).collect(),
+            Pattern::Split if self.share.is_some() => (0..self.topics).map(named).collect(),
+            Pattern::Split => (0..self.topics)
+                .filter(|&k| self.splits(j, k))
+                .map(named)
+                .collect(),
+        }
+    }
+
+    /// Whether subscriber `j` gets all of topic `k`; never so in a shared group.
+    #[must_use]
+    pub fn gets(&self, j: usize, k: usize) -> bool {
+        match self.pattern {
+            Pattern::Wildcard | Pattern::All => true,
+            Pattern::Split => self.splits(j, k),
+        }
+    }
+
+    fn splits(&self, j: usize, k: usize) -> bool {
+        if self.subscribers > self.topics {
+            j % self.topics == k
+        } else {
+            k % self.subscribers == j
+        }
+    }
+
+    /// Deliveries of one message on topic `k`.
+    #[must_use]
+    pub fn fan_out(&self, k: usize) -> u64 {
+        if self.subscribers == 0 {
+            return 0;
+        }
+        if self.share.is_some() {
+            return 1;
+        }
+        (0..self.subscribers).filter(|&j| self.gets(j, k)).count() as u64
+    }
+
+    /// Whether payloads have room for a stamp.
+    #[must_use]
+    pub const fn is_checked(&self) -> bool {
+        self.payload_bytes >= stamp::BYTES
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(crate) fn plan() -> Plan {
+        Plan {
+            target: Target {
+                address: ([127, 0, 0, 1], 1883).into(),
+                version: ProtocolVersion::V5,
+                username: None,
+                password: None,
+            },
+            prefix: "bench".into(),
+            client_prefix: "b".into(),
+            publishers: 1,
+            subscribers: 1,
+            topics: 1,
+            qos: QoS::AtLeastOnce,
+            subscribe_qos: QoS::AtLeastOnce,
+            payload_bytes: 64,
+            window: 10,
+            in_flight_max: 0,
+            pattern: Pattern::Split,
+            share: None,
+            retain: false,
+            persistent_subscribers: false,
+            persistent_publishers: false,
+            pace: Pace::Closed,
+            stop: Stop::Count(1),
+            warmup: Duration::ZERO,
+            threads: Threads::One,
+            drain_idle: Duration::from_secs(1),
+        }
+    }
+
+    #[test]
+    fn topics_are_divided_without_gap_or_overlap() {
+        for (publishers, subscribers, topics) in
+            [(1, 1, 1), (3, 2, 7), (8, 8, 8), (1, 50, 1), (2, 7, 3)]
+        {
+            let plan = Plan {
+                publishers,
+                subscribers,
+                topics,
+                ..plan()
+            };
+            let mut streams: Vec<_> = (0..publishers).flat_map(|i| plan.streams_of(i)).collect();
+            streams.sort_unstable();
+            assert_eq!(streams, (0..plan.streams()).collect::<Vec<_>>());
+            let deliveries: u64 = (0..topics).map(|k| plan.fan_out(k)).sum();
+            let filters: usize = (0..subscribers).map(|j| plan.filters_of(j).len()).sum();
+            assert_eq!(
+                deliveries, filters as u64,
+                "{publishers} {subscribers} {topics}"
+            );
+            assert!((0..topics).all(|k| plan.fan_out(k) > 0 || subscribers > topics));
+        }
+    }
+
+    #[test]
+    fn a_shared_group_gets_each_message_once() {
+        let plan = Plan {
+            subscribers: 4,
+            share: Some("g".into()),
+            ..plan()
+        };
+        assert_eq!(plan.fan_out(0), 1);
+        assert_eq!(plan.filters_of(3), ["$share/g/bench/0"]);
+    }
+
+    #[test]
+    fn what_cannot_run_is_refused() {
+        let rate = |per_second| {
+            Plan {
+                pace: Pace::Open { per_second },
+                ..plan()
+            }
+            .check()
+        };
+        assert_eq!(rate(0.0), Err(PlanError::Rate));
+        assert_eq!(rate(f64::NAN), Err(PlanError::Rate));
+        assert_eq!(rate(10.0), Ok(()));
+        assert_eq!(
+            Plan {
+                topics: 0,
+                ..plan()
+            }
+            .check(),
+            Err(PlanError::Nothing)
+        );
+        assert_eq!(
+            Plan {
+                window: 0,
+                ..plan()
+            }
+            .check(),
+            Err(PlanError::Window)
+        );
+    }
+}

@@ -1,0 +1,338 @@
+//! Many connections at once: how fast they are taken, what an idle one costs.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use courser_mqtt::codec::{
+    Frame, PACKET_BYTES_MAX, Packet, PacketId, Pingreq, ProtocolVersion, QoS, ReasonCode, Receiver,
+    Rules, Split,
+};
+use mio::{Events, Interest, Poll, Token, net::TcpStream};
+
+use super::plan::Target;
+use super::process;
+use super::result::Latencies;
+use super::run::LoadError;
+use crate::{Filter, Options, packets};
+
+/// Many idle connections.
+#[derive(Clone, Debug)]
+pub struct Storm {
+    /// The broker.
+    pub target: Target,
+    /// First characters of all client ids.
+    pub client_prefix: String,
+    /// First levels of the topics.
+    pub prefix: String,
+    /// Connections in all.
+    pub connections: usize,
+    /// Connections between the SYN and the last answer at most.
+    pub concurrency: usize,
+    /// Subscriptions of each, to topics of its own.
+    pub subscriptions: usize,
+    /// How long they stay idle before memory is read.
+    pub hold: Duration,
+    /// Longest time for all of them to connect.
+    pub time_max: Duration,
+}
+
+/// What a storm measured.
+#[derive(Clone, Debug, Default)]
+pub struct StormOutcome {
+    /// Connections that came through.
+    pub connected: usize,
+    /// Those that failed, with the first reasons.
+    pub failures: Vec<String>,
+    /// From the first SYN to the last answer.
+    pub took: Duration,
+    /// From SYN to CONNACK of each.
+    pub handshake: Latencies,
+    /// Connections that answered a PINGREQ after the hold.
+    pub alive: usize,
+    /// CPU seconds of the broker while they connected.
+    pub broker_cpu_seconds: Option<f64>,
+    /// CPU seconds of the broker during the hold.
+    pub idle_cpu_seconds: Option<f64>,
+    /// Resident bytes of the broker that each connection added.
+    pub resident_each: Option<f64>,
+}
+
+/// What a connection of a storm waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Tcp,
+    Connack,
+    Suback,
+    Idle,
+    Pong,
+    Failed,
+}
+
+struct One {
+    stream: TcpStream,
+    step: Step,
+    since: Instant,
+    input: Vec<u8>,
+}
+
+/// Runs a storm. Refusals and lost connections are counted, not errors.
+///
+/// # Errors
+/// When the system gives no sockets at all or a name cannot be said in MQTT.
+pub fn storm(plan: &Storm, pids: &[u32]) -> Result<StormOutcome, LoadError> {
+    let mut state = State::new(plan)?;
+    let before = usage(pids)?;
+    let start = Instant::now();
+    while !state.is_settled() && start.elapsed() < plan.time_max {
+        state.open_more(plan)?;
+        state.turn(plan, Duration::from_millis(20))?;
+    }
+    state.outcome.took = start.elapsed();
+    state.outcome.connected = state.count(Step::Idle);
+    let connected = usage(pids)?;
+    thread::sleep(plan.hold);
+    let held = usage(pids)?;
+    state.ping_all(plan)?;
+    if let (Some(before), Some(connected), Some(held)) = (before, connected, held) {
+        let grown = held.resident_bytes as f64 - before.resident_bytes as f64;
+        state.outcome.broker_cpu_seconds = Some(connected.cpu_seconds - before.cpu_seconds);
+        state.outcome.idle_cpu_seconds = Some(held.cpu_seconds - connected.cpu_seconds);
+        state.outcome.resident_each = Some(grown / state.outcome.connected.max(1) as f64);
+    }
+    Ok(state.outcome)
+}
+
+fn usage(pids: &[u32]) -> io::Result<Option<process::Usage>> {
+    if pids.is_empty() {
+        Ok(None)
+    } else {
+        process::usage(pids).map(Some)
+    }
+}
+
+struct State {
+    poll: Poll,
+    events: Events,
+    all: Vec<One>,
+    pending: usize,
+    /// Indices still to be opened.
+    to_open: VecDeque<usize>,
+    input: Vec<u8>,
+    outcome: StormOutcome,
+}
+
+impl State {
+    fn new(plan: &Storm) -> io::Result<Self> {
+        Ok(Self {
+            poll: Poll::new()?,
+            events: Events::with_capacity(4096),
+            all: Vec::with_capacity(plan.connections),
+            pending: 0,
+            to_open: (0..plan.connections).collect(),
+            input: vec![0; 64 * 1024],
+            outcome: StormOutcome::default(),
+        })
+    }
+
+    fn is_settled(&self) -> bool {
+        self.to_open.is_empty() && self.pending == 0
+    }
+
+    fn count(&self, step: Step) -> usize {
+        self.all.iter().filter(|one| one.step == step).count()
+    }
+
+    fn open_more(&mut self, plan: &Storm) -> io::Result<()> {
+        while self.pending < plan.concurrency
+            && let Some(index) = self.to_open.pop_front()
+        {
+            let mut stream = TcpStream::connect(plan.target.address)?;
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            self.poll
+                .registry()
+                .register(&mut stream, Token(index), interest)?;
+            self.all.push(One {
+                stream,
+                step: Step::Tcp,
+                since: Instant::now(),
+                input: Vec::new(),
+            });
+            self.pending += 1;
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, plan: &Storm, timeout: Duration) -> Result<(), LoadError> {
+        match self.poll.poll(&mut self.events, Some(timeout)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            other => other?,
+        }
+        let ready: Vec<_> = self
+            .events
+            .iter()
+            .map(|event| (event.token().0, event.is_writable()))
+            .collect();
+        for (index, writable) in ready {
+            if let Err(failure) = self.advance(plan, index, writable) {
+                self.fail(index, failure);
+            }
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, index: usize, failure: String) {
+        let one = &mut self.all[index];
+        if matches!(one.step, Step::Tcp | Step::Connack | Step::Suback) {
+            self.pending -= 1;
+        }
+        one.step = Step::Failed;
+        let _ = self.poll.registry().deregister(&mut one.stream);
+        if self.outcome.failures.len() < 1000 {
+            self.outcome.failures.push(failure);
+        }
+    }
+
+    fn advance(&mut self, plan: &Storm, index: usize, writable: bool) -> Result<(), String> {
+        let one = &mut self.all[index];
+        if one.step == Step::Failed {
+            return Ok(());
+        }
+        if one.step == Step::Tcp && writable {
+            if let Some(error) = one.stream.take_error().map_err(|error| error.to_string())? {
+                return Err(format!("cannot connect: {error}"));
+            }
+            let _ = one.stream.set_nodelay(true);
+            one.send(&connect(plan, index).map_err(|error| error.to_string())?)?;
+            one.step = Step::Connack;
+        }
+        loop {
+            match one.stream.read(&mut self.input) {
+                Ok(0) => return Err("the broker closed the connection".into()),
+                Ok(read) => one.input.extend_from_slice(&self.input[..read]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        self.handle(plan, index)
+    }
+
+    fn handle(&mut self, plan: &Storm, index: usize) -> Result<(), String> {
+        let one = &mut self.all[index];
+        let rules = Rules::from_server(plan.target.version);
+        loop {
+            let input = std::mem::take(&mut one.input);
+            let split =
+                Frame::split(&input, PACKET_BYTES_MAX).map_err(|error| error.to_string())?;
+            let Split::Whole(frame) = split else {
+                one.input = input;
+                return Ok(());
+            };
+            let packet = Packet::decode(&frame, &rules).map_err(|error| error.to_string())?;
+            let next = match (one.step, &packet) {
+                (Step::Connack, Packet::Connack(connack))
+                    if connack.reason == ReasonCode::Success =>
+                {
+                    self.outcome
+                        .handshake
+                        .note(one.since.elapsed().as_nanos() as u64);
+                    if plan.subscriptions > 0 {
+                        one.send(&subscribe(plan, index).map_err(|error| error.to_string())?)?;
+                        Step::Suback
+                    } else {
+                        Step::Idle
+                    }
+                }
+                (Step::Connack, Packet::Connack(connack)) => {
+                    return Err(format!("refused: {}", connack.reason.name()));
+                }
+                (Step::Suback, Packet::Suback(suback))
+                    if suback.codes.iter().all(|code| !code.is_error()) =>
+                {
+                    Step::Idle
+                }
+                (Step::Pong, Packet::Pingresp(_)) => Step::Idle,
+                (_, other) => return Err(format!("{} was not expected", other.packet_type())),
+            };
+            if next == Step::Pong || (next == Step::Idle && one.step == Step::Pong) {
+                self.outcome.alive += 1;
+            } else if next == Step::Idle {
+                self.pending -= 1;
+            }
+            one.step = next;
+            let used = frame.len();
+            one.input = input;
+            one.input.drain(..used);
+            if one.input.is_empty() {
+                one.input = Vec::new();
+            }
+        }
+    }
+
+    /// Proves that every idle connection still works.
+    fn ping_all(&mut self, plan: &Storm) -> Result<(), LoadError> {
+        let mut ping = Vec::new();
+        Packet::Pingreq(Pingreq).encode(&Receiver::new(plan.target.version), &mut ping)?;
+        for index in 0..self.all.len() {
+            let one = &mut self.all[index];
+            if one.step == Step::Idle {
+                one.step = Step::Pong;
+                if let Err(failure) = one.send(&ping) {
+                    self.fail(index, failure);
+                }
+            }
+        }
+        let start = Instant::now();
+        while self.count(Step::Pong) > 0 && start.elapsed() < Duration::from_secs(10) {
+            self.turn(plan, Duration::from_millis(20))?;
+        }
+        Ok(())
+    }
+}
+
+impl One {
+    /// The packets of a storm are small: a fresh socket takes them whole.
+    fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
+        match self.stream.write(bytes) {
+            Ok(written) if written == bytes.len() => Ok(()),
+            Ok(_) => Err("the socket took part of a small packet only".into()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+fn connect(plan: &Storm, index: usize) -> Result<Vec<u8>, LoadError> {
+    let options = Options {
+        client_id: format!("{}{index}", plan.client_prefix),
+        keep_alive: 0,
+        username: plan.target.username.clone(),
+        password: plan.target.password.clone(),
+        ..Options::default()
+    };
+    let mut out = Vec::new();
+    packets::connect(&options, plan.target.version, &mut out)?;
+    Ok(out)
+}
+
+fn subscribe(plan: &Storm, index: usize) -> Result<Vec<u8>, LoadError> {
+    let filters: Vec<_> = (0..plan.subscriptions)
+        .map(|k| Filter {
+            filter: format!("{}/{index}/{k}", plan.prefix),
+            qos: QoS::AtLeastOnce,
+            no_local: false,
+            retain_as_published: false,
+        })
+        .collect();
+    let mut out = Vec::new();
+    let version: ProtocolVersion = plan.target.version;
+    packets::subscribe(
+        &filters,
+        None,
+        PacketId::MIN,
+        &Receiver::new(version),
+        &mut out,
+    )?;
+    Ok(out)
+}
