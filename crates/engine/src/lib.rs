@@ -16,6 +16,8 @@ mod config;
 pub(crate) mod due;
 #[allow(dead_code, unused_imports, reason = "not yet called by the partition")]
 pub(crate) mod origins;
+#[allow(dead_code, unused_imports, reason = "not yet called by the partition")]
+pub(crate) mod outbox;
 mod partition;
 #[allow(dead_code, unused_imports, reason = "not yet called by the partition")]
 pub(crate) mod retained;

@@ -1,0 +1,144 @@
+//! The leader's sending from one outbox.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use courser_contract::{Seq, SessionUid, Tick};
+
+use super::{Forward, Outbox, Refusable};
+
+/// Why a forward waits behind another one of its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parked {
+    /// It was never sent.
+    Unsent,
+    /// It was refused.
+    Refused,
+}
+
+/// A session whose forwards wait for the answer to one of them.
+#[derive(Clone, Debug)]
+struct Blocked {
+    by: Seq,
+    parked: BTreeMap<Seq, Parked>,
+}
+
+/// Leader's memory of one outbox: what was sent, what waits for which answer. A new one sends all that waits, in order: that
+/// is what a new leader does, and what happens when the link to the destination has changed (M14, M19).
+///
+/// Forwards leave in order and without waiting for answers, but one that may be refused is the last of its session until it is
+/// answered. A refused one is sent again at the moment that the caller names; meanwhile it holds back only later ones of its
+/// own session. From its first refusal on, what the session had sent already goes out again one after the other.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sender {
+    /// Nothing from here on was looked at.
+    cursor: u64,
+    /// To be sent before what follows the cursor.
+    ready: BTreeSet<Seq>,
+    /// Refused, with the moment of the next attempt. What is settled meanwhile is passed over then.
+    held: BTreeSet<(Tick, Seq)>,
+    blocked: BTreeMap<SessionUid, Blocked>,
+}
+
+impl Sender {
+    /// The next forward to send, with its position. None until something is pushed, answered or due.
+    pub(crate) fn next<'a, T>(&mut self, outbox: &'a Outbox<T>) -> Option<(Seq, &'a Forward<T>)> {
+        while let Some(seq) = self.ready.pop_first() {
+            if let Some(forward) = outbox.get(seq) {
+                return Some((seq, forward));
+            }
+        }
+        loop {
+            let (seq, forward) = outbox.next_from(Seq(self.cursor))?;
+            self.cursor = seq.0 + 1;
+            let Some(session) = forward.session else {
+                return Some((seq, forward));
+            };
+            if let Some(blocked) = self.blocked.get_mut(&session) {
+                blocked.parked.insert(seq, Parked::Unsent);
+                continue;
+            }
+            if forward.refusable == Refusable::Yes {
+                self.block(session, seq);
+            }
+            return Some((seq, forward));
+        }
+    }
+
+    /// A forward is at its end: the destination took it, or it was given up. Called with the outbox in which it may or may not
+    /// still be; a second time it changes nothing.
+    pub(crate) fn settled<T>(&mut self, outbox: &Outbox<T>, seq: Seq, session: Option<SessionUid>) {
+        let Some(session) = session else {
+            return;
+        };
+        let Some(blocked) = self.blocked.get_mut(&session) else {
+            return;
+        };
+        blocked.parked.remove(&seq);
+        if blocked.by != seq {
+            return;
+        }
+        while let Some((next, parked)) = blocked.parked.pop_first() {
+            let Some(forward) = outbox.get(next) else {
+                continue;
+            };
+            self.ready.insert(next);
+            if parked == Parked::Refused || forward.refusable == Refusable::Yes {
+                blocked.by = next;
+                return;
+            }
+        }
+        self.blocked.remove(&session);
+    }
+
+    /// The destination refused a forward that stays: it is sent again at `retry_at`.
+    pub(crate) fn refused<T>(&mut self, outbox: &Outbox<T>, seq: Seq, retry_at: Tick) {
+        let Some(forward) = outbox.get(seq) else {
+            return;
+        };
+        let Some(session) = forward.session else {
+            self.held.insert((retry_at, seq));
+            return;
+        };
+        let Some(blocked) = self.blocked.get_mut(&session) else {
+            self.block(session, seq);
+            self.held.insert((retry_at, seq));
+            return;
+        };
+        if blocked.by < seq {
+            blocked.parked.insert(seq, Parked::Refused);
+        } else {
+            blocked.by = seq;
+            self.held.insert((retry_at, seq));
+        }
+    }
+
+    /// The earliest moment at which a refused forward is sent again.
+    pub(crate) fn poll_timeout(&self) -> Option<Tick> {
+        self.held.first().map(|&(at, _)| at)
+    }
+
+    /// Makes refused forwards ready whose moment has come.
+    pub(crate) fn handle_timeout(&mut self, now: Tick) {
+        while let Some(&(at, seq)) = self.held.first()
+            && at <= now
+        {
+            self.held.pop_first();
+            self.ready.insert(seq);
+        }
+    }
+
+    /// The link or the destination's leader has changed: all that waits is sent again, in order (M14).
+    pub(crate) fn restart(&mut self) {
+        *self = Self::default();
+    }
+
+    fn block(&mut self, session: SessionUid, by: Seq) {
+        self.blocked.insert(
+            session,
+            Blocked {
+                by,
+                parked: BTreeMap::new(),
+            },
+        );
+    }
+}
