@@ -98,8 +98,8 @@ class Gmqtt(Client):
             will_message=will,
             **to_gmqtt(options.properties),
         )
-        client.set_config({"reconnect_retries": 0, "reconnect_delay": 0})
-        client.stop_reconnect()
+        # -1 would mean for ever, and 0 still allows one attempt.
+        client.set_config({"reconnect_retries": -2})
         client.on_connect = self._on_connect
         client.on_message = self._on_held_message if options.manual_acks else self._on_message
         client.on_subscribe = lambda c, mid, codes, properties: self._acked(mid, list(codes))
