@@ -1,0 +1,360 @@
+//! Flags of the bench verbs, and the plans made of them.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use courser_client::ProtocolVersion;
+use courser_client::load::{Pattern, Plan, Storm, Target, Threads};
+
+use crate::cli::format::qos;
+
+/// Where the broker is.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Broker {
+    /// Host name or address of the broker
+    #[arg(short = 'h', long, default_value = "127.0.0.1", value_name = "HOST")]
+    pub(crate) host: String,
+    /// Port of the broker
+    #[arg(short = 'p', long, default_value_t = 1883)]
+    pub(crate) port: u16,
+    /// MQTT version
+    #[arg(
+        short = 'V',
+        long,
+        value_enum,
+        default_value = "5",
+        value_name = "VERSION"
+    )]
+    pub(crate) protocol_version: BenchVersion,
+    /// User name
+    #[arg(short = 'u', long)]
+    pub(crate) username: Option<String>,
+    /// File whose first line is the password
+    #[arg(long, value_name = "FILE")]
+    pub(crate) password_file: Option<std::path::PathBuf>,
+    /// Process id of the broker on this machine, as often as it has processes: its CPU time and memory are reported
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Vec<u32>,
+    /// Copied into the result
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) label: Option<String>,
+    /// First levels of all topics
+    #[arg(long, default_value = "courser/bench")]
+    pub(crate) prefix: String,
+}
+
+/// A version; a load run does not try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchVersion {
+    /// 5.0
+    #[value(name = "5", aliases = ["mqttv5", "v5", "5.0"])]
+    V5,
+    /// 3.1.1
+    #[value(name = "311", aliases = ["mqttv311", "v311", "3.1.1", "4"])]
+    V311,
+}
+
+impl Broker {
+    pub(crate) fn target(&self) -> Result<Target, String> {
+        let addresses = (self.host.as_str(), self.port).to_socket_addrs();
+        let addresses: Vec<SocketAddr> = addresses
+            .map_err(|error| format!("cannot find {}: {error}", self.host))?
+            .collect();
+        let address = *addresses
+            .first()
+            .ok_or_else(|| format!("{} has no address", self.host))?;
+        let password = match &self.password_file {
+            None => None,
+            Some(file) => {
+                let text = std::fs::read_to_string(file).map_err(|error| {
+                    format!("cannot read the password file {}: {error}", file.display())
+                })?;
+                text.lines().next().map(|line| line.as_bytes().to_vec())
+            }
+        };
+        let version = match self.protocol_version {
+            BenchVersion::V5 => ProtocolVersion::V5,
+            BenchVersion::V311 => ProtocolVersion::V311,
+        };
+        Ok(Target {
+            address,
+            version,
+            username: self.username.clone(),
+            password,
+        })
+    }
+
+    /// Names that differ from run to run, so that two runs do not take each other's messages.
+    fn names(&self) -> (String, String) {
+        let run = std::process::id();
+        (format!("{}/{run}", self.prefix), format!("cb{run}"))
+    }
+}
+
+/// How the result is shown.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Report {
+    /// Form of the result
+    #[arg(short = 'o', long, value_enum, default_value = "table")]
+    pub(crate) output: Output,
+    /// Append the result to a CSV file, with a header if the file is new
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<std::path::PathBuf>,
+    /// No progress
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+/// Form of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// For people
+    Table,
+    /// One JSON document
+    Json,
+    /// One JSON document on one line
+    Jsonl,
+}
+
+/// Who subscribes to what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SubscribePattern {
+    /// Topics are divided among the subscribers; more subscribers than topics: fan-out
+    Split,
+    /// Every subscriber names every topic
+    All,
+    /// Every subscriber takes PREFIX/#
+    Wildcard,
+}
+
+/// `courser bench mqtt`.
+#[derive(Args, Debug)]
+pub(crate) struct Mqtt {
+    #[command(flatten)]
+    pub(crate) broker: Broker,
+    #[command(flatten)]
+    pub(crate) report: Report,
+    /// Connections that publish
+    #[arg(long, default_value_t = 1)]
+    publishers: usize,
+    /// Connections that subscribe
+    #[arg(long, default_value_t = 1)]
+    subscribers: usize,
+    /// Topics
+    #[arg(long, default_value_t = 1)]
+    topics: usize,
+    /// QoS of publishing
+    #[arg(short = 'q', long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=2))]
+    qos: u8,
+    /// QoS of subscribing; the same as --qos if it is not given
+    #[arg(long, value_parser = clap::value_parser!(u8).range(0..=2))]
+    subscribe_qos: Option<u8>,
+    /// Payload bytes; from 24 on every message is checked
+    #[arg(short = 's', long, default_value_t = 128)]
+    size: usize,
+    /// Messages of QoS 1 and 2 that a publisher has without acknowledgement at most
+    #[arg(short = 'w', long, default_value_t = 100)]
+    window: u16,
+    /// Deliveries under way at most, over all publishers; 0: no limit
+    #[arg(long, default_value_t = 0, value_name = "COUNT")]
+    in_flight_max: u64,
+    /// Who subscribes to what
+    #[arg(long, value_enum, default_value = "split")]
+    pattern: SubscribePattern,
+    /// All subscribers are one shared group of this name
+    #[arg(long, value_name = "NAME")]
+    share: Option<String>,
+    /// RETAIN of all messages
+    #[arg(short = 'r', long)]
+    retain: bool,
+    /// Subscribers' sessions outlive their connections
+    #[arg(long)]
+    persistent: bool,
+    /// Publishers' sessions do
+    #[arg(long)]
+    persistent_publishers: bool,
+    /// Messages a second, open loop: latency counts from when a message was due; none: as fast as the windows allow
+    #[arg(long, value_name = "PER-SECOND")]
+    rate: Option<f64>,
+    /// Seconds of sending, after the warm-up
+    #[arg(short = 'd', long, default_value_t = 5.0, value_name = "SECONDS")]
+    duration: f64,
+    /// Seconds before the measuring begins
+    #[arg(long, default_value_t = 1.0, value_name = "SECONDS")]
+    warmup: f64,
+    /// Send so many messages instead
+    #[arg(short = 'n', long)]
+    count: Option<u64>,
+    /// One thread for everything instead of one for publishers and one for subscribers
+    #[arg(long)]
+    one_thread: bool,
+    /// Seconds without a delivery after which the rest counts as lost
+    #[arg(long, default_value_t = 2.0, value_name = "SECONDS")]
+    drain: f64,
+}
+
+impl Mqtt {
+    /// Half of the tour: as fast as it goes, or at a rate.
+    pub(super) fn tour(broker: Broker, report: Report, rate: Option<f64>) -> Self {
+        Self {
+            broker,
+            report,
+            publishers: 1,
+            subscribers: 1,
+            topics: 1,
+            qos: 1,
+            subscribe_qos: None,
+            size: 128,
+            window: 100,
+            in_flight_max: 0,
+            pattern: SubscribePattern::Split,
+            share: None,
+            retain: false,
+            persistent: false,
+            persistent_publishers: false,
+            rate,
+            duration: 4.0,
+            warmup: 1.0,
+            count: None,
+            one_thread: false,
+            drain: 2.0,
+        }
+    }
+
+    pub(super) fn plan(&self) -> Result<Plan, String> {
+        let (prefix, client_prefix) = self.broker.names();
+        Ok(Plan {
+            target: self.broker.target()?,
+            prefix,
+            client_prefix,
+            publishers: self.publishers,
+            subscribers: self.subscribers,
+            topics: self.topics,
+            qos: qos(self.qos),
+            subscribe_qos: qos(self.subscribe_qos.unwrap_or(self.qos)),
+            payload_bytes: self.size,
+            window: self.window,
+            in_flight_max: if self.subscribers == 0 {
+                0
+            } else {
+                self.in_flight_max
+            },
+            pattern: match self.pattern {
+                SubscribePattern::Split => Pattern::Split,
+                SubscribePattern::All => Pattern::All,
+                SubscribePattern::Wildcard => Pattern::Wildcard,
+            },
+            share: self.share.clone(),
+            retain: self.retain,
+            persistent_subscribers: self.persistent,
+            persistent_publishers: self.persistent_publishers,
+            pace: super::pace(self.rate),
+            stop: super::stop(self.count, seconds(self.duration)?),
+            warmup: seconds(self.warmup)?,
+            threads: if self.one_thread {
+                Threads::One
+            } else {
+                Threads::Two
+            },
+            drain_idle: seconds(self.drain)?,
+        })
+    }
+}
+
+fn seconds(number: f64) -> Result<Duration, String> {
+    Duration::try_from_secs_f64(number).map_err(|_| format!("{number} is no number of seconds"))
+}
+
+/// `courser bench connect`.
+#[derive(Args, Debug)]
+pub(crate) struct Connect {
+    #[command(flatten)]
+    pub(crate) broker: Broker,
+    #[command(flatten)]
+    pub(crate) report: Report,
+    /// Connections in all
+    #[arg(short = 'n', long, default_value_t = 10_000)]
+    connections: usize,
+    /// Connections that are being made at once
+    #[arg(long, default_value_t = 200)]
+    concurrency: usize,
+    /// Subscriptions of each, to topics of its own
+    #[arg(long, default_value_t = 0)]
+    subscriptions: usize,
+    /// Seconds that they stay idle before memory is read
+    #[arg(long, default_value_t = 2.0, value_name = "SECONDS")]
+    hold: f64,
+    /// Seconds for all of them to connect
+    #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
+    timeout: f64,
+}
+
+impl Connect {
+    pub(super) fn storm(&self, target: Target) -> Storm {
+        let (prefix, client_prefix) = self.broker.names();
+        Storm {
+            target,
+            client_prefix,
+            prefix,
+            connections: self.connections,
+            concurrency: self.concurrency.max(1),
+            subscriptions: self.subscriptions,
+            hold: seconds(self.hold).unwrap_or_default(),
+            time_max: seconds(self.timeout).unwrap_or(Duration::from_secs(60)),
+        }
+    }
+}
+
+/// `courser bench retained` and `courser bench absent`.
+#[derive(Args, Debug)]
+pub(crate) struct Stored {
+    #[command(flatten)]
+    pub(crate) broker: Broker,
+    #[command(flatten)]
+    pub(crate) report: Report,
+    /// Topics; of retained messages one each
+    #[arg(long, default_value_t = 10_000)]
+    topics: usize,
+    /// Messages for the session that is away
+    #[arg(short = 'n', long, default_value_t = 50_000)]
+    count: u64,
+    /// QoS
+    #[arg(short = 'q', long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=2))]
+    qos: u8,
+    /// Payload bytes
+    #[arg(short = 's', long, default_value_t = 64)]
+    size: usize,
+    /// Messages without acknowledgement at most
+    #[arg(short = 'w', long, default_value_t = 100)]
+    window: u16,
+}
+
+impl Stored {
+    pub(super) fn plan(&self) -> Result<Plan, String> {
+        let (prefix, client_prefix) = self.broker.names();
+        Ok(Plan {
+            target: self.broker.target()?,
+            prefix,
+            client_prefix,
+            publishers: 1,
+            subscribers: 1,
+            topics: self.topics,
+            qos: qos(self.qos),
+            subscribe_qos: qos(self.qos),
+            payload_bytes: self.size,
+            window: self.window,
+            in_flight_max: 0,
+            pattern: Pattern::Wildcard,
+            share: None,
+            retain: false,
+            persistent_subscribers: false,
+            persistent_publishers: false,
+            pace: super::pace(None),
+            stop: super::stop(Some(self.count), Duration::ZERO),
+            warmup: Duration::ZERO,
+            threads: Threads::Two,
+            drain_idle: Duration::from_secs(5),
+        })
+    }
+}

@@ -1,0 +1,150 @@
+//! The flags by which `pub`, `sub` and `bench` find a broker: Mosquitto's letters.
+
+use std::io::{self, BufRead};
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use courser_client::{Options, VersionChoice, Will};
+
+use super::url::{self, Url};
+
+/// Which MQTT to speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Version {
+    /// 5.0, or 3.1.1 with a broker that has no 5.0.
+    #[default]
+    Auto,
+    /// 5.0 and nothing else.
+    #[value(name = "5", aliases = ["mqttv5", "v5", "5.0"])]
+    V5,
+    /// 3.1.1 and nothing else.
+    #[value(name = "311", aliases = ["mqttv311", "v311", "3.1.1", "4"])]
+    V311,
+}
+
+/// How to reach the broker and who is there.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Connection {
+    /// Host name or address of the broker
+    #[arg(short = 'h', long, default_value = "127.0.0.1", value_name = "HOST")]
+    pub(crate) host: String,
+    /// Port of the broker
+    #[arg(short = 'p', long, default_value_t = 1883)]
+    pub(crate) port: u16,
+    /// Everything in one: mqtt://[user[:password]@]host[:port]/topic
+    #[arg(short = 'L', long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// User name
+    #[arg(short = 'u', long)]
+    pub(crate) username: Option<String>,
+    /// Password; "-" reads it from standard input, so that it stands in no list of processes
+    #[arg(short = 'P', long, value_name = "PASSWORD")]
+    pub(crate) pw: Option<String>,
+    /// File whose first line is the password
+    #[arg(long, value_name = "FILE", conflicts_with = "pw")]
+    pub(crate) password_file: Option<PathBuf>,
+    /// Client id; none: the broker assigns one
+    #[arg(short = 'i', long, value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// Keep-alive in seconds, 0: none
+    #[arg(short = 'k', long, default_value_t = 60, value_name = "SECONDS")]
+    pub(crate) keepalive: u16,
+    /// MQTT version
+    #[arg(
+        short = 'V',
+        long,
+        value_enum,
+        default_value = "auto",
+        value_name = "VERSION"
+    )]
+    pub(crate) protocol_version: Version,
+    /// Keep the session when the connection ends (needs --id)
+    #[arg(short = 'c', long, requires = "id")]
+    pub(crate) disable_clean_session: bool,
+    /// Seconds that the session outlives the connection (MQTT 5)
+    #[arg(short = 'x', long, value_name = "SECONDS")]
+    pub(crate) session_expiry_interval: Option<u32>,
+    /// Topic of the will
+    #[arg(long, value_name = "TOPIC")]
+    pub(crate) will_topic: Option<String>,
+    /// Message of the will
+    #[arg(
+        long,
+        value_name = "MESSAGE",
+        requires = "will_topic",
+        default_value = ""
+    )]
+    pub(crate) will_payload: String,
+    /// QoS of the will
+    #[arg(long, value_name = "QOS", requires = "will_topic", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
+    pub(crate) will_qos: u8,
+    /// The will becomes the retained message of its topic
+    #[arg(long, requires = "will_topic")]
+    pub(crate) will_retain: bool,
+}
+
+impl Connection {
+    /// Checked options, and the topic of the URL if there is one.
+    pub(crate) fn options(&self) -> Result<(Options, Option<String>), String> {
+        let url = self
+            .url
+            .as_deref()
+            .map(url::parse)
+            .transpose()?
+            .unwrap_or_default();
+        let password = self.password(&url)?;
+        let will = self.will_topic.as_ref().map(|topic| Will {
+            topic: topic.clone(),
+            payload: self.will_payload.clone().into_bytes(),
+            qos: super::format::qos(self.will_qos),
+            retain: self.will_retain,
+        });
+        let expiry_when_kept = if self.disable_clean_session {
+            u32::MAX
+        } else {
+            0
+        };
+        let options = Options {
+            host: if url.host.is_empty() {
+                self.host.clone()
+            } else {
+                url.host
+            },
+            port: url.port.unwrap_or(self.port),
+            version: match self.protocol_version {
+                Version::Auto => VersionChoice::Auto,
+                Version::V5 => VersionChoice::V5,
+                Version::V311 => VersionChoice::V311,
+            },
+            client_id: self.id.clone().unwrap_or_default(),
+            clean_start: !self.disable_clean_session,
+            session_expiry: self.session_expiry_interval.unwrap_or(expiry_when_kept),
+            keep_alive: self.keepalive,
+            username: self.username.clone().or(url.username),
+            password: password.map(String::into_bytes),
+            will,
+        };
+        Ok((options, Some(url.topic).filter(|topic| !topic.is_empty())))
+    }
+
+    fn password(&self, url: &Url) -> Result<Option<String>, String> {
+        match (self.pw.as_deref(), &self.password_file) {
+            (Some("-"), _) => {
+                let mut line = String::new();
+                io::stdin()
+                    .lock()
+                    .read_line(&mut line)
+                    .map_err(|error| error.to_string())?;
+                Ok(Some(line.trim_end_matches(['\r', '\n']).to_owned()))
+            }
+            (Some(password), _) => Ok(Some(password.to_owned())),
+            (None, Some(file)) => {
+                let text = std::fs::read_to_string(file).map_err(|error| {
+                    format!("cannot read the password file {}: {error}", file.display())
+                })?;
+                Ok(text.lines().next().map(str::to_owned))
+            }
+            (None, None) => Ok(url.password.clone()),
+        }
+    }
+}

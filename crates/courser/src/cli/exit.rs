@@ -1,0 +1,58 @@
+//! Exit codes, the same for every command.
+
+use std::process::ExitCode;
+
+use courser_client::ClientError;
+
+/// How a command ended, as a shell sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    /// All was done.
+    Done = 0,
+    /// The server refused, or a check failed.
+    Refused = 1,
+    /// The command was called wrongly.
+    Usage = 2,
+    /// No connection.
+    CannotConnect = 3,
+    /// The server does not let this user.
+    NotAuthorized = 4,
+    /// Nothing came in time, as `mosquitto_sub -W`.
+    TimedOut = 27,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+impl From<&ClientError> for Exit {
+    fn from(error: &ClientError) -> Self {
+        match error {
+            ClientError::Resolve { .. } | ClientError::Connect { .. } => Self::CannotConnect,
+            ClientError::Io(_) | ClientError::Closed => Self::CannotConnect,
+            ClientError::Options(_) => Self::Usage,
+            ClientError::Refused {
+                not_authorized: true,
+                ..
+            } => Self::NotAuthorized,
+            ClientError::Refused { .. } | ClientError::Disconnected { .. } => Self::Refused,
+            ClientError::Protocol(_) => Self::Refused,
+            ClientError::TimedOut => Self::TimedOut,
+        }
+    }
+}
+
+/// Prints what went wrong to standard error and gives the code for it.
+pub(crate) fn fail(error: &ClientError) -> Exit {
+    eprintln!("courser: {error}");
+    Exit::from(error)
+}
+
+/// The same for a wrong call.
+pub(crate) fn usage(message: &str) -> Exit {
+    eprintln!("courser: {message}");
+    Exit::Usage
+}

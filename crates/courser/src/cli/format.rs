@@ -1,0 +1,316 @@
+//! How `courser sub` prints a message: Mosquitto's `-v`, `-F` and payload forms.
+
+use std::fmt::Write as _;
+
+use courser_client::{Message, MessageProperty, QoS};
+use jiff::{Timestamp, Zoned, tz::TimeZone};
+
+/// The QoS of a number that clap has checked.
+///
+/// # Panics
+/// Above 2.
+pub(crate) fn qos(number: u8) -> QoS {
+    QoS::from_number(number).expect("a checked QoS is 0, 1 or 2")
+}
+
+/// How messages are printed, parsed once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Format {
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Field(char),
+    Time(char),
+}
+
+impl Format {
+    /// Payload alone, or topic and payload, each message on a line of its own unless `end_of_line` is false.
+    pub(crate) fn plain(verbose: bool, end_of_line: bool) -> Self {
+        let mut parts = if verbose {
+            vec![Part::Field('t'), Part::Text(" ".into()), Part::Field('p')]
+        } else {
+            vec![Part::Field('p')]
+        };
+        if end_of_line {
+            parts.push(Part::Text("\n".into()));
+        }
+        Self { parts }
+    }
+
+    /// A format string of `-F`: `%` and a letter for a field, `@` and a letter for the time as `strftime` has it, `\n` and the
+    /// like for characters.
+    ///
+    /// # Errors
+    /// With a letter that means nothing.
+    pub(crate) fn parse(text: &str, end_of_line: bool) -> Result<Self, String> {
+        let mut parts = Vec::new();
+        let mut literal = String::new();
+        let mut chars = text.chars();
+        while let Some(c) = chars.next() {
+            match c {
+                '%' | '@' | '\\' => {
+                    let next = chars
+                        .next()
+                        .ok_or_else(|| format!("\"{text}\" ends after {c}"))?;
+                    match special(c, next)? {
+                        Part::Text(text) => literal.push_str(&text),
+                        part => {
+                            push_text(&mut parts, &mut literal);
+                            parts.push(part);
+                        }
+                    }
+                }
+                _ => literal.push(c),
+            }
+        }
+        if end_of_line {
+            literal.push('\n');
+        }
+        push_text(&mut parts, &mut literal);
+        Ok(Self { parts })
+    }
+
+    /// Appends one message to `out`.
+    pub(crate) fn write(&self, message: &Message, at: Timestamp, out: &mut Vec<u8>) {
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => out.extend_from_slice(text.as_bytes()),
+                Part::Field(letter) => field(*letter, message, at, out),
+                Part::Time(letter) => time(*letter, at, out),
+            }
+        }
+    }
+}
+
+fn push_text(parts: &mut Vec<Part>, literal: &mut String) {
+    if !literal.is_empty() {
+        parts.push(Part::Text(std::mem::take(literal)));
+    }
+}
+
+fn special(introducer: char, letter: char) -> Result<Part, String> {
+    let text = |text: &str| Ok(Part::Text(text.into()));
+    match (introducer, letter) {
+        ('%', '%') => text("%"),
+        ('@', '@') => text("@"),
+        ('\\', '\\') => text("\\"),
+        ('\\', 'n') => text("\n"),
+        ('\\', 'r') => text("\r"),
+        ('\\', 't') => text("\t"),
+        ('\\', '0') => text("\0"),
+        ('\\', 'e') => text("\u{1b}"),
+        ('\\', 'a') => text("\u{7}"),
+        ('\\', 'v') => text("\u{b}"),
+        ('%', 'A' | 'C' | 'D' | 'E' | 'F' | 'I' | 'J' | 'P' | 'R' | 'S' | 'U' | 'X') => {
+            Ok(Part::Field(letter))
+        }
+        ('%', 'd' | 'j' | 'l' | 'm' | 'p' | 'q' | 'r' | 't' | 'x') => Ok(Part::Field(letter)),
+        ('@', letter) if letter.is_ascii_alphabetic() => Ok(Part::Time(letter)),
+        _ => Err(format!(
+            "\"{introducer}{letter}\" means nothing in a format; %p is the payload, %t the topic"
+        )),
+    }
+}
+
+fn field(letter: char, message: &Message, at: Timestamp, out: &mut Vec<u8>) {
+    let mut text = String::new();
+    match letter {
+        't' => text.push_str(&message.topic),
+        'p' => return out.extend_from_slice(&message.payload),
+        'x' => hex(&message.payload, false, &mut text),
+        'X' => hex(&message.payload, true, &mut text),
+        'l' => put(&mut text, message.payload.len()),
+        'q' => put(&mut text, message.qos.number()),
+        'r' => put(&mut text, u8::from(message.retain)),
+        'd' => put(&mut text, u8::from(message.duplicate)),
+        'm' => put(&mut text, message.packet_id.unwrap_or(0)),
+        'U' => put(
+            &mut text,
+            format_args!("{}.{:09}", at.as_second(), at.subsec_nanosecond()),
+        ),
+        'I' => put(
+            &mut text,
+            at.to_zoned(TimeZone::system())
+                .strftime("%Y-%m-%dT%H:%M:%S%z"),
+        ),
+        'j' => put(&mut text, json(message, at, false)),
+        'J' => put(&mut text, json(message, at, true)),
+        _ => property(letter, message, &mut text),
+    }
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// The fields that only MQTT 5 has: all of a kind, separated by spaces; nothing when there is none.
+fn property(letter: char, message: &Message, text: &mut String) {
+    let mut first = true;
+    for property in &message.properties {
+        let before = text.len();
+        match (letter, property) {
+            ('A', MessageProperty::TopicAlias(alias)) => put(text, alias),
+            ('C', MessageProperty::ContentType(kind)) => text.push_str(kind),
+            ('D', MessageProperty::CorrelationData(data)) => {
+                text.push_str(&String::from_utf8_lossy(data))
+            }
+            ('E', MessageProperty::MessageExpiry(seconds)) => put(text, seconds),
+            ('F', MessageProperty::PayloadIsText(is)) => put(text, u8::from(*is)),
+            ('R', MessageProperty::ResponseTopic(topic)) => text.push_str(topic),
+            ('S', MessageProperty::SubscriptionId(id)) => put(text, id),
+            ('P', MessageProperty::User(name, value)) => put(text, format_args!("{name}:{value}")),
+            _ => continue,
+        }
+        if !std::mem::take(&mut first) {
+            text.insert(before, ' ');
+        }
+    }
+}
+
+fn put(text: &mut String, value: impl std::fmt::Display) {
+    write!(text, "{value}").expect("a string takes everything");
+}
+
+fn hex(bytes: &[u8], upper: bool, text: &mut String) {
+    for byte in bytes {
+        if upper {
+            put(text, format_args!("{byte:02X}"));
+        } else {
+            put(text, format_args!("{byte:02x}"));
+        }
+    }
+}
+
+fn time(letter: char, at: Timestamp, out: &mut Vec<u8>) {
+    let zoned: Zoned = at.to_zoned(TimeZone::system());
+    let formatted = jiff::fmt::strtime::format(format!("%{letter}"), &zoned);
+    out.extend_from_slice(formatted.unwrap_or_default().as_bytes());
+}
+
+/// One JSON object; the payload as a string, or as JSON itself where it is some.
+fn json(message: &Message, at: Timestamp, payload_as_json: bool) -> serde_json::Value {
+    use serde_json::{Map, Value, json};
+    let as_text = || Value::from(String::from_utf8_lossy(&message.payload).into_owned());
+    let payload = match serde_json::from_slice(&message.payload) {
+        Ok(value) if payload_as_json => value,
+        _ => as_text(),
+    };
+    let mut object = Map::from_iter([
+        ("tst".into(), json!(at.to_string())),
+        ("topic".into(), json!(message.topic)),
+        ("qos".into(), json!(message.qos.number())),
+        ("retain".into(), json!(u8::from(message.retain))),
+        ("payloadlen".into(), json!(message.payload.len())),
+    ]);
+    if let Some(id) = message.packet_id {
+        object.insert("mid".into(), json!(id));
+    }
+    let mut properties = Map::new();
+    for property in &message.properties {
+        let (name, value) = match property {
+            MessageProperty::TopicAlias(alias) => ("topic-alias", json!(alias)),
+            MessageProperty::ContentType(kind) => ("content-type", json!(kind)),
+            MessageProperty::CorrelationData(data) => {
+                ("correlation-data", json!(String::from_utf8_lossy(data)))
+            }
+            MessageProperty::MessageExpiry(seconds) => ("message-expiry-interval", json!(seconds)),
+            MessageProperty::PayloadIsText(is) => {
+                ("payload-format-indicator", json!(u8::from(*is)))
+            }
+            MessageProperty::ResponseTopic(topic) => ("response-topic", json!(topic)),
+            MessageProperty::SubscriptionId(id) => ("subscription-identifier", json!(id)),
+            MessageProperty::User(name, value) => {
+                let list = properties
+                    .entry("user-properties")
+                    .or_insert_with(|| json!([]));
+                if let Value::Array(list) = list {
+                    list.push(json!({ name: value }));
+                }
+                continue;
+            }
+        };
+        properties.insert(name.into(), value);
+    }
+    if !properties.is_empty() {
+        object.insert("properties".into(), Value::Object(properties));
+    }
+    object.insert("payload".into(), payload);
+    Value::Object(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message() -> Message {
+        Message {
+            topic: "a/b".into(),
+            payload: b"{\"n\":1}".to_vec(),
+            qos: QoS::AtLeastOnce,
+            retain: true,
+            duplicate: false,
+            packet_id: Some(7),
+            properties: vec![
+                MessageProperty::User("k".into(), "1".into()),
+                MessageProperty::User("k".into(), "2".into()),
+                MessageProperty::ContentType("text".into()),
+                MessageProperty::SubscriptionId(9),
+            ],
+        }
+    }
+
+    fn written(format: &str) -> String {
+        let format = Format::parse(format, false).expect("a good format");
+        let mut out = Vec::new();
+        format.write(
+            &message(),
+            Timestamp::from_second(1).expect("a time"),
+            &mut out,
+        );
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn each_letter_has_its_field() {
+        for (format, expected) in [
+            ("%t|%p", "a/b|{\"n\":1}"),
+            ("%q %r %l %m %d", "1 1 7 7 0"),
+            ("%x", "7b226e223a317d"),
+            ("%X", "7B226E223A317D"),
+            ("%P", "k:1 k:2"),
+            ("%C;%R;%S;%E", "text;;9;"),
+            ("%%@@\\\\\\n", "%@\\\n"),
+            ("%U", "1.000000000"),
+        ] {
+            assert_eq!(written(format), expected, "{format}");
+        }
+    }
+
+    #[test]
+    fn a_message_as_json_has_everything() {
+        let text: serde_json::Value = serde_json::from_str(&written("%j")).expect("JSON");
+        assert_eq!(text["payload"], "{\"n\":1}");
+        assert_eq!(text["properties"]["user-properties"][1]["k"], "2");
+        let inner: serde_json::Value = serde_json::from_str(&written("%J")).expect("JSON");
+        assert_eq!(inner["payload"]["n"], 1);
+        assert_eq!(inner["tst"], "1970-01-01T00:00:01Z");
+    }
+
+    #[test]
+    fn what_means_nothing_is_refused() {
+        for format in ["%", "%z", "\\q", "a@1"] {
+            assert!(Format::parse(format, false).is_err(), "{format}");
+        }
+    }
+
+    #[test]
+    fn plain_forms_end_their_lines() {
+        let write = |format: Format| {
+            let mut out = Vec::new();
+            format.write(&message(), Timestamp::UNIX_EPOCH, &mut out);
+            String::from_utf8(out).expect("text")
+        };
+        assert_eq!(write(Format::plain(true, true)), "a/b {\"n\":1}\n");
+        assert_eq!(write(Format::plain(false, false)), "{\"n\":1}");
+    }
+}

@@ -1,0 +1,118 @@
+//! `mqtt://[user[:password]@]host[:port]/topic`, as `mosquitto_pub -L` takes it.
+
+/// Parts of a URL.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Url {
+    pub(crate) username: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) host: String,
+    pub(crate) port: Option<u16>,
+    pub(crate) topic: String,
+}
+
+/// Reads a URL; the error says what it should look like.
+pub(crate) fn parse(text: &str) -> Result<Url, String> {
+    let rest = text.strip_prefix("mqtt://").ok_or_else(|| {
+        format!("unknown URL \"{text}\": write mqtt://[user[:password]@]host[:port]/topic")
+    })?;
+    let (authority, topic) = rest
+        .split_once('/')
+        .ok_or_else(|| format!("no topic in \"{text}\": write mqtt://host/topic"))?;
+    let (login, place) = match authority.rsplit_once('@') {
+        Some((login, place)) => (Some(login), place),
+        None => (None, authority),
+    };
+    let (host, port) = split_port(place)?;
+    if host.is_empty() || topic.is_empty() {
+        return Err(format!(
+            "no host or no topic in \"{text}\": write mqtt://host/topic"
+        ));
+    }
+    let (username, password) = match login.map(|login| login.split_once(':').unwrap_or((login, "")))
+    {
+        Some((user, "")) => (Some(user.to_owned()), None),
+        Some((user, password)) => (Some(user.to_owned()), Some(password.to_owned())),
+        None => (None, None),
+    };
+    Ok(Url {
+        username,
+        password,
+        host: host.to_owned(),
+        port,
+        topic: topic.to_owned(),
+    })
+}
+
+/// Splits `host:port`, `[v6]:port`, `host` and `[v6]`.
+fn split_port(place: &str) -> Result<(&str, Option<u16>), String> {
+    let (host, port) = match place
+        .strip_prefix('[')
+        .and_then(|rest| rest.split_once(']'))
+    {
+        Some((host, "")) => return Ok((host, None)),
+        Some((host, port)) => (host, port.strip_prefix(':').unwrap_or(port)),
+        None => match place.rsplit_once(':') {
+            Some((host, port)) => (host, port),
+            None => return Ok((place, None)),
+        },
+    };
+    let port = port
+        .parse()
+        .map_err(|_| format!("\"{port}\" is no port: 1 to 65535"))?;
+    Ok((host, Some(port)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(
+        username: Option<&str>,
+        password: Option<&str>,
+        host: &str,
+        port: Option<u16>,
+        topic: &str,
+    ) -> Url {
+        Url {
+            username: username.map(Into::into),
+            password: password.map(Into::into),
+            host: host.into(),
+            port,
+            topic: topic.into(),
+        }
+    }
+
+    #[test]
+    fn the_forms_of_mosquitto_are_read() {
+        for (text, expected) in [
+            ("mqtt://h/a/b", url(None, None, "h", None, "a/b")),
+            ("mqtt://h:1884/#", url(None, None, "h", Some(1884), "#")),
+            ("mqtt://u@h/t", url(Some("u"), None, "h", None, "t")),
+            (
+                "mqtt://u:p@h:1/t",
+                url(Some("u"), Some("p"), "h", Some(1), "t"),
+            ),
+            (
+                "mqtt://u:p:q@[::1]:1/t",
+                url(Some("u"), Some("p:q"), "::1", Some(1), "t"),
+            ),
+            ("mqtt://[::1]/t", url(None, None, "::1", None, "t")),
+        ] {
+            assert_eq!(parse(text), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn anything_else_says_what_is_wrong() {
+        for text in [
+            "h/t",
+            "http://h/t",
+            "mqtt://h",
+            "mqtt://h/",
+            "mqtt:///t",
+            "mqtt://h:x/t",
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! `courser pub`: sends messages, with the letters of `mosquitto_pub`.
+
+use std::io::{self, BufRead, Read};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use courser_client::{Client, ClientError, Message, MessageProperty, Options};
+
+use crate::cli::connection::Connection;
+use crate::cli::exit::{Exit, fail, usage};
+use crate::cli::format;
+
+/// Flags of `courser pub`.
+#[derive(Args, Debug)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Publish {
+    /// Topic, unless -t or -L names it
+    #[arg(value_name = "TOPIC")]
+    topic_argument: Option<String>,
+    /// Message, unless -m, -f, -l, -s or -n says where it comes from
+    #[arg(value_name = "MESSAGE")]
+    message_argument: Option<String>,
+    #[command(flatten)]
+    connection: Connection,
+    /// Topic
+    #[arg(short = 't', long)]
+    topic: Option<String>,
+    #[command(flatten)]
+    source: Source,
+    /// QoS
+    #[arg(short = 'q', long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
+    qos: u8,
+    /// The message becomes the retained message of its topic
+    #[arg(short = 'r', long)]
+    retain: bool,
+    /// Send the message so many times
+    #[arg(long, default_value_t = 1, value_name = "COUNT")]
+    repeat: u64,
+    /// Seconds between repeats
+    #[arg(long, default_value_t = 0.0, value_name = "SECONDS")]
+    repeat_delay: f64,
+    #[command(flatten)]
+    properties: Properties,
+    /// Say what is done on standard error
+    #[arg(short = 'd', long)]
+    debug: bool,
+    /// Say nothing, not even errors
+    #[arg(long)]
+    quiet: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+/// Where the message comes from: at most one of these.
+#[derive(Args, Debug)]
+#[group(multiple = false)]
+struct Source {
+    /// Message
+    #[arg(short = 'm', long)]
+    message: Option<String>,
+    /// File that is the message
+    #[arg(short = 'f', long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Each line of standard input is a message
+    #[arg(short = 'l', long)]
+    stdin_line: bool,
+    /// All of standard input is one message
+    #[arg(short = 's', long)]
+    stdin_file: bool,
+    /// An empty message
+    #[arg(short = 'n', long)]
+    null_message: bool,
+}
+
+/// Properties of MQTT 5.
+#[derive(Args, Debug)]
+struct Properties {
+    /// Seconds after which the message is of no use (MQTT 5)
+    #[arg(long, value_name = "SECONDS")]
+    message_expiry: Option<u32>,
+    /// Content type (MQTT 5)
+    #[arg(long, value_name = "TYPE")]
+    content_type: Option<String>,
+    /// Topic for the answer (MQTT 5)
+    #[arg(long, value_name = "TOPIC")]
+    response_topic: Option<String>,
+    /// What the answer carries back (MQTT 5)
+    #[arg(long, value_name = "DATA")]
+    correlation_data: Option<String>,
+    /// Name and value, as often as wanted (MQTT 5)
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    user_property: Vec<(String, String)>,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+impl Properties {
+    fn list(&self) -> Vec<MessageProperty> {
+        let mut list = Vec::new();
+        list.extend(self.message_expiry.map(MessageProperty::MessageExpiry));
+        list.extend(self.content_type.clone().map(MessageProperty::ContentType));
+        list.extend(
+            self.response_topic
+                .clone()
+                .map(MessageProperty::ResponseTopic),
+        );
+        let data = self.correlation_data.clone().map(String::into_bytes);
+        list.extend(data.map(MessageProperty::CorrelationData));
+        let pairs = self.user_property.iter().cloned();
+        list.extend(pairs.map(|(name, value)| MessageProperty::User(name, value)));
+        list
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Publish) -> Exit {
+    let (options, topic, payload) = match arguments.what() {
+        Ok(what) => what,
+        Err(_) if arguments.quiet => return Exit::Usage,
+        Err(message) => return usage(&message),
+    };
+    match arguments.send(&options, &topic, payload) {
+        Ok(()) => Exit::Done,
+        Err(error) if arguments.quiet => Exit::from(&error),
+        Err(error) => fail(&error),
+    }
+}
+
+/// A message from the command line or a file, or lines still to be read.
+enum Payload {
+    Whole(Vec<u8>),
+    Lines,
+}
+
+impl Publish {
+    fn what(&self) -> Result<(Options, String, Payload), String> {
+        let (options, url_topic) = self.connection.options()?;
+        let named = self.topic.clone().or(url_topic);
+        // With a topic named by a flag the first free argument is the message.
+        let (topic, message) = match named {
+            Some(topic) => (
+                topic,
+                self.topic_argument
+                    .as_ref()
+                    .or(self.message_argument.as_ref()),
+            ),
+            None => (
+                self.topic_argument
+                    .clone()
+                    .ok_or("no topic: courser pub TOPIC MESSAGE, or -t TOPIC")?,
+                self.message_argument.as_ref(),
+            ),
+        };
+        Ok((options, topic, self.payload(message)?))
+    }
+
+    fn payload(&self, argument: Option<&String>) -> Result<Payload, String> {
+        let source = &self.source;
+        if source.stdin_line {
+            return Ok(Payload::Lines);
+        }
+        if source.null_message {
+            return Ok(Payload::Whole(Vec::new()));
+        }
+        if source.stdin_file {
+            let mut all = Vec::new();
+            io::stdin()
+                .lock()
+                .read_to_end(&mut all)
+                .map_err(|error| format!("cannot read standard input: {error}"))?;
+            return Ok(Payload::Whole(all));
+        }
+        if let Some(file) = &source.file {
+            let read = std::fs::read(file);
+            return read
+                .map(Payload::Whole)
+                .map_err(|error| format!("cannot read {}: {error}", file.display()));
+        }
+        let message = source.message.as_ref().or(argument);
+        let message =
+            message.ok_or("no message: courser pub TOPIC MESSAGE, or -m, -f, -l, -s, -n")?;
+        Ok(Payload::Whole(message.clone().into_bytes()))
+    }
+
+    fn send(&self, options: &Options, topic: &str, payload: Payload) -> Result<(), ClientError> {
+        let mut client = Client::connect(options)?;
+        self.say(&format!("connected, MQTT {}", client.version()));
+        match payload {
+            Payload::Whole(payload) => {
+                for k in 0..self.repeat {
+                    if k > 0 && self.repeat_delay > 0.0 {
+                        std::thread::sleep(Duration::from_secs_f64(self.repeat_delay.min(1e6)));
+                    }
+                    self.send_one(&mut client, topic, payload.clone())?;
+                }
+            }
+            Payload::Lines => {
+                for line in io::stdin().lock().split(b'\n') {
+                    let mut line = line.map_err(ClientError::Io)?;
+                    if line.last() == Some(&b'\r') {
+                        line.pop();
+                    }
+                    self.send_one(&mut client, topic, line)?;
+                }
+            }
+        }
+        client.disconnect()
+    }
+
+    fn send_one(
+        &self,
+        client: &mut Client,
+        topic: &str,
+        payload: Vec<u8>,
+    ) -> Result<(), ClientError> {
+        let bytes = payload.len();
+        client.publish(&Message {
+            topic: topic.to_owned(),
+            payload,
+            qos: format::qos(self.qos),
+            retain: self.retain,
+            duplicate: false,
+            packet_id: None,
+            properties: self.properties.list(),
+        })?;
+        self.say(&format!("sent {bytes} bytes to {topic}, QoS {}", self.qos));
+        Ok(())
+    }
+
+    fn say(&self, what: &str) {
+        if self.debug && !self.quiet {
+            eprintln!("courser: {what}");
+        }
+    }
+}

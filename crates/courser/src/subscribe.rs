@@ -1,0 +1,192 @@
+//! `courser sub`: prints messages as they come, with the letters of `mosquitto_sub`.
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use courser_client::{Client, ClientError, Filter, Message, Options};
+use jiff::Timestamp;
+
+use crate::cli::connection::Connection;
+use crate::cli::exit::{Exit, fail, usage};
+use crate::cli::format::{self, Format};
+
+/// Flags of `courser sub`.
+#[derive(Args, Debug)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Subscribe {
+    /// Topic filters, beside those of -t and -L
+    #[arg(value_name = "FILTER")]
+    filters: Vec<String>,
+    #[command(flatten)]
+    connection: Connection,
+    /// Topic filter, as often as wanted
+    #[arg(short = 't', long, value_name = "FILTER")]
+    topic: Vec<String>,
+    /// Highest QoS of deliveries
+    #[arg(short = 'q', long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
+    qos: u8,
+    /// Print topics too
+    #[arg(short = 'v', long)]
+    verbose: bool,
+    /// How to print a message: %t topic, %p payload, %x payload as hex, %q QoS, %r retained, %l length, %j JSON, %J JSON with
+    /// JSON payload, %I time, %U Unix time, %m packet id, %A %C %D %E %F %P %R %S properties of MQTT 5, @X strftime
+    #[arg(short = 'F', long, value_name = "FORMAT")]
+    format: Option<String>,
+    /// No line end after a message
+    #[arg(short = 'N', long)]
+    no_end_of_line: bool,
+    /// End after so many messages
+    #[arg(short = 'C', long, value_name = "COUNT")]
+    count: Option<u64>,
+    /// End after so many seconds; with code 27 if messages were still wanted
+    #[arg(short = 'W', long, value_name = "SECONDS")]
+    timeout: Option<u64>,
+    /// Leave out retained messages
+    #[arg(short = 'R', long)]
+    no_retained: bool,
+    /// Only retained messages; ends at the first that is none
+    #[arg(long, conflicts_with = "no_retained")]
+    retained_only: bool,
+    /// Leave out what matches this filter, as often as wanted
+    #[arg(short = 'T', long, value_name = "FILTER")]
+    filter_out: Vec<String>,
+    /// After connecting, unsubscribe from this filter, as often as wanted
+    #[arg(short = 'U', long, value_name = "FILTER")]
+    unsubscribe: Vec<String>,
+    /// End once the broker has answered the subscription
+    #[arg(short = 'E')]
+    exit_after_subscribe: bool,
+    /// Keep the publisher's RETAIN in deliveries (MQTT 5)
+    #[arg(long)]
+    retain_as_published: bool,
+    /// Not the own messages (MQTT 5)
+    #[arg(long)]
+    no_local: bool,
+    /// Subscription identifier (MQTT 5)
+    #[arg(long, value_name = "NUMBER")]
+    subscription_identifier: Option<u32>,
+    /// Say what is done on standard error
+    #[arg(short = 'd', long)]
+    debug: bool,
+    /// Say nothing, not even errors
+    #[arg(long)]
+    quiet: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Subscribe) -> Exit {
+    let plan = arguments.plan();
+    let (options, filters, format) = match plan {
+        Ok(plan) => plan,
+        Err(_) if arguments.quiet => return Exit::Usage,
+        Err(message) => return usage(&message),
+    };
+    match arguments.print(&options, &filters, &format) {
+        Ok(exit) => exit,
+        Err(error) if arguments.quiet => Exit::from(&error),
+        Err(error) => fail(&error),
+    }
+}
+
+impl Subscribe {
+    fn plan(&self) -> Result<(Options, Vec<Filter>, Format), String> {
+        let (options, url_topic) = self.connection.options()?;
+        let named = self
+            .filters
+            .iter()
+            .chain(&self.topic)
+            .cloned()
+            .chain(url_topic);
+        let filters: Vec<_> = named
+            .map(|filter| Filter {
+                filter,
+                qos: format::qos(self.qos),
+                no_local: self.no_local,
+                retain_as_published: self.retain_as_published,
+            })
+            .collect();
+        if filters.is_empty() && self.unsubscribe.is_empty() {
+            return Err("no topic filter: courser sub 'FILTER', or -t FILTER".into());
+        }
+        let format = match &self.format {
+            Some(text) => Format::parse(text, !self.no_end_of_line)?,
+            None => Format::plain(self.verbose, !self.no_end_of_line),
+        };
+        Ok((options, filters, format))
+    }
+
+    fn print(
+        &self,
+        options: &Options,
+        filters: &[Filter],
+        format: &Format,
+    ) -> Result<Exit, ClientError> {
+        let deadline = self
+            .timeout
+            .map(|seconds| Instant::now() + Duration::from_secs(seconds));
+        let mut client = Client::connect(options)?;
+        self.say(&format!("connected, MQTT {}", client.version()));
+        if !self.unsubscribe.is_empty() {
+            client.unsubscribe(&self.unsubscribe)?;
+        }
+        if !filters.is_empty() {
+            client.subscribe(filters, self.subscription_identifier)?;
+            self.say(&format!("subscribed to {} filter(s)", filters.len()));
+        }
+        if self.exit_after_subscribe {
+            client.disconnect()?;
+            return Ok(Exit::Done);
+        }
+        self.print_messages(client, format, deadline)
+    }
+
+    fn print_messages(
+        &self,
+        mut client: Client,
+        format: &Format,
+        deadline: Option<Instant>,
+    ) -> Result<Exit, ClientError> {
+        let mut line = Vec::new();
+        let mut printed = 0;
+        while self.count.is_none_or(|count| printed < count) {
+            let Some(message) = client.next(deadline)? else {
+                client.disconnect()?;
+                return Ok(Exit::TimedOut);
+            };
+            if self.retained_only && !message.retain {
+                break;
+            }
+            if self.leaves_out(&message) {
+                continue;
+            }
+            line.clear();
+            format.write(&message, Timestamp::now(), &mut line);
+            let mut out = io::stdout().lock();
+            // A closed pipe (`| head -1`) is the reader's way to say that it is enough.
+            if out.write_all(&line).and_then(|()| out.flush()).is_err() {
+                break;
+            }
+            printed += 1;
+        }
+        client.disconnect()?;
+        Ok(Exit::Done)
+    }
+
+    fn leaves_out(&self, message: &Message) -> bool {
+        (self.no_retained && message.retain)
+            || self
+                .filter_out
+                .iter()
+                .any(|filter| courser_client::matches(filter, &message.topic))
+    }
+
+    fn say(&self, what: &str) {
+        if self.debug && !self.quiet {
+            eprintln!("courser: {what}");
+        }
+    }
+}
