@@ -267,7 +267,7 @@ fn record(event: Event) {
 }
 
 /// Adds this thread's counters to the totals now. A thread that is about to sleep calls it, so that its last events
-/// are not missing from [`snapshot`] until it wakes. Cost: at most 22 atomic additions.
+/// are not missing from [`snapshot()`] until it wakes. Cost: at most 22 atomic additions.
 pub fn fold() {
     // After the end of the counters there is nothing left to fold.
     let _ = LOCAL.try_with(Local::fold);

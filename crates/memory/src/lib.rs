@@ -2,7 +2,7 @@
 //!
 //! - [`ReceivePool`] gives each shard its read buffers. A connection holds one only while there are bytes in it.
 //! - [`Counting`] wraps the allocator of the binary (or of a test) and makes "allocations per message" a measured
-//!   figure: [`Scope`] says who allocates, [`snapshot`] and [`thread_snapshot`] read the counters.
+//!   figure: [`Scope`] says who allocates, [`snapshot()`] and [`thread_snapshot`] read the counters.
 //!
 //! Nothing here does I/O, reads a clock or starts a thread. The counters are the only state of the process;
 //! a pool belongs to the thread that made it. `unsafe` lives in the module `counting` alone, because
