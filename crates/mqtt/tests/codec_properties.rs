@@ -7,8 +7,11 @@ use courser_mqtt::codec::DecodeErrorKind as Kind;
 use courser_mqtt::codec::ProtocolVersion::V5;
 use courser_mqtt::codec::Sender;
 
+/// Letter of the table below, who sends it, the packet around a block.
+type Place = (char, Sender, fn(&[u8]) -> Vec<u8>);
+
 /// A packet of each kind around a property block; `w` is the will block of CONNECT.
-const PLACES: &[(char, Sender, fn(&[u8]) -> Vec<u8>)] = &[
+const PLACES: &[Place] = &[
     ('c', Sender::Client, |block| {
         packet(0x10, &[b"\0\x04MQTT\x05\x02\0\0", block, &text("c")])
     }),
@@ -171,7 +174,7 @@ fn forbidden_values() {
     let publish = PLACES[3].2;
     let subscribe = PLACES[8].2;
     let auth = PLACES[13].2;
-    let flag = |id: u8| bad("v5 2.2.2.2", "flag 2", Kind::PropertyValue, 0x82, connack(&props(&[&[id, 2]]))).from_server();
+    let flag = |id: u8| bad("v5 2.2.2.2", "flag 2", Kind::PropertyValue, 0x82, connack(&props(&[&[id, 2]]))).by_server();
     let mut rows = vec![
         bad("v5 3.3.2.3.2", "payload format 2", Kind::PropertyValue, 0x82, publish(&props(&[&[1, 2]]))),
         bad("v5 3.8.2.1.2", "subscription identifier 0", Kind::PropertyValue, 0x82, subscribe(&props(&[&[0x0B, 0]]))),
@@ -181,8 +184,8 @@ fn forbidden_values() {
         bad("v5 3.1.2.11.7", "Request Problem Information 2", Kind::PropertyValue, 0x82, connect(&props(&[&[0x17, 2]]))),
         bad("v5 3.1.2.11.10", "data without method", Kind::AuthenticationDataAlone, 0x82, connect(&props(&[&text_prop(0x16, "d")]))),
         bad("v5 3.15.2.2.2", "AUTH without method", Kind::AuthenticationMethodMissing, 0x82, auth(&props(&[]))),
-        bad("v5 3.2.2.3.4", "Maximum QoS 2", Kind::PropertyValue, 0x82, connack(&props(&[&[0x24, 2]]))).from_server(),
-        bad("v5 [MQTT-3.14.2-2]", "Session Expiry Interval in a server's DISCONNECT", Kind::PropertySender, 0x82, packet(0xE0, &[&[0x8B], &props(&[&[0x11, 0, 0, 0, 0]])])).from_server(),
+        bad("v5 3.2.2.3.4", "Maximum QoS 2", Kind::PropertyValue, 0x82, connack(&props(&[&[0x24, 2]]))).by_server(),
+        bad("v5 [MQTT-3.14.2-2]", "Session Expiry Interval in a server's DISCONNECT", Kind::PropertySender, 0x82, packet(0xE0, &[&[0x8B], &props(&[&[0x11, 0, 0, 0, 0]])])).by_server(),
     ];
     rows.extend([0x25, 0x28, 0x29, 0x2A].map(flag));
     check(V5, &rows);

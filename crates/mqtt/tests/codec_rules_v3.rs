@@ -92,9 +92,9 @@ fn packet_identifiers() {
             bad("v3 [MQTT-2.3.1-6]", "PUBREC without id", Kind::Truncated, 0x81, packet(0x50, &[])),
             bad("v3 [MQTT-2.3.1-6]", "PUBREL with half an id", Kind::Truncated, 0x81, packet(0x62, &[&[1]])),
             bad("v3 [MQTT-2.3.1-6]", "PUBCOMP with a v5 reason code", Kind::TrailingBytes, 0x81, packet(0x70, &[&[0, 1, 0]])),
-            bad("v3 [MQTT-2.3.1-7]", "SUBACK with id 0", Kind::PacketIdZero, 0x82, packet(0x90, &[&[0, 0, 0]])).from_server(),
-            bad("v3 [MQTT-2.3.1-7]", "UNSUBACK with a code", Kind::TrailingBytes, 0x81, packet(0xB0, &[&[0, 1, 0]])).from_server(),
-            good("v3 [MQTT-2.3.1-7]", "UNSUBACK", packet(0xB0, &[&[0, 1]])).from_server(),
+            bad("v3 [MQTT-2.3.1-7]", "SUBACK with id 0", Kind::PacketIdZero, 0x82, packet(0x90, &[&[0, 0, 0]])).by_server(),
+            bad("v3 [MQTT-2.3.1-7]", "UNSUBACK with a code", Kind::TrailingBytes, 0x81, packet(0xB0, &[&[0, 1, 0]])).by_server(),
+            good("v3 [MQTT-2.3.1-7]", "UNSUBACK", packet(0xB0, &[&[0, 1]])).by_server(),
         ],
     );
 }
@@ -161,13 +161,13 @@ fn connect_payload() {
 fn connack() {
     let connack = |flags, code| packet(0x20, &[&[flags, code]]);
     let mut rows: Vec<Row> = (0..=5)
-        .map(|code| good("v3 [MQTT-3.2.2-6]", "listed return code", connack(0, code)).from_server())
+        .map(|code| good("v3 [MQTT-3.2.2-6]", "listed return code", connack(0, code)).by_server())
         .collect();
     rows.extend([
-        good("v3 [MQTT-3.2.2-2]", "session present", connack(1, 0)).from_server(),
-        bad("v3 [MQTT-3.2.2-4]", "session present in a refusal", Kind::SessionPresentOnError, 0x82, connack(1, 5)).from_server(),
-        bad("v3 [MQTT-3.2.2-6]", "return code 6", Kind::ReasonCodeUnknown, 0x81, connack(0, 6)).from_server(),
-        bad("v3 [MQTT-3.2.2-1]", "reserved flags", Kind::AcknowledgeFlags, 0x81, connack(2, 0)).from_server(),
+        good("v3 [MQTT-3.2.2-2]", "session present", connack(1, 0)).by_server(),
+        bad("v3 [MQTT-3.2.2-4]", "session present in a refusal", Kind::SessionPresentOnError, 0x82, connack(1, 5)).by_server(),
+        bad("v3 [MQTT-3.2.2-6]", "return code 6", Kind::ReasonCodeUnknown, 0x81, connack(0, 6)).by_server(),
+        bad("v3 [MQTT-3.2.2-1]", "reserved flags", Kind::AcknowledgeFlags, 0x81, connack(2, 0)).by_server(),
         bad("v3 [MQTT-3.2.0-1]", "CONNACK from a client", Kind::WrongDirection, 0x82, connack(0, 0)),
     ]);
     check(V311, &rows);
@@ -254,15 +254,15 @@ fn filters() {
 fn suback() {
     let suback = |codes: &[u8]| packet(0x90, &[&[0, 1], codes]);
     let mut rows = vec![
-        good("v3 [MQTT-3.9.3-1]", "several codes", suback(&[2, 0x80, 0, 1])).from_server(),
-        bad("v3 [MQTT-3.8.4-5]", "no code", Kind::NoReasonCode, 0x82, suback(&[])).from_server(),
+        good("v3 [MQTT-3.9.3-1]", "several codes", suback(&[2, 0x80, 0, 1])).by_server(),
+        bad("v3 [MQTT-3.8.4-5]", "no code", Kind::NoReasonCode, 0x82, suback(&[])).by_server(),
         bad("v3 [MQTT-3.8.4-1]", "SUBACK from a client", Kind::WrongDirection, 0x82, suback(&[0])),
     ];
     for code in 0..=255 {
         rows.push(if matches!(code, 0..=2 | 0x80) {
-            good("v3 [MQTT-3.9.3-2]", "listed code", suback(&[code])).from_server()
+            good("v3 [MQTT-3.9.3-2]", "listed code", suback(&[code])).by_server()
         } else {
-            bad("v3 [MQTT-3.9.3-2]", "other code", Kind::ReasonCodeUnknown, 0x81, suback(&[code])).from_server()
+            bad("v3 [MQTT-3.9.3-2]", "other code", Kind::ReasonCodeUnknown, 0x81, suback(&[code])).by_server()
         });
     }
     check(V311, &rows);
@@ -275,12 +275,12 @@ fn small_packets() {
         V311,
         &[
             good("v3 [MQTT-3.12.4-1]", "PINGREQ", vec![0xC0, 0]),
-            good("v3 [MQTT-3.12.4-1]", "PINGRESP", vec![0xD0, 0]).from_server(),
+            good("v3 [MQTT-3.12.4-1]", "PINGRESP", vec![0xD0, 0]).by_server(),
             bad("v3 [MQTT-3.12.4-1]", "PINGREQ with a body", Kind::TrailingBytes, 0x81, packet(0xC0, &[&[0]])),
             bad("v3 [MQTT-3.12.4-1]", "PINGRESP from a client", Kind::WrongDirection, 0x82, vec![0xD0, 0]),
-            bad("v3 [MQTT-4.8.0-1]", "PINGREQ from a server", Kind::WrongDirection, 0x82, vec![0xC0, 0]).from_server(),
-            bad("v3 [MQTT-4.8.0-1]", "SUBSCRIBE from a server", Kind::WrongDirection, 0x82, subscribe("a")).from_server(),
-            bad("v3 [MQTT-4.8.0-1]", "DISCONNECT from a server", Kind::WrongDirection, 0x82, vec![0xE0, 0]).from_server(),
+            bad("v3 [MQTT-4.8.0-1]", "PINGREQ from a server", Kind::WrongDirection, 0x82, vec![0xC0, 0]).by_server(),
+            bad("v3 [MQTT-4.8.0-1]", "SUBSCRIBE from a server", Kind::WrongDirection, 0x82, subscribe("a")).by_server(),
+            bad("v3 [MQTT-4.8.0-1]", "DISCONNECT from a server", Kind::WrongDirection, 0x82, vec![0xE0, 0]).by_server(),
             good("v3 [MQTT-3.14.1-1]", "DISCONNECT", vec![0xE0, 0]),
             bad("v3 [MQTT-3.14.1-1]", "DISCONNECT with a v5 reason code", Kind::TrailingBytes, 0x81, packet(0xE0, &[&[4]])),
         ],

@@ -101,10 +101,10 @@ fn packet_identifiers() {
             bad("v5 [MQTT-2.2.1-3]", "SUBSCRIBE with id 0", Kind::PacketIdZero, 0x82, packet(0x82, &[&[0, 0, 0], &text("a"), &[0]])),
             bad("v5 [MQTT-2.2.1-3]", "UNSUBSCRIBE with id 0", Kind::PacketIdZero, 0x82, packet(0xA2, &[&[0, 0, 0], &text("a")])),
             bad("v5 [MQTT-2.2.1-3]", "QoS 1 with id 0", Kind::PacketIdZero, 0x82, packet(0x32, &[&text("a"), &[0, 0, 0]])),
-            bad("v5 [MQTT-2.2.1-4]", "QoS 2 with id 0", Kind::PacketIdZero, 0x82, packet(0x34, &[&text("a"), &[0, 0, 0]])).from_server(),
+            bad("v5 [MQTT-2.2.1-4]", "QoS 2 with id 0", Kind::PacketIdZero, 0x82, packet(0x34, &[&text("a"), &[0, 0, 0]])).by_server(),
             bad("v5 [MQTT-2.2.1-5]", "PUBACK with id 0", Kind::PacketIdZero, 0x82, packet(0x40, &[&[0, 0]])),
-            bad("v5 [MQTT-2.2.1-6]", "SUBACK with id 0", Kind::PacketIdZero, 0x82, packet(0x90, &[&[0, 0, 0, 0]])).from_server(),
-            bad("v5 [MQTT-2.2.1-6]", "UNSUBACK with id 0", Kind::PacketIdZero, 0x82, packet(0xB0, &[&[0, 0, 0, 0]])).from_server(),
+            bad("v5 [MQTT-2.2.1-6]", "SUBACK with id 0", Kind::PacketIdZero, 0x82, packet(0x90, &[&[0, 0, 0, 0]])).by_server(),
+            bad("v5 [MQTT-2.2.1-6]", "UNSUBACK with id 0", Kind::PacketIdZero, 0x82, packet(0xB0, &[&[0, 0, 0, 0]])).by_server(),
         ],
     );
 }
@@ -174,7 +174,7 @@ fn publish_rules() {
             bad("v5 [MQTT-4.7.3-1]", "empty response topic", Kind::ResponseTopic, 0x82, publish_with("a", &props(&[&text_prop(8, "")]))),
             bad("v5 [MQTT-3.3.2-19]", "content type not UTF-8", Kind::Utf8, 0x81, publish_with("a", &props(&[&text_prop(3, b"\xFF")]))),
             bad("v5 [MQTT-3.3.4-6]", "subscription identifier from a client", Kind::PropertySender, 0x82, publish_with("a", &props(&[&[0x0B, 1]]))),
-            good("v5 [MQTT-3.3.4-4]", "several identifiers from a server", publish_with("a", &props(&[&[0x0B, 1, 0x0B, 2]]))).from_server(),
+            good("v5 [MQTT-3.3.4-4]", "several identifiers from a server", publish_with("a", &props(&[&[0x0B, 1, 0x0B, 2]]))).by_server(),
         ],
     );
 }

@@ -17,7 +17,7 @@ pub(crate) struct Row {
 
 impl Row {
     /// The same row for what a server sends.
-    pub(crate) fn from_server(mut self) -> Self {
+    pub(crate) fn by_server(mut self) -> Self {
         self.sender = Sender::Server;
         self
     }

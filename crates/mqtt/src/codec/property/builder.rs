@@ -1,5 +1,7 @@
 //! Building a property block that is valid by construction.
 
+use std::fmt;
+
 use super::{Properties, Property, PropertyId, PropertyScope, Seen};
 
 /// A property that may not be added to a block.
@@ -27,7 +29,7 @@ pub enum PropertyError {
 /// assert_eq!(builder.properties().topic_alias_maximum(), Some(32));
 /// # Ok::<(), courser_mqtt::codec::PropertyError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct PropertiesBuilder {
     scope: PropertyScope,
     seen: Seen,
@@ -76,5 +78,14 @@ impl PropertiesBuilder {
     #[must_use]
     pub fn properties(&self) -> Properties<'_> {
         Properties::from_checked(&self.block, self.scope)
+    }
+}
+
+impl fmt::Debug for PropertiesBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PropertiesBuilder")
+            .field("scope", &self.scope)
+            .field("properties", &self.properties())
+            .finish()
     }
 }

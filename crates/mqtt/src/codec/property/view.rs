@@ -17,7 +17,7 @@ use crate::codec::varint;
 ///
 /// Getters walk the block: O(properties), meant for packets other than PUBLISH. Made by decoding or by
 /// [`PropertiesBuilder`](super::PropertiesBuilder).
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default)]
 pub struct Properties<'a> {
     block: &'a [u8],
     scope: Option<PropertyScope>,
@@ -159,6 +159,15 @@ impl<'a> Properties<'a> {
         self.block.is_empty() || self.scope == Some(scope)
     }
 }
+
+/// The same properties in the same order; an empty block is the same everywhere.
+impl PartialEq for Properties<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.block == other.block
+    }
+}
+
+impl Eq for Properties<'_> {}
 
 impl<'a> IntoIterator for Properties<'a> {
     type Item = Property<'a>;
