@@ -19,6 +19,27 @@ impl<S: Copy + Eq + Hash> Trie<S> {
         }
     }
 
+    /// Looks at `count` places from `from` on, and calls `found` with each filter whose subscribers are `wanted`.
+    /// Returns where to go on, 0 after the last place. Constant in what is stored.
+    pub(crate) fn scan(
+        &self,
+        from: u32,
+        count: u32,
+        wanted: impl Fn(&[S]) -> bool,
+        mut found: impl FnMut(&str, &[S]),
+    ) -> u32 {
+        let (mut text, mut path) = (String::new(), Vec::new());
+        let end = self.nodes.places().min(from.saturating_add(count));
+        for id in (from..end).map(NodeId) {
+            let list = self.lists.get(&self.nodes.get(id).subscribers);
+            if !list.is_empty() && wanted(list) {
+                self.spell(id, &mut path, &mut text);
+                found(&text, list);
+            }
+        }
+        if end == self.nodes.places() { 0 } else { end }
+    }
+
     fn spell(&self, mut at: NodeId, path: &mut Vec<NodeId>, text: &mut String) {
         let node = self.nodes.get(at);
         path.clear();

@@ -191,7 +191,12 @@ impl<S> Nodes<S> {
 
     /// All places, used or not; a free one has no subscribers.
     pub(crate) fn ids(&self) -> impl Iterator<Item = NodeId> + use<S> {
-        (0..self.nodes.len() as u32).map(NodeId)
+        (0..self.places()).map(NodeId)
+    }
+
+    /// Number of places, used or not.
+    pub(crate) fn places(&self) -> u32 {
+        self.nodes.len() as u32
     }
 }
 

@@ -142,6 +142,17 @@ impl<S: Copy + Eq + Hash> Writer<S> {
         Ok(())
     }
 
+    /// Moves the epoch of what `filter` concerns, at once and without a change: for callers who keep something
+    /// behind a subscriber that results depend on.
+    pub fn touch(&self, filter: &str) {
+        let counter = &self.shared.counters[self.shared.striping.of_filter(filter)];
+        // Release: who reads the new epoch also sees what the caller did before. Only the writer adds.
+        counter.store(
+            counter.load(Ordering::Relaxed).wrapping_add(1),
+            Ordering::Release,
+        );
+    }
+
     /// [`try_publish`](Self::try_publish) until it succeeds, calling `wait` in between (spin, yield, park:
     /// a match takes about a microsecond unless its thread was put aside). Must not be called from within a
     /// match of the same thread: that would wait for itself.
@@ -188,6 +199,19 @@ impl<S: Copy + Eq + Hash> Writer<S> {
     /// Calls `found` with each published filter and its subscribers, in no order that is promised.
     pub fn for_each_filter(&self, found: impl FnMut(&str, &[S])) {
         self.side.active().for_each_filter(found);
+    }
+
+    /// Calls `found` with those published filters among the next `count` places whose subscribers are `wanted`,
+    /// and returns where to go on (0: from the start again). For passing over everything in bounded steps;
+    /// what changes in between may be met twice or missed.
+    pub fn scan(
+        &self,
+        from: u32,
+        count: u32,
+        wanted: impl Fn(&[S]) -> bool,
+        found: impl FnMut(&str, &[S]),
+    ) -> u32 {
+        self.side.active().scan(from, count, wanted, found)
     }
 
     /// Published filters.

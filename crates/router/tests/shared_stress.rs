@@ -108,3 +108,39 @@ fn readers_come_and_go() {
     assert_eq!(reader.epoch("x"), reader.epoch("x"));
     assert_eq!(writer.len(), 503);
 }
+
+/// What a caller keeps behind a subscriber can spoil results too.
+#[test]
+fn touch_moves_the_epoch_of_what_it_concerns() {
+    let (writer, reader) = SharedMatcher::<u32>::new();
+    let (before, other) = (reader.epoch("a/b"), reader.epoch("z/y/x"));
+    writer.touch("a/b");
+    assert_ne!(reader.epoch("a/b"), before);
+    writer.touch("#");
+    assert_ne!(reader.epoch("z/y/x"), other);
+}
+
+/// A scan in steps meets each wanted filter once when nothing changes.
+#[test]
+fn a_scan_in_steps_meets_everything_once() {
+    let (mut writer, _reader) = SharedMatcher::new();
+    (0..1_000u32).for_each(|i| writer.insert(&format!("a/{}/b/{i}", i % 7), i));
+    writer.publish(|| unreachable!("nobody looks"));
+    let (mut from, mut met) = (0, Vec::new());
+    loop {
+        from = writer.scan(
+            from,
+            13,
+            |list| list[0] % 2 == 0,
+            |filter, list| {
+                assert_eq!(filter, format!("a/{}/b/{}", list[0] % 7, list[0]));
+                met.push(list[0]);
+            },
+        );
+        if from == 0 {
+            break;
+        }
+    }
+    met.sort_unstable();
+    assert_eq!(met, (0..1_000).step_by(2).collect::<Vec<_>>());
+}
