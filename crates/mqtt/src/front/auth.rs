@@ -2,7 +2,11 @@
 
 use std::fmt;
 
-use crate::codec::ReasonCode;
+use courser_contract::{CloseCause, DetachCause, FrontEffects, Now};
+
+use super::close::{End, Fault};
+use super::{Flow, Front};
+use crate::codec::{Auth, MqttStr, PropertiesBuilder, Property, PropertyScope, ReasonCode, Secret};
 
 /// What a client says of itself in CONNECT.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +48,7 @@ pub enum AuthStep {
 }
 
 /// The server's side of an exchange under way.
-pub trait AuthExchange {
+pub trait AuthExchange: fmt::Debug {
     /// The client's answer to [`AuthStep::Continue`].
     fn answer(&mut self, data: &[u8]) -> AuthStep;
 }
@@ -68,5 +72,151 @@ impl Authentication for Anonymous {
             Some(_) => AuthStep::Refused(ReasonCode::BadAuthenticationMethod),
         };
         (step, None)
+    }
+}
+
+/// The method of an attached client, and its exchange when it authenticates again.
+#[derive(Debug)]
+pub(super) struct ReAuthentication {
+    method: Box<str>,
+    exchange: Option<Box<dyn AuthExchange>>,
+    turn: Turn,
+}
+
+/// Whose turn it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// No exchange is under way.
+    Nobody,
+    /// The client answers.
+    Client,
+    /// The verdict comes later.
+    Server,
+}
+
+impl ReAuthentication {
+    pub(super) fn new(method: Box<str>) -> Self {
+        Self {
+            method,
+            exchange: None,
+            turn: Turn::Nobody,
+        }
+    }
+}
+
+impl Front {
+    /// AUTH of an attached client: v5 section 4.12.1. Without a method in CONNECT it is a Protocol Error, v5 [MQTT-4.12.0-7].
+    pub(super) fn handle_reauthentication(
+        &mut self,
+        now: Now,
+        auth: &Auth<'_>,
+        fx: &mut impl FrontEffects,
+    ) -> Result<Flow, Fault> {
+        let _ = now;
+        let Some(state) = &mut self.reauthentication else {
+            return Err(Fault::protocol("CONNECT named no authentication method"));
+        };
+        let properties = &auth.properties;
+        if properties.authentication_method().as_deref() != Some(&*state.method) {
+            return Err(Fault::protocol("the authentication method has changed"));
+        }
+        let data = properties
+            .authentication_data()
+            .map_or(&[][..], |data| data.reveal());
+        let step = match (auth.reason, state.turn, &mut state.exchange) {
+            (ReasonCode::ReAuthenticate, Turn::Nobody, _) => {
+                let (step, exchange) = self.config.authentication.begin(&Login {
+                    client_id: &self.session.client_id,
+                    user_name: None,
+                    password: None,
+                    method: Some(&state.method),
+                    data,
+                });
+                state.exchange = exchange;
+                step
+            }
+            (ReasonCode::ContinueAuthentication, Turn::Client, Some(exchange)) => {
+                exchange.answer(data)
+            }
+            _ => return Err(Fault::protocol("this AUTH is not expected now")),
+        };
+        self.apply_reauthentication_step(step, fx)?;
+        Ok(Flow::Next)
+    }
+
+    pub(super) fn apply_reauthentication_verdict(
+        &mut self,
+        step: AuthStep,
+        fx: &mut impl FrontEffects,
+    ) {
+        let pending = self
+            .reauthentication
+            .as_ref()
+            .is_some_and(|state| state.turn == Turn::Server);
+        if pending && let Err(fault) = self.apply_reauthentication_step(step, fx) {
+            self.fail(fault, fx);
+        }
+    }
+
+    fn apply_reauthentication_step(
+        &mut self,
+        step: AuthStep,
+        fx: &mut impl FrontEffects,
+    ) -> Result<(), Fault> {
+        let Some(state) = &mut self.reauthentication else {
+            return Ok(());
+        };
+        let method = state.method.clone();
+        match step {
+            AuthStep::Accepted(data) => {
+                state.turn = Turn::Nobody;
+                state.exchange = None;
+                self.send_auth_step(ReasonCode::Success, Some(&method), &data)
+            }
+            AuthStep::Continue(data) => {
+                state.turn = Turn::Client;
+                self.send_auth_step(ReasonCode::ContinueAuthentication, Some(&method), &data)
+            }
+            AuthStep::Refused(reason) => {
+                // v5 [MQTT-4.12.1-2]
+                let end = End::new(DetachCause::Lost, CloseCause::Refused(reason.byte()));
+                self.disconnect((reason, ""), end, fx);
+                Ok(())
+            }
+            AuthStep::Pending => {
+                state.turn = Turn::Server;
+                Ok(())
+            }
+        }
+    }
+
+    /// AUTH with the client's own method: v5 [MQTT-4.12.0-5].
+    pub(super) fn send_auth_step(
+        &mut self,
+        reason: ReasonCode,
+        method: Option<&str>,
+        data: &[u8],
+    ) -> Result<(), Fault> {
+        let fault = Fault {
+            reason: ReasonCode::UnspecifiedError,
+            text: "an authentication method gave what AUTH cannot say",
+        };
+        let method = method
+            .and_then(|method| MqttStr::new(method).ok())
+            .ok_or(fault)?;
+        let mut builder = PropertiesBuilder::new(PropertyScope::Auth);
+        builder
+            .push(Property::AuthenticationMethod(method))
+            .map_err(|_| fault)?;
+        if !data.is_empty() {
+            let data = Secret::new(data).ok_or(fault)?;
+            builder
+                .push(Property::AuthenticationData(data))
+                .map_err(|_| fault)?;
+        }
+        self.send_auth(Auth {
+            reason,
+            properties: builder.properties(),
+        })
     }
 }

@@ -8,6 +8,7 @@ use courser_contract::QoS;
 
 use super::auth::{Anonymous, Authentication};
 use super::output::OutputPool;
+use super::prepared::PreparedScratch;
 use crate::codec::Limits;
 
 /// Whether a feature of the protocol is offered.
@@ -83,6 +84,8 @@ pub struct FrontConfig {
     pub output_pool: Rc<OutputPool>,
     /// For what is put together while one packet is handled.
     pub(super) scratch: RefCell<Vec<u8>>,
+    /// For what was held back and is sent to one client.
+    pub(super) prepared: RefCell<PreparedScratch>,
 }
 
 impl FrontConfig {
@@ -112,6 +115,7 @@ impl FrontConfig {
             authentication: Rc::new(Anonymous),
             output_pool,
             scratch: RefCell::default(),
+            prepared: RefCell::default(),
         }
     }
 }

@@ -288,7 +288,10 @@ impl Output {
     pub(super) fn check(&self) {
         let mut at = self.start;
         let mut bytes = 0;
-        assert!(self.start <= self.own.len(), "only what is there is written");
+        assert!(
+            self.start <= self.own.len(),
+            "only what is there is written"
+        );
         for piece in self.shared.iter().flat_map(|shared| &shared.pieces) {
             assert!(piece.at >= at, "payloads stand in order");
             at = piece.at;

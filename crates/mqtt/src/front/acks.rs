@@ -1,0 +1,196 @@
+//! Acknowledgements of the client, and the outcomes that they become: runs of them are told as one range.
+
+use courser_contract::{FrontEffects, OutcomeKind, Seq, Source, ToHome};
+
+use super::Front;
+use super::deliver::Outbound;
+use super::window::{Exchange, Place, session_packet_id};
+use crate::codec::{PacketType, ReasonCode};
+
+/// Outcomes that are not told yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outcomes {
+    source: Source,
+    kind: OutcomeKind,
+    first: Seq,
+    last: Seq,
+}
+
+impl Front {
+    /// PUBACK. One for a packet id that waits for none is passed over: the standards give no answer to it, and it does no harm.
+    pub(super) fn handle_puback(
+        &mut self,
+        packet_id: u16,
+        reason: ReasonCode,
+        fx: &mut impl FrontEffects,
+    ) {
+        if let Some(outbound) = &mut self.outbound
+            && let Some((place, Exchange::Puback)) = outbound.window.find(packet_id)
+        {
+            outbound.window.set(packet_id, Exchange::None);
+            self.outcome(place, settled_kind(reason), fx);
+        }
+    }
+
+    /// PUBREC: v3 [MQTT-4.3.3-1], v5 [MQTT-4.3.3-4]. PUBREL leaves only once the home has stored it (M32).
+    pub(super) fn handle_pubrec(
+        &mut self,
+        packet_id: u16,
+        reason: ReasonCode,
+        fx: &mut impl FrontEffects,
+    ) {
+        let found = self
+            .outbound
+            .as_ref()
+            .and_then(|outbound| outbound.window.find(packet_id));
+        match found {
+            Some((place, Exchange::Pubrec)) => {
+                // v5 [MQTT-4.4.0-2]
+                let (next, kind) = if reason.is_error() {
+                    (Exchange::None, OutcomeKind::Rejected)
+                } else {
+                    (Exchange::Stored, OutcomeKind::Received)
+                };
+                self.set_exchange(packet_id, next);
+                self.outcome(place, kind, fx);
+            }
+            // PUBREL follows when the home has answered.
+            Some((_, Exchange::Stored)) => {}
+            Some((_, Exchange::Pubcomp | Exchange::PubcompOfEarlier)) => {
+                self.send_ack(PacketType::Pubrel, packet_id, ReasonCode::Success);
+            }
+            // v5 section 3.6.2.1; 3.1.1 gets a plain PUBREL, which lets the client finish.
+            Some((_, Exchange::Puback | Exchange::None)) | None => {
+                if !reason.is_error() {
+                    self.send_ack(
+                        PacketType::Pubrel,
+                        packet_id,
+                        ReasonCode::PacketIdentifierNotFound,
+                    );
+                }
+            }
+        }
+    }
+
+    /// PUBCOMP, also one that says that the client does not know the packet id: the exchange is over.
+    pub(super) fn handle_pubcomp(&mut self, packet_id: u16, fx: &mut impl FrontEffects) {
+        let found = self
+            .outbound
+            .as_ref()
+            .and_then(|outbound| outbound.window.find(packet_id));
+        if let Some((place, Exchange::Pubcomp | Exchange::PubcompOfEarlier)) = found {
+            self.set_exchange(packet_id, Exchange::None);
+            self.outcome(place, OutcomeKind::Done, fx);
+        }
+    }
+
+    /// "Received" is stored: PUBREL may leave (M32). For a delivery of an earlier connection: it leaves again,
+    /// v3 [MQTT-4.4.0-1], v5 [MQTT-4.4.0-1].
+    pub(super) fn handle_release(&mut self, place: Place, given: Option<u16>) {
+        let outbound = self.outbound_mut();
+        let packet_id = match outbound.window.locate(place) {
+            Some((packet_id, Exchange::Stored)) => {
+                outbound.window.set(packet_id, Exchange::Pubcomp);
+                packet_id
+            }
+            Some((packet_id, Exchange::Pubcomp | Exchange::PubcompOfEarlier)) => packet_id,
+            // No PUBREC has come on this connection: nothing can be released.
+            Some((_, Exchange::None | Exchange::Puback | Exchange::Pubrec)) => return,
+            None => {
+                let owed = match place {
+                    (Source::Session, seq) => Some(session_packet_id(seq)),
+                    (Source::Group(_), _) => given,
+                };
+                let Some(packet_id) = owed else { return };
+                outbound.window.resume(place, packet_id);
+                packet_id
+            }
+        };
+        self.send_ack(PacketType::Pubrel, packet_id, ReasonCode::Success);
+    }
+
+    fn set_exchange(&mut self, packet_id: u16, next: Exchange) {
+        if let Some(outbound) = &mut self.outbound {
+            outbound.window.set(packet_id, next);
+        }
+    }
+
+    /// Adds an outcome to the run so far, or tells that one and begins another.
+    pub(super) fn outcome(
+        &mut self,
+        (source, seq): Place,
+        kind: OutcomeKind,
+        fx: &mut impl FrontEffects,
+    ) {
+        let outbound = self.outbound_mut();
+        if let Some(run) = &mut outbound.outcomes
+            && run.kind == kind
+            && run.source == source
+            && run.last.0 + 1 == seq.0
+        {
+            run.last = seq;
+            return;
+        }
+        self.flush_outcomes(fx);
+        self.outbound_mut().outcomes = Some(Outcomes {
+            source,
+            kind,
+            first: seq,
+            last: seq,
+        });
+    }
+
+    pub(super) fn flush_outcomes(&mut self, fx: &mut impl FrontEffects) {
+        let Some(run) = self
+            .outbound
+            .as_mut()
+            .and_then(|outbound| outbound.outcomes.take())
+        else {
+            return;
+        };
+        let Outcomes {
+            source,
+            kind,
+            first,
+            last,
+        } = run;
+        let home = self.session.home;
+        match source {
+            Source::Session => fx.send_home(
+                home.partition,
+                ToHome::Outcome {
+                    session: home.session,
+                    epoch: self.session.epoch,
+                    first,
+                    last,
+                    kind,
+                },
+            ),
+            Source::Group(group) => fx.send_home(
+                group.partition,
+                ToHome::GroupOutcome {
+                    group: group.group,
+                    member: home,
+                    first,
+                    last,
+                    kind,
+                },
+            ),
+        }
+    }
+
+    pub(super) fn outbound_mut(&mut self) -> &mut Outbound {
+        let peer = &self.peer;
+        self.outbound
+            .get_or_insert_with(|| Box::new(Outbound::new(peer.window, peer.topic_alias_max)))
+    }
+}
+
+/// v5 [MQTT-4.4.0-2]: 0x80 and more settle the message too.
+const fn settled_kind(reason: ReasonCode) -> OutcomeKind {
+    if reason.is_error() {
+        OutcomeKind::Rejected
+    } else {
+        OutcomeKind::Done
+    }
+}

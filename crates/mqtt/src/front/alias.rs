@@ -1,0 +1,127 @@
+//! Topic aliases, both ways. They end with the connection: v5 [MQTT-3.3.2-7].
+
+use super::prepared::AliasUse;
+
+/// Aliases that the client has bound.
+#[derive(Debug, Default)]
+pub(super) struct AliasesIn {
+    /// Topic of alias `index + 1`.
+    topics: Vec<Option<Box<str>>>,
+}
+
+impl AliasesIn {
+    /// Binds an alias that is within the announced maximum.
+    pub(super) fn bind(&mut self, alias: u16, topic: &str) {
+        let index = usize::from(alias) - 1;
+        if self.topics.len() <= index {
+            self.topics.resize(index + 1, None);
+        }
+        match &mut self.topics[index] {
+            Some(bound) if **bound == *topic => {}
+            place => *place = Some(topic.into()),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.topics.is_empty()
+    }
+
+    pub(super) fn topic(&self, alias: u16) -> Option<&str> {
+        self.topics.get(usize::from(alias) - 1)?.as_deref()
+    }
+}
+
+/// Topics shorter than this stay names: an alias itself takes three bytes of properties.
+const TOPIC_BYTES_MIN: usize = 8;
+
+/// Topics of which it is remembered that they came lately; a power of two.
+const RECENT: usize = 64;
+
+/// Aliases towards a client. A topic gets one when it comes a second time within a short while; when all are in use, the one that
+/// was not used since the hand last passed is bound anew (the clock algorithm).
+///
+/// Lookup is a scan over at most 32 (by default) hashes in a row; texts are compared, so that equal hashes do no harm.
+#[derive(Debug)]
+pub(super) struct AliasesOut {
+    max: u16,
+    hashes: Vec<u64>,
+    bound: Vec<Bound>,
+    recent: Box<[u32; RECENT]>,
+    hand: usize,
+}
+
+#[derive(Debug)]
+struct Bound {
+    topic: Box<str>,
+    used: bool,
+}
+
+impl AliasesOut {
+    /// With the lower of the client's and our own maximum, at least 1.
+    pub(super) fn new(max: u16) -> Self {
+        Self {
+            max,
+            hashes: Vec::new(),
+            bound: Vec::new(),
+            recent: Box::new([0; RECENT]),
+            hand: 0,
+        }
+    }
+
+    /// How a topic should be said next. A [`AliasUse::Bind`] counts only once [`AliasesOut::commit`] is called.
+    pub(super) fn choose(&mut self, hash: u64, topic: &str) -> AliasUse {
+        if topic.len() < TOPIC_BYTES_MIN {
+            return AliasUse::None;
+        }
+        let known = self.hashes.iter().position(|&other| other == hash);
+        if let Some(index) = known
+            && *self.bound[index].topic == *topic
+        {
+            self.bound[index].used = true;
+            return AliasUse::Use(alias_at(index));
+        }
+        let mark = (hash >> 32) as u32;
+        let recent = &mut self.recent[hash as usize % RECENT];
+        if *recent != mark {
+            *recent = mark;
+            return AliasUse::None;
+        }
+        // Two texts of one hash take turns in one place.
+        let index = known.unwrap_or_else(|| self.free_index());
+        AliasUse::Bind(alias_at(index))
+    }
+
+    fn free_index(&mut self) -> usize {
+        if self.bound.len() < usize::from(self.max) {
+            return self.bound.len();
+        }
+        loop {
+            self.hand = (self.hand + 1) % self.bound.len();
+            let bound = &mut self.bound[self.hand];
+            if !bound.used {
+                return self.hand;
+            }
+            bound.used = false;
+        }
+    }
+
+    /// A packet that binds `alias` leaves.
+    pub(super) fn commit(&mut self, alias: u16, hash: u64, topic: &str) {
+        let index = usize::from(alias) - 1;
+        let bound = Bound {
+            topic: topic.into(),
+            used: true,
+        };
+        if index == self.bound.len() {
+            self.bound.push(bound);
+            self.hashes.push(hash);
+        } else {
+            self.bound[index] = bound;
+            self.hashes[index] = hash;
+        }
+    }
+}
+
+fn alias_at(index: usize) -> u16 {
+    u16::try_from(index + 1).expect("there are at most as many aliases as their maximum")
+}

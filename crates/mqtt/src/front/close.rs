@@ -1,0 +1,270 @@
+//! Ends of a connection: by the client, by us, by neither.
+//!
+//! One way out: [`Front::end`] tells the home, then the claim, then the shell. v5 clients get a DISCONNECT before it where there
+//! was a CONNACK, never else: v5 [MQTT-3.14.0-1]. Nothing follows it: v5 [MQTT-3.14.4-1], v5 [MQTT-3.14.4-2].
+
+use courser_contract::{CloseCause, CloseReason, DetachCause, FrontEffects, Now, ToHome};
+
+use super::{Claim, Flow, Front, Phase, ProblemInformation, Redirect, RedirectKind, SessionEnds};
+use crate::codec::{
+    DecodeError, DecodeErrorKind, Disconnect, MqttStr, PacketType, Properties, PropertiesBuilder,
+    Property, PropertyScope, ReasonCode, Sender,
+};
+
+/// A rule that the client broke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) reason: ReasonCode,
+    /// For the Reason String; nothing that the client sent.
+    pub(super) text: &'static str,
+}
+
+impl Fault {
+    pub(super) const fn protocol(text: &'static str) -> Self {
+        Self {
+            reason: ReasonCode::ProtocolError,
+            text,
+        }
+    }
+}
+
+impl From<DecodeErrorKind> for Fault {
+    fn from(kind: DecodeErrorKind) -> Self {
+        Self {
+            reason: kind.reason(),
+            text: kind.text(),
+        }
+    }
+}
+
+impl From<DecodeError> for Fault {
+    fn from(error: DecodeError) -> Self {
+        error.kind().into()
+    }
+}
+
+/// How a session is let go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End {
+    pub(super) detach: DetachCause,
+    pub(super) cause: CloseCause,
+    /// New session expiry interval, from a DISCONNECT.
+    pub(super) expiry_seconds: Option<u32>,
+}
+
+impl End {
+    pub(super) const fn new(detach: DetachCause, cause: CloseCause) -> Self {
+        Self {
+            detach,
+            cause,
+            expiry_seconds: None,
+        }
+    }
+}
+
+impl Front {
+    /// The client broke a rule: v3 [MQTT-4.8.0-1], v5 [MQTT-4.13.1-1].
+    #[cold]
+    pub(super) fn fail(&mut self, fault: Fault, fx: &mut impl FrontEffects) {
+        let cause = CloseCause::Fault(fault.reason.byte());
+        match self.phase {
+            Phase::Attached => self.disconnect(
+                (fault.reason, fault.text),
+                End::new(DetachCause::Lost, cause),
+                fx,
+            ),
+            // The version is not known, or CONNACK is the only answer that may be given.
+            Phase::AwaitConnect => self.close_unattached(cause, fx),
+            Phase::Connecting(_) => self.refuse(fault.reason, cause, fx),
+            Phase::Closed => {}
+        }
+    }
+
+    /// DISCONNECT where the version has it, then the end.
+    pub(super) fn disconnect(
+        &mut self,
+        (reason, text): (ReasonCode, &str),
+        end: End,
+        fx: &mut impl FrontEffects,
+    ) {
+        let reason = if reason.allowed_from(PacketType::Disconnect, Sender::Server) {
+            reason
+        } else {
+            ReasonCode::UnspecifiedError
+        };
+        let mut builder = PropertiesBuilder::new(PropertyScope::Disconnect);
+        if self.peer.problem_information == ProblemInformation::Wanted
+            && let Ok(text) = MqttStr::new(text)
+            && !text.is_empty()
+        {
+            let added = builder.push(Property::ReasonString(text));
+            debug_assert!(added.is_ok(), "DISCONNECT has a Reason String");
+        }
+        self.send_disconnect(Disconnect {
+            reason,
+            properties: builder.properties(),
+        });
+        self.end(end, fx);
+    }
+
+    /// Lets go of the session and closes.
+    pub(super) fn end(&mut self, end: End, fx: &mut impl FrontEffects) {
+        self.flush_outcomes(fx);
+        let home = self.session.home;
+        fx.send_home(
+            home.partition,
+            ToHome::Detach {
+                session: home.session,
+                epoch: self.session.epoch,
+                cause: end.detach,
+                expiry_seconds: end.expiry_seconds,
+                open: Vec::new(),
+            },
+        );
+        if self.session.claim == Claim::Apart {
+            self.unclaim(fx);
+        }
+        self.close_unattached(end.cause, fx);
+    }
+
+    pub(super) fn unclaim(&mut self, fx: &mut impl FrontEffects) {
+        let partition = fx.home_partition(&self.session.client_id);
+        fx.send_home(
+            partition,
+            ToHome::Unclaim {
+                client_id: self.session.client_id.clone(),
+                epoch: self.session.epoch,
+                open: Vec::new(),
+            },
+        );
+    }
+
+    /// Closes where no session is attached, or no longer.
+    pub(super) fn close_unattached(&mut self, cause: CloseCause, fx: &mut impl FrontEffects) {
+        self.phase = Phase::Closed;
+        self.inbound = None;
+        self.outbound = None;
+        self.requests = None;
+        self.reauthentication = None;
+        fx.close(cause);
+    }
+
+    /// DISCONNECT of the client: v3 [MQTT-3.14.4-3], v5 [MQTT-3.14.4-3].
+    pub(super) fn handle_disconnect(
+        &mut self,
+        disconnect: &Disconnect<'_>,
+        fx: &mut impl FrontEffects,
+    ) -> Result<Flow, Fault> {
+        let asked = disconnect.properties.session_expiry_interval();
+        if self.peer.session_ends == SessionEnds::WithConnection && asked.is_some_and(|s| s > 0) {
+            return Err(Fault::protocol(
+                "the session expiry interval was 0 in CONNECT and may not be raised",
+            ));
+        }
+        let detach = if disconnect.reason == ReasonCode::NORMAL_DISCONNECTION {
+            DetachCause::Disconnect
+        } else {
+            DetachCause::DisconnectWithWill
+        };
+        let end = End {
+            expiry_seconds: asked.map(|s| s.min(self.config.session_expiry_max_seconds)),
+            ..End::new(detach, CloseCause::Disconnect)
+        };
+        self.end(end, fx);
+        Ok(Flow::Next)
+    }
+
+    /// Another connection has the client id: v3 [MQTT-3.1.4-2], v5 [MQTT-3.1.4-3].
+    pub(super) fn close_taken_over(&mut self, fx: &mut impl FrontEffects) {
+        self.disconnect(
+            (ReasonCode::SessionTakenOver, ""),
+            End::new(DetachCause::TakenOver, CloseCause::TakenOver),
+            fx,
+        );
+    }
+
+    pub(super) fn close_for(&mut self, reason: CloseReason, fx: &mut impl FrontEffects) {
+        let (code, end) = match reason {
+            CloseReason::Administrative => (
+                ReasonCode::AdministrativeAction,
+                End::new(DetachCause::Lost, CloseCause::Administrative),
+            ),
+            CloseReason::QuotaExceeded => (
+                ReasonCode::QuotaExceeded,
+                End::new(
+                    DetachCause::Lost,
+                    CloseCause::Refused(ReasonCode::QuotaExceeded.byte()),
+                ),
+            ),
+            CloseReason::ServerStops => (
+                ReasonCode::ServerShuttingDown,
+                End::new(DetachCause::ServerStops, CloseCause::ServerStops),
+            ),
+        };
+        self.disconnect((code, ""), end, fx);
+    }
+
+    /// The socket is gone. The front lives on until it calls [`FrontEffects::close`], which may be at once.
+    pub fn handle_lost(&mut self, now: Now, fx: &mut impl FrontEffects) {
+        let _ = now;
+        self.output.clear();
+        match self.phase {
+            Phase::AwaitConnect => self.close_unattached(CloseCause::Lost, fx),
+            Phase::Connecting(_) => self.doom(End::new(DetachCause::Lost, CloseCause::Lost), fx),
+            Phase::Attached => self.end(End::new(DetachCause::Lost, CloseCause::Lost), fx),
+            Phase::Closed => {}
+        }
+    }
+
+    /// The server stops: v5 clients hear DISCONNECT 0x8B.
+    pub fn handle_stop(&mut self, now: Now, fx: &mut impl FrontEffects) {
+        let _ = now;
+        match self.phase {
+            Phase::AwaitConnect => self.close_unattached(CloseCause::ServerStops, fx),
+            // 0x8B is not in the table of CONNACK.
+            Phase::Connecting(_) => {
+                self.refuse(ReasonCode::ServerUnavailable, CloseCause::ServerStops, fx);
+            }
+            Phase::Attached => self.close_for(CloseReason::ServerStops, fx),
+            Phase::Closed => {}
+        }
+    }
+
+    /// The client is sent to another server: DISCONNECT, or CONNACK while it is connecting, 0x9C or 0x9D with the Server Reference.
+    /// 3.1.1 clients are only closed.
+    pub fn handle_redirect(&mut self, now: Now, redirect: &Redirect, fx: &mut impl FrontEffects) {
+        let _ = now;
+        let reason = redirect.reason();
+        let cause = CloseCause::Refused(reason.byte());
+        match self.phase {
+            Phase::AwaitConnect => self.close_unattached(cause, fx),
+            Phase::Connecting(_) => self.refuse_with_redirect(redirect, fx),
+            Phase::Attached => {
+                let mut builder = PropertiesBuilder::new(PropertyScope::Disconnect);
+                self.send_disconnect(Disconnect {
+                    reason,
+                    properties: redirect.properties(&mut builder),
+                });
+                self.end(End::new(DetachCause::Lost, cause), fx);
+            }
+            Phase::Closed => {}
+        }
+    }
+}
+
+impl Redirect {
+    pub(super) const fn reason(&self) -> ReasonCode {
+        match self.kind {
+            RedirectKind::Temporary => ReasonCode::UseAnotherServer,
+            RedirectKind::Permanent => ReasonCode::ServerMoved,
+        }
+    }
+
+    pub(super) fn properties<'b>(&self, builder: &'b mut PropertiesBuilder) -> Properties<'b> {
+        if let Ok(reference) = MqttStr::new(&self.reference) {
+            let added = builder.push(Property::ServerReference(reference));
+            debug_assert!(added.is_ok(), "both packets have a Server Reference");
+        }
+        builder.properties()
+    }
+}

@@ -1,0 +1,496 @@
+//! CONNECT to CONNACK: checks, authentication, and the attach to the session in one or two steps (M23).
+
+use std::fmt::Write;
+
+use compact_str::CompactString;
+use courser_contract::{
+    Attach, AttachStage, Attached, CloseCause, ConnectRefusal, DetachCause, Epoch, FrontEffects,
+    Now, QoS, Tick, ToFront, ToHome, Will,
+};
+
+use super::auth::{AuthExchange, AuthStep, Login, Password, ReAuthentication};
+use super::close::{End, Fault};
+use super::config::{Feature, FrontConfig};
+use super::publish::contract_qos;
+use super::{Claim, Flow, Front, Peer, Phase, ProblemInformation, Redirect, SessionEnds};
+use crate::codec::{
+    Connack, Connect, Frame, PACKET_BYTES_MAX, Packet, PacketType, PropertiesBuilder,
+    PropertyScope, ProtocolVersion, ReasonCode,
+};
+
+/// A connection between CONNECT and CONNACK.
+#[derive(Debug)]
+pub(super) struct Connecting {
+    attach: Attach,
+    step: Step,
+    deadline: Tick,
+    exchange: Option<Box<dyn AuthExchange>>,
+    pub(super) method: Option<Box<str>>,
+    pub(super) auth_data: Vec<u8>,
+    pub(super) told: Told,
+    /// CONNACK refused, or the socket is gone: only the answer is awaited, to let go of what it gives.
+    doomed: Option<End>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// AUTH of the client.
+    ClientAnswers,
+    /// [`Front::handle_authenticated`].
+    Verdict,
+    /// The partition of the client id's slot.
+    Claiming,
+    /// The volatile partition of this shard, with the epoch of the claim.
+    Opening(Epoch),
+}
+
+/// What CONNACK has to say because of this CONNECT.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Told {
+    pub(super) assigned_client_id: bool,
+    pub(super) session_expiry_seconds: Option<u32>,
+    pub(super) keep_alive_seconds: Option<u16>,
+    pub(super) response_information: bool,
+}
+
+impl Connecting {
+    pub(super) const fn wants_read(&self) -> bool {
+        matches!(self.step, Step::ClientAnswers)
+    }
+
+    pub(super) fn deadline(&self) -> Option<Tick> {
+        self.doomed.is_none().then_some(self.deadline)
+    }
+
+    pub(super) fn client_id(&self) -> &str {
+        &self.attach.client_id
+    }
+}
+
+impl Front {
+    pub(super) fn handle_connect(
+        &mut self,
+        now: Now,
+        frame: &Frame<'_>,
+        fx: &mut impl FrontEffects,
+    ) {
+        if frame.packet_type() != PacketType::Connect {
+            // The version is not known yet, so nothing can be said.
+            let cause = CloseCause::Fault(ReasonCode::ProtocolError.byte());
+            return self.close_unattached(cause, fx);
+        }
+        let connect = match Connect::decode(frame, &self.config.limits) {
+            Ok(connect) => connect,
+            Err(error) => {
+                if let Some(version) = error.connack_version(Connect::peek_version(frame)) {
+                    self.peer.version = version;
+                    self.send_connack_refused(error.reason());
+                }
+                let cause = CloseCause::Fault(error.reason().byte());
+                return self.close_unattached(cause, fx);
+            }
+        };
+        self.peer = peer_of(&connect, &self.config);
+        if let Err(reason) = self.check_connect(&connect) {
+            return self.refuse_unattached(reason, fx);
+        }
+        self.begin_login(now, &connect, fx);
+    }
+
+    fn check_connect(&self, connect: &Connect<'_>) -> Result<(), ReasonCode> {
+        let Some(will) = &connect.will else {
+            return Ok(());
+        };
+        // v5 [MQTT-3.2.2-13], v5 [MQTT-3.2.2-12]
+        if will.retain && self.config.retain == Feature::Off {
+            return Err(ReasonCode::RetainNotSupported);
+        }
+        if contract_qos(will.qos) > self.config.maximum_qos {
+            return Err(ReasonCode::QosNotSupported);
+        }
+        Ok(())
+    }
+
+    fn begin_login(&mut self, now: Now, connect: &Connect<'_>, fx: &mut impl FrontEffects) {
+        let connecting = self.connecting_of(connect, fx);
+        if let Some(redirect) = self.config.clone().redirect.as_ref() {
+            self.phase = Phase::Connecting(Box::new(connecting));
+            return self.refuse_with_redirect(redirect, fx);
+        }
+        let data = connect.properties.authentication_data();
+        let login = Login {
+            client_id: &connecting.attach.client_id,
+            user_name: connect.user_name.map(|name| name.as_str()),
+            password: connect.password.map(|password| Password(password.reveal())),
+            method: connecting.method.as_deref(),
+            data: data.map_or(&[], |data| data.reveal()),
+        };
+        let (step, exchange) = self.config.authentication.begin(&login);
+        self.phase = Phase::Connecting(Box::new(Connecting {
+            exchange,
+            ..connecting
+        }));
+        self.apply_login_step(now, step, fx);
+    }
+
+    fn connecting_of(&mut self, connect: &Connect<'_>, fx: &mut impl FrontEffects) -> Connecting {
+        let properties = &connect.properties;
+        let mut told = Told {
+            response_information: properties.request_response_information() == Some(true),
+            keep_alive_seconds: (self.peer.keep_alive_seconds != connect.keep_alive_seconds)
+                .then_some(self.peer.keep_alive_seconds),
+            ..Told::default()
+        };
+        let client_id = if connect.client_id.is_empty() {
+            told.assigned_client_id = true;
+            assigned_client_id(fx)
+        } else {
+            CompactString::new(connect.client_id.as_str())
+        };
+        let asked = match connect.version {
+            // CleanSession 0 has no end of its own in 3.1.1: it gets ours.
+            ProtocolVersion::V311 if connect.clean_start => 0,
+            ProtocolVersion::V311 => self.config.session_expiry_max_seconds,
+            ProtocolVersion::V5 => properties.session_expiry_interval().unwrap_or(0),
+        };
+        let expiry_seconds = asked.min(self.config.session_expiry_max_seconds);
+        told.session_expiry_seconds = (expiry_seconds != asked).then_some(expiry_seconds);
+        Connecting {
+            attach: Attach {
+                front: self.id,
+                client_id,
+                stage: AttachStage::Claim,
+                clean_start: connect.clean_start,
+                expiry_seconds,
+                receive_maximum: self.peer.window,
+                will: connect.will.as_ref().map(|will| Box::new(will_of(will))),
+            },
+            step: Step::Verdict,
+            deadline: self
+                .heard
+                .after_ms(u64::from(self.config.connect_timeout_ms)),
+            exchange: None,
+            method: properties
+                .authentication_method()
+                .map(|method| method.as_str().into()),
+            auth_data: Vec::new(),
+            told,
+            doomed: None,
+        }
+    }
+
+    fn apply_login_step(&mut self, now: Now, step: AuthStep, fx: &mut impl FrontEffects) {
+        let Phase::Connecting(connecting) = &mut self.phase else {
+            return;
+        };
+        match step {
+            AuthStep::Accepted(data) => {
+                connecting.auth_data = data;
+                connecting.exchange = None;
+                connecting.step = Step::Claiming;
+                connecting.deadline = now.tick.after_ms(u64::from(self.config.attach_timeout_ms));
+                let attach = connecting.attach.clone();
+                let partition = fx.home_partition(&attach.client_id);
+                fx.send_home(partition, ToHome::Attach(Box::new(attach)));
+            }
+            AuthStep::Continue(data) => {
+                connecting.step = Step::ClientAnswers;
+                let method = connecting.method.clone();
+                let sent = self.send_auth_step(
+                    ReasonCode::ContinueAuthentication,
+                    method.as_deref(),
+                    &data,
+                );
+                if let Err(fault) = sent {
+                    self.fail(fault, fx);
+                }
+            }
+            AuthStep::Refused(reason) => {
+                self.refuse(reason, CloseCause::Refused(reason.byte()), fx);
+            }
+            AuthStep::Pending => connecting.step = Step::Verdict,
+        }
+    }
+
+    /// The answer to [`AuthStep::Pending`].
+    pub fn handle_authenticated(&mut self, now: Now, step: AuthStep, fx: &mut impl FrontEffects) {
+        match &self.phase {
+            Phase::Connecting(connecting) if connecting.step == Step::Verdict => {
+                self.apply_login_step(now, step, fx);
+            }
+            Phase::Attached => self.apply_reauthentication_verdict(step, fx),
+            Phase::Connecting(_) | Phase::AwaitConnect | Phase::Closed => {}
+        }
+    }
+
+    /// Only the exchange of AUTH is read here.
+    pub(super) fn handle_frame_while_connecting(
+        &mut self,
+        now: Now,
+        frame: &Frame<'_>,
+        fx: &mut impl FrontEffects,
+    ) -> Result<Flow, Fault> {
+        let rules = self.rules();
+        let Phase::Connecting(connecting) = &mut self.phase else {
+            return Ok(Flow::Next);
+        };
+        let step = match Packet::decode(frame, &rules)? {
+            Packet::Auth(auth)
+                if auth.reason == ReasonCode::ContinueAuthentication
+                    && auth.properties.authentication_method().as_deref()
+                        == connecting.method.as_deref() =>
+            {
+                let data = auth.properties.authentication_data();
+                match &mut connecting.exchange {
+                    Some(exchange) => exchange.answer(data.map_or(&[], |data| data.reveal())),
+                    None => AuthStep::Refused(ReasonCode::UnspecifiedError),
+                }
+            }
+            Packet::Disconnect(_) => {
+                self.close_unattached(CloseCause::Disconnect, fx);
+                return Ok(Flow::Next);
+            }
+            _ => {
+                return Err(Fault::protocol(
+                    "only AUTH and DISCONNECT may be sent during authentication",
+                ));
+            }
+        };
+        self.apply_login_step(now, step, fx);
+        Ok(Flow::Next)
+    }
+
+    pub(super) fn handle_message_while_connecting(
+        &mut self,
+        now: Now,
+        message: ToFront,
+        fx: &mut impl FrontEffects,
+    ) {
+        match message {
+            ToFront::Attached(attached) => self.handle_attached(now, attached, fx),
+            ToFront::Claimed { epoch } => self.handle_claimed(epoch, fx),
+            ToFront::ConnectRefused(refusal) => self.handle_connect_refused(refusal, fx),
+            ToFront::TakenOver => {
+                self.refuse(ReasonCode::ServerBusy, CloseCause::TakenOver, fx);
+            }
+            ToFront::Closed(_) => self.refuse(
+                ReasonCode::ServerUnavailable,
+                CloseCause::Administrative,
+                fx,
+            ),
+            // Nothing else is said to a session before it is attached.
+            ToFront::Subscribed { .. }
+            | ToFront::Unsubscribed { .. }
+            | ToFront::Received { .. }
+            | ToFront::Released { .. }
+            | ToFront::Release { .. } => {}
+        }
+    }
+
+    fn handle_claimed(&mut self, epoch: Epoch, fx: &mut impl FrontEffects) {
+        let Phase::Connecting(connecting) = &mut self.phase else {
+            return;
+        };
+        self.session.epoch = epoch;
+        self.session.claim = Claim::Apart;
+        if let Some(end) = connecting.doomed {
+            self.session.client_id = std::mem::take(&mut connecting.attach.client_id);
+            self.unclaim(fx);
+            return self.close_unattached(end.cause, fx);
+        }
+        connecting.step = Step::Opening(epoch);
+        let mut attach = connecting.attach.clone();
+        attach.stage = AttachStage::Open(epoch);
+        fx.send_home(fx.volatile_partition(), ToHome::Attach(Box::new(attach)));
+    }
+
+    fn handle_connect_refused(&mut self, refusal: ConnectRefusal, fx: &mut impl FrontEffects) {
+        let Phase::Connecting(connecting) = &mut self.phase else {
+            return;
+        };
+        let claimed = matches!(connecting.step, Step::Opening(_));
+        let doomed = connecting.doomed;
+        self.session.client_id = connecting.attach.client_id.clone();
+        let (reason, cause) = match refusal {
+            ConnectRefusal::Unavailable => (ReasonCode::ServerUnavailable, None),
+            ConnectRefusal::NotAuthorized => (ReasonCode::NotAuthorized, None),
+            ConnectRefusal::QuotaExceeded => (ReasonCode::QuotaExceeded, None),
+            // CONNACK has no Session taken over.
+            ConnectRefusal::TakenOver => (ReasonCode::ServerBusy, Some(CloseCause::TakenOver)),
+        };
+        if doomed.is_none() {
+            self.send_connack_refused(reason);
+        }
+        if claimed {
+            self.unclaim(fx);
+        }
+        let cause = cause.unwrap_or(CloseCause::Refused(reason.byte()));
+        self.close_unattached(doomed.map_or(cause, |end| end.cause), fx);
+    }
+
+    fn handle_attached(&mut self, now: Now, attached: Attached, fx: &mut impl FrontEffects) {
+        let Phase::Connecting(mut connecting) = std::mem::replace(&mut self.phase, Phase::Attached)
+        else {
+            return;
+        };
+        self.session.client_id = std::mem::take(&mut connecting.attach.client_id);
+        self.session.home = attached.home;
+        self.session.epoch = attached.epoch;
+        if let Some(end) = connecting.doomed {
+            return self.end(end, fx);
+        }
+        self.heard = now.tick;
+        if self
+            .send_connack_accepted(&connecting, attached.present)
+            .is_err()
+        {
+            // v5 [MQTT-3.1.2-24]: CONNACK itself is larger than the client takes.
+            let cause = CloseCause::Fault(ReasonCode::PacketTooLarge.byte());
+            return self.end(End::new(DetachCause::Disconnect, cause), fx);
+        }
+        self.reauthentication = connecting
+            .method
+            .take()
+            .map(|method| Box::new(ReAuthentication::new(method)));
+    }
+
+    /// CONNACK that refuses, once: v5 [MQTT-3.2.0-2]; then the connection ends, v3 [MQTT-3.2.2-5], v5 [MQTT-3.2.2-7]. What was given
+    /// to the session is let go without its will: it was never accepted.
+    pub(super) fn refuse(
+        &mut self,
+        reason: ReasonCode,
+        cause: CloseCause,
+        fx: &mut impl FrontEffects,
+    ) {
+        if let Phase::Connecting(connecting) = &self.phase
+            && connecting.doomed.is_none()
+        {
+            self.send_connack_refused(reason);
+            self.doom(End::new(DetachCause::Disconnect, cause), fx);
+        }
+    }
+
+    pub(super) fn refuse_with_redirect(&mut self, redirect: &Redirect, fx: &mut impl FrontEffects) {
+        if let Phase::Connecting(connecting) = &self.phase
+            && connecting.doomed.is_none()
+        {
+            let mut builder = PropertiesBuilder::new(PropertyScope::Connack);
+            let mut connack = Connack::refused(redirect.reason());
+            connack.properties = redirect.properties(&mut builder);
+            self.send_connack(connack);
+            let cause = CloseCause::Refused(redirect.reason().byte());
+            self.doom(End::new(DetachCause::Disconnect, cause), fx);
+        }
+    }
+
+    fn refuse_unattached(&mut self, reason: ReasonCode, fx: &mut impl FrontEffects) {
+        self.send_connack_refused(reason);
+        self.close_unattached(CloseCause::Refused(reason.byte()), fx);
+    }
+
+    /// Ends a connection that is not attached yet: at once, or when the answer under way has come.
+    pub(super) fn doom(&mut self, end: End, fx: &mut impl FrontEffects) {
+        let Phase::Connecting(connecting) = &mut self.phase else {
+            return;
+        };
+        match connecting.step {
+            Step::ClientAnswers | Step::Verdict => self.close_unattached(end.cause, fx),
+            Step::Claiming | Step::Opening(_) => {
+                connecting.doomed.get_or_insert(end);
+            }
+        }
+    }
+
+    /// The time for login or attach is over.
+    pub(super) fn handle_connecting_timeout(&mut self, fx: &mut impl FrontEffects) {
+        let Phase::Connecting(connecting) = &self.phase else {
+            return;
+        };
+        match connecting.step {
+            Step::ClientAnswers | Step::Verdict => {
+                self.refuse(ReasonCode::NotAuthorized, CloseCause::ConnectTimeout, fx);
+            }
+            Step::Claiming | Step::Opening(_) => {
+                let reason = ReasonCode::ServerUnavailable;
+                self.refuse(reason, CloseCause::Refused(reason.byte()), fx);
+            }
+        }
+    }
+}
+
+fn peer_of(connect: &Connect<'_>, config: &FrontConfig) -> Peer {
+    let properties = &connect.properties;
+    let ends = connect.version == ProtocolVersion::V5
+        && properties.session_expiry_interval().unwrap_or(0) == 0;
+    Peer {
+        packet_bytes_max: properties
+            .maximum_packet_size()
+            .map_or(PACKET_BYTES_MAX, |size| size.get()),
+        session_ends: if ends {
+            SessionEnds::WithConnection
+        } else {
+            SessionEnds::Later
+        },
+        window: properties
+            .receive_maximum()
+            .map_or(config.window_max, |maximum| maximum.min(config.window_max))
+            .get()
+            .min(WINDOW_MAX),
+        topic_alias_max: properties
+            .topic_alias_maximum()
+            .unwrap_or(0)
+            .min(config.topic_alias_out_max),
+        keep_alive_seconds: keep_alive_of(connect, config),
+        version: connect.version,
+        problem_information: if properties.request_problem_information() == Some(false) {
+            ProblemInformation::Unwanted
+        } else {
+            ProblemInformation::Wanted
+        },
+    }
+}
+
+/// Half of the packet ids: those of a session's own stream (M30).
+const WINDOW_MAX: u16 = 32_767;
+
+/// 3.1.1 clients cannot be told another keep-alive, so they keep theirs.
+fn keep_alive_of(connect: &Connect<'_>, config: &FrontConfig) -> u16 {
+    let asked = connect.keep_alive_seconds;
+    match (connect.version, config.keep_alive_max) {
+        (ProtocolVersion::V5, Some(max)) if asked == 0 || asked > max.get() => max.get(),
+        (ProtocolVersion::V5 | ProtocolVersion::V311, _) => asked,
+    }
+}
+
+/// v3 [MQTT-3.1.3-6], v5 [MQTT-3.1.3-6]: 26 characters, 100 random bits of them.
+fn assigned_client_id(fx: &mut impl FrontEffects) -> CompactString {
+    let mut id = CompactString::const_new("auto-");
+    for _ in 0..2 {
+        // Writing to a string cannot fail.
+        let _ = write!(id, "{:016x}", fx.random());
+    }
+    id
+}
+
+fn will_of(will: &crate::codec::Will<'_>) -> Will {
+    let mut properties = Vec::new();
+    will.passthrough().copy_to(&mut properties);
+    Will {
+        topic: will.topic.as_str().into(),
+        properties: properties.into(),
+        payload: will.payload.as_bytes().into(),
+        qos: contract_qos(will.qos),
+        retain: will.retain,
+        delay_seconds: will.delay_interval(),
+        expiry_seconds: will.properties.message_expiry_interval(),
+    }
+}
+
+/// Whether the highest QoS must be announced.
+pub(super) const fn announced_qos(qos: QoS) -> Option<crate::codec::QoS> {
+    match qos {
+        QoS::AtMostOnce => Some(crate::codec::QoS::AtMostOnce),
+        QoS::AtLeastOnce => Some(crate::codec::QoS::AtLeastOnce),
+        QoS::ExactlyOnce => None,
+    }
+}

@@ -1,0 +1,295 @@
+//! Deliveries to the client: window, bounds of the output, what is held back and in which order it leaves.
+//!
+//! - QoS 0 is dropped when the output is at its bound, never held.
+//! - QoS > 0 is held by reference while the window is full or the output is above [`HOLD_ABOVE_BYTES`]; it leaves in its stream's order
+//!   (v3 [MQTT-4.6.0-6], v5 [MQTT-4.6.0-5]). What a session holds is bounded by the window that its home keeps; groups have a credit
+//!   each, and take back after 50 ms what was not sent (M31).
+
+use std::collections::VecDeque;
+
+use courser_contract::{
+    DeliverTo, Delivery, Dropped, FrontEffects, Now, OutcomeKind, QoS, Record, Source, Tick,
+};
+
+use super::acks::Outcomes;
+use super::alias::AliasesOut;
+use super::prepared::{AliasUse, Prepared, Variant};
+use super::window::{Exchange, Place, Window};
+use super::{Front, Phase};
+use crate::codec::ProtocolVersion;
+
+/// A connection whose client does not read has at most this much of its own besides QoS 0 (M23).
+pub(super) const HOLD_ABOVE_BYTES: usize = 64 * 1024;
+
+/// What a shared group gave and could not be sent for this long goes back to it (M31).
+const GROUP_HELD_MS: u64 = 50;
+
+/// What is under way to the client.
+#[derive(Debug)]
+pub(super) struct Outbound {
+    pub(super) window: Window,
+    pub(super) outcomes: Option<Outcomes>,
+    aliases: Option<AliasesOut>,
+    held: VecDeque<Held>,
+    held_of_groups: VecDeque<Held>,
+}
+
+/// A delivery that waits for room. It shares the record's bytes.
+#[derive(Debug)]
+struct Held {
+    record: Record,
+    to: DeliverTo,
+    place: Place,
+    since: Tick,
+}
+
+/// What became of a delivery that was due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Skip {
+    Expired,
+    TooLarge,
+}
+
+impl Outbound {
+    pub(super) fn new(window: u16, topic_alias_max: u16) -> Self {
+        Self {
+            window: Window::new(window),
+            outcomes: None,
+            aliases: (topic_alias_max > 0).then(|| AliasesOut::new(topic_alias_max)),
+            held: VecDeque::new(),
+            held_of_groups: VecDeque::new(),
+        }
+    }
+
+    fn queue(&mut self, source: Source) -> &mut VecDeque<Held> {
+        match source {
+            Source::Session => &mut self.held,
+            Source::Group(_) => &mut self.held_of_groups,
+        }
+    }
+
+    fn holds_nothing(&self) -> bool {
+        self.held.is_empty() && self.held_of_groups.is_empty()
+    }
+
+    /// Nothing in it is still needed.
+    pub(super) fn is_idle(&self) -> bool {
+        self.holds_nothing()
+            && self.window.is_idle()
+            && self.aliases.is_none()
+            && self.outcomes.is_none()
+    }
+
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        self.window.check();
+    }
+}
+
+impl Front {
+    /// A delivery for this front.
+    #[inline]
+    pub fn deliver(
+        &mut self,
+        now: Now,
+        prepared: &mut Prepared<'_>,
+        to: &DeliverTo,
+        fx: &mut impl FrontEffects,
+    ) {
+        if !matches!(self.phase, Phase::Attached) {
+            return;
+        }
+        match to.source {
+            Some(place) if to.qos != QoS::AtMostOnce => {
+                self.deliver_acknowledged(now, prepared, (to, place), fx);
+            }
+            _ => self.deliver_at_most_once(prepared, to, fx),
+        }
+    }
+
+    #[inline]
+    fn deliver_at_most_once(
+        &mut self,
+        prepared: &mut Prepared<'_>,
+        to: &DeliverTo,
+        fx: &mut impl FrontEffects,
+    ) {
+        if self.output.len() >= self.config.output_bytes_max {
+            return fx.dropped(Dropped::OutputFull, 1);
+        }
+        match self.variant(prepared, to) {
+            Ok(variant) => self.append(prepared, &variant, 0),
+            Err(skip) => fx.dropped(skip.dropped(), 1),
+        }
+    }
+
+    fn deliver_acknowledged(
+        &mut self,
+        now: Now,
+        prepared: &mut Prepared<'_>,
+        (to, place): (&DeliverTo, Place),
+        fx: &mut impl FrontEffects,
+    ) {
+        let room = self.output.len() < HOLD_ABOVE_BYTES;
+        let outbound = self.outbound_mut();
+        let queue_empty = outbound.queue(place.0).is_empty();
+        if room && queue_empty && outbound.window.has_room() {
+            self.start(prepared, (to, place), fx);
+            return self.flush_skipped(fx);
+        }
+        let record = match &prepared.delivery.record {
+            Some(record) => record.to_record(),
+            None => Record::copy_of(&prepared.delivery.view),
+        };
+        outbound.queue(place.0).push_back(Held {
+            record,
+            to: to.clone(),
+            place,
+            since: now.tick,
+        });
+    }
+
+    /// Sends a delivery for which there is room, or settles it as never sent.
+    fn start(
+        &mut self,
+        prepared: &mut Prepared<'_>,
+        (to, place): (&DeliverTo, Place),
+        fx: &mut impl FrontEffects,
+    ) {
+        let variant = match self.variant(prepared, to) {
+            Ok(variant) => variant,
+            Err(skip) => {
+                fx.dropped(skip.dropped(), 1);
+                return self.outcome(place, OutcomeKind::Skipped, fx);
+            }
+        };
+        let exchange = match to.qos {
+            QoS::AtMostOnce => Exchange::None,
+            QoS::AtLeastOnce => Exchange::Puback,
+            QoS::ExactlyOnce => Exchange::Pubrec,
+        };
+        if let Some(packet_id) = self.outbound_mut().window.begin(place, exchange) {
+            self.append(prepared, &variant, packet_id);
+        }
+    }
+
+    /// How this client gets the message, unless its time is over or it is too large: v5 [MQTT-3.3.2-5], v5 [MQTT-3.1.2-25]. What was
+    /// sent before is sent again whatever its time says (M30), v5 [MQTT-4.3.3-7].
+    #[inline]
+    fn variant<'i>(
+        &mut self,
+        prepared: &mut Prepared<'_>,
+        to: &'i DeliverTo,
+    ) -> Result<Variant<'i>, Skip> {
+        if prepared.expired() && !to.flags.duplicate {
+            return Err(Skip::Expired);
+        }
+        let v5 = self.peer.version == ProtocolVersion::V5;
+        let mut variant = Variant {
+            version: self.peer.version,
+            qos: to.qos,
+            retain: to.flags.retain,
+            duplicate: to.flags.duplicate && to.qos != QoS::AtMostOnce,
+            alias: AliasUse::None,
+            identifiers: match &to.identifiers {
+                Some(identifiers) if v5 => identifiers,
+                Some(_) | None => &[],
+            },
+        };
+        if self.peer.topic_alias_max > 0 {
+            let hash = prepared.topic_hash();
+            let topic = prepared.delivery.view.topic;
+            if let Some(aliases) = &mut self.outbound_mut().aliases {
+                variant.alias = aliases.choose(hash, topic);
+            }
+        }
+        let fits =
+            |len: Option<usize>| len.is_some_and(|len| len <= self.peer.packet_bytes_max as usize);
+        if fits(prepared.packet_len(&variant)) {
+            return Ok(variant);
+        }
+        // An alias that is bound takes three bytes more than none.
+        let bind = matches!(variant.alias, AliasUse::Bind(_));
+        variant.alias = AliasUse::None;
+        if bind && fits(prepared.packet_len(&variant)) {
+            return Ok(variant);
+        }
+        Err(Skip::TooLarge)
+    }
+
+    #[inline]
+    fn append(&mut self, prepared: &mut Prepared<'_>, variant: &Variant<'_>, packet_id: u16) {
+        if let AliasUse::Bind(alias) = variant.alias {
+            let hash = prepared.topic_hash();
+            let topic = prepared.delivery.view.topic;
+            if let Some(aliases) = &mut self.outbound_mut().aliases {
+                aliases.commit(alias, hash, topic);
+            }
+        }
+        prepared.append(variant, packet_id, &mut self.output);
+    }
+
+    /// What was skipped is told at once: no read may follow.
+    fn flush_skipped(&mut self, fx: &mut impl FrontEffects) {
+        let pending = self
+            .outbound
+            .as_ref()
+            .is_some_and(|outbound| outbound.outcomes.is_some());
+        if pending {
+            self.flush_outcomes(fx);
+        }
+    }
+
+    /// The output went below its low mark: what was held is sent. Costs a comparison when nothing is held.
+    pub fn handle_output_room(&mut self, now: Now, fx: &mut impl FrontEffects) {
+        self.send_held(now, fx);
+    }
+
+    /// Sends what was held, as far as there is room: the session's own first, shared messages can go to others.
+    pub(super) fn send_held(&mut self, now: Now, fx: &mut impl FrontEffects) {
+        while self.output.len() < HOLD_ABOVE_BYTES
+            && let Some(outbound) = &mut self.outbound
+            && outbound.window.has_room()
+            && let Some(held) = outbound
+                .held
+                .pop_front()
+                .or_else(|| outbound.held_of_groups.pop_front())
+        {
+            let delivery = Delivery {
+                view: held.record.view(),
+                record: Some(held.record.as_ref()),
+            };
+            let config = self.config.clone();
+            let mut scratch = config.prepared.take();
+            let mut prepared = Prepared::new(delivery, now, &mut scratch);
+            self.start(&mut prepared, (&held.to, held.place), fx);
+            config.prepared.replace(scratch);
+        }
+        self.flush_skipped(fx);
+    }
+
+    /// When shared messages go back to their group.
+    pub(super) fn held_deadline(&self) -> Option<Tick> {
+        let held = self.outbound.as_ref()?.held_of_groups.front()?;
+        Some(held.since.after_ms(GROUP_HELD_MS))
+    }
+
+    pub(super) fn return_held(&mut self, now: Now, fx: &mut impl FrontEffects) {
+        while self.held_deadline().is_some_and(|at| at <= now.tick)
+            && let Some(outbound) = &mut self.outbound
+            && let Some(held) = outbound.held_of_groups.pop_front()
+        {
+            self.outcome(held.place, OutcomeKind::Returned, fx);
+        }
+        self.flush_skipped(fx);
+    }
+}
+
+impl Skip {
+    const fn dropped(self) -> Dropped {
+        match self {
+            Self::Expired => Dropped::Expired,
+            Self::TooLarge => Dropped::TooLarge,
+        }
+    }
+}

@@ -1,0 +1,443 @@
+//! PUBLISH of the client: QoS 0, QoS 1, and what all have in common. QoS 2 is in `publish2`.
+
+use courser_contract::{
+    CloseCause, DetachCause, Dropped, FrontEffects, Now, Publish, QoS, Refusal, Routed, Settled,
+    Tick, Ticket, WallMs,
+};
+
+use super::alias::AliasesIn;
+use super::close::{End, Fault};
+use super::config::Feature;
+use super::tickets::{Answer, Entry, Hold, Holds, Tickets, Way};
+use super::{Flow, Front};
+use crate::codec::{self, Frame, PacketType, ProtocolVersion, PublishTopic, ReasonCode};
+
+/// A publish whose destinations have not answered for this long ends the connection: clients send again only on a new one (M11).
+pub(super) const SETTLE_MS: u64 = 10_000;
+/// From the first publish that was refused to a 3.1.1 client to the end of its connection (M49).
+pub(super) const REFUSED_MS: u64 = 30_000;
+
+/// What is remembered of the client's publishes.
+#[derive(Debug, Default)]
+pub(super) struct Inbound {
+    pub(super) tickets: Tickets,
+    pub(super) holds: Holds,
+    pub(super) aliases: AliasesIn,
+    /// QoS 1 tickets in the queue.
+    pub(super) qos1: u16,
+    /// The next packet waits until a ticket settles.
+    pub(super) blocked: Blocked,
+    /// When the connection ends because a publish of a 3.1.1 client was refused.
+    pub(super) close_at: Option<Tick>,
+}
+
+/// Whether the front reads on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Blocked {
+    /// It reads.
+    #[default]
+    No,
+    /// A ticket must settle first.
+    OnTicket,
+}
+
+impl Inbound {
+    pub(super) fn is_blocked(&self) -> bool {
+        self.blocked == Blocked::OnTicket
+    }
+
+    /// Publishes that count against our Receive Maximum: until PUBACK, PUBCOMP or a refusing PUBREC has left.
+    fn under_way(&self) -> usize {
+        usize::from(self.qos1) + self.holds.len()
+    }
+
+    /// Nothing in it is still needed.
+    pub(super) fn is_idle(&self) -> bool {
+        self.tickets.is_empty()
+            && self.holds.len() == 0
+            && self.close_at.is_none()
+            && self.aliases.is_empty()
+    }
+}
+
+/// The message of a PUBLISH on its way, with what its acknowledgement needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Incoming<'a> {
+    pub(super) publish: Publish<'a>,
+    pub(super) packet_id: u16,
+    pub(super) duplicate: bool,
+    pub(super) retain_mark: u32,
+}
+
+impl Front {
+    #[inline]
+    pub(super) fn handle_publish(
+        &mut self,
+        now: Now,
+        frame: &Frame<'_>,
+        fx: &mut impl FrontEffects,
+    ) -> Result<Flow, Fault> {
+        let packet = codec::Publish::decode(frame, &self.rules())?;
+        match packet.topic {
+            PublishTopic::Name(name) => self.take_publish(now, &packet, name.as_str(), fx),
+            PublishTopic::NameAndAlias(..) | PublishTopic::Alias(_) => {
+                self.take_aliased(now, &packet, fx)
+            }
+        }
+    }
+
+    fn take_aliased(
+        &mut self,
+        now: Now,
+        packet: &codec::Publish<'_>,
+        fx: &mut impl FrontEffects,
+    ) -> Result<Flow, Fault> {
+        let alias = packet.topic.alias().map_or(0, codec::TopicAlias::get);
+        // v5 [MQTT-3.3.2-9], v5 [MQTT-3.3.2-12]
+        if alias > self.config.topic_alias_maximum {
+            return Err(Fault {
+                reason: ReasonCode::TopicAliasInvalid,
+                text: "the topic alias is above the maximum",
+            });
+        }
+        let inbound = self.inbound.get_or_insert_default();
+        if let Some(name) = packet.topic.name() {
+            inbound.aliases.bind(alias, name.as_str());
+            return self.take_publish(now, packet, name.as_str(), fx);
+        }
+        let aliases = std::mem::take(&mut inbound.aliases);
+        let flow = match aliases.topic(alias) {
+            Some(topic) => self.take_publish(now, packet, topic, fx),
+            None => Err(Fault::protocol("the topic alias was never bound")),
+        };
+        if let Some(inbound) = &mut self.inbound {
+            inbound.aliases = aliases;
+        }
+        flow
+    }
+
+    #[inline]
+    fn take_publish(
+        &mut self,
+        now: Now,
+        packet: &codec::Publish<'_>,
+        topic: &str,
+        fx: &mut impl FrontEffects,
+    ) -> Result<Flow, Fault> {
+        let Some(properties) = packet.passthrough.as_contiguous() else {
+            let mut gathered = self.config.scratch.take();
+            gathered.clear();
+            packet.passthrough.copy_to(&mut gathered);
+            let flow = self.route(now, packet, (topic, &gathered), fx);
+            self.config.scratch.replace(gathered);
+            return flow;
+        };
+        self.route(now, packet, (topic, properties), fx)
+    }
+
+    #[inline]
+    fn route(
+        &mut self,
+        now: Now,
+        packet: &codec::Publish<'_>,
+        (topic, properties): (&str, &[u8]),
+        fx: &mut impl FrontEffects,
+    ) -> Result<Flow, Fault> {
+        let qos = contract_qos(packet.delivery.qos());
+        self.check_offered(qos, packet.retain)?;
+        let publish = Publish {
+            topic,
+            properties,
+            payload: packet.payload,
+            qos,
+            retain: packet.retain,
+            expires_at: packet
+                .message_expiry_interval
+                .map(|seconds| WallMs(now.wall.0 + u64::from(seconds) * 1000)),
+            publisher: Some(self.session.home),
+        };
+        let mut incoming = Incoming {
+            publish,
+            packet_id: packet.delivery.packet_id().map_or(0, codec::PacketId::get),
+            duplicate: packet.delivery.dup(),
+            retain_mark: 0,
+        };
+        if packet.retain && !self.session.home.partition.is_volatile() {
+            incoming.retain_mark = retain_mark(topic);
+            if self.retain_must_wait(&incoming) {
+                return Ok(Flow::Wait);
+            }
+        }
+        match qos {
+            QoS::AtMostOnce => {
+                self.publish_at_most_once(&publish, fx);
+                Ok(Flow::Next)
+            }
+            QoS::AtLeastOnce => self.publish_at_least_once(now, &incoming, fx),
+            QoS::ExactlyOnce => self.publish_exactly_once(now, &incoming, fx),
+        }
+    }
+
+    #[inline]
+    fn check_offered(&self, qos: QoS, retain: bool) -> Result<(), Fault> {
+        if retain && self.config.retain == Feature::Off {
+            return Err(Fault {
+                reason: ReasonCode::RetainNotSupported,
+                text: "retained messages are not available here",
+            });
+        }
+        if qos > self.config.maximum_qos {
+            return Err(Fault {
+                reason: ReasonCode::QosNotSupported,
+                text: "the QoS is above the maximum of this server",
+            });
+        }
+        Ok(())
+    }
+
+    /// A RETAIN publish may not overtake an earlier one to the same topic that goes another way (M28): the latest must be kept.
+    fn retain_must_wait(&mut self, incoming: &Incoming<'_>) -> bool {
+        let way = match incoming.publish.qos {
+            QoS::AtMostOnce | QoS::AtLeastOnce => Way::Direct,
+            QoS::ExactlyOnce => Way::Home,
+        };
+        let Some(inbound) = &mut self.inbound else {
+            return false;
+        };
+        let waits = inbound.tickets.retain_waits(incoming.retain_mark, way);
+        if waits {
+            inbound.blocked = Blocked::OnTicket;
+        }
+        waits
+    }
+
+    #[inline]
+    fn publish_at_most_once(&mut self, publish: &Publish<'_>, fx: &mut impl FrontEffects) {
+        if self.is_refusing() {
+            return fx.dropped(Dropped::Rejected, 1);
+        }
+        match fx.publish(publish, Ticket(0)) {
+            Routed::Done { .. } | Routed::Waits => {}
+            Routed::Refused(_) => fx.dropped(Dropped::Rejected, 1),
+        }
+    }
+
+    fn publish_at_least_once(
+        &mut self,
+        now: Now,
+        incoming: &Incoming<'_>,
+        fx: &mut impl FrontEffects,
+    ) -> Result<Flow, Fault> {
+        if self.is_refusing() {
+            return Ok(Flow::Next);
+        }
+        if self.check_quota()? == Flow::Wait {
+            return Ok(Flow::Wait);
+        }
+        let queue = self.inbound.as_ref().map(|inbound| &inbound.tickets);
+        let ticket = queue.map_or(Ticket(0), Tickets::next);
+        let alone = queue.is_none_or(Tickets::is_empty);
+        let answer = match fx.publish(&incoming.publish, ticket) {
+            Routed::Done { matched } if alone => {
+                let reason = reason_for(matched);
+                self.send_ack(PacketType::Puback, incoming.packet_id, reason);
+                return Ok(Flow::Next);
+            }
+            Routed::Done { matched } => Answer::Due(reason_for(matched)),
+            Routed::Waits => Answer::Waits,
+            Routed::Refused(refusal) => self.answer_refused(now, refusal, REFUSED_MS),
+        };
+        self.queue_ticket(now, incoming, Way::Direct, answer);
+        Ok(Flow::Next)
+    }
+
+    /// After a refusal a 3.1.1 client gets nothing acknowledged and nothing stored (M49).
+    #[inline]
+    pub(super) fn is_refusing(&self) -> bool {
+        self.inbound
+            .as_ref()
+            .is_some_and(|inbound| inbound.close_at.is_some())
+    }
+
+    /// Our Receive Maximum: v5 section 3.3.4. 3.1.1 clients do not know it; their next packets wait.
+    #[inline]
+    pub(super) fn check_quota(&mut self) -> Result<Flow, Fault> {
+        let Some(inbound) = &mut self.inbound else {
+            return Ok(Flow::Next);
+        };
+        let max = usize::from(self.config.receive_maximum.get());
+        match self.peer.version {
+            ProtocolVersion::V5 if inbound.under_way() >= max => Err(Fault {
+                reason: ReasonCode::ReceiveMaximumExceeded,
+                text: "more publishes under way than Receive Maximum",
+            }),
+            ProtocolVersion::V311 if inbound.tickets.len() >= max => {
+                inbound.blocked = Blocked::OnTicket;
+                Ok(Flow::Wait)
+            }
+            ProtocolVersion::V5 | ProtocolVersion::V311 => Ok(Flow::Next),
+        }
+    }
+
+    /// How a refusal is said. 3.1.1 cannot say it: the connection ends `close_ms` later.
+    pub(super) fn answer_refused(&mut self, now: Now, refusal: Refusal, close_ms: u64) -> Answer {
+        match self.peer.version {
+            ProtocolVersion::V5 => Answer::Due(refusal_reason(refusal)),
+            ProtocolVersion::V311 => {
+                let close_at = now.tick.after_ms(close_ms);
+                let inbound = self.inbound.get_or_insert_default();
+                let earliest = inbound.close_at.map_or(close_at, |at| at.min(close_at));
+                inbound.close_at = Some(earliest);
+                Answer::Silent
+            }
+        }
+    }
+
+    pub(super) fn queue_ticket(
+        &mut self,
+        now: Now,
+        incoming: &Incoming<'_>,
+        way: Way,
+        answer: Answer,
+    ) {
+        let inbound = self.inbound.get_or_insert_default();
+        inbound.qos1 += u16::from(incoming.publish.qos == QoS::AtLeastOnce);
+        inbound.tickets.push(Entry {
+            since: now.tick,
+            packet_id: incoming.packet_id,
+            qos: incoming.publish.qos,
+            way,
+            answer,
+            retain_mark: incoming.retain_mark,
+        });
+        self.drain_tickets();
+    }
+
+    /// All destinations of a waiting publish have answered; `result` is the worst answer.
+    pub fn handle_settled(
+        &mut self,
+        now: Now,
+        ticket: Ticket,
+        result: Settled,
+        fx: &mut impl FrontEffects,
+    ) {
+        let _ = fx;
+        if self.inbound.is_none() {
+            return;
+        }
+        let answer = match result {
+            Settled::Ok => Answer::Due(ReasonCode::Success),
+            Settled::Refused(refusal) => self.answer_refused(now, refusal, REFUSED_MS),
+        };
+        if let Some(inbound) = &mut self.inbound
+            && let Some(entry) = inbound.tickets.get_mut(ticket)
+            && entry.answer == Answer::Waits
+        {
+            entry.answer = answer;
+        }
+        self.drain_tickets();
+    }
+
+    /// Sends the acknowledgements that are due at the head of the queue (M10).
+    pub(super) fn drain_tickets(&mut self) {
+        let Some(inbound) = &mut self.inbound else {
+            return;
+        };
+        inbound.blocked = Blocked::No;
+        while let Some(inbound) = &mut self.inbound
+            && let Some((entry, reason)) = inbound.tickets.drain()
+        {
+            match entry.qos {
+                QoS::AtMostOnce => debug_assert!(false, "QoS 0 has no ticket"),
+                QoS::AtLeastOnce => {
+                    inbound.qos1 -= 1;
+                    self.send_ack(PacketType::Puback, entry.packet_id, reason);
+                }
+                QoS::ExactlyOnce => self.send_pubrec(&entry, reason),
+            }
+        }
+    }
+
+    fn send_pubrec(&mut self, entry: &Entry, reason: ReasonCode) {
+        let inbound = self.inbound.get_or_insert_default();
+        if inbound.holds.get(entry.packet_id) == Some(Hold::Waits) {
+            match (reason, entry.way) {
+                // v5 [MQTT-4.3.3-9]
+                _ if reason.is_error() => inbound.holds.remove(entry.packet_id),
+                (ReasonCode::NoMatchingSubscribers, _) | (_, Way::Direct) => {
+                    inbound.holds.set(entry.packet_id, Hold::Here);
+                }
+                (_, Way::Home) => inbound.holds.set(entry.packet_id, Hold::AtHome),
+            }
+        }
+        self.send_ack(PacketType::Pubrec, entry.packet_id, reason);
+    }
+
+    /// PUBACK, PUBREC, PUBREL or PUBCOMP: four bytes, five with a reason. v5 leaves the reason out when it is Success.
+    pub(super) fn send_ack(&mut self, packet: PacketType, packet_id: u16, reason: ReasonCode) {
+        let first = (packet as u8) << 4 | packet.required_flags().unwrap_or(0);
+        let [high, low] = packet_id.to_be_bytes();
+        let out = self.output.buffer(5);
+        if reason == ReasonCode::Success || self.peer.version == ProtocolVersion::V311 {
+            out.extend_from_slice(&[first, 2, high, low]);
+        } else {
+            debug_assert!(reason.allowed_in(packet), "a reason of this packet's table");
+            out.extend_from_slice(&[first, 3, high, low, reason.byte()]);
+        }
+    }
+
+    /// The oldest publish has waited too long (M11), or a refusal's time is over (M49).
+    pub(super) fn handle_publish_timeout(&mut self, now: Now, fx: &mut impl FrontEffects) {
+        if self.publish_deadline().is_none_or(|at| at > now.tick) {
+            return;
+        }
+        let reason = if self.is_refusing() {
+            ReasonCode::QuotaExceeded
+        } else {
+            ReasonCode::ServerBusy
+        };
+        let end = End::new(DetachCause::Lost, CloseCause::Refused(reason.byte()));
+        self.disconnect((reason, ""), end, fx);
+    }
+
+    pub(super) fn publish_deadline(&self) -> Option<Tick> {
+        let inbound = self.inbound.as_ref()?;
+        if inbound.close_at.is_some() {
+            return inbound.close_at;
+        }
+        let head = inbound.tickets.head()?;
+        Some(head.since.after_ms(SETTLE_MS))
+    }
+}
+
+/// v5 section 3.4.2.1: nobody subscribes.
+pub(super) const fn reason_for(matched: bool) -> ReasonCode {
+    if matched {
+        ReasonCode::Success
+    } else {
+        ReasonCode::NoMatchingSubscribers
+    }
+}
+
+/// Reason codes of the table of PUBACK and PUBREC: v5 [MQTT-3.4.2-1], v5 [MQTT-3.5.2-1].
+const fn refusal_reason(refusal: Refusal) -> ReasonCode {
+    match refusal {
+        Refusal::QuotaExceeded | Refusal::TooLarge => ReasonCode::QuotaExceeded,
+        Refusal::NotAuthorized => ReasonCode::NotAuthorized,
+        Refusal::Unavailable => ReasonCode::ImplementationSpecificError,
+        Refusal::Unspecified => ReasonCode::UnspecifiedError,
+    }
+}
+
+/// Never 0, which means no RETAIN.
+fn retain_mark(topic: &str) -> u32 {
+    rapidhash::v3::rapidhash_v3(topic.as_bytes()) as u32 | 1
+}
+
+pub(super) const fn contract_qos(qos: codec::QoS) -> QoS {
+    match qos {
+        codec::QoS::AtMostOnce => QoS::AtMostOnce,
+        codec::QoS::AtLeastOnce => QoS::AtLeastOnce,
+        codec::QoS::ExactlyOnce => QoS::ExactlyOnce,
+    }
+}

@@ -1,0 +1,199 @@
+//! QoS 2 of the client: by the front's own memory where the session ends with the connection (M29), by the home where it is
+//! durable (M28).
+
+use courser_contract::{
+    FrontEffects, Now, Published2, Record, RecordView, Routed, Settled, Ticket, ToHome,
+};
+
+use super::close::Fault;
+use super::publish::{Incoming, REFUSED_MS, SETTLE_MS, reason_for};
+use super::tickets::{Answer, Hold, Tickets, Way};
+use super::{Flow, Front};
+use crate::codec::{PacketType, ProtocolVersion, ReasonCode};
+
+impl Front {
+    pub(super) fn publish_exactly_once(
+        &mut self,
+        now: Now,
+        incoming: &Incoming<'_>,
+        fx: &mut impl FrontEffects,
+    ) -> Result<Flow, Fault> {
+        if self.is_refusing() {
+            return Ok(Flow::Next);
+        }
+        let held = self
+            .inbound
+            .as_ref()
+            .and_then(|inbound| inbound.holds.get(incoming.packet_id));
+        if let Some(hold) = held {
+            return self.publish_again(now, incoming, hold);
+        }
+        if self.check_quota()? == Flow::Wait {
+            return Ok(Flow::Wait);
+        }
+        if self.session.home.partition.is_volatile() {
+            self.publish_by_front(now, incoming, fx);
+        } else {
+            self.publish_by_home(now, incoming, fx);
+        }
+        Ok(Flow::Next)
+    }
+
+    /// The same packet id before its exchange is over: v3 [MQTT-4.3.3-2], v5 [MQTT-4.3.3-10].
+    fn publish_again(
+        &mut self,
+        now: Now,
+        incoming: &Incoming<'_>,
+        hold: Hold,
+    ) -> Result<Flow, Fault> {
+        match (hold, self.peer.version) {
+            // Its PUBREC is on the way.
+            (Hold::Waits, _) => {}
+            (Hold::Here | Hold::AtHome, _) => {
+                let answer = Answer::Due(ReasonCode::Success);
+                self.queue_ticket(now, incoming, Way::Direct, answer);
+            }
+            (Hold::Releasing, ProtocolVersion::V5) => {
+                let answer = Answer::Due(ReasonCode::PacketIdentifierInUse);
+                self.queue_ticket(now, incoming, Way::Direct, answer);
+            }
+            (Hold::Releasing, ProtocolVersion::V311) => {
+                return Err(Fault::protocol("the packet identifier is in use"));
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    fn publish_by_front(&mut self, now: Now, incoming: &Incoming<'_>, fx: &mut impl FrontEffects) {
+        let queue = self.inbound.as_ref().map(|inbound| &inbound.tickets);
+        let ticket = queue.map_or(Ticket(0), Tickets::next);
+        let answer = match fx.publish(&incoming.publish, ticket) {
+            Routed::Done { matched } => Answer::Due(reason_for(matched)),
+            Routed::Waits => Answer::Waits,
+            Routed::Refused(refusal) => self.answer_refused(now, refusal, REFUSED_MS),
+        };
+        self.hold_and_queue(now, incoming, Way::Direct, answer);
+    }
+
+    /// A repeat of an earlier connection goes to the home in any case: only the home knows whether it holds the packet id.
+    fn publish_by_home(&mut self, now: Now, incoming: &Incoming<'_>, fx: &mut impl FrontEffects) {
+        let publish = &incoming.publish;
+        let destinations = fx.destinations(publish.topic, publish.retain);
+        if destinations.is_empty() && !incoming.duplicate {
+            let answer = Answer::Due(ReasonCode::NoMatchingSubscribers);
+            return self.hold_and_queue(now, incoming, Way::Home, answer);
+        }
+        let home = self.session.home;
+        fx.send_home(
+            home.partition,
+            ToHome::Publish2 {
+                session: home.session,
+                epoch: self.session.epoch,
+                publish: Box::new(Published2 {
+                    packet_id: incoming.packet_id,
+                    hash: hash_of(publish.topic, publish.payload),
+                    record: Record::copy_of(&RecordView::from(publish)),
+                    destinations,
+                }),
+            },
+        );
+        self.hold_and_queue(now, incoming, Way::Home, Answer::Waits);
+    }
+
+    fn hold_and_queue(&mut self, now: Now, incoming: &Incoming<'_>, way: Way, answer: Answer) {
+        let inbound = self.inbound.get_or_insert_default();
+        inbound.holds.set(incoming.packet_id, Hold::Waits);
+        self.queue_ticket(now, incoming, way, answer);
+    }
+
+    /// The home has answered a publish.
+    pub(super) fn handle_received(
+        &mut self,
+        now: Now,
+        packet_id: u16,
+        (result, matched): (Settled, bool),
+    ) {
+        if self.inbound.is_none() {
+            return;
+        }
+        let answer = match result {
+            Settled::Ok => Answer::Due(reason_for(matched)),
+            // The hold stays in 3.1.1: the client sends the message again on a new connection (M28).
+            Settled::Refused(refusal) => self.answer_refused(now, refusal, SETTLE_MS),
+        };
+        if let Some(inbound) = &mut self.inbound
+            && let Some(entry) = inbound.tickets.of_home(packet_id)
+        {
+            entry.answer = answer;
+        }
+        self.drain_tickets();
+    }
+
+    /// PUBREL of the client: v3 [MQTT-4.3.3-2], v5 [MQTT-4.3.3-11].
+    pub(super) fn handle_pubrel(
+        &mut self,
+        packet_id: u16,
+        fx: &mut impl FrontEffects,
+    ) -> Result<(), Fault> {
+        let durable = !self.session.home.partition.is_volatile();
+        let held = self
+            .inbound
+            .as_ref()
+            .and_then(|inbound| inbound.holds.get(packet_id));
+        match held {
+            Some(Hold::Waits) => {
+                return Err(Fault::protocol("PUBREL came before its PUBREC"));
+            }
+            Some(Hold::Here) => {
+                if let Some(inbound) = &mut self.inbound {
+                    inbound.holds.remove(packet_id);
+                }
+                self.send_ack(PacketType::Pubcomp, packet_id, ReasonCode::Success);
+            }
+            Some(Hold::AtHome) => self.release(packet_id, fx),
+            // Of an earlier connection: the home knows.
+            None if durable => self.release(packet_id, fx),
+            None => self.send_ack(
+                PacketType::Pubcomp,
+                packet_id,
+                ReasonCode::PacketIdentifierNotFound,
+            ),
+            // PUBCOMP is on the way.
+            Some(Hold::Releasing) => {}
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, packet_id: u16, fx: &mut impl FrontEffects) {
+        let inbound = self.inbound.get_or_insert_default();
+        inbound.holds.set(packet_id, Hold::Releasing);
+        let home = self.session.home;
+        fx.send_home(
+            home.partition,
+            ToHome::Release {
+                session: home.session,
+                epoch: self.session.epoch,
+                packet_id,
+            },
+        );
+    }
+
+    /// The home has let go of a packet id; the exchange is over.
+    pub(super) fn handle_released(&mut self, packet_id: u16, existed: bool) {
+        if let Some(inbound) = &mut self.inbound {
+            inbound.holds.remove(packet_id);
+        }
+        let reason = if existed {
+            ReasonCode::Success
+        } else {
+            ReasonCode::PacketIdentifierNotFound
+        };
+        self.send_ack(PacketType::Pubcomp, packet_id, reason);
+    }
+}
+
+/// Stored with the hold, so the same in each release of the broker.
+fn hash_of(topic: &str, payload: &[u8]) -> u64 {
+    let topic = rapidhash::v3::rapidhash_v3(topic.as_bytes());
+    topic.rotate_left(32) ^ rapidhash::v3::rapidhash_v3(payload)
+}

@@ -1,0 +1,268 @@
+//! Deliveries of QoS > 0 under way to one client.
+//!
+//! Invariants (`check`, run by the tests after every step):
+//! - `counted` is the number of exchanges that count against Receive Maximum; it is at most `limit`: v5 [MQTT-3.3.4-9]
+//! - a packet id is free or under way, never both: v3 [MQTT-2.3.1-4], v5 [MQTT-2.2.1-4]. Ids of the session's stream follow from its
+//!   seqs (M30) and are below 32,768; those of groups are above (M31)
+//! - at its ends the session's part has an exchange, not a gap
+
+use std::collections::VecDeque;
+
+use courser_contract::{GroupRef, Seq, Source};
+
+/// Packet ids of a session's own stream: `1 + seq mod 32767` (M30).
+const SESSION_IDS: u64 = 32_767;
+/// First packet id of shared groups (M31).
+const GROUP_IDS_FROM: u16 = 32_768;
+
+/// What a delivery waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Exchange {
+    /// Nothing is under way.
+    None,
+    /// QoS 1: PUBACK.
+    Puback,
+    /// QoS 2: PUBREC.
+    Pubrec,
+    /// QoS 2: that the home has stored "received" (M32).
+    Stored,
+    /// QoS 2: PUBCOMP.
+    Pubcomp,
+    /// QoS 2, begun on an earlier connection: PUBCOMP. Receive Maximum began anew with this connection (v5 section 4.9), so it does
+    /// not count.
+    PubcompOfEarlier,
+}
+
+impl Exchange {
+    const fn counts(self) -> bool {
+        match self {
+            Self::None | Self::PubcompOfEarlier => false,
+            Self::Puback | Self::Pubrec | Self::Stored | Self::Pubcomp => true,
+        }
+    }
+}
+
+/// A delivery by its stream and place there.
+pub(super) type Place = (Source, Seq);
+
+/// All exchanges under way.
+#[derive(Debug)]
+pub(super) struct Window {
+    limit: u16,
+    counted: u16,
+    session_from: u64,
+    session: VecDeque<Exchange>,
+    groups: Vec<Option<GroupExchange>>,
+    groups_free: Vec<u16>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct GroupExchange {
+    group: GroupRef,
+    seq: Seq,
+    exchange: Exchange,
+}
+
+/// The packet id of a delivery of the session's own stream (M30).
+pub(super) const fn session_packet_id(seq: Seq) -> u16 {
+    (1 + seq.0 % SESSION_IDS) as u16
+}
+
+impl Window {
+    pub(super) fn new(limit: u16) -> Self {
+        Self {
+            limit,
+            counted: 0,
+            session_from: 0,
+            session: VecDeque::new(),
+            groups: Vec::new(),
+            groups_free: Vec::new(),
+        }
+    }
+
+    /// Whether another delivery may be sent.
+    pub(super) const fn has_room(&self) -> bool {
+        self.counted < self.limit
+    }
+
+    /// Nothing is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.session.is_empty() && self.groups_free.len() == self.groups.len()
+    }
+
+    /// Begins an exchange and gives its packet id; `None` when this delivery is under way already.
+    pub(super) fn begin(&mut self, (source, seq): Place, exchange: Exchange) -> Option<u16> {
+        let packet_id = match source {
+            Source::Session => {
+                let place = self.session_place(seq);
+                if *place != Exchange::None {
+                    return None;
+                }
+                *place = exchange;
+                session_packet_id(seq)
+            }
+            Source::Group(group) => self.begin_group(group, seq, exchange),
+        };
+        self.counted += u16::from(exchange.counts());
+        Some(packet_id)
+    }
+
+    /// The place of a seq, made when it is outside the range so far.
+    fn session_place(&mut self, seq: Seq) -> &mut Exchange {
+        if self.session.is_empty() {
+            self.session_from = seq.0;
+        }
+        let from = self.session_from.min(seq.0);
+        let end = (self.session_from + self.session.len() as u64).max(seq.0 + 1);
+        assert!(
+            end - from <= SESSION_IDS,
+            "a home sends nothing beyond the packet ids of its stream"
+        );
+        while from < self.session_from {
+            self.session.push_front(Exchange::None);
+            self.session_from -= 1;
+        }
+        let index = (seq.0 - self.session_from) as usize;
+        if index >= self.session.len() {
+            self.session.resize(index + 1, Exchange::None);
+        }
+        &mut self.session[index]
+    }
+
+    fn begin_group(&mut self, group: GroupRef, seq: Seq, exchange: Exchange) -> u16 {
+        let entry = Some(GroupExchange {
+            group,
+            seq,
+            exchange,
+        });
+        let index = self.groups_free.pop().unwrap_or_else(|| {
+            self.groups.push(None);
+            u16::try_from(self.groups.len() - 1).expect("a window is smaller than 32,768")
+        });
+        self.groups[usize::from(index)] = entry;
+        GROUP_IDS_FROM + index
+    }
+
+    /// Takes a delivery of a group up again under the packet id that it had on an earlier connection.
+    pub(super) fn resume(&mut self, (source, seq): Place, packet_id: u16) {
+        let exchange = Exchange::PubcompOfEarlier;
+        match source {
+            Source::Session => *self.session_place(seq) = exchange,
+            Source::Group(group) => {
+                let Some(index) = packet_id.checked_sub(GROUP_IDS_FROM) else {
+                    return;
+                };
+                while self.groups.len() <= usize::from(index) {
+                    self.groups_free
+                        .push(u16::try_from(self.groups.len()).expect("below a packet id"));
+                    self.groups.push(None);
+                }
+                self.groups_free.retain(|&free| free != index);
+                self.groups[usize::from(index)] = Some(GroupExchange {
+                    group,
+                    seq,
+                    exchange,
+                });
+            }
+        }
+    }
+
+    /// What is under way with a packet id.
+    pub(super) fn find(&self, packet_id: u16) -> Option<(Place, Exchange)> {
+        if let Some(index) = packet_id.checked_sub(GROUP_IDS_FROM) {
+            let entry = (*self.groups.get(usize::from(index))?)?;
+            return Some(((Source::Group(entry.group), entry.seq), entry.exchange));
+        }
+        let offset = (u64::from(packet_id) + SESSION_IDS - 1 - self.session_from % SESSION_IDS)
+            % SESSION_IDS;
+        match self.session.get(offset as usize)? {
+            Exchange::None => None,
+            &exchange => Some(((Source::Session, Seq(self.session_from + offset)), exchange)),
+        }
+    }
+
+    /// The packet id and state of a delivery.
+    pub(super) fn locate(&self, (source, seq): Place) -> Option<(u16, Exchange)> {
+        match source {
+            Source::Session => {
+                let index = seq.0.checked_sub(self.session_from)?;
+                match self.session.get(usize::try_from(index).ok()?)? {
+                    Exchange::None => None,
+                    &exchange => Some((session_packet_id(seq), exchange)),
+                }
+            }
+            Source::Group(group) => {
+                let index = self.groups.iter().position(|entry| {
+                    entry.is_some_and(|entry| entry.group == group && entry.seq == seq)
+                })?;
+                let entry = self.groups[index]?;
+                Some((GROUP_IDS_FROM + index as u16, entry.exchange))
+            }
+        }
+    }
+
+    /// Moves an exchange on; with [`Exchange::None`] it is over and its packet id free.
+    pub(super) fn set(&mut self, packet_id: u16, next: Exchange) {
+        let Some(((source, seq), before)) = self.find(packet_id) else {
+            return;
+        };
+        self.counted -= u16::from(before.counts());
+        self.counted += u16::from(next.counts());
+        match source {
+            Source::Session => {
+                let index = (seq.0 - self.session_from) as usize;
+                self.session[index] = next;
+                self.trim();
+            }
+            Source::Group(_) => {
+                let index = packet_id - GROUP_IDS_FROM;
+                let entry = &mut self.groups[usize::from(index)];
+                if next == Exchange::None {
+                    *entry = None;
+                    self.groups_free.push(index);
+                } else if let Some(entry) = entry {
+                    entry.exchange = next;
+                }
+            }
+        }
+    }
+
+    /// Gaps at the ends of the session's part are dropped.
+    fn trim(&mut self) {
+        while self.session.front() == Some(&Exchange::None) {
+            self.session.pop_front();
+            self.session_from += 1;
+        }
+        while self.session.back() == Some(&Exchange::None) {
+            self.session.pop_back();
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        let session = self.session.iter().filter(|exchange| exchange.counts());
+        let groups = self
+            .groups
+            .iter()
+            .flatten()
+            .filter(|entry| entry.exchange.counts());
+        assert_eq!(
+            usize::from(self.counted),
+            session.count() + groups.count(),
+            "exchanges are counted"
+        );
+        assert!(self.counted <= self.limit, "Receive Maximum holds");
+        assert!(
+            self.session.front() != Some(&Exchange::None)
+                && self.session.back() != Some(&Exchange::None),
+            "no gap at the ends"
+        );
+        for free in &self.groups_free {
+            assert!(
+                self.groups[usize::from(*free)].is_none(),
+                "a free packet id is not under way"
+            );
+        }
+    }
+}
