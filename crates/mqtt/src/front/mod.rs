@@ -415,10 +415,13 @@ impl Front {
         }
     }
 
-    /// The client id; empty before the session is attached.
+    /// The client id; empty before CONNECT.
     #[must_use]
     pub fn client_id(&self) -> &str {
-        &self.session.client_id
+        match &self.phase {
+            Phase::Connecting(connecting) => connecting.client_id(),
+            Phase::AwaitConnect | Phase::Attached | Phase::Closed => &self.session.client_id,
+        }
     }
 
     /// The session; `None` unless it is attached.
