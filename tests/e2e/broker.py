@@ -112,10 +112,10 @@ class Courser(Broker):
 
     name = "courser"
 
-    # The suite's name of a limit -> the key of the server's settings.
+    # The suite's name of a limit -> the server's own setting.
     SETTINGS = {
-        "keep_alive_max": "mqtt.keep_alive_max",
-        "sys_interval": "mqtt.sys_interval",
+        "keep_alive_max": "mqtt.keep_alive_max_seconds={}",
+        "sys_interval": "sys.interval={}s",
     }
 
     @staticmethod
@@ -131,7 +131,7 @@ class Courser(Broker):
         if shards:
             command += ["--shards", shards]
         for key, value in self.settings.items():
-            command += ["--set", f"{self.SETTINGS[key]}={value}"]
+            command += ["--set", self.SETTINGS[key].format(value)]
         return command
 
 

@@ -91,6 +91,16 @@ class RawClient:
             raise wire.WireError("remaining length of more than four bytes")
         return None
 
+    def read_all(self) -> bytes:
+        """All bytes until the broker closes, not taken for packets."""
+        found = b""
+        try:
+            while data := self.sock.recv(1 << 16):
+                found += data
+        except ConnectionResetError:
+            pass
+        return found
+
     # -- expectations
 
     def expect(self, kind: int, **fields) -> Packet:
