@@ -1,0 +1,167 @@
+"""The brokers of a comparison: how each is installed, started on a free port of loopback, and stopped by its pid."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+PEERS = TARGET / "bench-peers"
+READY_SECONDS = 15.0
+OPEN_FILES = 65_536
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A broker that can be started. `command` may use {binary}, {port} and {folder}."""
+
+    name: str
+    binary: str
+    command: str
+    # Written into the folder before the start: file name and text, with {port} and {folder} filled in.
+    files: tuple[tuple[str, str], ...] = ()
+    # How to get the binary; empty: it is ours or the user's.
+    install: str = ""
+
+
+MOSQUITTO = """listener {port} 127.0.0.1
+allow_anonymous true
+set_tcp_nodelay true
+max_inflight_messages 0
+max_queued_messages 0
+"""
+
+NATS = """listen: 127.0.0.1:{aux}
+server_name: bench
+jetstream {{ store_dir: "{folder}/js" }}
+mqtt {{ listen: "127.0.0.1:{port}", max_ack_pending: 65535 }}
+"""
+
+RUMQTTD = """id = 0
+[router]
+id = 0
+max_connections = 20010
+max_outgoing_packet_count = 200
+max_segment_size = 104857600
+max_segment_count = 10
+[v4.1]
+name = "v4"
+listen = "127.0.0.1:{port}"
+next_connection_delay_ms = 0
+[v4.1.connections]
+connection_timeout_ms = 60000
+max_payload_size = 1048576
+max_inflight_count = 200
+dynamic_filters = true
+"""
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("courser", str(TARGET / "release" / "courser"),
+             "{binary} server --mqtt 127.0.0.1:{port} --data {folder}/data"),
+        Kind("courser-1", str(TARGET / "release" / "courser"),
+             "{binary} server --mqtt 127.0.0.1:{port} --data {folder}/data --shards 1"),
+        Kind("mosquitto", "mosquitto", "{binary} -c {folder}/mosquitto.conf",
+             (("mosquitto.conf", MOSQUITTO),), "apt-get install -y mosquitto"),
+        Kind("rumqttd", str(PEERS / "bin" / "rumqttd"), "{binary} -q -c {folder}/rumqttd.toml",
+             (("rumqttd.toml", RUMQTTD),), f"cargo install rumqttd --locked --root {PEERS}"),
+        Kind("nats-server", str(PEERS / "bin" / "nats-server"), "{binary} -c {folder}/nats.conf",
+             (("nats.conf", NATS),),
+             f"env GOBIN={PEERS / 'bin'} go install github.com/nats-io/nats-server/v2@latest"),
+    )
+}
+
+
+def custom(text: str) -> Kind:
+    """A broker named on the command line as NAME=COMMAND, where COMMAND may use {port} and {folder}."""
+    name, _, command = text.partition("=")
+    if not command:
+        raise SystemExit(f"write NAME=COMMAND, not {text!r}")
+    return Kind(name, shlex.split(command)[0], command)
+
+
+def find_binary(kind: Kind) -> str | None:
+    return shutil.which(kind.binary, path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+
+
+def install(kind: Kind) -> None:
+    """Installs a peer that is missing; needs the package registries."""
+    if find_binary(kind) is None and kind.install:
+        subprocess.run(shlex.split(kind.install), check=True, stdin=subprocess.DEVNULL)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Broker:
+    """A running broker. Use as a context manager."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.port = free_port()
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"bench-{kind.name}-"))
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, "the broker is running"
+        return self.process.pid
+
+    def __enter__(self) -> "Broker":
+        values = {"port": self.port, "aux": free_port(), "folder": self.folder,
+                  "binary": find_binary(self.kind) or self.kind.binary}
+        for name, text in self.kind.files:
+            (self.folder / name).write_text(text.format(**values))
+        command = shlex.split(self.kind.command.format(**values))
+        log = (self.folder / "log").open("wb")
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                        cwd=self.folder, preexec_fn=raise_open_files)
+        self._wait_until_ready()
+        return self
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline:
+            if self.process and self.process.poll() is not None:
+                break
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=0.2).close()
+                time.sleep(0.3)
+                return
+            except OSError:
+                time.sleep(0.05)
+        log = (self.folder / "log").read_text(errors="replace")[-2000:]
+        self.__exit__(None, None, None)
+        raise RuntimeError(f"{self.kind.name} did not start:\n{log}")
+
+    def __exit__(self, *_: object) -> None:
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def raise_open_files() -> None:
+    """Storms need a descriptor for each connection, in the broker and in the generator."""
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

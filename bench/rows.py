@@ -1,0 +1,95 @@
+"""The rows of the table: a workload, the figures read from its result, and what they may be at most."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Callable
+
+CPU = "broker_cpu_seconds_per_million"
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """One number of a row.
+
+    `target` is what ours may be; `seen` are figures of peers on a quiet machine of the same kind (2 cores, loopback). In a run
+    the best peer that lost nothing decides: ours may be its figure times target / seen. Without `seen` the target alone decides.
+    """
+
+    name: str
+    unit: str
+    key: str
+    target: float
+    seen: dict[str, float] = dataclasses.field(default_factory=dict)
+    # Peers count as they are in this run: ours may be `target` times the best of them.
+    relative: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    name: str
+    arguments: tuple[str, ...]
+    figures: tuple[Figure, ...]
+    # Whether a run of this row has nothing to lose: losses of QoS 0 or of a storm are not the row's business.
+    may_lose: bool = False
+    skip: tuple[str, ...] = ()
+
+
+def cpu(target: float, **seen: float) -> tuple[Figure, ...]:
+    return (Figure("CPU", "s per million in + out", CPU, target, {k.replace("_", "-"): v for k, v in seen.items()}),)
+
+
+def mqtt(*arguments: str) -> tuple[str, ...]:
+    return ("mqtt", *arguments)
+
+
+LATENCY = mqtt("-q", "1", "-s", "128", "--rate", "5000")
+
+ROWS = (
+    Row("QoS 0, 1 to 1, 64 B, at most 5,000 under way",
+        mqtt("-q", "0", "-s", "64", "--in-flight-max", "5000"), cpu(0.20, mosquitto=6.1, rumqttd=1.9, nats_server=1.05)),
+    Row("QoS 0, 1 to 50, 64 B",
+        mqtt("-q", "0", "-s", "64", "--subscribers", "50", "--in-flight-max", "25000"),
+        cpu(0.08, mosquitto=7.2, rumqttd=0.39, nats_server=0.88)),
+    Row("QoS 0, 10,000 topics, one wildcard subscriber",
+        mqtt("-q", "0", "-s", "64", "--topics", "10000", "--pattern", "wildcard", "--in-flight-max", "5000"),
+        cpu(0.22, mosquitto=6.0, rumqttd=2.1, nats_server=1.5)),
+    Row("QoS 1, 1 to 1, 128 B, window 100",
+        mqtt("-q", "1", "-s", "128", "-w", "100"), cpu(0.45, mosquitto=11.8, rumqttd=2.2, nats_server=16)),
+    Row("QoS 1, 8 pairs, window 20 each",
+        mqtt("-q", "1", "-s", "128", "-w", "20", "--publishers", "8", "--subscribers", "8", "--topics", "8"),
+        cpu(0.60, mosquitto=12.0, rumqttd=3.0, nats_server=18)),
+    Row("QoS 2, 1 to 1, 128 B, window 100",
+        mqtt("-q", "2", "-s", "128", "-w", "100"), cpu(0.80, mosquitto=23.8, rumqttd=2.7, nats_server=50)),
+    Row("QoS 1, shared group of 4, one publisher",
+        mqtt("-q", "1", "-s", "128", "-w", "100", "--subscribers", "4", "--share", "g"),
+        cpu(0.70, mosquitto=14.3, rumqttd=2.9), skip=("nats-server",)),
+    Row("10,000 retained messages", ("retained", "--topics", "10000", "-s", "64"), (
+        Figure("store CPU", "s per million", "stored_" + CPU, 1.0, {"mosquitto": 14.5, "rumqttd": 5.0, "nats-server": 54}),
+        Figure("replay CPU", "s per million", "replayed_" + CPU, 0.6,
+               {"mosquitto": 10.5, "rumqttd": 150, "nats-server": 64}))),
+    Row("QoS 1 for an absent session, then drained", ("absent", "-n", "50000", "-s", "128", "--topics", "1"), (
+        Figure("store CPU", "s per million", "stored_" + CPU, 1.0, {"mosquitto": 13.2, "rumqttd": 2.8, "nats-server": 18}),
+        Figure("drain CPU", "s per million", "replayed_" + CPU, 0.5, {"mosquitto": 7.7, "rumqttd": 0.9, "nats-server": 13}))),
+    Row("5,000 messages/s of QoS 1, open loop", LATENCY, (
+        Figure("p50", "µs", "delivery_p50_us", 1.0, {"mosquitto": 1.0}, relative=True),
+        Figure("p99", "µs", "delivery_p99_us", 1.0, {"mosquitto": 1.0}, relative=True),
+        Figure("CPU", "s per million in + out", CPU, 1.1, {"mosquitto": 1.0}, relative=True))),
+    Row("10,000 idle connections", ("connect", "-n", "10000"), (
+        Figure("RSS each", "B", "broker_resident_bytes_per_connection", 1500),
+        Figure("CPU each", "µs", "broker_cpu_us_per_connection", 30)), may_lose=True),
+    Row("10,000 idle connections with a subscription each", ("connect", "-n", "10000", "--subscriptions", "1"), (
+        Figure("RSS each", "B", "broker_resident_bytes_per_connection", 2000),), may_lose=True),
+)
+
+
+def is_whole(row: Row, result: dict[str, Any]) -> bool:
+    """Whether nothing that must arrive was lost, repeated or out of order."""
+    wrong = ("lost", "duplicates_unmarked", "out_of_order", "foreign", "failures", "wrong")
+    return row.may_lose or all(result.get(name, 0) == 0 for name in wrong)
+
+
+def matching(patterns: list[str]) -> list[Row]:
+    """Rows whose name contains one of the patterns; all without a pattern."""
+    contains: Callable[[Row], bool] = lambda row: any(pattern.lower() in row.name.lower() for pattern in patterns)
+    return [row for row in ROWS if not patterns or contains(row)]

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Starts this broker and others side by side and prints the table of docs/performance.md.
+
+    bench/run.py                                    all rows, all brokers, three rounds
+    bench/run.py --row "QoS 1" --round 5            some rows
+    bench/run.py --broker courser --broker mosquitto
+    bench/run.py --add 'bare=/path/bare-relay {port}'   any other broker that can be started on a port
+
+Rounds are interleaved: in each, every row runs on every broker, each on a freshly started one, in an order that changes from round
+to round. Figures are medians over the rounds, with the range behind them. The load generator is `courser bench`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+from brokers import KINDS, ROOT, TARGET, Broker, Kind, custom, find_binary, install, raise_open_files
+from rows import ROWS, Figure, Row, is_whole, matching
+
+Results = dict[tuple[str, str], list[dict[str, Any]]]
+RUN_SECONDS_MAX = 180
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--row", action="append", default=[], help="part of a row's name")
+    parser.add_argument("--broker", action="append", default=[], choices=sorted(KINDS))
+    parser.add_argument("--add", action="append", default=[], metavar="NAME=COMMAND")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=3.0, help="measured seconds of a timed row")
+    parser.add_argument("--version", default="311", choices=("311", "5"))
+    parser.add_argument("--no-install", action="store_true", help="leave out peers that are missing")
+    parser.add_argument("--json", type=pathlib.Path, help="write all results to this file")
+    return parser.parse_args()
+
+
+def load(row: Row, broker: Broker, options: argparse.Namespace) -> dict[str, Any]:
+    command = [str(TARGET / "release" / "courser"), "bench", *row.arguments, "-p", str(broker.port), "--pid", str(broker.pid),
+               "-V", options.version, "-o", "jsonl", "--quiet"]
+    if row.arguments[0] == "mqtt":
+        command += ["-d", str(options.seconds), "--warmup", "1"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS_MAX,
+                          preexec_fn=raise_open_files)
+    if not done.stdout.strip():
+        raise RuntimeError(done.stderr.strip() or "no result")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def measure(rows: list[Row], kinds: list[Kind], options: argparse.Namespace) -> Results:
+    results: Results = {}
+    for turn in range(options.rounds):
+        for row in rows:
+            order = kinds[turn % len(kinds):] + kinds[:turn % len(kinds)]
+            for kind in order:
+                if kind.name in row.skip:
+                    continue
+                print(f"round {turn + 1}/{options.rounds}  {kind.name:12}  {row.name}", file=sys.stderr, flush=True)
+                try:
+                    with Broker(kind) as broker:
+                        result = load(row, broker, options)
+                except (RuntimeError, subprocess.TimeoutExpired) as error:
+                    print(f"  failed: {error}", file=sys.stderr)
+                    result = {"failures": 1, "error": str(error)}
+                results.setdefault((row.name, kind.name), []).append(result)
+    return results
+
+
+def values(results: Results, row: Row, broker: str, figure: Figure) -> list[float]:
+    runs = results.get((row.name, broker), [])
+    return [run[figure.key] for run in runs if isinstance(run.get(figure.key), (int, float))]
+
+
+def median(results: Results, row: Row, broker: str, figure: Figure) -> float | None:
+    found = values(results, row, broker, figure)
+    return statistics.median(found) if found else None
+
+
+def limit(results: Results, row: Row, figure: Figure, brokers: list[str]) -> float | None:
+    """What ours may be in this run: the best whole peer's figure times the share that target and seen make."""
+    allowed = []
+    for peer, seen in figure.seen.items():
+        runs = results.get((row.name, peer), [])
+        theirs = median(results, row, peer, figure)
+        if peer in brokers and theirs is not None and all(is_whole(row, run) for run in runs):
+            allowed.append(theirs * figure.target / seen)
+    if not figure.seen:
+        return figure.target
+    return min(allowed) if allowed else (None if figure.relative else figure.target)
+
+
+def shown(found: list[float], whole: bool) -> str:
+    if not found:
+        return "–"
+    middle = statistics.median(found)
+    digits = 0 if middle >= 100 else 1 if middle >= 10 else 3 if middle < 1 else 2
+    spread = f" ({min(found):.{digits}f}–{max(found):.{digits}f})" if len(found) > 1 else ""
+    return f"{middle:.{digits}f}{spread}" + ("" if whole else " †")
+
+
+def table(results: Results, rows: list[Row], kinds: list[Kind]) -> tuple[str, bool]:
+    names = [kind.name for kind in kinds]
+    lines = ["| workload | figure | " + " | ".join(names) + " | at most | |", "|---" * (len(names) + 4) + "|"]
+    passed = True
+    for row in rows:
+        for figure in row.figures:
+            cells = []
+            for name in names:
+                runs = results.get((row.name, name), [])
+                cells.append(shown(values(results, row, name, figure), all(is_whole(row, run) for run in runs)))
+            bound = limit(results, row, figure, names)
+            verdicts = []
+            for name in names:
+                ours = median(results, row, name, figure)
+                if name.startswith("courser") and bound is not None:
+                    runs = results.get((row.name, name), [])
+                    good = ours is not None and ours <= bound and all(is_whole(row, run) for run in runs)
+                    passed &= good
+                    verdicts.append("pass" if good else "FAIL")
+            most = "–" if bound is None else f"{bound:.2f}" if bound < 100 else f"{bound:.0f}"
+            lines.append(f"| {row.name} | {figure.name}, {figure.unit} | " + " | ".join(cells)
+                         + f" | {most} | {' / '.join(verdicts)} |")
+    return "\n".join(lines), passed
+
+
+def header(options: argparse.Namespace) -> str:
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    processor = next((line.split(":", 1)[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+                      if line.startswith("model name")), platform.machine())
+    cores = len([line for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("processor")])
+    command = "bench/run.py " + " ".join(sys.argv[1:])
+    return (f"{processor}, {cores} cores, Linux {platform.release()}, loopback; commit {commit}; {time.strftime('%Y-%m-%d')}; "
+            f"`{command.strip()}`\n\nMedian of {options.rounds} interleaved rounds (range). † lost, repeated or reordered "
+            "messages, or a failed run. \"At most\" is the share of the best whole peer of this run, see bench/rows.py.\n")
+
+
+def main() -> int:
+    options = arguments()
+    subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "courser"], cwd=ROOT, check=True)
+    raise_open_files()
+    kinds = [KINDS[name] for name in (options.broker or KINDS)] + [custom(text) for text in options.add]
+    for kind in kinds:
+        if not options.no_install:
+            install(kind)
+    missing = [kind.name for kind in kinds if find_binary(kind) is None]
+    kinds = [kind for kind in kinds if kind.name not in missing]
+    if missing:
+        print(f"left out, not installed: {', '.join(missing)}", file=sys.stderr)
+    rows = matching(options.row)
+    if not rows:
+        raise SystemExit("no such row; rows are:\n" + "\n".join(f"  {row.name}" for row in ROWS))
+    results = measure(rows, kinds, options)
+    if options.json:
+        flat = [{"row": row, "broker": broker, "runs": runs} for (row, broker), runs in results.items()]
+        options.json.write_text(json.dumps(flat, indent=1))
+    text, passed = table(results, rows, kinds)
+    print(header(options))
+    print(text)
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
