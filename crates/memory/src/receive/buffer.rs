@@ -91,8 +91,9 @@ impl Buffer {
         Some(self)
     }
 
-    /// Takes the received bytes out of the pool for good, without a copy when nothing was consumed: for a payload that
-    /// outlives the turn (M45). The pool counts the storage as freed.
+    /// Takes the received bytes out of the pool for good, without a copy when nothing was consumed: for a large payload,
+    /// which may outlive the turn (M45). The vector keeps the capacity of the whole buffer; the pool counts the storage
+    /// as freed.
     #[must_use]
     pub fn into_vec(mut self) -> Vec<u8> {
         let storage = mem::take(&mut self.storage);
