@@ -111,7 +111,7 @@ class MosquittoCli(Client):
     # -- subscribing
 
     def _start(self, subscriptions: list[Subscription], properties: dict | None) -> list[int]:
-        flags = ["--nodelay", "-q", str(subscriptions[0].qos), "-F", MARK + "%x %J"]
+        flags = ["--nodelay", "-q", str(subscriptions[0].qos), "-F", MARK + "%x %j"]
         flags += [] if self.options.clean_start else ["-c"]
         for subscription in subscriptions:
             flags += ["-t", subscription.filter]
