@@ -30,12 +30,12 @@ use courser_contract::Tick;
 use node::Nodes;
 use slots::{NONE, Place, Slots};
 
-pub use node::TimerKey;
+pub(crate) use node::TimerKey;
 
 /// Whether [`Wheel::advance`] did all that was due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub enum Advanced {
+pub(crate) enum Advanced {
     /// Nothing with a deadline up to `now` is left.
     Whole,
     /// The work limit was reached; the next call goes on.
@@ -44,38 +44,24 @@ pub enum Advanced {
 
 /// Timers of one shard; `T` is what fires, best a small id.
 #[derive(Debug)]
-pub struct Wheel<T> {
+pub(crate) struct Wheel<T> {
     now: u64,
     nodes: Nodes<T>,
     slots: Slots,
     /// The slot that the clock has reached and that still has timers in it.
     reached: Option<Place>,
-    len: usize,
 }
 
 impl<T: Copy> Wheel<T> {
     /// An empty wheel whose clock stands at `now`. Cost: 2.4 KB.
     #[must_use]
-    pub fn new(now: Tick) -> Self {
+    pub(crate) fn new(now: Tick) -> Self {
         Self {
             now: now.0,
             nodes: Nodes::new(),
             slots: Slots::new(),
             reached: None,
-            len: 0,
         }
-    }
-
-    /// How many timers are armed.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether no timer is armed.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// Arms a timer. One whose deadline has passed fires at the next [`advance`](Self::advance). Deadlines end at
@@ -83,18 +69,17 @@ impl<T: Copy> Wheel<T> {
     ///
     /// # Panics
     /// With 2^32 - 1 timers at once, which take 100 GB.
-    pub fn insert(&mut self, deadline: Tick, value: T) -> TimerKey {
+    pub(crate) fn insert(&mut self, deadline: Tick, value: T) -> TimerKey {
         let index = self.nodes.allocate(deadline.0, value);
         self.link(index);
-        self.len += 1;
         self.nodes.key(index)
     }
 
     /// Takes a timer out before it fires; `None` when it has fired or was cancelled.
-    pub fn cancel(&mut self, key: TimerKey) -> Option<T> {
+    pub(crate) fn cancel(&mut self, key: TimerKey) -> Option<T> {
         let index = self.nodes.find(key)?;
         self.unlink(index);
-        Some(self.release(index))
+        Some(self.nodes.release(index))
     }
 
     /// Gives a timer another deadline. False when it has fired or was cancelled.
@@ -102,7 +87,7 @@ impl<T: Copy> Wheel<T> {
     /// Cost: one store when the new deadline is not before the slot in which the timer waits, as with every deadline
     /// that moves later; otherwise it is linked again.
     #[must_use = "a timer that has fired must be inserted again"]
-    pub fn rearm(&mut self, key: TimerKey, deadline: Tick) -> bool {
+    pub(crate) fn rearm(&mut self, key: TimerKey, deadline: Tick) -> bool {
         let Some(index) = self.nodes.find(key) else {
             return false;
         };
@@ -118,7 +103,7 @@ impl<T: Copy> Wheel<T> {
     /// When to call [`advance`](Self::advance) next: not after any deadline. It may be earlier, for a timer that was
     /// moved later or that must move down a level. Cost: at most nine words are looked at.
     #[must_use]
-    pub fn next_deadline(&self) -> Option<Tick> {
+    pub(crate) fn next_deadline(&self) -> Option<Tick> {
         if self.reached.is_some() {
             return Some(Tick(self.now));
         }
@@ -130,7 +115,12 @@ impl<T: Copy> Wheel<T> {
     /// Moves the clock to `now` and hands every timer with a deadline up to it to `fire`, in the order of deadlines
     /// (those that had passed when they were set come as they come). At most `work_max` timers are fired or moved, so
     /// that a turn keeps to its budget. A `now` before the last one counts as the last one.
-    pub fn advance(&mut self, now: Tick, work_max: usize, mut fire: impl FnMut(T)) -> Advanced {
+    pub(crate) fn advance(
+        &mut self,
+        now: Tick,
+        work_max: usize,
+        mut fire: impl FnMut(T),
+    ) -> Advanced {
         let mut work_left = work_max;
         while let Some(place) = self.next_place(now.0) {
             self.reached = Some(place);
@@ -145,7 +135,7 @@ impl<T: Copy> Wheel<T> {
                 work_left -= 1;
                 self.unlink(index);
                 if self.nodes.deadline(index) <= self.now {
-                    fire(self.release(index));
+                    fire(self.nodes.release(index));
                 } else {
                     self.link(index);
                 }
@@ -184,9 +174,10 @@ impl<T: Copy> Wheel<T> {
         }
     }
 
-    fn release(&mut self, index: u32) -> T {
-        self.len -= 1;
-        self.nodes.release(index)
+    /// How many timers are armed. Cost: all free nodes are visited.
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.nodes.count() - self.nodes.free_count()
     }
 
     /// Panics when an invariant of the module does not hold. Cost: all timers are visited.
@@ -210,11 +201,6 @@ impl<T: Copy> Wheel<T> {
                 linked += 1;
             }
         }
-        assert_eq!(linked, self.len, "every armed timer is in one list");
-        assert_eq!(
-            linked + self.nodes.free_count(),
-            self.nodes.count(),
-            "every other node is free"
-        );
+        assert_eq!(linked, self.len(), "a node is in one list or free");
     }
 }

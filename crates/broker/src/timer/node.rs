@@ -9,7 +9,7 @@ const DEADLINE_MAX: u64 = (1 << DEADLINE_BITS) - 1;
 /// Names an armed timer. The key of one that has fired or was cancelled names nothing, also when its place in memory is
 /// used again (2^32 - 1 times, then a key kept that long would be mistaken).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct TimerKey {
+pub(crate) struct TimerKey {
     index: u32,
     generation: NonZeroU32,
 }

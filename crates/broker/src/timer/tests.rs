@@ -35,7 +35,7 @@ fn a_timer_fires_at_its_deadline_on_every_level() {
                 ['x'],
                 "start {start}, delay {delay}: not in time"
             );
-            assert!(wheel.is_empty());
+            assert_eq!(wheel.len(), 0);
             assert_eq!(wheel.next_deadline(), None);
         }
     }
