@@ -24,6 +24,7 @@ const REGISTRIES: &[&str] = &[
 const UNSAFE_MODULES: &[&str] = &[
     "crates/memory/src/lib.rs",
     "crates/router/src/lib.rs",
+    "crates/bus/src/lib.rs",
     "crates/bus-c/src/lib.rs",
     "crates/bus-python/src/lib.rs",
 ];
