@@ -1,3 +1,32 @@
 //! Shards, listeners, rings and timers: the thin shell around the pure crates.
+//!
+//! [`Broker::start`] binds all addresses, starts one thread a shard ([`shard`](self)) and returns at once; [`Broker::stop`]
+//! ends it. Everything that is decided is decided below: sessions in `courser-mqtt` and `courser-engine`, routing in
+//! `courser-trie`. Here are sockets, clocks and threads, and the moving of messages between them.
+//!
+//! ```text
+//! listen ─▶ shard (one a core) ──ring──▶ shard
+//!             │ ready: sockets that woke     index: filter → partitions (L1), written by shard 0
+//!             │ turn: what happens, in order appends: publishes that wait, by partition
+//!             │ fronts, partitions           slots: name → partition → shard
+//!             └ store: entries until they are committed
+//! ```
+#![forbid(unsafe_code)]
 
-pub mod timer;
+mod appends;
+mod broker;
+mod clock;
+mod config;
+mod index;
+mod listen;
+mod metrics;
+mod rings;
+mod shard;
+mod slots;
+mod store;
+mod sys;
+mod timer;
+
+pub use broker::{Broker, StartError, StopError, Summary};
+pub use config::{Config, Pinning};
+pub use listen::ListenError;

@@ -1,0 +1,195 @@
+//! A running broker.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use courser_contract::ShardId;
+use router::SharedMatcher;
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::listen::{self, ListenError};
+use crate::metrics::{CLOSES, DROPPED, dropped_name};
+use crate::rings::{self, Doze};
+use crate::shard::{self, Phase, ShardParts, StopSignal};
+use crate::sys::ShardReport;
+
+/// How often a stop looks whether all shards are quiet.
+const STOP_LOOK: Duration = Duration::from_millis(2);
+
+/// Why a broker did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// A thread.
+    #[error("cannot start a thread for a shard")]
+    Thread(#[source] io::Error),
+}
+
+/// Why a broker did not end as it should.
+#[derive(Debug, thiserror::Error)]
+pub enum StopError {
+    /// A runtime or a listener failed.
+    #[error("shard {shard} could not run")]
+    Shard {
+        /// Which.
+        shard: usize,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A bug: the message was printed when it happened.
+    #[error("shard {shard} has panicked")]
+    Panicked {
+        /// Which.
+        shard: usize,
+    },
+}
+
+/// What a broker has done, for the last line of its log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary(ShardReport);
+
+impl Summary {
+    /// Counters that are not zero, by name.
+    #[must_use]
+    pub fn counters(&self) -> Vec<(String, u64)> {
+        let counters = &self.0.counters;
+        let plain = [
+            ("sockets", counters.sockets),
+            ("sessions_attached", counters.connects),
+            ("connections_over_limit", counters.over_limit),
+            ("accept_failures", counters.accept_failures),
+            ("bytes_received", counters.bytes_received),
+            ("bytes_sent", counters.bytes_sent),
+            ("publishes_received", counters.publishes_received),
+            ("publishes_sent", counters.publishes_sent),
+            ("turns", counters.turns),
+            ("longest_turn_us", counters.longest_turn_us),
+        ];
+        let plain = plain.map(|(name, value)| (name.to_owned(), value));
+        let closes = CLOSES
+            .iter()
+            .zip(counters.closes)
+            .map(|(name, value)| (format!("closed_{name}"), value));
+        let dropped = DROPPED
+            .iter()
+            .zip(counters.dropped)
+            .map(|(&why, value)| (format!("dropped_{}", dropped_name(why)), value));
+        plain
+            .into_iter()
+            .chain(closes)
+            .chain(dropped)
+            .filter(|(_, value)| *value > 0)
+            .collect()
+    }
+}
+
+/// A broker that serves. Dropped without [`stop`](Self::stop) its threads go on until the process ends.
+#[derive(Debug)]
+pub struct Broker {
+    addresses: Vec<SocketAddr>,
+    threads: Vec<JoinHandle<io::Result<ShardReport>>>,
+    dozes: Vec<Arc<Doze>>,
+    stop: Arc<StopSignal>,
+    stop_timeout: Duration,
+}
+
+impl Broker {
+    /// Binds all addresses and starts the shards. When it returns, connections are accepted.
+    ///
+    /// # Errors
+    /// [`StartError::Listen`] when an address cannot be bound: nothing is left running. [`StartError::Thread`] when the
+    /// system gives no thread.
+    pub fn start(config: Config) -> Result<Self, StartError> {
+        let listeners = listen::listen(&config.listen, config.shards)?;
+        let ports = rings::mesh(config.shards, config.ring_slots);
+        let dozes = ports[0].dozes.clone();
+        let (writer, reader) = SharedMatcher::new();
+        let mut broker = Self {
+            addresses: listeners.addresses,
+            threads: Vec::new(),
+            dozes,
+            stop: Arc::new(StopSignal::new(config.shards)),
+            stop_timeout: config.stop_timeout,
+        };
+        let (clock, connections) = (Clock::default(), Arc::new(AtomicUsize::new(0)));
+        let (config, mut writer) = (Arc::new(config), Some(writer));
+        for ((id, ports), listeners) in (0..).map(ShardId).zip(ports).zip(listeners.by_shard) {
+            let parts = ShardParts {
+                id,
+                config: Arc::clone(&config),
+                clock,
+                ports,
+                listeners,
+                reader: reader.clone(),
+                writer: writer.take(),
+                connections: Arc::clone(&connections),
+                stop: Arc::clone(&broker.stop),
+                // The first start of a node whose data folder is empty.
+                start: 1,
+            };
+            let thread = thread::Builder::new()
+                .name(format!("shard-{}", id.0))
+                .spawn(move || shard::run(parts));
+            match thread {
+                Ok(thread) => broker.threads.push(thread),
+                Err(error) => {
+                    broker.enter(Phase::Ending);
+                    return Err(StartError::Thread(error));
+                }
+            }
+        }
+        Ok(broker)
+    }
+
+    /// Where it listens, with the ports that were chosen.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Whether a shard has ended by itself, which only a failure makes.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.threads.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Stops: v5 clients get DISCONNECT 0x8B, wills go out, outputs are written, for at most [`Config::stop_timeout`]. Blocks.
+    ///
+    /// # Errors
+    /// The first shard that failed.
+    pub fn stop(self) -> Result<Summary, StopError> {
+        self.enter(Phase::Closing);
+        let deadline = Instant::now() + self.stop_timeout;
+        let mut before = None;
+        while Instant::now() < deadline && !self.has_failed() {
+            thread::sleep(STOP_LOOK);
+            let now = self.stop.all_quiet();
+            if now.is_some() && now == before {
+                break;
+            }
+            before = now;
+        }
+        self.enter(Phase::Ending);
+        let mut sum = ShardReport::default();
+        for (shard, thread) in self.threads.into_iter().enumerate() {
+            let report = thread.join().map_err(|_| StopError::Panicked { shard })?;
+            sum.add(&report.map_err(|source| StopError::Shard { shard, source })?);
+        }
+        Ok(Summary(sum))
+    }
+
+    fn enter(&self, phase: Phase) {
+        self.stop.set_phase(phase);
+        for doze in &self.dozes {
+            doze.wake();
+        }
+    }
+}

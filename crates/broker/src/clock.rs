@@ -1,0 +1,78 @@
+//! The only place that reads clocks.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::Context;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use courser_contract::{Now, Tick, WallMs};
+use tokio::time::{Sleep, sleep_until};
+
+/// Milliseconds since the broker's start, and of the day. All shards of a process share the beginning.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    start: Instant,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self {
+            start: Instant::now(),
+        }
+    }
+}
+
+impl Clock {
+    /// This moment. Two calls of the vDSO.
+    #[must_use]
+    pub(crate) fn now(&self) -> Now {
+        let wall = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Now {
+            tick: Tick(milliseconds(self.start.elapsed())),
+            wall: WallMs(milliseconds(wall)),
+        }
+    }
+
+    fn instant(&self, tick: Tick) -> Instant {
+        self.start + Duration::from_millis(tick.0)
+    }
+}
+
+fn milliseconds(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Wakes a shard's task at the earliest deadline of its wheel. It is set again only when that must be earlier.
+#[derive(Debug, Default)]
+pub(crate) struct Alarm {
+    sleep: Option<Pin<Box<Sleep>>>,
+    set: Option<Tick>,
+}
+
+/// Deadlines further away are looked at again after this many milliseconds.
+const SLEEP_MS_MAX: u64 = 24 * 3600 * 1000;
+
+impl Alarm {
+    /// Wakes the task of `context` at `deadline`, if there is one.
+    pub(crate) fn set(&mut self, deadline: Option<Tick>, clock: &Clock, context: &mut Context<'_>) {
+        let Some(deadline) = deadline else { return };
+        let now = clock.now().tick;
+        let deadline = deadline.min(now.after_ms(SLEEP_MS_MAX));
+        if self.set.is_some_and(|set| set > now && set <= deadline) {
+            return;
+        }
+        // A millisecond later, so that the deadline has passed by the shard's clock when it wakes.
+        let instant = clock.instant(deadline.after_ms(1)).into();
+        let sleep = self
+            .sleep
+            .get_or_insert_with(|| Box::pin(sleep_until(instant)));
+        sleep.as_mut().reset(instant);
+        self.set = Some(deadline);
+        if sleep.as_mut().poll(context).is_ready() {
+            self.set = None;
+            context.waker().wake_by_ref();
+        }
+    }
+}

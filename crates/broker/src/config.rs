@@ -1,0 +1,165 @@
+//! What the shards are told: the settings in the words of the crates below.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU16;
+use std::rc::Rc;
+use std::time::Duration;
+
+use courser_engine::Limits;
+use courser_mqtt::front::{Feature, FrontConfig, OutputPool};
+use courser_settings::Settings;
+
+/// Durable partitions besides partition 0, fixed when a data folder is made (M3).
+const PARTITIONS: u16 = 16;
+/// Batches under way on each link between two shards.
+const RING_SLOTS: usize = 8;
+/// Bytes of free output buffers that a shard keeps.
+const OUTPUT_POOL_BYTES: usize = 4 << 20;
+
+/// Whether each shard is bound to a core of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pinning {
+    /// The scheduler decides.
+    #[default]
+    Off,
+    /// Shard n runs on the n-th core that the process may use.
+    Cores,
+}
+
+/// What a broker is started with.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Addresses for MQTT over TCP. Port 0: a free one.
+    pub listen: Vec<SocketAddr>,
+    /// Shards, at least 1.
+    pub shards: u16,
+    /// Binding of shards to cores.
+    pub pinning: Pinning,
+    /// Durable partitions besides partition 0, at least 1.
+    pub partitions: u16,
+    /// Batches under way on each link between two shards, at least 1.
+    pub ring_slots: usize,
+    /// Connections at once.
+    pub connections_max: usize,
+    /// How long a stop waits for outputs and wills.
+    pub stop_timeout: Duration,
+    /// Everything else, by name.
+    pub settings: Settings,
+}
+
+impl Config {
+    /// What `settings` say; 0 shards: one for each core that the process may use.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let shards = match settings.server.shards {
+            0 => u16::try_from(cores).unwrap_or(u16::MAX).min(256),
+            shards => shards,
+        };
+        Self {
+            listen: settings.mqtt.listen.clone(),
+            shards,
+            pinning: if settings.server.pin_shards {
+                Pinning::Cores
+            } else {
+                Pinning::Off
+            },
+            partitions: PARTITIONS,
+            ring_slots: RING_SLOTS,
+            connections_max: settings.listeners.connections_max as usize,
+            stop_timeout: Duration::from_secs(5),
+            settings,
+        }
+    }
+
+    /// Limits of a partition; those of retained messages are shared out among the partitions that keep them.
+    pub(crate) fn limits(&self) -> Limits {
+        let Settings {
+            mqtt,
+            session,
+            retained,
+            ..
+        } = &self.settings;
+        let keepers = u32::from(self.partitions);
+        Limits {
+            queue_messages_max: session.queue_messages_max,
+            queue_bytes_max: session.queue_bytes_max.bytes(),
+            overflow: overflow(session.overflow),
+            subscriptions_max: mqtt.subscriptions_max,
+            outbound_window_max: mqtt.outbound_window_max,
+            retained_messages_max: retained.messages_max.div_ceil(keepers),
+            retained_bytes_max: retained.bytes_max.bytes().div_ceil(keepers.into()),
+            session_expiry_seconds_max: seconds(mqtt.session_expiry_max),
+            shared_strategy: strategy(mqtt.shared_strategy),
+            ..Limits::default()
+        }
+    }
+
+    /// What the fronts of one shard share.
+    pub(crate) fn front(&self) -> Rc<FrontConfig> {
+        let mqtt = &self.settings.mqtt;
+        let mut config = FrontConfig::new(OutputPool::new(OUTPUT_POOL_BYTES));
+        config.limits.packet_bytes_max = to_u32(mqtt.packet_bytes_max.bytes());
+        config.limits.client_id_bytes_max = to_u16(mqtt.client_id_bytes_max.bytes());
+        config.limits.topic_bytes_max = to_u16(mqtt.topic_bytes_max.bytes());
+        config.limits.topic_levels_max = mqtt.topic_levels_max;
+        config.limits.user_properties_max = to_u16(mqtt.user_properties_max.into());
+        config.limits.user_property_bytes_max = to_u32(mqtt.user_properties_bytes_max.bytes());
+        config.connect_timeout_ms = milliseconds(mqtt.connect_timeout);
+        config.receive_maximum = at_least_one(mqtt.receive_maximum);
+        config.window_max = at_least_one(mqtt.outbound_window_max);
+        config.topic_alias_maximum = mqtt.topic_alias_max;
+        config.topic_alias_out_max = mqtt.topic_alias_max;
+        config.session_expiry_max_seconds = seconds(mqtt.session_expiry_max);
+        config.keep_alive_max = NonZeroU16::new(mqtt.keep_alive_max_seconds);
+        config.output_bytes_max = mqtt.output_bytes_max.bytes() as usize;
+        config.retain = if mqtt.retain_available {
+            Feature::On
+        } else {
+            Feature::Off
+        };
+        Rc::new(config)
+    }
+}
+
+const fn overflow(overflow: courser_settings::Overflow) -> courser_engine::Overflow {
+    match overflow {
+        courser_settings::Overflow::DropNewest => courser_engine::Overflow::DropNewest,
+        courser_settings::Overflow::DropOldest => courser_engine::Overflow::DropOldest,
+        courser_settings::Overflow::RefusePublisher => courser_engine::Overflow::RefusePublisher,
+    }
+}
+
+const fn strategy(strategy: courser_settings::SharedStrategy) -> courser_contract::SharedStrategy {
+    match strategy {
+        courser_settings::SharedStrategy::RoundRobin => {
+            courser_contract::SharedStrategy::RoundRobin
+        }
+        courser_settings::SharedStrategy::Sticky => courser_contract::SharedStrategy::Sticky,
+        courser_settings::SharedStrategy::HashTopic => courser_contract::SharedStrategy::HashTopic,
+        courser_settings::SharedStrategy::LeastOutstanding => {
+            courser_contract::SharedStrategy::LeastOutstanding
+        }
+    }
+}
+
+// The settings have ranges; these end at the widest type.
+fn seconds(span: Duration) -> u32 {
+    u32::try_from(span.as_secs()).unwrap_or(u32::MAX)
+}
+
+fn milliseconds(span: Duration) -> u32 {
+    u32::try_from(span.as_millis()).unwrap_or(u32::MAX)
+}
+
+fn to_u32(value: u64) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+fn to_u16(value: u64) -> u16 {
+    u16::try_from(value).unwrap_or(u16::MAX)
+}
+
+fn at_least_one(value: u16) -> NonZeroU16 {
+    NonZeroU16::new(value).unwrap_or(NonZeroU16::MIN)
+}

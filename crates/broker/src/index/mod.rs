@@ -1,0 +1,26 @@
+//! The first level of matching (L1, M37): filter → partitions, one a process, written by shard 0.
+//!
+//! - [`Rounds`]: who already uses a published change; partitions hear of it when all shards do (M38).
+//! - [`Fences`]: when everything that was matched before a moment is pushed and settled (M34).
+//! - [`Routes`]: a shard's reader with its cache.
+
+mod fences;
+mod rounds;
+mod routes;
+
+pub(crate) use fences::{FenceBook, FenceId, Watermarks};
+pub(crate) use rounds::{RoundId, Rounds};
+pub(crate) use routes::{Routes, Way};
+
+use courser_contract::{IndexChange, IndexToken, PartitionId};
+
+/// A change that a partition asks of the writer of L1.
+#[derive(Debug)]
+pub(crate) struct IndexRequest {
+    /// Who asks, and where its filters lead.
+    pub(crate) partition: PartitionId,
+    /// Names the change in the confirmation.
+    pub(crate) token: IndexToken,
+    /// What changes.
+    pub(crate) change: IndexChange,
+}

@@ -1,0 +1,172 @@
+//! Listening sockets: one for each address and shard, so that the kernel shares new connections out (SO_REUSEPORT).
+//!
+//! With SO_REUSEPORT alone two brokers of one user could serve one port unnoticed; so each address is first bound without
+//! it, which fails when anybody has the port.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// Connections that may wait to be accepted by one shard.
+const BACKLOG: i32 = 4096;
+
+/// An address that cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// Somebody else has it.
+    #[error(
+        "{address} is in use by another process: stop that one, or listen elsewhere with --mqtt ADDRESS:PORT"
+    )]
+    InUse {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// Ports below 1024 and the like.
+    #[error(
+        "{address} needs rights that this process does not have: use a port from 1024, with --mqtt ADDRESS:PORT"
+    )]
+    Denied {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// Anything else.
+    #[error("cannot listen on {address}")]
+    Other {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl ListenError {
+    fn new(address: SocketAddr, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::AddrInUse => Self::InUse { address },
+            io::ErrorKind::PermissionDenied => Self::Denied { address },
+            _ => Self::Other { address, source },
+        }
+    }
+
+    /// Whether this machine just has no such kind of address, as where IPv6 is switched off.
+    fn is_missing_family(&self) -> bool {
+        let Self::Other { source, .. } = self else {
+            return false;
+        };
+        let code = source
+            .raw_os_error()
+            .map(rustix::io::Errno::from_raw_os_error);
+        source.kind() == io::ErrorKind::AddrNotAvailable
+            || code == Some(rustix::io::Errno::AFNOSUPPORT)
+    }
+}
+
+/// The listeners of all shards.
+#[derive(Debug)]
+pub(crate) struct Listeners {
+    /// Where they listen, ports filled in.
+    pub(crate) addresses: Vec<SocketAddr>,
+    /// For each shard one listener an address.
+    pub(crate) by_shard: Vec<Vec<TcpListener>>,
+}
+
+/// Binds all `addresses` for each of `shards`.
+///
+/// An IPv6 loopback address is left out on a machine without IPv6 when there is another address.
+///
+/// # Errors
+/// The first address that cannot be bound.
+pub(crate) fn listen(addresses: &[SocketAddr], shards: u16) -> Result<Listeners, ListenError> {
+    let mut listeners = Listeners {
+        addresses: Vec::new(),
+        by_shard: (0..shards).map(|_| Vec::new()).collect(),
+    };
+    for &address in addresses {
+        let bound = match claim(address) {
+            Ok(bound) => bound,
+            Err(error)
+                if addresses.len() > 1
+                    && address.is_ipv6()
+                    && address.ip().is_loopback()
+                    && error.is_missing_family() =>
+            {
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        listeners.addresses.push(bound);
+        for of_shard in &mut listeners.by_shard {
+            let listener =
+                listener(bound, Reuse::Shards).map_err(|source| ListenError::new(bound, source))?;
+            of_shard.push(listener);
+        }
+    }
+    Ok(listeners)
+}
+
+/// Makes sure that nobody has the address, and finds the port when that is 0.
+fn claim(address: SocketAddr) -> Result<SocketAddr, ListenError> {
+    listener(address, Reuse::Nobody)
+        .and_then(|listener| listener.local_addr())
+        .map_err(|source| ListenError::new(address, source))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reuse {
+    Nobody,
+    Shards,
+}
+
+fn listener(address: SocketAddr, reuse: Reuse) -> io::Result<TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    // A restart may bind while connections of the last run are in TIME_WAIT.
+    socket.set_reuse_address(true)?;
+    if reuse == Reuse::Shards {
+        socket.set_reuse_port(true)?;
+    }
+    // Accepted sockets inherit it, which saves a system call each.
+    socket.set_tcp_nodelay(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpStream;
+
+    fn loopback() -> SocketAddr {
+        ([127, 0, 0, 1], 0).into()
+    }
+
+    #[test]
+    fn a_port_that_another_broker_shares_among_its_shards_is_in_use() {
+        let first = listen(&[loopback()], 2).expect("a free port can be bound");
+        let error = listen(&first.addresses, 2).expect_err("the port is taken");
+        assert!(matches!(error, ListenError::InUse { .. }), "{error}");
+        assert!(error.to_string().contains("--mqtt"), "{error}");
+    }
+
+    #[test]
+    fn accepted_sockets_send_small_packets_at_once() {
+        let listeners = listen(&[loopback()], 1).expect("a free port can be bound");
+        let _client = TcpStream::connect(listeners.addresses[0]).expect("it listens");
+        let listener = &listeners.by_shard[0][0];
+        listener
+            .set_nonblocking(false)
+            .expect("a listener can block");
+        let (accepted, _) = listener.accept().expect("somebody has connected");
+        assert!(accepted.nodelay().expect("it is a TCP socket"));
+    }
+}

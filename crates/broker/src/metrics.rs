@@ -1,0 +1,151 @@
+//! What a shard counts. Plain numbers of one thread, summed when somebody asks.
+
+use courser_contract::{CloseCause, Dropped};
+
+/// Reasons for which messages were not delivered.
+pub(crate) const DROPPED: [Dropped; 8] = [
+    Dropped::NoSubscriber,
+    Dropped::QueueFull,
+    Dropped::Expired,
+    Dropped::TooLarge,
+    Dropped::OutputFull,
+    Dropped::Offline,
+    Dropped::Rejected,
+    Dropped::RetainedFull,
+];
+
+/// The word for a reason in reports.
+#[must_use]
+pub(crate) const fn dropped_name(why: Dropped) -> &'static str {
+    match why {
+        Dropped::NoSubscriber => "no_subscriber",
+        Dropped::QueueFull => "queue_full",
+        Dropped::Expired => "expired",
+        Dropped::TooLarge => "too_large",
+        Dropped::OutputFull => "output_full",
+        Dropped::Offline => "offline",
+        Dropped::Rejected => "rejected",
+        Dropped::RetainedFull => "retained_full",
+    }
+}
+
+/// Kinds of endings of connections, in the order of their counters.
+pub(crate) const CLOSES: [&str; 9] = [
+    "disconnect",
+    "lost",
+    "fault",
+    "keep_alive",
+    "connect_timeout",
+    "taken_over",
+    "refused",
+    "administrative",
+    "server_stops",
+];
+
+/// The counter of a kind of ending. The reason code of a fault is for the log, not for a counter: the set stays closed.
+#[must_use]
+pub(crate) const fn close_index(cause: CloseCause) -> usize {
+    match cause {
+        CloseCause::Disconnect => 0,
+        CloseCause::Lost => 1,
+        CloseCause::Fault(_) => 2,
+        CloseCause::KeepAlive => 3,
+        CloseCause::ConnectTimeout => 4,
+        CloseCause::TakenOver => 5,
+        CloseCause::Refused(_) => 6,
+        CloseCause::Administrative => 7,
+        CloseCause::ServerStops => 8,
+    }
+}
+
+/// Counters of one shard, all since its start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    /// Sockets accepted.
+    pub(crate) sockets: u64,
+    /// Sessions attached to a connection: accepted CONNECTs.
+    pub(crate) connects: u64,
+    /// Connections that ended, by [`CLOSES`].
+    pub(crate) closes: [u64; CLOSES.len()],
+    /// Messages not delivered, by [`DROPPED`].
+    pub(crate) dropped: [u64; DROPPED.len()],
+    /// Sockets closed at once because there were as many as may be.
+    pub(crate) over_limit: u64,
+    /// Times that accepting failed for want of descriptors or memory.
+    pub(crate) accept_failures: u64,
+    /// Bytes read.
+    pub(crate) bytes_received: u64,
+    /// Bytes written.
+    pub(crate) bytes_sent: u64,
+    /// Publishes received.
+    pub(crate) publishes_received: u64,
+    /// Bytes of their payloads.
+    pub(crate) publish_bytes_received: u64,
+    /// Deliveries given to fronts, less those that they dropped.
+    pub(crate) publishes_sent: u64,
+    /// Bytes of their payloads.
+    pub(crate) publish_bytes_sent: u64,
+    /// Packets received, of every type.
+    pub(crate) packets_received: u64,
+    /// Packets sent, of every type.
+    pub(crate) packets_sent: u64,
+    /// Turns.
+    pub(crate) turns: u64,
+    /// Longest turn in microseconds of the thread's CPU time.
+    pub(crate) longest_turn_us: u64,
+}
+
+impl Counters {
+    /// Counts messages that were not delivered.
+    pub(crate) const fn drop_messages(&mut self, why: Dropped, messages: u64) {
+        self.dropped[why as usize] += messages;
+    }
+
+    /// Messages that were not delivered for whatever reason but that nobody wanted them.
+    #[must_use]
+    pub(crate) fn dropped_total(&self) -> u64 {
+        let unwanted = self.dropped[Dropped::NoSubscriber as usize];
+        self.dropped.iter().sum::<u64>() - unwanted
+    }
+
+    /// Adds another shard's.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let pairs = [
+            (&mut self.sockets, other.sockets),
+            (&mut self.connects, other.connects),
+            (&mut self.over_limit, other.over_limit),
+            (&mut self.accept_failures, other.accept_failures),
+            (&mut self.bytes_received, other.bytes_received),
+            (&mut self.bytes_sent, other.bytes_sent),
+            (&mut self.publishes_received, other.publishes_received),
+            (
+                &mut self.publish_bytes_received,
+                other.publish_bytes_received,
+            ),
+            (&mut self.publishes_sent, other.publishes_sent),
+            (&mut self.publish_bytes_sent, other.publish_bytes_sent),
+            (&mut self.packets_received, other.packets_received),
+            (&mut self.packets_sent, other.packets_sent),
+            (&mut self.turns, other.turns),
+        ];
+        for (mine, theirs) in pairs {
+            *mine += theirs;
+        }
+        for (mine, theirs) in self.closes.iter_mut().zip(other.closes) {
+            *mine += theirs;
+        }
+        for (mine, theirs) in self.dropped.iter_mut().zip(other.dropped) {
+            *mine += theirs;
+        }
+        self.longest_turn_us = self.longest_turn_us.max(other.longest_turn_us);
+    }
+}
+
+// The number of a reason is the place of its counter.
+const _: () = {
+    let mut at = 0;
+    while at < DROPPED.len() {
+        assert!(DROPPED[at] as usize == at);
+        at += 1;
+    }
+};

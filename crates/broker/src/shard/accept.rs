@@ -1,0 +1,129 @@
+//! New connections of a shard.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
+
+use tokio::net::TcpListener;
+
+use super::Shard;
+use super::hub::Budget;
+use super::ready::{Place, ReadyQueue, SocketWaker};
+use super::timers::Timer;
+
+/// Places from here on are those of listeners.
+pub(crate) const LISTENERS: Place = 0xFFFF_0000;
+/// Connections that one turn accepts from one listener.
+const ACCEPT_MAX: usize = 32;
+/// How long a listener rests that had no descriptor or memory for a connection, in milliseconds.
+const REST_MS: u64 = 100;
+
+struct Listener {
+    socket: TcpListener,
+    waker: Waker,
+    /// Whether somebody may wait.
+    ready: bool,
+}
+
+/// The listeners of a shard.
+#[derive(Default)]
+pub(crate) struct Accepting {
+    listeners: Vec<Listener>,
+    /// Whether they rest until a timer fires.
+    resting: bool,
+}
+
+impl Accepting {
+    /// From sockets that listen already. Must be called on the shard's runtime.
+    ///
+    /// # Errors
+    /// When the runtime cannot watch a socket.
+    pub(crate) fn new(
+        sockets: Vec<std::net::TcpListener>,
+        ready: &Arc<ReadyQueue>,
+    ) -> io::Result<Self> {
+        let listeners = (LISTENERS..).zip(sockets).map(|(place, socket)| {
+            Ok(Listener {
+                socket: TcpListener::from_std(socket)?,
+                waker: SocketWaker::waker(place, ready),
+                ready: true,
+            })
+        });
+        Ok(Self {
+            listeners: listeners.collect::<io::Result<_>>()?,
+            resting: false,
+        })
+    }
+
+    /// A listener was woken.
+    pub(crate) fn wake(&mut self, place: Place) {
+        if let Some(listener) = self.listeners.get_mut((place - LISTENERS) as usize) {
+            listener.ready = true;
+        }
+    }
+
+    /// The rest is over.
+    pub(crate) const fn resume(&mut self) {
+        self.resting = false;
+    }
+
+    /// Whether a turn would accept.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.resting && self.listeners.iter().any(|listener| listener.ready)
+    }
+
+    /// Takes no more connections.
+    pub(crate) fn close(&mut self) {
+        self.listeners.clear();
+    }
+}
+
+impl Shard {
+    /// Accepts whoever waits, a bounded number a turn.
+    pub(crate) fn accept(&mut self) {
+        for at in 0..self.accepting.listeners.len() {
+            for _ in 0..ACCEPT_MAX {
+                if self.accepting.resting || self.hub.budget.is_spent() {
+                    return;
+                }
+                let listener = &mut self.accepting.listeners[at];
+                if !listener.ready {
+                    break;
+                }
+                let mut context = Context::from_waker(&listener.waker);
+                match listener.socket.poll_accept(&mut context) {
+                    Poll::Pending => listener.ready = false,
+                    Poll::Ready(Ok((stream, _))) => {
+                        self.hub.budget.spend(Budget::ACCEPT);
+                        self.admit(stream);
+                    }
+                    Poll::Ready(Err(error)) => self.accept_failed(&error),
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, stream: tokio::net::TcpStream) {
+        if self.hub.connections.load(Ordering::Relaxed) >= self.hub.config.connections_max {
+            self.hub.counters.over_limit += 1;
+            return;
+        }
+        self.add_connection(stream);
+    }
+
+    /// A connection that ended while it waited is nothing. Anything else (no descriptors, no memory) would fail again at
+    /// once: the listeners rest.
+    fn accept_failed(&mut self, error: &io::Error) {
+        if error.kind() == io::ErrorKind::ConnectionAborted {
+            return;
+        }
+        if self.hub.counters.accept_failures == 0 {
+            tracing::warn!(event = "accept_failed", %error, "cannot accept connections; trying again every {REST_MS} ms");
+        }
+        self.hub.counters.accept_failures += 1;
+        self.accepting.resting = true;
+        self.timers
+            .insert(self.hub.now.tick.after_ms(REST_MS), Timer::ACCEPT);
+    }
+}

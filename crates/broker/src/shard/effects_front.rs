@@ -1,0 +1,154 @@
+//! What fronts ask for.
+//!
+//! [`FrontFx`] is for fronts that were taken out of the table: they may publish, which calls partitions of this shard at
+//! once. [`DeliverFx`] is for a front that gets a delivery in the middle of a partition's call: it never publishes there, and
+//! what it says to partitions is queued like everything else between the two.
+
+use courser_contract::{
+    CloseCause, Destinations, Dropped, FrontEffects, FrontId, PartitionId, Publish, Routed, Ticket,
+    ToHome,
+};
+use rand::Rng;
+
+use super::Shard;
+use super::hub::Hub;
+
+/// Effects of a front that was taken out.
+pub(crate) struct FrontFx<'a> {
+    pub(crate) shard: &'a mut Shard,
+    pub(crate) id: FrontId,
+    /// Its publishes that wait for destinations.
+    pub(crate) unsettled: u32,
+    /// Set when it closes.
+    pub(crate) close: Option<CloseCause>,
+}
+
+impl FrontEffects for FrontFx<'_> {
+    #[inline]
+    fn publish(&mut self, publish: &Publish<'_>, ticket: Ticket) -> Routed {
+        let routed = self.shard.publish(self.id, publish, ticket);
+        if routed == Routed::Waits {
+            self.unsettled += 1;
+        }
+        routed
+    }
+
+    fn destinations(&mut self, topic: &str, retain: bool) -> Destinations {
+        self.shard.hub.destinations(topic, retain)
+    }
+
+    fn home_partition(&self, client_id: &str) -> PartitionId {
+        self.shard.hub.places.session(client_id)
+    }
+
+    fn volatile_partition(&self) -> PartitionId {
+        PartitionId::volatile_of(self.id.shard)
+    }
+
+    fn send_home(&mut self, partition: PartitionId, message: ToHome) {
+        self.shard
+            .hub
+            .send_from_front(self.id, self.unsettled, partition, message);
+    }
+
+    fn close(&mut self, cause: CloseCause) {
+        self.close.get_or_insert(cause);
+    }
+
+    fn dropped(&mut self, why: Dropped, messages: u64) {
+        self.shard.hub.counters.drop_messages(why, messages);
+    }
+
+    fn random(&mut self) -> u64 {
+        self.shard.hub.rng.next_u64()
+    }
+}
+
+/// Effects of a front within a delivery.
+pub(crate) struct DeliverFx<'a> {
+    pub(crate) hub: &'a mut Hub,
+    pub(crate) id: FrontId,
+    pub(crate) unsettled: u32,
+    pub(crate) close: Option<CloseCause>,
+}
+
+impl FrontEffects for DeliverFx<'_> {
+    fn publish(&mut self, _publish: &Publish<'_>, _ticket: Ticket) -> Routed {
+        unreachable!("a front publishes only what it reads")
+    }
+
+    fn destinations(&mut self, topic: &str, retain: bool) -> Destinations {
+        self.hub.destinations(topic, retain)
+    }
+
+    fn home_partition(&self, client_id: &str) -> PartitionId {
+        self.hub.places.session(client_id)
+    }
+
+    fn volatile_partition(&self) -> PartitionId {
+        PartitionId::volatile_of(self.id.shard)
+    }
+
+    fn send_home(&mut self, partition: PartitionId, message: ToHome) {
+        self.hub
+            .send_from_front(self.id, self.unsettled, partition, message);
+    }
+
+    fn close(&mut self, cause: CloseCause) {
+        self.close.get_or_insert(cause);
+    }
+
+    fn dropped(&mut self, why: Dropped, messages: u64) {
+        self.hub.counters.drop_messages(why, messages);
+        self.hub.counters.publishes_sent =
+            self.hub.counters.publishes_sent.saturating_sub(messages);
+    }
+
+    fn random(&mut self) -> u64 {
+        self.hub.rng.next_u64()
+    }
+}
+
+impl Hub {
+    /// A front's message to a partition. Its last ones wait for its appends (M25).
+    fn send_from_front(
+        &mut self,
+        front: FrontId,
+        unsettled: u32,
+        partition: PartitionId,
+        message: ToHome,
+    ) {
+        let is_last = matches!(message, ToHome::Detach { .. } | ToHome::Unclaim { .. });
+        if is_last && unsettled > 0 {
+            self.last_words
+                .hold(self.now.tick, front, unsettled, (partition, message));
+        } else {
+            self.send_home(partition, message);
+        }
+    }
+
+    /// A publish of a front is settled, whether or not the front is still there.
+    pub(crate) fn front_settled(&mut self, front: FrontId) {
+        if self.last_words.is_empty() {
+            return;
+        }
+        if let Some(leaving) = self.last_words.settled(front) {
+            for (partition, message) in leaving.messages {
+                self.send_home(partition, message);
+            }
+        }
+    }
+
+    /// Sends the last words of fronts that have waited long enough, with what is still open.
+    pub(crate) fn send_overdue_words(&mut self) {
+        while let Some(leaving) = self.last_words.overdue(self.now.tick) {
+            let still_open = self.appends.open(leaving.front);
+            for (partition, mut message) in leaving.messages {
+                if let ToHome::Detach { open, .. } | ToHome::Unclaim { open, .. } = &mut message {
+                    open.clone_from(&still_open);
+                }
+                self.send_home(partition, message);
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What partitions ask for. Nothing here calls a partition: messages are queued and handled after the call that sends them.
+
+use courser_contract::{
+    AppendNumber, CloseCause, DeliverTo, Delivery, Destinations, Dropped, FrontId, IndexChange,
+    IndexToken, Origin, PartitionEffects, PartitionId, Settled, ShardId, ToFront, ToPartition,
+};
+use courser_mqtt::front::Prepared;
+
+use super::Shard;
+use super::effects_front::DeliverFx;
+use super::fronts::Access;
+use super::hub::Budget;
+use crate::index::IndexRequest;
+use crate::rings::Message;
+
+/// Effects of one partition.
+pub(crate) struct PartitionFx<'a> {
+    pub(crate) shard: &'a mut Shard,
+    pub(crate) id: PartitionId,
+}
+
+impl PartitionEffects for PartitionFx<'_> {
+    #[inline]
+    fn deliver(&mut self, delivery: Delivery<'_>, to: &[DeliverTo]) {
+        self.shard.deliver(delivery, to);
+    }
+
+    fn send_front(&mut self, front: FrontId, message: ToFront) {
+        self.shard.hub.send_front(front, message);
+    }
+
+    fn send_partition(&mut self, to: PartitionId, message: ToPartition) {
+        let hub = &mut self.shard.hub;
+        let shard = hub.places.shard_of(to);
+        hub.batch(shard).push(Message::Partition {
+            from: self.id,
+            to,
+            message,
+        });
+    }
+
+    fn settled(&mut self, origin: Origin, number: AppendNumber, result: Settled) {
+        let batch = self.shard.hub.batch(origin.shard);
+        batch.push_settled(self.id, origin, number, result);
+    }
+
+    fn change_index(&mut self, token: IndexToken, change: IndexChange) {
+        let request = IndexRequest {
+            partition: self.id,
+            token,
+            change,
+        };
+        self.shard
+            .hub
+            .batch(ShardId(0))
+            .push(Message::Index(Box::new(request)));
+    }
+
+    fn fence(&mut self, token: IndexToken) {
+        self.shard.hub.ask_fence(self.id, token);
+    }
+
+    fn destinations(&mut self, topic: &str, retain: bool) -> Destinations {
+        self.shard.hub.destinations(topic, retain)
+    }
+
+    fn retained_partition(&self, topic: &str) -> PartitionId {
+        self.shard.hub.places.retained(topic)
+    }
+
+    fn retained_partitions(&self) -> Destinations {
+        self.shard.hub.places.retained_all().collect()
+    }
+
+    fn group_partition(&self, share: &str, filter: &str, volatile: bool) -> PartitionId {
+        self.shard.hub.places.group(share, filter, volatile)
+    }
+
+    fn dropped(&mut self, why: Dropped, messages: u64) {
+        self.shard.hub.counters.drop_messages(why, messages);
+    }
+}
+
+impl Shard {
+    /// Gives a message to fronts of this shard and passes it on to those of others.
+    pub(crate) fn deliver(&mut self, delivery: Delivery<'_>, to: &[DeliverTo]) {
+        let mut elsewhere = false;
+        let mut closed: Option<Vec<(FrontId, CloseCause)>> = None;
+        let Self {
+            fronts,
+            hub,
+            scratch,
+            ..
+        } = self;
+        let now = hub.now;
+        let payload = delivery.view.payload.len() as u64;
+        let mut prepared = Prepared::new(delivery, now, scratch);
+        for target in to {
+            if target.front.shard != hub.id {
+                elsewhere = true;
+                continue;
+            }
+            match fronts.get(target.front) {
+                Access::Here(connection) if connection.takes_events() => {
+                    hub.budget.spend(Budget::STEP);
+                    hub.counters.publishes_sent += 1;
+                    hub.counters.publish_bytes_sent += payload;
+                    let mut fx = DeliverFx {
+                        unsettled: connection.unsettled,
+                        hub: &mut *hub,
+                        id: target.front,
+                        close: None,
+                    };
+                    connection
+                        .front
+                        .deliver(now, &mut prepared, target, &mut fx);
+                    if let Some(cause) = fx.close {
+                        closed.get_or_insert_default().push((target.front, cause));
+                    }
+                    if !connection.touched {
+                        connection.touched = true;
+                        hub.touched.push(target.front.slot);
+                    }
+                }
+                // To itself, in the middle of its own read: right after that.
+                Access::Taken => hub.local.push_delivery(&delivery, std::iter::once(target)),
+                Access::Here(_) | Access::Gone => {}
+            }
+        }
+        if elsewhere {
+            self.deliver_elsewhere(&delivery, to);
+        }
+        for (front, cause) in closed.into_iter().flatten() {
+            self.close_front(front, cause);
+        }
+    }
+
+    /// One message a shard that has receivers, with the record once.
+    fn deliver_elsewhere(&mut self, delivery: &Delivery<'_>, to: &[DeliverTo]) {
+        let hub = &mut self.hub;
+        for (place, sender) in hub.ports.to.iter_mut().enumerate() {
+            let Some(sender) = sender else { continue };
+            let there = |target: &&DeliverTo| usize::from(target.front.shard.0) == place;
+            let count = to.iter().filter(there).count();
+            if count == 0 {
+                continue;
+            }
+            // Stored messages are bounded by the windows of their sessions; what is only routed has no other bound than this.
+            if delivery.record.is_none() && !sender.has_room() {
+                hub.counters
+                    .drop_messages(Dropped::OutputFull, count as u64);
+                continue;
+            }
+            sender
+                .batch()
+                .push_delivery(delivery, to.iter().filter(there));
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The table of a shard's connections.
+//!
+//! A connection is taken out while its front handles bytes or messages, because that may lead to a delivery to itself; such a
+//! delivery finds the place [`Access::Taken`] and is kept for after the call.
+//!
+//! A place is used again with another generation, so that a message for a connection that is gone finds nobody.
+
+use courser_contract::{FrontId, ShardId};
+
+use super::connection::Connection;
+use super::ready::Place;
+
+#[derive(Debug)]
+enum Entry {
+    Free(Option<Place>),
+    Here(Box<Connection>),
+    Taken,
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    entry: Entry,
+}
+
+/// What is at a place.
+#[derive(Debug)]
+pub(crate) enum Access<'a> {
+    /// The connection.
+    Here(&'a mut Connection),
+    /// It is being worked on.
+    Taken,
+    /// It is gone.
+    Gone,
+}
+
+/// Connections of one shard by place.
+#[derive(Debug)]
+pub(crate) struct Fronts {
+    shard: ShardId,
+    slots: Vec<Slot>,
+    free: Option<Place>,
+    len: usize,
+}
+
+impl Fronts {
+    /// No connection, of this shard.
+    #[must_use]
+    pub(crate) const fn new(shard: ShardId) -> Self {
+        Self {
+            shard,
+            slots: Vec::new(),
+            free: None,
+            len: 0,
+        }
+    }
+
+    /// Connections.
+    #[must_use]
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Reserves a place; [`put`](Self::put) must follow.
+    pub(crate) fn reserve(&mut self) -> FrontId {
+        self.len += 1;
+        let slot = match self.free {
+            Some(place) => {
+                let slot = &mut self.slots[place as usize];
+                let Entry::Free(next) = slot.entry else {
+                    panic!("the free list names free places");
+                };
+                self.free = next;
+                slot.entry = Entry::Taken;
+                place
+            }
+            None => {
+                self.slots.push(Slot {
+                    generation: 0,
+                    entry: Entry::Taken,
+                });
+                Place::try_from(self.slots.len() - 1)
+                    .expect("connections are bounded by descriptors")
+            }
+        };
+        FrontId {
+            shard: self.shard,
+            slot,
+            generation: self.slots[slot as usize].generation,
+        }
+    }
+
+    /// The id of whatever is at a place now; `None` when it is free.
+    #[must_use]
+    pub(crate) fn id(&self, slot: Place) -> Option<FrontId> {
+        let Slot { generation, entry } = self.slots.get(slot as usize)?;
+        match entry {
+            Entry::Free(_) => None,
+            Entry::Here(_) | Entry::Taken => Some(FrontId {
+                shard: self.shard,
+                slot,
+                generation: *generation,
+            }),
+        }
+    }
+
+    /// Takes a connection out to work on it; it must come back by [`put`](Self::put) or [`remove`](Self::remove).
+    pub(crate) fn take(&mut self, id: FrontId) -> Option<Box<Connection>> {
+        let slot = self.slots.get_mut(id.slot as usize)?;
+        if slot.generation != id.generation || !matches!(slot.entry, Entry::Here(_)) {
+            return None;
+        }
+        match std::mem::replace(&mut slot.entry, Entry::Taken) {
+            Entry::Here(connection) => Some(connection),
+            Entry::Free(_) | Entry::Taken => None,
+        }
+    }
+
+    /// Puts a connection where it was taken.
+    pub(crate) fn put(&mut self, id: FrontId, connection: Box<Connection>) {
+        let slot = &mut self.slots[id.slot as usize];
+        debug_assert!(
+            matches!(slot.entry, Entry::Taken),
+            "a connection comes back to its place"
+        );
+        slot.entry = Entry::Here(connection);
+    }
+
+    /// Frees the place of a connection that was taken out.
+    pub(crate) fn remove(&mut self, id: FrontId) {
+        let slot = &mut self.slots[id.slot as usize];
+        debug_assert!(
+            matches!(slot.entry, Entry::Taken),
+            "only what was taken out is removed"
+        );
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.entry = Entry::Free(self.free.replace(id.slot));
+        self.len -= 1;
+    }
+
+    /// Looks at a connection.
+    #[inline]
+    pub(crate) fn get(&mut self, id: FrontId) -> Access<'_> {
+        match self.slots.get_mut(id.slot as usize) {
+            Some(slot) if slot.generation == id.generation => match &mut slot.entry {
+                Entry::Here(connection) => Access::Here(connection),
+                Entry::Taken => Access::Taken,
+                Entry::Free(_) => Access::Gone,
+            },
+            Some(_) | None => Access::Gone,
+        }
+    }
+
+    /// Ids of all connections.
+    #[must_use]
+    pub(crate) fn ids(&self) -> Vec<FrontId> {
+        (0..self.slots.len() as Place)
+            .filter_map(|slot| self.id(slot))
+            .collect()
+    }
+}

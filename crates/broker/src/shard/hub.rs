@@ -1,0 +1,266 @@
+//! What fronts and partitions of a shard share: everything but themselves.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use courser_contract::{
+    Append, Destinations, FrontId, IndexToken, Now, PartitionId, ShardId, Tick, ToFront, ToHome,
+};
+use rand::rngs::StdRng;
+use router::Writer;
+
+use super::ready::Place;
+use crate::appends::{Appends, LastWords};
+use crate::config::Config;
+use crate::index::{FenceBook, IndexRequest, RoundId, Rounds, Routes, Watermarks};
+use crate::metrics::Counters;
+use crate::rings::{Batch, Message, Ports};
+use crate::slots::Places;
+
+/// The writer of L1 and its book; only shard 0 has it.
+pub(crate) struct IndexWriter {
+    pub(crate) writer: Writer<PartitionId>,
+    pub(crate) rounds: Rounds,
+}
+
+/// What is left of a turn, in units of about 0.1 µs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget(i64);
+
+impl Budget {
+    /// A turn's work: about 200 µs.
+    pub(crate) const TURN: i64 = 2_000;
+    /// One delivery to a front, one append, one timer.
+    pub(crate) const STEP: i64 = 1;
+    /// One message of a ring or of the shard itself.
+    pub(crate) const MESSAGE: i64 = 2;
+    /// One read of a socket: the system call.
+    pub(crate) const READ: i64 = 15;
+    /// One accepted connection.
+    pub(crate) const ACCEPT: i64 = 100;
+
+    /// `units` of work.
+    pub(crate) const fn of(units: i64) -> Self {
+        Self(units)
+    }
+
+    /// Counts work that was done.
+    #[inline]
+    pub(crate) const fn spend(&mut self, units: i64) {
+        self.0 -= units;
+    }
+
+    /// Whether it is used up.
+    #[inline]
+    pub(crate) const fn is_spent(self) -> bool {
+        self.0 <= 0
+    }
+}
+
+/// See the module.
+pub(crate) struct Hub {
+    pub(crate) id: ShardId,
+    pub(crate) now: Now,
+    pub(crate) config: Arc<Config>,
+    pub(crate) places: Places,
+    pub(crate) routes: Routes,
+    pub(crate) ports: Ports,
+    /// Messages of this shard to itself.
+    pub(crate) local: Batch,
+    pub(crate) appends: Appends,
+    pub(crate) last_words: LastWords,
+    pub(crate) fences: FenceBook,
+    pub(crate) index: Option<IndexWriter>,
+    pub(crate) counters: Counters,
+    pub(crate) budget: Budget,
+    pub(crate) rng: StdRng,
+    /// Whether volatile partitions may refuse publishers, so that a publish waits for their answers (M13).
+    pub(crate) volatile_answers: bool,
+    /// Since when links are full, by peer.
+    pub(crate) congested: Vec<Option<Tick>>,
+    /// Set when an append was added to a full link: whoever added it waits.
+    pub(crate) overfull: bool,
+    /// Connections that are not read until a link has room.
+    pub(crate) waiting_for_link: Vec<Place>,
+    /// Connections with output to write.
+    pub(crate) touched: Vec<Place>,
+    /// Connections of the process.
+    pub(crate) connections: Arc<AtomicUsize>,
+}
+
+/// How long a shard does not read sockets for want of room on a link, in milliseconds (M49).
+pub(crate) const NOT_READING_MS: u64 = 5_000;
+
+impl Hub {
+    /// The batch for a shard: a ring's, or the one of this shard to itself.
+    #[inline]
+    pub(crate) fn batch(&mut self, shard: ShardId) -> &mut Batch {
+        if shard == self.id {
+            return &mut self.local;
+        }
+        self.ports.to[usize::from(shard.0)]
+            .as_mut()
+            .expect("every other shard is a peer")
+            .batch()
+    }
+
+    /// Adds an append to the link to `shard`, and notes when that is full.
+    #[inline]
+    pub(crate) fn push_append(
+        &mut self,
+        shard: ShardId,
+        partition: PartitionId,
+        append: &Append<'_>,
+    ) {
+        let sender = self.ports.to[usize::from(shard.0)]
+            .as_mut()
+            .expect("every other shard is a peer");
+        sender.batch().push_append(partition, append);
+        self.overfull |= !sender.has_room();
+    }
+
+    /// Sends a message to the shard of a partition.
+    pub(crate) fn send_home(&mut self, partition: PartitionId, message: ToHome) {
+        let shard = self.places.shard_of(partition);
+        self.batch(shard).push(Message::Home(partition, message));
+    }
+
+    /// Sends a message to a front wherever it is.
+    pub(crate) fn send_front(&mut self, front: FrontId, message: ToFront) {
+        self.batch(front.shard).push(Message::Front(front, message));
+    }
+
+    /// Sends a message to every shard, this one included.
+    pub(crate) fn send_all(&mut self, mut message: impl FnMut() -> Message) {
+        for shard in (0..self.places.shards()).map(ShardId) {
+            let message = message();
+            self.batch(shard).push(message);
+        }
+    }
+
+    /// Where L1 sends a topic now, with the keeper of its retained message if the publish sets RETAIN.
+    pub(crate) fn destinations(&mut self, topic: &str, retain: bool) -> Destinations {
+        let keeper = retain.then(|| self.places.retained(topic));
+        self.routes.destinations(topic, keeper)
+    }
+
+    /// Asks every shard whether it has pushed and settled what it matched before (M34).
+    pub(crate) fn ask_fence(&mut self, partition: PartitionId, token: IndexToken) {
+        let id = self.fences.ask(partition, token);
+        self.send_all(|| Message::FenceAsk(id));
+    }
+
+    /// Gathers a change of L1, on shard 0.
+    pub(crate) fn change_index(&mut self, request: &IndexRequest) {
+        let IndexWriter { writer, rounds } = self.index.as_mut().expect("shard 0 writes the index");
+        for filter in &request.change.remove {
+            writer.remove(filter, &request.partition);
+        }
+        for filter in &request.change.add {
+            writer.insert(filter, request.partition);
+        }
+        rounds.add(request.partition, request.token);
+    }
+
+    /// Publishes what was gathered and tells every shard. Tries again in the next turn while a shard still matches in the
+    /// copy that is to be written.
+    pub(crate) fn publish_index(&mut self) {
+        let Some(IndexWriter { writer, rounds }) = &mut self.index else {
+            return;
+        };
+        if !rounds.has_changes() || writer.try_publish().is_err() {
+            return;
+        }
+        let round = rounds.publish();
+        self.send_all(|| Message::IndexPublished(round));
+    }
+
+    /// A shard uses the index of a round. Partitions whose changes all shards use are told.
+    pub(crate) fn index_used(&mut self, shard: ShardId, round: RoundId) {
+        let index = self.index.as_mut().expect("shard 0 writes the index");
+        let mut confirmed = Vec::new();
+        index.rounds.used(shard, round, |partition, token| {
+            confirmed.push((partition, token))
+        });
+        for (partition, token) in confirmed {
+            let home = self.places.shard_of(partition);
+            self.batch(home)
+                .push(Message::IndexConfirmed(partition, token));
+        }
+    }
+
+    /// Whether changes of L1 wait to be published.
+    pub(crate) fn has_index_changes(&self) -> bool {
+        self.index
+            .as_ref()
+            .is_some_and(|index| index.rounds.has_changes())
+    }
+
+    /// How far this shard has come, for a fence.
+    pub(crate) fn watermarks(&self) -> Watermarks {
+        let links = self
+            .ports
+            .to
+            .iter()
+            .enumerate()
+            .filter_map(|(peer, sender)| {
+                let sender = sender.as_ref()?;
+                let mark = sender.mark();
+                (!sender.has_passed(mark)).then_some((ShardId(peer as u16), mark))
+            });
+        Watermarks {
+            links: links.collect(),
+            appends: self.appends.watermarks().collect(),
+        }
+    }
+
+    /// Answers the fences whose marks have been passed.
+    pub(crate) fn settle_fences(&mut self) {
+        if !self.fences.owes() {
+            return;
+        }
+        let mut passed = Vec::new();
+        let Self {
+            fences,
+            ports,
+            appends,
+            ..
+        } = self;
+        fences.settle(
+            |peer, mark| {
+                ports.to[usize::from(peer.0)]
+                    .as_ref()
+                    .is_none_or(|sender| sender.has_passed(mark))
+            },
+            |partition, number| appends.is_settled_below(partition, number),
+            |id| passed.push(id),
+        );
+        for id in passed {
+            self.batch(id.asker).push(Message::FencePassed(id));
+        }
+    }
+
+    /// Takes note of links that became full or free.
+    pub(crate) fn watch_links(&mut self) {
+        for (sender, since) in self.ports.to.iter_mut().zip(&mut self.congested) {
+            let Some(sender) = sender else { continue };
+            match (sender.has_room(), &since) {
+                (true, _) => *since = None,
+                (false, None) => *since = Some(self.now.tick),
+                (false, Some(_)) => {}
+            }
+        }
+    }
+
+    /// Whether a link refuses requests: it has been full for as long as a socket may stay unread (M49).
+    pub(crate) fn refuses(&self, shard: ShardId) -> bool {
+        self.congested[usize::from(shard.0)]
+            .is_some_and(|since| self.now.tick >= since.after_ms(NOT_READING_MS))
+    }
+
+    /// Whether a connection that is not read for want of room on a link may be read again.
+    pub(crate) fn may_read_again(&self) -> bool {
+        (0..self.congested.len())
+            .all(|shard| self.congested[shard].is_none() || self.refuses(ShardId(shard as u16)))
+    }
+}

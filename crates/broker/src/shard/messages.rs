@@ -1,0 +1,190 @@
+//! Messages of other shards, and of this one to itself: every kind in one place.
+
+use courser_contract::{Append, FrontId, Publish, ShardId, ToFront};
+
+use super::Shard;
+use super::hub::Budget;
+use crate::appends::Done;
+use crate::rings::{Batch, Message};
+
+/// A batch that is being worked off, and how far.
+pub(crate) struct Inbound {
+    pub(crate) batch: Batch,
+    next: usize,
+}
+
+impl Inbound {
+    /// From the beginning.
+    pub(crate) const fn new(batch: Batch) -> Self {
+        Self { batch, next: 0 }
+    }
+}
+
+impl Shard {
+    /// Works off what peers sent, in rounds over the peers, until the budget is spent.
+    pub(crate) fn handle_rings(&mut self) {
+        for place in 0..self.inbound.len() {
+            let peer = ShardId(place as u16);
+            while !self.hub.budget.is_spent() {
+                let Some(mut inbound) = self.next_batch(place) else {
+                    break;
+                };
+                if self.handle_batch(peer, &mut inbound) {
+                    self.hub.ports.give_back(peer, inbound.batch);
+                } else {
+                    self.inbound[place] = Some(inbound);
+                }
+            }
+        }
+    }
+
+    fn next_batch(&mut self, place: usize) -> Option<Inbound> {
+        if let Some(inbound) = self.inbound[place].take() {
+            return Some(inbound);
+        }
+        let receiver = self.hub.ports.from[place].as_mut()?;
+        receiver.take().map(Inbound::new)
+    }
+
+    /// Works off the shard's messages to itself until there is none or the budget is spent. True when there is none.
+    pub(crate) fn handle_local(&mut self) -> bool {
+        loop {
+            let mut inbound = match self.local.take() {
+                Some(inbound) => inbound,
+                None if self.hub.local.is_empty() => return true,
+                None => {
+                    let spare = std::mem::take(&mut self.spare);
+                    Inbound::new(std::mem::replace(&mut self.hub.local, spare))
+                }
+            };
+            if !self.handle_batch(self.hub.id, &mut inbound) {
+                self.local = Some(inbound);
+                return false;
+            }
+            inbound.batch.empty();
+            self.spare = inbound.batch;
+        }
+    }
+
+    /// True when the batch is done, false when the budget was spent before.
+    fn handle_batch(&mut self, from: ShardId, inbound: &mut Inbound) -> bool {
+        while let Some(message) = inbound.batch.take(inbound.next) {
+            if self.hub.budget.is_spent() {
+                inbound.batch.put(inbound.next, message);
+                return false;
+            }
+            inbound.next += 1;
+            self.hub.budget.spend(Budget::MESSAGE);
+            self.handle(from, message, &inbound.batch);
+        }
+        true
+    }
+
+    fn handle(&mut self, from: ShardId, message: Message, batch: &Batch) {
+        match message {
+            Message::Append {
+                partition,
+                key,
+                keep_retained,
+                deliver,
+                record,
+            } => {
+                let publish = Publish::from(batch.record(record));
+                self.append_here(
+                    partition,
+                    &Append {
+                        key,
+                        publish,
+                        keep_retained,
+                        deliver,
+                    },
+                );
+            }
+            Message::Deliver(span) => {
+                let (delivery, to) = batch.delivery(span);
+                self.deliver(delivery, to);
+            }
+            Message::Home(partition, message) => {
+                self.with_partition(partition, |it, now, fx| it.handle_home(now, message, fx));
+            }
+            Message::Front(front, message) => self.tell_front(front, message),
+            Message::Partition { from, to, message } => {
+                self.with_partition(to, |it, now, fx| {
+                    it.handle_partition(now, from, message, fx)
+                });
+            }
+            Message::Settled {
+                partition,
+                origin,
+                first,
+                last,
+                result,
+            } => {
+                for number in first.0..=last.0 {
+                    let number = courser_contract::AppendNumber(number);
+                    let done = self.hub.appends.settled(partition, origin, number, result);
+                    if let Some(done) = done {
+                        self.tell_settled(done);
+                    }
+                }
+            }
+            other => self.handle_control(from, other),
+        }
+    }
+
+    /// Messages about the index, fences and reports.
+    fn handle_control(&mut self, from: ShardId, message: Message) {
+        match message {
+            Message::Index(request) => self.hub.change_index(&request),
+            Message::IndexPublished(round) => {
+                self.hub.batch(from).push(Message::IndexUsed(round));
+            }
+            Message::IndexUsed(round) => self.hub.index_used(from, round),
+            Message::IndexConfirmed(partition, token) => {
+                self.with_partition(partition, |it, now, fx| {
+                    it.handle_index_confirmed(now, token, fx)
+                });
+            }
+            Message::FenceAsk(id) => {
+                let watermarks = self.hub.watermarks();
+                self.hub.fences.owe(id, watermarks);
+            }
+            Message::FencePassed(id) => {
+                if let Some((partition, token)) = self.hub.fences.passed(id) {
+                    self.with_partition(partition, |it, now, fx| it.handle_fence(now, token, fx));
+                }
+            }
+            Message::ReportAsk(round) => {
+                let report = Box::new(self.report());
+                let me = self.hub.id;
+                self.hub
+                    .batch(from)
+                    .push(Message::Report(round, me, report));
+            }
+            Message::Report(round, shard, report) => self.gather_report(round, shard, &report),
+            Message::Append { .. }
+            | Message::Deliver(_)
+            | Message::Home(..)
+            | Message::Front(..)
+            | Message::Partition { .. }
+            | Message::Settled { .. } => unreachable!("the data path has handled it"),
+        }
+    }
+
+    fn tell_front(&mut self, front: FrontId, message: ToFront) {
+        if matches!(message, ToFront::Attached(_)) {
+            self.hub.counters.connects += 1;
+        }
+        self.with_front(front, |it, now, fx| it.handle_message(now, message, fx));
+    }
+
+    fn tell_settled(&mut self, done: Done) {
+        if let super::fronts::Access::Here(connection) = self.fronts.get(done.front) {
+            connection.unsettled = connection.unsettled.saturating_sub(1);
+        }
+        self.with_front(done.front, |it, now, fx| {
+            it.handle_settled(now, done.ticket, done.result, fx);
+        });
+        self.hub.front_settled(done.front);
+    }
+}

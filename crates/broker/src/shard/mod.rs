@@ -1,0 +1,240 @@
+//! A shard: one thread with its sockets, sessions and partitions (DESIGN §5).
+//!
+//! All of it is one task of a `tokio` current-thread runtime. Sockets wake places in a queue ([`ready`]); each poll of the
+//! task is one turn ([`turn`]). Nothing in a turn waits: what cannot go on now is queued, and its owner says what wakes it.
+//!
+//! Calls within a shard never nest into the same thing: a front or partition is taken out while it is called, deliveries to
+//! other fronts are made at once, everything else is a message that is handled after the call.
+
+mod accept;
+mod connection;
+mod effects_front;
+mod effects_partition;
+mod fronts;
+mod hub;
+mod messages;
+mod partitions;
+mod publish;
+mod ready;
+mod reports;
+mod sockets;
+mod stop;
+mod timers;
+mod turn;
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::net::TcpListener;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::task::Poll;
+
+use courser_contract::{Now, Origin, PartitionId, ShardId, Term};
+use courser_memory::{PoolLimits, ReceivePool};
+use courser_mqtt::front::{FrontConfig, PreparedScratch};
+use rand::SeedableRng;
+use rand::rngs::{StdRng, SysRng};
+use router::{Reader, Writer};
+
+use self::accept::Accepting;
+use self::fronts::Fronts;
+use self::hub::{Budget, Hub, IndexWriter};
+use self::messages::Inbound;
+use self::partitions::Partitions;
+use self::ready::{Place, ReadyQueue};
+use self::reports::Reports;
+use self::timers::Timer;
+use self::turn::Next;
+use crate::appends::{Appends, LastWords};
+use crate::clock::{Alarm, Clock};
+use crate::config::{Config, Pinning};
+use crate::index::{FenceBook, Rounds, Routes};
+use crate::metrics::Counters;
+use crate::rings::{Batch, Doze, Ports};
+use crate::slots::Places;
+use crate::store::{InMemory, Store};
+use crate::sys::ShardReport;
+use crate::timer::Wheel;
+
+pub(crate) use stop::{Phase, StopSignal};
+
+/// What a shard's thread is started with.
+pub(crate) struct ShardParts {
+    pub(crate) id: ShardId,
+    pub(crate) config: Arc<Config>,
+    pub(crate) clock: Clock,
+    pub(crate) ports: Ports,
+    pub(crate) listeners: Vec<TcpListener>,
+    pub(crate) reader: Reader<PartitionId>,
+    /// For shard 0.
+    pub(crate) writer: Option<Writer<PartitionId>>,
+    pub(crate) connections: Arc<AtomicUsize>,
+    pub(crate) stop: Arc<StopSignal>,
+    /// Start counter of this node.
+    pub(crate) start: u32,
+}
+
+/// See the module.
+pub(crate) struct Shard {
+    hub: Hub,
+    fronts: Fronts,
+    partitions: Partitions,
+    scratch: PreparedScratch,
+    front_config: Rc<FrontConfig>,
+    pool: ReceivePool,
+    store: InMemory,
+    timers: Wheel<Timer>,
+    /// Timers that fired, with the memory of the last turn.
+    due: Vec<Timer>,
+    watching: bool,
+    ready: Arc<ReadyQueue>,
+    /// Places that were woken, with the memory of the last turn.
+    woken: VecDeque<Place>,
+    /// Sockets to look at, in order.
+    sockets: VecDeque<Place>,
+    accepting: Accepting,
+    /// Batches of peers that are being worked off.
+    inbound: Vec<Option<Inbound>>,
+    /// The shard's own messages that are being worked off.
+    local: Option<Inbound>,
+    spare: Batch,
+    reports: Reports,
+    clock: Clock,
+    alarm: Alarm,
+    doze: Arc<Doze>,
+    stop: stop::Stopping,
+}
+
+/// Runs a shard until it is stopped; to be called on its own thread. What it has counted is the answer.
+///
+/// # Errors
+/// When the runtime or a listener cannot be set up.
+pub(crate) fn run(parts: ShardParts) -> io::Result<ShardReport> {
+    if parts.config.pinning == Pinning::Cores {
+        pin(parts.id)?;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()?;
+    runtime.block_on(async move {
+        let mut shard = Shard::new(parts)?;
+        shard.lead();
+        // Without tokio's own budget: a turn has one, and a socket that is told to wait must mean that it has nothing.
+        tokio::task::unconstrained(poll_fn(move |context| {
+            shard.doze.set_waker(context.waker());
+            shard.ready.set_task(context.waker());
+            match shard.turn(context) {
+                Next::Turn => {
+                    context.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                Next::Sleep => Poll::Pending,
+                Next::End => Poll::Ready(Ok(shard.report())),
+            }
+        }))
+        .await
+    })
+}
+
+/// Binds the calling thread to the core of its number among those that the process may use.
+fn pin(shard: ShardId) -> io::Result<()> {
+    let allowed = rustix::thread::sched_getaffinity(None)?;
+    let cores: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU)
+        .filter(|&cpu| allowed.is_set(cpu))
+        .collect();
+    let mut mine = rustix::thread::CpuSet::new();
+    mine.set(cores[usize::from(shard.0) % cores.len()]);
+    rustix::thread::sched_setaffinity(None, &mine)?;
+    Ok(())
+}
+
+impl Shard {
+    fn new(parts: ShardParts) -> io::Result<Self> {
+        let ShardParts {
+            id,
+            config,
+            clock,
+            ports,
+            listeners,
+            reader,
+            writer,
+            ..
+        } = parts;
+        let now = clock.now();
+        let places = Places::new(config.partitions, config.shards);
+        let ready = Arc::new(ReadyQueue::default());
+        let doze = Arc::clone(&ports.dozes[usize::from(id.0)]);
+        let limits = config.limits();
+        let origin = Origin {
+            node: 0,
+            shard: id,
+            start: parts.start,
+        };
+        let hub = Hub {
+            id,
+            now,
+            places,
+            routes: Routes::new(reader),
+            local: Batch::default(),
+            appends: Appends::new(origin, config.partitions + 1, config.shards),
+            last_words: LastWords::default(),
+            fences: FenceBook::new(id, config.shards),
+            index: writer.map(|writer| IndexWriter {
+                writer,
+                rounds: Rounds::new(config.shards),
+            }),
+            counters: Counters::default(),
+            budget: Budget::of(Budget::TURN),
+            rng: StdRng::try_from_rng(&mut SysRng).map_err(io::Error::other)?,
+            volatile_answers: limits.overflow == courser_engine::Overflow::RefusePublisher,
+            congested: vec![None; usize::from(config.shards)],
+            overfull: false,
+            waiting_for_link: Vec::new(),
+            touched: Vec::new(),
+            connections: parts.connections,
+            ports,
+            config: Arc::clone(&config),
+        };
+        Ok(Self {
+            fronts: Fronts::new(id),
+            partitions: Partitions::new(id, &places, &limits),
+            scratch: PreparedScratch::default(),
+            front_config: config.front(),
+            pool: ReceivePool::new(PoolLimits::default()),
+            store: InMemory::default(),
+            timers: Wheel::new(now.tick),
+            due: Vec::new(),
+            watching: false,
+            woken: VecDeque::new(),
+            sockets: VecDeque::new(),
+            accepting: Accepting::new(listeners, &ready)?,
+            inbound: (0..config.shards).map(|_| None).collect(),
+            local: None,
+            spare: Batch::default(),
+            reports: Reports::new(&config, now),
+            clock,
+            alarm: Alarm::default(),
+            doze,
+            stop: stop::Stopping::new(parts.stop, id),
+            ready,
+            hub,
+        })
+    }
+
+    /// Every durable partition of a single node leads itself; its first entry is committed before anybody is accepted.
+    fn lead(&mut self) {
+        for place in 1..self.partitions.len() {
+            let id = self.partitions.at(place).id;
+            self.with_partition(id, |it, now: Now, fx| it.handle_leader(now, Term(1), fx));
+        }
+        while !self.partitions.dirty.is_empty() || self.store.has_work() {
+            self.commit();
+            self.store.begin_turn();
+            self.handle_commits();
+        }
+        self.begin_reporting();
+    }
+}

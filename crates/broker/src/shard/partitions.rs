@@ -1,0 +1,145 @@
+//! The partitions that a shard owns: its volatile one, and the durable ones whose number mod shards is the shard's.
+
+use courser_contract::{Class, PartitionId, ShardId, Tick};
+use courser_engine::{Counts, Limits, Partition, PartitionConfig};
+
+use crate::slots::Places;
+use crate::timer::TimerKey;
+
+/// A partition with what the shell keeps of it.
+#[derive(Debug)]
+pub(crate) struct Owned {
+    pub(crate) id: PartitionId,
+    /// Taken out while it handles something.
+    pub(crate) partition: Option<Box<Partition>>,
+    /// Whether it is in the list of those that may have an entry.
+    pub(crate) dirty: bool,
+    pub(crate) timer: Option<TimerKey>,
+    pub(crate) armed: Tick,
+}
+
+/// A shard's partitions: the volatile one first, then by number.
+#[derive(Debug)]
+pub(crate) struct Partitions {
+    owned: Vec<Owned>,
+    shards: u16,
+    /// Places of those that were touched since the last commit step.
+    pub(crate) dirty: Vec<usize>,
+}
+
+impl Partitions {
+    /// Those of `shard`, empty. Followers until their log says otherwise; see `Shard::lead`.
+    #[must_use]
+    pub(crate) fn new(shard: ShardId, places: &Places, limits: &Limits) -> Self {
+        let durable = places.durable().filter(|&id| places.shard_of(id) == shard);
+        let volatile = PartitionId::volatile_of(shard);
+        let owned = [(volatile, Class::Volatile)]
+            .into_iter()
+            .chain(durable.map(|id| (id, Class::Durable)))
+            .map(|(id, class)| Owned {
+                id,
+                partition: Some(Box::new(Partition::new(PartitionConfig {
+                    limits: limits.clone(),
+                    ..PartitionConfig::new(id, class)
+                }))),
+                dirty: false,
+                timer: None,
+                armed: Tick(u64::MAX),
+            })
+            .collect();
+        Self {
+            owned,
+            shards: places.shards(),
+            dirty: Vec::new(),
+        }
+    }
+
+    /// Place of a partition of this shard.
+    #[inline]
+    #[must_use]
+    pub(crate) fn place(&self, id: PartitionId) -> usize {
+        if id.is_volatile() {
+            return 0;
+        }
+        // Of shard 0 the first durable one is number `shards`, of shard s > 0 it is s: partition 0 is nobody's.
+        usize::from(id.0.div_ceil(self.shards))
+    }
+
+    /// Number of partitions.
+    #[must_use]
+    pub(crate) fn len(&self) -> usize {
+        self.owned.len()
+    }
+
+    /// The partition at a place.
+    pub(crate) fn at(&mut self, place: usize) -> &mut Owned {
+        &mut self.owned[place]
+    }
+
+    /// Takes a partition out to work on it.
+    #[inline]
+    pub(crate) fn take(&mut self, place: usize) -> Box<Partition> {
+        self.owned[place]
+            .partition
+            .take()
+            .expect("a partition's effects never call a partition")
+    }
+
+    /// Puts it back, as one that may have an entry.
+    #[inline]
+    pub(crate) fn put(&mut self, place: usize, partition: Box<Partition>) {
+        let owned = &mut self.owned[place];
+        owned.partition = Some(partition);
+        if !owned.dirty {
+            owned.dirty = true;
+            self.dirty.push(place);
+        }
+    }
+
+    /// What all of them hold.
+    #[must_use]
+    pub(crate) fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        for counts in self
+            .owned
+            .iter()
+            .flat_map(|owned| &owned.partition)
+            .map(|p| p.counts())
+        {
+            sum.sessions += counts.sessions;
+            sum.attached += counts.attached;
+            sum.claims += counts.claims;
+            sum.subscriptions += counts.subscriptions;
+            sum.retained_messages += counts.retained_messages;
+            sum.retained_bytes += counts.retained_bytes;
+            sum.queued_messages += counts.queued_messages;
+            sum.records += counts.records;
+            sum.record_bytes += counts.record_bytes;
+            sum.outbox_messages += counts.outbox_messages;
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_partition_is_found_at_its_place() {
+        for shards in 1..=5 {
+            let places = Places::new(16, shards);
+            let mut seen = 0;
+            for shard in (0..shards).map(ShardId) {
+                let mut mine = Partitions::new(shard, &places, &Limits::default());
+                for place in 0..mine.len() {
+                    let id = mine.at(place).id;
+                    assert_eq!(mine.place(id), place, "{id:?} of {shards} shards");
+                    assert_eq!(places.shard_of(id), shard);
+                }
+                seen += mine.len();
+            }
+            assert_eq!(seen, 16 + usize::from(shards));
+        }
+    }
+}

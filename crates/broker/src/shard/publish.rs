@@ -1,0 +1,171 @@
+//! Where a publish of a front goes (M37): one append to each destination.
+
+use courser_contract::{
+    Append, AppendKey, Dropped, FrontId, PartitionId, Publish, QoS, Refusal, Routed, ShardId,
+    Ticket,
+};
+
+use super::Shard;
+use super::effects_partition::PartitionFx;
+use super::hub::Budget;
+use crate::appends::Waiting;
+use crate::index::Way;
+
+/// One destination of a publish.
+#[derive(Clone, Copy)]
+struct Destination {
+    partition: PartitionId,
+    keep_retained: bool,
+    deliver: bool,
+}
+
+impl Shard {
+    /// Sends a publish to every partition that L1 names, and to the keeper of the topic's retained message.
+    pub(crate) fn publish(
+        &mut self,
+        front: FrontId,
+        publish: &Publish<'_>,
+        ticket: Ticket,
+    ) -> Routed {
+        self.hub.counters.publishes_received += 1;
+        self.hub.counters.publish_bytes_received += publish.payload.len() as u64;
+        let way = self.hub.routes.way(publish.topic);
+        if publish.retain {
+            return self.publish_retained(front, publish, ticket, &way);
+        }
+        if way == Way::Nowhere {
+            self.hub.counters.drop_messages(Dropped::NoSubscriber, 1);
+            return Routed::Done { matched: false };
+        }
+        if self.is_refused(way.as_slice().iter().copied()) {
+            return self.refuse(publish);
+        }
+        let mut waiting = None;
+        for &partition in way.as_slice() {
+            let to = Destination {
+                partition,
+                keep_retained: false,
+                deliver: true,
+            };
+            self.append(to, publish, (front, ticket), &mut waiting);
+        }
+        routed(waiting, true)
+    }
+
+    fn publish_retained(
+        &mut self,
+        front: FrontId,
+        publish: &Publish<'_>,
+        ticket: Ticket,
+        way: &Way,
+    ) -> Routed {
+        let keeper = self.hub.places.retained(publish.topic);
+        let subscribed = way.as_slice();
+        if self.is_refused(subscribed.iter().copied().chain([keeper])) {
+            return self.refuse(publish);
+        }
+        let mut waiting = None;
+        for &partition in subscribed {
+            let to = Destination {
+                partition,
+                keep_retained: partition == keeper,
+                deliver: true,
+            };
+            self.append(to, publish, (front, ticket), &mut waiting);
+        }
+        if !subscribed.contains(&keeper) {
+            let to = Destination {
+                partition: keeper,
+                keep_retained: true,
+                deliver: false,
+            };
+            self.append(to, publish, (front, ticket), &mut waiting);
+        }
+        routed(waiting, !subscribed.is_empty())
+    }
+
+    /// One append; numbered when somebody waits for its answer. Volatile partitions answer only where they may refuse (M13).
+    #[inline]
+    fn append(
+        &mut self,
+        to: Destination,
+        publish: &Publish<'_>,
+        (front, ticket): (FrontId, Ticket),
+        waiting: &mut Option<Waiting>,
+    ) {
+        let volatile = to.partition.is_volatile() && !self.hub.volatile_answers;
+        let key = if publish.qos == QoS::AtMostOnce || volatile {
+            AppendKey::Unanswered
+        } else {
+            let appends = &mut self.hub.appends;
+            let waiting = *waiting.get_or_insert_with(|| appends.begin(front, ticket));
+            appends.number(waiting, to.partition)
+        };
+        let append = Append {
+            key,
+            publish: *publish,
+            keep_retained: to.keep_retained,
+            deliver: to.deliver,
+        };
+        self.hub.budget.spend(Budget::STEP);
+        let shard = self.hub.places.shard_of(to.partition);
+        if shard == self.hub.id {
+            self.append_here(to.partition, &append);
+        } else {
+            self.hub.push_append(shard, to.partition, &append);
+        }
+    }
+
+    /// An append to a partition of this shard, by plain call.
+    #[inline]
+    pub(crate) fn append_here(&mut self, id: PartitionId, append: &Append<'_>) {
+        self.with_partition(id, |partition, now, fx| {
+            partition.handle_append(now, append, fx)
+        });
+    }
+
+    /// Takes a partition out, does something with it, and puts it back.
+    #[inline]
+    pub(crate) fn with_partition<R>(
+        &mut self,
+        id: PartitionId,
+        act: impl FnOnce(
+            &mut courser_engine::Partition,
+            courser_contract::Now,
+            &mut PartitionFx<'_>,
+        ) -> R,
+    ) -> R {
+        let place = self.partitions.place(id);
+        let mut partition = self.partitions.take(place);
+        let now = self.hub.now;
+        let result = act(&mut partition, now, &mut PartitionFx { shard: self, id });
+        self.partitions.put(place, partition);
+        result
+    }
+
+    /// Whether one of the destinations is behind a link that has been full for too long (M49).
+    #[inline]
+    fn is_refused(&self, partitions: impl Iterator<Item = PartitionId>) -> bool {
+        if self.hub.congested.iter().all(Option::is_none) {
+            return false;
+        }
+        let mut shards = partitions.map(|partition| self.hub.places.shard_of(partition));
+        shards.any(|shard: ShardId| self.hub.refuses(shard))
+    }
+
+    #[cold]
+    fn refuse(&mut self, publish: &Publish<'_>) -> Routed {
+        if publish.qos == QoS::AtMostOnce {
+            self.hub.counters.drop_messages(Dropped::QueueFull, 1);
+            return Routed::Done { matched: true };
+        }
+        Routed::Refused(Refusal::QuotaExceeded)
+    }
+}
+
+const fn routed(waiting: Option<Waiting>, matched: bool) -> Routed {
+    match waiting {
+        Some(_) => Routed::Waits,
+        None => Routed::Done { matched },
+    }
+}

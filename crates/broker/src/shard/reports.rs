@@ -1,0 +1,125 @@
+//! Gathering what all shards count, and publishing it under `$SYS` (on shard 0).
+
+use courser_contract::{Append, AppendKey, Now, PartitionId, Publish, QoS, ShardId, Tick};
+
+use super::Shard;
+use super::timers::Timer;
+use crate::config::Config;
+use crate::rings::Message;
+use crate::sys::{ShardReport, Values};
+
+/// The rounds of reports at shard 0.
+pub(crate) struct Reports {
+    /// 0: never.
+    interval_ms: u64,
+    round: u64,
+    missing: u16,
+    sums: ShardReport,
+    values: Values,
+    started: Tick,
+    last: Tick,
+}
+
+impl Reports {
+    /// None yet.
+    pub(crate) fn new(config: &Config, now: Now) -> Self {
+        let interval = config.settings.sys.interval.as_millis();
+        Self {
+            interval_ms: u64::try_from(interval).unwrap_or(u64::MAX),
+            round: 0,
+            missing: 0,
+            sums: ShardReport::default(),
+            values: Values::default(),
+            started: now.tick,
+            last: now.tick,
+        }
+    }
+}
+
+impl Shard {
+    /// What this shard has counted and holds.
+    pub(crate) fn report(&self) -> ShardReport {
+        ShardReport {
+            counters: self.hub.counters.clone(),
+            held: self.partitions.counts(),
+            connections: self.fronts.len() as u64,
+        }
+    }
+
+    /// Publishes first values and arms the timer for the next, if they are wanted.
+    pub(crate) fn begin_reporting(&mut self) {
+        if self.reports.interval_ms > 0 && self.hub.id == ShardId(0) {
+            self.begin_reports();
+        }
+    }
+
+    /// Asks every shard for its report.
+    pub(crate) fn begin_reports(&mut self) {
+        let now = self.hub.now.tick;
+        self.timers
+            .insert(now.after_ms(self.reports.interval_ms), Timer::REPORT);
+        self.reports.round += 1;
+        self.reports.missing = self.hub.places.shards();
+        self.reports.sums = ShardReport::default();
+        let round = self.reports.round;
+        self.hub.send_all(|| Message::ReportAsk(round));
+    }
+
+    /// A shard has answered. After the last one the values go out; an answer to an earlier round is late and dropped.
+    pub(crate) fn gather_report(&mut self, round: u64, _shard: ShardId, report: &ShardReport) {
+        if round != self.reports.round || self.reports.missing == 0 {
+            return;
+        }
+        self.reports.sums.add(report);
+        self.reports.missing -= 1;
+        if self.reports.missing == 0 {
+            self.publish_reports();
+        }
+    }
+
+    fn publish_reports(&mut self) {
+        let now = self.hub.now.tick;
+        let reports = &mut self.reports;
+        let elapsed = now.0 - reports.last.0;
+        let uptime = (now.0 - reports.started.0) / 1000;
+        reports.last = now;
+        let heap = heap_bytes();
+        for (topic, value) in reports.values.update(&reports.sums, heap, uptime, elapsed) {
+            self.publish_value(topic, value.as_bytes());
+        }
+    }
+
+    /// A value of the broker: retained in the volatile partition of this shard, and delivered to whoever subscribes.
+    fn publish_value(&mut self, topic: &str, payload: &[u8]) {
+        let publish = Publish {
+            topic,
+            properties: &[],
+            payload,
+            qos: QoS::AtMostOnce,
+            retain: true,
+            expires_at: None,
+            publisher: None,
+        };
+        let keeper = PartitionId::volatile_of(self.hub.id);
+        let subscribed = self.hub.destinations(topic, false);
+        for partition in self.hub.destinations(topic, true) {
+            let append = Append {
+                key: AppendKey::Unanswered,
+                publish,
+                keep_retained: partition == keeper,
+                deliver: subscribed.contains(&partition),
+            };
+            let shard = self.hub.places.shard_of(partition);
+            if shard == self.hub.id {
+                self.append_here(partition, &append);
+            } else {
+                self.hub.push_append(shard, partition, &append);
+            }
+        }
+    }
+}
+
+/// Bytes that the process has allocated and not freed; 0 where the binary does not count.
+fn heap_bytes() -> u64 {
+    courser_memory::snapshot().live_bytes()
+}

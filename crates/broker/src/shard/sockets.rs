@@ -1,0 +1,469 @@
+//! From sockets to fronts and back.
+
+use std::sync::atomic::Ordering;
+
+use courser_contract::{CloseCause, FrontId, Now, Tick};
+use courser_memory::Buffer;
+use courser_mqtt::front::{Front, Output, Reading};
+use tokio::net::TcpStream;
+
+use super::Shard;
+use super::connection::{Connection, Hold, Life, Received, Written};
+use super::effects_front::FrontFx;
+use super::fronts::Access;
+use super::hub::Budget;
+use super::ready::{Place, SocketWaker};
+use super::timers::Timer;
+use crate::metrics::close_index;
+
+/// Bytes that a front gets at once: between two pieces the shard looks at its budget.
+const PIECE_BYTES: usize = 4 * 1024;
+/// How long a closed socket may take for its last bytes, in milliseconds.
+const LINGER_MS: u64 = 2_000;
+
+impl Shard {
+    /// Begins to serve a socket.
+    pub(crate) fn add_connection(&mut self, stream: TcpStream) {
+        let id = self.fronts.reserve();
+        let now = self.hub.now;
+        let connection = Box::new(Connection {
+            front: Front::new(id, self.front_config.clone(), now),
+            stream,
+            waker: SocketWaker::waker(id.slot, &self.ready),
+            rest: None,
+            unparsed: false,
+            life: Life::Open,
+            hold: Hold::None,
+            touched: false,
+            queued: false,
+            write_blocked: false,
+            unsettled: 0,
+            timer: None,
+            armed: Tick(u64::MAX),
+            end: Tick(u64::MAX),
+        });
+        self.fronts.put(id, connection);
+        self.hub.counters.sockets += 1;
+        self.hub.connections.fetch_add(1, Ordering::Relaxed);
+        self.arm(id);
+        self.queue(id.slot);
+    }
+
+    /// Puts a connection at the end of the sockets to look at, once.
+    pub(crate) fn queue(&mut self, slot: Place) {
+        let Some(id) = self.fronts.id(slot) else {
+            return;
+        };
+        if let Access::Here(connection) = self.fronts.get(id)
+            && !connection.queued
+        {
+            connection.queued = true;
+            self.sockets.push_back(slot);
+        }
+    }
+
+    /// Looks at a socket that was woken or waits for its turn: writes what it did not take before, reads once.
+    pub(crate) fn serve(&mut self, slot: Place) {
+        let Some(id) = self.fronts.id(slot) else {
+            return;
+        };
+        let Some(mut connection) = self.fronts.take(id) else {
+            return;
+        };
+        connection.queued = false;
+        if connection.write_blocked {
+            self.touch(&mut connection, slot);
+        }
+        let close = match connection.life {
+            Life::Open => self.read(id, &mut connection),
+            Life::Lingering => {
+                self.discard(&mut connection);
+                None
+            }
+            Life::Lost | Life::Closing(_) | Life::Over => None,
+        };
+        self.put_back(id, connection, close);
+    }
+
+    /// One read, or what a former read left.
+    fn read(&mut self, id: FrontId, connection: &mut Connection) -> Option<CloseCause> {
+        connection.hold = self.hold(connection);
+        if connection.hold != Hold::None {
+            return None;
+        }
+        let buffer = if std::mem::take(&mut connection.unparsed) {
+            connection.rest.take()
+        } else {
+            self.hub.budget.spend(Budget::READ);
+            match connection.receive(&self.pool) {
+                Received::Bytes(buffer) => Some(buffer),
+                Received::Nothing(rest) => {
+                    connection.rest = rest;
+                    return None;
+                }
+                Received::End => return self.lose(id, connection),
+            }
+        };
+        let close = buffer.and_then(|buffer| self.parse(id, connection, buffer));
+        let goes_on = close.is_none() && connection.hold == Hold::None;
+        if goes_on && (connection.unparsed || connection.is_readable()) {
+            connection.queued = true;
+            self.sockets.push_back(id.slot);
+        }
+        close
+    }
+
+    /// Why this socket must not be read now.
+    fn hold(&self, connection: &mut Connection) -> Hold {
+        if !connection.front.wants_read() {
+            Hold::Front
+        } else if connection.front.output().len() > self.front_config.output_bytes_max {
+            Hold::Output
+        } else if connection.hold == Hold::Link && !self.hub.may_read_again() {
+            Hold::Link
+        } else {
+            Hold::None
+        }
+    }
+
+    /// Gives received bytes to the front, piece by piece, until they are used up, the front takes no more, or the budget is
+    /// spent.
+    fn parse(
+        &mut self,
+        id: FrontId,
+        connection: &mut Connection,
+        mut buffer: Buffer,
+    ) -> Option<CloseCause> {
+        let now = self.hub.now;
+        let bytes_before = buffer.bytes().len();
+        let mut fx = FrontFx {
+            unsettled: connection.unsettled,
+            id,
+            close: None,
+            shard: self,
+        };
+        let mut used = 0;
+        let mut piece = PIECE_BYTES;
+        let data = buffer.bytes();
+        loop {
+            let end = data.len().min(used + piece);
+            let taken = connection
+                .front
+                .handle_bytes(now, &data[used..end], &mut fx);
+            used += taken;
+            if fx.close.is_some() || used == data.len() {
+                break;
+            }
+            if !connection.front.wants_read() {
+                connection.hold = Hold::Front;
+                connection.unparsed = true;
+                break;
+            }
+            if taken == 0 {
+                // An unfinished packet: all of it is here, or the rest has not come.
+                if end == data.len() {
+                    break;
+                }
+                piece *= 2;
+                continue;
+            }
+            piece = PIECE_BYTES;
+            if fx.shard.hub.budget.is_spent() {
+                connection.unparsed = true;
+                break;
+            }
+        }
+        connection.front.handle_read_end(now, &mut fx);
+        connection.unsettled = fx.unsettled;
+        let close = fx.close;
+        debug_assert!(used <= bytes_before, "a front takes what it was given");
+        buffer.consume(used);
+        connection.rest = buffer.settle();
+        connection.unparsed &= connection.rest.is_some();
+        if std::mem::take(&mut self.hub.overfull) {
+            connection.hold = Hold::Link;
+            self.hub.waiting_for_link.push(id.slot);
+            connection.front.handle_reading(now, Reading::Paused);
+        }
+        close
+    }
+
+    /// The socket is at its end.
+    fn lose(&mut self, id: FrontId, connection: &mut Connection) -> Option<CloseCause> {
+        connection.life = Life::Lost;
+        connection.rest = None;
+        connection.unparsed = false;
+        connection.front.output().clear();
+        let now = self.hub.now;
+        let mut fx = FrontFx {
+            unsettled: connection.unsettled,
+            id,
+            close: None,
+            shard: self,
+        };
+        connection.front.handle_lost(now, &mut fx);
+        connection.unsettled = fx.unsettled;
+        fx.close
+    }
+
+    /// Reads a closed connection's last bytes away; at their end it is gone.
+    fn discard(&mut self, connection: &mut Connection) {
+        loop {
+            match connection.receive(&self.pool) {
+                Received::Bytes(_) => {}
+                Received::Nothing(_) => return,
+                Received::End => {
+                    connection.life = Life::Over;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Takes a front out, does something with it, and puts it back. `None` for one that is gone or gets no more events.
+    pub(crate) fn with_front<R>(
+        &mut self,
+        id: FrontId,
+        act: impl FnOnce(&mut Front, Now, &mut FrontFx<'_>) -> R,
+    ) -> Option<R> {
+        let mut connection = self.fronts.take(id)?;
+        if !connection.takes_events() {
+            self.fronts.put(id, connection);
+            return None;
+        }
+        let now = self.hub.now;
+        let mut fx = FrontFx {
+            unsettled: connection.unsettled,
+            id,
+            close: None,
+            shard: self,
+        };
+        let result = act(&mut connection.front, now, &mut fx);
+        connection.unsettled = fx.unsettled;
+        let close = fx.close;
+        self.put_back(id, connection, close);
+        Some(result)
+    }
+
+    /// What follows on every call of a front: its end, its output, its timer, its reading.
+    fn put_back(
+        &mut self,
+        id: FrontId,
+        mut connection: Box<Connection>,
+        close: Option<CloseCause>,
+    ) {
+        if let Some(cause) = close {
+            self.begin_close(&mut connection, cause);
+        }
+        if connection.life == Life::Over {
+            return self.drop_connection(id, connection);
+        }
+        if !connection.front.output().is_empty() || matches!(connection.life, Life::Closing(_)) {
+            self.touch(&mut connection, id.slot);
+        }
+        if connection.hold == Hold::Front && connection.front.wants_read() && !connection.queued {
+            connection.hold = Hold::None;
+            connection.queued = true;
+            self.sockets.push_back(id.slot);
+        }
+        self.fronts.put(id, connection);
+        self.arm(id);
+    }
+
+    fn touch(&mut self, connection: &mut Connection, slot: Place) {
+        if !connection.touched {
+            connection.touched = true;
+            self.hub.touched.push(slot);
+        }
+    }
+
+    /// A front that was closed within a delivery.
+    pub(crate) fn close_front(&mut self, id: FrontId, cause: CloseCause) {
+        if let Some(mut connection) = self.fronts.take(id) {
+            if connection.takes_events() {
+                self.begin_close(&mut connection, cause);
+            }
+            self.put_back(id, connection, None);
+        }
+    }
+
+    fn begin_close(&mut self, connection: &mut Connection, cause: CloseCause) {
+        self.hub.counters.closes[close_index(cause)] += 1;
+        connection.rest = None;
+        connection.unparsed = false;
+        connection.life = match connection.life {
+            // Nobody is there to hear the last words.
+            Life::Lost | Life::Over => Life::Over,
+            Life::Open | Life::Closing(_) | Life::Lingering => Life::Closing(cause),
+        };
+        connection.end = self.hub.now.tick.after_ms(LINGER_MS);
+    }
+
+    /// Writes what the turn has produced, one write a socket.
+    pub(crate) fn write_touched(&mut self) {
+        let mut touched = std::mem::take(&mut self.hub.touched);
+        for slot in touched.drain(..) {
+            if let Some(id) = self.fronts.id(slot) {
+                self.write(id);
+            }
+        }
+        // What was held may have come in meanwhile; both lists keep their memory.
+        if self.hub.touched.is_empty() {
+            self.hub.touched = touched;
+        }
+    }
+
+    fn write(&mut self, id: FrontId) {
+        let Some(mut connection) = self.fronts.take(id) else {
+            return;
+        };
+        connection.touched = false;
+        let mut close = None;
+        loop {
+            let before = connection.front.output().len();
+            match connection.send(&mut self.hub.counters.bytes_sent) {
+                Written::All | Written::Blocked => {}
+                Written::Broken => {
+                    close = match connection.life {
+                        Life::Open => self.lose(id, &mut connection),
+                        Life::Lost | Life::Closing(_) | Life::Lingering | Life::Over => {
+                            connection.front.output().clear();
+                            connection.life = Life::Over;
+                            None
+                        }
+                    };
+                    break;
+                }
+            }
+            let left = connection.front.output().len();
+            if left >= Output::LOW_BYTES || left == before || !connection.takes_events() {
+                break;
+            }
+            let now = self.hub.now;
+            let mut fx = FrontFx {
+                unsettled: connection.unsettled,
+                id,
+                close: None,
+                shard: self,
+            };
+            connection.front.handle_output_room(now, &mut fx);
+            connection.unsettled = fx.unsettled;
+            close = fx.close;
+            if close.is_some()
+                || connection.front.output().len() == left
+                || connection.write_blocked
+            {
+                break;
+            }
+        }
+        self.after_write(id, connection, close);
+    }
+
+    /// A closing connection whose output is out shuts its side; one that was not read for its output is read again.
+    fn after_write(
+        &mut self,
+        id: FrontId,
+        mut connection: Box<Connection>,
+        close: Option<CloseCause>,
+    ) {
+        if let Some(cause) = close {
+            self.begin_close(&mut connection, cause);
+        }
+        let empty = connection.front.output().is_empty();
+        if let (Life::Closing(cause), true) = (connection.life, empty) {
+            connection.finish(cause);
+        }
+        if connection.life == Life::Over {
+            return self.drop_connection(id, connection);
+        }
+        if connection.life == Life::Lingering && !connection.queued {
+            connection.queued = true;
+            self.sockets.push_back(id.slot);
+        }
+        let bound = self.front_config.output_bytes_max;
+        if connection.hold == Hold::Output && connection.front.output().len() <= bound / 2 {
+            connection.hold = Hold::None;
+            connection.queued = true;
+            self.sockets.push_back(id.slot);
+        }
+        self.fronts.put(id, connection);
+        self.arm(id);
+    }
+
+    /// Frees a connection that was taken out.
+    pub(crate) fn drop_connection(&mut self, id: FrontId, connection: Box<Connection>) {
+        if let Some(key) = connection.timer {
+            self.timers.cancel(key);
+        }
+        self.hub.connections.fetch_sub(1, Ordering::Relaxed);
+        self.fronts.remove(id);
+        drop(connection);
+    }
+
+    /// Lets the connections read again that waited for room on a link.
+    pub(crate) fn resume_links(&mut self) {
+        if self.hub.waiting_for_link.is_empty() || !self.hub.may_read_again() {
+            return;
+        }
+        let waiting = std::mem::take(&mut self.hub.waiting_for_link);
+        for slot in waiting {
+            let Some(id) = self.fronts.id(slot) else {
+                continue;
+            };
+            if let Access::Here(connection) = self.fronts.get(id)
+                && connection.hold == Hold::Link
+            {
+                connection.hold = Hold::None;
+                connection.front.handle_reading(self.hub.now, Reading::On);
+                self.queue(slot);
+            }
+        }
+    }
+
+    /// Arms the timer of a connection if it must fire earlier than it does. One that fires early costs a look.
+    pub(crate) fn arm(&mut self, id: FrontId) {
+        let Access::Here(connection) = self.fronts.get(id) else {
+            return;
+        };
+        let Some(deadline) = connection.deadline() else {
+            return;
+        };
+        if deadline >= connection.armed {
+            return;
+        }
+        connection.armed = deadline;
+        let timer = Timer::front(id.slot);
+        connection.timer = Some(match connection.timer {
+            Some(key) if self.timers.rearm(key, deadline) => key,
+            Some(_) | None => self.timers.insert(deadline, timer),
+        });
+    }
+
+    /// The timer of a connection has fired.
+    pub(crate) fn front_timeout(&mut self, slot: Place) {
+        let Some(id) = self.fronts.id(slot) else {
+            return;
+        };
+        let now = self.hub.now;
+        let Access::Here(connection) = self.fronts.get(id) else {
+            return;
+        };
+        connection.timer = None;
+        connection.armed = Tick(u64::MAX);
+        if connection.is_overdue(now.tick) {
+            if let Some(connection) = self.fronts.take(id) {
+                self.drop_connection(id, connection);
+            }
+            return;
+        }
+        let due = connection
+            .front
+            .poll_timeout()
+            .is_some_and(|deadline| deadline <= now.tick);
+        if due && connection.takes_events() {
+            self.with_front(id, |front, now, fx| front.handle_timeout(now, fx));
+        } else {
+            self.arm(id);
+        }
+    }
+}

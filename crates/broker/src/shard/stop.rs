@@ -1,0 +1,143 @@
+//! The end of a broker, shard by shard.
+//!
+//! 1. Nobody is accepted any more; every front is told (v5: DISCONNECT 0x8B) and detaches, which sends wills.
+//! 2. A shard is **quiet** when it has no connection, nothing to do, and its peers have handled all that it sent. When all
+//!    are quiet twice in a row without having done anything in between, nothing is under way.
+//! 3. All end. The same happens when the time for a stop is over.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use courser_contract::ShardId;
+
+use super::Shard;
+
+/// How far a broker's end has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Phase {
+    /// It serves.
+    Serving = 0,
+    /// Connections are being closed.
+    Closing = 1,
+    /// Threads end.
+    Ending = 2,
+}
+
+/// What the thread that stops a broker and its shards tell each other.
+#[derive(Debug)]
+pub(crate) struct StopSignal {
+    phase: AtomicU8,
+    /// For each shard 0 while it is busy, else how many turns it has made that did something.
+    quiet: Vec<AtomicU64>,
+}
+
+impl StopSignal {
+    /// For this many shards, serving.
+    #[must_use]
+    pub(crate) fn new(shards: u16) -> Self {
+        Self {
+            phase: AtomicU8::new(Phase::Serving as u8),
+            quiet: (0..shards).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// Moves on; the shards must be woken after it.
+    pub(crate) fn set_phase(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::SeqCst);
+    }
+
+    fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::SeqCst) {
+            0 => Phase::Serving,
+            1 => Phase::Closing,
+            _ => Phase::Ending,
+        }
+    }
+
+    /// How active each shard has been, if all are quiet.
+    #[must_use]
+    pub(crate) fn all_quiet(&self) -> Option<Vec<u64>> {
+        let marks: Vec<u64> = self
+            .quiet
+            .iter()
+            .map(|quiet| quiet.load(Ordering::SeqCst))
+            .collect();
+        marks.iter().all(|&mark| mark > 0).then_some(marks)
+    }
+}
+
+/// A shard's part of it.
+pub(crate) struct Stopping {
+    signal: Arc<StopSignal>,
+    me: usize,
+    seen: Phase,
+    /// Turns since the stop began in which the shard was busy, plus one.
+    activity: u64,
+}
+
+impl Stopping {
+    /// Of shard `me`.
+    pub(crate) const fn new(signal: Arc<StopSignal>, me: ShardId) -> Self {
+        Self {
+            signal,
+            me: me.0 as usize,
+            seen: Phase::Serving,
+            activity: 1,
+        }
+    }
+
+    /// Whether a phase has begun that the shard has not acted on.
+    pub(crate) fn is_new(&self) -> bool {
+        self.signal.phase() != self.seen
+    }
+}
+
+impl Shard {
+    /// Acts on a phase that has begun.
+    pub(crate) fn observe_stop(&mut self) {
+        let phase = self.stop.signal.phase();
+        if phase == self.stop.seen {
+            return;
+        }
+        if self.stop.seen == Phase::Serving {
+            self.accepting.close();
+            self.stop_fronts();
+        }
+        self.stop.seen = phase;
+    }
+
+    fn stop_fronts(&mut self) {
+        for id in self.fronts.ids() {
+            self.with_front(id, |front, now, fx| front.handle_stop(now, fx));
+        }
+    }
+
+    /// Says whether this shard is quiet; true when it shall end.
+    pub(crate) fn has_stopped(&mut self) -> bool {
+        match self.stop.seen {
+            Phase::Serving => false,
+            Phase::Ending => true,
+            Phase::Closing => {
+                let quiet = self.is_quiet();
+                if !quiet {
+                    self.stop.activity += 1;
+                }
+                let mark = if quiet { self.stop.activity } else { 0 };
+                self.stop.signal.quiet[self.stop.me].store(mark, Ordering::SeqCst);
+                false
+            }
+        }
+    }
+
+    fn is_quiet(&self) -> bool {
+        let links = self.hub.ports.to.iter().flatten();
+        self.fronts.is_empty()
+            && !self.has_work()
+            && self.hub.last_words.is_empty()
+            && !self.hub.ports.has_work()
+            && links
+                .into_iter()
+                .all(|sender| sender.has_passed(sender.mark()))
+    }
+}

@@ -1,0 +1,130 @@
+//! What fires on a shard's wheel.
+
+use courser_contract::Tick;
+
+use super::Shard;
+use super::hub::Budget;
+use super::ready::Place;
+use crate::timer::Advanced;
+
+/// Timers that one turn works off.
+const WORK_MAX: usize = 256;
+/// Partitions and the shard's own timers begin here; connections are below.
+const PARTITIONS: u32 = 0xFFFF_0000;
+
+/// A timer in four bytes: with a million of them on the wheel that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Timer(u32);
+
+/// What a [`Timer`] is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// The front, or the end, of the connection at a place.
+    Front(Place),
+    /// The partition at a place.
+    Partition(usize),
+    /// Values of the broker are published again.
+    Report,
+    /// Listeners are tried again that had no descriptors.
+    Accept,
+    /// Links and last words are looked at.
+    Watch,
+}
+
+impl Timer {
+    pub(crate) const REPORT: Self = Self(u32::MAX);
+    pub(crate) const ACCEPT: Self = Self(u32::MAX - 1);
+    pub(crate) const WATCH: Self = Self(u32::MAX - 2);
+
+    /// Of a connection.
+    pub(crate) const fn front(slot: Place) -> Self {
+        assert!(slot < PARTITIONS, "connections are bounded by descriptors");
+        Self(slot)
+    }
+
+    /// Of a partition.
+    pub(crate) const fn partition(place: usize) -> Self {
+        Self(PARTITIONS + place as u32)
+    }
+
+    /// What it is for.
+    pub(crate) const fn due(self) -> Due {
+        match self {
+            Self::REPORT => Due::Report,
+            Self::ACCEPT => Due::Accept,
+            Self::WATCH => Due::Watch,
+            Self(value) if value >= PARTITIONS => Due::Partition((value - PARTITIONS) as usize),
+            Self(slot) => Due::Front(slot),
+        }
+    }
+}
+
+/// How often links and last words are looked at while there is something to see, in milliseconds.
+const WATCH_MS: u64 = 100;
+
+impl Shard {
+    /// Does what is due. True when the limit was met before the end.
+    pub(crate) fn handle_timers(&mut self) -> bool {
+        let now = self.hub.now.tick;
+        let mut due = std::mem::take(&mut self.due);
+        let advanced = self.timers.advance(now, WORK_MAX, |timer| due.push(timer));
+        for timer in due.drain(..) {
+            self.hub.budget.spend(Budget::STEP);
+            match timer.due() {
+                Due::Front(slot) => self.front_timeout(slot),
+                Due::Partition(place) => self.partition_timeout(place),
+                Due::Report => self.begin_reports(),
+                Due::Accept => self.accepting.resume(),
+                Due::Watch => self.watch(),
+            }
+        }
+        self.due = due;
+        advanced == Advanced::Cut
+    }
+
+    /// Arms a partition's timer if it must fire earlier than it does.
+    pub(crate) fn arm_partition(&mut self, place: usize) {
+        let owned = self.partitions.at(place);
+        let partition = owned
+            .partition
+            .as_ref()
+            .expect("a partition is at home between calls");
+        let Some(deadline) = partition.poll_timeout() else {
+            return;
+        };
+        if deadline >= owned.armed {
+            return;
+        }
+        owned.armed = deadline;
+        owned.timer = Some(match owned.timer {
+            Some(key) if self.timers.rearm(key, deadline) => key,
+            Some(_) | None => self.timers.insert(deadline, Timer::partition(place)),
+        });
+    }
+
+    fn partition_timeout(&mut self, place: usize) {
+        let owned = self.partitions.at(place);
+        owned.timer = None;
+        owned.armed = Tick(u64::MAX);
+        let id = owned.id;
+        // Called early it does what is due, and its timer is armed again at the end of the turn.
+        self.with_partition(id, |partition, now, fx| partition.handle_timeout(now, fx));
+    }
+
+    /// Looks at links that are full and at last words as long as there are some.
+    fn watch(&mut self) {
+        self.watching = false;
+        self.hub.send_overdue_words();
+        self.watch_soon();
+    }
+
+    /// Arms the watch when there is something to watch.
+    pub(crate) fn watch_soon(&mut self) {
+        let full = self.hub.congested.iter().any(Option::is_some);
+        if !self.watching && (full || !self.hub.last_words.is_empty()) {
+            self.watching = true;
+            self.timers
+                .insert(self.hub.now.tick.after_ms(WATCH_MS), Timer::WATCH);
+        }
+    }
+}

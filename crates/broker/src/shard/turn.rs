@@ -1,0 +1,190 @@
+//! One turn of a shard: everything that can happen, in order.
+
+use std::task::Context;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use super::Shard;
+use super::accept::LISTENERS;
+use super::hub::Budget;
+use crate::store::Store;
+
+/// Commits and messages may lead to each other: so many rounds of both end a turn at the latest.
+const ROUNDS_MAX: usize = 16;
+
+/// What follows a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// The next one at once.
+    Turn,
+    /// Sleep until something happens.
+    Sleep,
+    /// The shard has stopped.
+    End,
+}
+
+impl Shard {
+    /// One turn.
+    pub(crate) fn turn(&mut self, context: &mut Context<'_>) -> Next {
+        let began = thread_cpu_us();
+        self.doze.get_up();
+        self.hub.now = self.clock.now();
+        self.hub.budget = Budget::of(Budget::TURN);
+        self.observe_stop();
+        self.store.begin_turn();
+        self.handle_commits();
+        self.hub.budget = Budget::of(Budget::TURN / 2);
+        self.handle_rings();
+        self.handle_local();
+        self.hub.budget = Budget::of(Budget::TURN / 2);
+        let timers_left = self.handle_timers();
+        self.accept();
+        self.handle_sockets();
+        self.end_turn();
+        let next = self.next(timers_left, context);
+        self.count_turn(began);
+        next
+    }
+
+    /// Entries that the store has committed.
+    pub(crate) fn handle_commits(&mut self) {
+        while let Some((id, entry)) = self.store.next_committed() {
+            self.with_partition(id, |partition, now, fx| {
+                partition.handle_committed(now, entry, fx)
+            });
+        }
+    }
+
+    /// Sockets in the order in which they became ready; what is left waits for the next turn.
+    fn handle_sockets(&mut self) {
+        let mut woken = std::mem::take(&mut self.woken);
+        self.ready.drain(&mut woken);
+        for place in woken.drain(..) {
+            if place >= LISTENERS {
+                self.accepting.wake(place);
+            } else {
+                self.queue(place);
+            }
+        }
+        self.woken = woken;
+        // A socket that is queued again by its own read comes in the next turn.
+        for _ in 0..self.sockets.len() {
+            if self.hub.budget.is_spent() {
+                break;
+            }
+            let Some(place) = self.sockets.pop_front() else {
+                break;
+            };
+            self.serve(place);
+            self.handle_local();
+        }
+    }
+
+    /// What the turn has gathered goes its way: entries, the index, rings, sockets.
+    fn end_turn(&mut self) {
+        self.hub.budget = Budget::of(Budget::TURN);
+        for _ in 0..ROUNDS_MAX {
+            self.handle_local();
+            self.commit();
+            self.hub.publish_index();
+            self.hub.settle_fences();
+            if self.local.is_some()
+                || (self.hub.local.is_empty() && self.partitions.dirty.is_empty())
+            {
+                break;
+            }
+        }
+        for sender in self.hub.ports.to.iter_mut().flatten() {
+            sender.collect();
+        }
+        self.hub.settle_fences();
+        self.hub.watch_links();
+        self.resume_links();
+        self.write_touched();
+        self.hub.ports.flush();
+        self.watch_soon();
+    }
+
+    /// Entries of partitions that were touched: volatile ones commit at once (M13), durable ones go to the store.
+    pub(crate) fn commit(&mut self) {
+        let mut dirty = std::mem::take(&mut self.partitions.dirty);
+        for place in dirty.drain(..) {
+            let owned = self.partitions.at(place);
+            owned.dirty = false;
+            let id = owned.id;
+            let partition = owned
+                .partition
+                .as_mut()
+                .expect("a partition is at home between calls");
+            if partition.has_entry()
+                && let Some(entry) = partition.take_entry(self.hub.now)
+            {
+                if id.is_volatile() {
+                    self.with_partition(id, |it, now, fx| it.handle_committed(now, entry, fx));
+                } else {
+                    self.store.propose(id, entry);
+                }
+            }
+            self.arm_partition(place);
+        }
+        if self.partitions.dirty.is_empty() {
+            self.partitions.dirty = dirty;
+        }
+    }
+
+    /// Whether there is more to do now; if not, how long the shard may sleep.
+    fn next(&mut self, timers_left: bool, context: &mut Context<'_>) -> Next {
+        if self.has_stopped() {
+            return Next::End;
+        }
+        if timers_left || self.has_work() || self.accepting.has_work() {
+            return Next::Turn;
+        }
+        self.want_returns();
+        self.doze.lie_down();
+        if self.hub.ports.has_work() || self.stop.is_new() {
+            return Next::Turn;
+        }
+        match self.timers.next_deadline() {
+            Some(deadline) if deadline <= self.hub.now.tick => Next::Turn,
+            deadline => {
+                self.alarm.set(deadline, &self.clock, context);
+                Next::Sleep
+            }
+        }
+    }
+
+    /// Whether something is left that needs nothing from outside to go on.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.sockets.is_empty()
+            || self.local.is_some()
+            || !self.hub.local.is_empty()
+            || !self.hub.touched.is_empty()
+            || !self.partitions.dirty.is_empty()
+            || self.inbound.iter().any(Option::is_some)
+            || self.store.has_work()
+            || self.hub.has_index_changes()
+    }
+
+    /// Asks for a wake when a batch comes back, where something waits for that.
+    fn want_returns(&mut self) {
+        let fence = self.hub.fences.owes();
+        for sender in self.hub.ports.to.iter().flatten() {
+            if fence || sender.waits_for_credit() {
+                sender.want_return();
+            }
+        }
+    }
+
+    fn count_turn(&mut self, began: u64) {
+        let counters = &mut self.hub.counters;
+        counters.turns += 1;
+        counters.longest_turn_us = counters.longest_turn_us.max(thread_cpu_us() - began);
+    }
+}
+
+/// Microseconds of CPU that this thread has used.
+fn thread_cpu_us() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec.cast_unsigned() * 1_000_000 + time.tv_nsec.cast_unsigned() / 1_000
+}

@@ -1,0 +1,141 @@
+//! The topics `$SYS/broker/…` with the names and forms of Mosquitto 2.0.11, so that its exporters and dashboards work.
+//!
+//! Pure: sums of counters and the time between two of them come in, changed values come out. What has not changed is not
+//! published again, as there.
+
+mod load;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use load::Load;
+
+use courser_engine::Counts;
+
+use crate::metrics::Counters;
+
+/// What one shard reports; [`add`](Self::add) sums them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ShardReport {
+    /// What it has counted.
+    pub(crate) counters: Counters,
+    /// What its partitions hold.
+    pub(crate) held: Counts,
+    /// Its connections.
+    pub(crate) connections: u64,
+}
+
+impl ShardReport {
+    /// Adds another shard's.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.counters.add(&other.counters);
+        self.connections += other.connections;
+        self.held.sessions += other.held.sessions;
+        self.held.attached += other.held.attached;
+        self.held.claims += other.held.claims;
+        self.held.subscriptions += other.held.subscriptions;
+        self.held.retained_messages += other.held.retained_messages;
+        self.held.retained_bytes += other.held.retained_bytes;
+        self.held.queued_messages += other.held.queued_messages;
+        self.held.records += other.held.records;
+        self.held.record_bytes += other.held.record_bytes;
+        self.held.outbox_messages += other.held.outbox_messages;
+    }
+}
+
+/// The values as they were published last.
+#[derive(Debug, Default)]
+pub(crate) struct Values {
+    published: std::collections::BTreeMap<&'static str, String>,
+    load: Load,
+    clients_max: u64,
+    heap_max: u64,
+}
+
+impl Values {
+    /// Takes the sums of all shards, `elapsed_ms` after the ones before, and gives topics and values that have changed.
+    pub(crate) fn update(
+        &mut self,
+        sums: &ShardReport,
+        heap_bytes: u64,
+        uptime_seconds: u64,
+        elapsed_ms: u64,
+    ) -> Vec<(&'static str, String)> {
+        self.load.update(&sums.counters, elapsed_ms);
+        self.clients_max = self.clients_max.max(sums.held.sessions);
+        self.heap_max = self.heap_max.max(heap_bytes);
+        let mut changed = Vec::new();
+        let mut offer = |topic: &'static str, value: String| {
+            if self.published.get(topic) != Some(&value) {
+                self.published.insert(topic, value.clone());
+                changed.push((topic, value));
+            }
+        };
+        offer(
+            "$SYS/broker/version",
+            format!("courser version {}", env!("CARGO_PKG_VERSION")),
+        );
+        offer("$SYS/broker/uptime", format!("{uptime_seconds} seconds"));
+        offer("$SYS/broker/clients/maximum", self.clients_max.to_string());
+        offer("$SYS/broker/heap/current", heap_bytes.to_string());
+        offer("$SYS/broker/heap/maximum", self.heap_max.to_string());
+        for (topic, value) in clients(sums).into_iter().chain(messages(sums)) {
+            offer(topic, value.to_string());
+        }
+        for (topic, value) in self.load.values() {
+            offer(topic, format!("{value:.2}"));
+        }
+        changed
+    }
+}
+
+/// Mosquitto's two words for each: `active` is `connected`, `inactive` is `disconnected`.
+fn clients(sums: &ShardReport) -> [(&'static str, u64); 6] {
+    let Counts {
+        sessions, attached, ..
+    } = sums.held;
+    let absent = sessions.saturating_sub(attached);
+    [
+        ("$SYS/broker/clients/total", sessions),
+        ("$SYS/broker/clients/connected", attached),
+        ("$SYS/broker/clients/active", attached),
+        ("$SYS/broker/clients/disconnected", absent),
+        ("$SYS/broker/clients/inactive", absent),
+        ("$SYS/broker/clients/expired", 0),
+    ]
+}
+
+fn messages(sums: &ShardReport) -> [(&'static str, u64); 15] {
+    let ShardReport { counters, held, .. } = sums;
+    [
+        ("$SYS/broker/messages/received", counters.packets_received),
+        ("$SYS/broker/messages/sent", counters.packets_sent),
+        ("$SYS/broker/messages/stored", held.records),
+        ("$SYS/broker/store/messages/count", held.records),
+        ("$SYS/broker/store/messages/bytes", held.record_bytes),
+        ("$SYS/broker/subscriptions/count", held.subscriptions),
+        ("$SYS/broker/shared_subscriptions/count", 0),
+        (
+            "$SYS/broker/retained messages/count",
+            held.retained_messages,
+        ),
+        (
+            "$SYS/broker/publish/messages/received",
+            counters.publishes_received,
+        ),
+        ("$SYS/broker/publish/messages/sent", counters.publishes_sent),
+        (
+            "$SYS/broker/publish/messages/dropped",
+            counters.dropped_total(),
+        ),
+        (
+            "$SYS/broker/publish/bytes/received",
+            counters.publish_bytes_received,
+        ),
+        (
+            "$SYS/broker/publish/bytes/sent",
+            counters.publish_bytes_sent,
+        ),
+        ("$SYS/broker/bytes/received", counters.bytes_received),
+        ("$SYS/broker/bytes/sent", counters.bytes_sent),
+    ]
+}
