@@ -15,6 +15,8 @@ mod config;
 #[allow(dead_code, unused_imports, reason = "not yet called by the partition")]
 pub(crate) mod due;
 #[allow(dead_code, unused_imports, reason = "not yet called by the partition")]
+pub(crate) mod group;
+#[allow(dead_code, unused_imports, reason = "not yet called by the partition")]
 pub(crate) mod origins;
 #[allow(dead_code, unused_imports, reason = "not yet called by the partition")]
 pub(crate) mod outbox;

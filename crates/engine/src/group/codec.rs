@@ -1,0 +1,143 @@
+//! Canonical bytes of the replicated half of a group.
+
+use std::collections::BTreeMap;
+
+use courser_contract::{HomeRef, RetainHandling, Seq, SubscriptionOptions};
+
+use super::{Group, Member, Owed, Stage};
+use crate::canonical::{Canonical, DecodeError, Reader, write_count};
+use crate::seq_table::SeqTable;
+
+impl Canonical for SubscriptionOptions {
+    const MIN_BYTES: usize = 4;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.qos.write(out);
+        self.no_local.write(out);
+        self.retain_as_published.write(out);
+        (self.retain_handling as u8).write(out);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            qos: reader.read()?,
+            no_local: reader.read()?,
+            retain_as_published: reader.read()?,
+            retain_handling: match reader.read::<u8>()? {
+                0 => RetainHandling::Send,
+                1 => RetainHandling::SendIfNew,
+                2 => RetainHandling::DoNotSend,
+                _ => return Err(DecodeError::Invalid("retain handling")),
+            },
+        })
+    }
+}
+
+impl Canonical for Member {
+    const MIN_BYTES: usize = 9;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.options.write(out);
+        self.identifier.write(out);
+        self.priority.write(out);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            options: reader.read()?,
+            identifier: reader.read()?,
+            priority: reader.read()?,
+        })
+    }
+}
+
+impl Canonical for Owed {
+    const MIN_BYTES: usize = 12;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.member.write(out);
+        self.packet_id.write(out);
+        (self.stage == Stage::Received).write(out);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            member: reader.read()?,
+            packet_id: reader.read()?,
+            stage: if reader.read()? {
+                Stage::Received
+            } else {
+                Stage::Assigned
+            },
+        })
+    }
+}
+
+impl Group {
+    /// Appends the canonical bytes.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        self.share.write(out);
+        self.filter.write(out);
+        self.strategy.write(out);
+        write_count(self.members.len(), out);
+        for (home, member) in &self.members {
+            home.write(out);
+            member.write(out);
+        }
+        write_count(self.owed.len(), out);
+        for (seq, owed) in self.owed.iter() {
+            seq.write(out);
+            owed.write(out);
+        }
+        write_count(self.attempts.len(), out);
+        for (seq, attempts) in &self.attempts {
+            seq.write(out);
+            attempts.write(out);
+        }
+    }
+
+    /// Reads what [`Group::encode`] wrote.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let group = Self::read(&mut reader)?;
+        reader.finish()?;
+        Ok(group)
+    }
+
+    /// The same as a part of something larger.
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let (share, filter): (Box<str>, Box<str>) = reader.read()?;
+        let strategy = reader.read()?;
+        let mut group = Self::new(&share, &filter, strategy);
+        let members: Vec<(HomeRef, Member)> = read_ascending(reader)?;
+        group.members = BTreeMap::from_iter(members);
+        let owed: Vec<(Seq, Owed)> = read_ascending(reader)?;
+        let mut table = SeqTable::default();
+        for (seq, owed) in owed {
+            table.insert(seq, owed);
+        }
+        group.owed = table;
+        let attempts: Vec<(Seq, u32)> = read_ascending(reader)?;
+        if attempts.iter().any(|&(_, attempts)| attempts == 0) {
+            return Err(DecodeError::Invalid("attempts"));
+        }
+        group.attempts = BTreeMap::from_iter(attempts);
+        Ok(group)
+    }
+}
+
+/// Items whose keys ascend.
+fn read_ascending<K: Canonical + Ord, V: Canonical>(
+    reader: &mut Reader<'_>,
+) -> Result<Vec<(K, V)>, DecodeError> {
+    let count = reader.count(K::MIN_BYTES + V::MIN_BYTES)?;
+    let mut items: Vec<(K, V)> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let item: (K, V) = reader.read()?;
+        if items.last().is_some_and(|last| last.0 >= item.0) {
+            return Err(DecodeError::Invalid("order of a group's items"));
+        }
+        items.push(item);
+    }
+    Ok(items)
+}

@@ -1,0 +1,431 @@
+//! The leader's half of a group: what each member has under way, and what goes to whom next.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use courser_contract::{FrontId, HomeRef, OutcomeKind, QoS, Seq, SharedStrategy};
+
+use super::seats::{Receiver, SeatId, Seats, Standing, Turn};
+use super::{Fact, Group, Leave, Member, Owed};
+use crate::seq_table::SeqTable;
+
+/// Messages that are set aside for members without room, over all members: [`SharedStrategy::HashTopic`] only. Then the group
+/// waits for the slowest.
+pub(crate) const ASIDE_MAX: usize = 1_024;
+
+/// Deliveries that may begin before the count of the earlier ones has committed (M21).
+const UNCOUNTED_MAX: u32 = 2;
+
+/// A message that wants a receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    /// Hash of its topic, the same on every node.
+    pub(crate) topic_hash: u64,
+    /// Its QoS.
+    pub(crate) qos: QoS,
+}
+
+/// A message with its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Assignment {
+    /// The message.
+    pub(crate) seq: Seq,
+    /// Who gets it.
+    pub(crate) receiver: Receiver,
+    /// Lower of the message's and the granted one (v5 [MQTT-4.8.2-3]). At most once: it is not under way, and done at once.
+    /// Exactly once: to be sent after [`Fact::Assigned`] has committed (M31).
+    pub(crate) qos: QoS,
+    /// Which delivery of the message this is, from 1.
+    pub(crate) attempt: u32,
+}
+
+/// A message under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct UnderWay {
+    seat: SeatId,
+    qos: QoS,
+}
+
+/// Leader's memory of a group, see the module above. A message of QoS > 0 costs two operations of a ring and no allocation.
+#[derive(Clone, Debug)]
+pub(crate) struct Dispatch {
+    seats: Seats,
+    /// Messages from here on were not looked at.
+    cursor: Seq,
+    /// But these: owed to sessions when this memory began.
+    taken_up: BTreeSet<Seq>,
+    under_way: SeqTable<UnderWay>,
+    /// To go out again, before anything newer.
+    returned: BTreeSet<Seq>,
+    /// To go out again once their count of deliveries has committed (M21).
+    uncounted: BTreeSet<Seq>,
+    /// Messages set aside, counted over all seats.
+    aside: usize,
+    /// Deliveries of messages that came back, also those not committed yet.
+    attempts: BTreeMap<Seq, u32>,
+}
+
+impl Dispatch {
+    /// The memory of a new leader: nobody has a connection, and every message from `floor` on that is not done is to go out,
+    /// but those owed to a session.
+    pub(crate) fn new(group: &Group, floor: Seq) -> Self {
+        let mut dispatch = Self {
+            seats: Seats::default(),
+            cursor: floor,
+            taken_up: BTreeSet::new(),
+            under_way: SeqTable::default(),
+            returned: BTreeSet::new(),
+            uncounted: BTreeSet::new(),
+            aside: 0,
+            attempts: BTreeMap::new(),
+        };
+        for (home, &member) in group.members() {
+            dispatch.seats.place(home, member, Standing::Member);
+        }
+        for (seq, owed) in group.all_owed() {
+            dispatch.take_up(seq, owed);
+        }
+        dispatch
+    }
+
+    fn take_up(&mut self, seq: Seq, owed: &Owed) {
+        let nobody = Member {
+            options: courser_contract::SubscriptionOptions::default(),
+            identifier: None,
+            priority: 0,
+        };
+        let seat = self
+            .seats
+            .seat_of(owed.member)
+            .unwrap_or_else(|| self.seats.place(owed.member, nobody, Standing::Leaving));
+        self.begin(seq, seat, QoS::ExactlyOnce);
+        if seq >= self.cursor {
+            self.taken_up.insert(seq);
+        }
+    }
+
+    /// A join has been applied to `group`.
+    pub(crate) fn joined(&mut self, group: &Group, home: HomeRef) {
+        if let Some(&member) = group.member(home) {
+            self.seats.place(home, member, Standing::Member);
+        }
+    }
+
+    /// A leave has been applied. What was begun is finished after an unsubscribe; at the end of a session QoS 1 goes to
+    /// others and QoS 2 to nobody. A session may end that unsubscribed before, and is still owed something.
+    pub(crate) fn left(&mut self, group: &Group, home: HomeRef, why: Leave, facts: &mut Vec<Fact>) {
+        let Some(seat) = self.seats.seat_of(home) else {
+            return;
+        };
+        let member = self.seats.get(seat).member;
+        self.seats.place(home, member, Standing::Leaving);
+        self.free_aside(seat);
+        match why {
+            Leave::Unsubscribed => {}
+            Leave::SessionEnded => {
+                self.take_back(group, seat, facts);
+                for seq in self.under_way_at(seat) {
+                    self.end(seq, seat);
+                }
+            }
+        }
+        self.clear_away(seat);
+    }
+
+    /// A member's connection came, with how much it takes at once. It is sent again what [`Group::owed_to`] says.
+    pub(crate) fn attached(&mut self, home: HomeRef, front: FrontId, window: u32) {
+        if let Some(seat) = self.seats.seat_of(home) {
+            self.seats.connect(seat, Some((front, window)));
+        }
+    }
+
+    /// A member's connection went. Its QoS 1 messages go back, in order and before newer ones, each with one delivery more
+    /// counted; its QoS 2 messages stay with the session (v5 [MQTT-4.8.2-4]).
+    pub(crate) fn detached(&mut self, group: &Group, home: HomeRef, facts: &mut Vec<Fact>) {
+        let Some(seat) = self.seats.seat_of(home) else {
+            return;
+        };
+        self.seats.connect(seat, None);
+        self.free_aside(seat);
+        self.take_back(group, seat, facts);
+        self.clear_away(seat);
+    }
+
+    /// What a member's front says of the deliveries `first..=last`; those that are not with this member are passed over. What
+    /// is to be written down is appended to `facts`. A refusal by the client ends a message for all (v5 [MQTT-4.8.2-6]).
+    pub(crate) fn outcome(
+        &mut self,
+        home: HomeRef,
+        (first, last): (Seq, Seq),
+        kind: OutcomeKind,
+        facts: &mut Vec<Fact>,
+    ) {
+        let Some(seat) = self.seats.seat_of(home) else {
+            return;
+        };
+        let mut from = first;
+        while let Some((seq, &under_way)) = self.under_way.next_from(from)
+            && seq <= last
+        {
+            from = Seq(seq.0 + 1);
+            if under_way.seat == seat {
+                self.outcome_of(seq, under_way, kind, facts);
+            }
+        }
+        self.clear_away(seat);
+    }
+
+    fn outcome_of(
+        &mut self,
+        seq: Seq,
+        UnderWay { seat, qos }: UnderWay,
+        kind: OutcomeKind,
+        facts: &mut Vec<Fact>,
+    ) {
+        match kind {
+            OutcomeKind::Done | OutcomeKind::Rejected | OutcomeKind::Skipped => {
+                self.end(seq, seat);
+                self.forget(seq);
+                facts.push(Fact::Done { seq });
+            }
+            OutcomeKind::Received => {
+                if qos == QoS::ExactlyOnce {
+                    facts.push(Fact::Received { seq });
+                }
+            }
+            OutcomeKind::Returned => {
+                self.end(seq, seat);
+                self.returned.insert(seq);
+                self.seats.pass_over(seat);
+                if qos == QoS::ExactlyOnce {
+                    facts.push(Fact::Unassigned { seq });
+                }
+            }
+        }
+    }
+
+    /// [`Fact::Attempts`] has committed: the next delivery may begin (M21).
+    pub(crate) fn counted(&mut self, group: &Group, seq: Seq) {
+        let attempts = self.attempts.get(&seq).copied().unwrap_or(0);
+        if group.attempts(seq) >= attempts && self.uncounted.remove(&seq) {
+            self.returned.insert(seq);
+        }
+    }
+
+    /// The next message with its receiver: what came back first, then what was set aside, then new ones below `end`. The
+    /// caller looks messages up in the stream; none: that one is done, expired or gone. None as a whole: nobody has room, or
+    /// there is nothing to send.
+    pub(crate) fn next(
+        &mut self,
+        group: &Group,
+        end: Seq,
+        mut message: impl FnMut(Seq) -> Option<Message>,
+    ) -> Option<Assignment> {
+        while self.seats.has_room() {
+            let (seq, only) = self.next_waiting(end)?;
+            let Some(wanting) = message(seq) else {
+                self.forget(seq);
+                continue;
+            };
+            let turn = match only {
+                Some(seat) => Turn::Seat(seat),
+                None => self.seats.turn(group.strategy(), wanting.topic_hash),
+            };
+            match turn {
+                Turn::Seat(seat) => return Some(self.assign(group, seq, seat, wanting.qos)),
+                Turn::Busy(seat) if self.aside < ASIDE_MAX => {
+                    self.seats.get_mut(seat).aside.insert(seq);
+                    self.aside += 1;
+                }
+                Turn::Busy(_) | Turn::Nobody => {
+                    self.returned.insert(seq);
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes the next message out of where it waits, with the seat for which it was set aside.
+    fn next_waiting(&mut self, end: Seq) -> Option<(Seq, Option<SeatId>)> {
+        if self.aside > 0
+            && let Some(seat) = self.seats.ready_with_aside()
+            && let Some(seq) = self.seats.get_mut(seat).aside.pop_first()
+        {
+            self.aside -= 1;
+            return Some((seq, Some(seat)));
+        }
+        if let Some(seq) = self.returned.pop_first() {
+            return Some((seq, None));
+        }
+        while self.cursor < end {
+            let seq = self.cursor;
+            self.cursor = Seq(seq.0 + 1);
+            if self.taken_up.is_empty() || !self.taken_up.remove(&seq) {
+                return Some((seq, None));
+            }
+        }
+        None
+    }
+
+    fn assign(&mut self, group: &Group, seq: Seq, seat: SeatId, qos: QoS) -> Assignment {
+        let receiver = self.receiver(seat);
+        let qos = qos.min(receiver.member.options.qos);
+        let attempt = 1 + self.attempts_of(group, seq);
+        match qos {
+            QoS::AtMostOnce => self.forget(seq),
+            QoS::AtLeastOnce | QoS::ExactlyOnce => self.begin(seq, seat, qos),
+        }
+        Assignment {
+            seq,
+            receiver,
+            qos,
+            attempt,
+        }
+    }
+
+    /// The receiver of a QoS 0 message, which is not stored and takes no room: a full window does not keep it out, a missing
+    /// connection does. None: it is dropped.
+    pub(crate) fn pick_unstored(
+        &mut self,
+        strategy: SharedStrategy,
+        topic_hash: u64,
+    ) -> Option<Receiver> {
+        let seat = self.seats.turn_unstored(strategy, topic_hash)?;
+        Some(self.receiver(seat))
+    }
+
+    /// Number of messages under way or owed.
+    pub(crate) fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Whether a message may not expire or be dropped: it is with a member.
+    pub(crate) fn is_under_way(&self, seq: Seq) -> bool {
+        self.under_way.get(seq).is_some()
+    }
+
+    /// Asserts the invariants of the module above, together with the replicated half.
+    pub(crate) fn check(&self, group: &Group) {
+        self.seats.check();
+        self.under_way.check();
+        let mut places: Vec<Seq> = self
+            .returned
+            .iter()
+            .chain(&self.uncounted)
+            .copied()
+            .collect();
+        let mut aside = 0;
+        for (id, seat) in self.seats.iter() {
+            let mine = self
+                .under_way
+                .iter()
+                .filter(|(_, at)| at.seat == id)
+                .count();
+            assert_eq!(
+                mine, seat.outstanding as usize,
+                "what is under way is counted"
+            );
+            assert!(
+                seat.standing == Standing::Member || mine > 0,
+                "who has left and has nothing has no seat"
+            );
+            assert_eq!(
+                seat.standing == Standing::Member,
+                group.member(seat.home).is_some(),
+                "members have seats"
+            );
+            aside += seat.aside.len();
+            places.extend(&seat.aside);
+        }
+        assert_eq!(aside, self.aside, "what is set aside is counted");
+        assert!(
+            places
+                .iter()
+                .all(|seq| *seq < self.cursor || self.taken_up.contains(seq)),
+            "what waits was looked at"
+        );
+        places.extend(self.under_way.iter().map(|(seq, _)| seq));
+        let total = places.len();
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places.len(), total, "a message is in one place");
+    }
+
+    fn receiver(&self, seat: SeatId) -> Receiver {
+        let place = self.seats.get(seat);
+        Receiver {
+            home: place.home,
+            front: place
+                .front
+                .expect("a member whose turn it is has a connection"),
+            member: place.member,
+        }
+    }
+
+    fn attempts_of(&self, group: &Group, seq: Seq) -> u32 {
+        match self.attempts.get(&seq) {
+            Some(&attempts) => attempts,
+            None => group.attempts(seq),
+        }
+    }
+
+    /// What is done has no count any more.
+    fn forget(&mut self, seq: Seq) {
+        if !self.attempts.is_empty() {
+            self.attempts.remove(&seq);
+        }
+    }
+
+    fn begin(&mut self, seq: Seq, seat: SeatId, qos: QoS) {
+        self.under_way.insert(seq, UnderWay { seat, qos });
+        self.seats.count(seat, 1);
+    }
+
+    fn end(&mut self, seq: Seq, seat: SeatId) {
+        if self.under_way.remove(seq).is_some() {
+            self.seats.count(seat, -1);
+        }
+    }
+
+    fn under_way_at(&self, seat: SeatId) -> Vec<Seq> {
+        let mine = self.under_way.iter().filter(|(_, at)| at.seat == seat);
+        mine.map(|(seq, _)| seq).collect()
+    }
+
+    /// Takes the QoS 1 messages of a member back.
+    fn take_back(&mut self, group: &Group, seat: SeatId, facts: &mut Vec<Fact>) {
+        for seq in self.under_way_at(seat) {
+            let stays = self
+                .under_way
+                .get(seq)
+                .is_some_and(|at| at.qos == QoS::ExactlyOnce);
+            if stays {
+                continue;
+            }
+            self.end(seq, seat);
+            let attempts = self.attempts_of(group, seq) + 1;
+            self.attempts.insert(seq, attempts);
+            facts.push(Fact::Attempts { seq, attempts });
+            if attempts < UNCOUNTED_MAX {
+                self.returned.insert(seq);
+            } else {
+                self.uncounted.insert(seq);
+            }
+        }
+    }
+
+    /// What was set aside for a member is for anyone again.
+    fn free_aside(&mut self, seat: SeatId) {
+        let aside = std::mem::take(&mut self.seats.get_mut(seat).aside);
+        self.aside -= aside.len();
+        self.returned.extend(aside);
+    }
+
+    /// Who has left and has nothing under way has no seat.
+    fn clear_away(&mut self, seat: SeatId) {
+        let place = self.seats.get(seat);
+        if place.standing == Standing::Leaving && place.outstanding == 0 {
+            self.seats.remove(seat);
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! Who of a group's members can take a message, and whose turn it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use courser_contract::{FrontId, HomeRef, Seq, SharedStrategy};
+use rapidhash::v3::rapidhash_v3;
+
+use super::Member;
+
+/// Place of a member in the leader's memory; used again after the member has gone with all that it had.
+pub(super) type SeatId = u32;
+
+/// Whether a seat's session is a member still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It takes part.
+    Member,
+    /// It has left, or never was one of this leader's, and has something under way: it gets nothing new.
+    Leaving,
+}
+
+/// A member as the leader sees it.
+#[derive(Clone, Debug)]
+pub(super) struct Seat {
+    pub(super) home: HomeRef,
+    pub(super) member: Member,
+    pub(super) standing: Standing,
+    pub(super) front: Option<FrontId>,
+    /// Most messages of QoS > 0 under way.
+    pub(super) window: u32,
+    /// Messages of QoS > 0 under way, or owed while there is no connection.
+    pub(super) outstanding: u32,
+    /// Messages that are for this member only and wait for its window.
+    pub(super) aside: BTreeSet<Seq>,
+}
+
+/// Where a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Receiver {
+    /// The member.
+    pub(crate) home: HomeRef,
+    /// Its connection.
+    pub(crate) front: FrontId,
+    /// What it asked for.
+    pub(crate) member: Member,
+}
+
+/// Whose turn it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// This one's.
+    Seat(SeatId),
+    /// This one's and nobody else's, but it has no room.
+    Busy(SeatId),
+    /// No connected member of the highest priority has room.
+    Nobody,
+}
+
+/// A set of seats.
+#[derive(Clone, Debug, Default)]
+struct Bits {
+    words: Vec<u64>,
+}
+
+impl Bits {
+    /// Room for a number of seats, those that are new not in the set.
+    fn grow(&mut self, seats: usize) {
+        self.words.resize(seats.div_ceil(64), 0);
+    }
+
+    fn contains(&self, seat: SeatId) -> bool {
+        self.words
+            .get(seat as usize / 64)
+            .is_some_and(|word| word & (1 << (seat % 64)) != 0)
+    }
+
+    fn set(&mut self, seat: SeatId, on: bool) {
+        let word = &mut self.words[seat as usize / 64];
+        if on {
+            *word |= 1 << (seat % 64);
+        } else {
+            *word &= !(1 << (seat % 64));
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.words.iter().all(|&word| word == 0)
+    }
+
+    /// The first from `seat` on.
+    fn next_from(&self, seat: SeatId) -> Option<SeatId> {
+        let first = seat as usize / 64;
+        let mut mask = u64::MAX << (seat % 64);
+        for (index, word) in self.words.iter().enumerate().skip(first) {
+            let word = word & mask;
+            if word != 0 {
+                return Some(index as u32 * 64 + word.trailing_zeros());
+            }
+            mask = u64::MAX;
+        }
+        None
+    }
+
+    /// The first from `seat` on, and then from the beginning.
+    fn next_round(&self, seat: SeatId) -> Option<SeatId> {
+        self.next_from(seat).or_else(|| self.next_from(0))
+    }
+
+    /// All from `seat` on, and then those before it.
+    fn round(&self, seat: SeatId) -> impl Iterator<Item = SeatId> + '_ {
+        let from = |at, end| {
+            std::iter::successors(self.next_from(at), |&at| self.next_from(at + 1))
+                .take_while(move |&at| at < end)
+        };
+        from(seat, SeatId::MAX).chain(from(0, seat))
+    }
+}
+
+/// All seats of a group. A turn costs O(seats / 64) but for [`SharedStrategy::HashTopic`] and
+/// [`SharedStrategy::LeastOutstanding`], which look at each candidate. Members and connections come and go in O(log seats);
+/// only when another priority takes over all seats are looked at.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seats {
+    seats: Vec<Option<Seat>>,
+    free: Vec<SeatId>,
+    by_home: BTreeMap<HomeRef, SeatId>,
+    /// Connected members by priority.
+    levels: BTreeMap<i32, u32>,
+    /// Connected members of the highest priority that any connected member has. A higher priority takes all new messages, and
+    /// what it has no room for waits: lower ones are for its absence.
+    candidates: Bits,
+    /// Those of them with room.
+    ready: Bits,
+    cursor: SeatId,
+    sticky: Option<SeatId>,
+}
+
+impl Seats {
+    pub(super) fn get(&self, seat: SeatId) -> &Seat {
+        self.seats[seat as usize]
+            .as_ref()
+            .expect("whoever has something under way has a seat")
+    }
+
+    pub(super) fn get_mut(&mut self, seat: SeatId) -> &mut Seat {
+        self.seats[seat as usize]
+            .as_mut()
+            .expect("whoever has something under way has a seat")
+    }
+
+    pub(super) fn seat_of(&self, home: HomeRef) -> Option<SeatId> {
+        self.by_home.get(&home).copied()
+    }
+
+    /// All seats in use.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SeatId, &Seat)> {
+        (0..)
+            .zip(&self.seats)
+            .filter_map(|(id, seat)| Some((id, seat.as_ref()?)))
+    }
+
+    /// Gives a session a seat, or changes what its member asked for.
+    pub(super) fn place(&mut self, home: HomeRef, member: Member, standing: Standing) -> SeatId {
+        let id = self.seat_of(home).unwrap_or_else(|| self.free_seat(home));
+        let before = self.priority_present(id);
+        match &mut self.seats[id as usize] {
+            Some(seat) => {
+                seat.member = member;
+                seat.standing = standing;
+            }
+            place @ None => {
+                *place = Some(Seat {
+                    home,
+                    member,
+                    standing,
+                    front: None,
+                    window: 0,
+                    outstanding: 0,
+                    aside: BTreeSet::new(),
+                });
+            }
+        }
+        self.changed(id, before);
+        id
+    }
+
+    fn free_seat(&mut self, home: HomeRef) -> SeatId {
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.seats.push(None);
+            self.candidates.grow(self.seats.len());
+            self.ready.grow(self.seats.len());
+            SeatId::try_from(self.seats.len() - 1).expect("a group has fewer than 2^32 members")
+        });
+        self.by_home.insert(home, id);
+        id
+    }
+
+    /// Takes a seat away.
+    pub(super) fn remove(&mut self, seat: SeatId) {
+        let before = self.priority_present(seat);
+        let Some(gone) = self.seats[seat as usize].take() else {
+            return;
+        };
+        self.by_home.remove(&gone.home);
+        self.free.push(seat);
+        if self.sticky == Some(seat) {
+            self.sticky = None;
+        }
+        self.changed(seat, before);
+    }
+
+    /// A connection came, or went.
+    pub(super) fn connect(&mut self, seat: SeatId, front: Option<(FrontId, u32)>) {
+        let before = self.priority_present(seat);
+        let place = self.get_mut(seat);
+        place.front = front.map(|(front, _)| front);
+        place.window = front.map_or(0, |(_, window)| window);
+        self.changed(seat, before);
+    }
+
+    /// Counts messages under way.
+    pub(super) fn count(&mut self, seat: SeatId, change: i32) {
+        let place = self.get_mut(seat);
+        place.outstanding = place
+            .outstanding
+            .checked_add_signed(change)
+            .expect("only what is under way ends");
+        let room = place.outstanding < place.window;
+        if self.candidates.contains(seat) {
+            self.ready.set(seat, room);
+        }
+    }
+
+    /// Whether anyone has room.
+    pub(super) fn has_room(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Whether this one has.
+    pub(super) fn is_ready(&self, seat: SeatId) -> bool {
+        self.ready.contains(seat)
+    }
+
+    /// Someone with room for whom something was set aside.
+    pub(super) fn ready_with_aside(&self) -> Option<SeatId> {
+        self.ready
+            .round(self.cursor)
+            .find(|&seat| !self.get(seat).aside.is_empty())
+    }
+
+    /// Whose turn it is, among those with room.
+    pub(super) fn turn(&mut self, strategy: SharedStrategy, topic_hash: u64) -> Turn {
+        let seat = match strategy {
+            SharedStrategy::RoundRobin => self.ready.next_round(self.cursor),
+            SharedStrategy::Sticky => self
+                .sticky
+                .filter(|&seat| self.ready.contains(seat))
+                .or_else(|| self.ready.next_round(self.cursor)),
+            SharedStrategy::LeastOutstanding => self.least_outstanding(),
+            SharedStrategy::HashTopic => match self.owner(topic_hash) {
+                Some(seat) if !self.ready.contains(seat) => return Turn::Busy(seat),
+                owner => owner,
+            },
+        };
+        let Some(seat) = seat else {
+            return Turn::Nobody;
+        };
+        self.took_turn(strategy, seat);
+        Turn::Seat(seat)
+    }
+
+    /// Whose turn it is for a message that takes no room: those with room first, then anyone with a connection.
+    pub(super) fn turn_unstored(
+        &mut self,
+        strategy: SharedStrategy,
+        topic_hash: u64,
+    ) -> Option<SeatId> {
+        match self.turn(strategy, topic_hash) {
+            Turn::Seat(seat) | Turn::Busy(seat) => Some(seat),
+            Turn::Nobody => {
+                let seat = self.candidates.next_round(self.cursor)?;
+                self.took_turn(SharedStrategy::RoundRobin, seat);
+                Some(seat)
+            }
+        }
+    }
+
+    /// The next turn is someone else's, if there is anyone: this one has just given a message back.
+    pub(super) fn pass_over(&mut self, seat: SeatId) {
+        self.cursor = seat + 1;
+        if self.sticky == Some(seat) {
+            self.sticky = None;
+        }
+    }
+
+    fn took_turn(&mut self, strategy: SharedStrategy, seat: SeatId) {
+        self.cursor = seat + 1;
+        if strategy == SharedStrategy::Sticky {
+            self.sticky = Some(seat);
+        }
+    }
+
+    fn least_outstanding(&self) -> Option<SeatId> {
+        let mut least: Option<(u32, SeatId)> = None;
+        for seat in self.ready.round(self.cursor) {
+            let outstanding = self.get(seat).outstanding;
+            if least.is_none_or(|(fewest, _)| outstanding < fewest) {
+                least = Some((outstanding, seat));
+            }
+            if outstanding == 0 {
+                break;
+            }
+        }
+        least.map(|(_, seat)| seat)
+    }
+
+    /// The candidate with the highest hash of topic and member (rendezvous hashing): the same for every leader, and when a
+    /// member comes or goes only its own topics move.
+    fn owner(&self, topic_hash: u64) -> Option<SeatId> {
+        self.candidates.round(0).max_by_key(|&seat| {
+            let home = self.get(seat).home;
+            let mut bytes = [0; 18];
+            bytes[..8].copy_from_slice(&topic_hash.to_le_bytes());
+            bytes[8..16].copy_from_slice(&home.session.0.to_le_bytes());
+            bytes[16..].copy_from_slice(&home.partition.0.to_le_bytes());
+            rapidhash_v3(&bytes)
+        })
+    }
+
+    /// The priority of a connected member.
+    fn priority_present(&self, seat: SeatId) -> Option<i32> {
+        self.seats[seat as usize]
+            .as_ref()
+            .filter(|seat| seat.front.is_some() && seat.standing == Standing::Member)
+            .map(|seat| seat.member.priority)
+    }
+
+    fn highest(&self) -> Option<i32> {
+        self.levels.last_key_value().map(|(&priority, _)| priority)
+    }
+
+    /// A seat has changed, and was present with priority `before`.
+    fn changed(&mut self, seat: SeatId, before: Option<i32>) {
+        let highest = self.highest();
+        if let Some(priority) = self.priority_present(seat) {
+            *self.levels.entry(priority).or_default() += 1;
+        }
+        if let Some(members) = before.and_then(|priority| self.levels.get_mut(&priority)) {
+            *members -= 1;
+            if *members == 0 {
+                self.levels.retain(|_, members| *members > 0);
+            }
+        }
+        if self.highest() == highest {
+            self.refresh(seat);
+        } else {
+            (0..self.seats.len() as SeatId).for_each(|seat| self.refresh(seat));
+        }
+    }
+
+    /// Puts a seat into the sets to which it belongs. A window of nothing is a member that pauses: it is present, so that
+    /// lower priorities stay idle, and given nothing.
+    fn refresh(&mut self, id: SeatId) {
+        let present = self.priority_present(id);
+        let takes_part = present.is_some() && present == self.highest();
+        let seat = self.seats[id as usize].as_ref().filter(|_| takes_part);
+        let candidate = seat.is_some_and(|seat| seat.window > 0);
+        let ready = seat.is_some_and(|seat| seat.outstanding < seat.window);
+        self.candidates.set(id, candidate);
+        self.ready.set(id, ready);
+    }
+
+    /// Asserts that the sets say what the seats say.
+    pub(super) fn check(&self) {
+        let mut fresh = self.clone();
+        fresh.levels.clear();
+        for seat in 0..self.seats.len() as SeatId {
+            if let Some(priority) = self.priority_present(seat) {
+                *fresh.levels.entry(priority).or_default() += 1;
+            }
+        }
+        assert_eq!(fresh.levels, self.levels, "connected members are counted");
+        (0..self.seats.len() as SeatId).for_each(|seat| fresh.refresh(seat));
+        assert_eq!(
+            fresh.ready.words, self.ready.words,
+            "ready are those with room"
+        );
+        assert_eq!(
+            fresh.candidates.words, self.candidates.words,
+            "candidates are connected"
+        );
+        for (id, seat) in self.iter() {
+            assert_eq!(self.seat_of(seat.home), Some(id), "a session has one seat");
+        }
+        assert_eq!(
+            self.iter().count(),
+            self.by_home.len(),
+            "a session has one seat"
+        );
+    }
+}

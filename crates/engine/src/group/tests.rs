@@ -1,0 +1,629 @@
+use std::collections::BTreeMap;
+
+use courser_contract::{
+    FrontId, HomeRef, OutcomeKind, PartitionId, QoS, Seq, SessionUid, ShardId, SharedStrategy,
+    SubscriptionOptions,
+};
+
+use super::*;
+
+mod properties;
+
+fn home(session: u64) -> HomeRef {
+    HomeRef {
+        partition: PartitionId(3),
+        session: SessionUid(session),
+    }
+}
+
+fn front(session: u64) -> FrontId {
+    FrontId {
+        shard: ShardId(0),
+        slot: session as u32,
+        generation: 1,
+    }
+}
+
+fn member(qos: QoS, priority: i32) -> Member {
+    let options = SubscriptionOptions {
+        qos,
+        ..SubscriptionOptions::default()
+    };
+    Member {
+        options,
+        identifier: None,
+        priority,
+    }
+}
+
+/// A group with its leader's memory, and the stream's part that the tests need: QoS of each message, and what is done.
+struct Bench {
+    group: Group,
+    dispatch: Dispatch,
+    stream: Vec<QoS>,
+    done: Vec<Seq>,
+    facts: Vec<Fact>,
+}
+
+impl Bench {
+    fn new(strategy: SharedStrategy) -> Self {
+        let group = Group::new("share", "a/+", strategy);
+        Self {
+            dispatch: Dispatch::new(&group, Seq(0)),
+            group,
+            stream: Vec::new(),
+            done: Vec::new(),
+            facts: Vec::new(),
+        }
+    }
+
+    /// Members 0.. with QoS 2 granted and this window.
+    fn with_members(strategy: SharedStrategy, members: u64, window: u32) -> Self {
+        let mut bench = Self::new(strategy);
+        for session in 0..members {
+            bench.join(session, member(QoS::ExactlyOnce, 0));
+            bench.attach(session, window);
+        }
+        bench
+    }
+
+    fn join(&mut self, session: u64, asked: Member) {
+        self.group.join(home(session), asked);
+        self.dispatch.joined(&self.group, home(session));
+    }
+
+    fn attach(&mut self, session: u64, window: u32) {
+        self.dispatch
+            .attached(home(session), front(session), window);
+    }
+
+    fn detach(&mut self, session: u64) {
+        self.dispatch
+            .detached(&self.group, home(session), &mut self.facts);
+    }
+
+    fn leave(&mut self, session: u64, why: Leave) {
+        self.done.extend(self.group.leave(home(session), why));
+        self.dispatch
+            .left(&self.group, home(session), why, &mut self.facts);
+    }
+
+    fn push(&mut self, count: usize, qos: QoS) {
+        self.stream.extend(std::iter::repeat_n(qos, count));
+    }
+
+    /// Everything that can go out now, as (message, member, delivery); assignments of QoS 2 commit at once.
+    fn send(&mut self) -> Vec<(u64, u64, u32)> {
+        let mut given = Vec::new();
+        while let Some(assignment) = self.next() {
+            let to = assignment.receiver.home;
+            assert_eq!(assignment.receiver.front, front(to.session.0));
+            given.push((assignment.seq.0, to.session.0, assignment.attempt));
+        }
+        self.check();
+        given
+    }
+
+    fn next(&mut self) -> Option<Assignment> {
+        let end = Seq(self.stream.len() as u64);
+        let (stream, done) = (&self.stream, &self.done);
+        let assignment = self.dispatch.next(&self.group, end, |seq| {
+            (!done.contains(&seq)).then(|| Message {
+                // Three topics.
+                topic_hash: seq.0 % 3,
+                qos: stream[seq.0 as usize],
+            })
+        })?;
+        let seq = assignment.seq;
+        match assignment.qos {
+            QoS::AtMostOnce => self.facts.push(Fact::Done { seq }),
+            QoS::AtLeastOnce => {}
+            QoS::ExactlyOnce => self.facts.push(Fact::Assigned {
+                seq,
+                member: assignment.receiver.home,
+                packet_id: None,
+            }),
+        }
+        Some(assignment)
+    }
+
+    /// Members that get what can go out now, in order of messages.
+    fn receivers(&mut self) -> Vec<u64> {
+        self.send()
+            .into_iter()
+            .map(|(_, session, _)| session)
+            .collect()
+    }
+
+    fn outcome(&mut self, session: u64, seqs: std::ops::RangeInclusive<u64>, kind: OutcomeKind) {
+        let range = (Seq(*seqs.start()), Seq(*seqs.end()));
+        self.dispatch
+            .outcome(home(session), range, kind, &mut self.facts);
+        self.check();
+    }
+
+    /// All facts so far commit.
+    fn commit(&mut self) -> Vec<Fact> {
+        let facts = std::mem::take(&mut self.facts);
+        for fact in &facts {
+            self.group.apply(fact);
+            match *fact {
+                Fact::Done { seq } => self.done.push(seq),
+                Fact::Attempts { seq, .. } => self.dispatch.counted(&self.group, seq),
+                Fact::Assigned { .. } | Fact::Unassigned { .. } | Fact::Received { .. } => {}
+            }
+        }
+        self.check();
+        facts
+    }
+
+    /// The leader is lost with all that it knew and all that had not committed.
+    fn new_leader(&mut self) {
+        self.facts.clear();
+        let floor = (0..).map(Seq).find(|seq| !self.done.contains(seq));
+        self.dispatch = Dispatch::new(&self.group, floor.expect("a stream ends"));
+        self.check();
+    }
+
+    fn check(&self) {
+        self.group.check();
+        self.dispatch.check(&self.group);
+    }
+}
+
+#[test]
+fn round_robin_takes_turns_within_windows() {
+    let mut bench = Bench::with_members(SharedStrategy::RoundRobin, 3, 2);
+    bench.push(10, QoS::AtLeastOnce);
+    assert_eq!(
+        bench.receivers(),
+        [0, 1, 2, 0, 1, 2],
+        "then all windows are full"
+    );
+    bench.outcome(1, 1..=1, OutcomeKind::Done);
+    assert_eq!(bench.receivers(), [1]);
+    bench.outcome(0, 0..=3, OutcomeKind::Done);
+    assert_eq!(bench.receivers(), [0, 0]);
+    assert_eq!(bench.dispatch.under_way(), 6);
+}
+
+#[test]
+fn sticky_stays_while_there_is_room() {
+    let mut bench = Bench::with_members(SharedStrategy::Sticky, 2, 2);
+    bench.push(3, QoS::AtLeastOnce);
+    assert_eq!(bench.receivers(), [0, 0, 1]);
+    bench.push(1, QoS::AtLeastOnce);
+    bench.outcome(0, 0..=1, OutcomeKind::Done);
+    assert_eq!(bench.receivers(), [1], "the new one stays as well");
+    bench.detach(1);
+    assert_eq!(bench.receivers(), [0, 0]);
+}
+
+#[test]
+fn least_outstanding_evens_out() {
+    let mut bench = Bench::with_members(SharedStrategy::LeastOutstanding, 2, 9);
+    bench.push(4, QoS::AtLeastOnce);
+    assert_eq!(bench.receivers(), [0, 1, 0, 1]);
+    bench.outcome(1, 1..=3, OutcomeKind::Done);
+    bench.push(2, QoS::AtLeastOnce);
+    assert_eq!(bench.receivers(), [1, 1]);
+}
+
+#[test]
+fn hash_keeps_a_topic_with_a_member_and_waits_for_its_room() {
+    let mut bench = Bench::with_members(SharedStrategy::HashTopic, 4, 1);
+    bench.push(9, QoS::AtLeastOnce);
+    let mut by_topic: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
+    let mut given = bench.send();
+    while !given.is_empty() {
+        for (seq, session, _) in given {
+            by_topic.entry(seq % 3).or_default().push((seq, session));
+            bench.outcome(session, seq..=seq, OutcomeKind::Done);
+        }
+        given = bench.send();
+    }
+    for (topic, deliveries) in by_topic {
+        let expected: Vec<_> = (0..3).map(|n| (topic + 3 * n, deliveries[0].1)).collect();
+        assert_eq!(deliveries, expected, "one member, in order");
+    }
+}
+
+#[test]
+fn hash_moves_only_the_topics_of_who_leaves() {
+    let owners = |absent: Option<u64>| -> Vec<u64> {
+        let mut bench = Bench::with_members(SharedStrategy::HashTopic, 5, 1);
+        if let Some(session) = absent {
+            bench.detach(session);
+        }
+        (0..200)
+            .map(|topic| {
+                let receiver = bench
+                    .dispatch
+                    .pick_unstored(SharedStrategy::HashTopic, topic);
+                receiver.expect("somebody is there").home.session.0
+            })
+            .collect()
+    };
+    let all = owners(None);
+    for session in 0..5 {
+        let share = all.iter().filter(|&&owner| owner == session).count();
+        assert!((20..=60).contains(&share), "{session} has {share} of 200");
+    }
+    for (before, after) in all.iter().zip(owners(Some(2))) {
+        assert!(*before == 2 || *before == after);
+        assert_ne!(after, 2);
+    }
+}
+
+#[test]
+fn hash_sets_a_bounded_number_aside() {
+    let mut bench = Bench::with_members(SharedStrategy::HashTopic, 2, 1);
+    bench.push(3, QoS::AtLeastOnce);
+    bench.send();
+    bench
+        .stream
+        .extend(std::iter::repeat_n(QoS::AtLeastOnce, 3 * ASIDE_MAX_SEEN));
+    let before = bench.dispatch.under_way();
+    bench.send();
+    assert!(bench.dispatch.under_way() <= 2);
+    assert!(before <= 2);
+    bench.detach(0);
+    bench.detach(1);
+    bench.commit();
+    bench.attach(0, u32::MAX);
+    let order: Vec<u64> = bench.send().into_iter().map(|(seq, ..)| seq).collect();
+    assert_eq!(order.len(), bench.stream.len(), "nothing is left aside");
+    assert!(order.is_sorted());
+}
+
+const ASIDE_MAX_SEEN: usize = super::dispatch::ASIDE_MAX;
+
+#[test]
+fn the_highest_priority_present_gets_everything() {
+    let mut bench = Bench::new(SharedStrategy::RoundRobin);
+    for (session, priority) in [(0, 1), (1, 2), (2, 2), (3, -5)] {
+        bench.join(session, member(QoS::AtLeastOnce, priority));
+        bench.attach(session, 2);
+    }
+    bench.push(9, QoS::AtLeastOnce);
+    assert_eq!(
+        bench.receivers(),
+        [1, 2, 1, 2],
+        "then it waits; lower ones stay idle"
+    );
+    bench.detach(1);
+    assert_eq!(bench.receivers(), [] as [u64; 0]);
+    bench.detach(2);
+    assert_eq!(bench.receivers(), [0, 0], "the next level takes over");
+    bench.attach(2, 0);
+    bench.outcome(0, 0..=9, OutcomeKind::Done);
+    assert_eq!(bench.receivers(), [] as [u64; 0], "who pauses is present");
+    bench.leave(2, Leave::Unsubscribed);
+    bench.leave(0, Leave::SessionEnded);
+    assert_eq!(bench.receivers(), [3, 3]);
+}
+
+#[test]
+fn a_delivery_keeps_to_the_granted_qos() {
+    // v5 [MQTT-4.8.2-3]
+    for (message, granted, expected) in [
+        (QoS::AtLeastOnce, QoS::ExactlyOnce, QoS::AtLeastOnce),
+        (QoS::ExactlyOnce, QoS::AtLeastOnce, QoS::AtLeastOnce),
+        (QoS::ExactlyOnce, QoS::ExactlyOnce, QoS::ExactlyOnce),
+        (QoS::ExactlyOnce, QoS::AtMostOnce, QoS::AtMostOnce),
+    ] {
+        let mut bench = Bench::new(SharedStrategy::RoundRobin);
+        bench.join(0, member(granted, 0));
+        bench.attach(0, 1);
+        bench.push(1, message);
+        assert_eq!(bench.next().map(|given| given.qos), Some(expected));
+        let under_way = usize::from(expected > QoS::AtMostOnce);
+        assert_eq!(bench.dispatch.under_way(), under_way, "QoS 0 takes no room");
+    }
+}
+
+#[test]
+fn m35_on_detach_qos_1_goes_to_others_first_and_in_order() {
+    let mut bench = Bench::with_members(SharedStrategy::RoundRobin, 2, 3);
+    bench.push(8, QoS::AtLeastOnce);
+    assert_eq!(bench.receivers(), [0, 1, 0, 1, 0, 1]);
+    bench.outcome(0, 2..=2, OutcomeKind::Done);
+    bench.commit();
+    bench.detach(0);
+    assert_eq!(
+        bench.commit(),
+        [0, 4].map(|seq| Fact::Attempts {
+            seq: Seq(seq),
+            attempts: 1
+        })
+    );
+    bench.outcome(1, 0..=9, OutcomeKind::Done);
+    assert_eq!(
+        bench.send(),
+        [(0, 1, 2), (4, 1, 2), (6, 1, 1)],
+        "before the newer ones"
+    );
+}
+
+#[test]
+fn qos_2_stays_with_its_session_until_it_comes_back() {
+    // v5 [MQTT-4.8.2-4]
+    let mut bench = Bench::with_members(SharedStrategy::RoundRobin, 2, 4);
+    bench.push(4, QoS::ExactlyOnce);
+    assert_eq!(bench.receivers(), [0, 1, 0, 1]);
+    bench.outcome(0, 0..=0, OutcomeKind::Received);
+    bench.commit();
+    bench.detach(0);
+    assert_eq!(bench.send(), [], "the other member does not get it");
+    let owed: Vec<_> = bench
+        .group
+        .owed_to(home(0))
+        .map(|(seq, owed)| (seq, owed.stage))
+        .collect();
+    assert_eq!(owed, [(Seq(0), Stage::Received), (Seq(2), Stage::Assigned)]);
+    bench.attach(0, 4);
+    bench.outcome(0, 0..=2, OutcomeKind::Done);
+    assert_eq!(
+        bench.commit(),
+        [0, 2].map(|seq| Fact::Done { seq: Seq(seq) })
+    );
+    assert_eq!(bench.group.owed_to(home(0)).count(), 0);
+}
+
+#[test]
+fn qos_2_of_a_session_that_ends_goes_to_nobody() {
+    // v5 [MQTT-4.8.2-5]
+    let mut bench = Bench::with_members(SharedStrategy::RoundRobin, 2, 4);
+    bench.push(2, QoS::ExactlyOnce);
+    bench.push(2, QoS::AtLeastOnce);
+    assert_eq!(bench.receivers(), [0, 1, 0, 1]);
+    bench.commit();
+    bench.detach(0);
+    bench.leave(0, Leave::SessionEnded);
+    assert_eq!(bench.done, [Seq(0)]);
+    bench.commit();
+    assert_eq!(bench.send(), [(2, 1, 2)], "only QoS 1 goes on");
+}
+
+#[test]
+fn a_refusal_by_a_member_ends_the_message() {
+    // v5 [MQTT-4.8.2-6]
+    for qos in [QoS::AtLeastOnce, QoS::ExactlyOnce] {
+        for kind in [OutcomeKind::Rejected, OutcomeKind::Skipped] {
+            let mut bench = Bench::with_members(SharedStrategy::RoundRobin, 2, 4);
+            bench.push(1, qos);
+            assert_eq!(bench.receivers(), [0]);
+            bench.outcome(0, 0..=0, kind);
+            assert_eq!(bench.commit().last(), Some(&Fact::Done { seq: Seq(0) }));
+            bench.detach(0);
+            assert_eq!(bench.send(), [], "nobody else is tried");
+            assert!(bench.group.owed(Seq(0)).is_none());
+        }
+    }
+}
+
+#[test]
+fn m31_what_was_not_sent_goes_back_without_an_attempt() {
+    let mut bench = Bench::with_members(SharedStrategy::RoundRobin, 2, 4);
+    bench.push(1, QoS::AtLeastOnce);
+    bench.push(1, QoS::ExactlyOnce);
+    assert_eq!(bench.receivers(), [0, 1]);
+    bench.commit();
+    bench.outcome(0, 0..=1, OutcomeKind::Returned);
+    assert_eq!(
+        bench.send(),
+        [(0, 1, 1)],
+        "the next one's turn, still the first delivery"
+    );
+    bench.outcome(1, 1..=1, OutcomeKind::Returned);
+    assert_eq!(bench.commit(), [Fact::Unassigned { seq: Seq(1) }]);
+    assert!(bench.group.owed(Seq(1)).is_none());
+    assert_eq!(bench.send(), [(1, 0, 1)]);
+}
+
+#[test]
+fn m21_the_third_delivery_waits_for_the_count() {
+    let mut bench = Bench::with_members(SharedStrategy::RoundRobin, 1, 1);
+    bench.push(2, QoS::AtLeastOnce);
+    for attempt in 1..=2 {
+        assert_eq!(bench.send(), [(0, 0, attempt)]);
+        bench.detach(0);
+        bench.attach(0, 1);
+    }
+    bench.attach(0, 2);
+    assert_eq!(bench.send(), [(1, 0, 1)], "others do not wait");
+    bench.commit();
+    assert_eq!(bench.group.attempts(Seq(0)), 2);
+    assert_eq!(bench.send(), [(0, 0, 3)]);
+    bench.detach(0);
+    bench.new_leader();
+    bench.attach(0, 2);
+    assert_eq!(
+        bench.send(),
+        [(0, 0, 3), (1, 0, 1)],
+        "committed counts outlive the leader"
+    );
+    bench.detach(0);
+    bench.commit();
+    assert_eq!(
+        bench.group.attempts(Seq(0)),
+        3,
+        "counted on from what had committed"
+    );
+    bench.attach(0, 2);
+    bench.send();
+    bench.outcome(0, 0..=1, OutcomeKind::Done);
+    bench.commit();
+    assert_eq!(
+        bench.group.attempts(Seq(0)),
+        0,
+        "forgotten with the message"
+    );
+}
+
+#[test]
+fn unsubscribing_finishes_what_was_begun() {
+    // v3 [MQTT-3.10.4-3], v5 [MQTT-3.10.4-3]; and nothing new: v3 [MQTT-3.10.4-2], v5 [MQTT-3.10.4-2]
+    let mut bench = Bench::with_members(SharedStrategy::RoundRobin, 1, 2);
+    bench.push(1, QoS::AtLeastOnce);
+    bench.push(5, QoS::ExactlyOnce);
+    assert_eq!(bench.receivers(), [0, 0]);
+    bench.commit();
+    bench.leave(0, Leave::Unsubscribed);
+    assert!(!bench.group.is_over(), "QoS 2 is owed");
+    assert_eq!(bench.send(), []);
+    bench.outcome(0, 0..=0, OutcomeKind::Done);
+    bench.outcome(0, 1..=1, OutcomeKind::Received);
+    assert_eq!(
+        bench.commit(),
+        [Fact::Done { seq: Seq(0) }, Fact::Received { seq: Seq(1) }]
+    );
+    assert_eq!(bench.send(), [], "room does not bring new ones");
+    bench.outcome(0, 1..=1, OutcomeKind::Done);
+    bench.commit();
+    assert!(bench.group.is_over());
+    assert_eq!(bench.dispatch.under_way(), 0);
+}
+
+#[test]
+fn who_joins_again_goes_on_with_what_it_has() {
+    let mut bench = Bench::with_members(SharedStrategy::RoundRobin, 1, 2);
+    bench.push(4, QoS::ExactlyOnce);
+    bench.send();
+    bench.commit();
+    bench.leave(0, Leave::Unsubscribed);
+    bench.join(0, member(QoS::ExactlyOnce, 0));
+    assert_eq!(bench.send(), [], "its window is full as before");
+    bench.outcome(0, 0..=0, OutcomeKind::Done);
+    assert_eq!(bench.send(), [(2, 0, 1)]);
+}
+
+#[test]
+fn m35_the_group_is_over_with_its_last_member() {
+    let mut bench = Bench::with_members(SharedStrategy::RoundRobin, 2, 1);
+    bench.push(2, QoS::ExactlyOnce);
+    bench.send();
+    bench.commit();
+    bench.leave(0, Leave::Unsubscribed);
+    bench.leave(1, Leave::SessionEnded);
+    assert!(!bench.group.is_over());
+    bench.detach(0);
+    bench.leave(0, Leave::SessionEnded);
+    assert!(
+        bench.group.is_over(),
+        "also when who is owed has left before"
+    );
+    assert_eq!(bench.done, [Seq(1), Seq(0)]);
+}
+
+#[test]
+fn qos_0_goes_to_the_connected_and_takes_no_room() {
+    let mut bench = Bench::with_members(SharedStrategy::RoundRobin, 3, 1);
+    let pick = |bench: &mut Bench| {
+        let strategy = bench.group.strategy();
+        let receiver = bench.dispatch.pick_unstored(strategy, 0);
+        receiver.map(|receiver| receiver.home.session.0)
+    };
+    bench.detach(1);
+    assert_eq!(
+        [pick(&mut bench), pick(&mut bench), pick(&mut bench)],
+        [Some(0), Some(2), Some(0)]
+    );
+    bench.push(1, QoS::AtLeastOnce);
+    assert_eq!(bench.receivers(), [2]);
+    assert_eq!(pick(&mut bench), Some(0), "first who has room");
+    bench.push(1, QoS::AtLeastOnce);
+    assert_eq!(bench.receivers(), [0]);
+    assert_eq!(
+        [pick(&mut bench), pick(&mut bench)],
+        [Some(2), Some(0)],
+        "then anyone"
+    );
+    bench.detach(0);
+    bench.detach(2);
+    assert_eq!(pick(&mut bench), None);
+}
+
+#[test]
+fn m18_a_new_leader_sends_what_is_not_done_and_not_owed() {
+    let mut bench = Bench::with_members(SharedStrategy::RoundRobin, 2, 9);
+    bench.push(2, QoS::AtLeastOnce);
+    bench.push(2, QoS::ExactlyOnce);
+    bench.push(1, QoS::AtLeastOnce);
+    assert_eq!(bench.receivers(), [0, 1, 0, 1, 0]);
+    bench.commit();
+    bench.outcome(1, 1..=1, OutcomeKind::Done);
+    bench.commit();
+    bench.new_leader();
+    bench.attach(1, 9);
+    assert_eq!(bench.send(), [(0, 1, 1), (4, 1, 1)]);
+    bench.outcome(1, 3..=3, OutcomeKind::Done);
+    assert_eq!(bench.commit(), [Fact::Done { seq: Seq(3) }]);
+    bench.attach(0, 1);
+    bench.push(1, QoS::AtLeastOnce);
+    assert_eq!(bench.receivers(), [1], "what is owed fills the window of 0");
+}
+
+#[test]
+fn an_outcome_touches_only_the_members_own_messages() {
+    let mut bench = Bench::with_members(SharedStrategy::RoundRobin, 2, 9);
+    bench.push(4, QoS::AtLeastOnce);
+    bench.send();
+    bench.outcome(1, 0..=3, OutcomeKind::Done);
+    bench.outcome(7, 0..=3, OutcomeKind::Done);
+    bench.outcome(1, 0..=3, OutcomeKind::Done);
+    assert_eq!(
+        bench.commit(),
+        [1, 3].map(|seq| Fact::Done { seq: Seq(seq) })
+    );
+    assert!(bench.dispatch.is_under_way(Seq(0)));
+    assert!(!bench.dispatch.is_under_way(Seq(1)));
+}
+
+#[test]
+fn many_members_are_found_beyond_one_word() {
+    let mut bench = Bench::with_members(SharedStrategy::RoundRobin, 200, 1);
+    bench.push(250, QoS::AtLeastOnce);
+    assert_eq!(bench.receivers(), (0..200).collect::<Vec<_>>());
+    for session in (0..200).rev() {
+        bench.leave(session, Leave::SessionEnded);
+    }
+    bench.check();
+    bench.join(500, member(QoS::AtLeastOnce, 0));
+    bench.attach(500, 300);
+    bench.commit();
+    assert_eq!(bench.receivers(), [500; 250]);
+}
+
+#[test]
+fn bytes_that_break_an_invariant_are_refused() {
+    let mut bench = Bench::with_members(SharedStrategy::Sticky, 2, 1);
+    bench.push(2, QoS::ExactlyOnce);
+    bench.send();
+    bench.commit();
+    bench.group.apply(&Fact::Attempts {
+        seq: Seq(1),
+        attempts: 1,
+    });
+    let mut bytes = Vec::new();
+    bench.group.encode(&mut bytes);
+    let read = Group::decode(&bytes).expect("it was just written");
+    let mut again = Vec::new();
+    read.encode(&mut again);
+    assert_eq!(again, bytes);
+    let strategy = 4 + "share".len() + 4 + "a/+".len();
+    let first_session = strategy + 1 + 4 + 2;
+    let attempts = bytes.len() - 4;
+    for (at, value) in [(strategy, 9), (first_session, 1), (attempts, 0), (4, 0xFF)] {
+        let mut broken = bytes.clone();
+        broken[at] = value;
+        let result = Group::decode(&broken);
+        assert!(
+            matches!(result, Err(crate::canonical::DecodeError::Invalid(_))),
+            "byte {at}"
+        );
+    }
+    for len in 0..bytes.len() {
+        assert!(Group::decode(&bytes[..len]).is_err(), "{len} bytes");
+    }
+}
