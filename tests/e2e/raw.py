@@ -23,6 +23,7 @@ class RawClient:
         self.sock = socket.create_connection(address, timeout=WAIT_SECONDS)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = bytearray()
+        self.kept: list[Packet] = []
         self.trace: list[str] = []
         self.connacks = 0
         self.next_id = 0
@@ -57,6 +58,9 @@ class RawClient:
 
     def receive(self, timeout: float = WAIT_SECONDS) -> Packet | None:
         """The next packet, or None when the broker closed the connection."""
+        return self.kept.pop(0) if self.kept else self._from_wire(timeout)
+
+    def _from_wire(self, timeout: float) -> Packet | None:
         deadline = time.monotonic() + timeout
         while True:
             found = self._cut()
@@ -179,8 +183,18 @@ class RawClient:
             self.send(wire.ack(wire.PUBACK, found.packet_id))
         elif found.qos == 2:
             self.send(wire.ack(wire.PUBREC, found.packet_id))
-            self.expect(wire.PUBREL, packet_id=found.packet_id)
+            self._await_pubrel(found.packet_id)
             self.send(wire.ack(wire.PUBCOMP, found.packet_id))
+
+    def _await_pubrel(self, packet_id: int) -> None:
+        """Reads up to this PUBREL; what comes before it (pipelined deliveries) is kept for later."""
+        while True:
+            found = self._from_wire(WAIT_SECONDS)
+            if found is None:
+                raise Closed("closed, expected PUBREL")
+            if found.kind == wire.PUBREL and found.packet_id == packet_id:
+                return
+            self.kept.append(found)
 
     def message(self, **fields) -> Packet:
         """The next packet is a PUBLISH with these fields; it is acknowledged."""

@@ -44,7 +44,7 @@ def test_no_will_after_disconnect(mqtt):
     watcher = mqtt.subscriber(topic)
     client = mqtt.connect("polite", will=Will(topic, b"must not come", 1))
     client.disconnect()
-    without = mqtt.connect("polite")
+    without = mqtt.subscriber(mqtt.topic("own"), name="polite")
     without.drop()
     mqtt.connect("dying", will=Will(topic, b"marker", 1)).drop()
     assert watcher.messages_until(b"marker") == []
@@ -94,7 +94,7 @@ def test_will_delay_cancelled_by_reconnect(mqtt):
     options = {"properties": {"session_expiry": 600}, "clean_start": False}
     mqtt.connect("back", will=Will(topic, b"must not come", 1, properties={"will_delay": 1}), **options).drop()
     mqtt.connect("marker", will=Will(topic, b"marker", 1, properties={"will_delay": 3}), **options).drop()
-    again = mqtt.connect("back", **options)
+    again = mqtt.subscriber(mqtt.topic("own"), name="back", **options)
     assert watcher.messages_until(b"marker") == []
     again.disconnect()
 
@@ -130,7 +130,7 @@ def test_will_on_takeover(mqtt):
     topic = mqtt.topic("will")
     watcher = mqtt.subscriber(topic)
     mqtt.connect("same", will=Will(topic, b"gone", 1))
-    mqtt.connect("same")
+    mqtt.subscriber(mqtt.topic("own"), name="same")
     assert watcher.message().payload == b"gone"
 
 
