@@ -69,7 +69,7 @@ impl Dispatch {
     /// but those owed to a session.
     pub(crate) fn new(group: &Group, floor: Seq) -> Self {
         let mut dispatch = Self {
-            seats: Seats::default(),
+            seats: Seats::new(group.strategy()),
             cursor: floor,
             taken_up: BTreeSet::new(),
             under_way: SeqTable::default(),
@@ -228,7 +228,7 @@ impl Dispatch {
             };
             let turn = match only {
                 Some(seat) => Turn::Seat(seat),
-                None => self.seats.turn(group.strategy(), wanting.topic_hash),
+                None => self.seats.turn(wanting.topic_hash),
             };
             match turn {
                 Turn::Seat(seat) => return Some(self.assign(group, seq, seat, wanting.qos)),
@@ -285,12 +285,8 @@ impl Dispatch {
 
     /// The receiver of a QoS 0 message, which is not stored and takes no room: a full window does not keep it out, a missing
     /// connection does. None: it is dropped.
-    pub(crate) fn pick_unstored(
-        &mut self,
-        strategy: SharedStrategy,
-        topic_hash: u64,
-    ) -> Option<Receiver> {
-        let seat = self.seats.turn_unstored(strategy, topic_hash)?;
+    pub(crate) fn pick_unstored(&mut self, topic_hash: u64) -> Option<Receiver> {
+        let seat = self.seats.turn_unstored(topic_hash)?;
         Some(self.receiver(seat))
     }
 

@@ -116,11 +116,15 @@ impl Bits {
     }
 }
 
-/// All seats of a group. A turn costs O(seats / 64) but for [`SharedStrategy::HashTopic`] and
-/// [`SharedStrategy::LeastOutstanding`], which look at each candidate. Members and connections come and go in O(log seats);
-/// only when another priority takes over all seats are looked at.
-#[derive(Clone, Debug, Default)]
+/// Points of a candidate on the ring of [`SharedStrategy::HashTopic`]: shares of topics then differ by a sixth or so.
+const POINTS: u32 = 32;
+
+/// All seats of a group. A turn costs O(seats / 64), with [`SharedStrategy::HashTopic`] O(log seats), and with
+/// [`SharedStrategy::LeastOutstanding`] it looks at those with room until one has nothing. Members and connections come and
+/// go in O(log seats); only when another priority takes over all seats are looked at.
+#[derive(Clone, Debug)]
 pub(super) struct Seats {
+    strategy: SharedStrategy,
     seats: Vec<Option<Seat>>,
     free: Vec<SeatId>,
     by_home: BTreeMap<HomeRef, SeatId>,
@@ -133,9 +137,27 @@ pub(super) struct Seats {
     ready: Bits,
     cursor: SeatId,
     sticky: Option<SeatId>,
+    /// Candidates by the hashes that they own topics from: [`SharedStrategy::HashTopic`] only.
+    ring: BTreeSet<(u64, SeatId)>,
 }
 
 impl Seats {
+    /// No seats.
+    pub(super) fn new(strategy: SharedStrategy) -> Self {
+        Self {
+            strategy,
+            seats: Vec::new(),
+            free: Vec::new(),
+            by_home: BTreeMap::new(),
+            levels: BTreeMap::new(),
+            candidates: Bits::default(),
+            ready: Bits::default(),
+            cursor: 0,
+            sticky: None,
+            ring: BTreeSet::new(),
+        }
+    }
+
     pub(super) fn get(&self, seat: SeatId) -> &Seat {
         self.seats[seat as usize]
             .as_ref()
@@ -198,6 +220,9 @@ impl Seats {
     /// Takes a seat away.
     pub(super) fn remove(&mut self, seat: SeatId) {
         let before = self.priority_present(seat);
+        if self.candidates.contains(seat) {
+            self.set_candidate(seat, false);
+        }
         let Some(gone) = self.seats[seat as usize].take() else {
             return;
         };
@@ -249,8 +274,8 @@ impl Seats {
     }
 
     /// Whose turn it is, among those with room.
-    pub(super) fn turn(&mut self, strategy: SharedStrategy, topic_hash: u64) -> Turn {
-        let seat = match strategy {
+    pub(super) fn turn(&mut self, topic_hash: u64) -> Turn {
+        let seat = match self.strategy {
             SharedStrategy::RoundRobin => self.ready.next_round(self.cursor),
             SharedStrategy::Sticky => self
                 .sticky
@@ -265,21 +290,17 @@ impl Seats {
         let Some(seat) = seat else {
             return Turn::Nobody;
         };
-        self.took_turn(strategy, seat);
+        self.took_turn(seat);
         Turn::Seat(seat)
     }
 
     /// Whose turn it is for a message that takes no room: those with room first, then anyone with a connection.
-    pub(super) fn turn_unstored(
-        &mut self,
-        strategy: SharedStrategy,
-        topic_hash: u64,
-    ) -> Option<SeatId> {
-        match self.turn(strategy, topic_hash) {
+    pub(super) fn turn_unstored(&mut self, topic_hash: u64) -> Option<SeatId> {
+        match self.turn(topic_hash) {
             Turn::Seat(seat) | Turn::Busy(seat) => Some(seat),
             Turn::Nobody => {
                 let seat = self.candidates.next_round(self.cursor)?;
-                self.took_turn(SharedStrategy::RoundRobin, seat);
+                self.cursor = seat + 1;
                 Some(seat)
             }
         }
@@ -293,9 +314,9 @@ impl Seats {
         }
     }
 
-    fn took_turn(&mut self, strategy: SharedStrategy, seat: SeatId) {
+    fn took_turn(&mut self, seat: SeatId) {
         self.cursor = seat + 1;
-        if strategy == SharedStrategy::Sticky {
+        if self.strategy == SharedStrategy::Sticky {
             self.sticky = Some(seat);
         }
     }
@@ -314,17 +335,33 @@ impl Seats {
         least.map(|(_, seat)| seat)
     }
 
-    /// The candidate with the highest hash of topic and member (rendezvous hashing): the same for every leader, and when a
-    /// member comes or goes only its own topics move.
+    /// The candidate whose point on the ring follows the topic's hash (consistent hashing): the same for every leader, and
+    /// when a member comes or goes only topics of its own move.
     fn owner(&self, topic_hash: u64) -> Option<SeatId> {
-        self.candidates.round(0).max_by_key(|&seat| {
-            let home = self.get(seat).home;
-            let mut bytes = [0; 18];
-            bytes[..8].copy_from_slice(&topic_hash.to_le_bytes());
-            bytes[8..16].copy_from_slice(&home.session.0.to_le_bytes());
-            bytes[16..].copy_from_slice(&home.partition.0.to_le_bytes());
-            rapidhash_v3(&bytes)
-        })
+        let at = rapidhash_v3(&topic_hash.to_le_bytes());
+        let next = self.ring.range((at, 0)..).next();
+        next.or_else(|| self.ring.first()).map(|&(_, seat)| seat)
+    }
+
+    /// Puts a seat among the candidates, or takes it out.
+    fn set_candidate(&mut self, seat: SeatId, on: bool) {
+        self.candidates.set(seat, on);
+        if self.strategy != SharedStrategy::HashTopic {
+            return;
+        }
+        let home = self.get(seat).home;
+        for point in 0..POINTS {
+            let mut bytes = [0; 14];
+            bytes[..8].copy_from_slice(&home.session.0.to_le_bytes());
+            bytes[8..10].copy_from_slice(&home.partition.0.to_le_bytes());
+            bytes[10..].copy_from_slice(&point.to_le_bytes());
+            let point = (rapidhash_v3(&bytes), seat);
+            if on {
+                self.ring.insert(point);
+            } else {
+                self.ring.remove(&point);
+            }
+        }
     }
 
     /// The priority of a connected member.
@@ -366,8 +403,10 @@ impl Seats {
         let seat = self.seats[id as usize].as_ref().filter(|_| takes_part);
         let candidate = seat.is_some_and(|seat| seat.window > 0);
         let ready = seat.is_some_and(|seat| seat.outstanding < seat.window);
-        self.candidates.set(id, candidate);
         self.ready.set(id, ready);
+        if self.candidates.contains(id) != candidate {
+            self.set_candidate(id, candidate);
+        }
     }
 
     /// Asserts that the sets say what the seats say.
@@ -381,6 +420,7 @@ impl Seats {
         }
         assert_eq!(fresh.levels, self.levels, "connected members are counted");
         (0..self.seats.len() as SeatId).for_each(|seat| fresh.refresh(seat));
+        assert_eq!(fresh.ring, self.ring, "the ring holds the candidates");
         assert_eq!(
             fresh.ready.words, self.ready.words,
             "ready are those with room"

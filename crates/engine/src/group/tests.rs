@@ -237,9 +237,7 @@ fn hash_moves_only_the_topics_of_who_leaves() {
         }
         (0..200)
             .map(|topic| {
-                let receiver = bench
-                    .dispatch
-                    .pick_unstored(SharedStrategy::HashTopic, topic);
+                let receiver = bench.dispatch.pick_unstored(topic);
                 receiver.expect("somebody is there").home.session.0
             })
             .collect()
@@ -520,8 +518,7 @@ fn m35_the_group_is_over_with_its_last_member() {
 fn qos_0_goes_to_the_connected_and_takes_no_room() {
     let mut bench = Bench::with_members(SharedStrategy::RoundRobin, 3, 1);
     let pick = |bench: &mut Bench| {
-        let strategy = bench.group.strategy();
-        let receiver = bench.dispatch.pick_unstored(strategy, 0);
+        let receiver = bench.dispatch.pick_unstored(0);
         receiver.map(|receiver| receiver.home.session.0)
     };
     bench.detach(1);

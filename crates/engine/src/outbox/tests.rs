@@ -341,6 +341,11 @@ proptest! {
         prop_assert!(world.inbox.ranges() <= 1, "all is taken: one range");
     }
 
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn replicated_sides_behave_like_maps(
         steps in prop::collection::vec((0_u8..6, 0_u64..20, 0_u16..3), 1..200)

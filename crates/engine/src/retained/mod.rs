@@ -35,6 +35,9 @@ const STEPS_MAX: usize = 4;
 /// Stands for `/` in keys.
 const SEPARATOR: u8 = 0;
 
+/// Bytes that a key holds without an allocation.
+const INLINE_BYTES: usize = size_of::<CompactString>();
+
 /// A topic with zero bytes for `/`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key(CompactString);
@@ -119,17 +122,23 @@ impl<R: Copy + Eq> Retained<R> {
     /// Keeps `record`, whose encoded form has `bytes` bytes, as the message of `topic`; returns the one that it replaces.
     pub(crate) fn set(&mut self, topic: &str, record: R, bytes: u32) -> Option<R> {
         let kept = Kept { record, bytes };
-        let key = key_of(topic);
         self.bytes += u64::from(bytes);
-        if let Some(place) = self.topics.get_mut(key.as_slice()) {
-            let before = std::mem::replace(place, kept);
-            self.bytes -= u64::from(before.bytes);
-            return Some(before.record);
+        let before = self.put(&key_of(topic), kept)?;
+        self.bytes -= u64::from(before.bytes);
+        Some(before.record)
+    }
+
+    /// One descent for topics that need no allocation; for others a second one when they are new, rather than an allocation
+    /// for nothing when they are not.
+    fn put(&mut self, key: &[u8], kept: Kept<R>) -> Option<Kept<R>> {
+        if key.len() > INLINE_BYTES
+            && let Some(place) = self.topics.get_mut(key)
+        {
+            return Some(std::mem::replace(place, kept));
         }
-        let key = CompactString::from_utf8(key.as_slice())
-            .expect("a text stays one when ASCII bytes are exchanged");
-        self.topics.insert(Key(key), kept);
-        None
+        let key =
+            CompactString::from_utf8(key).expect("a text stays one when ASCII bytes are exchanged");
+        self.topics.insert(Key(key), kept)
     }
 
     /// Forgets the message of `topic` and returns it.

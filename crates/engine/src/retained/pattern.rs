@@ -1,7 +1,5 @@
 //! A topic filter against the ordered topics: does this one match, and if not, which is the next that could?
 
-use std::cmp::Ordering;
-
 use smallvec::SmallVec;
 
 use super::SEPARATOR;
@@ -84,17 +82,22 @@ impl<'a> Pattern<'a> {
                 self.descend(index, target);
                 return Place::Before;
             }
+            if let Level::Literal(literal) = level
+                && let Some(rest) = key[at..].strip_prefix(literal)
+                && rest.first().is_none_or(|&byte| byte == SEPARATOR)
+            {
+                at += literal.len() + 1;
+                continue;
+            }
             let end = level_end(key, at);
             match level {
-                Level::Literal(literal) => match key[at..end].cmp(literal) {
-                    Ordering::Equal => {}
-                    Ordering::Less => {
-                        restart(target, &key[..at]);
-                        self.complete(index, target);
-                        return Place::Before;
-                    }
-                    Ordering::Greater => return self.pass(key, last_one, target),
-                },
+                // Equal ones were passed above.
+                Level::Literal(literal) if &key[at..end] < literal => {
+                    restart(target, &key[..at]);
+                    self.complete(index, target);
+                    return Place::Before;
+                }
+                Level::Literal(_) => return self.pass(key, last_one, target),
                 Level::One | Level::Many => last_one = Some((end, index + 1)),
             }
             at = end + 1;

@@ -318,6 +318,11 @@ proptest! {
         }
     }
 
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn changes_behave_like_a_map(
         steps in prop::collection::vec((0_u8..4, topic(), 0_u32..9, 0_u32..100), 1..120)
