@@ -9,22 +9,33 @@
 //! deliveries leave only then (M9).
 #![forbid(unsafe_code)]
 
-#[allow(dead_code, unused_imports, reason = "not yet called by the partition")]
-pub(crate) mod canonical;
+mod after;
+mod canonical;
+mod check;
 mod config;
-#[allow(dead_code, unused_imports, reason = "not yet called by the partition")]
-pub(crate) mod due;
-#[allow(dead_code, unused_imports, reason = "not yet called by the partition")]
-pub(crate) mod group;
-#[allow(dead_code, unused_imports, reason = "not yet called by the partition")]
-pub(crate) mod origins;
-#[allow(dead_code, unused_imports, reason = "not yet called by the partition")]
-pub(crate) mod outbox;
+mod deliver;
+mod due;
+mod entry;
+mod group;
+mod ids;
+mod l2;
+mod lead;
+mod look;
+mod origins;
+mod outbox;
 mod partition;
-#[allow(dead_code, unused_imports, reason = "not yet called by the partition")]
-pub(crate) mod retained;
-#[allow(dead_code, unused_imports, reason = "not yet called by the partition")]
-pub(crate) mod seq_table;
+mod publish;
+mod record;
+mod retained;
+mod scan;
+mod seq_table;
+mod session;
+mod share;
+mod state;
+mod stream;
+mod term;
+mod timeouts;
 
 pub use config::{Counts, Limits, Overflow, PartitionConfig};
+pub use entry::EntryError;
 pub use partition::Partition;

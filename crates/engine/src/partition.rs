@@ -2,38 +2,137 @@
 
 use bytes::Bytes;
 use courser_contract::{
-    Append, IndexToken, Now, PartitionEffects, PartitionId, Term, Tick, ToHome, ToPartition,
+    Append, Class, IndexToken, Now, PartitionEffects, PartitionId, Term, Tick, ToHome, ToPartition,
 };
 
-use crate::{Counts, PartitionConfig};
+use crate::{
+    Counts, EntryError, PartitionConfig,
+    entry::{Gather, Haste, Rare, Trust},
+    lead::{Lead, Role},
+    state::{NoSink, State},
+};
 
-/// One log's state machine, see the crate.
+/// One log's state machine, see the crate. Not `Send`: it is made on the thread of its shard.
 #[derive(Debug)]
 pub struct Partition {
-    config: PartitionConfig,
+    pub(crate) config: PartitionConfig,
+    pub(crate) state: State,
+    pub(crate) lead: Lead,
+    pub(crate) gather: Gather,
 }
 
+/// Term of a volatile partition: it has no peers and leads from its first moment.
+const VOLATILE_TERM: Term = Term(1);
+
 impl Partition {
-    /// An empty partition. A volatile one serves at once; the others follow until [`handle_leader`](Self::handle_leader).
+    /// An empty partition. A volatile one leads from the beginning; the others follow until
+    /// [`handle_leader`](Self::handle_leader) and take nothing before.
     #[must_use]
     pub fn new(config: PartitionConfig) -> Self {
-        Self { config }
+        let mut partition = Self {
+            state: State::new(config.id),
+            config,
+            lead: Lead::default(),
+            gather: Gather::default(),
+        };
+        if partition.is_volatile() {
+            partition.lead.role = Role::Leading;
+            partition.lead.term = VOLATILE_TERM;
+        }
+        partition
+    }
+
+    /// A partition as the entries of its log made it, a follower.
+    ///
+    /// # Errors
+    /// When bytes are no entry; nothing of that entry is applied.
+    pub fn try_replay(
+        config: PartitionConfig,
+        entries: impl IntoIterator<Item = Bytes>,
+    ) -> Result<Self, EntryError> {
+        let mut partition = Self::new(config);
+        for entry in entries {
+            partition.state.apply(&entry, Trust::Foreign, &mut NoSink)?;
+        }
+        partition.state.index_changes.clear();
+        Ok(partition)
+    }
+
+    /// The same for entries whose checksums have been checked.
+    ///
+    /// # Panics
+    /// When bytes are no entry.
+    #[must_use]
+    pub fn replay(config: PartitionConfig, entries: impl IntoIterator<Item = Bytes>) -> Self {
+        Self::try_replay(config, entries).expect("checked bytes of a log are entries")
     }
 
     /// Its configuration.
     #[must_use]
-    pub fn config(&self) -> &PartitionConfig {
+    pub const fn config(&self) -> &PartitionConfig {
         &self.config
     }
 
-    /// A publish that L1 sent here.
+    pub(crate) fn is_volatile(&self) -> bool {
+        self.config.class == Class::Volatile
+    }
+
+    /// A publish that L1 sent here. Without an answer when this partition does not lead: the origin sends it again (M11).
     pub fn handle_append(&mut self, now: Now, append: &Append<'_>, fx: &mut impl PartitionEffects) {
-        let _ = (now, append, fx);
+        self.lead.now = now;
+        if self.lead.decides() {
+            self.publish(append, fx);
+        }
     }
 
     /// A message of a front.
     pub fn handle_home(&mut self, now: Now, message: ToHome, fx: &mut impl PartitionEffects) {
-        let _ = (now, message, fx);
+        self.lead.now = now;
+        match message {
+            ToHome::Outcome {
+                session,
+                epoch,
+                first,
+                last,
+                kind,
+            } => self.outcome(session, epoch, (first.0, last.0), kind, fx),
+            ToHome::Attach(attach) => self.attach(attach, fx),
+            ToHome::Unclaim {
+                client_id,
+                epoch,
+                open,
+            } => self.unclaim(client_id, epoch, open, fx),
+            ToHome::Detach {
+                session,
+                epoch,
+                cause,
+                expiry_seconds,
+                open,
+            } => self.detach(session, epoch, cause, expiry_seconds, open, fx),
+            ToHome::Subscribe {
+                session,
+                epoch,
+                packet_id,
+                subscriptions,
+            } => self.subscribe(session, epoch, packet_id, subscriptions, fx),
+            ToHome::Unsubscribe {
+                session,
+                epoch,
+                packet_id,
+                filters,
+            } => self.unsubscribe(session, epoch, packet_id, filters, fx),
+            ToHome::Publish2 {
+                session,
+                epoch,
+                publish,
+            } => self.publish2(session, epoch, &publish, fx),
+            ToHome::Release {
+                session,
+                epoch,
+                packet_id,
+            } => self.release(session, epoch, packet_id, fx),
+            ToHome::GroupOutcome { .. } => {}
+        }
     }
 
     /// A message of a partition.
@@ -44,7 +143,25 @@ impl Partition {
         message: ToPartition,
         fx: &mut impl PartitionEffects,
     ) {
-        let _ = (now, from, message, fx);
+        self.lead.now = now;
+        if !self.lead.decides() {
+            return;
+        }
+        match message {
+            ToPartition::Append {
+                key,
+                record,
+                keep_retained,
+            } => self.forwarded_append(from, key, &record, keep_retained, fx),
+            ToPartition::Forwarded { seq, result } => self.forward_answered(from, seq, result, fx),
+            ToPartition::ScanRetained(scan) => self.scan_retained(scan, fx),
+            ToPartition::RetainedFound(found) => self.retained_found(&found, fx),
+            ToPartition::Join(_)
+            | ToPartition::Joined { .. }
+            | ToPartition::Leave { .. }
+            | ToPartition::Left { .. }
+            | ToPartition::MemberFront { .. } => {}
+        }
     }
 
     /// Every shard uses the index with this change (M38).
@@ -54,55 +171,118 @@ impl Partition {
         token: IndexToken,
         fx: &mut impl PartitionEffects,
     ) {
-        let _ = (now, token, fx);
+        self.lead.now = now;
+        self.index_confirmed(token, fx);
     }
 
     /// Every shard has pushed and settled what it had matched before the fence was asked for (M34).
     pub fn handle_fence(&mut self, now: Now, token: IndexToken, fx: &mut impl PartitionEffects) {
-        let _ = (now, token, fx);
+        self.lead.now = now;
+        self.fence_passed(token, fx);
     }
 
-    /// The moment of [`poll_timeout`](Self::poll_timeout) has come.
+    /// The moment of [`poll_timeout`](Self::poll_timeout) has come. Does a bounded amount of work; what is left is due at once.
     pub fn handle_timeout(&mut self, now: Now, fx: &mut impl PartitionEffects) {
-        let _ = (now, fx);
+        self.lead.now = now;
+        self.gather.handle_timeout(now.tick);
+        if self.lead.decides() {
+            self.run_due(fx);
+            self.forward_timeout(fx);
+        }
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is wanted.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Tick> {
-        None
+        let due = self.lead.due.next();
+        let due = due.map(|at| self.lead.now.tick.after_ms(self.lead.wait_for(at)));
+        let forwards = self
+            .lead
+            .senders
+            .values()
+            .filter_map(|sender| sender.poll_timeout());
+        forwards.chain(due).chain(self.gather.deadline()).min()
     }
 
-    /// Whether [`take_entry`](Self::take_entry) would give an entry now.
+    /// Whether an entry should be taken at the end of this turn. Outcomes alone wait a little for company (M18).
     #[must_use]
-    pub fn has_entry(&self) -> bool {
-        false
+    pub const fn has_entry(&self) -> bool {
+        self.gather.is_due()
     }
 
-    /// The facts gathered so far as an entry to propose. Several may be under way.
+    /// The facts gathered so far as an entry to propose; none if there are none. Several may be under way; they commit in the
+    /// order in which they were taken.
     pub fn take_entry(&mut self, now: Now) -> Option<Bytes> {
-        let _ = now;
-        None
+        self.lead.now = now;
+        if self.gather.facts() == 0 {
+            return None;
+        }
+        self.lead.number += 1;
+        let wall = self.wall();
+        self.gather.take(wall, self.lead.term, self.lead.number)
     }
 
-    /// An entry is committed; in the order of [`take_entry`](Self::take_entry).
+    /// An entry is committed: applies it; the leader that wrote it then answers and delivers. In the order of the log.
+    ///
+    /// # Panics
+    /// When the bytes are no entry: below, checksums vouch for them.
     pub fn handle_committed(&mut self, now: Now, entry: Bytes, fx: &mut impl PartitionEffects) {
-        let _ = (now, entry, fx);
+        self.lead.now = now;
+        self.commit(&entry, fx)
+            .expect("checked bytes of a log are entries");
     }
 
-    /// This partition leads from now on, in `term`.
+    /// This partition leads from now on, in `term`, which is higher than any before. It takes nothing until it has applied the
+    /// first entry of the term, which is gathered now (M5); sessions that were attached count as lost (M26).
     pub fn handle_leader(&mut self, now: Now, term: Term, fx: &mut impl PartitionEffects) {
-        let _ = (now, term, fx);
+        self.lead_begins(now, term, fx);
     }
 
-    /// This partition no longer leads: what was only reserved is dropped (M5).
+    /// This partition no longer leads: what was only reserved is dropped (M5), its connections are closed.
     pub fn handle_follower(&mut self, now: Now, fx: &mut impl PartitionEffects) {
-        let _ = (now, fx);
+        self.lead_ends(now, fx);
     }
 
     /// What the partition holds.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        Counts::default()
+        let retained = self.state.retained.usage();
+        Counts {
+            sessions: self.state.sessions.len() as u64,
+            attached: self.lead.attached,
+            claims: self.lead.clients.len() as u64,
+            subscriptions: self.state.subscriptions,
+            retained_messages: retained.topics,
+            retained_bytes: retained.bytes,
+            queued_messages: self.state.queued,
+            records: self.state.records.live() as u64,
+            record_bytes: self.state.records.held_bytes() as u64,
+            outbox_messages: self.state.outboxes.len() as u64,
+        }
+    }
+
+    /// Canonical bytes of the replicated state: equal after a replay of the same entries. Cost: linear in all that is stored.
+    #[must_use]
+    pub fn encode_state(&self) -> Vec<u8> {
+        self.state.encode()
+    }
+
+    /// Asserts the invariants; linear in all that is stored.
+    ///
+    /// # Panics
+    /// When one is broken.
+    pub fn check(&self) {
+        self.state.check();
+        self.check_lead();
+    }
+
+    /// The clock of this partition: never goes back (M6).
+    pub(crate) fn wall(&self) -> courser_contract::WallMs {
+        self.lead.now.wall.max(self.state.wall)
+    }
+
+    /// Adds a rare fact to the entry.
+    pub(crate) fn write(&mut self, fact: &Rare) {
+        fact.write(&mut self.gather, Haste::Now, &mut self.lead.scratch);
     }
 }

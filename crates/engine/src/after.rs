@@ -1,0 +1,54 @@
+//! What happens once an entry is applied, in the order in which it was asked for.
+
+use courser_contract::{PartitionEffects, ToFront};
+
+use crate::{
+    Partition,
+    entry::Rare,
+    lead::{After, Lead},
+};
+
+impl Lead {
+    /// A rare fact of this leader is applied.
+    pub(crate) fn applied_fact(&mut self, fact: &Rare) {
+        if let Rare::SessionOpened { .. } = fact {
+            self.reserved_sessions -= 1;
+        }
+    }
+}
+
+impl Partition {
+    pub(crate) fn run_after(&mut self, after: After, fx: &mut impl PartitionEffects) {
+        match after {
+            After::Attached(attaching) => self.attached(&attaching, fx),
+            After::Claimed {
+                client_id,
+                front,
+                epoch,
+            } => self.claimed(&client_id, front, epoch, fx),
+            After::Detached { client_id, open } => self.detached(client_id, &open, fx),
+            After::WillForwarded {
+                client_id,
+                forwards,
+            } => self.will_forwarded(&client_id, forwards),
+            After::Subscribed(subscribing) => self.subscribed(*subscribing, fx),
+            After::Unsubscribed(unsubscribing) => self.unsubscribed(*unsubscribing, fx),
+            After::Held(holding) => self.held(holding, fx),
+            After::Released {
+                front,
+                session,
+                packet_id,
+            } => {
+                self.released(session, packet_id);
+                let message = ToFront::Released {
+                    packet_id,
+                    existed: true,
+                };
+                fx.send_front(front, message);
+            }
+            After::Send(to, message) => fx.send_partition(to, *message),
+            After::Scan(scan) => self.answer_scan(&scan, fx),
+            After::TermBegun => self.term_begun(fx),
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Asserts what holds of the leader's memory between events.
+
+use crate::{Partition, lead::Role};
+
+impl Partition {
+    pub(crate) fn check_lead(&self) {
+        let mut attached = 0;
+        for (_, session) in self.state.sessions.iter() {
+            let lead = &session.lead;
+            attached += u64::from(lead.live.is_some());
+            if self.gather.facts() == 0 && self.lead.number == self.lead.applied {
+                assert_eq!(
+                    (lead.reserved_messages, lead.reserved_bytes),
+                    (0, 0),
+                    "nothing is reserved when nothing is under way (M4)"
+                );
+            }
+            if let Some(live) = &lead.live {
+                let waits = session.stream.next_live(live.pushed).is_some_and(|seq| {
+                    seq < session.sent_limit && !self.lead.doomed.contains(&(session.uid.0, seq))
+                });
+                assert!(
+                    !(waits && live.has_room()),
+                    "what may be sent is sent: nothing waits with an open window"
+                );
+            }
+        }
+        assert_eq!(attached, self.lead.attached, "connections are counted");
+        let idle = self.gather.facts() == 0 && self.lead.number == self.lead.applied;
+        if idle && self.lead.role != Role::Follower {
+            assert!(
+                self.lead.after.is_empty(),
+                "nothing waits for an entry that is not coming"
+            );
+            assert!(self.lead.doomed.is_empty(), "what was to end has ended");
+            assert_eq!(self.lead.reserved_forwards, 0, "no forward is reserved");
+            assert_eq!(self.lead.reserved_sessions, 0, "no session is reserved");
+            self.lead.projection.check();
+        }
+    }
+}

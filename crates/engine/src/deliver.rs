@@ -1,0 +1,350 @@
+//! What the leader does as entries are applied: it delivers what was stored, and answers who waited.
+//!
+//! A message goes to its fronts in the call that applies it, to all of them at once, if nothing of their session waits before
+//! it and their windows are open; what stays behind is pushed when outcomes come ([`Partition::pump`]). Messages of a session
+//! are pushed in the order of its stream, each once an attachment.
+
+use bytes::Bytes;
+use courser_contract::{
+    DeliverFlags, DeliverTo, Delivery, Dropped, Epoch, OutcomeKind, PartitionEffects, PartitionId,
+    RecordRef, Seq, SessionUid, Source, ToFront,
+};
+
+use crate::{
+    EntryError, Partition,
+    entry::{Entry, Fate, Haste, Key, OutcomeFact, Rare, Target, Trust},
+    lead::{Due, Lead, Role},
+    look,
+    publish::answer,
+    session::{PACKET_IDS, Session},
+    state::{NoSink, RetainedChange, Sink, Stored},
+    stream::Stream,
+};
+
+/// Packet id of a delivery of a session's own stream (M30).
+pub(crate) const fn packet_id(seq: u64) -> u16 {
+    1 + (seq % PACKET_IDS) as u16
+}
+
+/// The leader's ear, see [`Sink`].
+struct Leader<'a, F> {
+    lead: &'a mut Lead,
+    fx: &'a mut F,
+}
+
+impl<F: PartitionEffects> Sink for Leader<'_, F> {
+    fn stored(&mut self, session: &mut Session, stored: &Stored, target: &Target) {
+        session.lead.reserved_messages -= 1;
+        session.lead.reserved_bytes -= i64::from(stored.bytes);
+        if let Some(at) = stored.expires_at {
+            note_expiry(
+                self.lead,
+                &mut session.stream,
+                session.uid.0,
+                stored.seq,
+                at,
+            );
+        }
+        let Some(live) = &mut session.lead.live else {
+            return;
+        };
+        let in_order = live.pushed == stored.seq;
+        if !in_order || !live.has_room() || stored.seq >= session.sent_limit {
+            return;
+        }
+        live.pushed += 1;
+        live.under_way += 1;
+        self.lead.receivers.push(DeliverTo {
+            front: live.front,
+            source: Some((Source::Session, Seq(stored.seq))),
+            qos: stored.qos,
+            flags: DeliverFlags {
+                retain: stored.retain,
+                duplicate: false,
+            },
+            identifiers: target.identifiers.clone(),
+        });
+    }
+
+    fn published(&mut self, record: RecordRef<'_>, key: &Key) {
+        if !self.lead.receivers.is_empty() {
+            let delivery = Delivery {
+                view: record.view(),
+                record: Some(record),
+            };
+            self.fx.deliver(delivery, &self.lead.receivers);
+            self.lead.receivers.clear();
+        }
+        answer(key, courser_contract::Settled::Ok, self.fx);
+    }
+
+    fn settled(&mut self, session: &Session) {
+        // Room in the window is used when the outcome comes in; only a limit that moves with the commit is left for now.
+        if let Some(live) = &session.lead.live
+            && live.pushed < session.stream.next()
+            && live.has_room()
+        {
+            self.lead.pump.push(session.uid.0);
+        }
+    }
+
+    fn doomed(&mut self, session: &mut Session, seq: u64, bytes: u32) {
+        self.lead.doomed.remove(&(session.uid.0, seq));
+        session.lead.reserved_messages += 1;
+        session.lead.reserved_bytes += i64::from(bytes);
+    }
+
+    fn forwarded(&mut self, to: PartitionId, seq: Seq) {
+        self.lead.reserved_forwards -= 1;
+        self.lead.forwarded.push((to, seq));
+    }
+
+    fn retained(&mut self, change: &RetainedChange<'_>) {
+        match change.slot {
+            Some(slot) => {
+                self.lead
+                    .projection
+                    .applied(change.topic, change.before, change.after);
+                if let (Some(at), Some(address)) = (change.expires_at, change.address) {
+                    self.lead.due.insert(at, Due::retained(slot, address));
+                }
+            }
+            None if change.expired => {
+                let projection = &mut self.lead.projection;
+                projection.changed_otherwise(change.topic, change.before, change.after);
+            }
+            None => self
+                .lead
+                .projection
+                .applied(change.topic, change.before, change.after),
+        }
+    }
+
+    fn received(&mut self, session: &Session, seq: u64) {
+        if let Some(live) = &session.lead.live {
+            let message = ToFront::Release {
+                source: Source::Session,
+                seq: Seq(seq),
+                packet_id: Some(packet_id(seq)),
+            };
+            self.fx.send_front(live.front, message);
+        }
+    }
+
+    fn applied(&mut self, fact: &Rare) {
+        self.lead.applied_fact(fact);
+    }
+
+    fn ended(&mut self, session: &Session) {
+        self.lead.sessions.free(session.uid.0);
+        self.lead.forget_session(session);
+    }
+}
+
+/// Makes the leader look at a chunk when its first message expires.
+pub(crate) fn note_expiry(
+    lead: &mut Lead,
+    stream: &mut Stream,
+    number: u64,
+    seq: u64,
+    at: courser_contract::WallMs,
+) {
+    if let Some((chunk, before)) = stream.note_expiry(seq, at.0) {
+        let due = Due::Expiry {
+            stream: number,
+            chunk,
+        };
+        let before = before.map(courser_contract::WallMs);
+        lead.due.change(due, before, Some(at));
+    }
+}
+
+impl Partition {
+    /// Applies an entry; the leader that wrote it answers and delivers.
+    pub(crate) fn commit(
+        &mut self,
+        bytes: &Bytes,
+        fx: &mut impl PartitionEffects,
+    ) -> Result<(), EntryError> {
+        let head = Entry::open(bytes, Trust::Own)?.head();
+        let own = self.lead.role != Role::Follower && head.term == self.lead.term;
+        if !own {
+            return self.state.apply(bytes, Trust::Foreign, &mut NoSink);
+        }
+        let mut leader = Leader {
+            lead: &mut self.lead,
+            fx,
+        };
+        self.state.apply(bytes, Trust::Own, &mut leader)?;
+        self.lead.applied = head.number;
+        self.tell_index(fx);
+        while let Some((number, _)) = self.lead.after.front()
+            && *number <= head.number
+        {
+            let (_, after) = self.lead.after.pop_front().expect("it was just seen");
+            self.run_after(after, fx);
+        }
+        self.send_forwards(fx);
+        while let Some(stream) = self.lead.pump.pop() {
+            self.pump(stream, fx);
+        }
+        Ok(())
+    }
+
+    /// Outcomes of a front (M18): room in the window at once, the fact with the next entry.
+    pub(crate) fn outcome(
+        &mut self,
+        uid: SessionUid,
+        epoch: Epoch,
+        (first, last): (u64, u64),
+        kind: OutcomeKind,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let Some(session) = self.state.sessions.get_mut(uid.0) else {
+            return;
+        };
+        if session.epoch != epoch || first > last {
+            return;
+        }
+        let Some(live) = &mut session.lead.live else {
+            return;
+        };
+        if last >= live.pushed {
+            return;
+        }
+        let (fate, haste) = match kind {
+            OutcomeKind::Done => (Fate::Done, Haste::Lazy(self.lead.now.tick)),
+            OutcomeKind::Received => (Fate::Received, Haste::Now),
+            OutcomeKind::Rejected => (Fate::Rejected, Haste::Lazy(self.lead.now.tick)),
+            OutcomeKind::Skipped => (Fate::Skipped, Haste::Lazy(self.lead.now.tick)),
+            OutcomeKind::Returned => return,
+        };
+        let count = last - first + 1;
+        if fate != Fate::Received {
+            let count = u32::try_from(count).unwrap_or(u32::MAX);
+            live.under_way = live.under_way.saturating_sub(count);
+        }
+        if fate == Fate::Rejected {
+            fx.dropped(Dropped::Rejected, count);
+        }
+        let (pushed, window) = (live.pushed, live.window);
+        let more = pushed < session.stream.next();
+        let fact = OutcomeFact {
+            stream: uid.0,
+            first,
+            last,
+            fate,
+            sent_limit: session.wanted_sent_limit(pushed, window),
+        };
+        let haste = if self.config.class == courser_contract::Class::Volatile {
+            Haste::Now
+        } else {
+            haste
+        };
+        fact.write(&mut self.gather, haste);
+        if more {
+            self.pump(uid.0, fx);
+        }
+    }
+
+    /// Pushes what waits in a session's stream as far as its window goes.
+    pub(crate) fn pump(&mut self, stream: u64, fx: &mut impl PartitionEffects) {
+        let wall = self.wall();
+        let mut expired = Vec::new();
+        while let Some(session) = self.state.sessions.get_mut(stream)
+            && let Some(live) = session.lead.live
+            && live.has_room()
+        {
+            let Some(seq) = session.stream.next_live(live.pushed) else {
+                set_pushed(session, session.stream.next());
+                break;
+            };
+            if seq >= session.sent_limit {
+                set_pushed(session, seq);
+                break;
+            }
+            set_pushed(session, seq + 1);
+            if self.lead.doomed.contains(&(stream, seq)) {
+                continue;
+            }
+            let reference = session.stream.get(seq).expect("it is not done");
+            let record = self.state.records.get(reference.slot);
+            let view = record.view();
+            if seq >= live.sent_before && view.expires_at.is_some_and(|at| at <= wall) {
+                expired.push(seq);
+                continue;
+            }
+            session
+                .lead
+                .live
+                .as_mut()
+                .expect("it was just seen")
+                .under_way += 1;
+            if session.stream.is_received(seq) {
+                let message = ToFront::Release {
+                    source: Source::Session,
+                    seq: Seq(seq),
+                    packet_id: Some(packet_id(seq)),
+                };
+                fx.send_front(live.front, message);
+                continue;
+            }
+            let to = DeliverTo {
+                front: live.front,
+                source: Some((Source::Session, Seq(seq))),
+                qos: look::qos(reference.look),
+                flags: DeliverFlags {
+                    retain: look::retain(reference.look),
+                    duplicate: seq < live.sent_before,
+                },
+                identifiers: self.state.looks.identifiers(reference.look).cloned(),
+            };
+            let delivery = Delivery {
+                view,
+                record: Some(record),
+            };
+            fx.deliver(delivery, std::slice::from_ref(&to));
+        }
+        if !expired.is_empty() {
+            fx.dropped(Dropped::Expired, expired.len() as u64);
+            for seq in expired {
+                self.doom(stream, seq, Fate::Expired);
+            }
+        }
+        self.scan_on(stream, fx);
+    }
+
+    /// Runs a session's stream of QoS > 0 through the window from its floor on: a new connection.
+    pub(crate) fn start_live(
+        &mut self,
+        uid: SessionUid,
+        live: crate::session::Live,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let Some(session) = self.state.sessions.get_mut(uid.0) else {
+            return;
+        };
+        if session.lead.live.replace(live).is_none() {
+            self.lead.attached += 1;
+        }
+        self.pump(uid.0, fx);
+    }
+}
+
+fn set_pushed(session: &mut Session, pushed: u64) {
+    if let Some(live) = &mut session.lead.live {
+        live.pushed = pushed;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packet_ids_stay_below_those_of_groups_m30() {
+        assert_eq!(packet_id(0), 1);
+        assert_eq!(packet_id(PACKET_IDS - 1), 32_767);
+        assert_eq!(packet_id(PACKET_IDS), 1);
+    }
+}

@@ -1,0 +1,121 @@
+//! The entry in the making.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use courser_contract::{Term, Tick, WallMs};
+
+use super::{ENGINE, HEADER_BYTES, LAYOUT};
+
+/// Bytes of a buffer from which entries are split off; the next one is taken when less than [`LEFT_BYTES_MIN`] is left.
+pub(crate) const BUFFER_BYTES: usize = 64 * 1024;
+const LEFT_BYTES_MIN: usize = 4 * 1024;
+/// Outcomes that make an entry go although nothing else does (M18).
+const LAZY_MAX: u32 = 512;
+/// How long outcomes wait for something else to go with (M18).
+const LAZY_MS: u64 = 20;
+
+/// How long a fact may wait for company.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Haste {
+    /// Goes with the next entry, which is due at the end of the turn.
+    Now,
+    /// Goes when something else does, or after [`LAZY_MAX`] of its kind or [`LAZY_MS`] (M18).
+    Lazy(Tick),
+}
+
+/// Facts that are gathered for the next entry. A buffer serves many entries: each is split off and shares its memory.
+#[derive(Debug, Default)]
+pub(crate) struct Gather {
+    buffer: BytesMut,
+    facts: u32,
+    lazy: u32,
+    urgent: bool,
+    lazy_since: Option<Tick>,
+}
+
+impl Gather {
+    /// Where a fact of about `bytes` is to be written, in whole.
+    pub(crate) fn fact(&mut self, bytes: usize, haste: Haste) -> &mut BytesMut {
+        if self.facts == 0 {
+            if self.buffer.capacity() < LEFT_BYTES_MIN.max(bytes + HEADER_BYTES) {
+                self.buffer.reserve(BUFFER_BYTES.max(bytes + HEADER_BYTES));
+            }
+            self.buffer.put_bytes(0, HEADER_BYTES);
+        } else if self.buffer.capacity() - self.buffer.len() < bytes {
+            self.buffer.reserve(BUFFER_BYTES.max(bytes));
+        }
+        self.facts += 1;
+        match haste {
+            Haste::Now => self.urgent = true,
+            Haste::Lazy(now) => {
+                self.lazy += 1;
+                self.lazy_since.get_or_insert(now);
+            }
+        }
+        &mut self.buffer
+    }
+
+    /// Facts so far.
+    pub(crate) const fn facts(&self) -> u32 {
+        self.facts
+    }
+
+    /// Bytes so far.
+    pub(crate) fn bytes(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Whether the entry should go at the end of this turn.
+    pub(crate) const fn is_due(&self) -> bool {
+        self.urgent || self.lazy >= LAZY_MAX
+    }
+
+    /// When it should go at the latest.
+    pub(crate) fn deadline(&self) -> Option<Tick> {
+        self.lazy_since
+            .filter(|_| !self.is_due())
+            .map(|since| since.after_ms(LAZY_MS))
+    }
+
+    /// Lets what waits go, if its time has come.
+    pub(crate) fn handle_timeout(&mut self, now: Tick) {
+        if self.deadline().is_some_and(|deadline| deadline <= now) {
+            self.urgent = true;
+        }
+    }
+
+    /// Lets what waits go.
+    pub(crate) const fn hurry(&mut self) {
+        if self.facts > 0 {
+            self.urgent = true;
+        }
+    }
+
+    /// The entry; none if there is no fact.
+    pub(crate) fn take(&mut self, wall: WallMs, term: Term, number: u64) -> Option<Bytes> {
+        if self.facts == 0 {
+            return None;
+        }
+        let mut head = &mut self.buffer[..HEADER_BYTES];
+        head.put_u16_le(LAYOUT);
+        head.put_u16_le(ENGINE);
+        head.put_u32_le(self.facts);
+        head.put_u64_le(wall.0);
+        head.put_u64_le(term.0);
+        head.put_u64_le(number);
+        self.forget_counts();
+        Some(self.buffer.split().freeze())
+    }
+
+    /// Drops what was gathered: leadership is gone (M5).
+    pub(crate) fn clear(&mut self) {
+        self.buffer.clear();
+        self.forget_counts();
+    }
+
+    const fn forget_counts(&mut self) {
+        self.facts = 0;
+        self.lazy = 0;
+        self.urgent = false;
+        self.lazy_since = None;
+    }
+}

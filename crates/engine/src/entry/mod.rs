@@ -1,0 +1,190 @@
+//! Entries: one step of a partition's log, a batch of facts (M4).
+//!
+//! ```text
+//! entry   0 u16 layout version   2 u16 engine version   4 u32 facts   8 u64 wall_ms (M6)   16 u64 term   24 u64 number in the term
+//!        32 facts, one after the other
+//! fact    0 u8 kind   1 u8 flags   2 u16 depends on the kind   4 u32 length of all, a multiple of 8
+//! ```
+//!
+//! All little endian. The two facts of the data path, a publish and an outcome, have a fixed layout; the others are written
+//! field by field ([`Rare`]). Whoever reads an entry that this process did not write first checks it whole
+//! ([`Entry::check`]): a disk may hand over anything.
+
+mod gather;
+mod hot;
+mod rare;
+
+use bytes::Bytes;
+use courser_contract::{Term, WallMs};
+
+pub(crate) use gather::{Gather, Haste};
+pub(crate) use hot::{
+    Fate, Key, OutcomeFact, PublishFact, RetainMark, SettledAs, Target, TargetList, Targets,
+};
+pub(crate) use rare::{AttachFact, Rare, ScanState};
+
+use crate::canonical::{DecodeError, Reader};
+
+/// Version of the layout.
+const LAYOUT: u16 = 1;
+/// Version of the rules by which facts are applied.
+const ENGINE: u16 = 1;
+pub(crate) const HEADER_BYTES: usize = 32;
+const FACT_BYTES: usize = 8;
+
+/// Kinds of facts.
+const PUBLISH: u8 = 1;
+const OUTCOME: u8 = 2;
+const RARE: u8 = 3;
+
+/// Why bytes are no entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("byte {at} of an entry: {cause}")]
+pub struct EntryError {
+    /// Where the fact begins that cannot be read.
+    pub at: usize,
+    cause: DecodeError,
+}
+
+impl EntryError {
+    fn new(at: usize, cause: DecodeError) -> Self {
+        Self { at, cause }
+    }
+}
+
+/// Who wrote the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// This leader, in this process: records are not looked at again.
+    Own,
+    /// Somebody else.
+    Foreign,
+}
+
+/// One fact.
+#[derive(Debug)]
+pub(crate) enum Fact<'a> {
+    /// A record and where it goes.
+    Publish(PublishFact<'a>),
+    /// What became of deliveries.
+    Outcome(OutcomeFact),
+    /// All that does not happen per message.
+    Rare(Rare),
+}
+
+/// The head of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) facts: u32,
+    pub(crate) wall: WallMs,
+    pub(crate) term: Term,
+    pub(crate) number: u64,
+}
+
+/// An entry to read.
+#[derive(Debug)]
+pub(crate) struct Entry<'a> {
+    bytes: &'a Bytes,
+    head: Head,
+    trust: Trust,
+    at: usize,
+    left: u32,
+}
+
+impl<'a> Entry<'a> {
+    /// Reads the head.
+    pub(crate) fn open(bytes: &'a Bytes, trust: Trust) -> Result<Self, EntryError> {
+        let head = read_head(bytes).map_err(|cause| EntryError::new(0, cause))?;
+        Ok(Self {
+            bytes,
+            head,
+            trust,
+            at: HEADER_BYTES,
+            left: head.facts,
+        })
+    }
+
+    /// Reads all of a foreign entry, so that applying it cannot fail half-way.
+    pub(crate) fn check(bytes: &Bytes) -> Result<(), EntryError> {
+        let mut entry = Entry::open(bytes, Trust::Foreign)?;
+        while entry.next_fact()?.is_some() {}
+        Ok(())
+    }
+
+    pub(crate) const fn head(&self) -> Head {
+        self.head
+    }
+
+    /// The next fact; none after the last one.
+    pub(crate) fn next_fact(&mut self) -> Result<Option<Fact<'a>>, EntryError> {
+        let at = self.at;
+        self.read_fact().map_err(|cause| EntryError::new(at, cause))
+    }
+
+    fn read_fact(&mut self) -> Result<Option<Fact<'a>>, DecodeError> {
+        if self.left == 0 {
+            return match self.bytes.len() - self.at {
+                0 => Ok(None),
+                rest => Err(DecodeError::Trailing(rest)),
+            };
+        }
+        let bytes = self.bytes.get(self.at..).ok_or(DecodeError::Short)?;
+        let head = bytes.get(..FACT_BYTES).ok_or(DecodeError::Short)?;
+        let len = read_u32(head, 4)? as usize;
+        if len < FACT_BYTES || !len.is_multiple_of(8) {
+            return Err(DecodeError::Invalid("length of a fact"));
+        }
+        let fact = bytes.get(..len).ok_or(DecodeError::Short)?;
+        let start = self.at;
+        self.at += len;
+        self.left -= 1;
+        Ok(Some(match head[0] {
+            PUBLISH => Fact::Publish(PublishFact::read(self.bytes, start, len, self.trust)?),
+            OUTCOME => Fact::Outcome(OutcomeFact::read(fact)?),
+            RARE => Fact::Rare(Rare::read_framed(&fact[FACT_BYTES..])?),
+            _ => return Err(DecodeError::Invalid("kind of a fact")),
+        }))
+    }
+}
+
+fn read_head(bytes: &[u8]) -> Result<Head, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    if reader.read::<u16>()? != LAYOUT {
+        return Err(DecodeError::Invalid("layout version"));
+    }
+    if reader.read::<u16>()? > ENGINE {
+        return Err(DecodeError::Invalid(
+            "engine version: written by a newer one",
+        ));
+    }
+    Ok(Head {
+        facts: reader.read()?,
+        wall: reader.read()?,
+        term: Term(reader.read()?),
+        number: reader.read()?,
+    })
+}
+
+fn read_u16(bytes: &[u8], at: usize) -> Result<u16, DecodeError> {
+    let bytes = bytes.get(at..at + 2).and_then(|b| b.first_chunk());
+    bytes
+        .map(|b| u16::from_le_bytes(*b))
+        .ok_or(DecodeError::Short)
+}
+
+fn read_u32(bytes: &[u8], at: usize) -> Result<u32, DecodeError> {
+    let bytes = bytes.get(at..at + 4).and_then(|b| b.first_chunk());
+    bytes
+        .map(|b| u32::from_le_bytes(*b))
+        .ok_or(DecodeError::Short)
+}
+
+fn read_u64(bytes: &[u8], at: usize) -> Result<u64, DecodeError> {
+    let bytes = bytes.get(at..at + 8).and_then(|b| b.first_chunk());
+    bytes
+        .map(|b| u64::from_le_bytes(*b))
+        .ok_or(DecodeError::Short)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,266 @@
+//! L2: filters of this partition to streams, and the cached target lists of topics (M8, M37).
+//!
+//! What several subscriptions of one session match becomes one target: the highest QoS, all identifiers, RETAIN as published
+//! if one of them asks for it (v3 [MQTT-3.3.5-1], v5 [MQTT-3.3.4-2], v5 [MQTT-3.3.4-3]). Equal lists are kept once, however
+//! many topics have them.
+
+use std::{
+    hash::{Hash, Hasher},
+    rc::Rc,
+    sync::Arc,
+};
+
+use courser_contract::{QoS, SubscriptionOptions};
+use hashbrown::HashSet;
+use router::{CacheLimits, Matcher, TopicCache, Weigh};
+use smallvec::SmallVec;
+
+use crate::entry::{RetainMark, SettledAs, Target, TargetList};
+
+/// Identifiers that one delivery carries at most; a session with more overlapping subscriptions gets the lowest ones.
+const IDENTIFIERS_MAX: usize = 255;
+
+/// One subscription in the trie. Equal when it is of the same stream: a filter has each stream once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) stream: u64,
+    /// 0: none.
+    pub(crate) identifier: u32,
+    pub(crate) qos: QoS,
+    pub(crate) no_local: bool,
+    pub(crate) retain_as_published: bool,
+}
+
+impl Entry {
+    /// Of a subscription.
+    pub(crate) fn new(stream: u64, options: SubscriptionOptions, identifier: Option<u32>) -> Self {
+        Self {
+            stream,
+            identifier: identifier.unwrap_or(0),
+            qos: options.qos,
+            no_local: options.no_local,
+            retain_as_published: options.retain_as_published,
+        }
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.stream == other.stream
+    }
+}
+
+impl Eq for Entry {}
+
+impl Hash for Entry {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.stream.hash(state);
+    }
+}
+
+/// A resolved list in the cache.
+#[derive(Clone, Debug)]
+pub(crate) struct Cached(pub(crate) Rc<TargetList>);
+
+impl Weigh for Cached {
+    /// The list itself counts where it is pooled.
+    fn heap_bytes(&self) -> usize {
+        16 + size_of_val(self.0.targets.as_slice())
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Pooled(Rc<TargetList>);
+
+impl PartialEq for Pooled {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.targets == other.0.targets && self.0.has_no_local == other.0.has_no_local
+    }
+}
+
+impl Eq for Pooled {}
+
+impl Hash for Pooled {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.targets.hash(state);
+    }
+}
+
+/// See the module.
+pub(crate) struct L2 {
+    matcher: Matcher<Entry>,
+    cache: TopicCache<Cached>,
+    pool: HashSet<Pooled, foldhash::fast::FixedState>,
+    sweep_at: usize,
+    /// Sets whose lists nobody needs any more, to be proposed as dropped.
+    unused_sets: Vec<u32>,
+}
+
+impl std::fmt::Debug for L2 {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("L2")
+            .field("filters", &self.matcher.filters())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Lists in the pool before it is looked through for the first time.
+const SWEEP_MIN: usize = 64;
+
+/// What a change did to the set of filters that lead to this partition (M38).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FilterChange {
+    /// The filter is new here, or nobody here has it any more.
+    Changed,
+    /// The set of filters is the same.
+    Same,
+}
+
+impl L2 {
+    pub(crate) fn new() -> Self {
+        Self {
+            matcher: Matcher::new(),
+            cache: TopicCache::new(CacheLimits::default()),
+            pool: HashSet::default(),
+            sweep_at: SWEEP_MIN,
+            unused_sets: Vec::new(),
+        }
+    }
+
+    /// Adds a subscription, in place of one of the same stream.
+    pub(crate) fn insert(&mut self, filter: &str, entry: Entry) -> FilterChange {
+        let new = self.matcher.subscribers(filter).is_empty();
+        self.matcher.insert(filter, entry);
+        if new {
+            FilterChange::Changed
+        } else {
+            FilterChange::Same
+        }
+    }
+
+    /// Removes a subscription.
+    pub(crate) fn remove(&mut self, filter: &str, stream: u64) -> FilterChange {
+        let entry = Entry::new(stream, SubscriptionOptions::default(), None);
+        let removed = self.matcher.remove(filter, &entry).is_some();
+        if removed && self.matcher.subscribers(filter).is_empty() {
+            FilterChange::Changed
+        } else {
+            FilterChange::Same
+        }
+    }
+
+    /// Whether a stream has this filter; linear in those that have it.
+    pub(crate) fn has_stream(&self, filter: &str, stream: u64) -> bool {
+        let entries = self.matcher.subscribers(filter);
+        entries.iter().any(|entry| entry.stream == stream)
+    }
+
+    /// All filters.
+    pub(crate) fn filters(&self) -> Vec<Box<str>> {
+        let mut filters = Vec::with_capacity(self.matcher.filters());
+        self.matcher
+            .for_each_filter(|filter, _| filters.push(filter.into()));
+        filters
+    }
+
+    /// The targets of a topic for a publisher that none of its subscribers is.
+    pub(crate) fn targets(&mut self, topic: &str) -> Rc<TargetList> {
+        let Self {
+            matcher,
+            cache,
+            pool,
+            ..
+        } = self;
+        let cached = cache.get_or_insert_with(topic, matcher, || {
+            let list = Pooled(Rc::new(resolve(matcher, topic, None)));
+            Cached(pool.get_or_insert(list).0.clone())
+        });
+        let list = cached.0.clone();
+        if self.pool.len() >= self.sweep_at {
+            self.sweep();
+        }
+        list
+    }
+
+    /// The targets of a topic for the session with this stream, which some subscriptions with No Local leave out
+    /// (v5 [MQTT-3.8.3-3]). Not cached.
+    pub(crate) fn targets_without(&self, topic: &str, publisher: u64) -> TargetList {
+        resolve(&self.matcher, topic, Some(publisher))
+    }
+
+    /// Sets that no cached list has any more. Each comes once.
+    pub(crate) fn take_unused_sets(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.unused_sets)
+    }
+
+    /// Forgets which lists are written as sets: another leader may have dropped them.
+    pub(crate) fn forget_sets(&mut self) {
+        self.cache.clear();
+        self.pool.clear();
+        self.unused_sets.clear();
+    }
+
+    /// Drops lists that no topic has any more. Runs when the pool has doubled, so it costs a constant per new list.
+    fn sweep(&mut self) {
+        let unused = &mut self.unused_sets;
+        self.pool.retain(|list| {
+            let used = Rc::strong_count(&list.0) > 1;
+            if !used && let SettledAs::Set(set) = list.0.set.get() {
+                unused.push(set);
+            }
+            used
+        });
+        self.sweep_at = (2 * self.pool.len()).max(SWEEP_MIN);
+    }
+
+    /// Subscriptions in the trie.
+    pub(crate) fn len(&self) -> usize {
+        self.matcher.len()
+    }
+
+    /// Asserts the invariants of the trie.
+    pub(crate) fn check(&self) {
+        self.matcher.check();
+    }
+}
+
+fn resolve(matcher: &Matcher<Entry>, topic: &str, publisher: Option<u64>) -> TargetList {
+    let mut matched: SmallVec<[Entry; 16]> = SmallVec::new();
+    let mut has_no_local = false;
+    matcher.for_each_match(topic, |entry| {
+        has_no_local |= entry.no_local;
+        if !(entry.no_local && publisher == Some(entry.stream)) {
+            matched.push(*entry);
+        }
+    });
+    matched.sort_unstable_by_key(|entry| (entry.stream, entry.identifier));
+    let mut targets = Vec::new();
+    for same in matched.chunk_by(|a, b| a.stream == b.stream) {
+        targets.push(merge(same));
+    }
+    // What is stored comes first, what is only routed after it.
+    targets.sort_by_key(|target| target.qos == QoS::AtMostOnce);
+    let stored = targets.partition_point(|target| target.qos > QoS::AtMostOnce);
+    TargetList::new(targets, stored, has_no_local)
+}
+
+fn merge(same: &[Entry]) -> Target {
+    let mut identifiers: SmallVec<[u32; 4]> = same
+        .iter()
+        .map(|entry| entry.identifier)
+        .filter(|&identifier| identifier != 0)
+        .collect();
+    identifiers.dedup();
+    identifiers.truncate(IDENTIFIERS_MAX);
+    let keep = same.iter().any(|entry| entry.retain_as_published);
+    Target {
+        stream: same[0].stream,
+        qos: same.iter().map(|entry| entry.qos).max().unwrap_or_default(),
+        retain: if keep {
+            RetainMark::Keep
+        } else {
+            RetainMark::Clear
+        },
+        identifiers: (!identifiers.is_empty()).then(|| Arc::from(identifiers.as_slice())),
+    }
+}

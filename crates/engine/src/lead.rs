@@ -1,0 +1,334 @@
+//! The leader's memory: what is decided and not yet applied, who waits for what, and which connections there are.
+//!
+//! Nothing of it is replicated; a new leader starts with an empty one (M5).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use compact_str::CompactString;
+use courser_contract::{
+    Attach, DeliverTo, Epoch, FrontId, IndexToken, Now, PartitionId, RetainedScan, Seq, SessionUid,
+    Settled, SubscribeResult, Term, ToPartition, WallMs,
+};
+use hashbrown::{HashMap, HashSet};
+
+use crate::{
+    due::DueIndex,
+    ids::Numbers,
+    origins::Origins,
+    outbox::{Inbox, Sender},
+    retained::Projection,
+};
+
+type Hasher = foldhash::fast::RandomState;
+
+/// Whether this partition decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Another one does, or nobody.
+    Follower,
+    /// It does, and has not applied the first entry of its term (M5).
+    Elected,
+    /// Its filters are on their way into L1: publishes are taken, connections are not (M39).
+    Indexing,
+    /// It serves.
+    Leading,
+}
+
+/// What happens once an entry is applied.
+#[derive(Debug)]
+pub(crate) enum After {
+    /// The session is attached.
+    Attached(Box<Attaching>),
+    /// What was stored for a client id is gone; the session is opened elsewhere.
+    Claimed {
+        client_id: CompactString,
+        front: FrontId,
+        epoch: Epoch,
+    },
+    /// The front of a session has let go.
+    Detached {
+        client_id: CompactString,
+        open: Vec<PartitionId>,
+    },
+    /// A will went into this many outboxes.
+    WillForwarded {
+        client_id: CompactString,
+        forwards: usize,
+    },
+    /// SUBACK, after L1.
+    Subscribed(Box<Subscribing>),
+    /// UNSUBACK.
+    Unsubscribed(Box<Unsubscribing>),
+    /// A QoS 2 publish is stored.
+    Held(Box<Holding>),
+    /// A hold is gone.
+    Released {
+        front: FrontId,
+        session: SessionUid,
+        packet_id: u16,
+    },
+    /// A question for retained messages that came behind what is applied now.
+    Scan(Box<RetainedScan>),
+    /// A message to another partition that waited for the commit.
+    Send(PartitionId, Box<ToPartition>),
+    /// The first entry of the term.
+    TermBegun,
+}
+
+/// A session on its way to being attached.
+#[derive(Debug)]
+pub(crate) struct Attaching {
+    pub(crate) front: FrontId,
+    pub(crate) client_id: CompactString,
+    pub(crate) session: SessionUid,
+    pub(crate) present: bool,
+    /// Below it everything counts as sent before.
+    pub(crate) sent_before: u64,
+}
+
+/// A SUBSCRIBE on its way.
+#[derive(Debug)]
+pub(crate) struct Subscribing {
+    pub(crate) front: FrontId,
+    pub(crate) session: SessionUid,
+    pub(crate) packet_id: u16,
+    pub(crate) results: Vec<SubscribeResult>,
+    /// Scans that begin once L1 is ready.
+    pub(crate) scans: Vec<u64>,
+    /// New subscriptions that count as reserved.
+    pub(crate) reserved: u32,
+    /// Shared groups that have not answered: request, place in `results`.
+    pub(crate) joins: Vec<(u64, usize)>,
+}
+
+/// An UNSUBSCRIBE on its way.
+#[derive(Debug)]
+pub(crate) struct Unsubscribing {
+    pub(crate) front: FrontId,
+    pub(crate) packet_id: u16,
+    pub(crate) existed: Vec<bool>,
+    /// Shared groups that have not confirmed.
+    pub(crate) leaves: Vec<u64>,
+}
+
+/// A QoS 2 publish on its way.
+#[derive(Debug)]
+pub(crate) struct Holding {
+    pub(crate) front: FrontId,
+    pub(crate) session: SessionUid,
+    pub(crate) packet_id: u16,
+    /// Facts that put it into outboxes.
+    pub(crate) forwards: usize,
+    /// Whether PUBREC waits for their answers (M28).
+    pub(crate) must_wait: bool,
+    pub(crate) result: Settled,
+}
+
+/// A client id that somebody has or wants (M24, M25).
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) holder: Holder,
+    /// Whether the holder has been told that another one waits.
+    pub(crate) told: bool,
+    /// A fence is under way that the next holder waits for.
+    pub(crate) fenced: bool,
+    /// Forwards of a will that the next holder waits for.
+    pub(crate) wills: u32,
+    /// The one that waits; a newer one displaces it.
+    pub(crate) waiting: Option<Box<Attach>>,
+}
+
+/// Who has a client id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holder {
+    /// An entry is under way that gives it to this front.
+    Coming(FrontId),
+    /// A front with a session in a volatile partition.
+    Clean(FrontId, Epoch),
+    /// A front with a session of this partition.
+    Home(FrontId, SessionUid),
+    /// Nobody; an entry or a fence is under way before the next one may have it.
+    Leaving,
+}
+
+/// Who waits for the answer to a forward.
+#[derive(Clone, Debug)]
+pub(crate) enum Waiter {
+    /// A hold's PUBREC.
+    Hold(SessionUid, u16),
+    /// The next connection of a client id, for a will (M25).
+    Will(CompactString),
+}
+
+/// What is due (M20).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Due {
+    /// References of a chunk of a stream may have expired.
+    Expiry { stream: u64, chunk: u64 },
+    /// A retained message may have expired.
+    Retained { slot: u32, index: u64, ordinal: u32 },
+    /// A detached session ends.
+    SessionEnd(u64),
+    /// A will is due.
+    Will(u64),
+}
+
+/// What waits for a fence.
+#[derive(Debug)]
+pub(crate) enum Fenced {
+    /// Scans of a session.
+    Scans {
+        session: SessionUid,
+        scans: Vec<u64>,
+    },
+    /// A connection that comes after one with unsettled appends (M25).
+    Attach(CompactString),
+}
+
+/// A scan of retained messages under way.
+#[derive(Debug)]
+pub(crate) struct OpenScan {
+    pub(crate) filter: Box<str>,
+    /// Topics that got a live message with RETAIN since the scan was asked for: what is found for them is older (M34).
+    pub(crate) overtaken: HashSet<Box<str>, Hasher>,
+    /// Its fence has passed.
+    pub(crate) begun: bool,
+    /// A partition has been asked and has not answered.
+    pub(crate) asked: bool,
+    /// Partitions that are still to be asked, the next one last.
+    pub(crate) waiting: Vec<PartitionId>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Lead {
+    pub(crate) role: Role,
+    pub(crate) term: Term,
+    /// Entries that were taken in this term.
+    pub(crate) number: u64,
+    /// Those of them that are applied.
+    pub(crate) applied: u64,
+    pub(crate) now: Now,
+    pub(crate) after: VecDeque<(u64, After)>,
+    pub(crate) sessions: Numbers,
+    pub(crate) groups: Numbers,
+    pub(crate) epochs: u32,
+    pub(crate) clients: HashMap<CompactString, Client, Hasher>,
+    /// Sessions that were proposed and are not yet open.
+    pub(crate) reserved_sessions: u32,
+    pub(crate) origins: Origins,
+    pub(crate) inbox: Inbox,
+    pub(crate) projection: Projection,
+    pub(crate) due: DueIndex<Due>,
+    pub(crate) senders: BTreeMap<PartitionId, Sender>,
+    /// Forwards that were proposed and are not yet in an outbox.
+    pub(crate) reserved_forwards: u32,
+    /// Positions that the facts since the last hold got.
+    pub(crate) forwarded: Vec<(PartitionId, Seq)>,
+    /// Forwards whose answers somebody waits for.
+    pub(crate) answers: HashMap<(PartitionId, Seq), Waiter, Hasher>,
+    /// Holds whose PUBREC waits for answers, with how many.
+    pub(crate) holding: HashMap<(SessionUid, u16), (Box<Holding>, usize), Hasher>,
+    pub(crate) tokens: u64,
+    pub(crate) requests: u64,
+    /// SUBSCRIBEs that wait for shared groups.
+    pub(crate) joining: Vec<Subscribing>,
+    /// UNSUBSCRIBEs that wait for shared groups.
+    pub(crate) leaving: Vec<Unsubscribing>,
+    /// Changes of L1 that are not confirmed, and who waits for them.
+    pub(crate) unconfirmed: BTreeMap<IndexToken, Vec<Subscribing>>,
+    pub(crate) fences: HashMap<IndexToken, Fenced, Hasher>,
+    pub(crate) scans: BTreeMap<(SessionUid, u64), OpenScan>,
+    pub(crate) last_scan: u64,
+    /// References whose end is proposed.
+    pub(crate) doomed: HashSet<(u64, u64), Hasher>,
+    /// Sessions to which more may be pushed.
+    pub(crate) pump: Vec<u64>,
+    pub(crate) free_sets: Vec<u32>,
+    pub(crate) sets_end: u32,
+    /// Receivers of the publish that is being applied or routed.
+    pub(crate) receivers: Vec<DeliverTo>,
+    pub(crate) scratch: Vec<u8>,
+    /// Sessions with a connection.
+    pub(crate) attached: u64,
+}
+
+impl Default for Lead {
+    fn default() -> Self {
+        Self {
+            role: Role::Follower,
+            term: Term(0),
+            number: 0,
+            applied: 0,
+            requests: 0,
+            joining: Vec::new(),
+            leaving: Vec::new(),
+            now: Now::default(),
+            after: VecDeque::new(),
+            sessions: Numbers::default(),
+            groups: Numbers::default(),
+            epochs: 0,
+            clients: HashMap::default(),
+            reserved_sessions: 0,
+            origins: Origins::default(),
+            inbox: Inbox::default(),
+            projection: Projection::default(),
+            due: DueIndex::default(),
+            senders: BTreeMap::new(),
+            reserved_forwards: 0,
+            forwarded: Vec::new(),
+            answers: HashMap::default(),
+            holding: HashMap::default(),
+            tokens: 0,
+            unconfirmed: BTreeMap::new(),
+            fences: HashMap::default(),
+            scans: BTreeMap::new(),
+            last_scan: 0,
+            doomed: HashSet::default(),
+            pump: Vec::new(),
+            free_sets: Vec::new(),
+            sets_end: 0,
+            receivers: Vec::new(),
+            scratch: Vec::new(),
+            attached: 0,
+        }
+    }
+}
+
+impl Lead {
+    /// Whether publishes are decided here.
+    pub(crate) const fn decides(&self) -> bool {
+        match self.role {
+            Role::Leading | Role::Indexing => true,
+            Role::Follower | Role::Elected => false,
+        }
+    }
+
+    /// A token that was never used.
+    pub(crate) const fn next_token(&mut self) -> IndexToken {
+        self.tokens += 1;
+        IndexToken(self.tokens)
+    }
+
+    /// A number for a question to another partition: never used before by this leader or an earlier one.
+    pub(crate) const fn next_request(&mut self) -> u64 {
+        self.requests += 1;
+        self.term.0 << 32 | self.requests
+    }
+
+    /// The next epoch: above all of earlier terms (M24).
+    pub(crate) fn next_epoch(&mut self) -> Epoch {
+        self.epochs += 1;
+        Epoch(self.term.0 << 32 | u64::from(self.epochs))
+    }
+
+    /// Asks for something after the entry that is being gathered.
+    pub(crate) fn after(&mut self, after: After) {
+        self.after.push_back((self.number + 1, after));
+    }
+
+    /// Milliseconds from now to a moment on the wall, for timers.
+    pub(crate) const fn wait_for(&self, at: WallMs) -> u64 {
+        at.0.saturating_sub(self.now.wall.0)
+    }
+}

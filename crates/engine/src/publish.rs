@@ -1,0 +1,488 @@
+//! Publishes on their way in: the leader decides whom they are for and whether there is room, and writes one fact (M4, M8).
+
+use std::rc::Rc;
+
+use courser_contract::{
+    Append, AppendKey, DeliverFlags, DeliverTo, Delivery, Dropped, PartitionEffects, PartitionId,
+    QoS, Record, RecordView, Refusal, Settled, ToPartition,
+};
+
+use crate::{
+    Overflow, Partition,
+    entry::{Fate, Haste, OutcomeFact, PublishFact, Rare, SettledAs, Target, TargetList, Targets},
+    origins::Known,
+    outbox::KnownForward,
+    retained::RetainedLimits,
+    session::Plan,
+};
+
+/// More targets than this are always written as a set.
+const INLINE_MAX: usize = 1_024;
+
+/// What the leader already knows of an append.
+enum Repeat {
+    /// Nothing.
+    No,
+    /// Decided before.
+    Answer(Settled),
+    /// Its first copy is under way, or nobody waits: no answer now.
+    Silent,
+}
+
+impl Partition {
+    /// A publish from a shard.
+    pub(crate) fn publish(&mut self, append: &Append<'_>, fx: &mut impl PartitionEffects) {
+        match self.repeat(&append.key) {
+            Repeat::No => {}
+            Repeat::Answer(result) => return answer(&append.key, result, fx),
+            Repeat::Silent => return,
+        }
+        let view = RecordView::from(&append.publish);
+        if view.retain && !self.lead.scans.is_empty() {
+            self.note_live_retained(&view);
+        }
+        if append.deliver {
+            let list = self.state.l2.targets(view.topic);
+            if list.has_no_local
+                && view
+                    .publisher
+                    .is_some_and(|p| p.partition == self.config.id)
+            {
+                let publisher = view.publisher.map_or(0, |p| p.session.0);
+                let list = self.state.l2.targets_without(view.topic, publisher);
+                self.take_publish(&Rc::new(list), append, &view, fx);
+            } else {
+                self.take_publish(&list, append, &view, fx);
+            }
+        } else {
+            self.take_publish(&Rc::default(), append, &view, fx);
+        }
+    }
+
+    /// A publish from another partition's outbox, or from a volatile partition without one.
+    pub(crate) fn forwarded_append(
+        &mut self,
+        from: PartitionId,
+        key: AppendKey,
+        record: &Record,
+        keep_retained: bool,
+        fx: &mut impl PartitionEffects,
+    ) {
+        debug_assert!(
+            !matches!(key, AppendKey::Outbox { source, .. } if source != from),
+            "an outbox speaks for itself"
+        );
+        let append = Append {
+            key,
+            publish: record.view().into(),
+            keep_retained,
+            deliver: true,
+        };
+        self.publish(&append, fx);
+    }
+
+    /// What is known of an append already (M14, M19).
+    fn repeat(&self, key: &AppendKey) -> Repeat {
+        match *key {
+            AppendKey::Unanswered => Repeat::No,
+            AppendKey::Numbered {
+                origin,
+                number,
+                floor,
+            } => match self.lead.origins.classify(origin, number, floor) {
+                Known::New => Repeat::No,
+                Known::Repeat(Settled::Ok) if !self.state.origins.contains(origin, number) => {
+                    Repeat::Silent
+                }
+                Known::Repeat(result) => Repeat::Answer(result),
+                Known::Dropped => Repeat::Silent,
+                Known::OutOfRange => Repeat::Answer(Settled::Refused(Refusal::QuotaExceeded)),
+            },
+            AppendKey::Outbox { source, seq, floor } => {
+                match self.lead.inbox.classify(source, seq, floor) {
+                    KnownForward::New => Repeat::No,
+                    KnownForward::Repeat
+                        if seq < floor || self.state.inbox.contains(source, seq) =>
+                    {
+                        Repeat::Answer(Settled::Ok)
+                    }
+                    KnownForward::Repeat => Repeat::Silent,
+                }
+            }
+        }
+    }
+
+    fn take_publish(
+        &mut self,
+        list: &Rc<TargetList>,
+        append: &Append<'_>,
+        view: &RecordView<'_>,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let stored = if view.qos == QoS::AtMostOnce {
+            &[]
+        } else {
+            list.stored()
+        };
+        if let Err(refusal) = self.check_room(stored, append, view) {
+            match append.key {
+                AppendKey::Unanswered => {
+                    let why = if append.keep_retained {
+                        Dropped::RetainedFull
+                    } else {
+                        Dropped::QueueFull
+                    };
+                    fx.dropped(why, 1);
+                    // Without a publisher to refuse, its streams still get it.
+                    if append.keep_retained && append.deliver {
+                        let without = Append {
+                            keep_retained: false,
+                            ..*append
+                        };
+                        self.take_publish(list, &without, view, fx);
+                    }
+                }
+                AppendKey::Numbered { .. } | AppendKey::Outbox { .. } => {
+                    answer(&append.key, Settled::Refused(refusal), fx);
+                }
+            }
+            return;
+        }
+        let routed = if view.qos == QoS::AtMostOnce {
+            &list.targets
+        } else {
+            list.routed()
+        };
+        if !routed.is_empty() {
+            self.route(routed, view, fx);
+        }
+        if stored.is_empty() && !append.keep_retained {
+            self.take_nothing(&append.key, fx);
+            return;
+        }
+        self.note_key(&append.key);
+        let all_fit = self.reserve(stored, view, fx);
+        let key = &append.key;
+        match all_fit {
+            None if stored.len() == list.stored().len() => {
+                let named = self.name_targets(list);
+                let targets = match named {
+                    Some(set) => Targets::Set(set),
+                    None => Targets::Inline(list.stored()),
+                };
+                PublishFact::write(&mut self.gather, key, append.keep_retained, &targets, view);
+            }
+            None => {
+                let targets = Targets::Inline(stored);
+                PublishFact::write(&mut self.gather, key, append.keep_retained, &targets, view);
+            }
+            Some(fitting) if fitting.is_empty() && !append.keep_retained => {
+                self.write_taken(key, Haste::Now);
+            }
+            Some(fitting) => self.write_publish(key, append.keep_retained, &fitting, view),
+        }
+    }
+
+    /// Stores and routes a message that begins here (a will, a QoS 2 publish) for the streams of this partition. The fact is
+    /// also written when only the forwards behind it need the record.
+    pub(crate) fn store_own(
+        &mut self,
+        view: &RecordView<'_>,
+        plan: &Plan,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let key = AppendKey::Unanswered;
+        let publisher = view.publisher.map_or(0, |p| p.session.0);
+        let list = match plan.own {
+            true => self.state.l2.targets_without(view.topic, publisher),
+            false => TargetList::default(),
+        };
+        if view.retain && !self.lead.scans.is_empty() {
+            self.note_live_retained(view);
+        }
+        let (stored, routed) = if view.qos == QoS::AtMostOnce {
+            (&[][..], &list.targets[..])
+        } else {
+            (list.stored(), list.routed())
+        };
+        if !routed.is_empty() {
+            self.route(routed, view, fx);
+        }
+        let fitting = self.reserve(stored, view, fx);
+        let stored = fitting.as_deref().unwrap_or(stored);
+        if !stored.is_empty() || plan.keep_here || !plan.outbox.is_empty() {
+            self.write_publish(&key, plan.keep_here, stored, view);
+        }
+    }
+
+    /// Writes a publish with a list of its own.
+    pub(crate) fn write_publish(
+        &mut self,
+        key: &AppendKey,
+        keep_retained: bool,
+        targets: &[Target],
+        view: &RecordView<'_>,
+    ) {
+        if targets.len() <= INLINE_MAX {
+            let targets = Targets::Inline(targets);
+            PublishFact::write(&mut self.gather, key, keep_retained, &targets, view);
+            return;
+        }
+        let set = self.define_set(targets);
+        let targets = Targets::Set(set);
+        PublishFact::write(&mut self.gather, key, keep_retained, &targets, view);
+        self.drop_set(set);
+    }
+
+    /// Nothing is stored: the sender gets its answer at once; a number is noted with the next entry, since a later number
+    /// would make it look refused (M14).
+    fn take_nothing(&mut self, key: &AppendKey, fx: &mut impl PartitionEffects) {
+        self.note_key(key);
+        self.write_taken(key, Haste::Lazy(self.lead.now.tick));
+        answer(key, Settled::Ok, fx);
+    }
+
+    fn write_taken(&mut self, key: &AppendKey, haste: Haste) {
+        if !matches!(key, AppendKey::Unanswered) {
+            let fact = Rare::Taken { key: *key };
+            fact.write(&mut self.gather, haste, &mut self.lead.scratch);
+        }
+    }
+
+    fn note_key(&mut self, key: &AppendKey) {
+        match *key {
+            AppendKey::Unanswered => {}
+            AppendKey::Numbered {
+                origin,
+                number,
+                floor,
+            } => {
+                self.lead.origins.take(origin, number, floor);
+            }
+            AppendKey::Outbox { source, seq, floor } => {
+                self.lead.inbox.take(source, seq, floor);
+            }
+        }
+    }
+
+    /// Whether a publisher must be refused (M12): a full retained store, or a full session under that policy.
+    fn check_room(
+        &mut self,
+        stored: &[Target],
+        append: &Append<'_>,
+        view: &RecordView<'_>,
+    ) -> Result<(), Refusal> {
+        let limits = &self.config.limits;
+        let refusable = !matches!(append.key, AppendKey::Unanswered);
+        if limits.overflow == Overflow::RefusePublisher && refusable {
+            let bytes = view.encoded_len() as u64;
+            if stored
+                .iter()
+                .any(|target| self.is_full(target.stream, bytes))
+            {
+                return Err(Refusal::QuotaExceeded);
+            }
+        }
+        if append.keep_retained {
+            self.admit_retained(view)?;
+        }
+        Ok(())
+    }
+
+    /// Reserves room for a retained message (M4).
+    pub(crate) fn admit_retained(&mut self, view: &RecordView<'_>) -> Result<(), Refusal> {
+        let limits = &self.config.limits;
+        let limits = RetainedLimits {
+            topics: u64::from(limits.retained_messages_max),
+            bytes: limits.retained_bytes_max,
+        };
+        let bytes = u32::try_from(view.encoded_len()).map_err(|_| Refusal::TooLarge)?;
+        let kept = (!view.payload.is_empty()).then_some(bytes);
+        let store = &self.state.retained;
+        if self.lead.projection.admit(store, limits, view.topic, kept) {
+            Ok(())
+        } else {
+            Err(Refusal::QuotaExceeded)
+        }
+    }
+
+    fn is_full(&self, stream: u64, bytes: u64) -> bool {
+        let limits = &self.config.limits;
+        self.state.sessions.get(stream).is_some_and(|session| {
+            let lead = &session.lead;
+            let messages = i64::from(session.stream.live()) + lead.reserved_messages;
+            let queued = session
+                .stream
+                .bytes()
+                .saturating_add_signed(lead.reserved_bytes);
+            messages >= i64::from(limits.queue_messages_max)
+                || queued + bytes > limits.queue_bytes_max
+        })
+    }
+
+    /// Reserves room in the streams of `targets`. None: all have room; otherwise those that had.
+    pub(crate) fn reserve(
+        &mut self,
+        targets: &[Target],
+        view: &RecordView<'_>,
+        fx: &mut impl PartitionEffects,
+    ) -> Option<Vec<Target>> {
+        let bytes = view.encoded_len() as u64;
+        let mut fitting: Option<Vec<Target>> = None;
+        for (at, target) in targets.iter().enumerate() {
+            let fits =
+                !self.is_full(target.stream, bytes) || self.make_room(target.stream, bytes, fx);
+            if fits {
+                if let Some(session) = self.state.sessions.get_mut(target.stream) {
+                    session.lead.reserved_messages += 1;
+                    session.lead.reserved_bytes += bytes.cast_signed();
+                }
+            }
+            match (&mut fitting, fits) {
+                (None, true) => {}
+                (None, false) => {
+                    fx.dropped(Dropped::QueueFull, 1);
+                    fitting = Some(targets[..at].to_vec());
+                }
+                (Some(fitting), true) => fitting.push(target.clone()),
+                (Some(_), false) => fx.dropped(Dropped::QueueFull, 1),
+            }
+        }
+        fitting
+    }
+
+    /// Drops the oldest messages that were never sent until `bytes` fit, if that is the policy. False: they do not.
+    fn make_room(&mut self, stream: u64, bytes: u64, fx: &mut impl PartitionEffects) -> bool {
+        match self.config.limits.overflow {
+            Overflow::DropNewest | Overflow::RefusePublisher => return false,
+            Overflow::DropOldest => {}
+        }
+        while self.is_full(stream, bytes) {
+            let Some(seq) = self.oldest_droppable(stream) else {
+                return false;
+            };
+            self.doom(stream, seq, Fate::Dropped);
+            fx.dropped(Dropped::QueueFull, 1);
+        }
+        true
+    }
+
+    fn oldest_droppable(&self, stream: u64) -> Option<u64> {
+        let session = self.state.sessions.get(stream)?;
+        let mut seq = session.droppable_from();
+        loop {
+            seq = session.stream.next_live(seq)?;
+            let exchange = session.is_in_exchange(seq);
+            if !exchange && !self.lead.doomed.contains(&(stream, seq)) {
+                return Some(seq);
+            }
+            seq += 1;
+        }
+    }
+
+    /// Proposes the end of a message that was not sent.
+    pub(crate) fn doom(&mut self, stream: u64, seq: u64, fate: Fate) {
+        let Some(session) = self.state.sessions.get_mut(stream) else {
+            return;
+        };
+        let Some(reference) = session.stream.get(seq) else {
+            return;
+        };
+        if !self.lead.doomed.insert((stream, seq)) {
+            return;
+        }
+        session.lead.reserved_messages -= 1;
+        session.lead.reserved_bytes -= i64::from(self.state.records.len_of(reference.slot));
+        let fact = OutcomeFact {
+            stream,
+            first: seq,
+            last: seq,
+            fate,
+            sent_limit: 0,
+        };
+        fact.write(&mut self.gather, Haste::Now);
+    }
+
+    /// The set that names the stored part of a list; none: it is written in place, since it is short or new (M8).
+    fn name_targets(&mut self, list: &TargetList) -> Option<u32> {
+        let count = list.stored().len();
+        match list.set.get() {
+            SettledAs::Set(set) => Some(set),
+            SettledAs::Unwritten | SettledAs::Once if count <= 1 => None,
+            SettledAs::Unwritten if count <= INLINE_MAX => {
+                list.set.set(SettledAs::Once);
+                None
+            }
+            SettledAs::Unwritten | SettledAs::Once => {
+                let set = self.define_set(list.stored());
+                list.set.set(SettledAs::Set(set));
+                for unused in self.state.l2.take_unused_sets() {
+                    self.drop_set(unused);
+                }
+                Some(set)
+            }
+        }
+    }
+
+    fn define_set(&mut self, targets: &[Target]) -> u32 {
+        let set = self.lead.free_sets.pop().unwrap_or_else(|| {
+            self.lead.sets_end += 1;
+            self.lead.sets_end - 1
+        });
+        self.write(&Rare::SetDefined {
+            set,
+            targets: targets.to_vec(),
+        });
+        set
+    }
+
+    pub(crate) fn drop_set(&mut self, set: u32) {
+        self.write(&Rare::SetDropped { set });
+        self.lead.free_sets.push(set);
+    }
+
+    /// Delivers with QoS 0 to the sessions that have a connection; nothing is stored.
+    fn route(&mut self, targets: &[Target], view: &RecordView<'_>, fx: &mut impl PartitionEffects) {
+        let mut receivers = std::mem::take(&mut self.lead.receivers);
+        let mut absent = 0;
+        for target in targets {
+            let session = self.state.sessions.get(target.stream);
+            match session.and_then(|session| session.lead.live.as_ref()) {
+                Some(live) => receivers.push(DeliverTo {
+                    front: live.front,
+                    source: None,
+                    qos: QoS::AtMostOnce,
+                    flags: DeliverFlags {
+                        retain: target.retain.of(view.retain),
+                        duplicate: false,
+                    },
+                    identifiers: target.identifiers.clone(),
+                }),
+                None => absent += 1,
+            }
+        }
+        if !receivers.is_empty() {
+            let delivery = Delivery {
+                view: *view,
+                record: None,
+            };
+            fx.deliver(delivery, &receivers);
+            receivers.clear();
+        }
+        if absent > 0 {
+            fx.dropped(Dropped::Offline, absent);
+        }
+        self.lead.receivers = receivers;
+    }
+}
+
+/// Answers an append.
+pub(crate) fn answer(key: &AppendKey, result: Settled, fx: &mut impl PartitionEffects) {
+    match *key {
+        AppendKey::Unanswered => {}
+        AppendKey::Numbered { origin, number, .. } => fx.settled(origin, number, result),
+        AppendKey::Outbox { source, seq, .. } => {
+            fx.send_partition(source, ToPartition::Forwarded { seq, result });
+        }
+    }
+}

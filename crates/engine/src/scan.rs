@@ -1,0 +1,326 @@
+//! Retained messages for new subscriptions (M34), and the answers to others' questions for them.
+
+use courser_contract::{
+    AppendKey, DeliverFlags, DeliverTo, Delivery, Dropped, HomeRef, PartitionEffects, PartitionId,
+    QoS, Record, RecordView, RetainedFound, RetainedScan, ScanRef, SessionUid, ToPartition,
+};
+use std::sync::Arc;
+
+use crate::{
+    Partition,
+    entry::{Rare, RetainMark, ScanState, Target},
+    lead::{After, OpenScan},
+    retained::Scan,
+    session::Subscribed,
+};
+
+/// Most messages of one answer.
+const FIND_MAX: u32 = 64;
+/// Most topics that one question looks at.
+const VISITS_MAX: usize = 1_024;
+
+impl OpenScan {
+    /// A scan that has not begun.
+    pub(crate) fn new(filter: Box<str>) -> Self {
+        Self {
+            filter,
+            overtaken: hashbrown::HashSet::default(),
+            begun: false,
+            asked: false,
+            waiting: Vec::new(),
+        }
+    }
+}
+
+impl Partition {
+    /// The fence of some scans has passed: they may ask.
+    pub(crate) fn begin_scans(
+        &mut self,
+        uid: SessionUid,
+        scans: &[u64],
+        fx: &mut impl PartitionEffects,
+    ) {
+        for &number in scans {
+            let Some(open) = self.lead.scans.get_mut(&(uid, number)) else {
+                continue;
+            };
+            let exact = !open.filter.contains(['+', '#']);
+            let mut partitions = if exact {
+                smallvec::smallvec![fx.retained_partition(&open.filter)]
+            } else {
+                fx.retained_partitions()
+            };
+            let session = self.state.sessions.get(uid.0);
+            let extra = session.and_then(|session| session.extra.as_ref());
+            let scan = extra.and_then(|extra| extra.scans.get(&number));
+            let finished = |p: &PartitionId| {
+                scan.is_some_and(|scan| scan.cursors.get(p) == Some(&ScanState::Finished))
+            };
+            partitions.retain(|p| !finished(p));
+            partitions.reverse();
+            open.waiting = partitions.to_vec();
+            open.begun = true;
+            self.end_scan_if_done(uid, number);
+        }
+        self.scan_on(uid.0, fx);
+    }
+
+    /// Asks for more retained messages, as far as the session's window has room; one question at a time.
+    pub(crate) fn scan_on(&mut self, stream: u64, fx: &mut impl PartitionEffects) {
+        if self.lead.scans.is_empty() {
+            return;
+        }
+        let uid = SessionUid(stream);
+        let Some(session) = self.state.sessions.get(stream) else {
+            return;
+        };
+        let Some(live) = &session.lead.live else {
+            return;
+        };
+        let backlog = i64::from(session.stream.live()) + session.lead.reserved_messages;
+        let room = i64::from(live.window) - backlog;
+        let Ok(room @ 1..) = u32::try_from(room) else {
+            return;
+        };
+        let range = (uid, 0)..=(uid, u64::MAX);
+        if self
+            .lead
+            .scans
+            .range(range.clone())
+            .any(|(_, open)| open.asked)
+        {
+            return;
+        }
+        let Some((&(_, number), open)) = self
+            .lead
+            .scans
+            .range_mut(range)
+            .find(|(_, open)| !open.waiting.is_empty())
+        else {
+            return;
+        };
+        let partition = open.waiting.pop().expect("it was just seen");
+        open.asked = true;
+        let scan = session
+            .extra
+            .as_ref()
+            .and_then(|extra| extra.scans.get(&number));
+        let after = match scan.and_then(|scan| scan.cursors.get(&partition)) {
+            Some(ScanState::After(topic)) => Some(topic.clone()),
+            Some(ScanState::Finished) | None => None,
+        };
+        let question = RetainedScan {
+            scan: ScanRef {
+                home: HomeRef {
+                    partition: self.config.id,
+                    session: uid,
+                },
+                scan: number,
+            },
+            filter: open.filter.clone(),
+            after,
+            limit: u8::try_from(room.min(FIND_MAX)).expect("it is at most 64"),
+        };
+        fx.send_partition(partition, ToPartition::ScanRetained(Box::new(question)));
+    }
+
+    /// Another partition, or this one, wants retained messages: answered once all that was pushed here is applied.
+    pub(crate) fn scan_retained(
+        &mut self,
+        scan: Box<RetainedScan>,
+        fx: &mut impl PartitionEffects,
+    ) {
+        if self.gather.facts() > 0 {
+            self.gather.hurry();
+            self.lead.after(After::Scan(scan));
+        } else if self.lead.number > self.lead.applied {
+            let after = After::Scan(scan);
+            self.lead.after.push_back((self.lead.number, after));
+        } else {
+            self.answer_scan(&scan, fx);
+        }
+    }
+
+    /// Answers a question for retained messages.
+    pub(crate) fn answer_scan(&mut self, scan: &RetainedScan, fx: &mut impl PartitionEffects) {
+        let wall = self.wall();
+        let mut found = Vec::new();
+        let question = Scan {
+            filter: &scan.filter,
+            after: scan.after.as_deref(),
+            limit: usize::from(scan.limit.max(1)),
+            visits: VISITS_MAX,
+        };
+        let end = self.state.retained.scan(&question, &mut found);
+        let records = found
+            .into_iter()
+            .filter(|&slot| {
+                self.state
+                    .records
+                    .view(slot)
+                    .expires_at
+                    .is_none_or(|at| at > wall)
+            })
+            .map(|slot| self.state.records.share(slot))
+            .collect();
+        let answer = RetainedFound {
+            scan: scan.scan,
+            partition: self.config.id,
+            records,
+            next: end.next,
+            at: wall,
+        };
+        let to = scan.scan.home.partition;
+        fx.send_partition(to, ToPartition::RetainedFound(Box::new(answer)));
+    }
+
+    /// An answer: what is found goes the way of a message, after the marks of the subscription.
+    pub(crate) fn retained_found(&mut self, found: &RetainedFound, fx: &mut impl PartitionEffects) {
+        let uid = found.scan.home.session;
+        let number = found.scan.scan;
+        let Some(open) = self.lead.scans.get_mut(&(uid, number)) else {
+            return;
+        };
+        open.asked = false;
+        let overtaken: Vec<bool> = found
+            .records
+            .iter()
+            .map(|record| open.overtaken.contains(record.view().topic))
+            .collect();
+        let state = match &found.next {
+            Some(topic) => {
+                open.waiting.push(found.partition);
+                ScanState::After(topic.clone())
+            }
+            None => ScanState::Finished,
+        };
+        let session = self.state.sessions.get(uid.0);
+        let filter = open.filter.clone();
+        let target = session
+            .and_then(|session| {
+                session
+                    .find(None, &filter)
+                    .map(|at| &session.subscriptions[at])
+            })
+            .map(|subscription| {
+                (
+                    found_target(uid, subscription),
+                    subscription.options.no_local,
+                )
+            });
+        let Some((target, no_local)) = target else {
+            self.lead.scans.remove(&(uid, number));
+            return;
+        };
+        let home = found.scan.home;
+        for (record, overtaken) in found.records.iter().zip(overtaken) {
+            let own = no_local && record.view().publisher == Some(home);
+            if !overtaken && !own {
+                self.deliver_found(uid, record, &target, fx);
+            }
+        }
+        self.write(&Rare::ScanMoved {
+            session: uid,
+            scan: number,
+            partition: found.partition,
+            state,
+        });
+        self.end_scan_if_done(uid, number);
+        self.scan_on(uid.0, fx);
+    }
+
+    fn deliver_found(
+        &mut self,
+        uid: SessionUid,
+        record: &Record,
+        target: &Target,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let view = record.view();
+        if view.qos.min(target.qos) > QoS::AtMostOnce {
+            self.store_for(&view, std::slice::from_ref(target), fx);
+            return;
+        }
+        let session = self.state.sessions.get(uid.0);
+        let Some(live) = session.and_then(|session| session.lead.live.as_ref()) else {
+            return fx.dropped(Dropped::Offline, 1);
+        };
+        let to = DeliverTo {
+            front: live.front,
+            source: None,
+            qos: QoS::AtMostOnce,
+            flags: DeliverFlags {
+                retain: true,
+                duplicate: false,
+            },
+            identifiers: target.identifiers.clone(),
+        };
+        let delivery = Delivery {
+            view,
+            record: Some(record.as_ref()),
+        };
+        fx.deliver(delivery, std::slice::from_ref(&to));
+    }
+
+    fn end_scan_if_done(&mut self, uid: SessionUid, number: u64) {
+        let done = self
+            .lead
+            .scans
+            .get(&(uid, number))
+            .is_some_and(|open| open.begun && !open.asked && open.waiting.is_empty());
+        if done {
+            self.lead.scans.remove(&(uid, number));
+            self.write(&Rare::ScanEnded {
+                session: uid,
+                scan: number,
+            });
+        }
+    }
+
+    /// A session is attached again: its scans go on.
+    pub(crate) fn resume_scans(&mut self, uid: SessionUid, fx: &mut impl PartitionEffects) {
+        self.scan_on(uid.0, fx);
+    }
+
+    /// A message with RETAIN comes: what a scan still finds for its topic is older (M34).
+    pub(crate) fn note_live_retained(&mut self, view: &RecordView<'_>) {
+        for ((uid, _), open) in &mut self.lead.scans {
+            if !router::filter_matches(&open.filter, view.topic) {
+                continue;
+            }
+            let session = self.state.sessions.get(uid.0);
+            // To a session without a connection QoS 0 does not come: it will have to do with the find.
+            let comes = view.qos > QoS::AtMostOnce
+                || session.is_some_and(|session| session.lead.live.is_some());
+            if comes {
+                open.overtaken.insert(view.topic.into());
+            }
+        }
+    }
+
+    /// Stores a message for sessions of this partition alone.
+    pub(crate) fn store_for(
+        &mut self,
+        view: &RecordView<'_>,
+        targets: &[Target],
+        fx: &mut impl PartitionEffects,
+    ) {
+        match self.reserve(targets, view, fx) {
+            None => self.write_publish(&AppendKey::Unanswered, false, targets, view),
+            Some(fitting) if fitting.is_empty() => {}
+            Some(fitting) => self.write_publish(&AppendKey::Unanswered, false, &fitting, view),
+        }
+    }
+}
+
+/// How a found message is delivered: RETAIN set (v3 [MQTT-3.3.1-8], v5 [MQTT-3.3.1-8]), the one subscription's identifier.
+fn found_target(uid: SessionUid, subscription: &Subscribed) -> Target {
+    Target {
+        stream: uid.0,
+        qos: subscription.options.qos,
+        retain: RetainMark::Set,
+        identifiers: subscription
+            .identifier
+            .map(|identifier| Arc::from([identifier])),
+    }
+}

@@ -1,0 +1,313 @@
+//! Connections come: the client id is taken, the session is opened or taken up (M23, M24, M25).
+//!
+//! A client id has at most one holder. A second connection waits until the holder, told of it, has let go and everything of it
+//! is settled; a third one displaces the second.
+
+use compact_str::CompactString;
+use courser_contract::{
+    Attach, AttachStage, Attached, ConnectRefusal, Epoch, FrontId, HomeRef, PartitionEffects,
+    PartitionId, Seq, SessionUid, ToFront,
+};
+
+use super::Live;
+use crate::{
+    Partition,
+    entry::{AttachFact, Rare},
+    ids::Owner,
+    lead::{After, Attaching, Client, Fenced, Holder, Role},
+};
+
+impl Partition {
+    /// A connection asks for its session.
+    pub(crate) fn attach(&mut self, attach: Box<Attach>, fx: &mut impl PartitionEffects) {
+        if self.lead.role != Role::Leading {
+            return refuse(attach.front, ConnectRefusal::Unavailable, fx);
+        }
+        match attach.stage {
+            AttachStage::Open(epoch) => self.open(&attach, epoch, CompactString::default(), fx),
+            AttachStage::Claim => self.claim(attach, fx),
+        }
+    }
+
+    fn claim(&mut self, attach: Box<Attach>, fx: &mut impl PartitionEffects) {
+        match self.lead.clients.get_mut(&attach.client_id) {
+            None => self.take_client(&attach, fx),
+            Some(client) => {
+                if let Some(displaced) = client.waiting.replace(attach) {
+                    refuse(displaced.front, ConnectRefusal::TakenOver, fx);
+                }
+                client.tell(fx);
+            }
+        }
+    }
+
+    /// Gives a client id that nobody holds to a connection.
+    fn take_client(&mut self, attach: &Attach, fx: &mut impl PartitionEffects) {
+        let client_id = &attach.client_id;
+        let stored = self.state.by_client.get(client_id).copied();
+        let stored = stored.map(SessionUid);
+        let ending = stored.is_some_and(|uid| self.is_ending(uid));
+        match stored {
+            Some(uid) if !ending && !attach.clean_start => return self.resume(attach, uid),
+            Some(uid) if !ending => self.end_session(uid, fx),
+            Some(_) | None => {}
+        }
+        if attach.expiry_seconds > 0 {
+            let epoch = self.lead.next_epoch();
+            return self.open(attach, epoch, client_id.clone(), fx);
+        }
+        let epoch = self.lead.next_epoch();
+        let front = attach.front;
+        let holder = match stored {
+            Some(_) => Holder::Coming(front),
+            None => Holder::Clean(front, epoch),
+        };
+        self.hold(client_id, holder);
+        match stored {
+            // v5 [MQTT-3.1.2-4]: nothing of the old session is left when the new one begins, so CONNACK waits (M26).
+            Some(_) => self.lead.after(After::Claimed {
+                client_id: client_id.clone(),
+                front,
+                epoch,
+            }),
+            None => fx.send_front(front, ToFront::Claimed { epoch }),
+        }
+    }
+
+    fn hold(&mut self, client_id: &CompactString, holder: Holder) {
+        let clients = &mut self.lead.clients;
+        let client = clients
+            .entry(client_id.clone())
+            .or_insert_with(|| Client::new(holder));
+        client.holder = holder;
+        client.told = false;
+    }
+
+    /// Takes a stored session up (v3 [MQTT-3.1.2-4], v5 [MQTT-3.1.2-5]).
+    fn resume(&mut self, attach: &Attach, uid: SessionUid) {
+        let epoch = self.lead.next_epoch();
+        let window = self.window(attach.receive_maximum);
+        let session = self
+            .state
+            .sessions
+            .get(uid.0)
+            .expect("a stored session is there");
+        let floor = session.stream.floor();
+        let sent_before = session.sent_limit;
+        let sent_limit = session.wanted_sent_limit(floor, window);
+        let attach_fact = self.attach_fact(attach, epoch, sent_limit);
+        self.write(&Rare::SessionAttached {
+            session: uid,
+            attach: attach_fact,
+        });
+        self.hold(&attach.client_id, Holder::Coming(attach.front));
+        self.lead.after(After::Attached(Box::new(Attaching {
+            front: attach.front,
+            client_id: attach.client_id.clone(),
+            session: uid,
+            present: true,
+            sent_before,
+        })));
+    }
+
+    /// Opens a session; with a client id where it can be found by it.
+    fn open(
+        &mut self,
+        attach: &Attach,
+        epoch: Epoch,
+        client_id: CompactString,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let sessions = self.state.sessions.len() + self.lead.reserved_sessions as usize;
+        let full = sessions >= self.config.limits.sessions_max as usize;
+        let Some(uid) = (!full)
+            .then(|| self.lead.sessions.next(Owner::Session))
+            .flatten()
+        else {
+            refuse(attach.front, ConnectRefusal::QuotaExceeded, fx);
+            self.lead.clients.remove(&client_id);
+            return;
+        };
+        let window = self.window(attach.receive_maximum);
+        let attach_fact = self.attach_fact(attach, epoch, 2 * u64::from(window));
+        self.write(&Rare::SessionOpened {
+            session: SessionUid(uid),
+            client_id: client_id.as_str().into(),
+            attach: attach_fact,
+        });
+        self.lead.reserved_sessions += 1;
+        if !client_id.is_empty() {
+            self.hold(&client_id, Holder::Coming(attach.front));
+        }
+        self.lead.after(After::Attached(Box::new(Attaching {
+            front: attach.front,
+            client_id,
+            session: SessionUid(uid),
+            present: false,
+            sent_before: 0,
+        })));
+    }
+
+    fn attach_fact(&self, attach: &Attach, epoch: Epoch, sent_limit: u64) -> AttachFact {
+        let cap = self.config.limits.session_expiry_seconds_max;
+        AttachFact {
+            epoch,
+            expiry_seconds: attach.expiry_seconds.min(cap),
+            receive_maximum: attach.receive_maximum.max(1),
+            sent_limit: sent_limit.min(super::PACKET_IDS),
+            will: attach.will.clone(),
+        }
+    }
+
+    fn window(&self, receive_maximum: u16) -> u32 {
+        let most = self.config.limits.outbound_window_max;
+        u32::from(receive_maximum.min(most).clamp(1, super::PACKET_IDS as u16))
+    }
+
+    /// The entry that attached a session is applied.
+    pub(crate) fn attached(&mut self, attaching: &Attaching, fx: &mut impl PartitionEffects) {
+        let uid = attaching.session;
+        let session = self
+            .state
+            .sessions
+            .get(uid.0)
+            .expect("it was just attached");
+        let attached = Attached {
+            home: HomeRef {
+                partition: self.config.id,
+                session: uid,
+            },
+            epoch: session.epoch,
+            present: attaching.present,
+            next: Seq(session.stream.floor()),
+        };
+        let live = Live {
+            front: attaching.front,
+            pushed: session.stream.floor(),
+            sent_before: attaching.sent_before,
+            under_way: 0,
+            window: self.window(session.receive_maximum),
+        };
+        fx.send_front(attaching.front, ToFront::Attached(attached));
+        if let Some(client) = self.lead.clients.get_mut(&attaching.client_id) {
+            client.holder = Holder::Home(attaching.front, uid);
+            client.tell_waiting(fx);
+        }
+        self.start_live(uid, live, fx);
+        self.resume_scans(uid, fx);
+    }
+
+    /// Nothing stored is left of a client id; its session is opened elsewhere.
+    pub(crate) fn claimed(
+        &mut self,
+        client_id: &CompactString,
+        front: FrontId,
+        epoch: Epoch,
+        fx: &mut impl PartitionEffects,
+    ) {
+        fx.send_front(front, ToFront::Claimed { epoch });
+        if let Some(client) = self.lead.clients.get_mut(client_id) {
+            client.holder = Holder::Clean(front, epoch);
+            client.tell_waiting(fx);
+        }
+    }
+
+    /// The front of a session elsewhere lets go of its client id.
+    pub(crate) fn unclaim(
+        &mut self,
+        client_id: CompactString,
+        epoch: Epoch,
+        open: Vec<PartitionId>,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let Some(client) = self.lead.clients.get_mut(&client_id) else {
+            return;
+        };
+        if !matches!(client.holder, Holder::Clean(_, held) if held == epoch) {
+            return;
+        }
+        client.holder = Holder::Leaving;
+        self.let_go(client_id, &open, fx);
+    }
+
+    /// The holder of a client id is gone. The next one may have it once what the old one published has settled (M25): with
+    /// appends still open, or a will under way, it waits.
+    pub(crate) fn let_go(
+        &mut self,
+        client_id: CompactString,
+        open: &[PartitionId],
+        fx: &mut impl PartitionEffects,
+    ) {
+        let Some(client) = self.lead.clients.get_mut(&client_id) else {
+            return;
+        };
+        client.holder = Holder::Leaving;
+        // Without a successor at this moment one may still come before the appends have settled.
+        if open.is_empty() {
+            return self.pass_on(&client_id, fx);
+        }
+        client.fenced = true;
+        let token = self.lead.next_token();
+        self.lead.fences.insert(token, Fenced::Attach(client_id));
+        fx.fence(token);
+    }
+
+    /// Gives a client id to the connection that waits for it, unless something of the last holder is still under way.
+    pub(crate) fn pass_on(&mut self, client_id: &str, fx: &mut impl PartitionEffects) {
+        let Some(client) = self.lead.clients.get_mut(client_id) else {
+            return;
+        };
+        if client.holder != Holder::Leaving || client.fenced || client.wills > 0 {
+            return;
+        }
+        match client.waiting.take() {
+            Some(attach) => self.take_client(&attach, fx),
+            None => {
+                self.lead.clients.remove(client_id);
+            }
+        }
+    }
+
+    fn is_ending(&self, uid: SessionUid) -> bool {
+        self.state
+            .sessions
+            .get(uid.0)
+            .is_none_or(|session| session.lead.ending)
+    }
+}
+
+impl Client {
+    fn new(holder: Holder) -> Self {
+        Self {
+            holder,
+            told: false,
+            fenced: false,
+            wills: 0,
+            waiting: None,
+        }
+    }
+
+    /// Tells the holder, once, that another connection has come (v3 [MQTT-3.1.4-2], v5 [MQTT-3.1.4-3]).
+    fn tell(&mut self, fx: &mut impl PartitionEffects) {
+        if self.told {
+            return;
+        }
+        match self.holder {
+            Holder::Clean(front, _) | Holder::Home(front, _) => {
+                self.told = true;
+                fx.send_front(front, ToFront::TakenOver);
+            }
+            Holder::Coming(_) | Holder::Leaving => {}
+        }
+    }
+
+    fn tell_waiting(&mut self, fx: &mut impl PartitionEffects) {
+        if self.waiting.is_some() {
+            self.tell(fx);
+        }
+    }
+}
+
+fn refuse(front: FrontId, why: ConnectRefusal, fx: &mut impl PartitionEffects) {
+    fx.send_front(front, ToFront::ConnectRefused(why));
+}

@@ -1,0 +1,306 @@
+//! Connections go, sessions end, wills are published.
+
+use compact_str::CompactString;
+use courser_contract::{
+    AppendKey, DetachCause, Dropped, Epoch, HomeRef, PartitionEffects, PartitionId, QoS, Record,
+    RecordView, SessionUid, ToPartition, WallMs, Will,
+};
+
+use super::Session;
+use crate::{
+    Partition,
+    entry::Rare,
+    lead::{After, Due, Holder, Lead},
+};
+
+/// What becomes of the will of a session that loses its connection.
+enum WillFate {
+    /// There is none, or the client took it back (v3 [MQTT-3.14.4-3], v5 [MQTT-3.14.4-3]).
+    Deleted,
+    /// It is published now.
+    Now,
+    /// It is published at this moment unless the client comes back (v5 [MQTT-3.1.3-9]).
+    At(WallMs),
+}
+
+impl Partition {
+    /// A front lets go of its session.
+    pub(crate) fn detach(
+        &mut self,
+        uid: SessionUid,
+        epoch: Epoch,
+        cause: DetachCause,
+        expiry_seconds: Option<u32>,
+        open: Vec<PartitionId>,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let current = |session: &&Box<Session>| {
+            session.epoch == epoch && session.attached && !session.lead.ending
+        };
+        let Some(session) = self.state.sessions.get(uid.0).filter(current) else {
+            return;
+        };
+        let client_id = session.client_id.clone();
+        let expiry = expiry_seconds.unwrap_or(session.expiry_seconds);
+        let expiry = expiry.min(self.config.limits.session_expiry_seconds_max);
+        self.stop_live(uid);
+        if expiry == 0 {
+            if cause == DetachCause::Disconnect {
+                self.write(&Rare::WillTaken { session: uid });
+                self.forget_will(uid);
+            }
+            self.end_session(uid, fx);
+        } else {
+            self.write_detach(uid, cause, expiry, fx);
+        }
+        if let Some(client) = self.lead.clients.get_mut(&client_id) {
+            client.holder = Holder::Leaving;
+        }
+        self.lead.after(After::Detached { client_id, open });
+    }
+
+    fn write_detach(
+        &mut self,
+        uid: SessionUid,
+        cause: DetachCause,
+        expiry: u32,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let wall = self.wall();
+        let fate = self.will_fate(uid, cause, expiry, wall);
+        let session = self.state.sessions.get(uid.0).expect("the caller saw it");
+        let ends_at = WallMs(wall.0 + u64::from(expiry) * 1_000);
+        let will_due = match fate {
+            WillFate::At(at) => Some(at),
+            WillFate::Deleted | WillFate::Now => None,
+        };
+        let fact = Rare::SessionDetached {
+            session: uid,
+            expiry_seconds: expiry,
+            sent_limit: session.lead.sent_by_last,
+            ends_at: Some(ends_at),
+            will_due,
+        };
+        match fate {
+            WillFate::Deleted => self.write(&Rare::WillTaken { session: uid }),
+            WillFate::Now => self.publish_will(uid, fx),
+            WillFate::At(at) => {
+                self.lead.due.insert(at, Due::Will(uid.0));
+            }
+        }
+        self.write(&fact);
+        self.lead.due.insert(ends_at, Due::SessionEnd(uid.0));
+    }
+
+    fn will_fate(
+        &self,
+        uid: SessionUid,
+        cause: DetachCause,
+        expiry: u32,
+        wall: WallMs,
+    ) -> WillFate {
+        let Some(will) = self.will(uid) else {
+            return WillFate::Deleted;
+        };
+        match cause {
+            DetachCause::Disconnect => WillFate::Deleted,
+            DetachCause::DisconnectWithWill
+            | DetachCause::Lost
+            | DetachCause::TakenOver
+            | DetachCause::ServerStops => match will.delay_seconds.min(expiry) {
+                0 => WillFate::Now,
+                delay => WillFate::At(WallMs(wall.0 + u64::from(delay) * 1_000)),
+            },
+        }
+    }
+
+    fn will(&self, uid: SessionUid) -> Option<&Will> {
+        let session = self.state.sessions.get(uid.0)?;
+        if session.lead.will_forgotten {
+            return None;
+        }
+        session.extra.as_ref()?.will.as_deref()
+    }
+
+    fn forget_will(&mut self, uid: SessionUid) {
+        if let Some(session) = self.state.sessions.get_mut(uid.0) {
+            session.lead.will_forgotten = true;
+        }
+    }
+
+    /// The connection is gone: nothing is pushed any more.
+    fn stop_live(&mut self, uid: SessionUid) {
+        let Some(session) = self.state.sessions.get_mut(uid.0) else {
+            return;
+        };
+        session.lead.sent_by_last = session.sent_below();
+        if session.lead.live.take().is_some() {
+            self.lead.attached -= 1;
+        }
+    }
+
+    /// Ends a session: its will goes out, its groups hear of it, all that it has is dropped.
+    pub(crate) fn end_session(&mut self, uid: SessionUid, fx: &mut impl PartitionEffects) {
+        self.stop_live(uid);
+        self.publish_will(uid, fx);
+        self.leave_groups(uid);
+        self.write(&Rare::SessionEnded { session: uid });
+        if let Some(session) = self.state.sessions.get_mut(uid.0) {
+            session.lead.ending = true;
+        }
+    }
+
+    /// Publishes the will of a session, if it has one, and takes it away (v3 [MQTT-3.1.2-8], v3 [MQTT-3.1.2-10],
+    /// v5 [MQTT-3.1.2-8], v5 [MQTT-3.1.2-10]).
+    pub(crate) fn publish_will(&mut self, uid: SessionUid, fx: &mut impl PartitionEffects) {
+        let Some(will) = self.will(uid).cloned() else {
+            return;
+        };
+        self.forget_will(uid);
+        self.write(&Rare::WillTaken { session: uid });
+        let wall = self.wall();
+        let view = RecordView {
+            topic: &will.topic,
+            properties: &will.properties,
+            payload: &will.payload,
+            qos: will.qos,
+            retain: will.retain,
+            expires_at: will
+                .expiry_seconds
+                .map(|seconds| WallMs(wall.0 + u64::from(seconds) * 1_000)),
+            publisher: Some(HomeRef {
+                partition: self.config.id,
+                session: uid,
+            }),
+        };
+        let destinations = fx.destinations(view.topic, view.retain);
+        let plan = self.plan_spread(&view, &destinations, fx);
+        if plan.refused {
+            fx.dropped(Dropped::RetainedFull, 1);
+        }
+        let spread = self.spread(&view, &plan, uid, fx);
+        let session = self.state.sessions.get(uid.0).expect("it had a will");
+        let client_id = session.client_id.clone();
+        self.lead.after(After::WillForwarded {
+            client_id,
+            forwards: spread.forwards,
+        });
+    }
+
+    /// Decides how a message that begins here goes to its destinations: to the own streams by the entry that is gathered,
+    /// through outboxes to partitions with a log, straight after the commit to volatile ones (M13, M19).
+    pub(crate) fn plan_spread(
+        &mut self,
+        view: &RecordView<'_>,
+        destinations: &[PartitionId],
+        fx: &mut impl PartitionEffects,
+    ) -> Plan {
+        let id = self.config.id;
+        let keeper = view.retain.then(|| fx.retained_partition(view.topic));
+        let mut plan = Plan {
+            keeper,
+            ..Plan::default()
+        };
+        for &to in destinations {
+            if to == id {
+                plan.own = true;
+            } else if self.is_volatile() || to.is_volatile() || view.qos == QoS::AtMostOnce {
+                plan.straight.push(to);
+            } else {
+                plan.outbox.push(to);
+            }
+        }
+        if plan.own && keeper == Some(id) {
+            plan.keep_here = self.admit_retained(view).is_ok();
+            plan.refused = !plan.keep_here;
+        }
+        plan
+    }
+
+    /// Writes what [`Partition::plan_spread`] decided.
+    pub(crate) fn spread(
+        &mut self,
+        view: &RecordView<'_>,
+        plan: &Plan,
+        session: SessionUid,
+        fx: &mut impl PartitionEffects,
+    ) -> Spread {
+        if plan.own || !plan.outbox.is_empty() {
+            self.store_own(view, plan, fx);
+        }
+        for &to in &plan.outbox {
+            let keep_retained = plan.keeper == Some(to);
+            self.write(&Rare::Forward {
+                to,
+                keep_retained,
+                session: Some(session),
+                refusable: keep_retained,
+            });
+            self.lead.reserved_forwards += 1;
+        }
+        for &to in &plan.straight {
+            let append = ToPartition::Append {
+                key: AppendKey::Unanswered,
+                record: Record::copy_of(view),
+                keep_retained: plan.keeper == Some(to),
+            };
+            self.lead.after(After::Send(to, Box::new(append)));
+        }
+        Spread {
+            forwards: plan.outbox.len(),
+            refusable: plan
+                .keeper
+                .is_some_and(|keeper| plan.outbox.contains(&keeper)),
+        }
+    }
+
+    /// The entry that detached a session is applied.
+    pub(crate) fn detached(
+        &mut self,
+        client_id: CompactString,
+        open: &[PartitionId],
+        fx: &mut impl PartitionEffects,
+    ) {
+        if !client_id.is_empty() {
+            self.let_go(client_id, open, fx);
+        }
+    }
+}
+
+/// How a message that begins here goes to its destinations.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plan {
+    /// To streams of this partition.
+    pub(crate) own: bool,
+    /// This partition keeps it as the topic's retained message.
+    pub(crate) keep_here: bool,
+    /// This partition should, and has no room.
+    pub(crate) refused: bool,
+    /// Who keeps it as the retained message.
+    pub(crate) keeper: Option<PartitionId>,
+    /// Through outboxes.
+    pub(crate) outbox: Vec<PartitionId>,
+    /// Straight after the commit.
+    pub(crate) straight: Vec<PartitionId>,
+}
+
+/// Where [`Partition::spread`] sent something.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spread {
+    /// Facts that put it into outboxes.
+    pub(crate) forwards: usize,
+    /// Whether one of those destinations may refuse it (M28).
+    pub(crate) refusable: bool,
+}
+
+impl Lead {
+    /// A session is gone: what was open for it is void.
+    pub(crate) fn forget_session(&mut self, session: &Session) {
+        let uid = session.uid;
+        if session.lead.live.is_some() {
+            self.attached -= 1;
+        }
+        self.scans.retain(|(owner, _), _| *owner != uid);
+        self.doomed.retain(|(stream, _)| *stream != uid.0);
+    }
+}

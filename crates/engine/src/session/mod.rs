@@ -1,0 +1,204 @@
+//! Homes of sessions: what of a session outlives its connection, and what the leader keeps beside it.
+
+mod attach;
+mod detach;
+mod qos2;
+mod subscribe;
+
+use std::collections::BTreeMap;
+
+use compact_str::CompactString;
+use courser_contract::{
+    Epoch, FrontId, PartitionId, QoS, SessionUid, SubscriptionOptions, WallMs, Will,
+};
+
+pub(crate) use self::detach::Plan;
+use crate::{entry::ScanState, stream::Stream};
+
+/// Packet ids of a session's own stream: `1 + seq mod 32767` (M30).
+pub(crate) const PACKET_IDS: u64 = 32_767;
+
+/// A session.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) uid: SessionUid,
+    /// Empty in a volatile partition, where nobody asks by name.
+    pub(crate) client_id: CompactString,
+    pub(crate) epoch: Epoch,
+    pub(crate) attached: bool,
+    pub(crate) receive_maximum: u16,
+    pub(crate) expiry_seconds: u32,
+    /// When a detached session ends; none: it is attached, or it never ends by itself.
+    pub(crate) ends_at: Option<WallMs>,
+    /// Nothing at or above it was sent (M30).
+    pub(crate) sent_limit: u64,
+    pub(crate) stream: Stream,
+    pub(crate) subscriptions: Vec<Subscribed>,
+    pub(crate) extra: Option<Box<Extra>>,
+    /// The leader's memory.
+    pub(crate) lead: SessionLead,
+}
+
+/// What few sessions have.
+#[derive(Debug, Default)]
+pub(crate) struct Extra {
+    pub(crate) will: Option<Box<Will>>,
+    /// When the will of a detached session is due.
+    pub(crate) will_due: Option<WallMs>,
+    /// QoS 2 publishes that wait for their PUBREL, with the hash of topic and payload (M28).
+    pub(crate) holds: BTreeMap<u16, u64>,
+    /// Scans of retained messages that go on, oldest first (M34).
+    pub(crate) scans: BTreeMap<u64, Scan>,
+}
+
+/// A subscription as the home keeps it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Subscribed {
+    pub(crate) filter: Box<str>,
+    pub(crate) share: Option<Box<Share>>,
+    pub(crate) options: SubscriptionOptions,
+    pub(crate) identifier: Option<u32>,
+}
+
+/// The shared part of a subscription.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub(crate) name: Box<str>,
+}
+
+/// A scan of retained messages for one subscription.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Scan {
+    pub(crate) filter: Box<str>,
+    /// How far it is in each partition that has answered.
+    pub(crate) cursors: BTreeMap<PartitionId, ScanState>,
+}
+
+/// What the leader keeps beside a session: nothing of it is replicated.
+#[derive(Debug, Default)]
+pub(crate) struct SessionLead {
+    pub(crate) live: Option<Live>,
+    /// Messages and bytes that are proposed and not yet in the stream (M4).
+    /// Less what is proposed to be ended.
+    pub(crate) reserved_messages: i64,
+    pub(crate) reserved_bytes: i64,
+    /// Subscriptions that are proposed and not yet made.
+    pub(crate) reserved_subscriptions: u32,
+    /// QoS 2 publishes whose hold or end is proposed: hash, or none for the end.
+    pub(crate) proposed_holds: BTreeMap<u16, Option<u64>>,
+    /// What the last connection was sent lies below.
+    pub(crate) sent_by_last: u64,
+    /// The end is proposed.
+    pub(crate) ending: bool,
+    /// The will's end is proposed.
+    pub(crate) will_forgotten: bool,
+}
+
+/// A connection of a session.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Live {
+    pub(crate) front: FrontId,
+    /// All below has been pushed to the front, or is done.
+    pub(crate) pushed: u64,
+    /// Below it everything counts as sent before: DUP.
+    pub(crate) sent_before: u64,
+    /// Pushed and without an outcome.
+    pub(crate) under_way: u32,
+    /// Most of them.
+    pub(crate) window: u32,
+}
+
+impl Live {
+    /// Whether one more may be pushed.
+    pub(crate) const fn has_room(&self) -> bool {
+        self.under_way < self.window
+    }
+}
+
+impl Session {
+    /// The part that few sessions have, made when it is first needed.
+    pub(crate) fn extra_mut(&mut self) -> &mut Extra {
+        self.extra.get_or_insert_default()
+    }
+
+    /// Lets the extra part go when nothing is in it.
+    pub(crate) fn tidy_extra(&mut self) {
+        let empty = self.extra.as_ref().is_some_and(|extra| {
+            extra.will.is_none()
+                && extra.will_due.is_none()
+                && extra.holds.is_empty()
+                && extra.scans.is_empty()
+        });
+        if empty {
+            self.extra = None;
+        }
+    }
+
+    /// Place of a subscription.
+    pub(crate) fn find(&self, share: Option<&str>, filter: &str) -> Option<usize> {
+        self.subscriptions
+            .iter()
+            .position(|s| &*s.filter == filter && s.share_name() == share)
+    }
+
+    /// First position that the policy may drop: not pushed to a front that is there, not in the middle of a QoS 2 exchange
+    /// (M30).
+    pub(crate) fn droppable_from(&self) -> u64 {
+        match &self.lead.live {
+            Some(live) => live.pushed,
+            None => self.stream.floor(),
+        }
+    }
+
+    /// Whether a QoS 2 exchange of `seq` has begun: it is not dropped, expired or purged, with or without a front (M30).
+    pub(crate) fn is_in_exchange(&self, seq: u64) -> bool {
+        let reference = self.stream.get(seq);
+        seq < self.sent_below()
+            && reference.is_some_and(|r| crate::look::qos(r.look) == QoS::ExactlyOnce)
+    }
+
+    /// Nothing at or above it was ever sent, as far as this leader knows.
+    pub(crate) fn sent_below(&self) -> u64 {
+        match &self.lead.live {
+            Some(live) => live.pushed.max(live.sent_before),
+            None => self.sent_limit,
+        }
+    }
+
+    /// Where [`Session::sent_limit`] should be for a front that has been sent all below `pushed` (M30): far enough ahead that
+    /// no delivery waits for it while outcomes come, and within the packet ids from the committed floor.
+    pub(crate) fn wanted_sent_limit(&self, pushed: u64, window: u32) -> u64 {
+        let ahead = pushed.saturating_add(2 * u64::from(window));
+        ahead
+            .min(self.stream.floor() + PACKET_IDS)
+            .max(self.sent_limit)
+    }
+
+    /// Asserts what holds between events.
+    pub(crate) fn check(&self) {
+        self.stream.check();
+        assert!(
+            self.sent_limit <= self.stream.floor() + PACKET_IDS,
+            "packet ids that are in use differ (M30)"
+        );
+        if let Some(live) = &self.lead.live {
+            assert!(self.attached, "only an attached session has a front");
+            assert!(
+                live.pushed <= self.sent_limit,
+                "nothing is sent at or above the limit (M30)"
+            );
+            assert!(live.under_way <= live.window, "the window is kept");
+        }
+        assert!(
+            self.ends_at.is_none() || !self.attached,
+            "an attached session does not expire"
+        );
+    }
+}
+
+impl Subscribed {
+    /// Its share name.
+    pub(crate) fn share_name(&self) -> Option<&str> {
+        self.share.as_ref().map(|share| &*share.name)
+    }
+}

@@ -1,0 +1,339 @@
+//! QoS 2 publishes of durable sessions (M28): one entry stores the message, the hold, and its places on the way to others.
+
+use courser_contract::{
+    Dropped, Epoch, PartitionEffects, PartitionId, Published2, Refusal, Seq, SessionUid, Settled,
+    ToFront,
+};
+
+use super::Session;
+use crate::{
+    Partition,
+    entry::{Haste, Rare},
+    lead::{After, Holding, Waiter},
+};
+
+/// How long a refused forward waits before it is sent again.
+const RETRY_MS: u64 = 1_000;
+
+/// What is known of a packet id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hold {
+    None,
+    /// Proposed; its answer comes with the commit.
+    Proposed(u64),
+    Committed(u64),
+}
+
+impl Session {
+    fn hold(&self, packet_id: u16) -> Hold {
+        if let Some(proposed) = self.lead.proposed_holds.get(&packet_id) {
+            return proposed.map_or(Hold::None, Hold::Proposed);
+        }
+        let held = self
+            .extra
+            .as_ref()
+            .and_then(|extra| extra.holds.get(&packet_id));
+        held.map_or(Hold::None, |&hash| Hold::Committed(hash))
+    }
+
+    fn holds(&self) -> usize {
+        let held = self.extra.as_ref().map_or(0, |extra| extra.holds.len());
+        held + self.lead.proposed_holds.values().flatten().count()
+    }
+}
+
+impl Partition {
+    /// A QoS 2 publish of a durable session.
+    pub(crate) fn publish2(
+        &mut self,
+        uid: SessionUid,
+        epoch: Epoch,
+        publish: &Published2,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let Some((session, front)) = self.session_of(uid, epoch) else {
+            return;
+        };
+        let packet_id = publish.packet_id;
+        let say = |result, matched| ToFront::Received {
+            packet_id,
+            result,
+            matched,
+        };
+        match session.hold(packet_id) {
+            Hold::Proposed(hash) if hash == publish.hash => return,
+            Hold::Committed(hash) if hash == publish.hash => {
+                match self.lead.holding.get_mut(&(uid, packet_id)) {
+                    Some((holding, _)) => holding.front = front,
+                    None => fx.send_front(front, say(Settled::Ok, true)),
+                }
+                return;
+            }
+            // The same id for another message: a client that lost its state.
+            Hold::Proposed(_) | Hold::Committed(_) | Hold::None => {}
+        }
+        if publish.destinations.is_empty() {
+            return fx.send_front(front, say(Settled::Ok, false));
+        }
+        let limits = &self.config.limits;
+        let forwards = self.state.outboxes.len() + self.lead.reserved_forwards as usize;
+        let full = session.holds() >= limits.holds_max as usize
+            || forwards + publish.destinations.len() > limits.outbox_messages_max as usize;
+        let view = publish.record.view();
+        let plan = self.plan_spread(&view, &publish.destinations, fx);
+        if full || plan.refused {
+            let refused = Settled::Refused(Refusal::QuotaExceeded);
+            return fx.send_front(front, say(refused, true));
+        }
+        let session = self
+            .state
+            .sessions
+            .get_mut(uid.0)
+            .expect("it was just seen");
+        session
+            .lead
+            .proposed_holds
+            .insert(packet_id, Some(publish.hash));
+        self.lead.holding.remove(&(uid, packet_id));
+        self.write(&Rare::Held {
+            session: uid,
+            packet_id,
+            hash: publish.hash,
+        });
+        let spread = self.spread(&view, &plan, uid, fx);
+        self.lead.after(After::Held(Box::new(Holding {
+            front,
+            session: uid,
+            packet_id,
+            forwards: spread.forwards,
+            must_wait: spread.refusable,
+            result: Settled::Ok,
+        })));
+    }
+
+    /// The entry of a QoS 2 publish is applied: PUBREC, unless it waits for destinations that may refuse.
+    pub(crate) fn held(&mut self, holding: Box<Holding>, fx: &mut impl PartitionEffects) {
+        let (uid, packet_id) = (holding.session, holding.packet_id);
+        if let Some(session) = self.state.sessions.get_mut(uid.0) {
+            let held = session
+                .extra
+                .as_ref()
+                .and_then(|extra| extra.holds.get(&packet_id));
+            let proposed = session.lead.proposed_holds.get(&packet_id);
+            if proposed.is_some_and(|proposed| proposed.as_ref() == held) {
+                session.lead.proposed_holds.remove(&packet_id);
+            }
+        }
+        let forwards: Vec<_> = self.lead.forwarded.drain(..holding.forwards).collect();
+        if !holding.must_wait {
+            return self.answer_held(&holding, fx);
+        }
+        let count = forwards.len();
+        for forward in forwards {
+            self.lead
+                .answers
+                .insert(forward, Waiter::Hold(uid, packet_id));
+        }
+        self.lead.holding.insert((uid, packet_id), (holding, count));
+    }
+
+    fn answer_held(&self, holding: &Holding, fx: &mut impl PartitionEffects) {
+        let message = ToFront::Received {
+            packet_id: holding.packet_id,
+            result: holding.result,
+            matched: true,
+        };
+        fx.send_front(holding.front, message);
+    }
+
+    /// PUBREL, or a refusal that ends the hold.
+    pub(crate) fn release(
+        &mut self,
+        uid: SessionUid,
+        epoch: Epoch,
+        packet_id: u16,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let Some((session, front)) = self.session_of(uid, epoch) else {
+            return;
+        };
+        let existed = session.hold(packet_id) != Hold::None;
+        if !existed {
+            let message = ToFront::Released { packet_id, existed };
+            return fx.send_front(front, message);
+        }
+        self.write_release(uid, packet_id);
+        self.lead.after(After::Released {
+            front,
+            session: uid,
+            packet_id,
+        });
+    }
+
+    fn write_release(&mut self, uid: SessionUid, packet_id: u16) {
+        self.lead.holding.remove(&(uid, packet_id));
+        if let Some(session) = self.state.sessions.get_mut(uid.0) {
+            session.lead.proposed_holds.insert(packet_id, None);
+        }
+        self.write(&Rare::Released {
+            session: uid,
+            packet_id,
+        });
+    }
+
+    /// The hold is gone: PUBCOMP.
+    pub(crate) fn released(&mut self, uid: SessionUid, packet_id: u16) {
+        if let Some(session) = self.state.sessions.get_mut(uid.0)
+            && session.lead.proposed_holds.get(&packet_id) == Some(&None)
+        {
+            session.lead.proposed_holds.remove(&packet_id);
+        }
+    }
+
+    /// Sends what the outboxes hold, in order.
+    pub(crate) fn send_forwards(&mut self, fx: &mut impl PartitionEffects) {
+        if self.state.outboxes.len() == 0 {
+            return;
+        }
+        for (to, outbox) in self.state.outboxes.iter() {
+            let sender = self.lead.senders.entry(to).or_default();
+            let floor = outbox.floor();
+            while let Some((seq, forward)) = sender.next(outbox) {
+                let append = courser_contract::ToPartition::Append {
+                    key: courser_contract::AppendKey::Outbox {
+                        source: self.state.id,
+                        seq,
+                        floor,
+                    },
+                    record: self.state.records.share(forward.item.slot),
+                    keep_retained: forward.item.keep_retained,
+                };
+                fx.send_partition(to, append);
+            }
+        }
+    }
+
+    /// Refused forwards whose moment has come are sent again.
+    pub(crate) fn forward_timeout(&mut self, fx: &mut impl PartitionEffects) {
+        let now = self.lead.now.tick;
+        for sender in self.lead.senders.values_mut() {
+            sender.handle_timeout(now);
+        }
+        self.send_forwards(fx);
+    }
+
+    /// A destination has answered.
+    pub(crate) fn forward_answered(
+        &mut self,
+        from: PartitionId,
+        seq: Seq,
+        result: Settled,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let waiter = self.lead.answers.remove(&(from, seq));
+        match (result, waiter) {
+            (Settled::Ok, waiter) => {
+                self.end_forward(from, seq);
+                self.forward_taken(waiter, fx);
+            }
+            (Settled::Refused(refusal), Some(Waiter::Hold(uid, packet_id))) => {
+                self.end_forward(from, seq);
+                self.refuse_hold(uid, packet_id, refusal);
+            }
+            (Settled::Refused(_), Some(Waiter::Will(client_id))) => {
+                self.end_forward(from, seq);
+                fx.dropped(Dropped::Rejected, 1);
+                self.forward_taken(Some(Waiter::Will(client_id)), fx);
+            }
+            (Settled::Refused(_), None) => {
+                let retry_at = self.lead.now.tick.after_ms(RETRY_MS);
+                if let Some(outbox) = self.state.outboxes.get(from) {
+                    self.lead
+                        .senders
+                        .entry(from)
+                        .or_default()
+                        .refused(outbox, seq, retry_at);
+                }
+            }
+        }
+        self.send_forwards(fx);
+    }
+
+    fn end_forward(&mut self, to: PartitionId, seq: Seq) {
+        if let Some(outbox) = self.state.outboxes.get(to) {
+            let session = outbox.get(seq).and_then(|forward| forward.session);
+            let sender = self.lead.senders.entry(to).or_default();
+            sender.settled(outbox, seq, session);
+        }
+        let haste = Haste::Lazy(self.lead.now.tick);
+        let fact = Rare::ForwardDone { to, seq };
+        fact.write(&mut self.gather, haste, &mut self.lead.scratch);
+    }
+
+    fn forward_taken(&mut self, waiter: Option<Waiter>, fx: &mut impl PartitionEffects) {
+        match waiter {
+            None => {}
+            Some(Waiter::Will(client_id)) => {
+                if let Some(client) = self.lead.clients.get_mut(&client_id) {
+                    client.wills = client.wills.saturating_sub(1);
+                }
+                self.pass_on(&client_id, fx);
+            }
+            Some(Waiter::Hold(uid, packet_id)) => {
+                let Some((_, left)) = self.lead.holding.get_mut(&(uid, packet_id)) else {
+                    return;
+                };
+                *left -= 1;
+                if *left == 0 {
+                    let (holding, _) = self
+                        .lead
+                        .holding
+                        .remove(&(uid, packet_id))
+                        .expect("it was just seen");
+                    self.answer_held(&holding, fx);
+                }
+            }
+        }
+    }
+
+    /// A destination refused before PUBREC: one entry ends the hold and what is still on its way (M28).
+    fn refuse_hold(&mut self, uid: SessionUid, packet_id: u16, refusal: Refusal) {
+        let Some((mut holding, _)) = self.lead.holding.remove(&(uid, packet_id)) else {
+            return;
+        };
+        let open =
+            |waiter: &Waiter| matches!(waiter, Waiter::Hold(u, p) if (*u, *p) == (uid, packet_id));
+        let others: Vec<_> = self
+            .lead
+            .answers
+            .extract_if(|_, waiter| open(waiter))
+            .map(|(forward, _)| forward)
+            .collect();
+        for (to, seq) in others {
+            self.end_forward(to, seq);
+        }
+        self.write_release(uid, packet_id);
+        holding.result = Settled::Refused(refusal);
+        holding.forwards = 0;
+        holding.must_wait = false;
+        self.lead.after(After::Held(holding));
+    }
+
+    /// A will is in its outboxes: the client id's next connection waits for their answers (M25).
+    pub(crate) fn will_forwarded(
+        &mut self,
+        client_id: &compact_str::CompactString,
+        forwards: usize,
+    ) {
+        let forwards: Vec<_> = self.lead.forwarded.drain(..forwards).collect();
+        let Some(client) = self.lead.clients.get_mut(client_id) else {
+            return;
+        };
+        for forward in forwards {
+            client.wills += 1;
+            self.lead
+                .answers
+                .insert(forward, Waiter::Will(client_id.clone()));
+        }
+    }
+}

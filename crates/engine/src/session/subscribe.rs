@@ -1,0 +1,272 @@
+//! Subscriptions: committed, then in L1, then answered (M38).
+
+use courser_contract::{
+    Dropped, Epoch, FrontId, IndexChange, IndexToken, PartitionEffects, RetainHandling, SessionUid,
+    SubscribeResult, Subscription, ToFront,
+};
+
+use super::Session;
+use crate::{
+    Partition,
+    entry::Rare,
+    lead::{After, Fenced, OpenScan, Role, Subscribing, Unsubscribing},
+    state::IndexChanged,
+};
+
+impl Partition {
+    /// The session of a front's message, if the message is of its present attachment.
+    pub(crate) fn session_of(&self, uid: SessionUid, epoch: Epoch) -> Option<(&Session, FrontId)> {
+        let session = self.state.sessions.get(uid.0)?;
+        let front = session.lead.live.as_ref()?.front;
+        (session.epoch == epoch).then_some((session, front))
+    }
+
+    /// SUBSCRIBE.
+    pub(crate) fn subscribe(
+        &mut self,
+        uid: SessionUid,
+        epoch: Epoch,
+        packet_id: u16,
+        subscriptions: Vec<Subscription>,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let Some((_, front)) = self.session_of(uid, epoch) else {
+            return;
+        };
+        let mut subscribing = Subscribing {
+            front,
+            session: uid,
+            packet_id,
+            results: Vec::with_capacity(subscriptions.len()),
+            scans: Vec::new(),
+            joins: Vec::new(),
+            reserved: 0,
+        };
+        let mut written = false;
+        for subscription in subscriptions {
+            let result = self.subscribe_one(subscription, &mut subscribing);
+            written |= matches!(result, SubscribeResult::Granted(_));
+            subscribing.results.push(result);
+        }
+        if written {
+            self.lead.after(After::Subscribed(Box::new(subscribing)));
+        } else {
+            self.finish_subscribe(subscribing, fx);
+        }
+    }
+
+    fn subscribe_one(
+        &mut self,
+        subscription: Subscription,
+        subscribing: &mut Subscribing,
+    ) -> SubscribeResult {
+        let uid = subscribing.session;
+        let max = self.config.limits.subscriptions_max;
+        let session = self
+            .state
+            .sessions
+            .get_mut(uid.0)
+            .expect("the caller saw it");
+        let new = session
+            .find(subscription.share.as_deref(), &subscription.filter)
+            .is_none();
+        if new {
+            let count = session.subscriptions.len() + session.lead.reserved_subscriptions as usize;
+            if count >= max as usize {
+                return SubscribeResult::QuotaExceeded;
+            }
+            session.lead.reserved_subscriptions += 1;
+            subscribing.reserved += 1;
+        }
+        let retained = match subscription.options.retain_handling {
+            RetainHandling::Send => true,
+            RetainHandling::SendIfNew => new,
+            RetainHandling::DoNotSend => false,
+        };
+        let scan = if retained && subscription.share.is_none() {
+            self.lead.last_scan += 1;
+            subscribing.scans.push(self.lead.last_scan);
+            self.lead.last_scan
+        } else {
+            0
+        };
+        if subscription.share.is_some() {
+            let request = self.lead.next_request();
+            subscribing.joins.push((request, subscribing.results.len()));
+        }
+        let granted = subscription.options.qos;
+        self.write(&Rare::Subscribed {
+            session: uid,
+            filter: subscription.filter,
+            share: subscription.share,
+            options: subscription.options,
+            identifier: subscription.identifier,
+            scan,
+        });
+        SubscribeResult::Granted(granted)
+    }
+
+    /// The entry with the subscriptions is applied.
+    pub(crate) fn subscribed(&mut self, subscribing: Subscribing, fx: &mut impl PartitionEffects) {
+        let uid = subscribing.session;
+        if let Some(session) = self.state.sessions.get_mut(uid.0) {
+            session.lead.reserved_subscriptions -= subscribing.reserved;
+            let scans = session.extra.iter().flat_map(|extra| &extra.scans);
+            for (&number, scan) in scans.filter(|(number, _)| subscribing.scans.contains(number)) {
+                let open = OpenScan::new(scan.filter.clone());
+                self.lead.scans.insert((uid, number), open);
+            }
+        }
+        self.join_groups(&subscribing, fx);
+        match self.lead.unconfirmed.last_entry() {
+            Some(mut last) => last.get_mut().push(subscribing),
+            None => self.index_ready(subscribing, fx),
+        }
+    }
+
+    /// L1 has the filters of a SUBSCRIBE.
+    fn index_ready(&mut self, mut subscribing: Subscribing, fx: &mut impl PartitionEffects) {
+        if !subscribing.scans.is_empty() {
+            let scans = std::mem::take(&mut subscribing.scans);
+            let session = subscribing.session;
+            let token = self.lead.next_token();
+            self.lead
+                .fences
+                .insert(token, Fenced::Scans { session, scans });
+            fx.fence(token);
+        }
+        self.finish_subscribe(subscribing, fx);
+    }
+
+    /// SUBACK, unless shared groups have not answered.
+    pub(crate) fn finish_subscribe(
+        &mut self,
+        subscribing: Subscribing,
+        fx: &mut impl PartitionEffects,
+    ) {
+        if !subscribing.joins.is_empty() {
+            self.lead.joining.push(subscribing);
+            return;
+        }
+        let message = ToFront::Subscribed {
+            packet_id: subscribing.packet_id,
+            results: subscribing.results,
+        };
+        fx.send_front(subscribing.front, message);
+    }
+
+    /// UNSUBSCRIBE.
+    pub(crate) fn unsubscribe(
+        &mut self,
+        uid: SessionUid,
+        epoch: Epoch,
+        packet_id: u16,
+        filters: Vec<(Option<Box<str>>, Box<str>)>,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let Some((session, front)) = self.session_of(uid, epoch) else {
+            return;
+        };
+        let existed: Vec<_> = filters
+            .iter()
+            .map(|(share, filter)| session.find(share.as_deref(), filter).is_some())
+            .collect();
+        let mut leaves = Vec::new();
+        let mut written = false;
+        for ((share, filter), _) in filters
+            .into_iter()
+            .zip(&existed)
+            .filter(|(_, existed)| **existed)
+        {
+            if let Some(share) = &share {
+                leaves.push(self.write_leave(uid, share, &filter));
+            }
+            self.write(&Rare::Unsubscribed {
+                session: uid,
+                filter,
+                share,
+            });
+            written = true;
+        }
+        if written {
+            self.lead.after(After::Unsubscribed(Box::new(Unsubscribing {
+                front,
+                packet_id,
+                existed,
+                leaves,
+            })));
+        } else {
+            fx.send_front(front, ToFront::Unsubscribed { packet_id, existed });
+        }
+    }
+
+    /// UNSUBACK, unless shared groups have not confirmed.
+    pub(crate) fn unsubscribed(
+        &mut self,
+        unsubscribing: Unsubscribing,
+        fx: &mut impl PartitionEffects,
+    ) {
+        if !unsubscribing.leaves.is_empty() {
+            self.lead.leaving.push(unsubscribing);
+            return;
+        }
+        let message = ToFront::Unsubscribed {
+            packet_id: unsubscribing.packet_id,
+            existed: unsubscribing.existed,
+        };
+        fx.send_front(unsubscribing.front, message);
+    }
+
+    /// Tells L1 what the applied entry changed.
+    pub(crate) fn tell_index(&mut self, fx: &mut impl PartitionEffects) {
+        if self.state.index_changes.is_empty() {
+            return;
+        }
+        let mut change = IndexChange::default();
+        for (filter, changed) in std::mem::take(&mut self.state.index_changes) {
+            match changed {
+                IndexChanged::Added => change.add.push(filter),
+                IndexChanged::Removed => change.remove.push(filter),
+            }
+        }
+        self.change_index(change, fx);
+    }
+
+    pub(crate) fn change_index(&mut self, change: IndexChange, fx: &mut impl PartitionEffects) {
+        let token = self.lead.next_token();
+        self.lead.unconfirmed.insert(token, Vec::new());
+        fx.change_index(token, change);
+    }
+
+    /// Every shard uses the index with this change.
+    pub(crate) fn index_confirmed(&mut self, token: IndexToken, fx: &mut impl PartitionEffects) {
+        let waiting = self.lead.unconfirmed.remove(&token).unwrap_or_default();
+        if self.lead.role == Role::Indexing && self.lead.unconfirmed.is_empty() {
+            self.lead.role = Role::Leading;
+        }
+        for subscribing in waiting {
+            self.index_ready(subscribing, fx);
+        }
+    }
+
+    /// All that was matched before a fence has settled.
+    pub(crate) fn fence_passed(&mut self, token: IndexToken, fx: &mut impl PartitionEffects) {
+        match self.lead.fences.remove(&token) {
+            None => {}
+            Some(Fenced::Scans { session, scans }) => self.begin_scans(session, &scans, fx),
+            Some(Fenced::Attach(client_id)) => {
+                if let Some(client) = self.lead.clients.get_mut(&client_id) {
+                    client.fenced = false;
+                }
+                self.pass_on(&client_id, fx);
+            }
+        }
+    }
+
+    /// Counts what a policy dropped.
+    pub(crate) fn count_dropped(why: Dropped, messages: u64, fx: &mut impl PartitionEffects) {
+        if messages > 0 {
+            fx.dropped(why, messages);
+        }
+    }
+}

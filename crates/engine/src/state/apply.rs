@@ -1,0 +1,499 @@
+//! Fact by fact.
+
+use std::rc::Rc;
+
+use compact_str::CompactString;
+use courser_contract::{AppendKey, RecordView, SessionUid, WallMs};
+
+use super::{Forwarded, IndexChanged, RetainedChange, Sink, State, Stored};
+use crate::{
+    entry::{AttachFact, Fact, Fate, OutcomeFact, PublishFact, Rare, ScanState, Target},
+    ids,
+    l2::{Entry, FilterChange},
+    outbox::{Forward, Refusable},
+    record::Slot,
+    session::{Scan, Session, Share, Subscribed},
+    stream::{Reference, Stream},
+};
+
+/// What is known while an entry is applied.
+#[derive(Debug)]
+pub(super) struct Applying {
+    pub(super) block: u32,
+    /// Record of the last publish, kept for facts that refer to it.
+    pub(super) last: Option<Slot>,
+}
+
+impl State {
+    pub(super) fn apply_fact(
+        &mut self,
+        applying: &mut Applying,
+        fact: &Fact<'_>,
+        sink: &mut impl Sink,
+    ) {
+        match fact {
+            Fact::Publish(publish) => self.apply_publish(applying, publish, sink),
+            Fact::Outcome(outcome) => self.apply_outcome(outcome, sink),
+            Fact::Rare(rare) => {
+                self.apply_rare(applying, rare, sink);
+                sink.applied(rare);
+            }
+        }
+    }
+
+    /// Lets go of the record that later facts of the entry might have referred to.
+    pub(super) fn forget_last(&mut self, applying: &mut Applying) {
+        if let Some(slot) = applying.last.take() {
+            self.records.release(slot);
+        }
+    }
+
+    fn apply_publish(
+        &mut self,
+        applying: &mut Applying,
+        publish: &PublishFact<'_>,
+        sink: &mut impl Sink,
+    ) {
+        self.forget_last(applying);
+        if !self.take_key(&publish.key) {
+            return;
+        }
+        let slot = self.records.insert(
+            applying.block,
+            publish.record_at,
+            publish.record_len,
+            self.index,
+        );
+        applying.last = Some(slot);
+        let record = publish.record();
+        let view = record.view();
+        match publish.set {
+            None => {
+                for target in publish.inline() {
+                    self.store(&target, slot, &view, sink);
+                }
+            }
+            Some(set) => {
+                let set = self.sets.get(set as usize).cloned().flatten();
+                let set = set.expect("a set is defined before it is named");
+                for target in &*set {
+                    self.store(target, slot, &view, sink);
+                }
+            }
+        }
+        if publish.keep_retained {
+            self.keep_retained(slot, &view, sink);
+        }
+        sink.published(record, &publish.key);
+    }
+
+    /// Whether an append is new (M14).
+    fn take_key(&mut self, key: &AppendKey) -> bool {
+        match *key {
+            AppendKey::Unanswered => true,
+            AppendKey::Numbered {
+                origin,
+                number,
+                floor,
+            } => self.origins.take(origin, number, floor),
+            AppendKey::Outbox { source, seq, floor } => self.inbox.take(source, seq, floor),
+        }
+    }
+
+    fn store(&mut self, target: &Target, slot: Slot, view: &RecordView<'_>, sink: &mut impl Sink) {
+        let Some(session) = self.sessions.get_mut(target.stream) else {
+            return;
+        };
+        let qos = Self::delivered_qos(view, target.qos);
+        let retain = target.retain.of(view.retain);
+        let look = self.looks.make(qos, retain, target.identifiers.as_ref());
+        let reference = Reference { slot, look };
+        self.records.keep(slot);
+        let bytes = self.records.len_of(slot);
+        let seq = session.stream.push(reference, bytes, &mut self.spare);
+        self.queued += 1;
+        let stored = Stored {
+            seq,
+            bytes,
+            qos,
+            retain,
+            expires_at: view.expires_at,
+        };
+        sink.stored(session, &stored, target);
+    }
+
+    /// Keeps or clears the retained message of a topic (v3 [MQTT-3.3.1-5], v5 [MQTT-3.3.1-5]; an empty payload clears:
+    /// v3 [MQTT-3.3.1-10], v5 [MQTT-3.3.1-6]).
+    fn keep_retained(&mut self, slot: Slot, view: &RecordView<'_>, sink: &mut impl Sink) {
+        let before = self.retained.usage();
+        let (old, kept) = if view.payload.is_empty() {
+            (self.retained.clear(view.topic), None)
+        } else {
+            self.records.keep(slot);
+            let bytes = self.records.len_of(slot);
+            (self.retained.set(view.topic, slot, bytes), Some(slot))
+        };
+        if let Some(old) = old {
+            self.records.release(old);
+        }
+        sink.retained(&RetainedChange {
+            topic: view.topic,
+            slot: kept,
+            address: kept.map(|slot| self.records.address(slot)),
+            expired: false,
+            expires_at: view.expires_at,
+            before,
+            after: self.retained.usage(),
+        });
+    }
+
+    fn apply_outcome(&mut self, outcome: &OutcomeFact, sink: &mut impl Sink) {
+        let Self {
+            sessions,
+            records,
+            looks,
+            spare,
+            queued,
+            ..
+        } = self;
+        let Some(session) = sessions.get_mut(outcome.stream) else {
+            return;
+        };
+        session.sent_limit = session.sent_limit.max(outcome.sent_limit);
+        let first = outcome.first.max(session.stream.floor());
+        let end = outcome.last.saturating_add(1).min(session.stream.next());
+        match outcome.fate {
+            Fate::Received => {
+                for seq in first..end {
+                    if session.stream.mark_received(seq) {
+                        sink.received(session, seq);
+                    }
+                }
+            }
+            Fate::Done | Fate::Rejected | Fate::Skipped | Fate::Expired | Fate::Dropped => {
+                for seq in first..end {
+                    if let Some(reference) = session.stream.mark_done(seq) {
+                        let bytes = records.len_of(reference.slot);
+                        session.stream.forget_bytes(bytes);
+                        if matches!(outcome.fate, Fate::Expired | Fate::Dropped) {
+                            sink.doomed(session, seq, bytes);
+                        }
+                        records.release(reference.slot);
+                        looks.release(reference.look);
+                        *queued -= 1;
+                    }
+                }
+                session.stream.settle(spare);
+            }
+        }
+        sink.settled(session);
+    }
+
+    fn apply_rare(&mut self, applying: &mut Applying, fact: &Rare, sink: &mut impl Sink) {
+        match fact {
+            Rare::TermBegun {} => {
+                let start = u32::try_from(self.term.0).expect("terms fit the positions (M19)");
+                self.outboxes.begin(start);
+            }
+            Rare::SetDefined { set, targets } => self.define_set(*set, targets),
+            Rare::SetDropped { set } => self.sets[*set as usize] = None,
+            Rare::Taken { key } => {
+                self.take_key(key);
+            }
+            Rare::SessionOpened {
+                session,
+                client_id,
+                attach,
+            } => self.open_session(*session, client_id, attach),
+            Rare::SessionAttached { session, attach } => {
+                if let Some(session) = self.sessions.get_mut(session.0) {
+                    attach_session(session, attach);
+                }
+            }
+            Rare::SessionDetached {
+                session,
+                expiry_seconds,
+                sent_limit,
+                ends_at,
+                will_due,
+            } => {
+                if let Some(session) = self.sessions.get_mut(session.0) {
+                    session.attached = false;
+                    session.expiry_seconds = *expiry_seconds;
+                    session.sent_limit = *sent_limit;
+                    session.ends_at = *ends_at;
+                    set_will_due(session, *will_due);
+                }
+            }
+            Rare::SessionEnded { session } => self.end_session(*session, sink),
+            Rare::WillTaken { session } => {
+                if let Some(session) = self.sessions.get_mut(session.0) {
+                    let extra = session.extra_mut();
+                    extra.will = None;
+                    extra.will_due = None;
+                    session.tidy_extra();
+                }
+            }
+            Rare::Subscribed { .. } | Rare::Unsubscribed { .. } => self.apply_subscription(fact),
+            Rare::ScanMoved { .. } | Rare::ScanEnded { .. } => self.apply_scan(fact),
+            Rare::Held {
+                session,
+                packet_id,
+                hash,
+            } => {
+                if let Some(session) = self.sessions.get_mut(session.0) {
+                    session.extra_mut().holds.insert(*packet_id, *hash);
+                }
+            }
+            Rare::Released { session, packet_id } => {
+                if let Some(session) = self.sessions.get_mut(session.0) {
+                    session.extra_mut().holds.remove(packet_id);
+                    session.tidy_extra();
+                }
+            }
+            Rare::RetainedExpired {
+                topic,
+                index,
+                ordinal,
+            } => self.expire_retained(topic, index.0, *ordinal, sink),
+            Rare::Forward {
+                to,
+                keep_retained,
+                session,
+                refusable,
+            } => {
+                let slot = applying.last.expect("a forward follows its record");
+                self.records.keep(slot);
+                let forward = Forward {
+                    item: Forwarded {
+                        slot,
+                        keep_retained: *keep_retained,
+                    },
+                    session: *session,
+                    refusable: if *refusable {
+                        Refusable::Yes
+                    } else {
+                        Refusable::No
+                    },
+                };
+                let seq = self.outboxes.push(*to, forward);
+                sink.forwarded(*to, seq);
+            }
+            Rare::ForwardDone { to, seq } => {
+                if let Some(forward) = self.outboxes.settle(*to, *seq) {
+                    self.records.release(forward.item.slot);
+                }
+            }
+            Rare::GroupMade { .. }
+            | Rare::GroupJoined { .. }
+            | Rare::GroupLeft { .. }
+            | Rare::GroupEnded { .. }
+            | Rare::GroupAssigned { .. }
+            | Rare::GroupRequeued { .. }
+            | Rare::LeaveBegun { .. }
+            | Rare::LeaveDone { .. } => self.apply_group(fact, sink),
+        }
+    }
+
+    fn define_set(&mut self, set: u32, targets: &[Target]) {
+        let at = set as usize;
+        if at >= self.sets.len() {
+            self.sets.resize(at + 1, None);
+        }
+        assert!(
+            self.sets[at].is_none(),
+            "a set's number is free before it is given"
+        );
+        self.sets[at] = Some(Rc::from(targets));
+    }
+
+    fn open_session(&mut self, uid: SessionUid, client_id: &str, attach: &AttachFact) {
+        self.last_session = self.last_session.max(ids::counter(uid.0));
+        let mut session = Box::new(Session {
+            uid,
+            client_id: CompactString::from(client_id),
+            epoch: attach.epoch,
+            attached: true,
+            receive_maximum: attach.receive_maximum,
+            expiry_seconds: attach.expiry_seconds,
+            ends_at: None,
+            sent_limit: 0,
+            stream: Stream::default(),
+            subscriptions: Vec::new(),
+            extra: None,
+            lead: crate::session::SessionLead::default(),
+        });
+        attach_session(&mut session, attach);
+        if !client_id.is_empty() {
+            self.by_client.insert(session.client_id.clone(), uid.0);
+        }
+        self.sessions.insert(uid.0, session);
+    }
+
+    fn end_session(&mut self, uid: SessionUid, sink: &mut impl Sink) {
+        let Some(mut session) = self.sessions.remove(uid.0) else {
+            return;
+        };
+        sink.ended(&session);
+        if !session.client_id.is_empty() {
+            self.by_client.remove(&session.client_id);
+        }
+        for subscription in std::mem::take(&mut session.subscriptions) {
+            self.forget_subscription(uid, &subscription);
+        }
+        self.queued -= u64::from(session.stream.live());
+        for reference in session.stream.drain(&mut self.spare) {
+            self.records.release(reference.slot);
+            self.looks.release(reference.look);
+        }
+    }
+
+    fn forget_subscription(&mut self, uid: SessionUid, subscription: &Subscribed) {
+        self.subscriptions -= 1;
+        if subscription.share.is_none()
+            && self.l2.remove(&subscription.filter, uid.0) == FilterChange::Changed
+        {
+            self.index_changes
+                .insert(subscription.filter.clone(), IndexChanged::Removed);
+        }
+    }
+
+    fn apply_subscription(&mut self, fact: &Rare) {
+        match fact {
+            Rare::Subscribed {
+                session,
+                filter,
+                share,
+                options,
+                identifier,
+                scan,
+            } => {
+                let made = Subscribed {
+                    filter: filter.clone(),
+                    share: share.clone().map(|name| Box::new(Share { name })),
+                    options: *options,
+                    identifier: *identifier,
+                };
+                self.subscribe(*session, made, *scan);
+            }
+            Rare::Unsubscribed {
+                session: uid,
+                filter,
+                share,
+            } => {
+                let Some(session) = self.sessions.get_mut(uid.0) else {
+                    return;
+                };
+                if let Some(at) = session.find(share.as_deref(), filter) {
+                    let gone = session.subscriptions.remove(at);
+                    if let Some(extra) = &mut session.extra {
+                        extra.scans.retain(|_, scan| &*scan.filter != &**filter);
+                    }
+                    session.tidy_extra();
+                    self.forget_subscription(*uid, &gone);
+                }
+            }
+            _ => unreachable!("the caller sorted the facts"),
+        }
+    }
+
+    fn subscribe(&mut self, uid: SessionUid, made: Subscribed, scan: u64) {
+        let Some(session) = self.sessions.get_mut(uid.0) else {
+            return;
+        };
+        if made.share.is_none() {
+            let entry = Entry::new(uid.0, made.options, made.identifier);
+            if self.l2.insert(&made.filter, entry) == FilterChange::Changed {
+                self.index_changes
+                    .insert(made.filter.clone(), IndexChanged::Added);
+            }
+        }
+        self.last_scan = self.last_scan.max(scan);
+        if scan != 0 {
+            let scans = &mut session.extra_mut().scans;
+            scans.retain(|_, scan| scan.filter != made.filter);
+            let filter = made.filter.clone();
+            let cursors = std::collections::BTreeMap::new();
+            scans.insert(scan, Scan { filter, cursors });
+        }
+        match session.find(made.share_name(), &made.filter) {
+            Some(at) => session.subscriptions[at] = made,
+            None => {
+                session.subscriptions.push(made);
+                self.subscriptions += 1;
+            }
+        }
+    }
+
+    fn apply_scan(&mut self, fact: &Rare) {
+        match fact {
+            Rare::ScanMoved {
+                session,
+                scan,
+                partition,
+                state,
+            } => {
+                let session = self.sessions.get_mut(session.0);
+                let extra = session.and_then(|session| session.extra.as_mut());
+                if let Some(scan) = extra.and_then(|extra| extra.scans.get_mut(scan)) {
+                    scan.cursors.insert(*partition, state.clone());
+                }
+            }
+            Rare::ScanEnded { session, scan } => {
+                if let Some(session) = self.sessions.get_mut(session.0) {
+                    session.extra_mut().scans.remove(scan);
+                    session.tidy_extra();
+                }
+            }
+            _ => unreachable!("the caller sorted the facts"),
+        }
+    }
+
+    fn expire_retained(&mut self, topic: &str, index: u64, ordinal: u32, sink: &mut impl Sink) {
+        let before = self.retained.usage();
+        let Some(slot) = self.retained.get(topic) else {
+            return;
+        };
+        let address = self.records.address(slot);
+        if (address.index, address.ordinal) != (index, ordinal) {
+            return;
+        }
+        self.retained.clear(topic);
+        self.records.release(slot);
+        sink.retained(&RetainedChange {
+            topic,
+            slot: None,
+            address: None,
+            expired: true,
+            expires_at: None,
+            before,
+            after: self.retained.usage(),
+        });
+    }
+}
+
+fn attach_session(session: &mut Session, attach: &AttachFact) {
+    session.epoch = attach.epoch;
+    session.attached = true;
+    session.expiry_seconds = attach.expiry_seconds;
+    session.receive_maximum = attach.receive_maximum;
+    session.sent_limit = session.sent_limit.max(attach.sent_limit);
+    session.ends_at = None;
+    match &attach.will {
+        Some(will) => session.extra_mut().will = Some(will.clone()),
+        None => {
+            if let Some(extra) = &mut session.extra {
+                extra.will = None;
+            }
+        }
+    }
+    set_will_due(session, None);
+}
+
+/// A will without a moment is dropped by the caller's [`Rare::WillTaken`] or stays with the connection.
+fn set_will_due(session: &mut Session, due: Option<WallMs>) {
+    if due.is_some() || session.extra.is_some() {
+        session.extra_mut().will_due = due;
+        session.tidy_extra();
+    }
+}

@@ -1,0 +1,227 @@
+//! The replicated state of a partition, and how entries change it.
+//!
+//! Applying reads the state and the entry and nothing else: no clock, no limits, no random number (M4). What the leader must
+//! do besides (answers, deliveries, timers) it hears through a [`Sink`].
+
+mod apply;
+mod check;
+mod encode;
+mod groups;
+
+use std::{collections::BTreeMap, rc::Rc};
+
+pub(crate) use self::groups::{Leaving, SharedGroup};
+
+use bytes::Bytes;
+use compact_str::CompactString;
+use courser_contract::{PartitionId, QoS, RecordRef, RecordView, Seq, Term, WallMs};
+use hashbrown::HashMap;
+
+use crate::{
+    entry::{Entry, EntryError, Key, Rare, Target, Trust},
+    ids::Table,
+    l2::L2,
+    look::Looks,
+    origins::Origins,
+    outbox::{Inbox, Outboxes},
+    record::{Address, Records, Slot},
+    retained::{Retained, Usage},
+    session::Session,
+    stream::SpareChunks,
+};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) id: PartitionId,
+    /// Entries that were applied.
+    pub(crate) index: u64,
+    /// Time of the last one; never goes back (M6).
+    pub(crate) wall: WallMs,
+    /// Term of the last one.
+    pub(crate) term: Term,
+    /// Highest counter of a session's number so far.
+    pub(crate) last_session: u64,
+    pub(crate) sessions: Table<Box<Session>>,
+    /// Sessions by client id; empty in a volatile partition.
+    pub(crate) by_client: HashMap<CompactString, u64, foldhash::fast::RandomState>,
+    pub(crate) records: Records,
+    pub(crate) looks: Looks,
+    pub(crate) spare: SpareChunks,
+    pub(crate) l2: L2,
+    /// Target sets by number (M8).
+    pub(crate) sets: Vec<Option<Rc<[Target]>>>,
+    pub(crate) retained: Retained<Slot>,
+    pub(crate) origins: Origins,
+    pub(crate) inbox: Inbox,
+    pub(crate) outboxes: Outboxes<Forwarded>,
+    pub(crate) groups: Table<Box<SharedGroup>>,
+    /// Groups by share name and filter.
+    pub(crate) by_share: BTreeMap<(Box<str>, Box<str>), u64>,
+    pub(crate) last_group: u64,
+    /// Sessions that left groups which have not confirmed it, by request.
+    pub(crate) leaves: BTreeMap<u64, Leaving>,
+    /// Highest number of a scan so far.
+    pub(crate) last_scan: u64,
+    /// Filters that L1 must hear of, the last word counts; not replicated.
+    pub(crate) index_changes: BTreeMap<Box<str>, IndexChanged>,
+    /// Subscriptions of all sessions.
+    pub(crate) subscriptions: u64,
+    /// References of all streams that are not done.
+    pub(crate) queued: u64,
+}
+
+/// What an outbox forwards: one reference to a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Forwarded {
+    pub(crate) slot: Slot,
+    /// The destination keeps it as the topic's retained message.
+    pub(crate) keep_retained: bool,
+}
+
+/// What L1 must hear of a filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IndexChanged {
+    Added,
+    Removed,
+}
+
+/// A reference that applying a publish made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stored {
+    pub(crate) seq: u64,
+    pub(crate) bytes: u32,
+    pub(crate) qos: QoS,
+    pub(crate) retain: bool,
+    pub(crate) expires_at: Option<WallMs>,
+}
+
+/// What the leader hears while an entry is applied. A follower hears nothing.
+pub(crate) trait Sink {
+    /// A reference was put into a session's stream.
+    fn stored(&mut self, session: &mut Session, stored: &Stored, target: &Target) {
+        let _ = (session, stored, target);
+    }
+
+    /// A publish with all its targets was applied.
+    fn published(&mut self, record: RecordRef<'_>, key: &Key) {
+        let _ = (record, key);
+    }
+
+    /// Outcomes of a session were applied.
+    fn settled(&mut self, session: &Session) {
+        let _ = session;
+    }
+
+    /// A reference was ended by the leader: it had expired or was dropped by the policy.
+    fn doomed(&mut self, session: &mut Session, seq: u64, bytes: u32) {
+        let _ = (session, seq, bytes);
+    }
+
+    /// A forward got its position.
+    fn forwarded(&mut self, to: PartitionId, seq: Seq) {
+        let _ = (to, seq);
+    }
+
+    /// The retained message of a topic changed; `slot` is the new one.
+    fn retained(&mut self, change: &RetainedChange<'_>) {
+        let _ = change;
+    }
+
+    /// QoS 2: PUBREC for this delivery is committed.
+    fn received(&mut self, session: &Session, seq: u64) {
+        let _ = (session, seq);
+    }
+
+    /// A rare fact was applied.
+    fn applied(&mut self, fact: &Rare) {
+        let _ = fact;
+    }
+
+    /// A session is gone; this is the last of it.
+    fn ended(&mut self, session: &Session) {
+        let _ = session;
+    }
+}
+
+/// A change of the retained store.
+#[derive(Debug)]
+pub(crate) struct RetainedChange<'a> {
+    pub(crate) topic: &'a str,
+    pub(crate) slot: Option<Slot>,
+    pub(crate) address: Option<Address>,
+    /// Nobody published: its time was over.
+    pub(crate) expired: bool,
+    pub(crate) expires_at: Option<WallMs>,
+    pub(crate) before: Usage,
+    pub(crate) after: Usage,
+}
+
+/// Hears nothing.
+#[derive(Debug)]
+pub(crate) struct NoSink;
+
+impl Sink for NoSink {}
+
+impl State {
+    pub(crate) fn new(id: PartitionId) -> Self {
+        Self {
+            id,
+            index: 0,
+            wall: WallMs(0),
+            term: Term(0),
+            last_session: 0,
+            sessions: Table::default(),
+            by_client: HashMap::default(),
+            records: Records::default(),
+            looks: Looks::default(),
+            spare: SpareChunks::default(),
+            l2: L2::new(),
+            sets: Vec::new(),
+            retained: Retained::default(),
+            origins: Origins::default(),
+            inbox: Inbox::default(),
+            outboxes: Outboxes::default(),
+            groups: Table::default(),
+            by_share: BTreeMap::new(),
+            last_group: 0,
+            leaves: BTreeMap::new(),
+            last_scan: 0,
+            index_changes: BTreeMap::new(),
+            subscriptions: 0,
+            queued: 0,
+        }
+    }
+
+    /// Applies a committed entry. An error leaves the state as it was.
+    pub(crate) fn apply(
+        &mut self,
+        bytes: &Bytes,
+        trust: Trust,
+        sink: &mut impl Sink,
+    ) -> Result<(), EntryError> {
+        if trust == Trust::Foreign {
+            Entry::check(bytes)?;
+        }
+        let mut entry = Entry::open(bytes, trust)?;
+        let head = entry.head();
+        self.index += 1;
+        self.wall = self.wall.max(head.wall);
+        self.term = head.term;
+        let mut applying = apply::Applying {
+            block: self.records.begin_entry(bytes),
+            last: None,
+        };
+        while let Some(fact) = entry.next_fact()? {
+            self.apply_fact(&mut applying, &fact, sink);
+        }
+        self.forget_last(&mut applying);
+        self.records.end_entry(applying.block);
+        Ok(())
+    }
+
+    /// QoS of a delivery: the lower of published and granted (v3 [MQTT-3.8.4-6], v5 [MQTT-3.8.4-8]).
+    pub(crate) fn delivered_qos(record: &RecordView<'_>, granted: QoS) -> QoS {
+        record.qos.min(granted)
+    }
+}

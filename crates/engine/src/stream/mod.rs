@@ -1,0 +1,252 @@
+//! A stream: an ordered list of references to records, and the one subscription on it that a session has (M17).
+//!
+//! ```text
+//!   done  │ done or not: one bit each         │ not yet written
+//!   ──────┼───────────────────────────────────┼──────────────▶ seq
+//!       floor                                next
+//! ```
+//!
+//! References lie in chunks of 256. A chunk goes when it is wholly done, except that the positions of one in the middle stay
+//! as an empty chunk; a stream of which everything is done holds no chunk at all. Invariants (`check`): all chunks but the
+//! last are full; chunks follow each other without a gap; `floor` is the first that is not done, or `next`; `live` and
+//! `bytes` are those of the references that are not done; what is received is not done.
+
+mod chunk;
+
+use std::collections::VecDeque;
+
+pub(crate) use self::chunk::Reference;
+use self::chunk::{CHUNK, Chunk};
+
+/// Chunks that wait to be used again; shared by all streams of a partition.
+#[derive(Debug, Default)]
+pub(crate) struct SpareChunks(Vec<Box<Chunk>>);
+
+const SPARE_MAX: usize = 64;
+
+impl SpareChunks {
+    fn take(&mut self, base: u64) -> Box<Chunk> {
+        match self.0.pop() {
+            Some(mut chunk) => {
+                chunk.base = base;
+                chunk
+            }
+            None => Box::new(Chunk::new(base)),
+        }
+    }
+
+    fn give(&mut self, mut chunk: Box<Chunk>) {
+        if self.0.len() < SPARE_MAX {
+            chunk.clear();
+            self.0.push(chunk);
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Stream {
+    chunks: VecDeque<Box<Chunk>>,
+    floor: u64,
+    next: u64,
+    live: u32,
+    bytes: u64,
+}
+
+impl Stream {
+    /// All below is done.
+    pub(crate) const fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    /// The next one to be written.
+    pub(crate) const fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// References that are not done.
+    pub(crate) const fn live(&self) -> u32 {
+        self.live
+    }
+
+    /// Bytes of their records, a record that stands twice counted twice.
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Appends a reference to a record of `bytes` bytes and returns its position.
+    pub(crate) fn push(
+        &mut self,
+        reference: Reference,
+        bytes: u32,
+        spare: &mut SpareChunks,
+    ) -> u64 {
+        let seq = self.next;
+        match self.chunks.back_mut() {
+            Some(chunk) if !chunk.is_full() => chunk.push(reference),
+            Some(_) | None => {
+                let mut chunk = spare.take(seq);
+                chunk.push(reference);
+                self.chunks.push_back(chunk);
+            }
+        }
+        self.next += 1;
+        self.live += 1;
+        self.bytes += u64::from(bytes);
+        seq
+    }
+
+    fn chunk_of(&self, seq: u64) -> Option<&Chunk> {
+        let first = self.chunks.front()?.base;
+        let at = usize::try_from(seq.checked_sub(first)? / CHUNK).ok()?;
+        self.chunks.get(at).map(|chunk| &**chunk)
+    }
+
+    fn chunk_of_mut(&mut self, seq: u64) -> Option<&mut Chunk> {
+        let first = self.chunks.front()?.base;
+        let at = usize::try_from(seq.checked_sub(first)? / CHUNK).ok()?;
+        self.chunks.get_mut(at).map(|chunk| &mut **chunk)
+    }
+
+    /// The reference at `seq`, if it is not done.
+    pub(crate) fn get(&self, seq: u64) -> Option<Reference> {
+        self.chunk_of(seq)?.get(seq)
+    }
+
+    /// Whether PUBREC has come for `seq`.
+    pub(crate) fn is_received(&self, seq: u64) -> bool {
+        self.chunk_of(seq)
+            .is_some_and(|chunk| chunk.is_received(seq))
+    }
+
+    /// Notes PUBREC. Returns whether that is new.
+    pub(crate) fn mark_received(&mut self, seq: u64) -> bool {
+        self.chunk_of_mut(seq)
+            .is_some_and(|chunk| chunk.mark_received(seq))
+    }
+
+    /// Ends a reference and returns it; none if it was done before. The caller then says its bytes and calls
+    /// [`Stream::settle`] after the last one of a batch.
+    pub(crate) fn mark_done(&mut self, seq: u64) -> Option<Reference> {
+        let reference = self.chunk_of_mut(seq)?.mark_done(seq)?;
+        self.live -= 1;
+        Some(reference)
+    }
+
+    /// The bytes of a reference that is done.
+    pub(crate) const fn forget_bytes(&mut self, bytes: u32) {
+        self.bytes -= bytes as u64;
+    }
+
+    /// Moves the floor and lets chunks go after some [`Stream::mark_done`].
+    pub(crate) fn settle(&mut self, spare: &mut SpareChunks) {
+        while let Some(chunk) = self.chunks.front() {
+            match chunk.first_not_done() {
+                Some(seq) => {
+                    self.floor = seq;
+                    return;
+                }
+                None => {
+                    let chunk = self.chunks.pop_front().expect("it was just seen");
+                    spare.give(chunk);
+                }
+            }
+        }
+        self.floor = self.next;
+    }
+
+    /// Notes that `seq` expires. Returns the number of its chunk and the earlier moment for which it was to be looked at, if
+    /// this one comes before that.
+    pub(crate) fn note_expiry(&mut self, seq: u64, at: u64) -> Option<(u64, Option<u64>)> {
+        let chunk = self.chunk_of_mut(seq)?;
+        if at >= chunk.look_at {
+            return None;
+        }
+        let before = std::mem::replace(&mut chunk.look_at, at);
+        Some((chunk.base, (before != u64::MAX).then_some(before)))
+    }
+
+    /// Nobody looks for expired messages any more.
+    pub(crate) fn forget_expiry(&mut self) {
+        for chunk in &mut self.chunks {
+            chunk.look_at = u64::MAX;
+        }
+    }
+
+    /// The chunk that began at `base` is looked at now: all of it that is not done. None: it is gone.
+    pub(crate) fn look_at_chunk(&mut self, base: u64) -> Option<Vec<(u64, Reference)>> {
+        let chunk = self.chunk_of_mut(base)?;
+        if chunk.base != base {
+            return None;
+        }
+        chunk.look_at = u64::MAX;
+        let mut found = Vec::new();
+        let mut seq = base;
+        while let Some(next) = chunk.next_not_done(seq) {
+            found.push((next, chunk.get(next)?));
+            seq = next + 1;
+        }
+        Some(found)
+    }
+
+    /// The first position at or after `seq` that is not done.
+    pub(crate) fn next_live(&self, seq: u64) -> Option<u64> {
+        let mut seq = seq.max(self.floor);
+        while seq < self.next {
+            let chunk = self.chunk_of(seq)?;
+            if let Some(found) = chunk.next_not_done(seq) {
+                return Some(found);
+            }
+            seq = chunk.base + CHUNK;
+        }
+        None
+    }
+
+    /// All references that are not done, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, Reference)> + '_ {
+        let mut seq = self.floor;
+        std::iter::from_fn(move || {
+            let found = self.next_live(seq)?;
+            seq = found + 1;
+            Some((found, self.get(found).expect("it is not done")))
+        })
+    }
+
+    /// Lets all go, and returns the references.
+    pub(crate) fn drain(&mut self, spare: &mut SpareChunks) -> Vec<Reference> {
+        let references = self.iter().map(|(_, reference)| reference).collect();
+        for chunk in self.chunks.drain(..) {
+            spare.give(chunk);
+        }
+        self.floor = self.next;
+        self.live = 0;
+        self.bytes = 0;
+        references
+    }
+
+    /// Asserts the invariants of the module.
+    pub(crate) fn check(&self) {
+        let mut live = 0;
+        let mut base = self.chunks.front().map_or(self.next, |chunk| chunk.base);
+        assert!(base <= self.floor, "the floor is in the first chunk");
+        for (at, chunk) in self.chunks.iter().enumerate() {
+            assert_eq!(chunk.base, base, "chunks follow each other");
+            assert!(
+                chunk.is_full() || at + 1 == self.chunks.len(),
+                "only the last chunk may grow"
+            );
+            live += chunk.check();
+            base += chunk.len();
+        }
+        assert_eq!(base, self.next, "chunks reach to the end");
+        assert_eq!(live, self.live, "what is not done is counted");
+        assert_eq!(
+            self.next_live(0).unwrap_or(self.next),
+            self.floor,
+            "the floor is the first that is not done"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! Leadership comes and goes (M5), and what a new leader must know again.
+
+use courser_contract::{
+    CloseReason, ConnectRefusal, DetachCause, IndexChange, Now, PartitionEffects, SessionUid, Term,
+    ToFront,
+};
+
+use crate::{
+    Partition,
+    entry::Rare,
+    ids::Numbers,
+    lead::{After, Due, Fenced, Holder, Lead, OpenScan, Role},
+    session::SessionLead,
+    state::IndexChanged,
+};
+
+impl Partition {
+    pub(crate) fn lead_begins(&mut self, now: Now, term: Term, fx: &mut impl PartitionEffects) {
+        self.lead_ends(now, fx);
+        self.lead.term = term;
+        self.lead.role = Role::Elected;
+        self.write(&Rare::TermBegun {});
+        self.lead.after(After::TermBegun);
+    }
+
+    /// The first entry of the term is applied: everything before it is, too.
+    pub(crate) fn term_begun(&mut self, fx: &mut impl PartitionEffects) {
+        self.lead.sessions = Numbers::of(&self.state.sessions, self.state.last_session);
+        self.lead.groups = Numbers::of(&self.state.groups, self.state.last_group);
+        self.lead.origins = self.state.origins.clone();
+        self.lead.inbox = self.state.inbox.clone();
+        self.lead.last_scan = self.state.last_scan;
+        self.lead.role = Role::Leading;
+        self.rename_sets();
+        self.find_due();
+        self.begin_groups();
+        self.detach_all(fx);
+        self.continue_scans(fx);
+        self.tell_whole_index(fx);
+        self.send_forwards(fx);
+        self.resend_leaves(fx);
+    }
+
+    /// Sets of earlier leaders: no list of this one knows them.
+    fn rename_sets(&mut self) {
+        self.lead.sets_end = u32::try_from(self.state.sets.len()).expect("fewer than 2^32 sets");
+        for set in 0..self.lead.sets_end {
+            match self.state.sets[set as usize] {
+                Some(_) => self.drop_set(set),
+                None => self.lead.free_sets.push(set),
+            }
+        }
+    }
+
+    /// Everything that has its moment.
+    fn find_due(&mut self) {
+        let state = &mut self.state;
+        for number in state.sessions.sorted() {
+            let session = state.sessions.get_mut(number).expect("it was listed");
+            if let Some(at) = session.ends_at {
+                self.lead.due.insert(at, Due::SessionEnd(number));
+            }
+            let will_due = session.extra.as_ref().and_then(|extra| extra.will_due);
+            if let Some(at) = will_due {
+                self.lead.due.insert(at, Due::Will(number));
+            }
+            let expiring: Vec<_> = session
+                .stream
+                .iter()
+                .filter_map(|(seq, r)| Some((seq, state.records.view(r.slot).expires_at?)))
+                .collect();
+            for (seq, at) in expiring {
+                crate::deliver::note_expiry(&mut self.lead, &mut session.stream, number, seq, at);
+            }
+        }
+        for slot in state.retained.records() {
+            if let Some(at) = state.records.view(slot).expires_at {
+                let due = Due::retained(slot, state.records.address(slot));
+                self.lead.due.insert(at, due);
+            }
+        }
+    }
+
+    /// The fronts of sessions that were attached are gone (M26).
+    fn detach_all(&mut self, fx: &mut impl PartitionEffects) {
+        for number in self.state.sessions.sorted() {
+            let session = self.state.sessions.get(number).expect("it was listed");
+            if session.attached {
+                let epoch = session.epoch;
+                let uid = SessionUid(number);
+                self.detach(uid, epoch, DetachCause::Lost, None, Vec::new(), fx);
+            }
+        }
+    }
+
+    /// Scans that an earlier leader began go on behind a new fence (M34).
+    fn continue_scans(&mut self, fx: &mut impl PartitionEffects) {
+        for number in self.state.sessions.sorted() {
+            let session = self.state.sessions.get(number).expect("it was listed");
+            let Some(extra) = &session.extra else {
+                continue;
+            };
+            let uid = SessionUid(number);
+            let scans: Vec<u64> = extra.scans.keys().copied().collect();
+            for (&scan, open) in &extra.scans {
+                self.lead
+                    .scans
+                    .insert((uid, scan), OpenScan::new(open.filter.clone()));
+            }
+            if !scans.is_empty() {
+                let token = self.lead.next_token();
+                let session = uid;
+                self.lead
+                    .fences
+                    .insert(token, Fenced::Scans { session, scans });
+                fx.fence(token);
+            }
+        }
+    }
+
+    /// L1 hears of all filters of this partition, and of those that went while another led.
+    fn tell_whole_index(&mut self, fx: &mut impl PartitionEffects) {
+        let changes = std::mem::take(&mut self.state.index_changes);
+        let gone = changes
+            .into_iter()
+            .filter(|(_, changed)| *changed == IndexChanged::Removed);
+        let change = IndexChange {
+            add: self.state.l2.filters(),
+            remove: gone.map(|(filter, _)| filter).collect(),
+        };
+        if !change.add.is_empty() || !change.remove.is_empty() {
+            self.lead.role = Role::Indexing;
+            self.change_index(change, fx);
+        }
+    }
+
+    pub(crate) fn lead_ends(&mut self, now: Now, fx: &mut impl PartitionEffects) {
+        self.gather.clear();
+        self.state.l2.forget_sets();
+        let mut lead = Lead {
+            now,
+            term: self.lead.term,
+            // Tokens of an earlier leadership may still be answered.
+            tokens: self.lead.tokens,
+            ..Lead::default()
+        };
+        for (client_id, mut client) in self.lead.clients.drain() {
+            if let Some(waiting) = client.waiting.take() {
+                let refused = ToFront::ConnectRefused(ConnectRefusal::Unavailable);
+                fx.send_front(waiting.front, refused);
+            }
+            match client.holder {
+                // Its session is elsewhere and goes on.
+                Holder::Clean(..) => {
+                    client.told = false;
+                    client.wills = 0;
+                    lead.clients.insert(client_id, client);
+                }
+                Holder::Coming(front) => {
+                    let refused = ToFront::ConnectRefused(ConnectRefusal::Unavailable);
+                    fx.send_front(front, refused);
+                }
+                Holder::Home(..) | Holder::Leaving => {}
+            }
+        }
+        for number in self.state.sessions.sorted() {
+            let session = self.state.sessions.get_mut(number).expect("it was listed");
+            let before = std::mem::take(&mut session.lead);
+            session.lead = SessionLead::default();
+            session.stream.forget_expiry();
+            if let Some(live) = before.live {
+                let closed = ToFront::Closed(CloseReason::Administrative);
+                fx.send_front(live.front, closed);
+            }
+        }
+        self.lead = lead;
+    }
+}

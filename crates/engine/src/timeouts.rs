@@ -1,0 +1,124 @@
+//! What is due (M20): proposed by the leader, in bounded steps.
+
+use courser_contract::{Dropped, PartitionEffects, SessionUid, WallMs};
+
+use crate::{
+    Partition,
+    entry::{Fate, Rare},
+    lead::Due,
+    record::{Address, Slot},
+};
+
+/// Things that are done in one call.
+const DUE_MAX: usize = 256;
+/// A chunk is looked at for expired messages at most this often.
+const EXPIRY_STEP_MS: u64 = 1_000;
+
+impl Due {
+    /// A retained message may have expired.
+    pub(crate) const fn retained(slot: Slot, address: Address) -> Self {
+        Self::Retained {
+            slot: slot.0,
+            index: address.index,
+            ordinal: address.ordinal,
+        }
+    }
+}
+
+impl Partition {
+    /// Does what is due.
+    pub(crate) fn run_due(&mut self, fx: &mut impl PartitionEffects) {
+        let wall = self.wall();
+        let mut due = Vec::new();
+        self.lead.due.pop_due(wall, DUE_MAX, &mut due);
+        for (at, due) in due {
+            match due {
+                Due::Expiry { stream, chunk } => self.expire_chunk(stream, chunk, wall, fx),
+                Due::Retained {
+                    slot,
+                    index,
+                    ordinal,
+                } => self.expire_retained(Slot(slot), Address { index, ordinal }),
+                Due::SessionEnd(number) => self.expire_session(SessionUid(number), at, fx),
+                Due::Will(number) => self.will_is_due(SessionUid(number), at, fx),
+            }
+        }
+    }
+
+    /// A session's time is over (v5 [MQTT-3.1.2-23]).
+    fn expire_session(&mut self, uid: SessionUid, at: WallMs, fx: &mut impl PartitionEffects) {
+        let Some(session) = self.state.sessions.get(uid.0) else {
+            return;
+        };
+        let coming = self.lead.clients.contains_key(&session.client_id);
+        if session.ends_at != Some(at) || session.lead.ending || coming {
+            return;
+        }
+        self.end_session(uid, fx);
+    }
+
+    fn will_is_due(&mut self, uid: SessionUid, at: WallMs, fx: &mut impl PartitionEffects) {
+        let Some(session) = self.state.sessions.get(uid.0) else {
+            return;
+        };
+        let due = session.extra.as_ref().and_then(|extra| extra.will_due);
+        let coming = self.lead.clients.contains_key(&session.client_id);
+        if due == Some(at) && !coming {
+            self.publish_will(uid, fx);
+        }
+    }
+
+    /// Ends what has expired in a chunk of a stream and was never sent (M30, v5 [MQTT-3.3.2-5]).
+    fn expire_chunk(
+        &mut self,
+        stream: u64,
+        chunk: u64,
+        wall: WallMs,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let Some(session) = self.state.sessions.get_mut(stream) else {
+            return;
+        };
+        let Some(references) = session.stream.look_at_chunk(chunk) else {
+            return;
+        };
+        let from = session.droppable_from();
+        let mut expired = Vec::new();
+        let mut next: Option<(u64, WallMs)> = None;
+        for (seq, reference) in references {
+            let Some(at) = self.state.records.view(reference.slot).expires_at else {
+                continue;
+            };
+            if at <= wall {
+                if seq >= from && !session.is_in_exchange(seq) {
+                    expired.push(seq);
+                    continue;
+                }
+            }
+            if next.is_none_or(|(_, first)| at < first) {
+                next = Some((seq, at));
+            }
+        }
+        if let Some((seq, at)) = next {
+            let at = at.max(WallMs(wall.0 + EXPIRY_STEP_MS));
+            crate::deliver::note_expiry(&mut self.lead, &mut session.stream, stream, seq, at);
+        }
+        Self::count_dropped(Dropped::Expired, expired.len() as u64, fx);
+        for seq in expired {
+            self.doom(stream, seq, Fate::Expired);
+        }
+    }
+
+    fn expire_retained(&mut self, slot: Slot, address: Address) {
+        let records = &self.state.records;
+        if !records.is_live(slot) || records.address(slot) != address {
+            return;
+        }
+        let topic: Box<str> = records.view(slot).topic.into();
+        self.write(&Rare::RetainedExpired {
+            topic,
+            index: courser_contract::LogIndex(address.index),
+            ordinal: address.ordinal,
+        });
+    }
+}

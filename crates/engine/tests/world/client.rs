@@ -1,0 +1,311 @@
+//! A client with its front: what a protocol crate does, as far as partitions can tell.
+
+use std::collections::VecDeque;
+
+use compact_str::CompactString;
+use courser_contract::{
+    Attach, AttachStage, Attached, ConnectRefusal, DeliverTo, Delivery, DetachCause, Epoch,
+    FrontId, HomeRef, OutcomeKind, PartitionId, QoS, Seq, Source, SubscribeResult, Subscription,
+    ToFront, ToHome, Will,
+};
+
+use super::{DURABLE, VOLATILE};
+
+/// What a client got.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Got {
+    pub topic: String,
+    pub payload: String,
+    pub qos: QoS,
+    pub source: Option<(Source, Seq)>,
+    pub retain: bool,
+    pub duplicate: bool,
+    pub identifiers: Vec<u32>,
+}
+
+impl Got {
+    pub fn of(delivery: &Delivery<'_>, to: &DeliverTo) -> Self {
+        Self {
+            topic: delivery.view.topic.into(),
+            payload: String::from_utf8_lossy(delivery.view.payload).into(),
+            qos: to.qos,
+            source: to.source,
+            retain: to.flags.retain,
+            duplicate: to.flags.duplicate,
+            identifiers: to.identifiers.as_deref().unwrap_or_default().to_vec(),
+        }
+    }
+}
+
+/// How a client connects.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub clean_start: bool,
+    pub expiry_seconds: u32,
+    pub receive_maximum: u16,
+    pub will: Option<Will>,
+}
+
+impl Options {
+    /// A durable session that is taken up.
+    pub fn durable() -> Self {
+        Self {
+            clean_start: false,
+            expiry_seconds: 3_600,
+            receive_maximum: 10,
+            will: None,
+        }
+    }
+
+    /// A session that ends with its connection.
+    pub fn clean() -> Self {
+        Self {
+            clean_start: true,
+            expiry_seconds: 0,
+            ..Self::durable()
+        }
+    }
+}
+
+/// Acknowledgements of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acks {
+    /// At once.
+    Auto,
+    /// When the test says so.
+    Held,
+}
+
+pub struct Client {
+    pub name: CompactString,
+    pub front: Option<FrontId>,
+    pub home: Option<HomeRef>,
+    pub epoch: Epoch,
+    pub claim: Option<Epoch>,
+    pub attached: Option<Attached>,
+    pub refused: Option<ConnectRefusal>,
+    pub taken_over: bool,
+    pub acks: Acks,
+    pub got: Vec<Got>,
+    /// Deliveries without an outcome.
+    pub waiting: VecDeque<Got>,
+    /// QoS 2 deliveries with PUBREC sent and no PUBREL yet.
+    pub received: Vec<(Source, Seq)>,
+    pub released: Vec<(Source, Seq)>,
+    pub suback: Vec<(u16, Vec<SubscribeResult>)>,
+    pub unsuback: Vec<(u16, Vec<bool>)>,
+    pub pubrec: Vec<(u16, courser_contract::Settled, bool)>,
+    pub pubcomp: Vec<(u16, bool)>,
+    pub next_packet_id: u16,
+    /// Partitions named as open when the front lets go.
+    pub open: Vec<PartitionId>,
+    attach: Option<Box<Attach>>,
+}
+
+impl Client {
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            front: None,
+            home: None,
+            epoch: Epoch(0),
+            claim: None,
+            attached: None,
+            refused: None,
+            taken_over: false,
+            acks: Acks::Auto,
+            got: Vec::new(),
+            waiting: VecDeque::new(),
+            received: Vec::new(),
+            released: Vec::new(),
+            suback: Vec::new(),
+            unsuback: Vec::new(),
+            pubrec: Vec::new(),
+            pubcomp: Vec::new(),
+            next_packet_id: 0,
+            open: Vec::new(),
+            attach: None,
+        }
+    }
+
+    pub fn connect(&mut self, front: FrontId, options: Options) -> Box<Attach> {
+        self.lost();
+        self.front = Some(front);
+        self.refused = None;
+        self.taken_over = false;
+        let attach = Box::new(Attach {
+            front,
+            client_id: self.name.clone(),
+            stage: AttachStage::Claim,
+            clean_start: options.clean_start,
+            expiry_seconds: options.expiry_seconds,
+            receive_maximum: options.receive_maximum,
+            will: options.will.map(Box::new),
+        });
+        self.attach = Some(attach.clone());
+        attach
+    }
+
+    /// The front is gone without a word.
+    pub fn lost(&mut self) {
+        self.front = None;
+        self.home = None;
+        self.claim = None;
+        self.attached = None;
+        self.waiting.clear();
+        self.received.clear();
+    }
+
+    /// What the front says when a message reaches it.
+    pub fn handle(&mut self, message: ToFront) -> Vec<(PartitionId, ToHome)> {
+        match message {
+            ToFront::Attached(attached) => {
+                self.home = Some(attached.home);
+                self.epoch = attached.epoch;
+                self.attached = Some(attached);
+                Vec::new()
+            }
+            ToFront::Claimed { epoch } => {
+                self.claim = Some(epoch);
+                let mut attach = self.attach.clone().expect("it has asked");
+                attach.stage = AttachStage::Open(epoch);
+                vec![(VOLATILE, ToHome::Attach(attach))]
+            }
+            ToFront::ConnectRefused(why) => {
+                self.refused = Some(why);
+                self.lost();
+                Vec::new()
+            }
+            ToFront::TakenOver => {
+                self.taken_over = true;
+                self.detach(DetachCause::TakenOver)
+            }
+            ToFront::Closed(_) => {
+                let messages = self.detach(DetachCause::Lost);
+                self.lost();
+                messages
+            }
+            ToFront::Subscribed { packet_id, results } => {
+                self.suback.push((packet_id, results));
+                Vec::new()
+            }
+            ToFront::Unsubscribed { packet_id, existed } => {
+                self.unsuback.push((packet_id, existed));
+                Vec::new()
+            }
+            ToFront::Received {
+                packet_id,
+                result,
+                matched,
+            } => {
+                self.pubrec.push((packet_id, result, matched));
+                Vec::new()
+            }
+            ToFront::Released { packet_id, existed } => {
+                self.pubcomp.push((packet_id, existed));
+                Vec::new()
+            }
+            ToFront::Release { source, seq, .. } => {
+                self.received.retain(|r| *r != (source, seq));
+                self.released.push((source, seq));
+                vec![self.outcome(source, seq, OutcomeKind::Done)]
+            }
+        }
+    }
+
+    /// A delivery reaches the client.
+    pub fn take(&mut self, got: Got) -> Vec<(PartitionId, ToHome)> {
+        self.got.push(got.clone());
+        if got.source.is_none() {
+            return Vec::new();
+        }
+        self.waiting.push_back(got);
+        match self.acks {
+            Acks::Auto => self.ack(1),
+            Acks::Held => Vec::new(),
+        }
+    }
+
+    /// PUBACK or PUBREC for the next deliveries.
+    pub fn ack(&mut self, count: usize) -> Vec<(PartitionId, ToHome)> {
+        let mut messages = Vec::new();
+        for _ in 0..count {
+            let Some(got) = self.waiting.pop_front() else {
+                break;
+            };
+            let (source, seq) = got.source.expect("it wants an acknowledgement");
+            let kind = match got.qos {
+                QoS::AtMostOnce | QoS::AtLeastOnce => OutcomeKind::Done,
+                QoS::ExactlyOnce => OutcomeKind::Received,
+            };
+            if kind == OutcomeKind::Received {
+                self.received.push((source, seq));
+            }
+            messages.push(self.outcome(source, seq, kind));
+        }
+        messages
+    }
+
+    pub fn outcome(&self, source: Source, seq: Seq, kind: OutcomeKind) -> (PartitionId, ToHome) {
+        let home = self.home.expect("it is connected");
+        match source {
+            Source::Session => {
+                let message = ToHome::Outcome {
+                    session: home.session,
+                    epoch: self.epoch,
+                    first: seq,
+                    last: seq,
+                    kind,
+                };
+                (home.partition, message)
+            }
+            Source::Group(group) => {
+                let message = ToHome::GroupOutcome {
+                    group: group.group,
+                    member: home,
+                    first: seq,
+                    last: seq,
+                    kind,
+                };
+                (group.partition, message)
+            }
+        }
+    }
+
+    pub fn subscribe(&mut self, subscriptions: Vec<Subscription>) -> (PartitionId, ToHome) {
+        let home = self.home.expect("it is connected");
+        self.next_packet_id += 1;
+        let message = ToHome::Subscribe {
+            session: home.session,
+            epoch: self.epoch,
+            packet_id: self.next_packet_id,
+            subscriptions,
+        };
+        (home.partition, message)
+    }
+
+    /// What the front says when it lets go.
+    pub fn detach(&mut self, cause: DetachCause) -> Vec<(PartitionId, ToHome)> {
+        let mut messages = Vec::new();
+        if let Some(home) = self.home {
+            let message = ToHome::Detach {
+                session: home.session,
+                epoch: self.epoch,
+                cause,
+                expiry_seconds: None,
+                open: self.open.clone(),
+            };
+            messages.push((home.partition, message));
+        }
+        if let Some(epoch) = self.claim {
+            let message = ToHome::Unclaim {
+                client_id: self.name.clone(),
+                epoch,
+                open: self.open.clone(),
+            };
+            messages.push((DURABLE, message));
+        }
+        self.lost();
+        messages
+    }
+}

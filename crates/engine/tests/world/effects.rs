@@ -1,0 +1,135 @@
+//! What partitions ask of the world.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use courser_contract::{
+    AppendNumber, DeliverTo, Delivery, Destinations, Dropped, FrontId, IndexChange, IndexToken,
+    Origin, PartitionEffects, PartitionId, Settled, ToFront, ToPartition,
+};
+
+use super::{DURABLE, Got, OTHER, VOLATILE};
+
+#[derive(Default)]
+pub struct Effects {
+    /// Who asks.
+    pub at: Asker,
+    pub events: u64,
+    pub partitions: Vec<PartitionId>,
+    pub deliveries: Vec<(FrontId, Got)>,
+    /// Calls of `deliver`, for tests of fan-out.
+    pub deliver_calls: usize,
+    pub to_fronts: Vec<(FrontId, ToFront)>,
+    pub to_partitions: VecDeque<(PartitionId, PartitionId, ToPartition)>,
+    pub settled: Vec<(PartitionId, AppendNumber, Settled)>,
+    pub index: Vec<(PartitionId, IndexToken)>,
+    pub fences: Vec<(PartitionId, IndexToken)>,
+    /// L1: which filters lead where.
+    pub l1: BTreeMap<(PartitionId, Box<str>), ()>,
+    pub dropped: BTreeMap<Dropped, u64>,
+}
+
+/// A partition that has a default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asker(pub PartitionId);
+
+impl Default for Asker {
+    fn default() -> Self {
+        Self(PartitionId(0))
+    }
+}
+
+impl Effects {
+    pub fn route(&self, topic: &str, retain: bool) -> Destinations {
+        let mut to = Destinations::new();
+        for (id, filter) in self.l1.keys() {
+            if router::filter_matches(filter, topic) && !to.contains(id) {
+                to.push(*id);
+            }
+        }
+        if retain && !to.contains(&self.keeper(topic)) {
+            to.push(self.keeper(topic));
+        }
+        to
+    }
+
+    /// Topics that begin with "other" have their retained message in the other partition, `$SYS` in the volatile one.
+    pub fn keeper(&self, topic: &str) -> PartitionId {
+        if topic.starts_with("other") {
+            OTHER
+        } else if topic.starts_with("$SYS") {
+            VOLATILE
+        } else {
+            DURABLE
+        }
+    }
+}
+
+impl PartitionEffects for Effects {
+    fn deliver(&mut self, delivery: Delivery<'_>, to: &[DeliverTo]) {
+        self.events += 1;
+        self.deliver_calls += 1;
+        if let Some(record) = delivery.record {
+            assert_eq!(
+                record.view(),
+                delivery.view,
+                "the shared bytes say the same"
+            );
+        }
+        for receiver in to {
+            self.deliveries
+                .push((receiver.front, Got::of(&delivery, receiver)));
+        }
+    }
+
+    fn send_front(&mut self, front: FrontId, message: ToFront) {
+        self.events += 1;
+        self.to_fronts.push((front, message));
+    }
+
+    fn send_partition(&mut self, to: PartitionId, message: ToPartition) {
+        self.events += 1;
+        self.to_partitions.push_back((self.at.0, to, message));
+    }
+
+    fn settled(&mut self, _origin: Origin, number: AppendNumber, result: Settled) {
+        self.events += 1;
+        self.settled.push((self.at.0, number, result));
+    }
+
+    fn change_index(&mut self, token: IndexToken, change: IndexChange) {
+        self.events += 1;
+        for filter in change.add {
+            self.l1.insert((self.at.0, filter), ());
+        }
+        for filter in change.remove {
+            self.l1.remove(&(self.at.0, filter));
+        }
+        self.index.push((self.at.0, token));
+    }
+
+    fn fence(&mut self, token: IndexToken) {
+        self.events += 1;
+        self.fences.push((self.at.0, token));
+    }
+
+    fn destinations(&mut self, topic: &str, retain: bool) -> Destinations {
+        self.route(topic, retain)
+    }
+
+    fn retained_partition(&self, topic: &str) -> PartitionId {
+        self.keeper(topic)
+    }
+
+    fn retained_partitions(&self) -> Destinations {
+        [DURABLE, OTHER, VOLATILE].into_iter().collect()
+    }
+
+    fn group_partition(&self, _share: &str, _filter: &str, volatile: bool) -> PartitionId {
+        if volatile { VOLATILE } else { DURABLE }
+    }
+
+    fn dropped(&mut self, why: Dropped, messages: u64) {
+        self.events += 1;
+        *self.dropped.entry(why).or_default() += messages;
+    }
+}

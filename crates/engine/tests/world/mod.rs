@@ -1,0 +1,527 @@
+//! A shell for tests: partitions in one thread, commits that are late, refused or lost, leaders that go, an index and fences
+//! that answer when they should. After every step each partition is built again from its entries and must be byte-equal.
+#![allow(dead_code)]
+
+mod client;
+mod effects;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use courser_contract::{
+    Append, AppendKey, AppendNumber, AttachStage, Class, DetachCause, FrontId, HomeRef, IndexToken,
+    Now, Origin, OutcomeKind, PartitionId, Publish, QoS, Record, Settled, ShardId, Term, Tick,
+    ToFront, ToHome, ToPartition, WallMs,
+};
+use courser_engine::{Limits, Partition, PartitionConfig};
+
+pub use client::{Client, Got, Options};
+pub use effects::Effects;
+
+/// Where sessions with a lifetime live in most tests.
+pub const DURABLE: PartitionId = PartitionId(1);
+/// Another one.
+pub const OTHER: PartitionId = PartitionId(2);
+/// The one without a log.
+pub const VOLATILE: PartitionId = PartitionId::volatile_of(ShardId(0));
+
+/// How commits come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Commits {
+    /// In the turn in which an entry was taken.
+    AtOnce,
+    /// When the test says so.
+    Held,
+}
+
+pub struct Node {
+    pub partition: Partition,
+    /// What is committed.
+    pub log: Vec<Bytes>,
+    /// What was proposed and is not committed.
+    pub proposed: VecDeque<Bytes>,
+    pub term: u64,
+}
+
+/// A publish that waits for a partition.
+#[derive(Clone)]
+struct Unsettled {
+    record: Record,
+    keep_retained: bool,
+    publish: usize,
+}
+
+pub struct World {
+    pub nodes: BTreeMap<PartitionId, Node>,
+    pub fx: Effects,
+    pub now: Now,
+    pub commits: Commits,
+    pub clients: Vec<Client>,
+    config: BTreeMap<PartitionId, PartitionConfig>,
+    next_number: BTreeMap<PartitionId, u64>,
+    unsettled: BTreeMap<PartitionId, BTreeMap<u64, Unsettled>>,
+    /// Answers of publishes: how many destinations still wait, and the worst result.
+    pub publishes: Vec<(usize, Settled)>,
+    fences: Vec<(PartitionId, IndexToken, BTreeMap<PartitionId, usize>)>,
+    next_slot: u32,
+}
+
+const ORIGIN: Origin = Origin {
+    node: 0,
+    shard: ShardId(0),
+    start: 1,
+};
+
+impl World {
+    pub fn new() -> Self {
+        Self::with_limits(Limits::default())
+    }
+
+    pub fn with_limits(limits: Limits) -> Self {
+        let mut world = Self {
+            nodes: BTreeMap::new(),
+            fx: Effects::default(),
+            now: Now {
+                tick: Tick(1_000),
+                wall: WallMs(1_000_000),
+            },
+            commits: Commits::AtOnce,
+            clients: Vec::new(),
+            config: BTreeMap::new(),
+            next_number: BTreeMap::new(),
+            unsettled: BTreeMap::new(),
+            publishes: Vec::new(),
+            fences: Vec::new(),
+            next_slot: 0,
+        };
+        for (id, class) in [
+            (DURABLE, Class::Durable),
+            (OTHER, Class::Durable),
+            (VOLATILE, Class::Volatile),
+        ] {
+            let mut config = PartitionConfig::new(id, class);
+            config.limits = limits.clone();
+            world.config.insert(id, config.clone());
+            world.fx.partitions.push(id);
+            let node = Node {
+                partition: Partition::new(config),
+                log: Vec::new(),
+                proposed: VecDeque::new(),
+                term: 0,
+            };
+            world.nodes.insert(id, node);
+        }
+        world.elect(DURABLE);
+        world.elect(OTHER);
+        world.settle();
+        world
+    }
+
+    /// Calls a partition.
+    pub fn call(&mut self, id: PartitionId, call: impl FnOnce(&mut Partition, Now, &mut Effects)) {
+        let node = self.nodes.get_mut(&id).expect("a partition of the world");
+        self.fx.at = effects::Asker(id);
+        call(&mut node.partition, self.now, &mut self.fx);
+    }
+
+    /// Gives a partition the leadership, in a new term.
+    pub fn elect(&mut self, id: PartitionId) {
+        let node = self.nodes.get_mut(&id).expect("a partition of the world");
+        node.term += 1;
+        let term = Term(node.term);
+        self.call(id, |partition, now, fx| {
+            partition.handle_leader(now, term, fx)
+        });
+    }
+
+    /// Takes it away; of what was proposed, the first `kept` entries still commit.
+    pub fn depose(&mut self, id: PartitionId, kept: usize) {
+        self.call(id, |partition, now, fx| partition.handle_follower(now, fx));
+        let node = self.nodes.get_mut(&id).expect("a partition of the world");
+        node.proposed.truncate(kept);
+        while self.commit_one(id) {}
+    }
+
+    /// Stops a partition and starts it again from its log.
+    pub fn restart(&mut self, id: PartitionId) {
+        let config = self.config[&id].clone();
+        let node = self.nodes.get_mut(&id).expect("a partition of the world");
+        node.proposed.clear();
+        node.partition = Partition::replay(config, node.log.clone());
+        for client in &mut self.clients {
+            if client.home.is_some_and(|home| home.partition == id) {
+                client.lost();
+            }
+        }
+        self.elect(id);
+    }
+
+    /// Sends again what is unsettled, in number order (M14).
+    pub fn resend(&mut self, id: PartitionId) {
+        let waiting = self.unsettled.get(&id).cloned().unwrap_or_default();
+        let floor = waiting.keys().next().copied().unwrap_or(1);
+        for (number, unsettled) in waiting {
+            self.append(id, number, floor, &unsettled);
+        }
+    }
+
+    fn append(&mut self, id: PartitionId, number: u64, floor: u64, unsettled: &Unsettled) {
+        let append = Append {
+            key: AppendKey::Numbered {
+                origin: ORIGIN,
+                number: AppendNumber(number),
+                floor: AppendNumber(floor),
+            },
+            publish: unsettled.record.view().into(),
+            keep_retained: unsettled.keep_retained,
+            deliver: true,
+        };
+        self.call(id, |partition, now, fx| {
+            partition.handle_append(now, &append, fx)
+        });
+    }
+
+    /// Publishes as a shard does; returns the number of the ticket.
+    pub fn publish(&mut self, publish: &Publish<'_>) -> usize {
+        let destinations = self.fx.route(publish.topic, publish.retain);
+        let ticket = self.publishes.len();
+        self.publishes.push((0, Settled::Ok));
+        for id in destinations {
+            let keep_retained = publish.retain && self.fx.keeper(publish.topic) == id;
+            if id.is_volatile() || publish.qos == QoS::AtMostOnce {
+                let append = Append {
+                    key: AppendKey::Unanswered,
+                    publish: *publish,
+                    keep_retained,
+                    deliver: true,
+                };
+                self.call(id, |partition, now, fx| {
+                    partition.handle_append(now, &append, fx)
+                });
+                continue;
+            }
+            let number = self.next_number.entry(id).or_insert(0);
+            *number += 1;
+            let number = *number;
+            let unsettled = Unsettled {
+                record: Record::copy_of(&publish.into()),
+                keep_retained,
+                publish: ticket,
+            };
+            let waiting = self.unsettled.entry(id).or_default();
+            waiting.insert(number, unsettled.clone());
+            let floor = *waiting.keys().next().expect("one was just added");
+            self.publishes[ticket].0 += 1;
+            self.append(id, number, floor, &unsettled);
+        }
+        self.turn();
+        ticket
+    }
+
+    /// A message with the usual fields.
+    pub fn send(&mut self, topic: &str, payload: &str, qos: QoS) -> usize {
+        self.publish(&message(topic, payload, qos))
+    }
+
+    /// The same with RETAIN.
+    pub fn retain(&mut self, topic: &str, payload: &str, qos: QoS) -> usize {
+        let publish = Publish {
+            retain: true,
+            ..message(topic, payload, qos)
+        };
+        self.publish(&publish)
+    }
+
+    /// Whether a publish was acknowledged.
+    pub fn is_acked(&self, ticket: usize) -> bool {
+        self.publishes[ticket] == (0, Settled::Ok)
+    }
+
+    /// One turn: entries are taken, volatile ones commit, messages arrive.
+    pub fn turn(&mut self) {
+        for id in self.ids() {
+            let node = self.nodes.get_mut(&id).expect("a partition of the world");
+            if node.partition.has_entry()
+                && let Some(entry) = node.partition.take_entry(self.now)
+            {
+                node.proposed.push_back(entry);
+            }
+            if id.is_volatile() || self.commits == Commits::AtOnce {
+                while self.commit_one(id) {}
+            }
+        }
+        self.pass_messages();
+        self.check();
+    }
+
+    /// Commits the oldest entry of a partition.
+    pub fn commit_one(&mut self, id: PartitionId) -> bool {
+        let node = self.nodes.get_mut(&id).expect("a partition of the world");
+        let Some(entry) = node.proposed.pop_front() else {
+            return false;
+        };
+        node.log.push(entry.clone());
+        self.call(id, |partition, now, fx| {
+            partition.handle_committed(now, entry, fx)
+        });
+        true
+    }
+
+    /// Turns until nothing moves any more, with everything committed.
+    pub fn settle(&mut self) {
+        for _ in 0..10_000 {
+            for id in self.ids() {
+                while self.commit_one(id) {}
+            }
+            let before = self.activity();
+            self.flush();
+            self.turn();
+            if self.activity() == before && self.is_quiet() {
+                return;
+            }
+        }
+        panic!("the world does not come to rest");
+    }
+
+    fn activity(&self) -> (usize, u64) {
+        let entries = self.nodes.values().map(|node| node.log.len()).sum();
+        (entries, self.fx.events)
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.fx.to_partitions.is_empty()
+            && self.fx.index.is_empty()
+            && self.fences.is_empty()
+            && self.fx.fences.is_empty()
+            && self.nodes.values().all(|node| node.proposed.is_empty())
+    }
+
+    /// Lets facts go that wait for company.
+    fn flush(&mut self) {
+        for id in self.ids() {
+            let node = self.nodes.get_mut(&id).expect("a partition of the world");
+            if let Some(entry) = node.partition.take_entry(self.now) {
+                node.proposed.push_back(entry);
+            }
+        }
+    }
+
+    pub fn ids(&self) -> Vec<PartitionId> {
+        self.nodes.keys().copied().collect()
+    }
+
+    /// Time passes, with its timeouts.
+    pub fn pass_time(&mut self, ms: u64) {
+        self.now.tick.0 += ms;
+        self.now.wall.0 += ms;
+        for id in self.ids() {
+            let due = self.nodes[&id].partition.poll_timeout();
+            if due.is_some_and(|due| due <= self.now.tick) {
+                self.call(id, |partition, now, fx| partition.handle_timeout(now, fx));
+            }
+        }
+        self.turn();
+    }
+
+    fn pass_messages(&mut self) {
+        loop {
+            let events = self.fx.events;
+            while let Some((from, to, message)) = self.fx.to_partitions.pop_front() {
+                self.call(to, |partition, now, fx| {
+                    partition.handle_partition(now, from, message, fx)
+                });
+            }
+            for (id, token) in std::mem::take(&mut self.fx.index) {
+                self.call(id, |partition, now, fx| {
+                    partition.handle_index_confirmed(now, token, fx)
+                });
+            }
+            self.pass_fences();
+            self.pass_settled();
+            self.pass_fronts();
+            if self.fx.events == events {
+                return;
+            }
+        }
+    }
+
+    fn pass_settled(&mut self) {
+        for (id, number, result) in std::mem::take(&mut self.fx.settled) {
+            let waiting = self
+                .unsettled
+                .get_mut(&id)
+                .and_then(|w| w.remove(&number.0));
+            if let Some(unsettled) = waiting {
+                let (left, worst) = &mut self.publishes[unsettled.publish];
+                *left -= 1;
+                if result != Settled::Ok {
+                    *worst = result;
+                }
+            }
+        }
+    }
+
+    /// A fence passes once all that was pushed before it is committed.
+    fn pass_fences(&mut self) {
+        for (id, token) in std::mem::take(&mut self.fx.fences) {
+            let marks = self.nodes.iter().map(|(id, node)| {
+                let more = usize::from(node.partition.has_entry());
+                (*id, node.log.len() + node.proposed.len() + more)
+            });
+            let marks = marks.collect();
+            self.fences.push((id, token, marks));
+        }
+        let nodes = &self.nodes;
+        let passed = |marks: &BTreeMap<PartitionId, usize>| {
+            marks.iter().all(|(id, mark)| nodes[id].log.len() >= *mark)
+        };
+        let (now, later) = std::mem::take(&mut self.fences)
+            .into_iter()
+            .partition(|(_, _, marks)| passed(marks));
+        self.fences = later;
+        for (id, token, _) in Vec::from_iter::<Vec<_>>(now) {
+            self.fx.events += 1;
+            self.call(id, |partition, now, fx| {
+                partition.handle_fence(now, token, fx)
+            });
+        }
+    }
+
+    fn pass_fronts(&mut self) {
+        for (front, message) in std::mem::take(&mut self.fx.to_fronts) {
+            let Some(at) = self.clients.iter().position(|c| c.front == Some(front)) else {
+                continue;
+            };
+            let replies = self.clients[at].handle(message);
+            for (to, reply) in replies {
+                self.fx.events += 1;
+                self.call(to, |partition, now, fx| {
+                    partition.handle_home(now, reply, fx)
+                });
+            }
+        }
+        for (front, got) in std::mem::take(&mut self.fx.deliveries) {
+            let Some(at) = self.clients.iter().position(|c| c.front == Some(front)) else {
+                continue;
+            };
+            for (to, reply) in self.clients[at].take(got) {
+                self.fx.events += 1;
+                self.call(to, |partition, now, fx| {
+                    partition.handle_home(now, reply, fx)
+                });
+            }
+        }
+    }
+
+    /// Checks every partition and builds it again.
+    pub fn check(&self) {
+        for (id, node) in &self.nodes {
+            node.partition.check();
+            let again = Partition::replay(self.config[id].clone(), node.log.clone());
+            again.check();
+            assert!(
+                again.encode_state() == node.partition.encode_state(),
+                "a partition is what its entries make of it"
+            );
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------------------- clients
+
+    /// A client that has not connected.
+    pub fn client(&mut self, name: &str) -> usize {
+        self.clients.push(Client::new(name));
+        self.clients.len() - 1
+    }
+
+    /// CONNECT, as far as the partitions let it come without [`World::settle`].
+    pub fn connect(&mut self, at: usize, options: Options) {
+        self.next_slot += 1;
+        let front = FrontId {
+            shard: ShardId(0),
+            slot: self.next_slot,
+            generation: 1,
+        };
+        let attach = self.clients[at].connect(front, options);
+        self.send_home(DURABLE, ToHome::Attach(attach));
+    }
+
+    /// CONNECT of a durable session, until it is attached.
+    pub fn attach(&mut self, at: usize, options: Options) {
+        self.connect(at, options);
+        self.settle();
+        assert!(self.clients[at].home.is_some(), "the client is connected");
+    }
+
+    /// Sends a message of a front and ends the turn.
+    pub fn send_home(&mut self, to: PartitionId, message: ToHome) {
+        self.call(to, |partition, now, fx| {
+            partition.handle_home(now, message, fx)
+        });
+        self.turn();
+    }
+
+    pub fn subscribe(&mut self, at: usize, subscription: courser_contract::Subscription) {
+        let (home, message) = self.clients[at].subscribe(vec![subscription]);
+        self.send_home(home, message);
+        self.settle();
+    }
+
+    /// The connection ends.
+    pub fn detach(&mut self, at: usize, cause: DetachCause) {
+        for (to, message) in self.clients[at].detach(cause) {
+            self.send_home(to, message);
+        }
+        self.settle();
+    }
+
+    /// Acknowledges the next `count` deliveries that wait.
+    pub fn ack(&mut self, at: usize, count: usize) {
+        for (to, message) in self.clients[at].ack(count) {
+            self.send_home(to, message);
+        }
+        self.settle();
+    }
+
+    /// Payloads that a client got since the last call.
+    pub fn got(&mut self, at: usize) -> Vec<String> {
+        let got = std::mem::take(&mut self.clients[at].got);
+        got.into_iter().map(|got| got.payload).collect()
+    }
+
+    pub fn home(&self, at: usize) -> HomeRef {
+        self.clients[at].home.expect("the client is connected")
+    }
+}
+
+/// A message with the usual fields.
+pub fn message<'a>(topic: &'a str, payload: &'a str, qos: QoS) -> Publish<'a> {
+    Publish {
+        topic,
+        properties: b"",
+        payload: payload.as_bytes(),
+        qos,
+        retain: false,
+        expires_at: None,
+        publisher: None,
+    }
+}
+
+/// The contract's names that tests use with the world.
+pub use courser_contract::{RetainHandling, Subscription, SubscriptionOptions};
+
+/// A plain subscription.
+pub fn to(filter: &str, qos: QoS) -> Subscription {
+    Subscription {
+        filter: filter.into(),
+        share: None,
+        options: SubscriptionOptions {
+            qos,
+            ..SubscriptionOptions::default()
+        },
+        identifier: None,
+    }
+}
+
+#[allow(unused)]
+fn _uses(_: AttachStage, _: OutcomeKind, _: ToFront, _: ToPartition) {}
