@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Installs what the end-to-end suite needs, then runs it. Arguments go to pytest.
+#
+#   COURSER_BIN=target/release/courser tests/e2e/run.sh
+#   tests/e2e/run.sh --broker mosquitto
+#   COURSER_BIN=… tests/e2e/run.sh tests/e2e/test_will.py -k paho
+#
+# Needs: python3 with venv, node and npm, a JDK of 17 or later and maven; mosquitto-clients (and mosquitto for
+# `--broker mosquitto`) come from apt when they are missing. Everything built goes to target/.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+build=$root/target/e2e
+venv=$root/target/e2e-venv
+logs=$build/logs
+mkdir -p "$build"
+
+# Runs a step only when one of its inputs changed: `step NAME OUTPUT INPUT… -- COMMAND…`.
+step() {
+    local name=$1 output=$2 inputs=()
+    shift 2
+    while [ "$1" != -- ]; do
+        inputs+=("$1")
+        shift
+    done
+    shift
+    local sum
+    sum=$(cat "${inputs[@]}" | sha256sum)
+    if [ -e "$output" ] && [ "$(cat "$build/$name.sum" 2>/dev/null)" = "$sum" ]; then
+        return
+    fi
+    echo "e2e: $name" >&2
+    "$@"
+    echo "$sum" >"$build/$name.sum"
+}
+
+install_packages() {
+    local missing=()
+    command -v mosquitto_sub >/dev/null || missing+=(mosquitto-clients)
+    if printf '%s\n' "$@" | grep -qx mosquitto; then
+        PATH=$PATH:/usr/sbin command -v mosquitto >/dev/null || missing+=(mosquitto)
+    fi
+    [ ${#missing[@]} = 0 ] && return
+    echo "e2e: apt-get install ${missing[*]}" >&2
+    local sudo=
+    [ "$(id -u)" = 0 ] || sudo=sudo
+    $sudo apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq "${missing[@]}" >/dev/null
+}
+
+python_clients() {
+    python3 -m venv "$venv"
+    "$venv/bin/pip" install -q --disable-pip-version-check -r "$here/requirements.txt"
+}
+
+mqttjs() {
+    rm -rf "$build/mqttjs"
+    cp -r "$here/drivers/mqttjs" "$build/mqttjs"
+    (cd "$build/mqttjs" && npm ci --silent --no-audit --no-fund)
+}
+
+hivemq() {
+    rm -rf "$build/hivemq"
+    mkdir -p "$build/hivemq/classes"
+    mvn -q -B -f "$here/drivers/hivemq/pom.xml" dependency:copy-dependencies -DoutputDirectory="$build/hivemq/lib"
+    javac -d "$build/hivemq/classes" -cp "$build/hivemq/lib/*" "$here"/drivers/hivemq/*.java
+}
+
+install_packages "${@#--broker=}"
+step python "$venv/bin/pytest" "$here/requirements.txt" -- python_clients
+step mqttjs "$build/mqttjs/node_modules/mqtt" "$here"/drivers/mqttjs/{package-lock.json,package.json,driver.js} -- mqttjs
+step hivemq "$build/hivemq/classes/Driver.class" "$here"/drivers/hivemq/* -- hivemq
+
+if [ -n "${COURSER_BIN:-}" ]; then
+    COURSER_BIN=$(realpath "$COURSER_BIN")
+    export COURSER_BIN
+fi
+# 5,000 connections need as many descriptors on both sides.
+ulimit -n "$(ulimit -Hn)" || true
+rm -rf "$logs"
+
+# A path among the arguments replaces the whole suite; two workers, each with brokers and drivers of its own.
+paths=("$here")
+for argument in "$@"; do
+    case $argument in
+        -*) ;;
+        *) [ -e "${argument%%::*}" ] && paths=() ;;
+    esac
+done
+export E2E_BUILD=$build PYTHONDONTWRITEBYTECODE=1
+exec "$venv/bin/python" -m pytest -c "$here/pytest.ini" --rootdir "$here" -q -n "${E2E_WORKERS:-2}" --dist worksteal \
+    --logs "$logs" "${paths[@]}" "$@"

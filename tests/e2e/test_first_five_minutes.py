@@ -1,0 +1,121 @@
+"""The first five minutes, step by step: an empty folder, the binary, and nothing else.
+
+`courser server`, `courser sub 'test/#' &`, `courser pub test/a hi`.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+from broker import Courser
+
+pytestmark = pytest.mark.courser
+
+DEFAULT_PORT = 1883
+
+
+def port_is_free(port):
+    for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+            except OSError:
+                return False
+    return True
+
+
+def first_line(stream):
+    return stream.readline().strip()
+
+
+def wait_connect(host, port, seconds=10):
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return socket.create_connection((host, port), timeout=1).close()
+        except OSError:
+            assert time.monotonic() < deadline, f"nothing listens on {host}:{port}"
+            time.sleep(0.02)
+
+
+def test_the_two_commands(tmp_path):
+    """Exactly the commands of the README, with no flag at all: the message arrives, the data folder is where it should be."""
+    if not port_is_free(DEFAULT_PORT):
+        pytest.skip("port 1883 is taken by something else on this machine")
+    binary = str(Courser.binary())
+    environment = {**os.environ, "HOME": str(tmp_path)}
+    options = {"cwd": tmp_path, "env": environment, "text": True}
+    log = tmp_path / "server.log"
+    with log.open("w") as output:
+        server = subprocess.Popen([binary, "server"], stdout=output, stderr=output, **options)
+    subscriber = None
+    try:
+        started = time.monotonic()
+        wait_connect("127.0.0.1", DEFAULT_PORT)
+        assert time.monotonic() - started < 5
+        wait_connect("::1", DEFAULT_PORT)
+        subscriber = subprocess.Popen([binary, "sub", "test/#"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+        # The subscriber says nothing until a message comes: publish a probe until it does, then the real one.
+        deadline = time.monotonic() + 15
+        os.set_blocking(subscriber.stdout.fileno(), False)
+        seen = ""
+        while "probe" not in seen:
+            assert time.monotonic() < deadline, "the subscriber got nothing"
+            subprocess.run([binary, "pub", "test/probe", "probe"], check=True, timeout=10, **options)
+            seen += subscriber.stdout.read() or ""
+        done = subprocess.run([binary, "pub", "test/a", "hi"], capture_output=True, timeout=10, check=False, **options)
+        assert done.returncode == 0, done.stderr
+        while "hi" not in seen:
+            assert time.monotonic() < deadline, seen
+            seen += subscriber.stdout.read() or ""
+            time.sleep(0.02)
+        text = log.read_text()
+        assert "127.0.0.1:1883" in text and "[::1]:1883" in text
+        assert "nothing survives a stop" in text
+    finally:
+        if subscriber is not None:
+            subscriber.send_signal(signal.SIGINT)
+            subscriber.wait(10)
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(20) == 0
+
+
+def test_public_address_is_refused(tmp_path):
+    """An address that is not loopback is refused without `--insecure-anonymous`, and the message names the flag."""
+    command = [str(Courser.binary()), "server", "--mqtt", "0.0.0.0:0", "--data", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode != 0
+    assert "--insecure-anonymous" in done.stderr + done.stdout
+
+
+def test_no_server(tmp_path):
+    """Without a server the commands say what to do, and end with 3."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [str(Courser.binary()), "pub", "-p", str(port), "test/a", "hi"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 3, done.stderr
+    assert "is the server running" in done.stderr
+
+
+def test_with_mosquittos_tools(brokers, tmp_path):
+    """`courser pub` reaches `mosquitto_sub`, `mosquitto_pub` reaches `courser sub`: the same letters."""
+    server = brokers.common()
+    binary = str(Courser.binary())
+    options = {"cwd": tmp_path, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    flags = ["-h", "127.0.0.1", "-p", str(server.port), "-q", "1", "-t", "both/ways"]
+    for receive, publish in (("mosquitto_sub", [binary, "pub"]), (None, ["mosquitto_pub"])):
+        receiver = subprocess.Popen(
+            [*([receive] if receive else [binary, "sub"]), *flags, "-C", "1", "-W", "20"], **options
+        )
+        deadline = time.monotonic() + 15
+        while receiver.poll() is None:
+            assert time.monotonic() < deadline, "no message"
+            subprocess.run([*publish, *flags, "-m", "hello"], check=True, timeout=10, cwd=tmp_path)
+        assert receiver.stdout.read().strip() == "hello"
+        assert receiver.returncode == 0
