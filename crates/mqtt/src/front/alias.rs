@@ -37,8 +37,12 @@ const TOPIC_BYTES_MIN: usize = 8;
 /// Topics of which it is remembered that they came lately; a power of two.
 const RECENT: usize = 64;
 
-/// Aliases towards a client. A topic gets one when it comes a second time within a short while; when all are in use, the one that
-/// was not used since the hand last passed is bound anew (the clock algorithm).
+/// An alias that was not used for this many messages may be bound to another topic. Binding sooner would cost bytes where more
+/// topics than aliases take turns.
+const STALE_MESSAGES: u32 = 64;
+
+/// Aliases towards a client. A topic gets one when it comes a second time within a short while; when all are bound, a hand goes round
+/// and gives away those that are stale, one look a message.
 ///
 /// Lookup is a scan over at most 32 (by default) hashes in a row; texts are compared, so that equal hashes do no harm.
 #[derive(Debug)]
@@ -48,12 +52,15 @@ pub(super) struct AliasesOut {
     bound: Vec<Bound>,
     recent: Box<[u32; RECENT]>,
     hand: usize,
+    /// Messages so far, round and round.
+    messages: u32,
 }
 
 #[derive(Debug)]
 struct Bound {
     topic: Box<str>,
-    used: bool,
+    /// Message that used it last.
+    used: u32,
 }
 
 impl AliasesOut {
@@ -65,6 +72,7 @@ impl AliasesOut {
             bound: Vec::new(),
             recent: Box::new([0; RECENT]),
             hand: 0,
+            messages: 0,
         }
     }
 
@@ -73,11 +81,12 @@ impl AliasesOut {
         if topic.len() < TOPIC_BYTES_MIN {
             return AliasUse::None;
         }
+        self.messages = self.messages.wrapping_add(1);
         let known = self.hashes.iter().position(|&other| other == hash);
         if let Some(index) = known
             && *self.bound[index].topic == *topic
         {
-            self.bound[index].used = true;
+            self.bound[index].used = self.messages;
             return AliasUse::Use(alias_at(index));
         }
         let mark = (hash >> 32) as u32;
@@ -87,22 +96,19 @@ impl AliasesOut {
             return AliasUse::None;
         }
         // Two texts of one hash take turns in one place.
-        let index = known.unwrap_or_else(|| self.free_index());
-        AliasUse::Bind(alias_at(index))
+        match known.or_else(|| self.free_index()) {
+            Some(index) => AliasUse::Bind(alias_at(index)),
+            None => AliasUse::None,
+        }
     }
 
-    fn free_index(&mut self) -> usize {
+    fn free_index(&mut self) -> Option<usize> {
         if self.bound.len() < usize::from(self.max) {
-            return self.bound.len();
+            return Some(self.bound.len());
         }
-        loop {
-            self.hand = (self.hand + 1) % self.bound.len();
-            let bound = &mut self.bound[self.hand];
-            if !bound.used {
-                return self.hand;
-            }
-            bound.used = false;
-        }
+        self.hand = (self.hand + 1) % self.bound.len();
+        let unused = self.messages.wrapping_sub(self.bound[self.hand].used);
+        (unused > STALE_MESSAGES).then_some(self.hand)
     }
 
     /// A packet that binds `alias` leaves.
@@ -110,7 +116,7 @@ impl AliasesOut {
         let index = usize::from(alias) - 1;
         let bound = Bound {
             topic: topic.into(),
-            used: true,
+            used: self.messages,
         };
         if index == self.bound.len() {
             self.bound.push(bound);

@@ -155,9 +155,9 @@ enum Flow {
     Wait,
 }
 
-/// A packet that is still to come in pieces of at least this size counts as life: one large packet may take longer than the
-/// keep-alive, and no PINGREQ can pass it.
-const PROGRESS_BYTES_MIN: usize = 1000;
+/// Each part of a packet of at least this size counts as life: one large packet may take longer than the keep-alive, and no PINGREQ
+/// can pass it.
+const LARGE_PACKET_BYTES: usize = 1000;
 
 impl Front {
     /// A front for a socket that was just accepted.
@@ -214,7 +214,7 @@ impl Front {
                     }
                 },
                 Ok(Split::Need(more)) => {
-                    heard |= more > PROGRESS_BYTES_MIN;
+                    heard |= data.len() - consumed + more >= LARGE_PACKET_BYTES;
                     break;
                 }
                 Err(error) => self.fail(error.into(), fx),

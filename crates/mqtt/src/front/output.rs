@@ -29,6 +29,7 @@ pub struct OutputPool {
 #[derive(Debug, Default)]
 struct Free {
     classes: [Vec<Vec<u8>>; CLASSES],
+    #[expect(clippy::vec_box, reason = "the boxes themselves are used again")]
     lists: Vec<Box<Shared>>,
     bytes: usize,
 }
@@ -304,7 +305,7 @@ impl Output {
             "payload bytes are counted"
         );
         assert!(
-            self.len() > 0 || self.own.capacity() == 0,
+            !self.is_empty() || self.own.capacity() == 0,
             "nothing to write, no buffer"
         );
     }

@@ -1,1 +1,20 @@
+//! Rules of the front, by behaviour. Statements of the standards are named as `v3 [MQTT-x]` and `v5 [MQTT-x]`, rules of the
+//! broker as M1 and so on.
 
+mod support;
+
+mod acks;
+mod alias;
+mod auth;
+mod close;
+mod connect;
+mod deliver;
+mod held;
+mod keepalive;
+mod output;
+mod publish;
+mod publish2;
+mod refused;
+mod size;
+mod splits;
+mod subscribe;

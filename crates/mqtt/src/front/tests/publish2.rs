@@ -1,0 +1,216 @@
+//! QoS 2 of the client: held by the front (M29) or by the home (M28).
+
+use courser_contract::{PartitionId, Refusal, Routed, Settled, Ticket, ToFront};
+
+use super::support::{Client, HOME, V5, V311, packet_id, publish};
+use crate::codec::{self, Packet};
+
+fn again(id: u16) -> codec::Publish<'static> {
+    let mut packet = publish("t", 2, id);
+    packet.delivery = codec::Delivery::ExactlyOnce {
+        packet_id: packet_id(id),
+        dup: true,
+    };
+    packet
+}
+
+fn received(packet_id: u16, result: Settled, matched: bool) -> ToFront {
+    ToFront::Received {
+        packet_id,
+        result,
+        matched,
+    }
+}
+
+#[test]
+fn a_clean_session_holds_the_packet_id_in_memory() {
+    // M29; v3 [MQTT-4.3.3-2]; v5 [MQTT-4.3.3-8], v5 [MQTT-4.3.3-10], v5 [MQTT-4.3.3-11], v5 [MQTT-4.3.3-12]
+    for version in [V311, V5] {
+        let mut client = Client::attached(version);
+        client.publishes("t", 2, 1);
+        assert_eq!(client.effects(), ["publish t q2 'x' #0"]);
+        client.says(&Packet::Publish(again(1)));
+        client.publishes("t", 2, 1);
+        assert!(client.effects().is_empty(), "published once");
+        assert_eq!(client.hears(), ["PUBREC 1", "PUBREC 1", "PUBREC 1"]);
+        client.pubrels(1);
+        assert_eq!(client.hears(), ["PUBCOMP 1"]);
+        client.publishes("t", 2, 1);
+        assert_eq!(client.effects().len(), 1, "the id is free again");
+    }
+}
+
+#[test]
+fn pubrec_leaves_when_the_ticket_is_settled() {
+    let mut client = Client::attached(V5);
+    client.shell.routed.push_back(Routed::Waits);
+    client.publishes("t", 2, 1);
+    client.publishes("t", 1, 2);
+    client.says(&Packet::Publish(again(1)));
+    assert!(client.hears().is_empty());
+    client
+        .front
+        .handle_settled(client.now, Ticket(0), Settled::Ok, &mut client.shell);
+    assert_eq!(client.hears(), ["PUBREC 1", "PUBACK 2"], "one queue (M10)");
+}
+
+#[test]
+fn a_refusing_pubrec_frees_the_packet_id() {
+    // v5 [MQTT-4.3.3-9], v5 [MQTT-3.5.2-1]
+    let mut client = Client::attached(V5);
+    client
+        .shell
+        .routed
+        .push_back(Routed::Refused(Refusal::QuotaExceeded));
+    client.publishes("t", 2, 1);
+    client.says(&Packet::Publish(again(1)));
+    assert_eq!(client.hears(), ["PUBREC 1 0x97", "PUBREC 1"]);
+    assert_eq!(client.effects().len(), 2, "a new message");
+}
+
+#[test]
+fn nobody_subscribes_to_qos_2() {
+    for (version, answer) in [(V311, "PUBREC 1"), (V5, "PUBREC 1 0x10")] {
+        let mut client = Client::attached(version);
+        client
+            .shell
+            .routed
+            .push_back(Routed::Done { matched: false });
+        client.publishes("t", 2, 1);
+        client.pubrels(1);
+        assert_eq!(client.hears(), [answer, "PUBCOMP 1"]);
+    }
+}
+
+#[test]
+fn pubrel_for_an_unknown_packet_id() {
+    // v5 [MQTT-3.7.2-1]
+    for (version, answer) in [(V311, "PUBCOMP 9"), (V5, "PUBCOMP 9 0x92")] {
+        let mut client = Client::attached(version);
+        client.pubrels(9);
+        assert_eq!(client.hears(), [answer]);
+    }
+}
+
+#[test]
+fn pubrel_before_pubrec_is_a_fault() {
+    let mut client = Client::attached(V5);
+    client.shell.routed.push_back(Routed::Waits);
+    client.publishes("t", 2, 1);
+    client.pubrels(1);
+    assert!(client.hears()[0].starts_with("DISCONNECT 0x82"));
+}
+
+#[test]
+fn a_durable_session_stores_at_home_before_pubrec() {
+    // M28
+    for version in [V311, V5] {
+        let mut client = Client::durable(version);
+        client.shell.destinations = vec![PartitionId(1), HOME];
+        client.publishes("t", 2, 1);
+        assert_eq!(client.effects(), ["3: publish2 1 t 'x' to [1, 3]"]);
+        client.says(&Packet::Publish(again(1)));
+        assert!(client.effects().is_empty(), "its PUBREC is on the way");
+        assert!(client.hears().is_empty());
+        client.told(received(1, Settled::Ok, true));
+        assert_eq!(client.hears(), ["PUBREC 1"]);
+        client.says(&Packet::Publish(again(1)));
+        assert_eq!(client.hears(), ["PUBREC 1"]);
+        client.pubrels(1);
+        client.pubrels(1);
+        assert_eq!(client.effects(), ["3: release 1"]);
+        assert!(client.hears().is_empty());
+        client.told(ToFront::Released {
+            packet_id: 1,
+            existed: true,
+        });
+        assert_eq!(client.hears(), ["PUBCOMP 1"]);
+    }
+}
+
+#[test]
+fn packet_ids_of_an_earlier_connection_are_known_at_home() {
+    // v5 [MQTT-3.1.2-5], v3 [MQTT-4.4.0-1]
+    for (version, unknown) in [(V311, "PUBCOMP 6"), (V5, "PUBCOMP 6 0x92")] {
+        let mut client = Client::durable(version);
+        client.pubrels(5);
+        client.pubrels(6);
+        assert_eq!(client.effects(), ["3: release 5", "3: release 6"]);
+        for (packet_id, existed) in [(5, true), (6, false)] {
+            client.told(ToFront::Released { packet_id, existed });
+        }
+        assert_eq!(client.hears(), ["PUBCOMP 5", unknown]);
+        // A repeat is asked of the home even where the topic has no destination any more.
+        client.shell.destinations.clear();
+        client.says(&Packet::Publish(again(7)));
+        assert_eq!(client.effects(), ["3: publish2 7 t 'x' to []"]);
+    }
+}
+
+#[test]
+fn nothing_is_stored_without_a_destination() {
+    let mut client = Client::durable(V5);
+    client.shell.destinations.clear();
+    client.publishes("t", 2, 1);
+    client.pubrels(1);
+    assert!(client.effects().is_empty());
+    assert_eq!(client.hears(), ["PUBREC 1 0x10", "PUBCOMP 1"]);
+}
+
+#[test]
+fn a_refusal_of_the_home_ends_the_hold_in_v5() {
+    let mut client = Client::durable(V5);
+    client.publishes("t", 2, 1);
+    client.effects();
+    client.told(received(1, Settled::Refused(Refusal::QuotaExceeded), true));
+    assert_eq!(client.hears(), ["PUBREC 1 0x97"]);
+    client.publishes("t", 2, 1);
+    assert_eq!(client.effects(), ["3: publish2 1 t 'x' to [3]"]);
+}
+
+#[test]
+fn a_packet_id_between_pubrel_and_pubcomp_is_in_use() {
+    let mut client = Client::durable(V5);
+    client.pubrels(1);
+    client.publishes("t", 2, 1);
+    assert_eq!(client.hears(), ["PUBREC 1 0x91"]);
+    let mut client = Client::durable(V311);
+    client.pubrels(1);
+    client.publishes("t", 2, 1);
+    assert_eq!(client.effects().last().unwrap(), "close Fault(130)");
+}
+
+#[test]
+fn a_retain_publish_that_goes_another_way_waits_for_the_earlier_one() {
+    // M28, last sentence
+    let mut client = Client::durable(V5);
+    let retained = |topic, qos, id| {
+        let mut packet = publish(topic, qos, id);
+        packet.retain = true;
+        packet
+    };
+    client.says(&Packet::Publish(retained("t", 2, 1)));
+    client.effects();
+    client.says(&Packet::Publish(retained("other", 1, 2)));
+    assert_eq!(client.effects(), ["publish other q1 retain 'x' #1"]);
+    client.says(&Packet::Publish(retained("t", 2, 3)));
+    assert_eq!(client.effects().len(), 1, "the same way does not wait");
+    client.says(&Packet::Publish(retained("t", 0, 0)));
+    assert!(client.effects().is_empty());
+    assert!(!client.front.wants_read());
+    client.told(received(1, Settled::Ok, true));
+    assert!(client.effects().is_empty(), "the other QoS 2 still waits");
+    client.told(received(3, Settled::Ok, true));
+    assert_eq!(client.effects(), ["publish t q0 retain 'x'"]);
+    // and the other way round
+    client.shell.routed.push_back(Routed::Waits);
+    client.says(&Packet::Publish(retained("t", 1, 4)));
+    client.effects();
+    client.says(&Packet::Publish(retained("t", 2, 5)));
+    assert!(client.effects().is_empty());
+    client
+        .front
+        .handle_settled(client.now, Ticket(3), Settled::Ok, &mut client.shell);
+    client.gives(&[]);
+    assert_eq!(client.effects(), ["3: publish2 5 t 'x' to [3]"]);
+}

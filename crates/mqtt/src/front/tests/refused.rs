@@ -1,0 +1,101 @@
+//! Publishes that are refused, or not answered in time (M11, M49).
+
+use courser_contract::{Refusal, Routed, Settled, Ticket, ToFront};
+
+use super::support::{Client, V5, V311, to_session, view};
+use courser_contract::QoS;
+
+const REFUSED: Routed = Routed::Refused(Refusal::QuotaExceeded);
+
+#[test]
+fn from_the_first_refusal_on_a_v3_client_gets_nothing_acknowledged() {
+    // M49; v3 [MQTT-4.8.0-2]
+    let mut client = Client::attached(V311);
+    client.gets_run(1, 1);
+    client.shell.routed.extend([Routed::Waits, REFUSED]);
+    client.publishes("t", 1, 1);
+    client.publishes("t", 1, 2);
+    client.effects();
+    client.publishes("t", 1, 3);
+    client.publishes("t", 2, 4);
+    client.publishes("t", 0, 0);
+    assert_eq!(client.effects(), ["dropped Rejected 1"], "none is stored");
+    client.hears();
+    // What was taken before is acknowledged, what comes behind is not.
+    client
+        .front
+        .handle_settled(client.now, Ticket(0), Settled::Ok, &mut client.shell);
+    assert_eq!(client.hears(), ["PUBACK 1"]);
+    // Its own acknowledgements are still taken.
+    client.pubacks(2);
+    assert_eq!(client.effects(), ["volatile: outcome 1..=1 Done"]);
+    client.passes(29_999);
+    assert!(client.effects().is_empty());
+    client.passes(1);
+    assert!(client.receives().is_empty());
+    assert_eq!(
+        client.effects(),
+        [
+            "volatile: detach Lost expiry=None epoch=7",
+            "3: unclaim c epoch=7",
+            "close Refused(151)"
+        ]
+    );
+}
+
+#[test]
+fn a_publish_without_an_answer_ends_the_connection_after_10_seconds() {
+    // M11
+    for (version, heard) in [(V311, &[][..]), (V5, &["DISCONNECT 0x89"])] {
+        let mut client = Client::attached(version);
+        client.shell.routed.extend([Routed::Waits, Routed::Waits]);
+        client.publishes("t", 1, 1);
+        client.passes(3_000);
+        client.publishes("t", 1, 2);
+        client
+            .front
+            .handle_settled(client.now, Ticket(0), Settled::Ok, &mut client.shell);
+        client.effects();
+        client.passes(9_999);
+        assert_eq!(client.hears(), ["PUBACK 1"]);
+        client.passes(1);
+        assert_eq!(client.hears(), heard);
+        assert_eq!(client.effects().last().unwrap(), "close Refused(137)");
+    }
+}
+
+#[test]
+fn a_refused_qos_2_publish_of_a_durable_v3_session_closes_after_10_seconds() {
+    // M28: the hold stays at home, a resent PUBLISH waits again
+    let mut client = Client::durable(V311);
+    client.publishes("t", 2, 1);
+    client.told(ToFront::Received {
+        packet_id: 1,
+        result: Settled::Refused(Refusal::QuotaExceeded),
+        matched: true,
+    });
+    client.effects();
+    client.passes(9_999);
+    assert!(client.receives().is_empty());
+    assert!(client.effects().is_empty());
+    client.passes(1);
+    assert_eq!(
+        client.effects(),
+        ["3: detach Lost expiry=None epoch=2", "close Refused(151)"]
+    );
+}
+
+#[test]
+fn v5_goes_on_after_a_refusal() {
+    let mut client = Client::attached(V5);
+    client.shell.routed.push_back(REFUSED);
+    client.publishes("t", 1, 1);
+    client.publishes("t", 1, 2);
+    assert_eq!(client.hears(), ["PUBACK 1 0x97", "PUBACK 2"]);
+    client.passes(60_000);
+    client.gets(
+        view("t", QoS::AtMostOnce, b"y"),
+        &to_session(1, QoS::AtLeastOnce),
+    );
+    assert_eq!(client.hears(), ["PUBLISH \"t\" q1 id=2 'y'"]);
+}

@@ -1,0 +1,283 @@
+//! SUBSCRIBE and UNSUBSCRIBE.
+
+use courser_contract::{QoS, SubscribeResult, ToFront};
+
+use super::support::{Client, Hello, V5, V311};
+use crate::codec::{Property, QoS as WireQos, RetainHandling, SubscriptionId, SubscriptionOptions};
+use crate::front::{Feature, FrontConfig};
+
+const QOS0: SubscriptionOptions = SubscriptionOptions::new(WireQos::AtMostOnce);
+const QOS1: SubscriptionOptions = SubscriptionOptions::new(WireQos::AtLeastOnce);
+const QOS2: SubscriptionOptions = SubscriptionOptions::new(WireQos::ExactlyOnce);
+
+fn subscribed(packet_id: u16, results: &[SubscribeResult]) -> ToFront {
+    ToFront::Subscribed {
+        packet_id,
+        results: results.to_vec(),
+    }
+}
+
+fn granted(qos: QoS) -> SubscribeResult {
+    SubscribeResult::Granted(qos)
+}
+
+fn without(set: impl FnOnce(&mut FrontConfig), version: crate::codec::ProtocolVersion) -> Client {
+    Client::attached_with(version, set, &Hello::default())
+}
+
+#[test]
+fn filters_go_home_together_and_come_back_as_one_suback() {
+    // v3 [MQTT-3.8.4-1], v3 [MQTT-3.8.4-2], v3 [MQTT-3.8.4-4], v3 [MQTT-3.8.4-5], v3 [MQTT-3.9.3-1], v3 [MQTT-2.3.1-7];
+    // v5 [MQTT-3.8.4-1], v5 [MQTT-3.8.4-2], v5 [MQTT-3.8.4-5], v5 [MQTT-3.8.4-6], v5 [MQTT-3.8.4-7], v5 [MQTT-3.9.3-1],
+    // v5 [MQTT-2.2.1-6]
+    for version in [V311, V5] {
+        let mut client = Client::attached(version);
+        client.subscribes(
+            7,
+            &[],
+            &[("a/+", QOS2), ("$share/g/b/#", QOS1), ("c", QOS0)],
+        );
+        assert_eq!(
+            client.effects(),
+            [
+                "volatile: subscribe 7 [a/+ q2 nl=false rap=false Send] [b/# q1 nl=false rap=false Send share=g] \
+                 [c q0 nl=false rap=false Send]"
+            ]
+        );
+        assert!(client.hears().is_empty());
+        let results = [
+            granted(QoS::ExactlyOnce),
+            SubscribeResult::NotAuthorized,
+            granted(QoS::AtMostOnce),
+        ];
+        client.told(subscribed(7, &results));
+        let bytes = client.receives();
+        // v3 [MQTT-3.9.3-2]: 0x80 for every failure
+        let (codes, all) = match version {
+            V311 => (&[2, 0x80, 0][..], 7),
+            V5 => (&[2, 0x87, 0][..], 8),
+        };
+        assert_eq!(bytes.len(), all);
+        assert_eq!(&bytes[all - 3..], codes);
+        // an answer that nobody waits for is not sent again
+        client.told(subscribed(7, &results));
+        assert!(client.receives().is_empty());
+    }
+}
+
+#[test]
+fn every_result_has_its_code() {
+    // v5 [MQTT-3.9.3-2]
+    let mut client = Client::attached(V5);
+    client.subscribes(1, &[], &[("a", QOS1); 7]);
+    client.told(subscribed(
+        1,
+        &[
+            granted(QoS::AtMostOnce),
+            granted(QoS::AtLeastOnce),
+            granted(QoS::ExactlyOnce),
+            SubscribeResult::QuotaExceeded,
+            SubscribeResult::NotAuthorized,
+            SubscribeResult::Unsupported,
+            SubscribeResult::Failed,
+        ],
+    ));
+    assert_eq!(client.hears(), ["SUBACK 1 00 01 02 97 87 83 80"]);
+}
+
+#[test]
+fn options_and_identifier_of_v5() {
+    let mut client = Client::attached(V5);
+    let options = SubscriptionOptions {
+        qos: WireQos::AtLeastOnce,
+        no_local: true,
+        retain_as_published: true,
+        retain_handling: RetainHandling::SendIfNew,
+    };
+    let other = SubscriptionOptions {
+        retain_handling: RetainHandling::DoNotSend,
+        ..QOS0
+    };
+    let id = Property::SubscriptionIdentifier(SubscriptionId::new(300).unwrap());
+    client.subscribes(1, &[id], &[("a", options), ("b", other)]);
+    assert_eq!(
+        client.effects(),
+        [
+            "volatile: subscribe 1 [a q1 nl=true rap=true SendIfNew id=300] [b q0 nl=false rap=false DoNotSend id=300]"
+        ]
+    );
+}
+
+#[test]
+fn several_subscribes_may_be_under_way() {
+    let mut client = Client::attached(V5);
+    for id in 1..=3 {
+        client.subscribes(id, &[], &[("a", QOS0)]);
+    }
+    client.unsubscribes(4, &["a"]);
+    assert_eq!(client.effects().len(), 4);
+    client.told(subscribed(2, &[granted(QoS::AtMostOnce)]));
+    client.told(subscribed(1, &[SubscribeResult::Failed]));
+    client.told(ToFront::Unsubscribed {
+        packet_id: 4,
+        existed: vec![true],
+    });
+    client.told(subscribed(3, &[granted(QoS::AtMostOnce)]));
+    assert_eq!(
+        client.hears(),
+        ["SUBACK 2 00", "SUBACK 1 80", "UNSUBACK 4 00", "SUBACK 3 00"]
+    );
+}
+
+#[test]
+fn a_packet_id_in_use_is_refused() {
+    // v5 [MQTT-3.9.3-2], v5 [MQTT-3.11.3-2]
+    let mut client = Client::attached(V5);
+    client.subscribes(1, &[], &[("a", QOS0)]);
+    client.effects();
+    client.subscribes(1, &[], &[("b", QOS0), ("c", QOS0)]);
+    client.unsubscribes(1, &["a"]);
+    assert!(client.effects().is_empty());
+    assert_eq!(client.hears(), ["SUBACK 1 91 91", "UNSUBACK 1 91"]);
+    let mut client = Client::attached(V311);
+    client.subscribes(1, &[], &[("a", QOS0)]);
+    client.subscribes(1, &[], &[("b", QOS0)]);
+    assert_eq!(client.effects().last().unwrap(), "close Fault(130)");
+}
+
+#[test]
+fn no_local_on_a_shared_subscription_is_a_fault() {
+    // v5 [MQTT-3.8.3-4]
+    let mut client = Client::attached(V5);
+    client.gives(b"\x82\x10\x00\x01\x00\x00\x0A$share/g/a\x04");
+    assert!(client.hears()[0].starts_with("DISCONNECT 0x82"));
+    assert!(
+        !client
+            .effects()
+            .iter()
+            .any(|line| line.contains("subscribe"))
+    );
+}
+
+#[test]
+fn a_subscription_identifier_of_zero_is_a_fault() {
+    let mut client = Client::attached(V5);
+    client.gives(b"\x82\x09\x00\x01\x02\x0B\x00\x00\x01a\x00");
+    assert!(client.hears()[0].starts_with("DISCONNECT 0x82"));
+}
+
+#[test]
+fn a_lower_maximum_qos_lowers_subscriptions() {
+    // v5 [MQTT-3.2.2-10], v3 [MQTT-3.8.4-6], v5 [MQTT-3.8.4-8]
+    for version in [V311, V5] {
+        let mut client = without(|config| config.maximum_qos = QoS::AtLeastOnce, version);
+        client.subscribes(1, &[], &[("a", QOS0), ("b", QOS1), ("c", QOS2)]);
+        let sent = client.effects().remove(0);
+        assert!(sent.contains("[a q0") && sent.contains("[b q1") && sent.contains("[c q1"));
+    }
+}
+
+#[test]
+fn wildcards_that_are_switched_off() {
+    // v3 [MQTT-3.8.3-2]
+    let mut client = without(|config| config.wildcards = Feature::Off, V311);
+    client.subscribes(1, &[], &[("a/#", QOS0), ("b", QOS1), ("+", QOS0)]);
+    assert_eq!(
+        client.effects(),
+        ["volatile: subscribe 1 [b q1 nl=false rap=false Send]"]
+    );
+    client.told(subscribed(1, &[granted(QoS::AtLeastOnce)]));
+    assert_eq!(client.hears(), ["SUBACK 1 80 01 80"]);
+    client.subscribes(2, &[], &[("#", QOS0)]);
+    assert!(client.effects().is_empty());
+    assert_eq!(client.hears(), ["SUBACK 2 80"]);
+    let mut client = without(|config| config.wildcards = Feature::Off, V5);
+    client.subscribes(1, &[], &[("b", QOS0), ("a/#", QOS0)]);
+    assert!(client.hears()[0].starts_with("DISCONNECT 0xA2"));
+}
+
+#[test]
+fn other_kinds_that_are_switched_off() {
+    let off = |config: &mut FrontConfig| {
+        config.shared_subscriptions = Feature::Off;
+        config.subscription_identifiers = Feature::Off;
+    };
+    let mut client = without(off, V5);
+    client.subscribes(1, &[], &[("$share/g/a", QOS0)]);
+    assert!(client.hears()[0].starts_with("DISCONNECT 0x9E"));
+    let mut client = without(off, V311);
+    client.subscribes(1, &[], &[("$share/g/a", QOS0)]);
+    assert_eq!(client.hears(), ["SUBACK 1 80"]);
+    let mut client = without(off, V5);
+    let id = Property::SubscriptionIdentifier(SubscriptionId::new(1).unwrap());
+    client.subscribes(1, &[id], &[("a", QOS0)]);
+    assert!(client.hears()[0].starts_with("DISCONNECT 0xA1"));
+}
+
+#[test]
+fn filters_beyond_the_limit_get_quota_exceeded() {
+    let mut client = without(|config| config.filters_max = 2, V5);
+    client.subscribes(
+        1,
+        &[],
+        &[("a", QOS0), ("b", QOS0), ("c", QOS0), ("d", QOS0)],
+    );
+    client.told(subscribed(
+        1,
+        &[granted(QoS::AtMostOnce), granted(QoS::AtLeastOnce)],
+    ));
+    assert_eq!(client.hears(), ["SUBACK 1 00 01 97 97"]);
+}
+
+#[test]
+fn unsuback_comes_also_when_nothing_was_deleted() {
+    // v3 [MQTT-3.10.4-4], v3 [MQTT-3.10.4-5], v3 [MQTT-3.10.4-6]; v5 [MQTT-3.10.4-4], v5 [MQTT-3.10.4-5],
+    // v5 [MQTT-3.10.4-6], v5 [MQTT-3.11.3-1], v5 [MQTT-3.11.3-2]
+    for (version, expected) in [(V311, "UNSUBACK 9"), (V5, "UNSUBACK 9 00 11 00")] {
+        let mut client = Client::attached(version);
+        client.unsubscribes(9, &["a/+", "b", "$share/g/c"]);
+        assert_eq!(
+            client.effects(),
+            ["volatile: unsubscribe 9 [(None, \"a/+\"), (None, \"b\"), (Some(\"g\"), \"c\")]"]
+        );
+        client.told(ToFront::Unsubscribed {
+            packet_id: 9,
+            existed: vec![true, false, true],
+        });
+        assert_eq!(client.hears(), [expected]);
+    }
+}
+
+#[test]
+fn an_answer_that_is_too_large_for_the_client_ends_the_connection() {
+    // v5 [MQTT-3.1.2-24]
+    let mut client = Client::attached_with(
+        V5,
+        |_| {},
+        &Hello {
+            properties: &[Property::MaximumPacketSize(
+                std::num::NonZeroU32::new(40).unwrap(),
+            )],
+            ..Hello::default()
+        },
+    );
+    client.subscribes(1, &[], &[("a", QOS0); 36]);
+    client.told(subscribed(1, &[granted(QoS::AtMostOnce); 36]));
+    assert_eq!(
+        client.hears(),
+        ["DISCONNECT 0x95"],
+        "without its Reason String"
+    );
+}
+
+#[test]
+fn requests_without_answer_are_bounded() {
+    let mut client = Client::attached(V311);
+    for id in 1..=300 {
+        client.subscribes(id, &[], &[("a", QOS0)]);
+    }
+    assert_eq!(client.effects().len(), 256);
+    assert!(!client.front.wants_read());
+    client.told(subscribed(1, &[granted(QoS::AtMostOnce)]));
+    assert_eq!(client.effects().len(), 1, "the next one is taken");
+}
