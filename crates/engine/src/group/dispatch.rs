@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use courser_contract::{FrontId, HomeRef, OutcomeKind, QoS, Seq, SharedStrategy};
+use courser_contract::{FrontId, HomeRef, OutcomeKind, QoS, Seq};
 
 use super::seats::{Receiver, SeatId, Seats, Standing, Turn};
 use super::{Fact, Group, Leave, Member, Owed};
 use crate::seq_table::SeqTable;
 
-/// Messages that are set aside for members without room, over all members: [`SharedStrategy::HashTopic`] only. Then the group
+/// Messages that are set aside for members without room, over all members; only when the topic chooses. Then the group
 /// waits for the slowest.
 pub(crate) const ASIDE_MAX: usize = 1_024;
 

@@ -9,8 +9,8 @@
 //!           floor                                  last
 //! ```
 //!
-//! Invariants (`check`): every taken number is in `floor..=last`; `last` is taken, or nothing above `floor` is;
-//! all origins of a node are of its newest start.
+//! Invariants (`check`): each known origin has a taken number, none below its floor, and `last` is the highest of them; all
+//! origins of a node are of its newest start.
 //!
 //! Two copies live in a partition. The replicated one takes a number when its entry is applied. The leader has a second one
 //! that takes numbers when they are proposed: [`Known::Repeat`] there with a number that the first does not contain means
@@ -48,8 +48,6 @@ pub(crate) enum Known {
 struct Taken {
     /// Numbers below are forgotten.
     floor: u64,
-    /// Highest number that was taken; below the floor when there is none.
-    last: u64,
     /// Taken numbers from the floor on.
     above: Ranges,
 }
@@ -59,16 +57,22 @@ impl Taken {
     fn starting_at(floor: u64) -> Self {
         Self {
             floor,
-            last: floor.saturating_sub(1),
             above: Ranges::default(),
         }
+    }
+
+    /// Highest number that was taken.
+    fn last(&self) -> u64 {
+        self.above
+            .last()
+            .unwrap_or_else(|| self.floor.saturating_sub(1))
     }
 
     fn classify(&self, number: u64, floor: u64) -> Known {
         let floor = self.floor.max(floor);
         if number < floor {
             Known::Dropped
-        } else if number > self.last {
+        } else if number > self.last() {
             if number - floor < SPAN_MAX {
                 Known::New
             } else {
@@ -78,14 +82,6 @@ impl Taken {
             Known::Repeat(Settled::Ok)
         } else {
             Known::Repeat(Settled::Refused(Refusal::Unspecified))
-        }
-    }
-
-    fn raise_floor(&mut self, floor: u64) {
-        if floor > self.floor {
-            self.floor = floor;
-            self.above.remove_below(floor);
-            self.last = self.last.max(floor - 1);
         }
     }
 }
@@ -143,9 +139,11 @@ impl Origins {
             .shards
             .entry(origin.shard)
             .or_insert_with(|| Taken::starting_at(floor.0));
-        taken.raise_floor(floor.0);
+        if floor.0 > taken.floor {
+            taken.floor = floor.0;
+            taken.above.remove_below(floor.0);
+        }
         taken.above.insert(number.0);
-        taken.last = number.0;
         true
     }
 
@@ -173,7 +171,6 @@ impl Origins {
             for (shard, taken) in &node.shards {
                 shard.write(out);
                 taken.floor.write(out);
-                taken.last.write(out);
                 taken.above.write(out);
             }
         }
@@ -209,13 +206,11 @@ impl Origins {
         for taken in self.nodes.values().flat_map(|node| node.shards.values()) {
             taken.above.check();
             assert!(
-                taken.above.first().is_none_or(|first| first >= taken.floor),
-                "nothing below the floor is remembered"
-            );
-            assert_eq!(
-                taken.above.last().unwrap_or(taken.floor.saturating_sub(1)),
-                taken.last,
-                "the highest taken number is the last"
+                taken
+                    .above
+                    .first()
+                    .is_some_and(|first| first >= taken.floor),
+                "an origin is known by what was taken, and nothing below its floor is"
             );
         }
     }
@@ -224,15 +219,13 @@ impl Origins {
 fn read_node(reader: &mut Reader<'_>) -> Result<Node, DecodeError> {
     let start = reader.read()?;
     let mut shards = BTreeMap::new();
-    for _ in 0..reader.count(22)? {
+    for _ in 0..reader.count(14)? {
         let shard: ShardId = reader.read()?;
         let taken = Taken {
             floor: reader.read()?,
-            last: reader.read()?,
             above: reader.read()?,
         };
-        let last = taken.above.last().unwrap_or(taken.floor.saturating_sub(1));
-        if last != taken.last || taken.above.first().is_some_and(|first| first < taken.floor) {
+        if taken.above.first().is_none_or(|first| first < taken.floor) {
             return Err(DecodeError::Invalid("taken numbers"));
         }
         if shards

@@ -126,8 +126,8 @@ fn bytes_that_break_an_invariant_are_refused() {
     let mut bytes = Vec::new();
     origins.encode(&mut bytes);
     assert_eq!(Origins::decode(&bytes), Ok(origins));
-    // Node count 4, node 2, start 4, shard count 4, shard 2: then floor, last, ranges.
-    for (at, value) in [(16, 9), (24, 6), (36, 2), (44, 4)] {
+    // Node count 4, node 2, start 4, shard count 4, shard 2: then floor 8, count 4, range 16.
+    for (at, value) in [(16, 9), (28, 2), (36, 4)] {
         let mut broken = bytes.clone();
         broken[at] = value;
         assert!(

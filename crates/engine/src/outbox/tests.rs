@@ -179,6 +179,11 @@ fn m19_repeats_and_what_is_below_the_floor_are_known() {
         );
     }
     assert!(!inbox.take(HERE, Seq(5), Seq(4)));
+    assert!(inbox.take(HERE, Seq(8), Seq(7)));
+    for seq in [4, 5, 6] {
+        let known = inbox.classify(HERE, Seq(seq), Seq(4));
+        assert_eq!(known, KnownForward::Repeat, "a floor never falls: {seq}");
+    }
     assert_eq!(
         inbox.classify(THERE, Seq(5), Seq(4)),
         KnownForward::New,

@@ -195,6 +195,7 @@ fn a_scan_with_few_matches_jumps() {
     );
     assert_eq!(found, [1; 100]);
     assert_eq!(end.next, None);
+    assert!(end.visits >= 100 * SEEK_VISITS, "jumps are work");
     assert!(
         end.visits < 100 * 2 * (SEEK_VISITS + STEPS_MAX + 1),
         "{}",
