@@ -45,7 +45,7 @@ impl<'a> MqttStr<'a> {
     #[inline]
     pub(crate) fn check(bytes: &'a [u8]) -> Result<Self, DecodeErrorKind> {
         let text = utf8(bytes)?;
-        if memchr::memchr(0, bytes).is_some() {
+        if has_nul(bytes) {
             return Err(DecodeErrorKind::Nul);
         }
         Ok(Self(text))
@@ -58,6 +58,18 @@ impl<'a> MqttStr<'a> {
 
     pub(crate) fn write(self, out: &mut Vec<u8>) {
         write_binary(self.0.as_bytes(), out);
+    }
+}
+
+/// Most strings are short: below this length a plain loop beats the call into the search.
+const SHORT_BYTES: usize = 64;
+
+#[inline]
+fn has_nul(bytes: &[u8]) -> bool {
+    if bytes.len() < SHORT_BYTES {
+        bytes.iter().fold(false, |found, &byte| found | (byte == 0))
+    } else {
+        memchr::memchr(0, bytes).is_some()
     }
 }
 

@@ -17,7 +17,15 @@ pub(crate) enum Varint {
 ///
 /// Refuses a fifth byte and, v5 [MQTT-1.5.5-1], encodings that are longer than needed. 3.1.1 has no numbered clause for the latter,
 /// but its table 2.4 gives each length its own range of values.
+#[inline]
 pub(crate) fn read(bytes: &[u8]) -> Result<Varint, DecodeErrorKind> {
+    match bytes {
+        [byte @ 0..=0x7F, ..] => Ok(Varint::Value(u32::from(*byte), 1)),
+        _ => read_long(bytes),
+    }
+}
+
+fn read_long(bytes: &[u8]) -> Result<Varint, DecodeErrorKind> {
     let mut value = 0_u32;
     for (index, &byte) in bytes.iter().take(4).enumerate() {
         value |= u32::from(byte & 0x7F) << (7 * index);

@@ -66,6 +66,7 @@ pub(crate) fn scan<'a>(
 }
 
 /// Identifiers are variable byte integers, though all that exist take one byte.
+#[inline]
 pub(super) fn read_id(reader: &mut Reader<'_>) -> Result<PropertyId, DecodeErrorKind> {
     let id = reader.varint()?;
     u8::try_from(id)
