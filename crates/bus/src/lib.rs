@@ -1,1 +1,32 @@
-//! In-process topic router with MQTT-like keys.
+//! In-process message router with MQTT-like keys.
+#![doc = include_str!("../README.md")]
+#![deny(unsafe_code)]
+
+mod bus;
+mod filter;
+mod handler;
+mod inner;
+mod key;
+mod keys;
+mod local;
+mod plan;
+mod presence;
+mod record;
+mod retained;
+mod ring;
+mod segments;
+mod slot;
+mod stats;
+mod stream;
+mod subscription;
+mod sync;
+mod walk;
+
+pub use crate::bus::{Router, RouterOptions};
+pub use crate::filter::{Filter, FilterError, IntoFilter, Token};
+pub use crate::handler::{Handler, SubscriptionId, SubscriptionRef};
+pub use crate::key::{Key, KeyError};
+pub use crate::ring::{Delivered, Overflow, Ring, RingOptions};
+pub use crate::stats::Stats;
+pub use crate::stream::MessageStream;
+pub use crate::subscription::{Subscription, WithinHandler};

@@ -16,7 +16,8 @@ pub(crate) const COUNTERS: usize = 2 * STRIPES + 1;
 const WILD: usize = 2 * STRIPES;
 
 /// A state of what a topic matches. Two are equal if nothing that concerns the topic was changed in between.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+/// The default is the epoch of every topic before any change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub struct Epoch(pub(crate) u64);
 
 /// Which counters concern a topic: kept beside a cached result, so that checking it needs no hash.

@@ -1,0 +1,390 @@
+//! The router: the public face of it all, and the hot path of a post.
+#![allow(unsafe_code)]
+
+use crate::filter::{Filter, FilterError, IntoFilter};
+use crate::handler::{Closure, Handler, SubscriptionId, SubscriptionRef};
+use crate::inner::Inner;
+use crate::key::{Key, KeyError};
+use crate::keys::Keys;
+use crate::local::with_record;
+use crate::plan::PlanRef;
+use crate::presence::Barrier;
+use crate::record::{Limits, Record, add};
+use crate::retained::Retained;
+use crate::ring::{Ring, RingOptions};
+use crate::stats::Stats;
+use crate::stream::MessageStream;
+use crate::subscription::Subscription;
+use crate::walk::{Post, Walk};
+use std::cell::Cell;
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// How a router is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouterOptions {
+    /// Keys that the cache of each posting thread holds, rounded up to a power of two. 32 bytes each, taken as
+    /// needed. A thread that posts to more keys in turn matches anew for those that met another.
+    pub cached_keys: usize,
+    /// Bytes of match lists that the cache of each posting thread holds; equal lists are held once. When there
+    /// are more, all are dropped and made again as needed.
+    pub cached_bytes: usize,
+}
+
+impl Default for RouterOptions {
+    /// 131,072 keys, 32 MiB of lists.
+    fn default() -> Self {
+        RouterOptions {
+            cached_keys: 1 << 17,
+            cached_bytes: 32 << 20,
+        }
+    }
+}
+
+/// Routes messages of type `M` from posters to handlers. Cheap to clone: all clones are the same router.
+///
+/// Posting takes no lock and writes to no memory that other threads write or read while posting; the first
+/// post of a thread registers it, which takes one. Everything else takes a lock, under which no code of the user
+/// runs. A router, with what its detached handlers hold, lives as long as any clone or [`Subscription`]: a handler
+/// that holds one of them keeps it alive until it is unsubscribed.
+pub struct Router<M: 'static> {
+    inner: Arc<Inner>,
+    more: Arc<More<M>>,
+}
+
+/// What a post does not need.
+struct More<M> {
+    keys: Mutex<Keys>,
+    retained: Mutex<Retained<M>>,
+}
+
+// SAFETY: handlers are `Send + Sync`, and messages are only lent to them on the thread that posts. Messages are
+// kept in `more.retained` only, which only methods with `M: Send + Sync` fill; else it is empty.
+unsafe impl<M> Send for Router<M> {}
+// SAFETY: as above.
+unsafe impl<M> Sync for Router<M> {}
+
+impl<M> Clone for Router<M> {
+    fn clone(&self) -> Self {
+        Router {
+            inner: Arc::clone(&self.inner),
+            more: Arc::clone(&self.more),
+        }
+    }
+}
+
+impl<M> Default for Router<M> {
+    fn default() -> Self {
+        Router::new()
+    }
+}
+
+impl<M> fmt::Debug for Router<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Router")
+            .field("stats", &self.stats())
+            .finish()
+    }
+}
+
+impl<M: 'static> Router<M> {
+    /// A router without subscriptions.
+    #[must_use]
+    pub fn new() -> Self {
+        Router::with_options(RouterOptions::default())
+    }
+
+    /// A router with other limits.
+    #[must_use]
+    pub fn with_options(options: RouterOptions) -> Self {
+        Self::build(options, Barrier::detect())
+    }
+
+    fn build(options: RouterOptions, barrier: Barrier) -> Self {
+        let keys = options.cached_keys.clamp(1, 1 << 30).next_power_of_two();
+        let inner = Inner::new(
+            barrier,
+            Limits {
+                keys,
+                bytes: options.cached_bytes,
+            },
+        );
+        let more = More {
+            keys: Mutex::default(),
+            retained: Mutex::default(),
+        };
+        Router {
+            inner: Arc::new(inner),
+            more: Arc::new(more),
+        }
+    }
+
+    /// A router that uses fences although the system has `membarrier`, for tests of that way.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_fences() -> Self {
+        Self::build(RouterOptions::default(), Barrier::Fence)
+    }
+
+    /// The key of this text: the same for the same text, as long as somebody holds it.
+    ///
+    /// # Errors
+    /// [`KeyError`], in particular for text with a wildcard.
+    pub fn key(&self, text: &str) -> Result<Key, KeyError> {
+        self.more
+            .keys
+            .lock()
+            .expect("no code panics under this lock")
+            .get(text)
+    }
+
+    /// Keys of this router that somebody holds, in no order.
+    #[must_use]
+    pub fn keys(&self) -> Vec<Key> {
+        self.more
+            .keys
+            .lock()
+            .expect("no code panics under this lock")
+            .live()
+    }
+
+    /// Calls `handler` for each message that is posted to a key that `filter` matches, on the poster's thread,
+    /// with (subscription, the key that was posted to, message). See [`Handler`] for what holds there.
+    ///
+    /// Posts that start after this returned see it.
+    ///
+    /// # Errors
+    /// [`FilterError`] if `filter` is none.
+    pub fn subscribe<F>(
+        &self,
+        filter: impl IntoFilter,
+        handler: F,
+    ) -> Result<Subscription, FilterError>
+    where
+        F: Fn(SubscriptionRef<'_, M>, &Key, &M) + Send + Sync + 'static,
+    {
+        self.subscribe_handler(filter, Closure(handler))
+    }
+
+    /// Like [`subscribe`](Self::subscribe), for a type of one's own.
+    ///
+    /// # Errors
+    /// [`FilterError`] if `filter` is none.
+    pub fn subscribe_handler<H: Handler<M>>(
+        &self,
+        filter: impl IntoFilter,
+        handler: H,
+    ) -> Result<Subscription, FilterError> {
+        let filter = filter.into_filter()?;
+        let (slot, id) = self.inner.subscribe::<M, H>(filter.as_str(), handler);
+        Ok(Subscription::new(Arc::clone(&self.inner), slot, id))
+    }
+
+    /// Puts matching messages into a bounded ring, to be taken out on any thread. Ends when the ring is dropped.
+    ///
+    /// # Errors
+    /// [`FilterError`] if `filter` is none.
+    pub fn subscribe_ring(
+        &self,
+        filter: impl IntoFilter,
+        options: RingOptions,
+    ) -> Result<Ring<M>, FilterError>
+    where
+        M: Clone + Send,
+    {
+        let (sender, shared) = crate::ring::ring(options);
+        let subscription = self.subscribe_handler(filter, sender)?;
+        Ok(Ring::new(shared, subscription))
+    }
+
+    /// Like [`subscribe_ring`](Self::subscribe_ring), to be taken out as an asynchronous stream, in any runtime.
+    ///
+    /// # Errors
+    /// [`FilterError`] if `filter` is none.
+    pub fn subscribe_stream(
+        &self,
+        filter: impl IntoFilter,
+        options: RingOptions,
+    ) -> Result<MessageStream<M>, FilterError>
+    where
+        M: Clone + Send,
+    {
+        self.subscribe_ring(filter, options).map(MessageStream::new)
+    }
+
+    /// Ends a subscription by its number, detached or not. Linear in the subscriptions of its filter; a
+    /// [`Subscription`] does the same at once. `false` if it has ended before.
+    pub fn unsubscribe(&self, id: SubscriptionId) -> bool {
+        self.inner.unsubscribe_by_id(id)
+    }
+
+    /// Calls every handler whose filter matches `key` with `message`. Returns when all have been called.
+    ///
+    /// A handler may post in turn; what it posts is delivered before its own call ends.
+    #[inline]
+    pub fn post(&self, key: &Key, message: &M) {
+        let inner = &*self.inner;
+        with_record(
+            inner.id,
+            &inner.alive,
+            || inner.new_record(),
+            |record| {
+                // SAFETY: `with_record` gives the record of this thread.
+                unsafe { self.post_on(record, key, message) }
+            },
+        );
+    }
+
+    /// # Safety
+    /// The caller is the thread that owns `record`, which is one of this router.
+    #[inline]
+    unsafe fn post_on(&self, record: &Record, key: &Key, message: &M) {
+        let outermost = record.presence().enter();
+        // Acquire: who sees the version sees everything that it stands for.
+        let version = self.inner.version.load(Ordering::Acquire);
+        // SAFETY: passed on.
+        let plan = match unsafe { record.cached(key.id(), version) } {
+            Some(plan) => plan,
+            // SAFETY: the thread is present and owns the record; `describe` does not post; nothing is walked on
+            // this thread if it was not present before.
+            None => unsafe {
+                record.look_up(key, version, outermost, |builder, list| {
+                    self.inner.describe(builder, list)
+                })
+            },
+        };
+        self.walk(record, plan, key, message);
+        if outermost {
+            record.presence().leave();
+        } else {
+            add(&record.counters.nested, 1);
+        }
+    }
+
+    #[inline]
+    fn walk(&self, record: &Record, plan: PlanRef, key: &Key, message: &M) {
+        let post = Post {
+            router: self,
+            key,
+            message,
+            calls: Cell::new(0),
+            panics: Cell::new(0),
+        };
+        let mut group = plan.groups();
+        // Before the walk: nested posts may free the plan's place in the cache, though not the plan itself.
+        let singles = plan.singles() as u64;
+        loop {
+            // SAFETY: `group` is a group of a plan or its end mark; the plan is not freed while it is walked.
+            let walk = unsafe { *group };
+            if walk.is_null() {
+                break;
+            }
+            // SAFETY: the first word of a group is such a function: lists of this router have handlers for `M`.
+            let walk = unsafe { std::mem::transmute::<*const (), Walk<M>>(walk) };
+            // SAFETY: the group is the function's own, and this thread is present.
+            group = unsafe { walk(group, &post) };
+        }
+        add(
+            &record.counters.hits,
+            singles.wrapping_add(post.calls.get()),
+        );
+        if post.panics.get() != 0 {
+            add(&record.counters.panics, post.panics.get());
+        }
+    }
+
+    /// All live subscriptions with their filters, in no order. Linear, under the router's lock.
+    #[must_use]
+    pub fn subscriptions(&self) -> Vec<(String, SubscriptionId)> {
+        self.inner.subscriptions()
+    }
+
+    /// Counters and sizes.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.inner.stats()
+    }
+
+    /// Drops handlers whose subscriptions have ended and which nobody runs any more, and clears out filters
+    /// without subscriptions. Never waits. Returns how many handlers still wait for a running post.
+    pub fn collect(&self) -> usize {
+        self.inner.collect_all()
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+
+    fn retained_lock(&self) -> MutexGuard<'_, Retained<M>> {
+        self.more
+            .retained
+            .lock()
+            .expect("no code panics under this lock")
+    }
+}
+
+/// Retained messages: the last one of each key for which it was asked.
+impl<M: Send + Sync + 'static> Router<M> {
+    /// Keeps `message` as the last one of `key`, in place of the one before, and posts it. Takes a lock before
+    /// the post. Of several at once for one key any may be the one that is kept.
+    pub fn post_retained(&self, key: &Key, message: impl Into<Arc<M>>) {
+        let message = message.into();
+        let old = self.retained_lock().set(key, Arc::clone(&message));
+        drop(old); // not under the lock
+        self.post(key, &message);
+    }
+
+    /// The retained message of `key`.
+    #[must_use]
+    pub fn retained(&self, key: &Key) -> Option<Arc<M>> {
+        self.retained_lock().get(key)
+    }
+
+    /// Forgets the retained message of `key`, and returns it.
+    pub fn clear_retained(&self, key: &Key) -> Option<Arc<M>> {
+        self.retained_lock().clear(key)
+    }
+
+    /// All retained messages that `filter` matches, ordered by key.
+    ///
+    /// # Errors
+    /// [`FilterError`] if `filter` is none.
+    pub fn retained_matching(
+        &self,
+        filter: impl IntoFilter,
+    ) -> Result<Vec<(Key, Arc<M>)>, FilterError> {
+        let filter: Filter = filter.into_filter()?;
+        Ok(self.retained_lock().matching(&filter))
+    }
+
+    /// Number of retained messages.
+    #[must_use]
+    pub fn retained_len(&self) -> usize {
+        self.retained_lock().len()
+    }
+
+    /// Subscribes, then calls `handler` with each retained message that `filter` matches. A message that is
+    /// retained at the same moment may reach it twice, but is never missed.
+    ///
+    /// # Errors
+    /// [`FilterError`] if `filter` is none.
+    pub fn subscribe_with_retained<F>(
+        &self,
+        filter: impl IntoFilter,
+        handler: F,
+    ) -> Result<Subscription, FilterError>
+    where
+        F: Fn(&Key, &M) + Send + Sync + 'static,
+    {
+        let filter = filter.into_filter()?;
+        let handler = Arc::new(handler);
+        let for_posts = Arc::clone(&handler);
+        let subscription =
+            self.subscribe(&filter, move |_, key, message| for_posts(key, message))?;
+        for (key, message) in self.retained_matching(&filter)? {
+            handler(&key, &message);
+        }
+        Ok(subscription)
+    }
+}

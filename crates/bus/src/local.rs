@@ -1,0 +1,89 @@
+//! Finds the record of the current thread for a router.
+#![allow(unsafe_code)]
+
+use crate::record::Record;
+use std::cell::{Cell, RefCell};
+use std::sync::{Arc, Weak};
+
+thread_local! {
+    /// The record that was used last, by the number of its router; numbers are never used twice, so an entry
+    /// of a router that is gone is never asked for. Without a destructor: reading it is one load.
+    static LAST: Cell<(u64, *const Record)> = const { Cell::new((0, std::ptr::null())) };
+    static RECORDS: RefCell<Records> = const { RefCell::new(Records(Vec::new())) };
+}
+
+/// All records of the thread. The routers hold the records as well; `Weak` tells when one is gone.
+struct Records(Vec<(u64, Weak<()>, Arc<Record>)>);
+
+impl Drop for Records {
+    fn drop(&mut self) {
+        LAST.set((0, std::ptr::null()));
+        self.0
+            .iter()
+            .for_each(|(_, _, record)| record.leave_for_good());
+    }
+}
+
+/// Runs `use_it` with this thread's record for the router with number `router`, which is made if need be;
+/// `alive` tells that the router still is.
+#[inline]
+pub(crate) fn with_record<R>(
+    router: u64,
+    alive: &Arc<()>,
+    make: impl FnOnce() -> Arc<Record>,
+    use_it: impl FnOnce(&Record) -> R,
+) -> R {
+    let (last, record) = LAST.get();
+    if last == router {
+        // SAFETY: the record is held by `RECORDS` of this thread as long as its router lives, which the caller
+        // holds; when `RECORDS` goes, `LAST` is cleared.
+        return use_it(unsafe { &*record });
+    }
+    let (record, is_kept) = find(router, alive, make);
+    let result = use_it(&record);
+    if !is_kept {
+        record.leave_for_good();
+    }
+    result
+}
+
+/// Whether this thread is within a post of the router with number `router`.
+pub(crate) fn is_inside(router: u64) -> bool {
+    let inside = |records: &RefCell<Records>| {
+        let records = records.borrow();
+        records
+            .0
+            .iter()
+            .any(|(id, _, record)| *id == router && record.presence().inside())
+    };
+    RECORDS.try_with(inside).unwrap_or(false)
+}
+
+/// The record, and whether it is kept for the next time.
+#[cold]
+fn find(router: u64, alive: &Arc<()>, make: impl FnOnce() -> Arc<Record>) -> (Arc<Record>, bool) {
+    let mut make = Some(make);
+    let found = RECORDS.try_with(|records| {
+        let mut records = records.borrow_mut();
+        let record = match records.0.iter().find(|(id, _, _)| *id == router) {
+            Some((_, _, record)) => Arc::clone(record),
+            None => {
+                records.0.retain(|(_, alive, _)| alive.strong_count() != 0);
+                let record = make.take().expect("it is called once")();
+                records
+                    .0
+                    .push((router, Arc::downgrade(alive), Arc::clone(&record)));
+                record
+            }
+        };
+        LAST.set((router, Arc::as_ptr(&record)));
+        (record, true)
+    });
+    // Else the thread is ending and its records are gone: one for this post only.
+    found.unwrap_or_else(|_| {
+        (
+            make.take().expect("the access failed before it was called")(),
+            false,
+        )
+    })
+}

@@ -1,0 +1,154 @@
+//! Who is in the middle of a post, and when everyone who was is no longer.
+//!
+//! Each thread has a counter that is odd while the thread posts. Before memory that a post may look at is reused,
+//! the other side makes it unreachable and then waits until every counter that was odd has moved: a *grace
+//! period*. The poster must not pay for a fence each time, so the two sides are ordered asymmetrically: the
+//! poster's store is followed by a compiler fence only, and the other side runs `membarrier`, which makes every
+//! running thread of the process execute a full fence. Then one of two holds for a poster:
+//! - its odd counter is seen, and it is waited for; or
+//! - its store came after the barrier, hence also everything that it loads, which then shows memory as the other
+//!   side left it.
+//!
+//! Where `membarrier` is missing, both sides use a sequentially consistent fence.
+#![allow(unsafe_code)] // none here: the module is named by the others as the reason why theirs is sound
+
+use crate::sync::{Arc, AtomicU64, Ordering, compiler_fence, fence};
+use std::borrow::Borrow;
+
+/// How the two sides are ordered; one for the process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Barrier {
+    /// The waiting side interrupts the others.
+    Membarrier,
+    /// Everyone pays.
+    Fence,
+}
+
+impl Barrier {
+    /// Registers the process for `membarrier`, if the kernel has it.
+    #[cfg(all(target_os = "linux", not(loom)))]
+    pub(crate) fn detect() -> Barrier {
+        use rustix::thread::{MembarrierCommand, membarrier};
+        static DETECTED: std::sync::OnceLock<Barrier> = std::sync::OnceLock::new();
+        *DETECTED.get_or_init(
+            || match membarrier(MembarrierCommand::RegisterPrivateExpedited) {
+                Ok(()) => Barrier::Membarrier,
+                Err(_) => Barrier::Fence,
+            },
+        )
+    }
+
+    #[cfg(not(all(target_os = "linux", not(loom))))]
+    pub(crate) fn detect() -> Barrier {
+        Barrier::Fence
+    }
+
+    #[inline]
+    fn light(self) {
+        match self {
+            Barrier::Membarrier => compiler_fence(Ordering::SeqCst),
+            Barrier::Fence => fence(Ordering::SeqCst),
+        }
+    }
+
+    fn heavy(self) {
+        fence(Ordering::SeqCst);
+        match self {
+            Barrier::Membarrier => expedited(),
+            Barrier::Fence => {}
+        }
+    }
+}
+
+#[cfg(all(target_os = "linux", not(loom)))]
+fn expedited() {
+    use rustix::thread::{MembarrierCommand, membarrier};
+    membarrier(MembarrierCommand::PrivateExpedited)
+        .expect("the process is registered for membarrier");
+}
+
+#[cfg(not(all(target_os = "linux", not(loom))))]
+fn expedited() {
+    unreachable!("membarrier is only chosen where it is detected");
+}
+
+/// Counter of one thread, alone on its cache lines. Written by that thread only.
+#[repr(align(128))]
+pub(crate) struct Presence {
+    count: AtomicU64,
+    barrier: Barrier,
+}
+
+impl Presence {
+    pub(crate) fn new(barrier: Barrier) -> Self {
+        Presence {
+            count: AtomicU64::new(0),
+            barrier,
+        }
+    }
+
+    /// Makes the counter odd; `false` if it was, because this is called from within a post.
+    #[inline]
+    pub(crate) fn enter(&self) -> bool {
+        let count = self.count.load(Ordering::Relaxed);
+        if count & 1 == 1 {
+            return false;
+        }
+        self.count.store(count + 1, Ordering::Relaxed);
+        self.barrier.light();
+        true
+    }
+
+    /// Ends what an `enter` that returned `true` began.
+    #[inline]
+    pub(crate) fn leave(&self) {
+        let count = self.count.load(Ordering::Relaxed);
+        self.count.store(count + 1, Ordering::Release);
+    }
+
+    /// Whether the calling thread, which must be the owner, is within a post.
+    #[inline]
+    pub(crate) fn inside(&self) -> bool {
+        self.count.load(Ordering::Relaxed) & 1 == 1
+    }
+
+    /// Posts that were begun, those within posts not counted.
+    pub(crate) fn entered(&self) -> u64 {
+        self.count.load(Ordering::Relaxed).div_ceil(2)
+    }
+}
+
+/// A grace period under way.
+pub(crate) struct Grace<R> {
+    inside: Vec<(Arc<R>, u64)>,
+}
+
+impl<R: Borrow<Presence>> Grace<R> {
+    /// Begins one for what was made unreachable before this call.
+    pub(crate) fn begin<'a>(barrier: Barrier, all: impl Iterator<Item = &'a Arc<R>>) -> Self
+    where
+        R: 'a,
+    {
+        barrier.heavy();
+        let count = |one: &Arc<R>| {
+            Borrow::<Presence>::borrow(&**one)
+                .count
+                .load(Ordering::Acquire)
+        };
+        let inside = all
+            .map(|one| (Arc::clone(one), count(one)))
+            .filter(|(_, count)| count & 1 == 1);
+        Grace {
+            inside: inside.collect(),
+        }
+    }
+
+    /// Whether everyone who was inside has left. Never waits.
+    pub(crate) fn passed(&mut self) -> bool {
+        self.inside.retain(|(one, then)| {
+            let presence: &Presence = Borrow::borrow(&**one);
+            presence.count.load(Ordering::Acquire) == *then
+        });
+        self.inside.is_empty()
+    }
+}

@@ -1,0 +1,396 @@
+//! When handlers may be called, and when they are dropped.
+
+use courser_router::{Key, Router, Subscription, WithinHandler};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+fn count(
+    calls: &Arc<AtomicUsize>,
+) -> impl Fn(courser_router::SubscriptionRef<'_, u64>, &Key, &u64) + use<> {
+    let calls = Arc::clone(calls);
+    move |_, _, _| {
+        calls.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_panicking_handler_does_not_stop_the_others() {
+    let router: Router<u64> = Router::new();
+    let key = router.key("a").unwrap();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let mut all = Vec::new();
+    // One type each, and enough of both for slots and whole chunks.
+    for i in 0..200 {
+        all.push(router.subscribe("a", count(&calls)).unwrap());
+        let sink = Arc::clone(&calls);
+        all.push(
+            router
+                .subscribe("+", move |_, _, _| {
+                    sink.fetch_add(1, Ordering::Relaxed);
+                    if i % 3 == 0 {
+                        std::panic::panic_any(PanicsAgain);
+                    }
+                })
+                .unwrap(),
+        );
+    }
+    std::panic::set_hook(Box::new(|_| {}));
+    router.post(&key, &0);
+    router.post(&key, &0);
+    let _ = std::panic::take_hook();
+    assert_eq!(calls.load(Ordering::Relaxed), 800);
+    assert_eq!((router.stats().panics, router.stats().hits), (2 * 67, 800));
+
+    struct PanicsAgain;
+    impl Drop for PanicsAgain {
+        fn drop(&mut self) {
+            panic!("while what was thrown is dropped");
+        }
+    }
+}
+
+#[test]
+fn a_handler_may_end_itself_and_others_and_begin_new_ones() {
+    let router: Router<u64> = Router::new();
+    let key = router.key("a").unwrap();
+    let calls = Arc::new(AtomicUsize::new(0));
+    // Ends itself at its first call.
+    let own = Arc::clone(&calls);
+    let once = router.subscribe("a", move |me, _, _| {
+        assert!(me.unsubscribe() && !me.unsubscribe());
+        own.fetch_add(1, Ordering::Relaxed);
+    });
+    let once = once.unwrap();
+    router.post(&key, &0);
+    router.post(&key, &0);
+    assert_eq!(calls.swap(0, Ordering::Relaxed), 1);
+    assert!(!once.is_live());
+
+    // The first of many of one type ends all others: none of them is called.
+    let others: Arc<Mutex<Vec<Subscription>>> = Arc::default();
+    for _ in 0..50 {
+        let (others_in, calls) = (Arc::clone(&others), Arc::clone(&calls));
+        let one = router.subscribe("a", move |me, _, _| {
+            calls.fetch_add(1, Ordering::Relaxed);
+            others_in
+                .lock()
+                .unwrap()
+                .retain(|other| other.id() == me.id());
+        });
+        others.lock().unwrap().push(one.unwrap());
+    }
+    router.post(&key, &0);
+    assert_eq!(
+        calls.swap(0, Ordering::Relaxed),
+        1,
+        "no call starts after unsubscribe has returned"
+    );
+    others.lock().unwrap().clear();
+
+    // Subscribes from within, and posts from within: what was begun is seen by the inner post.
+    let (begun, calls_in) = (Arc::new(Mutex::new(Vec::new())), Arc::clone(&calls));
+    let begun_in = Arc::clone(&begun);
+    let outer = router.subscribe("a", move |me, _, depth| {
+        let mut begun = begun_in.lock().unwrap();
+        for _ in 0..10 {
+            begun.push(me.router().subscribe("b", count(&calls_in)).unwrap());
+        }
+        drop(begun);
+        me.router().post(&me.router().key("b").unwrap(), depth);
+    });
+    let outer = outer.unwrap();
+    for round in 1..=5 {
+        router.post(&key, &0);
+        assert_eq!(calls.swap(0, Ordering::Relaxed), 10 * round);
+    }
+    drop(outer);
+    assert_eq!(router.stats().subscriptions, 50);
+    assert_eq!(router.stats().posts, 3 + 10);
+}
+
+/// A post within a handler that changes what the key of the outer post matches, again and again: the outer walk
+/// goes on over the plan it began with.
+#[test]
+fn a_plan_outlives_being_replaced_from_within() {
+    let router: Router<u64> = Router::with_options(courser_router::RouterOptions {
+        cached_keys: 1,
+        cached_bytes: 0,
+    });
+    let key = router.key("a/b").unwrap();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let kept: Arc<Mutex<Vec<Subscription>>> = Arc::default();
+    let many: Vec<_> = (0..100)
+        .map(|_| router.subscribe("a/b", count(&calls)).unwrap())
+        .collect();
+    let (kept_in, calls_in) = (Arc::clone(&kept), Arc::clone(&calls));
+    let nests = router.subscribe("#", move |me, route, &depth| {
+        if depth < 5 {
+            for filter in ["a/+", "a/b/#", "+/b"] {
+                kept_in
+                    .lock()
+                    .unwrap()
+                    .push(me.router().subscribe(filter, count(&calls_in)).unwrap());
+            }
+            me.router().post(route, &(depth + 1));
+            me.router().post(&Key::new("x").unwrap(), &9);
+        }
+    });
+    router.post(&key, &0);
+    // Depth d sees the 3 d subscriptions that were there when it began.
+    let expected: usize = (0..=5).map(|depth| 100 + 3 * depth).sum();
+    assert_eq!(calls.load(Ordering::Relaxed), expected);
+    drop((nests, many));
+    assert_eq!(kept.lock().unwrap().len(), 15);
+}
+
+#[test]
+fn handlers_are_dropped_once_and_in_time() {
+    struct Counted(Arc<AtomicUsize>);
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let router: Router<u64> = Router::new();
+    let subscribe = |filter: &str| {
+        let counted = Counted(Arc::clone(&dropped));
+        router
+            .subscribe(filter, move |_, _, _| assert!(Arc::strong_count(&counted.0) > 0))
+            .unwrap()
+    };
+    let key = router.key("a").unwrap();
+
+    subscribe("a").unsubscribe_wait().unwrap();
+    assert_eq!(dropped.load(Ordering::SeqCst), 1);
+
+    let all: Vec<_> = (0..100)
+        .map(|i| subscribe(["a", "+", "a/#"][i % 3]))
+        .collect();
+    router.post(&key, &0);
+    drop(all);
+    assert!(router.stats().retired <= 32);
+    router.collect();
+    assert_eq!(dropped.load(Ordering::SeqCst), 101);
+
+    // Detached ones live as long as the router, and can be ended by number.
+    let ids: Vec<_> = (0..10).map(|_| subscribe("b").detach()).collect();
+    assert!(router.unsubscribe(ids[3]) && !router.unsubscribe(ids[3]));
+    router.collect();
+    assert_eq!(dropped.load(Ordering::SeqCst), 102);
+    let kept = subscribe("c");
+    drop(router);
+    assert_eq!(
+        dropped.load(Ordering::SeqCst),
+        102,
+        "a subscription holds the router"
+    );
+    drop(kept);
+    assert_eq!(dropped.load(Ordering::SeqCst), 112);
+}
+
+#[test]
+fn a_handler_whose_drop_uses_the_router_or_panics() {
+    struct Ends(Option<Subscription>, bool);
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            drop(self.0.take());
+            assert!(!self.1, "on purpose");
+        }
+    }
+    let router: Router<u64> = Router::new();
+    for panics in [false, true] {
+        let held = router.subscribe("a", |_, _, _| {}).unwrap();
+        let ends = Ends(Some(held), panics);
+        let outer = router
+            .subscribe("b", move |_, _, _| assert!(ends.0.is_some()))
+            .unwrap();
+        assert_eq!(router.stats().subscriptions, 2);
+        std::panic::set_hook(Box::new(|_| {}));
+        outer.unsubscribe_wait().unwrap();
+        let _ = std::panic::take_hook();
+        assert_eq!(router.stats().subscriptions, 0);
+        assert_eq!(router.stats().panics, u64::from(panics));
+    }
+}
+
+#[test]
+fn waiting_within_a_handler_is_an_error() {
+    let router: Router<u64> = Router::new();
+    let key = router.key("a").unwrap();
+    let other = Mutex::new(Some(router.subscribe("b", |_, _, _| {}).unwrap()));
+    let result = Arc::new(Mutex::new(None));
+    let result_in = Arc::clone(&result);
+    let _waits = router.subscribe("a", move |_, _, _| {
+        if let Some(other) = other.lock().unwrap().take() {
+            *result_in.lock().unwrap() = Some(other.unsubscribe_wait());
+        }
+    });
+    router.post(&key, &0);
+    assert_eq!(*result.lock().unwrap(), Some(Err(WithinHandler)));
+    assert_eq!(router.stats().subscriptions, 1, "it has ended all the same");
+}
+
+/// `unsubscribe_wait` returns only after the handler that is running has ended.
+#[test]
+fn unsubscribe_wait_waits() {
+    for router in [Router::<u64>::new(), Router::with_fences()] {
+        let key = router.key("a").unwrap();
+        let (started, finished) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicBool::new(false)),
+        );
+        let (started_in, finished_in) = (Arc::clone(&started), Arc::clone(&finished));
+        let slow = router.subscribe("a", move |_, _, _| {
+            started_in.store(true, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(50));
+            finished_in.store(true, Ordering::SeqCst);
+        });
+        let slow = slow.unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| router.post(&key, &0));
+            while !started.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            assert!(
+                !finished.load(Ordering::SeqCst),
+                "the test's machine is too slow to tell"
+            );
+            slow.unsubscribe_wait().unwrap();
+            assert!(
+                finished.load(Ordering::SeqCst),
+                "the running call has ended"
+            );
+        });
+    }
+}
+
+/// Posters on several threads while others subscribe and unsubscribe: no call after `unsubscribe_wait`, a post
+/// after `subscribe` reaches it, no call of a dropped handler.
+#[test]
+fn threads_post_subscribe_and_unsubscribe() {
+    struct Canary(Arc<AtomicBool>);
+    impl Drop for Canary {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+    for router in [Router::<u64>::new(), Router::with_fences()] {
+        let stop = AtomicBool::new(false);
+        let posted = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for thread in 0..2 {
+                let (router, stop, posted) = (&router, &stop, &posted);
+                scope.spawn(move || {
+                    let keys: Vec<Key> = (0..20)
+                        .map(|i| router.key(&format!("k/{i}/{thread}")).unwrap())
+                        .collect();
+                    while !stop.load(Ordering::Relaxed) {
+                        keys.iter().for_each(|key| router.post(key, &1));
+                        posted.fetch_add(20, Ordering::Relaxed);
+                    }
+                });
+            }
+            for churner in 0..2u64 {
+                let (router, stop) = (&router, &stop);
+                scope.spawn(move || {
+                    let mine = router.key(&format!("k/{churner}/0")).unwrap();
+                    for round in 0..1_500u64 {
+                        let ended = Arc::new(AtomicBool::new(false));
+                        let dropped = Arc::new(AtomicBool::new(false));
+                        let calls = Arc::new(AtomicUsize::new(0));
+                        let (ended_in, calls_in) = (Arc::clone(&ended), Arc::clone(&calls));
+                        let canary = Canary(Arc::clone(&dropped));
+                        let filter =
+                            ["k/#", "k/+/0", "k/0/+", "+/1/0", "k/+/+"][(round % 5) as usize];
+                        let one = router.subscribe(filter, move |_, _, _| {
+                            assert!(!canary.0.load(Ordering::SeqCst), "the handler is dropped");
+                            assert!(
+                                !ended_in.load(Ordering::SeqCst),
+                                "called after unsubscribe_wait"
+                            );
+                            calls_in.fetch_add(1, Ordering::Relaxed);
+                        });
+                        let one = one.unwrap();
+                        let hears =
+                            round % 5 < 2 || (round % 5 == 4) || (round % 5 == 2) == (churner == 0);
+                        router.post(&mine, &2);
+                        assert!(
+                            calls.load(Ordering::Relaxed) > 0 || !hears,
+                            "{filter} on {mine}"
+                        );
+                        if round % 2 == 0 {
+                            one.unsubscribe_wait().unwrap();
+                            ended.store(true, Ordering::SeqCst);
+                        } else {
+                            one.unsubscribe();
+                        }
+                    }
+                    if churner == 0 {
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert!(posted.load(Ordering::Relaxed) > 0);
+        assert_eq!(router.collect(), 0);
+        let stats = router.stats();
+        assert_eq!(
+            (
+                stats.subscriptions,
+                stats.filters,
+                stats.panics,
+                stats.threads
+            ),
+            (0, 0, 0, 1)
+        );
+        assert!(
+            stats.posts >= posted.load(Ordering::Relaxed) + 3_000,
+            "ended threads are still counted"
+        );
+    }
+}
+
+/// Routers come and go on one thread, and threads on one router; posts from destructors of thread locals work.
+#[test]
+fn records_of_threads_and_routers() {
+    for round in 0..200 {
+        let router: Router<u64> = Router::new();
+        let calls = Arc::new(AtomicUsize::new(0));
+        let _one = router.subscribe("a", count(&calls)).unwrap();
+        let key = router.key("a").unwrap();
+        router.post(&key, &0);
+        if round % 50 == 0 {
+            std::thread::scope(|scope| {
+                scope.spawn(|| router.post(&key, &0));
+            });
+        }
+        assert_eq!(
+            calls.load(Ordering::Relaxed),
+            1 + usize::from(round % 50 == 0)
+        );
+    }
+
+    struct PostsLast(Router<u64>, Key);
+    impl Drop for PostsLast {
+        fn drop(&mut self) {
+            self.0.post(&self.1, &0);
+        }
+    }
+    thread_local!(static LAST: std::cell::RefCell<Option<PostsLast>> = const { std::cell::RefCell::new(None) });
+    let router: Router<u64> = Router::new();
+    let key = router.key("a").unwrap();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let _one = router.subscribe("a", count(&calls)).unwrap();
+    let (router_in, key_in) = (router.clone(), key.clone());
+    std::thread::spawn(move || {
+        // First, so that it is destroyed after what the router keeps for the thread, or before: either works.
+        LAST.set(Some(PostsLast(router_in.clone(), key_in.clone())));
+        router_in.post(&key_in, &0);
+    })
+    .join()
+    .unwrap();
+    assert_eq!(calls.load(Ordering::Relaxed), 2);
+    assert_eq!((router.stats().posts, router.stats().threads), (2, 0));
+}
