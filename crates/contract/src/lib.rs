@@ -29,8 +29,8 @@ pub use ids::{
 };
 pub use message::{
     Append, AppendKey, Attach, AttachStage, Attached, CloseReason, ConnectRefusal, DeliverFlags,
-    DeliverTo, Delivery, GroupRef, HomeRef, Join, JoinResult, OutcomeKind, Published2, Refusal,
-    RetainedFound, RetainedScan, ScanRef, Settled, Source, ToFront, ToHome, ToPartition,
+    DeliverTo, Delivery, GroupRef, HomeRef, Join, JoinResult, LeaveCause, OutcomeKind, Published2,
+    Refusal, RetainedFound, RetainedScan, ScanRef, Settled, Source, ToFront, ToHome, ToPartition,
 };
 pub use record::{Publish, QoS, Record, RecordRef, RecordView};
 pub use session::{

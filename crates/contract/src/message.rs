@@ -426,6 +426,8 @@ pub enum ToPartition {
         filter: Box<str>,
         /// Session that leaves.
         member: HomeRef,
+        /// Why: what was begun with it ends with its session only.
+        cause: LeaveCause,
         /// The asker's number.
         request: u64,
     },
@@ -466,6 +468,15 @@ pub struct Join {
     pub strategy: SharedStrategy,
     /// Number of the asker for the answer.
     pub request: u64,
+}
+
+/// Why a session leaves a shared group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaveCause {
+    /// It unsubscribed: what was begun with it is finished with it.
+    Unsubscribed,
+    /// It ended: QoS 1 goes to others, QoS 2 that was begun to nobody (v5 section 4.8.2).
+    SessionEnded,
 }
 
 /// What became of a join.

@@ -162,8 +162,7 @@ impl RecordView<'_> {
         out.put_slice(self.topic.as_bytes());
         out.put_slice(self.properties);
         out.put_slice(self.payload);
-        let written =
-            HEADER_BYTES + self.topic.len() + self.properties.len() + self.payload.len();
+        let written = HEADER_BYTES + self.topic.len() + self.properties.len() + self.payload.len();
         out.put_slice(&[0; 8][..len - written]);
     }
 }

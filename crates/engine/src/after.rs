@@ -47,6 +47,14 @@ impl Partition {
                 fx.send_front(front, message);
             }
             After::Send(to, message) => fx.send_partition(to, *message),
+            After::GroupJoined(group, join) => self.group_joined(group, &join, fx),
+            After::GroupLeft {
+                group,
+                member,
+                cause,
+                request,
+            } => self.group_left(group, member, cause, request, fx),
+            After::GroupFact(group, fact) => self.group_fact(group, &fact, fx),
             After::Scan(scan) => self.answer_scan(&scan, fx),
             After::TermBegun => self.term_begun(fx),
         }

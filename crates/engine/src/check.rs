@@ -1,6 +1,6 @@
 //! Asserts what holds of the leader's memory between events.
 
-use crate::{Partition, lead::Role};
+use crate::{Partition, lead::Role, session::Reserved};
 
 impl Partition {
     pub(crate) fn check_lead(&self) {
@@ -10,8 +10,8 @@ impl Partition {
             attached += u64::from(lead.live.is_some());
             if self.gather.facts() == 0 && self.lead.number == self.lead.applied {
                 assert_eq!(
-                    (lead.reserved_messages, lead.reserved_bytes),
-                    (0, 0),
+                    lead.reserved,
+                    Reserved::default(),
                     "nothing is reserved when nothing is under way (M4)"
                 );
             }

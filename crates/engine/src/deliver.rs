@@ -13,11 +13,12 @@ use courser_contract::{
 use crate::{
     EntryError, Partition,
     entry::{Entry, Fate, Haste, Key, OutcomeFact, Rare, Target, Trust},
+    ids::{self, Owner},
     lead::{Due, Lead, Role},
     look,
     publish::answer,
     session::{PACKET_IDS, Session},
-    state::{NoSink, RetainedChange, Sink, Stored},
+    state::{NoSink, RetainedChange, SharedGroup, Sink, Stored},
     stream::Stream,
 };
 
@@ -34,8 +35,7 @@ struct Leader<'a, F> {
 
 impl<F: PartitionEffects> Sink for Leader<'_, F> {
     fn stored(&mut self, session: &mut Session, stored: &Stored, target: &Target) {
-        session.lead.reserved_messages -= 1;
-        session.lead.reserved_bytes -= i64::from(stored.bytes);
+        session.lead.reserved.add(-1, -i64::from(stored.bytes));
         if let Some(at) = stored.expires_at {
             note_expiry(
                 self.lead,
@@ -88,10 +88,18 @@ impl<F: PartitionEffects> Sink for Leader<'_, F> {
         }
     }
 
-    fn doomed(&mut self, session: &mut Session, seq: u64, bytes: u32) {
-        self.lead.doomed.remove(&(session.uid.0, seq));
-        session.lead.reserved_messages += 1;
-        session.lead.reserved_bytes += i64::from(bytes);
+    fn doomed(&mut self, stream: u64, seq: u64) {
+        self.lead.doomed.remove(&(stream, seq));
+    }
+
+    fn stored_shared(&mut self, number: u64, group: &mut SharedGroup, stored: &Stored) {
+        group.lead.reserved.add(-1, -i64::from(stored.bytes));
+        if let Some(at) = stored.expires_at {
+            note_expiry(self.lead, &mut group.stream, number, stored.seq, at);
+        }
+        if self.lead.pump.last() != Some(&number) {
+            self.lead.pump.push(number);
+        }
     }
 
     fn forwarded(&mut self, to: PartitionId, seq: Seq) {
@@ -186,7 +194,10 @@ impl Partition {
         }
         self.send_forwards(fx);
         while let Some(stream) = self.lead.pump.pop() {
-            self.pump(stream, fx);
+            match ids::owner(stream) {
+                Owner::Session => self.pump(stream, fx),
+                Owner::Group => self.pump_group(stream, fx),
+            }
         }
         Ok(())
     }

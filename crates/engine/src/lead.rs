@@ -6,13 +6,15 @@ use std::collections::{BTreeMap, VecDeque};
 
 use compact_str::CompactString;
 use courser_contract::{
-    Attach, DeliverTo, Epoch, FrontId, IndexToken, Now, PartitionId, RetainedScan, Seq, SessionUid,
-    Settled, SubscribeResult, Term, ToPartition, WallMs,
+    Attach, DeliverTo, Epoch, FrontId, HomeRef, IndexToken, Join, JoinResult, LeaveCause, Now,
+    PartitionId, RetainedScan, Seq, SessionUid, Settled, SubscribeResult, Term, ToPartition,
+    WallMs,
 };
 use hashbrown::{HashMap, HashSet};
 
 use crate::{
     due::DueIndex,
+    group::Fact,
     ids::Numbers,
     origins::Origins,
     outbox::{Inbox, Sender},
@@ -67,6 +69,17 @@ pub(crate) enum After {
         session: SessionUid,
         packet_id: u16,
     },
+    /// A session joined a group of this partition.
+    GroupJoined(u64, Box<Join>),
+    /// A session left one.
+    GroupLeft {
+        group: Option<u64>,
+        member: HomeRef,
+        cause: LeaveCause,
+        request: u64,
+    },
+    /// What is known of a message of a group is committed.
+    GroupFact(u64, Fact),
     /// A question for retained messages that came behind what is applied now.
     Scan(Box<RetainedScan>),
     /// A message to another partition that waited for the commit.
@@ -97,8 +110,48 @@ pub(crate) struct Subscribing {
     pub(crate) scans: Vec<u64>,
     /// New subscriptions that count as reserved.
     pub(crate) reserved: u32,
-    /// Shared groups that have not answered: request, place in `results`.
-    pub(crate) joins: Vec<(u64, usize)>,
+    /// Shared groups that have not answered.
+    pub(crate) joins: Vec<Joining>,
+}
+
+/// A shared subscription that waits for its group.
+#[derive(Debug)]
+pub(crate) struct Joining {
+    pub(crate) request: u64,
+    /// Place in the results of the SUBSCRIBE.
+    pub(crate) at: usize,
+    pub(crate) share: Box<str>,
+    pub(crate) filter: Box<str>,
+}
+
+/// A question to a group.
+#[derive(Debug)]
+pub(crate) struct OpenJoin {
+    pub(crate) share: Box<str>,
+    pub(crate) filter: Box<str>,
+    pub(crate) awaited: Awaited,
+}
+
+/// Who waits for the answer of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// A SUBACK.
+    BySuback,
+    /// Nobody: a new leader asks again.
+    ByNobody,
+}
+
+/// Who waits for a change of L1.
+#[derive(Debug)]
+pub(crate) enum Indexed {
+    /// A SUBACK.
+    Subscribe(Subscribing),
+    /// A session that joined a group here.
+    Join {
+        member: HomeRef,
+        request: u64,
+        group: u64,
+    },
 }
 
 /// An UNSUBSCRIBE on its way.
@@ -231,12 +284,17 @@ pub(crate) struct Lead {
     pub(crate) holding: HashMap<(SessionUid, u16), (Box<Holding>, usize), Hasher>,
     pub(crate) tokens: u64,
     pub(crate) requests: u64,
+    pub(crate) open_joins: HashMap<u64, OpenJoin, Hasher>,
+    /// Answers of groups that no SUBACK has taken yet.
+    pub(crate) join_answers: HashMap<u64, JoinResult, Hasher>,
+    /// Groups that are proposed, by share name and filter.
+    pub(crate) making: BTreeMap<(Box<str>, Box<str>), u64>,
     /// SUBSCRIBEs that wait for shared groups.
     pub(crate) joining: Vec<Subscribing>,
     /// UNSUBSCRIBEs that wait for shared groups.
     pub(crate) leaving: Vec<Unsubscribing>,
     /// Changes of L1 that are not confirmed, and who waits for them.
-    pub(crate) unconfirmed: BTreeMap<IndexToken, Vec<Subscribing>>,
+    pub(crate) unconfirmed: BTreeMap<IndexToken, Vec<Indexed>>,
     pub(crate) fences: HashMap<IndexToken, Fenced, Hasher>,
     pub(crate) scans: BTreeMap<(SessionUid, u64), OpenScan>,
     pub(crate) last_scan: u64,
@@ -261,6 +319,9 @@ impl Default for Lead {
             number: 0,
             applied: 0,
             requests: 0,
+            open_joins: HashMap::default(),
+            join_answers: HashMap::default(),
+            making: BTreeMap::new(),
             joining: Vec::new(),
             leaving: Vec::new(),
             now: Now::default(),

@@ -131,7 +131,13 @@ impl Partition {
                 epoch,
                 packet_id,
             } => self.release(session, epoch, packet_id, fx),
-            ToHome::GroupOutcome { .. } => {}
+            ToHome::GroupOutcome {
+                group,
+                member,
+                first,
+                last,
+                kind,
+            } => self.group_outcome(group, member, (first, last), kind, fx),
         }
     }
 
@@ -156,11 +162,25 @@ impl Partition {
             ToPartition::Forwarded { seq, result } => self.forward_answered(from, seq, result, fx),
             ToPartition::ScanRetained(scan) => self.scan_retained(scan, fx),
             ToPartition::RetainedFound(found) => self.retained_found(&found, fx),
-            ToPartition::Join(_)
-            | ToPartition::Joined { .. }
-            | ToPartition::Leave { .. }
-            | ToPartition::Left { .. }
-            | ToPartition::MemberFront { .. } => {}
+            ToPartition::Join(join) => self.group_join(join, fx),
+            ToPartition::Joined {
+                member,
+                request,
+                result,
+            } => self.joined(member, request, result, fx),
+            ToPartition::Leave {
+                share,
+                filter,
+                member,
+                cause,
+                request,
+            } => self.group_leave((share, filter), member, cause, request, fx),
+            ToPartition::Left { request, .. } => self.left(request, fx),
+            ToPartition::MemberFront {
+                group,
+                member,
+                front,
+            } => self.group_front(group, member, front, fx),
         }
     }
 

@@ -4,16 +4,18 @@ use std::rc::Rc;
 
 use courser_contract::{
     Append, AppendKey, DeliverFlags, DeliverTo, Delivery, Dropped, PartitionEffects, PartitionId,
-    QoS, Record, RecordView, Refusal, Settled, ToPartition,
+    QoS, Record, RecordView, Refusal, Seq, Settled, ToPartition,
 };
 
 use crate::{
     Overflow, Partition,
     entry::{Fate, Haste, OutcomeFact, PublishFact, Rare, SettledAs, Target, TargetList, Targets},
+    ids::{self, Owner},
     origins::Known,
     outbox::KnownForward,
     retained::RetainedLimits,
-    session::Plan,
+    session::{Plan, Reserved},
+    stream::Stream,
 };
 
 /// More targets than this are always written as a set.
@@ -308,16 +310,41 @@ impl Partition {
 
     fn is_full(&self, stream: u64, bytes: u64) -> bool {
         let limits = &self.config.limits;
-        self.state.sessions.get(stream).is_some_and(|session| {
-            let lead = &session.lead;
-            let messages = i64::from(session.stream.live()) + lead.reserved_messages;
-            let queued = session
-                .stream
-                .bytes()
-                .saturating_add_signed(lead.reserved_bytes);
+        self.queue(stream).is_some_and(|(stream, reserved)| {
+            let messages = i64::from(stream.live()) + reserved.messages;
+            let queued = stream.bytes().saturating_add_signed(reserved.bytes);
             messages >= i64::from(limits.queue_messages_max)
                 || queued + bytes > limits.queue_bytes_max
         })
+    }
+
+    /// A stream with what is reserved in it.
+    fn queue(&self, stream: u64) -> Option<(&Stream, Reserved)> {
+        match ids::owner(stream) {
+            Owner::Session => {
+                let session = self.state.sessions.get(stream)?;
+                Some((&session.stream, session.lead.reserved))
+            }
+            Owner::Group => {
+                let group = self.state.groups.get(stream)?;
+                Some((&group.stream, group.lead.reserved))
+            }
+        }
+    }
+
+    fn reserve_in(&mut self, stream: u64, messages: i64, bytes: i64) {
+        match ids::owner(stream) {
+            Owner::Session => {
+                if let Some(session) = self.state.sessions.get_mut(stream) {
+                    session.lead.reserved.add(messages, bytes);
+                }
+            }
+            Owner::Group => {
+                if let Some(group) = self.state.groups.get_mut(stream) {
+                    group.lead.reserved.add(messages, bytes);
+                }
+            }
+        }
     }
 
     /// Reserves room in the streams of `targets`. None: all have room; otherwise those that had.
@@ -333,10 +360,7 @@ impl Partition {
             let fits =
                 !self.is_full(target.stream, bytes) || self.make_room(target.stream, bytes, fx);
             if fits {
-                if let Some(session) = self.state.sessions.get_mut(target.stream) {
-                    session.lead.reserved_messages += 1;
-                    session.lead.reserved_bytes += bytes.cast_signed();
-                }
+                self.reserve_in(target.stream, 1, bytes.cast_signed());
             }
             match (&mut fitting, fits) {
                 (None, true) => {}
@@ -368,31 +392,47 @@ impl Partition {
     }
 
     fn oldest_droppable(&self, stream: u64) -> Option<u64> {
-        let session = self.state.sessions.get(stream)?;
-        let mut seq = session.droppable_from();
+        let (queue, _) = self.queue(stream)?;
+        let mut seq = match ids::owner(stream) {
+            Owner::Session => self.state.sessions.get(stream)?.droppable_from(),
+            Owner::Group => queue.floor(),
+        };
         loop {
-            seq = session.stream.next_live(seq)?;
-            let exchange = session.is_in_exchange(seq);
-            if !exchange && !self.lead.doomed.contains(&(stream, seq)) {
+            seq = queue.next_live(seq)?;
+            if !self.is_begun(stream, seq) && !self.lead.doomed.contains(&(stream, seq)) {
                 return Some(seq);
             }
             seq += 1;
         }
     }
 
+    /// Whether somebody has a message, or has begun an exchange for it: it stays (M30).
+    pub(crate) fn is_begun(&self, stream: u64, seq: u64) -> bool {
+        match ids::owner(stream) {
+            Owner::Session => self.state.sessions.get(stream).is_some_and(|session| {
+                seq < session.droppable_from() || session.is_in_exchange(seq)
+            }),
+            Owner::Group => self.state.groups.get(stream).is_some_and(|group| {
+                group
+                    .lead
+                    .dispatch
+                    .as_ref()
+                    .is_some_and(|d| d.is_under_way(Seq(seq)))
+            }),
+        }
+    }
+
     /// Proposes the end of a message that was not sent.
     pub(crate) fn doom(&mut self, stream: u64, seq: u64, fate: Fate) {
-        let Some(session) = self.state.sessions.get_mut(stream) else {
-            return;
-        };
-        let Some(reference) = session.stream.get(seq) else {
+        let reference = self.queue(stream).and_then(|(queue, _)| queue.get(seq));
+        let Some(reference) = reference else {
             return;
         };
         if !self.lead.doomed.insert((stream, seq)) {
             return;
         }
-        session.lead.reserved_messages -= 1;
-        session.lead.reserved_bytes -= i64::from(self.state.records.len_of(reference.slot));
+        let bytes = i64::from(self.state.records.len_of(reference.slot));
+        self.reserve_in(stream, -1, -bytes);
         let fact = OutcomeFact {
             stream,
             first: seq,
@@ -446,18 +486,8 @@ impl Partition {
         let mut receivers = std::mem::take(&mut self.lead.receivers);
         let mut absent = 0;
         for target in targets {
-            let session = self.state.sessions.get(target.stream);
-            match session.and_then(|session| session.lead.live.as_ref()) {
-                Some(live) => receivers.push(DeliverTo {
-                    front: live.front,
-                    source: None,
-                    qos: QoS::AtMostOnce,
-                    flags: DeliverFlags {
-                        retain: target.retain.of(view.retain),
-                        duplicate: false,
-                    },
-                    identifiers: target.identifiers.clone(),
-                }),
+            match self.receiver(target, view) {
+                Some(receiver) => receivers.push(receiver),
                 None => absent += 1,
             }
         }
@@ -473,6 +503,31 @@ impl Partition {
             fx.dropped(Dropped::Offline, absent);
         }
         self.lead.receivers = receivers;
+    }
+}
+
+impl Partition {
+    /// Who gets a message that is not stored.
+    fn receiver(&mut self, target: &Target, view: &RecordView<'_>) -> Option<DeliverTo> {
+        let (front, retain, identifiers) = match ids::owner(target.stream) {
+            Owner::Session => {
+                let session = self.state.sessions.get(target.stream)?;
+                let live = session.lead.live.as_ref()?;
+                let retain = target.retain.of(view.retain);
+                (live.front, retain, target.identifiers.clone())
+            }
+            Owner::Group => self.pick_member(target.stream, view)?,
+        };
+        Some(DeliverTo {
+            front,
+            source: None,
+            qos: QoS::AtMostOnce,
+            flags: DeliverFlags {
+                retain,
+                duplicate: false,
+            },
+            identifiers,
+        })
     }
 }
 

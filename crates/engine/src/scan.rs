@@ -77,7 +77,7 @@ impl Partition {
         let Some(live) = &session.lead.live else {
             return;
         };
-        let backlog = i64::from(session.stream.live()) + session.lead.reserved_messages;
+        let backlog = i64::from(session.stream.live()) + session.lead.reserved.messages;
         let room = i64::from(live.window) - backlog;
         let Ok(room @ 1..) = u32::try_from(room) else {
             return;

@@ -1,25 +1,253 @@
-//! Shared subscriptions.
-use courser_contract::{PartitionEffects, SessionUid};
+//! Shared subscriptions: the home's half (joining, leaving, telling of connections) and the group's half (picking members).
+//!
+//! A group lives in the partition with a log of its slot, also while all its members have sessions that end with their
+//! connections: the swap between a volatile and a durable part (M36) is an optimisation that is not made here.
 
-use crate::{Partition, lead::Subscribing};
+mod group;
+
+use courser_contract::{
+    GroupRef, HomeRef, Join, JoinResult, LeaveCause, PartitionEffects, PartitionId, Refusal,
+    SessionUid, SubscribeResult, ToPartition,
+};
+
+use crate::{
+    Partition,
+    entry::{Haste, Rare},
+    lead::{After, Awaited, Joining, OpenJoin, Subscribing},
+};
 
 impl Partition {
+    pub(crate) fn home_ref(&self, uid: SessionUid) -> HomeRef {
+        HomeRef {
+            partition: self.config.id,
+            session: uid,
+        }
+    }
+
+    /// The groups of a SUBSCRIBE that is committed hear of it.
     pub(crate) fn join_groups(
         &mut self,
         subscribing: &Subscribing,
         fx: &mut impl PartitionEffects,
     ) {
-        let _ = (subscribing, fx);
+        for join in &subscribing.joins {
+            self.send_join(subscribing.session, join, Awaited::BySuback, fx);
+        }
     }
-    pub(crate) fn leave_groups(&mut self, uid: SessionUid) {
-        let _ = uid;
+
+    fn send_join(
+        &mut self,
+        uid: SessionUid,
+        join: &Joining,
+        awaited: Awaited,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let Some(session) = self.state.sessions.get(uid.0) else {
+            return;
+        };
+        let Some(at) = session.find(Some(&join.share), &join.filter) else {
+            return;
+        };
+        let subscription = &session.subscriptions[at];
+        let message = Join {
+            share: join.share.clone(),
+            filter: join.filter.clone(),
+            member: self.home_ref(uid),
+            front: session.member_front(),
+            options: subscription.options,
+            identifier: subscription.identifier,
+            strategy: self.config.limits.shared_strategy,
+            request: join.request,
+        };
+        let open = OpenJoin {
+            share: join.share.clone(),
+            filter: join.filter.clone(),
+            awaited,
+        };
+        self.lead.open_joins.insert(join.request, open);
+        let to = fx.group_partition(&join.share, &join.filter, false);
+        fx.send_partition(to, ToPartition::Join(Box::new(message)));
     }
-    pub(crate) fn write_leave(&mut self, uid: SessionUid, share: &str, filter: &str) -> u64 {
-        let _ = (uid, share, filter);
-        0
+
+    /// A group has answered, or a new leader of it asks for the connection. It is told of the connection in any case: that
+    /// may have come or gone since the question left.
+    pub(crate) fn joined(
+        &mut self,
+        member: HomeRef,
+        request: u64,
+        result: JoinResult,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let open = self.lead.open_joins.remove(&request);
+        if let (JoinResult::Joined(group), Some(session)) =
+            (result, self.state.sessions.get_mut(member.session.0))
+        {
+            let front = session.member_front();
+            let shares = session.subscriptions.iter_mut();
+            let mut shared = shares.filter(|s| match (&open, &s.share) {
+                (Some(open), Some(share)) => share.name == open.share && s.filter == open.filter,
+                (None, Some(share)) => share.group == Some(group),
+                (_, None) => false,
+            });
+            if let Some(share) = shared.next().and_then(|s| s.share.as_mut()) {
+                share.group = Some(group);
+                tell_group(group, member, front, fx);
+            }
+        }
+        if open.is_some_and(|open| open.awaited == Awaited::BySuback) {
+            self.lead.join_answers.insert(request, result);
+            let waiting = std::mem::take(&mut self.lead.joining);
+            for subscribing in waiting {
+                self.finish_subscribe(subscribing, fx);
+            }
+        }
     }
-    pub(crate) fn begin_groups(&mut self) {}
+
+    /// Takes the answers of groups that have come into a SUBACK.
+    pub(crate) fn take_join_answers(&mut self, subscribing: &mut Subscribing) {
+        let uid = subscribing.session;
+        let joins = std::mem::take(&mut subscribing.joins);
+        for join in joins {
+            match self.lead.join_answers.remove(&join.request) {
+                None => subscribing.joins.push(join),
+                Some(JoinResult::Joined(_)) => {}
+                Some(JoinResult::Refused(refusal)) => {
+                    subscribing.results[join.at] = match refusal {
+                        Refusal::QuotaExceeded => SubscribeResult::QuotaExceeded,
+                        Refusal::NotAuthorized => SubscribeResult::NotAuthorized,
+                        Refusal::TooLarge | Refusal::Unavailable | Refusal::Unspecified => {
+                            SubscribeResult::Failed
+                        }
+                    };
+                    self.write(&Rare::Unsubscribed {
+                        session: uid,
+                        filter: join.filter,
+                        share: Some(join.share),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Tells all groups of a session that its connection came or went.
+    pub(crate) fn tell_groups(&self, uid: SessionUid, fx: &mut impl PartitionEffects) {
+        let Some(session) = self.state.sessions.get(uid.0) else {
+            return;
+        };
+        let shares = session
+            .subscriptions
+            .iter()
+            .filter_map(|s| s.share.as_ref());
+        for group in shares.filter_map(|share| share.group) {
+            tell_group(group, self.home_ref(uid), session.member_front(), fx);
+        }
+    }
+
+    /// The end of a session: its groups must hear of it, whatever happens (M35).
+    pub(crate) fn leave_groups(&mut self, uid: SessionUid, fx: &mut impl PartitionEffects) {
+        let Some(session) = self.state.sessions.get(uid.0) else {
+            return;
+        };
+        let shares = session.subscriptions.iter();
+        let names: Vec<(Box<str>, Box<str>)> = shares
+            .filter_map(|s| Some((s.share_name()?.into(), s.filter.clone())))
+            .collect();
+        for (share, filter) in names {
+            self.write_leave(uid, &share, &filter, LeaveCause::SessionEnded, fx);
+        }
+    }
+
+    /// Notes that a session leaves a group, and tells the group after the commit. Returns the request.
+    pub(crate) fn write_leave(
+        &mut self,
+        uid: SessionUid,
+        share: &str,
+        filter: &str,
+        cause: LeaveCause,
+        fx: &mut impl PartitionEffects,
+    ) -> u64 {
+        let request = self.lead.next_request();
+        self.write(&Rare::LeaveBegun {
+            request,
+            share: share.into(),
+            filter: filter.into(),
+            member: uid,
+            ended: cause == LeaveCause::SessionEnded,
+        });
+        let leave = ToPartition::Leave {
+            share: share.into(),
+            filter: filter.into(),
+            member: self.home_ref(uid),
+            cause,
+            request,
+        };
+        let to = fx.group_partition(share, filter, false);
+        self.lead.after(After::Send(to, Box::new(leave)));
+        request
+    }
+
+    /// A group has heard that a session left.
+    pub(crate) fn left(&mut self, request: u64, fx: &mut impl PartitionEffects) {
+        if self.state.leaves.contains_key(&request) {
+            let haste = Haste::Lazy(self.lead.now.tick);
+            let fact = Rare::LeaveDone { request };
+            fact.write(&mut self.gather, haste, &mut self.lead.scratch);
+        }
+        let waiting = std::mem::take(&mut self.lead.leaving);
+        for mut unsubscribing in waiting {
+            unsubscribing.leaves.retain(|leave| *leave != request);
+            self.unsubscribed(unsubscribing, fx);
+        }
+    }
+
+    /// A new leader says again what groups must hear.
     pub(crate) fn resend_leaves(&mut self, fx: &mut impl PartitionEffects) {
-        let _ = fx;
+        for (&request, leaving) in &self.state.leaves {
+            let cause = if leaving.ended {
+                LeaveCause::SessionEnded
+            } else {
+                LeaveCause::Unsubscribed
+            };
+            let leave = ToPartition::Leave {
+                share: leaving.share.clone(),
+                filter: leaving.filter.clone(),
+                member: self.home_ref(leaving.member),
+                cause,
+                request,
+            };
+            let to = fx.group_partition(&leaving.share, &leaving.filter, false);
+            fx.send_partition(to, leave);
+        }
+        for number in self.state.sessions.sorted() {
+            let session = self.state.sessions.get(number).expect("it was listed");
+            let shares = session.subscriptions.iter();
+            let names: Vec<(Box<str>, Box<str>)> = shares
+                .filter_map(|s| Some((s.share_name()?.into(), s.filter.clone())))
+                .collect();
+            for (share, filter) in names {
+                let join = Joining {
+                    request: self.lead.next_request(),
+                    at: 0,
+                    share,
+                    filter,
+                };
+                self.send_join(SessionUid(number), &join, Awaited::ByNobody, fx);
+            }
+        }
     }
+}
+
+fn tell_group(
+    group: GroupRef,
+    member: HomeRef,
+    front: Option<(courser_contract::FrontId, u16)>,
+    fx: &mut impl PartitionEffects,
+) {
+    let to: PartitionId = group.partition;
+    let message = ToPartition::MemberFront {
+        group: group.group,
+        member,
+        front,
+    };
+    fx.send_partition(to, message);
 }

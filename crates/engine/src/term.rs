@@ -11,7 +11,7 @@ use crate::{
     ids::Numbers,
     lead::{After, Due, Fenced, Holder, Lead, OpenScan, Role},
     session::SessionLead,
-    state::IndexChanged,
+    state::{GroupLead, IndexChanged},
 };
 
 impl Partition {
@@ -33,7 +33,7 @@ impl Partition {
         self.lead.role = Role::Leading;
         self.rename_sets();
         self.find_due();
-        self.begin_groups();
+        self.begin_groups(fx);
         self.detach_all(fx);
         self.continue_scans(fx);
         self.tell_whole_index(fx);
@@ -71,6 +71,17 @@ impl Partition {
                 .collect();
             for (seq, at) in expiring {
                 crate::deliver::note_expiry(&mut self.lead, &mut session.stream, number, seq, at);
+            }
+        }
+        for number in state.groups.sorted() {
+            let group = state.groups.get_mut(number).expect("it was listed");
+            let expiring: Vec<_> = group
+                .stream
+                .iter()
+                .filter_map(|(seq, r)| Some((seq, state.records.view(r.slot).expires_at?)))
+                .collect();
+            for (seq, at) in expiring {
+                crate::deliver::note_expiry(&mut self.lead, &mut group.stream, number, seq, at);
             }
         }
         for slot in state.retained.records() {
@@ -172,6 +183,11 @@ impl Partition {
                 let closed = ToFront::Closed(CloseReason::Administrative);
                 fx.send_front(live.front, closed);
             }
+        }
+        for number in self.state.groups.sorted() {
+            let group = self.state.groups.get_mut(number).expect("it was listed");
+            group.lead = GroupLead::default();
+            group.stream.forget_expiry();
         }
         self.lead = lead;
     }

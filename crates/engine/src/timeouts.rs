@@ -5,8 +5,10 @@ use courser_contract::{Dropped, PartitionEffects, SessionUid, WallMs};
 use crate::{
     Partition,
     entry::{Fate, Rare},
+    ids::{self, Owner},
     lead::Due,
     record::{Address, Slot},
+    stream::Stream,
 };
 
 /// Things that are done in one call.
@@ -76,36 +78,48 @@ impl Partition {
         wall: WallMs,
         fx: &mut impl PartitionEffects,
     ) {
-        let Some(session) = self.state.sessions.get_mut(stream) else {
+        let Some(references) = self.stream_mut(stream).and_then(|s| s.look_at_chunk(chunk)) else {
             return;
         };
-        let Some(references) = session.stream.look_at_chunk(chunk) else {
-            return;
-        };
-        let from = session.droppable_from();
         let mut expired = Vec::new();
         let mut next: Option<(u64, WallMs)> = None;
         for (seq, reference) in references {
             let Some(at) = self.state.records.view(reference.slot).expires_at else {
                 continue;
             };
-            if at <= wall {
-                if seq >= from && !session.is_in_exchange(seq) {
-                    expired.push(seq);
-                    continue;
-                }
-            }
-            if next.is_none_or(|(_, first)| at < first) {
+            if at <= wall && !self.is_begun(stream, seq) {
+                expired.push(seq);
+            } else if next.is_none_or(|(_, first)| at < first) {
                 next = Some((seq, at));
             }
         }
         if let Some((seq, at)) = next {
             let at = at.max(WallMs(wall.0 + EXPIRY_STEP_MS));
-            crate::deliver::note_expiry(&mut self.lead, &mut session.stream, stream, seq, at);
+            self.note_expiry(stream, seq, at);
         }
         Self::count_dropped(Dropped::Expired, expired.len() as u64, fx);
         for seq in expired {
             self.doom(stream, seq, Fate::Expired);
+        }
+    }
+
+    fn stream_mut(&mut self, number: u64) -> Option<&mut Stream> {
+        match ids::owner(number) {
+            Owner::Session => self.state.sessions.get_mut(number).map(|s| &mut s.stream),
+            Owner::Group => self.state.groups.get_mut(number).map(|g| &mut g.stream),
+        }
+    }
+
+    fn note_expiry(&mut self, number: u64, seq: u64, at: WallMs) {
+        let chunk = self
+            .stream_mut(number)
+            .and_then(|stream| stream.note_expiry(seq, at.0));
+        if let Some((chunk, before)) = chunk {
+            let due = Due::Expiry {
+                stream: number,
+                chunk,
+            };
+            self.lead.due.change(due, before.map(WallMs), Some(at));
         }
     }
 

@@ -14,6 +14,7 @@ use super::{
     hot::{read_key_canonical, write_key_canonical},
 };
 use crate::canonical::{Canonical, DecodeError, Reader, read_str, write_count, write_str};
+use crate::group::Fact as GroupFact;
 
 macro_rules! rare_facts {
     ($($(#[$doc:meta])* $tag:literal $name:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* })*) => {
@@ -89,15 +90,13 @@ rare_facts! {
     /// A session joins, or changes what it asked for.
     41u8 GroupJoined { group: u64, member: HomeRef, options: SubscriptionOptions, identifier: Option<u32>, }
     /// A session leaves.
-    42u8 GroupLeft { group: u64, member: HomeRef, }
+    42u8 GroupLeft { group: u64, member: HomeRef, ended: bool, }
     /// The last member left.
     43u8 GroupEnded { group: u64, }
-    /// A QoS 2 message is given to a member before it is sent (M31).
-    44u8 GroupAssigned { group: u64, seq: Seq, member: HomeRef, }
-    /// Messages go back to be given to others; `counted`: they had been sent.
-    45u8 GroupRequeued { group: u64, seq: Seq, counted: bool, }
+    /// What is known of one of its messages.
+    44u8 GroupFact { group: u64, fact: GroupFact, }
     /// A session of this partition left a group and the group must hear of it.
-    46u8 LeaveBegun { request: u64, share: Box<str>, filter: Box<str>, member: SessionUid, }
+    46u8 LeaveBegun { request: u64, share: Box<str>, filter: Box<str>, member: SessionUid, ended: bool, }
     /// The group has heard of it.
     47u8 LeaveDone { request: u64, }
 }
@@ -255,6 +254,66 @@ impl Canonical for ScanState {
             1 => Ok(Self::Finished),
             _ => Err(DecodeError::Invalid("state of a scan")),
         }
+    }
+}
+
+impl Canonical for GroupFact {
+    const MIN_BYTES: usize = 9;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Assigned {
+                seq,
+                member,
+                packet_id,
+            } => {
+                0u8.write(out);
+                seq.write(out);
+                member.write(out);
+                packet_id.write(out);
+            }
+            Self::Unassigned { seq } => {
+                1u8.write(out);
+                seq.write(out);
+            }
+            Self::Received { seq } => {
+                2u8.write(out);
+                seq.write(out);
+            }
+            Self::Attempts { seq, attempts } => {
+                3u8.write(out);
+                seq.write(out);
+                attempts.write(out);
+            }
+            Self::Done { seq } => {
+                4u8.write(out);
+                seq.write(out);
+            }
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match reader.read::<u8>()? {
+            0 => Self::Assigned {
+                seq: reader.read()?,
+                member: reader.read()?,
+                packet_id: reader.read()?,
+            },
+            1 => Self::Unassigned {
+                seq: reader.read()?,
+            },
+            2 => Self::Received {
+                seq: reader.read()?,
+            },
+            3 => Self::Attempts {
+                seq: reader.read()?,
+                attempts: reader.read()?,
+            },
+            4 => Self::Done {
+                seq: reader.read()?,
+            },
+            _ => return Err(DecodeError::Invalid("fact of a group")),
+        })
     }
 }
 

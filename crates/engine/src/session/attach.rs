@@ -167,10 +167,15 @@ impl Partition {
     /// The entry that attached a session is applied.
     pub(crate) fn attached(&mut self, attaching: &Attaching, fx: &mut impl PartitionEffects) {
         let uid = attaching.session;
-        let session = self
+        let window = self
             .state
             .sessions
             .get(uid.0)
+            .map_or(1, |s| self.window(s.receive_maximum));
+        let session = self
+            .state
+            .sessions
+            .get_mut(uid.0)
             .expect("it was just attached");
         let attached = Attached {
             home: HomeRef {
@@ -181,12 +186,13 @@ impl Partition {
             present: attaching.present,
             next: Seq(session.stream.floor()),
         };
+        session.lead.will_forgotten = false;
         let live = Live {
             front: attaching.front,
             pushed: session.stream.floor(),
             sent_before: attaching.sent_before,
             under_way: 0,
-            window: self.window(session.receive_maximum),
+            window,
         };
         fx.send_front(attaching.front, ToFront::Attached(attached));
         if let Some(client) = self.lead.clients.get_mut(&attaching.client_id) {
@@ -194,6 +200,7 @@ impl Partition {
             client.tell_waiting(fx);
         }
         self.start_live(uid, live, fx);
+        self.tell_groups(uid, fx);
         self.resume_scans(uid, fx);
     }
 

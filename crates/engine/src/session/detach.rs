@@ -43,7 +43,7 @@ impl Partition {
         let client_id = session.client_id.clone();
         let expiry = expiry_seconds.unwrap_or(session.expiry_seconds);
         let expiry = expiry.min(self.config.limits.session_expiry_seconds_max);
-        self.stop_live(uid);
+        self.stop_live(uid, fx);
         if expiry == 0 {
             if cause == DetachCause::Disconnect {
                 self.write(&Rare::WillTaken { session: uid });
@@ -129,21 +129,22 @@ impl Partition {
     }
 
     /// The connection is gone: nothing is pushed any more.
-    fn stop_live(&mut self, uid: SessionUid) {
+    fn stop_live(&mut self, uid: SessionUid, fx: &mut impl PartitionEffects) {
         let Some(session) = self.state.sessions.get_mut(uid.0) else {
             return;
         };
         session.lead.sent_by_last = session.sent_below();
         if session.lead.live.take().is_some() {
             self.lead.attached -= 1;
+            self.tell_groups(uid, fx);
         }
     }
 
     /// Ends a session: its will goes out, its groups hear of it, all that it has is dropped.
     pub(crate) fn end_session(&mut self, uid: SessionUid, fx: &mut impl PartitionEffects) {
-        self.stop_live(uid);
+        self.stop_live(uid, fx);
         self.publish_will(uid, fx);
-        self.leave_groups(uid);
+        self.leave_groups(uid, fx);
         self.write(&Rare::SessionEnded { session: uid });
         if let Some(session) = self.state.sessions.get_mut(uid.0) {
             session.lead.ending = true;

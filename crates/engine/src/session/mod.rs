@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use compact_str::CompactString;
 use courser_contract::{
-    Epoch, FrontId, PartitionId, QoS, SessionUid, SubscriptionOptions, WallMs, Will,
+    Epoch, FrontId, GroupRef, PartitionId, QoS, SessionUid, SubscriptionOptions, WallMs, Will,
 };
 
 pub(crate) use self::detach::Plan;
@@ -64,6 +64,8 @@ pub(crate) struct Subscribed {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Share {
     pub(crate) name: Box<str>,
+    /// The group, once it has said so; the leader's memory.
+    pub(crate) group: Option<GroupRef>,
 }
 
 /// A scan of retained messages for one subscription.
@@ -78,10 +80,7 @@ pub(crate) struct Scan {
 #[derive(Debug, Default)]
 pub(crate) struct SessionLead {
     pub(crate) live: Option<Live>,
-    /// Messages and bytes that are proposed and not yet in the stream (M4).
-    /// Less what is proposed to be ended.
-    pub(crate) reserved_messages: i64,
-    pub(crate) reserved_bytes: i64,
+    pub(crate) reserved: Reserved,
     /// Subscriptions that are proposed and not yet made.
     pub(crate) reserved_subscriptions: u32,
     /// QoS 2 publishes whose hold or end is proposed: hash, or none for the end.
@@ -92,6 +91,20 @@ pub(crate) struct SessionLead {
     pub(crate) ending: bool,
     /// The will's end is proposed.
     pub(crate) will_forgotten: bool,
+}
+
+/// What is proposed and not yet in a stream, less what is proposed to be ended in it (M4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reserved {
+    pub(crate) messages: i64,
+    pub(crate) bytes: i64,
+}
+
+impl Reserved {
+    pub(crate) const fn add(&mut self, messages: i64, bytes: i64) {
+        self.messages += messages;
+        self.bytes += bytes;
+    }
 }
 
 /// A connection of a session.
@@ -119,6 +132,17 @@ impl Session {
     /// The part that few sessions have, made when it is first needed.
     pub(crate) fn extra_mut(&mut self) -> &mut Extra {
         self.extra.get_or_insert_default()
+    }
+
+    /// Its connection as groups see it, with how much it takes at once.
+    pub(crate) fn member_front(&self) -> Option<(FrontId, u16)> {
+        let live = self.lead.live.as_ref()?;
+        Some((live.front, self.receive_maximum))
+    }
+
+    /// The end of a message that was proposed has come: it counts no more as on its way out.
+    pub(crate) fn lead_doomed(&mut self, bytes: u32) {
+        self.lead.reserved.add(1, i64::from(bytes));
     }
 
     /// Lets the extra part go when nothing is in it.

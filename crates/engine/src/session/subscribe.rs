@@ -1,15 +1,15 @@
 //! Subscriptions: committed, then in L1, then answered (M38).
 
 use courser_contract::{
-    Dropped, Epoch, FrontId, IndexChange, IndexToken, PartitionEffects, RetainHandling, SessionUid,
-    SubscribeResult, Subscription, ToFront,
+    Dropped, Epoch, FrontId, IndexChange, IndexToken, LeaveCause, PartitionEffects, RetainHandling,
+    SessionUid, SubscribeResult, Subscription, ToFront,
 };
 
 use super::Session;
 use crate::{
     Partition,
     entry::Rare,
-    lead::{After, Fenced, OpenScan, Role, Subscribing, Unsubscribing},
+    lead::{After, Fenced, Indexed, Joining, OpenScan, Role, Subscribing, Unsubscribing},
     state::IndexChanged,
 };
 
@@ -90,9 +90,13 @@ impl Partition {
         } else {
             0
         };
-        if subscription.share.is_some() {
-            let request = self.lead.next_request();
-            subscribing.joins.push((request, subscribing.results.len()));
+        if let Some(share) = &subscription.share {
+            subscribing.joins.push(Joining {
+                request: self.lead.next_request(),
+                at: subscribing.results.len(),
+                share: share.clone(),
+                filter: subscription.filter.clone(),
+            });
         }
         let granted = subscription.options.qos;
         self.write(&Rare::Subscribed {
@@ -119,7 +123,7 @@ impl Partition {
         }
         self.join_groups(&subscribing, fx);
         match self.lead.unconfirmed.last_entry() {
-            Some(mut last) => last.get_mut().push(subscribing),
+            Some(mut last) => last.get_mut().push(Indexed::Subscribe(subscribing)),
             None => self.index_ready(subscribing, fx),
         }
     }
@@ -141,9 +145,10 @@ impl Partition {
     /// SUBACK, unless shared groups have not answered.
     pub(crate) fn finish_subscribe(
         &mut self,
-        subscribing: Subscribing,
+        mut subscribing: Subscribing,
         fx: &mut impl PartitionEffects,
     ) {
+        self.take_join_answers(&mut subscribing);
         if !subscribing.joins.is_empty() {
             self.lead.joining.push(subscribing);
             return;
@@ -179,7 +184,7 @@ impl Partition {
             .filter(|(_, existed)| **existed)
         {
             if let Some(share) = &share {
-                leaves.push(self.write_leave(uid, share, &filter));
+                leaves.push(self.write_leave(uid, share, &filter, LeaveCause::Unsubscribed, fx));
             }
             self.write(&Rare::Unsubscribed {
                 session: uid,
@@ -244,8 +249,15 @@ impl Partition {
         if self.lead.role == Role::Indexing && self.lead.unconfirmed.is_empty() {
             self.lead.role = Role::Leading;
         }
-        for subscribing in waiting {
-            self.index_ready(subscribing, fx);
+        for indexed in waiting {
+            match indexed {
+                Indexed::Subscribe(subscribing) => self.index_ready(subscribing, fx),
+                Indexed::Join {
+                    member,
+                    request,
+                    group,
+                } => self.answer_join(member, request, group, fx),
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use courser_contract::{AppendKey, RecordView, SessionUid, WallMs};
 use super::{Forwarded, IndexChanged, RetainedChange, Sink, State, Stored};
 use crate::{
     entry::{AttachFact, Fact, Fate, OutcomeFact, PublishFact, Rare, ScanState, Target},
-    ids,
+    ids::{self, Owner},
     l2::{Entry, FilterChange},
     outbox::{Forward, Refusable},
     record::Slot,
@@ -101,25 +101,39 @@ impl State {
     }
 
     fn store(&mut self, target: &Target, slot: Slot, view: &RecordView<'_>, sink: &mut impl Sink) {
-        let Some(session) = self.sessions.get_mut(target.stream) else {
-            return;
-        };
         let qos = Self::delivered_qos(view, target.qos);
         let retain = target.retain.of(view.retain);
-        let look = self.looks.make(qos, retain, target.identifiers.as_ref());
-        let reference = Reference { slot, look };
-        self.records.keep(slot);
         let bytes = self.records.len_of(slot);
-        let seq = session.stream.push(reference, bytes, &mut self.spare);
-        self.queued += 1;
-        let stored = Stored {
-            seq,
+        let mut stored = Stored {
+            seq: 0,
             bytes,
             qos,
             retain,
             expires_at: view.expires_at,
         };
-        sink.stored(session, &stored, target);
+        let number = target.stream;
+        match ids::owner(number) {
+            Owner::Session => {
+                let Some(session) = self.sessions.get_mut(number) else {
+                    return;
+                };
+                let look = self.looks.make(qos, retain, target.identifiers.as_ref());
+                let reference = Reference { slot, look };
+                stored.seq = session.stream.push(reference, bytes, &mut self.spare);
+                sink.stored(session, &stored, target);
+            }
+            Owner::Group => {
+                let Some(group) = self.groups.get_mut(number) else {
+                    return;
+                };
+                let look = self.looks.make(qos, retain, None);
+                let reference = Reference { slot, look };
+                stored.seq = group.stream.push(reference, bytes, &mut self.spare);
+                sink.stored_shared(number, group, &stored);
+            }
+        }
+        self.records.keep(slot);
+        self.queued += 1;
     }
 
     /// Keeps or clears the retained message of a topic (v3 [MQTT-3.3.1-5], v5 [MQTT-3.3.1-5]; an empty payload clears:
@@ -148,6 +162,9 @@ impl State {
     }
 
     fn apply_outcome(&mut self, outcome: &OutcomeFact, sink: &mut impl Sink) {
+        if ids::owner(outcome.stream) == Owner::Group {
+            return self.apply_shared_outcome(outcome, sink);
+        }
         let Self {
             sessions,
             records,
@@ -176,7 +193,8 @@ impl State {
                         let bytes = records.len_of(reference.slot);
                         session.stream.forget_bytes(bytes);
                         if matches!(outcome.fate, Fate::Expired | Fate::Dropped) {
-                            sink.doomed(session, seq, bytes);
+                            session.lead_doomed(bytes);
+                            sink.doomed(outcome.stream, seq);
                         }
                         records.release(reference.slot);
                         looks.release(reference.look);
@@ -288,10 +306,9 @@ impl State {
             | Rare::GroupJoined { .. }
             | Rare::GroupLeft { .. }
             | Rare::GroupEnded { .. }
-            | Rare::GroupAssigned { .. }
-            | Rare::GroupRequeued { .. }
+            | Rare::GroupFact { .. }
             | Rare::LeaveBegun { .. }
-            | Rare::LeaveDone { .. } => self.apply_group(fact, sink),
+            | Rare::LeaveDone { .. } => self.apply_group(fact),
         }
     }
 
@@ -370,7 +387,9 @@ impl State {
             } => {
                 let made = Subscribed {
                     filter: filter.clone(),
-                    share: share.clone().map(|name| Box::new(Share { name })),
+                    share: share
+                        .clone()
+                        .map(|name| Box::new(Share { name, group: None })),
                     options: *options,
                     identifier: *identifier,
                 };
@@ -417,7 +436,14 @@ impl State {
             scans.insert(scan, Scan { filter, cursors });
         }
         match session.find(made.share_name(), &made.filter) {
-            Some(at) => session.subscriptions[at] = made,
+            Some(at) => {
+                let before = std::mem::replace(&mut session.subscriptions[at], made);
+                if let (Some(now), Some(before)) =
+                    (&mut session.subscriptions[at].share, before.share)
+                {
+                    now.group = before.group;
+                }
+            }
             None => {
                 session.subscriptions.push(made);
                 self.subscriptions += 1;

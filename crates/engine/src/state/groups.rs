@@ -1,12 +1,17 @@
 //! Shared groups as the log keeps them (M35).
 
-use courser_contract::SessionUid;
+use std::collections::BTreeMap;
 
-use super::{Sink, State};
+use courser_contract::{FrontId, HomeRef, QoS, Seq, SessionUid, SubscriptionOptions};
+
+use super::{IndexChanged, Sink, State};
 use crate::{
     canonical::{Canonical, write_count},
-    entry::Rare,
-    group::Group,
+    entry::{Fate, OutcomeFact, Rare},
+    group::{Dispatch, Fact, Group, Leave, Member},
+    ids,
+    l2::{Entry, FilterChange},
+    session::Reserved,
     stream::Stream,
 };
 
@@ -15,6 +20,20 @@ use crate::{
 pub(crate) struct SharedGroup {
     pub(crate) group: Group,
     pub(crate) stream: Stream,
+    pub(crate) lead: GroupLead,
+}
+
+/// What the leader keeps beside a group.
+#[derive(Debug, Default)]
+pub(crate) struct GroupLead {
+    /// None at a follower.
+    pub(crate) dispatch: Option<Dispatch>,
+    pub(crate) reserved: Reserved,
+    pub(crate) fronts: BTreeMap<HomeRef, FrontId>,
+    /// Its end is proposed.
+    pub(crate) ending: bool,
+    /// Joins that are proposed.
+    pub(crate) joining: u32,
 }
 
 /// A session that left a group which has not confirmed it.
@@ -23,11 +42,157 @@ pub(crate) struct Leaving {
     pub(crate) share: Box<str>,
     pub(crate) filter: Box<str>,
     pub(crate) member: SessionUid,
+    pub(crate) ended: bool,
 }
 
+/// What L2 says of a group: the highest QoS, RETAIN kept; each member's own options count when it is picked.
+const OPTIONS: SubscriptionOptions = SubscriptionOptions {
+    qos: QoS::ExactlyOnce,
+    no_local: false,
+    retain_as_published: true,
+    retain_handling: courser_contract::RetainHandling::DoNotSend,
+};
+
 impl State {
-    pub(super) fn apply_group(&mut self, fact: &Rare, sink: &mut impl Sink) {
-        let _ = (fact, sink);
+    pub(super) fn apply_group(&mut self, fact: &Rare) {
+        match fact {
+            Rare::GroupMade {
+                group,
+                share,
+                filter,
+                strategy,
+            } => {
+                self.last_group = self.last_group.max(ids::counter(*group));
+                let made = SharedGroup {
+                    group: Group::new(share, filter, *strategy),
+                    stream: Stream::default(),
+                    lead: GroupLead::default(),
+                };
+                self.groups.insert(*group, Box::new(made));
+                self.by_share
+                    .insert((share.clone(), filter.clone()), *group);
+                let entry = Entry::new(*group, OPTIONS, None);
+                if self.l2.insert(filter, entry) == FilterChange::Changed {
+                    self.index_changes
+                        .insert(filter.clone(), IndexChanged::Added);
+                }
+            }
+            Rare::GroupJoined {
+                group,
+                member,
+                options,
+                identifier,
+            } => {
+                let asked = Member {
+                    options: *options,
+                    identifier: *identifier,
+                    priority: 0,
+                };
+                if let Some(group) = self.groups.get_mut(*group) {
+                    group.group.join(*member, asked);
+                }
+            }
+            Rare::GroupLeft {
+                group,
+                member,
+                ended,
+            } => self.leave_group(*group, *member, *ended),
+            Rare::GroupEnded { group } => self.end_group(*group),
+            Rare::GroupFact { group, fact } => {
+                if let Some(group) = self.groups.get_mut(*group) {
+                    group.group.apply(fact);
+                }
+            }
+            Rare::LeaveBegun {
+                request,
+                share,
+                filter,
+                member,
+                ended,
+            } => {
+                let leaving = Leaving {
+                    share: share.clone(),
+                    filter: filter.clone(),
+                    member: *member,
+                    ended: *ended,
+                };
+                self.leaves.insert(*request, leaving);
+            }
+            Rare::LeaveDone { request } => {
+                self.leaves.remove(request);
+            }
+            _ => unreachable!("the caller sorted the facts"),
+        }
+    }
+
+    fn leave_group(&mut self, number: u64, member: HomeRef, ended: bool) {
+        let Some(group) = self.groups.get_mut(number) else {
+            return;
+        };
+        let why = if ended {
+            Leave::SessionEnded
+        } else {
+            Leave::Unsubscribed
+        };
+        for seq in group.group.leave(member, why) {
+            self.end_shared(number, seq.0);
+        }
+        self.settle_shared(number);
+    }
+
+    fn end_shared(&mut self, number: u64, seq: u64) -> Option<u32> {
+        let group = self.groups.get_mut(number)?;
+        group.group.apply(&Fact::Done { seq: Seq(seq) });
+        let reference = group.stream.mark_done(seq)?;
+        let bytes = self.records.len_of(reference.slot);
+        group.stream.forget_bytes(bytes);
+        self.records.release(reference.slot);
+        self.looks.release(reference.look);
+        self.queued -= 1;
+        Some(bytes)
+    }
+
+    fn settle_shared(&mut self, number: u64) {
+        if let Some(group) = self.groups.get_mut(number) {
+            group.stream.settle(&mut self.spare);
+        }
+    }
+
+    pub(super) fn apply_shared_outcome(&mut self, outcome: &OutcomeFact, sink: &mut impl Sink) {
+        let number = outcome.stream;
+        let Some(group) = self.groups.get(number) else {
+            return;
+        };
+        let first = outcome.first.max(group.stream.floor());
+        let end = outcome.last.saturating_add(1).min(group.stream.next());
+        let doomed = matches!(outcome.fate, Fate::Expired | Fate::Dropped);
+        for seq in first..end {
+            let ended = self.end_shared(number, seq);
+            if let (true, Some(bytes)) = (doomed, ended) {
+                let group = self.groups.get_mut(number).expect("it was just seen");
+                group.lead.reserved.add(1, i64::from(bytes));
+                sink.doomed(number, seq);
+            }
+        }
+        self.settle_shared(number);
+    }
+
+    fn end_group(&mut self, number: u64) {
+        let Some(mut gone) = self.groups.remove(number) else {
+            return;
+        };
+        let name = (gone.group.share().into(), gone.group.filter().into());
+        if self.by_share.get(&name) == Some(&number) {
+            self.by_share.remove(&name);
+        }
+        if self.l2.remove(gone.group.filter(), number) == FilterChange::Changed {
+            self.index_changes.insert(name.1, IndexChanged::Removed);
+        }
+        self.queued -= u64::from(gone.stream.live());
+        for reference in gone.stream.drain(&mut self.spare) {
+            self.records.release(reference.slot);
+            self.looks.release(reference.look);
+        }
     }
 
     pub(super) fn group_streams(&self) -> impl Iterator<Item = &Stream> {
@@ -35,14 +200,46 @@ impl State {
     }
 
     pub(super) fn encode_groups(&self, out: &mut Vec<u8>) {
+        write_count(self.groups.len(), out);
+        for number in self.groups.sorted() {
+            let group = self.groups.get(number).expect("it was listed");
+            number.write(out);
+            group.group.encode(out);
+            self.encode_stream(&group.stream, out);
+        }
         write_count(self.leaves.len(), out);
         for (request, leaving) in &self.leaves {
             request.write(out);
             leaving.share.write(out);
             leaving.filter.write(out);
             leaving.member.write(out);
+            leaving.ended.write(out);
         }
     }
 
-    pub(super) fn check_groups(&self) {}
+    pub(super) fn check_groups(&self) {
+        for (number, group) in self.groups.iter() {
+            group.group.check();
+            group.stream.check();
+            assert!(
+                self.l2.has_stream(group.group.filter(), number),
+                "a group is in L2"
+            );
+            if let Some(dispatch) = &group.lead.dispatch {
+                dispatch.check(&group.group);
+            }
+        }
+        for ((share, filter), number) in &self.by_share {
+            let group = &self
+                .groups
+                .get(*number)
+                .expect("a name leads to a group")
+                .group;
+            assert_eq!(
+                (group.share(), group.filter()),
+                (&**share, &**filter),
+                "by its name"
+            );
+        }
+    }
 }

@@ -10,7 +10,7 @@ mod groups;
 
 use std::{collections::BTreeMap, rc::Rc};
 
-pub(crate) use self::groups::{Leaving, SharedGroup};
+pub(crate) use self::groups::{GroupLead, Leaving, SharedGroup};
 
 use bytes::Bytes;
 use compact_str::CompactString;
@@ -114,8 +114,13 @@ pub(crate) trait Sink {
     }
 
     /// A reference was ended by the leader: it had expired or was dropped by the policy.
-    fn doomed(&mut self, session: &mut Session, seq: u64, bytes: u32) {
-        let _ = (session, seq, bytes);
+    fn doomed(&mut self, stream: u64, seq: u64) {
+        let _ = (stream, seq);
+    }
+
+    /// A reference was put into a group's stream.
+    fn stored_shared(&mut self, number: u64, group: &mut SharedGroup, stored: &Stored) {
+        let _ = (number, group, stored);
     }
 
     /// A forward got its position.

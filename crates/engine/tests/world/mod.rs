@@ -15,7 +15,7 @@ use courser_contract::{
 };
 use courser_engine::{Limits, Partition, PartitionConfig};
 
-pub use client::{Client, Got, Options};
+pub use client::{Acks, Client, Got, Options};
 pub use effects::Effects;
 
 /// Where sessions with a lifetime live in most tests.

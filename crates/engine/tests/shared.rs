@@ -1,0 +1,188 @@
+//! Shared subscriptions, as clients see them (M35).
+
+mod world;
+
+use courser_contract::{DetachCause, QoS, SharedStrategy, ToHome};
+use courser_engine::Limits;
+use world::{Acks, Options, Subscription, World, to};
+
+fn shared(filter: &str, qos: QoS) -> Subscription {
+    Subscription {
+        share: Some("g".into()),
+        ..to(filter, qos)
+    }
+}
+
+fn members(world: &mut World, count: usize, options: &Options, qos: QoS) -> Vec<usize> {
+    (0..count)
+        .map(|n| {
+            let at = world.client(&format!("m{n}"));
+            world.attach(at, options.clone());
+            world.subscribe(at, shared("t/#", qos));
+            assert_eq!(world.clients[at].suback.len(), 1, "SUBACK has come");
+            at
+        })
+        .collect()
+}
+
+#[test]
+fn members_take_turns() {
+    for qos in [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce] {
+        let mut world = World::new();
+        let members = members(&mut world, 3, &Options::clean(), QoS::ExactlyOnce);
+        for n in 0..9 {
+            world.send("t/x", &n.to_string(), qos);
+            world.settle();
+        }
+        for at in members {
+            assert_eq!(world.got(at).len(), 3, "{qos:?}");
+        }
+    }
+}
+
+#[test]
+fn a_detached_members_qos1_goes_to_others_in_order_m35() {
+    // v5 [MQTT-4.8.2-4] lets it stay for QoS 2 only
+    let mut world = World::new();
+    let members = members(&mut world, 2, &Options::durable(), QoS::AtLeastOnce);
+    world.clients[members[0]].acks = Acks::Held;
+    for n in 0..6 {
+        world.send("t", &n.to_string(), QoS::AtLeastOnce);
+    }
+    world.settle();
+    let first = world.got(members[0]);
+    let second = world.got(members[1]);
+    assert_eq!((first.len(), second.len()), (3, 3));
+    world.detach(members[0], DetachCause::Lost);
+    assert_eq!(world.got(members[1]), first, "what the first had, in order");
+    assert!(world.clients[members[1]].waiting.is_empty());
+}
+
+#[test]
+fn a_detached_members_qos2_stays_with_its_session() {
+    // v5 [MQTT-4.8.2-4], v5 [MQTT-4.8.2-5]
+    let mut world = World::new();
+    let members = members(&mut world, 2, &Options::durable(), QoS::ExactlyOnce);
+    world.clients[members[0]].acks = Acks::Held;
+    for n in 0..4 {
+        world.send("t", &n.to_string(), QoS::ExactlyOnce);
+        world.settle();
+    }
+    let first = world.got(members[0]);
+    world.got(members[1]);
+    world.detach(members[0], DetachCause::Lost);
+    assert!(world.got(members[1]).is_empty(), "nobody else gets them");
+    world.clients[members[0]].acks = Acks::Auto;
+    world.attach(members[0], Options::durable());
+    assert_eq!(world.got(members[0]), first, "it has them again");
+    // With the end of the session they are gone for good.
+    world.clients[members[0]].acks = Acks::Held;
+    for n in 4..8 {
+        world.send("t", &n.to_string(), QoS::ExactlyOnce);
+        world.settle();
+    }
+    world.got(members[1]);
+    let again = world.got(members[0]).len();
+    assert_eq!(again, 2);
+    let again = world.client("m0");
+    world.attach(again, Options::clean());
+    assert!(world.clients[members[0]].taken_over);
+    assert!(world.got(members[1]).is_empty());
+}
+
+#[test]
+fn an_absent_group_queues_and_ends_with_its_last_member() {
+    let mut world = World::new();
+    let members = members(&mut world, 2, &Options::durable(), QoS::AtLeastOnce);
+    for &at in &members {
+        world.detach(at, DetachCause::Lost);
+    }
+    world.send("t", "1", QoS::AtLeastOnce);
+    world.send("t", "2", QoS::AtLeastOnce);
+    world.settle();
+    world.attach(members[1], Options::durable());
+    assert_eq!(world.got(members[1]), ["1", "2"]);
+    for name in ["m0", "m1"] {
+        let at = world.client(name);
+        world.attach(at, Options::clean());
+        world.detach(at, DetachCause::Disconnect);
+    }
+    world.settle();
+    assert!(
+        world.fx.route("t", false).is_empty(),
+        "nothing is left in L1"
+    );
+    let counts = world.nodes[&world::DURABLE].partition.counts();
+    assert_eq!(
+        (
+            counts.sessions,
+            counts.subscriptions,
+            counts.queued_messages
+        ),
+        (0, 0, 0)
+    );
+}
+
+#[test]
+fn unsuback_waits_for_the_group() {
+    let mut world = World::new();
+    let members = members(&mut world, 1, &Options::clean(), QoS::AtLeastOnce);
+    let at = members[0];
+    let home = world.home(at);
+    let message = ToHome::Unsubscribe {
+        session: home.session,
+        epoch: world.clients[at].epoch,
+        packet_id: 9,
+        filters: vec![(Some("g".into()), "t/#".into()), (None, "t/#".into())],
+    };
+    world.commits = world::Commits::Held;
+    world.send_home(home.partition, message);
+    assert!(
+        world.clients[at].unsuback.is_empty(),
+        "the group has not committed it"
+    );
+    world.settle();
+    assert_eq!(world.clients[at].unsuback, [(9, vec![true, false])]);
+    world.send("t", "nobody", QoS::AtLeastOnce);
+    world.settle();
+    assert!(world.got(at).is_empty());
+}
+
+#[test]
+fn a_topic_stays_with_a_member_by_its_hash() {
+    let limits = Limits {
+        shared_strategy: SharedStrategy::HashTopic,
+        ..Limits::default()
+    };
+    let mut world = World::with_limits(limits);
+    let members = members(&mut world, 3, &Options::clean(), QoS::AtLeastOnce);
+    for _ in 0..3 {
+        for topic in 0..20 {
+            world.send(&format!("t/{topic}"), &topic.to_string(), QoS::AtLeastOnce);
+        }
+    }
+    world.settle();
+    let mut topics = 0;
+    for at in members {
+        let mut got = world.got(at);
+        got.sort();
+        assert!(got.chunk_by(|a, b| a == b).all(|same| same.len() == 3));
+        got.dedup();
+        topics += got.len();
+    }
+    assert_eq!(topics, 20);
+}
+
+#[test]
+fn a_new_leader_of_the_group_asks_for_connections_again() {
+    let mut world = World::new();
+    let members = members(&mut world, 2, &Options::clean(), QoS::AtLeastOnce);
+    world.depose(world::DURABLE, 0);
+    world.elect(world::DURABLE);
+    world.settle();
+    world.send("t", "1", QoS::AtLeastOnce);
+    world.send("t", "2", QoS::AtLeastOnce);
+    world.settle();
+    let got: usize = members.iter().map(|&at| world.got(at).len()).sum();
+    assert_eq!(got, 2);
+}
