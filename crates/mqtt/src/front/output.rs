@@ -62,16 +62,17 @@ impl OutputPool {
             free.bytes -= buffer.capacity();
             return buffer;
         }
-        Vec::with_capacity(CLASS_BYTES_MIN << class)
+        Vec::with_capacity(class_bytes(class))
     }
 
     fn give(&self, mut buffer: Vec<u8>) {
         let capacity = buffer.capacity();
-        let mut free = self.free.borrow_mut();
-        let Some(class) = class_for(capacity) else {
+        let Some(class) = class_for(capacity).filter(|&class| capacity == class_bytes(class))
+        else {
             return;
         };
-        if capacity == CLASS_BYTES_MIN << class && free.bytes + capacity <= self.bytes_max {
+        let mut free = self.free.borrow_mut();
+        if free.make_room(class, self.bytes_max) {
             buffer.clear();
             free.bytes += capacity;
             free.classes[class].push(buffer);
@@ -88,6 +89,28 @@ impl OutputPool {
             free.lists.push(list);
         }
     }
+}
+
+impl Free {
+    /// Room for a buffer of `class` within `bytes_max`. What is in use changes, so a full pool first lets go of the size of which it
+    /// has most; when that is this one, there is enough of it.
+    fn make_room(&mut self, class: usize, bytes_max: usize) -> bool {
+        while self.bytes + class_bytes(class) > bytes_max {
+            let most = (0..CLASSES).max_by_key(|&other| self.classes[other].len() << other);
+            let Some(most) = most.filter(|&most| most != class) else {
+                return false;
+            };
+            if self.classes[most].pop().is_none() {
+                return false;
+            }
+            self.bytes -= class_bytes(most);
+        }
+        true
+    }
+}
+
+const fn class_bytes(class: usize) -> usize {
+    CLASS_BYTES_MIN << class
 }
 
 /// Index of the smallest class that holds `bytes`.
@@ -256,7 +279,7 @@ impl Output {
             self.own.copy_within(self.start.., 0);
             self.own.truncate(unsent);
         } else {
-            let usual = (self.usual as usize).min(CLASS_BYTES_MIN << (CLASSES - 1));
+            let usual = (self.usual as usize).min(class_bytes(CLASSES - 1));
             let bytes = needed.max(unsent * 2).max(usual);
             let mut larger = self.pool.take(bytes);
             larger.extend_from_slice(&self.own[self.start..]);

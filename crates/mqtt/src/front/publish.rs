@@ -27,8 +27,15 @@ pub(super) struct Inbound {
     pub(super) qos1: u16,
     /// The next packet waits until a ticket settles.
     pub(super) blocked: Blocked,
-    /// When the connection ends because a publish of a 3.1.1 client was refused.
-    pub(super) close_at: Option<Tick>,
+    /// A publish of a 3.1.1 client was refused.
+    pub(super) refused: Option<Refused>,
+}
+
+/// The end of a connection that cannot be told of a refusal.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refused {
+    close_at: Tick,
+    reason: ReasonCode,
 }
 
 /// Whether the front reads on.
@@ -55,7 +62,7 @@ impl Inbound {
     pub(super) fn is_idle(&self) -> bool {
         self.tickets.is_empty()
             && self.holds.len() == 0
-            && self.close_at.is_none()
+            && self.refused.is_none()
             && self.aliases.is_empty()
     }
 }
@@ -256,7 +263,7 @@ impl Front {
     pub(super) fn is_refusing(&self) -> bool {
         self.inbound
             .as_ref()
-            .is_some_and(|inbound| inbound.close_at.is_some())
+            .is_some_and(|inbound| inbound.refused.is_some())
     }
 
     /// Our Receive Maximum: v5 section 3.3.4. 3.1.1 clients do not know it; their next packets wait.
@@ -284,10 +291,23 @@ impl Front {
         match self.peer.version {
             ProtocolVersion::V5 => Answer::Due(refusal_reason(refusal)),
             ProtocolVersion::V311 => {
-                let close_at = now.tick.after_ms(close_ms);
+                let refused = Refused {
+                    close_at: now.tick.after_ms(match refusal {
+                        // Waiting makes it no better. v3 [MQTT-3.3.5-2]: an acknowledgement would say that it was taken.
+                        Refusal::NotAuthorized | Refusal::TooLarge => 0,
+                        Refusal::QuotaExceeded | Refusal::Unavailable | Refusal::Unspecified => {
+                            close_ms
+                        }
+                    }),
+                    reason: refusal_reason(refusal),
+                };
                 let inbound = self.inbound.get_or_insert_default();
-                let earliest = inbound.close_at.map_or(close_at, |at| at.min(close_at));
-                inbound.close_at = Some(earliest);
+                if inbound
+                    .refused
+                    .is_none_or(|earlier| refused.close_at < earlier.close_at)
+                {
+                    inbound.refused = Some(refused);
+                }
                 Answer::Silent
             }
         }
@@ -391,19 +411,16 @@ impl Front {
         if self.publish_deadline().is_none_or(|at| at > now.tick) {
             return;
         }
-        let reason = if self.is_refusing() {
-            ReasonCode::QuotaExceeded
-        } else {
-            ReasonCode::ServerBusy
-        };
+        let refused = self.inbound.as_ref().and_then(|inbound| inbound.refused);
+        let reason = refused.map_or(ReasonCode::ServerBusy, |refused| refused.reason);
         let end = End::new(DetachCause::Lost, CloseCause::Refused(reason.byte()));
         self.disconnect((reason, ""), end, fx);
     }
 
     pub(super) fn publish_deadline(&self) -> Option<Tick> {
         let inbound = self.inbound.as_ref()?;
-        if inbound.close_at.is_some() {
-            return inbound.close_at;
+        if let Some(refused) = inbound.refused {
+            return Some(refused.close_at);
         }
         let head = inbound.tickets.head()?;
         Some(head.since.after_ms(SETTLE_MS))

@@ -198,6 +198,35 @@ fn packet_ids_that_are_owed_are_not_given_to_others() {
 }
 
 #[test]
+fn deliveries_that_have_begun_are_finished_after_unsubscribing() {
+    // v3 [MQTT-3.10.4-3], v5 [MQTT-3.10.4-3]
+    for version in [V311, V5] {
+        let mut client = Client::attached(version);
+        client.gets_run(0, 0);
+        qos2(&mut client, 1);
+        client.unsubscribes(1, &["t"]);
+        client.told(ToFront::Unsubscribed {
+            packet_id: 1,
+            existed: vec![true],
+        });
+        client.effects();
+        client.pubacks(1);
+        client.pubrecs(2);
+        client.told(release(Source::Session, 1, None));
+        client.pubcomps(2);
+        assert_eq!(client.hears().last().unwrap(), "PUBREL 2");
+        assert_eq!(
+            client.effects(),
+            [
+                "volatile: outcome 0..=0 Done",
+                "volatile: outcome 1..=1 Received",
+                "volatile: outcome 1..=1 Done"
+            ]
+        );
+    }
+}
+
+#[test]
 fn acknowledgements_that_end_a_connection_are_told_before_it_is_let_go() {
     let mut client = Client::attached(V5);
     client.gets_run(0, 1);

@@ -47,6 +47,29 @@ fn the_pool_is_bounded() {
 }
 
 #[test]
+fn a_full_pool_lets_go_of_sizes_that_are_no_longer_used() {
+    let pool = OutputPool::new(8 * 1024);
+    let mut outputs: Vec<Output> = (0..16).map(|_| Output::new(Rc::clone(&pool))).collect();
+    for len in [500, 4000] {
+        for output in outputs.iter_mut().take(8 * 1024 / len) {
+            output.buffer(len).resize(len, 1);
+        }
+        for output in &mut outputs {
+            output.advance(output.len());
+            assert!(pool.free_bytes() <= 8 * 1024);
+        }
+    }
+    let mut small = Output::new(Rc::clone(&pool));
+    let free = pool.free_bytes();
+    small.buffer(4000);
+    assert_eq!(
+        pool.free_bytes(),
+        free - 4096,
+        "one of the new size is there"
+    );
+}
+
+#[test]
 fn a_busy_output_takes_a_buffer_of_its_usual_size() {
     let pool = OutputPool::new(1 << 20);
     let mut output = Output::new(Rc::clone(&pool));

@@ -55,6 +55,23 @@ fn pubrec_leaves_when_the_ticket_is_settled() {
 }
 
 #[test]
+fn the_handshake_is_finished_even_where_the_message_expired() {
+    // v5 [MQTT-4.3.3-13]
+    let mut client = Client::attached(V5);
+    client.shell.routed.push_back(Routed::Waits);
+    let mut packet = publish("t", 2, 1);
+    packet.message_expiry_interval = Some(1);
+    client.says(&Packet::Publish(packet));
+    client.passes(5_000);
+    client
+        .front
+        .handle_settled(client.now, Ticket(0), Settled::Ok, &mut client.shell);
+    client.passes(5_000);
+    client.pubrels(1);
+    assert_eq!(client.hears(), ["PUBREC 1", "PUBCOMP 1"]);
+}
+
+#[test]
 fn a_refusing_pubrec_frees_the_packet_id() {
     // v5 [MQTT-4.3.3-9], v5 [MQTT-3.5.2-1]
     let mut client = Client::attached(V5);

@@ -86,6 +86,20 @@ fn a_refused_qos_2_publish_of_a_durable_v3_session_closes_after_10_seconds() {
 }
 
 #[test]
+fn a_publish_that_is_not_allowed_is_never_acknowledged_as_if_it_were() {
+    // v3 [MQTT-3.3.5-2]: of the two ways that 3.1.1 leaves, the connection is closed
+    let mut client = Client::attached(V311);
+    client
+        .shell
+        .routed
+        .push_back(Routed::Refused(Refusal::NotAuthorized));
+    client.publishes("t", 1, 1);
+    client.passes(0);
+    assert!(client.receives().is_empty());
+    assert_eq!(client.effects().last().unwrap(), "close Refused(135)");
+}
+
+#[test]
 fn v5_goes_on_after_a_refusal() {
     let mut client = Client::attached(V5);
     client.shell.routed.push_back(REFUSED);
