@@ -31,9 +31,8 @@ GAPS: dict[str, dict[str, str]] = {
         "publishing and subscribing on one connection": "they are two tools",
         "a topic alias across messages": "mosquitto_pub with -D publish topic-alias sends the whole topic each time",
         "binary correlation data": "-D takes text",
-        "reason and properties of DISCONNECT": "on a signal they always send a plain one",
-        "notice of a closed connection in 3.1.1": "mosquitto_sub connects again without a word",
-        "a connection before the first packet": "a process connects when it has something to send",
+        "reason and properties of DISCONNECT": "a signal is the only way to end mosquitto_sub, and takes none",
+        "DISCONNECT 0x00 with a will": "on a signal mosquitto_sub sends 0x04 in 5.0",
     },
     "mqttjs": {
         "manual acknowledgement": "handles no further packet while an acknowledgement is held back",

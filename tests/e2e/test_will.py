@@ -94,7 +94,8 @@ def test_will_delay_cancelled_by_reconnect(mqtt):
     options = {"properties": {"session_expiry": 600}, "clean_start": False}
     mqtt.connect("back", will=Will(topic, b"must not come", 1, properties={"will_delay": 1}), **options).drop()
     mqtt.connect("marker", will=Will(topic, b"marker", 1, properties={"will_delay": 3}), **options).drop()
-    again = mqtt.subscriber(mqtt.topic("own"), name="back", **options)
+    again = mqtt.connect("back", **options)
+    again.subscribe([Subscription(mqtt.topic("own"), 0)])
     assert watcher.messages_until(b"marker") == []
     again.disconnect()
 

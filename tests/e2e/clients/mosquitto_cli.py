@@ -205,8 +205,11 @@ class MosquittoCli(Client):
     # -- ending
 
     def disconnect(self, reason_code=0, properties=None) -> None:
-        if reason_code or properties:
+        # On a signal mosquitto_sub sends 0x04 in 5.0, which is 0x00 where there is no will.
+        if properties or reason_code not in (0, 4) or (self.version == 3 and reason_code):
             raise Unsupported("reason and properties of DISCONNECT")
+        if self.version == 5 and self.options.will and reason_code == 0:
+            raise Unsupported("DISCONNECT 0x00 with a will")
         if self.process is not None:
             self.process.send_signal(signal.SIGTERM)
             self.process.wait(WAIT_SECONDS)
