@@ -55,13 +55,13 @@ impl<'a> TopicName<'a> {
     }
 }
 
-/// One pass over all bytes without an early exit, which compiles to vector code; the kind is found out only on failure.
 #[inline]
 fn check_name_bytes(bytes: &[u8]) -> Result<(), DecodeErrorKind> {
-    let bad = bytes.iter().fold(bytes.is_empty(), |bad, &byte| {
-        bad | (byte == 0) | (byte == b'+') | (byte == b'#')
-    });
-    if bad { Err(name_fault(bytes)) } else { Ok(()) }
+    if bytes.is_empty() || text::has_any(bytes, [0, b'+', b'#']) {
+        Err(name_fault(bytes))
+    } else {
+        Ok(())
+    }
 }
 
 #[cold]
