@@ -8,11 +8,19 @@
 mod bench;
 mod cli;
 mod publish;
+mod server;
 mod subscribe;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use courser_memory::Counting;
+use tikv_jemallocator::Jemalloc;
+
+/// Counted, so that "allocations per message" and the heap under `$SYS` are measured figures. `docs/adr/0003-runtime.md` has
+/// what the counting costs.
+#[global_allocator]
+static ALLOCATOR: Counting<Jemalloc> = Counting::new(Jemalloc);
 
 /// Message broker for the clients you already have
 #[derive(Parser, Debug)]
@@ -24,6 +32,8 @@ struct Courser {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    /// Run the broker
+    Server(server::Server),
     /// Send messages
     Pub(Box<publish::Publish>),
     /// Print messages as they come
@@ -34,6 +44,7 @@ enum Command {
 
 fn main() -> ExitCode {
     match Courser::parse().command {
+        Command::Server(arguments) => server::run(&arguments).into(),
         Command::Pub(arguments) => publish::run(&arguments).into(),
         Command::Sub(arguments) => subscribe::run(&arguments).into(),
         Command::Bench(arguments) => bench::run(&arguments).into(),

@@ -77,8 +77,8 @@ pub(crate) struct Connection {
 /// What a read brought.
 #[derive(Debug)]
 pub(crate) enum Received {
-    /// Bytes, these in all with what was there before.
-    Bytes(Buffer),
+    /// What there is in all, and how many bytes are new.
+    Bytes(Buffer, usize),
     /// Nothing yet: what was there before.
     Nothing(Option<Buffer>),
     /// The socket is at its end.
@@ -152,7 +152,7 @@ impl Connection {
                 0 => Received::End,
                 count => {
                     buffer.advance(count);
-                    Received::Bytes(buffer)
+                    Received::Bytes(buffer, count)
                 }
             },
         }

@@ -96,7 +96,10 @@ impl Shard {
         } else {
             self.hub.budget.spend(Budget::READ);
             match connection.receive(&self.pool) {
-                Received::Bytes(buffer) => Some(buffer),
+                Received::Bytes(buffer, count) => {
+                    self.hub.counters.bytes_received += count as u64;
+                    Some(buffer)
+                }
                 Received::Nothing(rest) => {
                     connection.rest = rest;
                     return None;
@@ -210,7 +213,7 @@ impl Shard {
     fn discard(&mut self, connection: &mut Connection) {
         loop {
             match connection.receive(&self.pool) {
-                Received::Bytes(_) => {}
+                Received::Bytes(..) => {}
                 Received::Nothing(_) => return,
                 Received::End => {
                     connection.life = Life::Over;

@@ -18,8 +18,12 @@ pub(crate) enum Exit {
     CannotConnect = 3,
     /// The server does not let this user.
     NotAuthorized = 4,
+    /// Somebody else has what is asked for.
+    Conflict = 6,
     /// Nothing came in time, as `mosquitto_sub -W`.
     TimedOut = 27,
+    /// A failure of the program itself, as `EX_SOFTWARE` of sysexits.
+    Internal = 70,
 }
 
 impl From<Exit> for ExitCode {

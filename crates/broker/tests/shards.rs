@@ -1,0 +1,206 @@
+//! A whole broker of two shards, driven by bytes over sockets.
+//!
+//! The kernel shares connections out among the shards; with eight publishers and eight subscribers all of them are on one
+//! shard once in 2^15 runs.
+
+mod support;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::thread;
+
+use support::{Client, broker, encode, publish};
+
+const CLIENTS: usize = 8;
+
+/// Every subscriber gets every message of every publisher, in the order of each publisher.
+fn all_reach_all(address: SocketAddr, qos: u8, messages: u32, clean_session: bool) {
+    let flags = if clean_session { 0x02 } else { 0 };
+    let mut subscribers: Vec<Client> = (0..CLIENTS)
+        .map(|number| Client::connect_with(address, &format!("sub-{qos}-{number}"), 4, flags, &[]))
+        .collect();
+    for subscriber in &mut subscribers {
+        subscriber.subscribe("data/+", qos);
+    }
+    let publishers: Vec<_> = (0..CLIENTS)
+        .map(|number| thread::spawn(move || publish_all(address, number, qos, messages)))
+        .collect();
+    let readers: Vec<_> = subscribers
+        .into_iter()
+        .map(|mut subscriber| {
+            thread::spawn(move || {
+                let mut next: HashMap<String, u32> = HashMap::new();
+                for _ in 0..messages * CLIENTS as u32 {
+                    let (topic, payload) = subscriber.receive_publish();
+                    let number = u32::from_be_bytes(payload[..4].try_into().expect("a number was sent"));
+                    let expected = next.entry(topic).or_default();
+                    assert_eq!(number, *expected, "in the order of the publisher");
+                    *expected += 1;
+                }
+                next.len()
+            })
+        })
+        .collect();
+    for publisher in publishers {
+        publisher.join().expect("a publisher ends");
+    }
+    for reader in readers {
+        assert_eq!(reader.join().expect("a subscriber got all"), CLIENTS);
+    }
+}
+
+/// Sends in windows of 50; at QoS 1 each window is acknowledged in order before the next.
+fn publish_all(address: SocketAddr, number: usize, qos: u8, messages: u32) {
+    let mut client = Client::connect(address, &format!("pub-{qos}-{number}"));
+    let topic = format!("data/{number}");
+    let mut sent = 0;
+    while sent < messages {
+        let window = 50.min(messages - sent);
+        let mut bytes = Vec::new();
+        for message in sent..sent + window {
+            bytes.extend(publish(&topic, qos, message as u16 + 1, &message.to_be_bytes()));
+        }
+        client.send_raw(&bytes);
+        for message in sent..sent + window {
+            if qos > 0 {
+                let puback = client.receive();
+                assert_eq!((puback.first, &puback.body[..]), (0x40, &(message as u16 + 1).to_be_bytes()[..]));
+            }
+        }
+        sent += window;
+    }
+}
+
+#[test]
+fn qos_0_reaches_every_subscriber_across_shards_in_order() {
+    let broker = broker(2, &[], |_| {});
+    all_reach_all(broker.addresses()[0], 0, 1_000, true);
+    broker.stop().expect("no shard failed");
+}
+
+#[test]
+fn qos_1_reaches_every_subscriber_across_shards_in_order() {
+    let broker = broker(2, &[], |_| {});
+    all_reach_all(broker.addresses()[0], 1, 1_000, true);
+    broker.stop().expect("no shard failed");
+}
+
+/// Durable homes are spread over both shards, so that publishes, deliveries, outcomes and answers all go over rings.
+#[test]
+fn qos_1_to_durable_sessions_reaches_all_across_shards_in_order() {
+    let broker = broker(2, &[], |_| {});
+    all_reach_all(broker.addresses()[0], 1, 500, false);
+    broker.stop().expect("no shard failed");
+}
+
+/// M48: rings of one and of two slots are full all the time; nothing is lost, nobody waits for ever.
+#[test]
+fn m48_rings_of_few_slots_carry_the_same() {
+    for slots in [1, 2] {
+        let broker = broker(3, &[], |config| config.ring_slots = slots);
+        all_reach_all(broker.addresses()[0], 0, 1_000, true);
+        all_reach_all(broker.addresses()[0], 1, 500, false);
+        broker.stop().expect("no shard failed");
+    }
+}
+
+#[test]
+fn a_publisher_that_subscribes_gets_its_own_messages_in_order() {
+    let broker = broker(2, &[], |_| {});
+    let mut client = Client::connect(broker.addresses()[0], "self");
+    client.subscribe("mine", 1);
+    let mut bytes = Vec::new();
+    for number in 0..100_u32 {
+        bytes.extend(publish("mine", 0, 0, &number.to_be_bytes()));
+    }
+    client.send_raw(&bytes);
+    for number in 0..100_u32 {
+        assert_eq!(client.receive_publish(), ("mine".to_owned(), number.to_be_bytes().to_vec()));
+    }
+    broker.stop().expect("no shard failed");
+}
+
+#[test]
+fn packets_arrive_whole_however_they_are_cut() {
+    let broker = broker(2, &[], |_| {});
+    let address = broker.addresses()[0];
+    let mut subscriber = Client::connect(address, "sub");
+    subscriber.subscribe("cut", 0);
+    let mut publisher = Client::connect(address, "pub");
+    let large = vec![7; 300_000];
+    let mut bytes = publish("cut", 0, 0, b"small");
+    bytes.extend(publish("cut", 0, 0, &large));
+    bytes.extend(publish("cut", 0, 0, b"end"));
+    let (head, tail) = bytes.split_at(9);
+    for byte in head {
+        publisher.send_raw(&[*byte]);
+    }
+    for piece in tail.chunks(10_007) {
+        publisher.send_raw(piece);
+    }
+    for expected in [&b"small"[..], &large, b"end"] {
+        assert!(subscriber.receive_publish().1 == expected, "{} bytes", expected.len());
+    }
+    broker.stop().expect("no shard failed");
+}
+
+#[test]
+fn a_malformed_packet_ends_its_connection_only() {
+    let broker = broker(2, &[], |_| {});
+    let address = broker.addresses()[0];
+    let mut good = Client::connect(address, "good");
+    good.subscribe("t", 0);
+    let mut bad = Client::connect_with(address, "bad", 5, 0x02, &[]);
+    // PUBLISH with both QoS bits set.
+    bad.send_raw(&encode(0x36, &[0, 1, b't', 0, 1, 0]));
+    let disconnect = bad.receive();
+    assert_eq!((disconnect.first, disconnect.body[0]), (0xE0, 0x81));
+    assert!(bad.is_closed());
+    good.send_raw(&publish("t", 0, 0, b"still here"));
+    assert_eq!(good.receive_publish().1, b"still here");
+    let summary = broker.stop().expect("no shard failed");
+    assert!(summary.counters().contains(&("closed_fault".to_owned(), 1)), "{summary:?}");
+}
+
+#[test]
+fn a_stop_says_good_bye_to_clients_of_mqtt_5() {
+    let broker = broker(2, &[], |_| {});
+    let address = broker.addresses()[0];
+    let mut clients: Vec<Client> = (0..CLIENTS)
+        .map(|number| Client::connect_with(address, &format!("c-{number}"), 5, 0x02, &[]))
+        .collect();
+    let began = std::time::Instant::now();
+    let summary = broker.stop().expect("no shard failed");
+    assert!(began.elapsed() < std::time::Duration::from_secs(2), "a stop waits for nothing that is not there");
+    for client in &mut clients {
+        let disconnect = client.receive();
+        assert_eq!((disconnect.first, disconnect.body[0]), (0xE0, 0x8B));
+        assert!(client.is_closed());
+    }
+    assert!(summary.counters().contains(&("closed_server_stops".to_owned(), CLIENTS as u64)), "{summary:?}");
+}
+
+#[test]
+fn values_of_the_broker_are_retained_under_sys() {
+    let broker = broker(2, &["sys.interval=1s"], |_| {});
+    let mut client = Client::connect(broker.addresses()[0], "watcher");
+    client.subscribe("$SYS/broker/version", 0);
+    let (topic, payload) = client.receive_publish();
+    assert_eq!(topic, "$SYS/broker/version");
+    assert!(payload.starts_with(b"courser version "), "{payload:?}");
+    let mut other = Client::connect(broker.addresses()[0], "other");
+    other.subscribe("$SYS/broker/clients/connected", 0);
+    while other.receive_publish().1 != b"2" {}
+    broker.stop().expect("no shard failed");
+}
+
+#[test]
+fn connections_above_the_limit_are_closed_at_once() {
+    let broker = broker(2, &[], |config| config.connections_max = 2);
+    let address = broker.addresses()[0];
+    let _first = Client::connect(address, "1");
+    let _second = Client::connect(address, "2");
+    assert!(Client::open(address).is_closed());
+    let summary = broker.stop().expect("no shard failed");
+    assert!(summary.counters().contains(&("connections_over_limit".to_owned(), 1)), "{summary:?}");
+}

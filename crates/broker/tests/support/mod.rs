@@ -1,0 +1,162 @@
+//! A client made of bytes: packets of MQTT 3.1.1 and 5.0 written and read by hand, so that a mistake of our codec shows.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use courser_broker::{Broker, Config};
+use courser_settings::Sources;
+
+/// How long a test waits for what must come.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A broker on a free port of the loopback address.
+pub fn broker(shards: u16, settings: &[&str], change: impl FnOnce(&mut Config)) -> Broker {
+    let mut sources = Sources::new().set("mqtt.listen=127.0.0.1:0");
+    for setting in settings {
+        sources = sources.set(setting);
+    }
+    let mut config = Config::new(sources.check().expect("the settings of a test are right"));
+    config.shards = shards;
+    change(&mut config);
+    Broker::start(config).expect("a free port can be bound")
+}
+
+/// A packet: its first byte and its body.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Packet {
+    pub first: u8,
+    pub body: Vec<u8>,
+}
+
+/// A socket that speaks whole packets.
+pub struct Client {
+    stream: TcpStream,
+}
+
+impl Client {
+    /// Connects the socket only.
+    pub fn open(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("the broker listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+        stream.set_nodelay(true).expect("a TCP socket has this option");
+        Self { stream }
+    }
+
+    /// CONNECT of 3.1.1 with CleanSession and its CONNACK.
+    pub fn connect(address: SocketAddr, client_id: &str) -> Self {
+        Self::connect_with(address, client_id, 4, 0x02, &[])
+    }
+
+    /// CONNECT with these flags (and, for 5.0, these properties); the CONNACK must accept.
+    pub fn connect_with(
+        address: SocketAddr,
+        client_id: &str,
+        version: u8,
+        flags: u8,
+        properties: &[u8],
+    ) -> Self {
+        let mut client = Self::open(address);
+        let mut body = vec![0, 4, b'M', b'Q', b'T', b'T', version, flags, 0, 60];
+        if version == 5 {
+            body.push(properties.len() as u8);
+            body.extend_from_slice(properties);
+        }
+        body.extend(text(client_id));
+        client.send(0x10, &body);
+        let connack = client.receive();
+        assert_eq!((connack.first, connack.body[1]), (0x20, 0), "{connack:?}");
+        client
+    }
+
+    /// Sends a packet.
+    pub fn send(&mut self, first: u8, body: &[u8]) {
+        self.stream.write_all(&encode(first, body)).expect("the broker takes what it is sent");
+    }
+
+    /// Sends bytes as they are.
+    pub fn send_raw(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).expect("the broker takes what it is sent");
+    }
+
+    /// Subscribes to one filter and waits for the answer.
+    pub fn subscribe(&mut self, filter: &str, qos: u8) {
+        let mut body = vec![0, 1];
+        body.extend(text(filter));
+        body.push(qos);
+        self.send(0x82, &body);
+        let suback = self.receive();
+        assert_eq!(suback, Packet { first: 0x90, body: vec![0, 1, qos] });
+    }
+
+    /// The next packet.
+    pub fn receive(&mut self) -> Packet {
+        let mut first = [0];
+        self.stream.read_exact(&mut first).expect("a packet must come");
+        let (mut length, mut shift) = (0_usize, 0);
+        loop {
+            let mut byte = [0];
+            self.stream.read_exact(&mut byte).expect("a packet has a length");
+            length |= usize::from(byte[0] & 0x7F) << shift;
+            shift += 7;
+            if byte[0] < 0x80 {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body).expect("a packet is whole");
+        Packet { first: first[0], body }
+    }
+
+    /// The next packet, which must be a PUBLISH: topic, packet id (0 for QoS 0), payload. QoS 1 is acknowledged.
+    pub fn receive_publish(&mut self) -> (String, Vec<u8>) {
+        let packet = self.receive();
+        assert_eq!(packet.first & 0xF0, 0x30, "{packet:?}");
+        let qos = packet.first >> 1 & 3;
+        let topic_end = 2 + usize::from(u16::from_be_bytes([packet.body[0], packet.body[1]]));
+        let topic = String::from_utf8(packet.body[2..topic_end].to_vec()).expect("a topic is UTF-8");
+        let payload_start = if qos > 0 { topic_end + 2 } else { topic_end };
+        if qos == 1 {
+            self.send(0x40, &packet.body[topic_end..payload_start]);
+        }
+        (topic, packet.body[payload_start..].to_vec())
+    }
+
+    /// Whether the broker has closed the connection, after at most one packet of its own.
+    pub fn is_closed(&mut self) -> bool {
+        let mut rest = Vec::new();
+        self.stream.read_to_end(&mut rest).is_ok()
+    }
+}
+
+/// A packet's bytes.
+pub fn encode(first: u8, body: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![first];
+    let mut length = body.len();
+    loop {
+        let low = (length & 0x7F) as u8;
+        length >>= 7;
+        bytes.push(if length > 0 { low | 0x80 } else { low });
+        if length == 0 {
+            break;
+        }
+    }
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+/// A PUBLISH of 3.1.1.
+pub fn publish(topic: &str, qos: u8, packet_id: u16, payload: &[u8]) -> Vec<u8> {
+    let mut body = text(topic);
+    if qos > 0 {
+        body.extend(packet_id.to_be_bytes());
+    }
+    body.extend_from_slice(payload);
+    encode(0x30 | qos << 1, &body)
+}
+
+fn text(text: &str) -> Vec<u8> {
+    let mut bytes = (text.len() as u16).to_be_bytes().to_vec();
+    bytes.extend_from_slice(text.as_bytes());
+    bytes
+}

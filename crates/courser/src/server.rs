@@ -1,0 +1,232 @@
+//! `courser server`: starts the broker, says where it listens, and stops it on a signal.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use courser_broker::{Broker, Config, ListenError, StartError};
+use courser_settings::{Settings, Sources};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::cli::exit::{Exit, usage};
+
+/// Descriptors that a broker needs beside its connections.
+const DESCRIPTORS_BESIDE: u64 = 64;
+/// How often it is checked that all shards run.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Flags of `courser server`.
+#[derive(Args, Debug)]
+pub(crate) struct Server {
+    /// Configuration file (TOML); without it all settings have their defaults
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// One setting, as often as wanted; goes before the file
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Folder of all files that the broker writes
+    #[arg(long, value_name = "DIR")]
+    data: Option<String>,
+    /// Address and port for MQTT over TCP, as often as wanted [default: 127.0.0.1:1883 and [::1]:1883]
+    #[arg(long, value_name = "ADDRESS")]
+    mqtt: Vec<String>,
+    /// Threads that serve connections [default: one for each core]
+    #[arg(long, value_name = "N")]
+    shards: Option<String>,
+    /// Let anyone who can reach an address connect
+    #[arg(long)]
+    insecure_anonymous: bool,
+}
+
+/// Runs until a signal comes.
+pub(crate) fn run(arguments: &Server) -> Exit {
+    let settings = match settings(arguments) {
+        Ok(settings) => settings,
+        Err(exit) => return exit,
+    };
+    let open: Vec<SocketAddr> =
+        settings.mqtt.listen.iter().copied().filter(|address| !address.ip().is_loopback()).collect();
+    if let (Some(address), false) = (open.first(), arguments.insecure_anonymous) {
+        return usage(&format!(
+            "{address} can be reached from other machines, and there are no accounts yet: listen on a loopback address such as \
+             127.0.0.1:{port}, or let anyone in with --insecure-anonymous",
+            port = address.port()
+        ));
+    }
+    if settings.mqtt.listen.is_empty() {
+        return usage("mqtt.listen is empty: there is nothing to serve; name an address with --mqtt ADDRESS:PORT");
+    }
+    let data = settings.data.path.clone();
+    let mut config = Config::new(settings);
+    let descriptors = raise_descriptors();
+    let allowed = usize::try_from(descriptors.saturating_sub(DESCRIPTORS_BESIDE)).unwrap_or(usize::MAX);
+    let capped = (config.connections_max > allowed).then_some(allowed);
+    config.connections_max = capped.unwrap_or(config.connections_max);
+    let shards = config.shards;
+    // Before the broker, so that a signal during its start is not lost.
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return internal(&format!("cannot wait for signals: {error}")),
+    };
+    let signals = match runtime.block_on(async { Signals::new() }) {
+        Ok(signals) => signals,
+        Err(error) => return internal(&format!("cannot wait for signals: {error}")),
+    };
+    let broker = match Broker::start(config) {
+        Ok(broker) => broker,
+        Err(error) => return cannot_start(&error),
+    };
+    let greeting = Greeting { broker: &broker, shards, data, anyone: !open.is_empty(), capped }.text();
+    // A closed standard output is no reason not to serve.
+    let _ = io::stdout().lock().write_all(greeting.as_bytes());
+    let reason = runtime.block_on(wait(signals, &broker));
+    stop(broker, reason)
+}
+
+/// Default < file < --set < flags of their own.
+fn settings(arguments: &Server) -> Result<Settings, Exit> {
+    let mut sources = Sources::new();
+    if let Some(path) = &arguments.config {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| usage(&format!("cannot read {}: {error}", path.display())))?;
+        sources = sources.file(&path.display().to_string(), &text);
+    }
+    for argument in &arguments.set {
+        sources = sources.set(argument);
+    }
+    if let Some(data) = &arguments.data {
+        sources = sources.argument("--data", "data.path", data);
+    }
+    if !arguments.mqtt.is_empty() {
+        sources = sources.argument("--mqtt", "mqtt.listen", &arguments.mqtt.join(","));
+    }
+    if let Some(shards) = &arguments.shards {
+        sources = sources.argument("--shards", "server.shards", shards);
+    }
+    sources.check().map_err(|errors| usage(&errors.to_string()))
+}
+
+/// What a started broker says.
+struct Greeting<'a> {
+    broker: &'a Broker,
+    shards: u16,
+    data: PathBuf,
+    anyone: bool,
+    /// Connections that the limit of descriptors allows, where the settings would allow more.
+    capped: Option<usize>,
+}
+
+impl Greeting<'_> {
+    fn text(&self) -> String {
+        let mut text = format!("courser {}, {} shards\n", env!("CARGO_PKG_VERSION"), self.shards);
+        for address in self.broker.addresses() {
+            let _ = writeln!(text, "MQTT 3.1.1 and 5.0 on {address}");
+        }
+        let _ = writeln!(text, "data: {} (in memory: nothing survives a stop)", self.data.display());
+        text.push_str(if self.anyone {
+            "anonymous: anyone who reaches these addresses may connect\n"
+        } else {
+            "loopback only: anyone on this machine may connect\n"
+        });
+        if let Some(connections) = self.capped {
+            let _ = writeln!(text, "at most {connections} connections: the limit of open descriptors (ulimit -n, LimitNOFILE)");
+        }
+        text.push_str("ready\n");
+        text
+    }
+}
+
+/// The signals that a broker knows.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+}
+
+/// Why a broker stops.
+#[derive(Clone, Copy)]
+enum Reason {
+    Signal,
+    Failure,
+}
+
+async fn wait(mut signals: Signals, broker: &Broker) -> Reason {
+    let mut look = tokio::time::interval(LOOK);
+    loop {
+        tokio::select! {
+            _ = signals.terminate.recv() => return Reason::Signal,
+            _ = signals.interrupt.recv() => return Reason::Signal,
+            _ = signals.hangup.recv() => {
+                eprintln!("courser: SIGHUP is ignored: settings are read at the start only");
+            }
+            _ = look.tick() => {
+                if broker.has_failed() {
+                    return Reason::Failure;
+                }
+            }
+        }
+    }
+}
+
+fn stop(broker: Broker, reason: Reason) -> Exit {
+    match broker.stop() {
+        Ok(summary) => {
+            let counters: Vec<String> =
+                summary.counters().iter().map(|(name, value)| format!("{name}={value}")).collect();
+            eprintln!("courser: stopped; {}", counters.join(" "));
+            match reason {
+                Reason::Signal => Exit::Done,
+                Reason::Failure => Exit::Internal,
+            }
+        }
+        Err(error) => internal(&chain(&error)),
+    }
+}
+
+fn cannot_start(error: &StartError) -> Exit {
+    eprintln!("courser: {}", chain(error));
+    match error {
+        StartError::Listen(ListenError::InUse { .. }) => Exit::Conflict,
+        StartError::Listen(ListenError::Denied { .. } | ListenError::Other { .. }) | StartError::Thread(_) => {
+            Exit::Refused
+        }
+    }
+}
+
+fn internal(message: &str) -> Exit {
+    eprintln!("courser: {message}");
+    Exit::Internal
+}
+
+/// An error with all its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let _ = write!(text, ": {error}");
+        cause = error.source();
+    }
+    text
+}
+
+/// Raises the limit of open descriptors as far as is allowed and gives what is then allowed.
+fn raise_descriptors() -> u64 {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    // None is no limit.
+    if raised.is_ok() { maximum } else { current }.unwrap_or(u64::MAX)
+}
