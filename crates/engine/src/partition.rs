@@ -88,6 +88,11 @@ impl Partition {
     /// A message of a front.
     pub fn handle_home(&mut self, now: Now, message: ToHome, fx: &mut impl PartitionEffects) {
         self.lead.now = now;
+        // Claims of sessions elsewhere outlive a change of leader, and a connection hears that it is refused.
+        let always = matches!(message, ToHome::Attach(_) | ToHome::Unclaim { .. });
+        if !always && !self.lead.decides() {
+            return;
+        }
         match message {
             ToHome::Outcome {
                 session,

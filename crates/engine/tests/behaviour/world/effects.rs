@@ -10,27 +10,27 @@ use courser_contract::{
 use super::{DURABLE, Got, OTHER, VOLATILE};
 
 #[derive(Default)]
-pub struct Effects {
+pub(crate) struct Effects {
     /// Who asks.
-    pub at: Asker,
-    pub events: u64,
-    pub partitions: Vec<PartitionId>,
-    pub deliveries: Vec<(FrontId, Got)>,
+    pub(crate) at: Asker,
+    pub(crate) events: u64,
+    pub(crate) partitions: Vec<PartitionId>,
+    pub(crate) deliveries: Vec<(FrontId, Got)>,
     /// Calls of `deliver`, for tests of fan-out.
-    pub deliver_calls: usize,
-    pub to_fronts: Vec<(FrontId, ToFront)>,
-    pub to_partitions: VecDeque<(PartitionId, PartitionId, ToPartition)>,
-    pub settled: Vec<(PartitionId, AppendNumber, Settled)>,
-    pub index: Vec<(PartitionId, IndexToken)>,
-    pub fences: Vec<(PartitionId, IndexToken)>,
+    pub(crate) deliver_calls: usize,
+    pub(crate) to_fronts: Vec<(FrontId, ToFront)>,
+    pub(crate) to_partitions: VecDeque<(PartitionId, PartitionId, ToPartition)>,
+    pub(crate) settled: Vec<(PartitionId, AppendNumber, Settled)>,
+    pub(crate) index: Vec<(PartitionId, IndexToken)>,
+    pub(crate) fences: Vec<(PartitionId, IndexToken)>,
     /// L1: which filters lead where.
-    pub l1: BTreeMap<(PartitionId, Box<str>), ()>,
-    pub dropped: BTreeMap<Dropped, u64>,
+    pub(crate) l1: BTreeMap<(PartitionId, Box<str>), ()>,
+    pub(crate) dropped: BTreeMap<Dropped, u64>,
 }
 
 /// A partition that has a default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asker(pub PartitionId);
+pub(crate) struct Asker(pub(crate) PartitionId);
 
 impl Default for Asker {
     fn default() -> Self {
@@ -39,7 +39,7 @@ impl Default for Asker {
 }
 
 impl Effects {
-    pub fn route(&self, topic: &str, retain: bool) -> Destinations {
+    pub(crate) fn route(&self, topic: &str, retain: bool) -> Destinations {
         let mut to = Destinations::new();
         for (id, filter) in self.l1.keys() {
             if router::filter_matches(filter, topic) && !to.contains(id) {
@@ -53,7 +53,7 @@ impl Effects {
     }
 
     /// Topics that begin with "other" have their retained message in the other partition, `$SYS` in the volatile one.
-    pub fn keeper(&self, topic: &str) -> PartitionId {
+    pub(crate) fn keeper(&self, topic: &str) -> PartitionId {
         if topic.starts_with("other") {
             OTHER
         } else if topic.starts_with("$SYS") {

@@ -1,10 +1,8 @@
 //! Shared subscriptions, as clients see them (M35).
 
-mod world;
-
+use crate::world::{Acks, Options, Subscription, World, to};
 use courser_contract::{DetachCause, QoS, SharedStrategy, ToHome};
 use courser_engine::Limits;
-use world::{Acks, Options, Subscription, World, to};
 
 fn shared(filter: &str, qos: QoS) -> Subscription {
     Subscription {
@@ -112,7 +110,7 @@ fn an_absent_group_queues_and_ends_with_its_last_member() {
         world.fx.route("t", false).is_empty(),
         "nothing is left in L1"
     );
-    let counts = world.nodes[&world::DURABLE].partition.counts();
+    let counts = world.nodes[&crate::world::DURABLE].partition.counts();
     assert_eq!(
         (
             counts.sessions,
@@ -135,7 +133,7 @@ fn unsuback_waits_for_the_group() {
         packet_id: 9,
         filters: vec![(Some("g".into()), "t/#".into()), (None, "t/#".into())],
     };
-    world.commits = world::Commits::Held;
+    world.commits = crate::world::Commits::Held;
     world.send_home(home.partition, message);
     assert!(
         world.clients[at].unsuback.is_empty(),
@@ -177,8 +175,8 @@ fn a_topic_stays_with_a_member_by_its_hash() {
 fn a_new_leader_of_the_group_asks_for_connections_again() {
     let mut world = World::new();
     let members = members(&mut world, 2, &Options::clean(), QoS::AtLeastOnce);
-    world.depose(world::DURABLE, 0);
-    world.elect(world::DURABLE);
+    world.depose(crate::world::DURABLE, 0);
+    world.elect(crate::world::DURABLE);
     world.settle();
     world.send("t", "1", QoS::AtLeastOnce);
     world.send("t", "2", QoS::AtLeastOnce);

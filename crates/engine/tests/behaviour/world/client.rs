@@ -1,6 +1,6 @@
 //! A client with its front: what a protocol crate does, as far as partitions can tell.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use compact_str::CompactString;
 use courser_contract::{
@@ -13,18 +13,18 @@ use super::{DURABLE, VOLATILE};
 
 /// What a client got.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Got {
-    pub topic: String,
-    pub payload: String,
-    pub qos: QoS,
-    pub source: Option<(Source, Seq)>,
-    pub retain: bool,
-    pub duplicate: bool,
-    pub identifiers: Vec<u32>,
+pub(crate) struct Got {
+    pub(crate) topic: String,
+    pub(crate) payload: String,
+    pub(crate) qos: QoS,
+    pub(crate) source: Option<(Source, Seq)>,
+    pub(crate) retain: bool,
+    pub(crate) duplicate: bool,
+    pub(crate) identifiers: Vec<u32>,
 }
 
 impl Got {
-    pub fn of(delivery: &Delivery<'_>, to: &DeliverTo) -> Self {
+    pub(crate) fn of(delivery: &Delivery<'_>, to: &DeliverTo) -> Self {
         Self {
             topic: delivery.view.topic.into(),
             payload: String::from_utf8_lossy(delivery.view.payload).into(),
@@ -39,16 +39,16 @@ impl Got {
 
 /// How a client connects.
 #[derive(Clone, Debug)]
-pub struct Options {
-    pub clean_start: bool,
-    pub expiry_seconds: u32,
-    pub receive_maximum: u16,
-    pub will: Option<Will>,
+pub(crate) struct Options {
+    pub(crate) clean_start: bool,
+    pub(crate) expiry_seconds: u32,
+    pub(crate) receive_maximum: u16,
+    pub(crate) will: Option<Will>,
 }
 
 impl Options {
     /// A durable session that is taken up.
-    pub fn durable() -> Self {
+    pub(crate) fn durable() -> Self {
         Self {
             clean_start: false,
             expiry_seconds: 3_600,
@@ -58,7 +58,7 @@ impl Options {
     }
 
     /// A session that ends with its connection.
-    pub fn clean() -> Self {
+    pub(crate) fn clean() -> Self {
         Self {
             clean_start: true,
             expiry_seconds: 0,
@@ -69,41 +69,43 @@ impl Options {
 
 /// Acknowledgements of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Acks {
+pub(crate) enum Acks {
     /// At once.
     Auto,
     /// When the test says so.
     Held,
 }
 
-pub struct Client {
-    pub name: CompactString,
-    pub front: Option<FrontId>,
-    pub home: Option<HomeRef>,
-    pub epoch: Epoch,
-    pub claim: Option<Epoch>,
-    pub attached: Option<Attached>,
-    pub refused: Option<ConnectRefusal>,
-    pub taken_over: bool,
-    pub acks: Acks,
-    pub got: Vec<Got>,
+pub(crate) struct Client {
+    pub(crate) name: CompactString,
+    pub(crate) front: Option<FrontId>,
+    pub(crate) home: Option<HomeRef>,
+    pub(crate) epoch: Epoch,
+    pub(crate) claim: Option<Epoch>,
+    pub(crate) attached: Option<Attached>,
+    pub(crate) refused: Option<ConnectRefusal>,
+    pub(crate) taken_over: bool,
+    pub(crate) acks: Acks,
+    pub(crate) got: Vec<Got>,
     /// Deliveries without an outcome.
-    pub waiting: VecDeque<Got>,
-    /// QoS 2 deliveries with PUBREC sent and no PUBREL yet.
-    pub received: Vec<(Source, Seq)>,
-    pub released: Vec<(Source, Seq)>,
-    pub suback: Vec<(u16, Vec<SubscribeResult>)>,
-    pub unsuback: Vec<(u16, Vec<bool>)>,
-    pub pubrec: Vec<(u16, courser_contract::Settled, bool)>,
-    pub pubcomp: Vec<(u16, bool)>,
-    pub next_packet_id: u16,
+    pub(crate) waiting: VecDeque<Got>,
+    /// QoS 2 deliveries that were taken and not released, as a client keeps them over connections.
+    pub(crate) held: BTreeSet<(Source, Seq)>,
+    /// What an application gets: QoS 2 once, the others as they come.
+    pub(crate) taken: Vec<Got>,
+    pub(crate) released: Vec<(Source, Seq)>,
+    pub(crate) suback: Vec<(u16, Vec<SubscribeResult>)>,
+    pub(crate) unsuback: Vec<(u16, Vec<bool>)>,
+    pub(crate) pubrec: Vec<(u16, courser_contract::Settled, bool)>,
+    pub(crate) pubcomp: Vec<(u16, bool)>,
+    pub(crate) next_packet_id: u16,
     /// Partitions named as open when the front lets go.
-    pub open: Vec<PartitionId>,
+    pub(crate) open: Vec<PartitionId>,
     attach: Option<Box<Attach>>,
 }
 
 impl Client {
-    pub fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         Self {
             name: name.into(),
             front: None,
@@ -116,7 +118,8 @@ impl Client {
             acks: Acks::Auto,
             got: Vec::new(),
             waiting: VecDeque::new(),
-            received: Vec::new(),
+            held: BTreeSet::new(),
+            taken: Vec::new(),
             released: Vec::new(),
             suback: Vec::new(),
             unsuback: Vec::new(),
@@ -128,7 +131,7 @@ impl Client {
         }
     }
 
-    pub fn connect(&mut self, front: FrontId, options: Options) -> Box<Attach> {
+    pub(crate) fn connect(&mut self, front: FrontId, options: Options) -> Box<Attach> {
         self.lost();
         self.front = Some(front);
         self.refused = None;
@@ -147,22 +150,24 @@ impl Client {
     }
 
     /// The front is gone without a word.
-    pub fn lost(&mut self) {
+    pub(crate) fn lost(&mut self) {
         self.front = None;
         self.home = None;
         self.claim = None;
         self.attached = None;
         self.waiting.clear();
-        self.received.clear();
     }
 
     /// What the front says when a message reaches it.
-    pub fn handle(&mut self, message: ToFront) -> Vec<(PartitionId, ToHome)> {
+    pub(crate) fn handle(&mut self, message: ToFront) -> Vec<(PartitionId, ToHome)> {
         match message {
             ToFront::Attached(attached) => {
                 self.home = Some(attached.home);
                 self.epoch = attached.epoch;
                 self.attached = Some(attached);
+                if !attached.present {
+                    self.held.clear();
+                }
                 Vec::new()
             }
             ToFront::Claimed { epoch } => {
@@ -206,7 +211,7 @@ impl Client {
                 Vec::new()
             }
             ToFront::Release { source, seq, .. } => {
-                self.received.retain(|r| *r != (source, seq));
+                self.held.remove(&(source, seq));
                 self.released.push((source, seq));
                 vec![self.outcome(source, seq, OutcomeKind::Done)]
             }
@@ -214,8 +219,15 @@ impl Client {
     }
 
     /// A delivery reaches the client.
-    pub fn take(&mut self, got: Got) -> Vec<(PartitionId, ToHome)> {
+    pub(crate) fn take(&mut self, got: Got) -> Vec<(PartitionId, ToHome)> {
         self.got.push(got.clone());
+        let new = match got.source {
+            Some(source) if got.qos == QoS::ExactlyOnce => self.held.insert(source),
+            Some(_) | None => true,
+        };
+        if new {
+            self.taken.push(got.clone());
+        }
         if got.source.is_none() {
             return Vec::new();
         }
@@ -227,7 +239,7 @@ impl Client {
     }
 
     /// PUBACK or PUBREC for the next deliveries.
-    pub fn ack(&mut self, count: usize) -> Vec<(PartitionId, ToHome)> {
+    pub(crate) fn ack(&mut self, count: usize) -> Vec<(PartitionId, ToHome)> {
         let mut messages = Vec::new();
         for _ in 0..count {
             let Some(got) = self.waiting.pop_front() else {
@@ -238,15 +250,17 @@ impl Client {
                 QoS::AtMostOnce | QoS::AtLeastOnce => OutcomeKind::Done,
                 QoS::ExactlyOnce => OutcomeKind::Received,
             };
-            if kind == OutcomeKind::Received {
-                self.received.push((source, seq));
-            }
             messages.push(self.outcome(source, seq, kind));
         }
         messages
     }
 
-    pub fn outcome(&self, source: Source, seq: Seq, kind: OutcomeKind) -> (PartitionId, ToHome) {
+    pub(crate) fn outcome(
+        &self,
+        source: Source,
+        seq: Seq,
+        kind: OutcomeKind,
+    ) -> (PartitionId, ToHome) {
         let home = self.home.expect("it is connected");
         match source {
             Source::Session => {
@@ -272,7 +286,7 @@ impl Client {
         }
     }
 
-    pub fn subscribe(&mut self, subscriptions: Vec<Subscription>) -> (PartitionId, ToHome) {
+    pub(crate) fn subscribe(&mut self, subscriptions: Vec<Subscription>) -> (PartitionId, ToHome) {
         let home = self.home.expect("it is connected");
         self.next_packet_id += 1;
         let message = ToHome::Subscribe {
@@ -285,7 +299,7 @@ impl Client {
     }
 
     /// What the front says when it lets go.
-    pub fn detach(&mut self, cause: DetachCause) -> Vec<(PartitionId, ToHome)> {
+    pub(crate) fn detach(&mut self, cause: DetachCause) -> Vec<(PartitionId, ToHome)> {
         let mut messages = Vec::new();
         if let Some(home) = self.home {
             let message = ToHome::Detach {

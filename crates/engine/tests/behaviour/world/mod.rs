@@ -1,6 +1,5 @@
 //! A shell for tests: partitions in one thread, commits that are late, refused or lost, leaders that go, an index and fences
 //! that answer when they should. After every step each partition is built again from its entries and must be byte-equal.
-#![allow(dead_code)]
 
 mod client;
 mod effects;
@@ -15,32 +14,32 @@ use courser_contract::{
 };
 use courser_engine::{Limits, Partition, PartitionConfig};
 
-pub use client::{Acks, Client, Got, Options};
-pub use effects::Effects;
+pub(crate) use client::{Acks, Client, Got, Options};
+pub(crate) use effects::Effects;
 
 /// Where sessions with a lifetime live in most tests.
-pub const DURABLE: PartitionId = PartitionId(1);
+pub(crate) const DURABLE: PartitionId = PartitionId(1);
 /// Another one.
-pub const OTHER: PartitionId = PartitionId(2);
+pub(crate) const OTHER: PartitionId = PartitionId(2);
 /// The one without a log.
-pub const VOLATILE: PartitionId = PartitionId::volatile_of(ShardId(0));
+pub(crate) const VOLATILE: PartitionId = PartitionId::volatile_of(ShardId(0));
 
 /// How commits come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Commits {
+pub(crate) enum Commits {
     /// In the turn in which an entry was taken.
     AtOnce,
     /// When the test says so.
     Held,
 }
 
-pub struct Node {
-    pub partition: Partition,
+pub(crate) struct Node {
+    pub(crate) partition: Partition,
     /// What is committed.
-    pub log: Vec<Bytes>,
+    pub(crate) log: Vec<Bytes>,
     /// What was proposed and is not committed.
-    pub proposed: VecDeque<Bytes>,
-    pub term: u64,
+    pub(crate) proposed: VecDeque<Bytes>,
+    pub(crate) term: u64,
 }
 
 /// A publish that waits for a partition.
@@ -51,17 +50,17 @@ struct Unsettled {
     publish: usize,
 }
 
-pub struct World {
-    pub nodes: BTreeMap<PartitionId, Node>,
-    pub fx: Effects,
-    pub now: Now,
-    pub commits: Commits,
-    pub clients: Vec<Client>,
+pub(crate) struct World {
+    pub(crate) nodes: BTreeMap<PartitionId, Node>,
+    pub(crate) fx: Effects,
+    pub(crate) now: Now,
+    pub(crate) commits: Commits,
+    pub(crate) clients: Vec<Client>,
     config: BTreeMap<PartitionId, PartitionConfig>,
     next_number: BTreeMap<PartitionId, u64>,
     unsettled: BTreeMap<PartitionId, BTreeMap<u64, Unsettled>>,
     /// Answers of publishes: how many destinations still wait, and the worst result.
-    pub publishes: Vec<(usize, Settled)>,
+    pub(crate) publishes: Vec<(usize, Settled)>,
     fences: Vec<(PartitionId, IndexToken, BTreeMap<PartitionId, usize>)>,
     next_slot: u32,
 }
@@ -73,11 +72,11 @@ const ORIGIN: Origin = Origin {
 };
 
 impl World {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with_limits(Limits::default())
     }
 
-    pub fn with_limits(limits: Limits) -> Self {
+    pub(crate) fn with_limits(limits: Limits) -> Self {
         let mut world = Self {
             nodes: BTreeMap::new(),
             fx: Effects::default(),
@@ -118,14 +117,18 @@ impl World {
     }
 
     /// Calls a partition.
-    pub fn call(&mut self, id: PartitionId, call: impl FnOnce(&mut Partition, Now, &mut Effects)) {
+    pub(crate) fn call(
+        &mut self,
+        id: PartitionId,
+        call: impl FnOnce(&mut Partition, Now, &mut Effects),
+    ) {
         let node = self.nodes.get_mut(&id).expect("a partition of the world");
         self.fx.at = effects::Asker(id);
         call(&mut node.partition, self.now, &mut self.fx);
     }
 
     /// Gives a partition the leadership, in a new term.
-    pub fn elect(&mut self, id: PartitionId) {
+    pub(crate) fn elect(&mut self, id: PartitionId) {
         let node = self.nodes.get_mut(&id).expect("a partition of the world");
         node.term += 1;
         let term = Term(node.term);
@@ -135,7 +138,7 @@ impl World {
     }
 
     /// Takes it away; of what was proposed, the first `kept` entries still commit.
-    pub fn depose(&mut self, id: PartitionId, kept: usize) {
+    pub(crate) fn depose(&mut self, id: PartitionId, kept: usize) {
         self.call(id, |partition, now, fx| partition.handle_follower(now, fx));
         let node = self.nodes.get_mut(&id).expect("a partition of the world");
         node.proposed.truncate(kept);
@@ -143,7 +146,7 @@ impl World {
     }
 
     /// Stops a partition and starts it again from its log.
-    pub fn restart(&mut self, id: PartitionId) {
+    pub(crate) fn restart(&mut self, id: PartitionId) {
         let config = self.config[&id].clone();
         let node = self.nodes.get_mut(&id).expect("a partition of the world");
         node.proposed.clear();
@@ -157,7 +160,7 @@ impl World {
     }
 
     /// Sends again what is unsettled, in number order (M14).
-    pub fn resend(&mut self, id: PartitionId) {
+    pub(crate) fn resend(&mut self, id: PartitionId) {
         let waiting = self.unsettled.get(&id).cloned().unwrap_or_default();
         let floor = waiting.keys().next().copied().unwrap_or(1);
         for (number, unsettled) in waiting {
@@ -182,7 +185,7 @@ impl World {
     }
 
     /// Publishes as a shard does; returns the number of the ticket.
-    pub fn publish(&mut self, publish: &Publish<'_>) -> usize {
+    pub(crate) fn publish(&mut self, publish: &Publish<'_>) -> usize {
         let destinations = self.fx.route(publish.topic, publish.retain);
         let ticket = self.publishes.len();
         self.publishes.push((0, Settled::Ok));
@@ -219,12 +222,12 @@ impl World {
     }
 
     /// A message with the usual fields.
-    pub fn send(&mut self, topic: &str, payload: &str, qos: QoS) -> usize {
+    pub(crate) fn send(&mut self, topic: &str, payload: &str, qos: QoS) -> usize {
         self.publish(&message(topic, payload, qos))
     }
 
     /// The same with RETAIN.
-    pub fn retain(&mut self, topic: &str, payload: &str, qos: QoS) -> usize {
+    pub(crate) fn retain(&mut self, topic: &str, payload: &str, qos: QoS) -> usize {
         let publish = Publish {
             retain: true,
             ..message(topic, payload, qos)
@@ -233,12 +236,12 @@ impl World {
     }
 
     /// Whether a publish was acknowledged.
-    pub fn is_acked(&self, ticket: usize) -> bool {
+    pub(crate) fn is_acked(&self, ticket: usize) -> bool {
         self.publishes[ticket] == (0, Settled::Ok)
     }
 
     /// One turn: entries are taken, volatile ones commit, messages arrive.
-    pub fn turn(&mut self) {
+    pub(crate) fn turn(&mut self) {
         for id in self.ids() {
             let node = self.nodes.get_mut(&id).expect("a partition of the world");
             if node.partition.has_entry()
@@ -255,7 +258,7 @@ impl World {
     }
 
     /// Commits the oldest entry of a partition.
-    pub fn commit_one(&mut self, id: PartitionId) -> bool {
+    pub(crate) fn commit_one(&mut self, id: PartitionId) -> bool {
         let node = self.nodes.get_mut(&id).expect("a partition of the world");
         let Some(entry) = node.proposed.pop_front() else {
             return false;
@@ -268,7 +271,7 @@ impl World {
     }
 
     /// Turns until nothing moves any more, with everything committed.
-    pub fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         for _ in 0..10_000 {
             for id in self.ids() {
                 while self.commit_one(id) {}
@@ -306,12 +309,12 @@ impl World {
         }
     }
 
-    pub fn ids(&self) -> Vec<PartitionId> {
+    pub(crate) fn ids(&self) -> Vec<PartitionId> {
         self.nodes.keys().copied().collect()
     }
 
     /// Time passes, with its timeouts.
-    pub fn pass_time(&mut self, ms: u64) {
+    pub(crate) fn pass_time(&mut self, ms: u64) {
         self.now.tick.0 += ms;
         self.now.wall.0 += ms;
         for id in self.ids() {
@@ -414,7 +417,7 @@ impl World {
     }
 
     /// Checks every partition and builds it again.
-    pub fn check(&self) {
+    pub(crate) fn check(&self) {
         for (id, node) in &self.nodes {
             node.partition.check();
             let again = Partition::replay(self.config[id].clone(), node.log.clone());
@@ -429,13 +432,13 @@ impl World {
     // ------------------------------------------------------------------------------------------------------- clients
 
     /// A client that has not connected.
-    pub fn client(&mut self, name: &str) -> usize {
+    pub(crate) fn client(&mut self, name: &str) -> usize {
         self.clients.push(Client::new(name));
         self.clients.len() - 1
     }
 
     /// CONNECT, as far as the partitions let it come without [`World::settle`].
-    pub fn connect(&mut self, at: usize, options: Options) {
+    pub(crate) fn connect(&mut self, at: usize, options: Options) {
         self.next_slot += 1;
         let front = FrontId {
             shard: ShardId(0),
@@ -447,28 +450,28 @@ impl World {
     }
 
     /// CONNECT of a durable session, until it is attached.
-    pub fn attach(&mut self, at: usize, options: Options) {
+    pub(crate) fn attach(&mut self, at: usize, options: Options) {
         self.connect(at, options);
         self.settle();
         assert!(self.clients[at].home.is_some(), "the client is connected");
     }
 
     /// Sends a message of a front and ends the turn.
-    pub fn send_home(&mut self, to: PartitionId, message: ToHome) {
+    pub(crate) fn send_home(&mut self, to: PartitionId, message: ToHome) {
         self.call(to, |partition, now, fx| {
             partition.handle_home(now, message, fx)
         });
         self.turn();
     }
 
-    pub fn subscribe(&mut self, at: usize, subscription: courser_contract::Subscription) {
+    pub(crate) fn subscribe(&mut self, at: usize, subscription: courser_contract::Subscription) {
         let (home, message) = self.clients[at].subscribe(vec![subscription]);
         self.send_home(home, message);
         self.settle();
     }
 
     /// The connection ends.
-    pub fn detach(&mut self, at: usize, cause: DetachCause) {
+    pub(crate) fn detach(&mut self, at: usize, cause: DetachCause) {
         for (to, message) in self.clients[at].detach(cause) {
             self.send_home(to, message);
         }
@@ -476,7 +479,7 @@ impl World {
     }
 
     /// Acknowledges the next `count` deliveries that wait.
-    pub fn ack(&mut self, at: usize, count: usize) {
+    pub(crate) fn ack(&mut self, at: usize, count: usize) {
         for (to, message) in self.clients[at].ack(count) {
             self.send_home(to, message);
         }
@@ -484,18 +487,18 @@ impl World {
     }
 
     /// Payloads that a client got since the last call.
-    pub fn got(&mut self, at: usize) -> Vec<String> {
+    pub(crate) fn got(&mut self, at: usize) -> Vec<String> {
         let got = std::mem::take(&mut self.clients[at].got);
         got.into_iter().map(|got| got.payload).collect()
     }
 
-    pub fn home(&self, at: usize) -> HomeRef {
+    pub(crate) fn home(&self, at: usize) -> HomeRef {
         self.clients[at].home.expect("the client is connected")
     }
 }
 
 /// A message with the usual fields.
-pub fn message<'a>(topic: &'a str, payload: &'a str, qos: QoS) -> Publish<'a> {
+pub(crate) fn message<'a>(topic: &'a str, payload: &'a str, qos: QoS) -> Publish<'a> {
     Publish {
         topic,
         properties: b"",
@@ -508,10 +511,10 @@ pub fn message<'a>(topic: &'a str, payload: &'a str, qos: QoS) -> Publish<'a> {
 }
 
 /// The contract's names that tests use with the world.
-pub use courser_contract::{RetainHandling, Subscription, SubscriptionOptions};
+pub(crate) use courser_contract::{RetainHandling, Subscription, SubscriptionOptions};
 
 /// A plain subscription.
-pub fn to(filter: &str, qos: QoS) -> Subscription {
+pub(crate) fn to(filter: &str, qos: QoS) -> Subscription {
     Subscription {
         filter: filter.into(),
         share: None,
@@ -522,6 +525,3 @@ pub fn to(filter: &str, qos: QoS) -> Subscription {
         identifier: None,
     }
 }
-
-#[allow(unused)]
-fn _uses(_: AttachStage, _: OutcomeKind, _: ToFront, _: ToPartition) {}

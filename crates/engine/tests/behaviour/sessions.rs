@@ -1,9 +1,7 @@
 //! Rules of sessions, as a client sees them.
 
-mod world;
-
+use crate::world::{Options, World, to};
 use courser_contract::{DetachCause, QoS};
-use world::{Options, World, to};
 
 #[test]
 fn qos1_reaches_a_clean_session_in_the_same_turn_m13() {
@@ -38,7 +36,7 @@ fn a_stored_session_gets_what_came_while_it_was_away() {
     assert_eq!(world.got(a), ["1", "2"]);
     world.settle();
     assert_eq!(
-        world.nodes[&world::DURABLE]
+        world.nodes[&crate::world::DURABLE]
             .partition
             .counts()
             .queued_messages,

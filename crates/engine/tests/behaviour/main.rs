@@ -1,0 +1,6 @@
+//! Behaviour of partitions as fronts, shards and other partitions see it.
+
+mod oracle;
+mod sessions;
+mod shared;
+mod world;

@@ -1,0 +1,251 @@
+//! Random lives of sessions against a simple oracle: what was acknowledged arrives, in order, QoS 2 once, whatever commits late,
+//! whoever leads, and however often connections end.
+
+use courser_contract::{DetachCause, QoS};
+use proptest::prelude::*;
+
+use crate::world::{Acks, Commits, DURABLE, OTHER, Options, World, to};
+
+const TOPICS: [&str; 3] = ["a/1", "a/2", "other/1"];
+
+#[derive(Clone, Debug)]
+enum Step {
+    Connect { client: usize, receive_maximum: u16 },
+    Detach { client: usize },
+    Lose { client: usize },
+    Publish { topic: usize, qos: u8, retain: bool },
+    Ack { client: usize, count: usize },
+    Churn { clean: bool },
+    Commit { other: bool },
+    Turn,
+    Depose { other: bool, kept: usize },
+    Restart { other: bool },
+    Time { ms: u64 },
+    Settle,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (0..2usize, 1..6u16).prop_map(|(client, receive_maximum)| Step::Connect { client, receive_maximum }),
+        1 => (0..2usize).prop_map(|client| Step::Detach { client }),
+        1 => (0..2usize).prop_map(|client| Step::Lose { client }),
+        8 => (0..TOPICS.len(), 0..3u8, prop::bool::weighted(0.2))
+            .prop_map(|(topic, qos, retain)| Step::Publish { topic, qos, retain }),
+        5 => (0..2usize, 1..4usize).prop_map(|(client, count)| Step::Ack { client, count }),
+        1 => any::<bool>().prop_map(|clean| Step::Churn { clean }),
+        5 => any::<bool>().prop_map(|other| Step::Commit { other }),
+        3 => Just(Step::Turn),
+        1 => (any::<bool>(), 0..3usize).prop_map(|(other, kept)| Step::Depose { other, kept }),
+        1 => any::<bool>().prop_map(|other| Step::Restart { other }),
+        1 => (1..40u64).prop_map(|ms| Step::Time { ms }),
+        1 => Just(Step::Settle),
+    ]
+}
+
+/// One message that was published.
+struct Sent {
+    ticket: usize,
+    topic: &'static str,
+    payload: String,
+    qos: QoS,
+}
+
+struct Run {
+    world: World,
+    sent: Vec<Sent>,
+    churn: usize,
+}
+
+/// The two whose messages are counted: filters overlap, so that merged subscriptions are tried as well.
+fn begin() -> Run {
+    let mut world = World::new();
+    for name in ["one", "two"] {
+        let at = world.client(name);
+        world.attach(at, Options::durable());
+        world.subscribe(at, to("a/+", QoS::AtLeastOnce));
+        world.subscribe(at, to("#", QoS::ExactlyOnce));
+        world.clients[at].acks = Acks::Held;
+    }
+    let churn = world.client("churn");
+    world.commits = Commits::Held;
+    Run {
+        world,
+        sent: Vec::new(),
+        churn,
+    }
+}
+
+impl Run {
+    fn step(&mut self, step: &Step) {
+        let world = &mut self.world;
+        let partition = |other: bool| if other { OTHER } else { DURABLE };
+        match *step {
+            Step::Connect {
+                client,
+                receive_maximum,
+            } => {
+                if world.clients[client].front.is_none() {
+                    let options = Options {
+                        receive_maximum,
+                        ..Options::durable()
+                    };
+                    world.connect(client, options);
+                }
+            }
+            Step::Detach { client } | Step::Lose { client } => {
+                if world.clients[client].home.is_some() {
+                    let cause = match step {
+                        Step::Detach { .. } => DetachCause::Disconnect,
+                        _ => DetachCause::Lost,
+                    };
+                    for (to, message) in world.clients[client].detach(cause) {
+                        world.send_home(to, message);
+                    }
+                }
+            }
+            Step::Publish { topic, qos, retain } => {
+                let qos = QoS::from_bits(qos).expect("0 to 2");
+                let payload = self.sent.len().to_string();
+                let topic = TOPICS[topic];
+                let ticket = if retain {
+                    world.retain(topic, &payload, qos)
+                } else {
+                    world.send(topic, &payload, qos)
+                };
+                self.sent.push(Sent {
+                    ticket,
+                    topic,
+                    payload,
+                    qos,
+                });
+            }
+            Step::Ack { client, count } => {
+                for (to, message) in world.clients[client].ack(count) {
+                    world.send_home(to, message);
+                }
+            }
+            Step::Churn { clean } => self.churn(clean),
+            Step::Commit { other } => {
+                world.commit_one(partition(other));
+                world.turn();
+            }
+            Step::Turn => world.turn(),
+            Step::Depose { other, kept } => {
+                world.depose(partition(other), kept);
+                world.turn();
+                world.elect(partition(other));
+                self.serve_again(other);
+            }
+            Step::Restart { other } => {
+                world.restart(partition(other));
+                self.serve_again(other);
+            }
+            Step::Time { ms } => world.pass_time(ms),
+            Step::Settle => world.settle(),
+        }
+    }
+
+    /// The first entry of the term commits; then the origin sends again what is unsettled (M14).
+    fn serve_again(&mut self, other: bool) {
+        let id = if other { OTHER } else { DURABLE };
+        self.world.turn();
+        while self.world.commit_one(id) {}
+        self.world.turn();
+        self.world.resend(id);
+    }
+
+    fn churn(&mut self, clean: bool) {
+        let world = &mut self.world;
+        let at = self.churn;
+        if world.clients[at].home.is_some() {
+            for (to, message) in world.clients[at].detach(DetachCause::Lost) {
+                world.send_home(to, message);
+            }
+        } else if world.clients[at].front.is_none() {
+            let options = if clean {
+                Options::clean()
+            } else {
+                Options::durable()
+            };
+            world.connect(at, options);
+        } else if world.clients[at].home.is_some() {
+            let (home, message) = world.clients[at].subscribe(vec![to("a/#", QoS::AtLeastOnce)]);
+            world.send_home(home, message);
+        }
+    }
+
+    fn finish(mut self) {
+        let world = &mut self.world;
+        world.settle();
+        for id in [DURABLE, OTHER] {
+            world.resend(id);
+        }
+        world.settle();
+        for client in 0..2 {
+            world.clients[client].acks = Acks::Auto;
+            if world.clients[client].home.is_none() {
+                world.attach(client, Options::durable());
+            }
+            let waiting = world.clients[client].waiting.len();
+            world.ack(client, waiting);
+        }
+        world.settle();
+        for client in 0..2 {
+            self.judge(client);
+        }
+        let queued = self.world.nodes[&DURABLE].partition.counts();
+        let own = [0, 1].map(|at| self.world.home(at).session);
+        assert_ne!(own[0], own[1]);
+        if self.world.clients[self.churn].home.is_none() {
+            assert!(queued.sessions >= 2);
+        }
+    }
+
+    fn judge(&self, client: usize) {
+        let taken = &self.world.clients[client].taken;
+        for sent in self.sent.iter().filter(|sent| sent.qos > QoS::AtMostOnce) {
+            let times = taken
+                .iter()
+                .filter(|got| got.payload == sent.payload)
+                .count();
+            assert!(
+                self.world.is_acked(sent.ticket),
+                "{} is acknowledged in the end",
+                sent.payload
+            );
+            assert!(times >= 1, "{} has arrived", sent.payload);
+            if sent.qos == QoS::ExactlyOnce {
+                assert_eq!(times, 1, "{} has arrived once", sent.payload);
+            }
+        }
+        for topic in TOPICS {
+            for qos in [QoS::AtLeastOnce, QoS::ExactlyOnce] {
+                let mut first: Vec<u32> = Vec::new();
+                for got in taken
+                    .iter()
+                    .filter(|got| got.topic == topic && got.qos == qos)
+                {
+                    let number = got.payload.parse().expect("payloads are numbers");
+                    if !first.contains(&number) {
+                        first.push(number);
+                    }
+                }
+                assert!(first.is_sorted(), "{topic} in order: {first:?}");
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// v3 [MQTT-4.6.0-6], v5 [MQTT-4.6.0-5]: order; v3 [MQTT-4.3.3-1], v5 [MQTT-4.3.3-1]: once; M4, M5, M9, M14, M30, M32.
+    #[test]
+    fn what_is_acknowledged_arrives_in_order_and_qos2_once(steps in prop::collection::vec(step(), 1..60)) {
+        let mut run = begin();
+        for step in &steps {
+            run.step(step);
+        }
+        run.finish();
+    }
+}
