@@ -4,4 +4,8 @@
 use courser_fuzz::decode_stream;
 use courser_mqtt::codec::{ProtocolVersion, Sender};
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| decode_stream(bytes, ProtocolVersion::V5, Sender::Client));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| decode_stream(
+    bytes,
+    ProtocolVersion::V5,
+    Sender::Client
+));
