@@ -1,39 +1,37 @@
-//! CONNECT to CONNACK: checks, authentication, and the attach to the session in one or two steps (M23).
+//! CONNECT: checks and authentication. What follows, to CONNACK, is in `attach`.
 
 use std::fmt::Write;
 
 use compact_str::CompactString;
 use courser_contract::{
-    Attach, AttachStage, Attached, CloseCause, ConnectRefusal, DetachCause, Epoch, FrontEffects,
-    Now, QoS, Tick, ToFront, ToHome, Will,
+    Attach, AttachStage, CloseCause, Epoch, FrontEffects, Now, QoS, Tick, ToHome, Will,
 };
 
-use super::auth::{AuthExchange, AuthStep, Login, Password, ReAuthentication};
+use super::auth::{AuthExchange, AuthStep, Login, Password};
 use super::close::{End, Fault};
 use super::config::{Feature, FrontConfig};
 use super::publish::contract_qos;
-use super::{Claim, Flow, Front, Peer, Phase, ProblemInformation, Redirect, SessionEnds};
+use super::{Flow, Front, Peer, Phase, ProblemInformation, SessionEnds};
 use crate::codec::{
-    Connack, Connect, Frame, PACKET_BYTES_MAX, Packet, PacketType, PropertiesBuilder,
-    PropertyScope, ProtocolVersion, ReasonCode,
+    Connect, Frame, PACKET_BYTES_MAX, Packet, PacketType, ProtocolVersion, ReasonCode,
 };
 
 /// A connection between CONNECT and CONNACK.
 #[derive(Debug)]
 pub(super) struct Connecting {
-    attach: Attach,
-    step: Step,
+    pub(super) attach: Attach,
+    pub(super) step: Step,
     deadline: Tick,
     exchange: Option<Box<dyn AuthExchange>>,
     pub(super) method: Option<Box<str>>,
     pub(super) auth_data: Vec<u8>,
     pub(super) told: Told,
     /// CONNACK refused, or the socket is gone: only the answer is awaited, to let go of what it gives.
-    doomed: Option<End>,
+    pub(super) doomed: Option<End>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+pub(super) enum Step {
     /// AUTH of the client.
     ClientAnswers,
     /// [`Front::handle_authenticated`].
@@ -260,161 +258,9 @@ impl Front {
         Ok(Flow::Next)
     }
 
-    pub(super) fn handle_message_while_connecting(
-        &mut self,
-        now: Now,
-        message: ToFront,
-        fx: &mut impl FrontEffects,
-    ) {
-        match message {
-            ToFront::Attached(attached) => self.handle_attached(now, attached, fx),
-            ToFront::Claimed { epoch } => self.handle_claimed(epoch, fx),
-            ToFront::ConnectRefused(refusal) => self.handle_connect_refused(refusal, fx),
-            ToFront::TakenOver => {
-                self.refuse(ReasonCode::ServerBusy, CloseCause::TakenOver, fx);
-            }
-            ToFront::Closed(_) => self.refuse(
-                ReasonCode::ServerUnavailable,
-                CloseCause::Administrative,
-                fx,
-            ),
-            // Nothing else is said to a session before it is attached.
-            ToFront::Subscribed { .. }
-            | ToFront::Unsubscribed { .. }
-            | ToFront::Received { .. }
-            | ToFront::Released { .. }
-            | ToFront::Release { .. } => {}
-        }
-    }
-
-    fn handle_claimed(&mut self, epoch: Epoch, fx: &mut impl FrontEffects) {
-        let Phase::Connecting(connecting) = &mut self.phase else {
-            return;
-        };
-        self.session.epoch = epoch;
-        self.session.claim = Claim::Apart;
-        if let Some(end) = connecting.doomed {
-            self.session.client_id = std::mem::take(&mut connecting.attach.client_id);
-            self.unclaim(fx);
-            return self.close_unattached(end.cause, fx);
-        }
-        connecting.step = Step::Opening(epoch);
-        let mut attach = connecting.attach.clone();
-        attach.stage = AttachStage::Open(epoch);
-        fx.send_home(fx.volatile_partition(), ToHome::Attach(Box::new(attach)));
-    }
-
-    fn handle_connect_refused(&mut self, refusal: ConnectRefusal, fx: &mut impl FrontEffects) {
-        let Phase::Connecting(connecting) = &mut self.phase else {
-            return;
-        };
-        let claimed = matches!(connecting.step, Step::Opening(_));
-        let doomed = connecting.doomed;
-        self.session.client_id = connecting.attach.client_id.clone();
-        let (reason, cause) = match refusal {
-            ConnectRefusal::Unavailable => (ReasonCode::ServerUnavailable, None),
-            ConnectRefusal::NotAuthorized => (ReasonCode::NotAuthorized, None),
-            ConnectRefusal::QuotaExceeded => (ReasonCode::QuotaExceeded, None),
-            // CONNACK has no Session taken over.
-            ConnectRefusal::TakenOver => (ReasonCode::ServerBusy, Some(CloseCause::TakenOver)),
-        };
-        if doomed.is_none() {
-            self.send_connack_refused(reason);
-        }
-        if claimed {
-            self.unclaim(fx);
-        }
-        let cause = cause.unwrap_or(CloseCause::Refused(reason.byte()));
-        self.close_unattached(doomed.map_or(cause, |end| end.cause), fx);
-    }
-
-    fn handle_attached(&mut self, now: Now, attached: Attached, fx: &mut impl FrontEffects) {
-        let Phase::Connecting(mut connecting) = std::mem::replace(&mut self.phase, Phase::Attached)
-        else {
-            return;
-        };
-        self.session.client_id = std::mem::take(&mut connecting.attach.client_id);
-        self.session.home = attached.home;
-        self.session.epoch = attached.epoch;
-        if let Some(end) = connecting.doomed {
-            return self.end(end, fx);
-        }
-        self.heard = now.tick;
-        if self
-            .send_connack_accepted(&connecting, attached.present)
-            .is_err()
-        {
-            // v5 [MQTT-3.1.2-24]: CONNACK itself is larger than the client takes.
-            let cause = CloseCause::Fault(ReasonCode::PacketTooLarge.byte());
-            return self.end(End::new(DetachCause::Disconnect, cause), fx);
-        }
-        self.reauthentication = connecting
-            .method
-            .take()
-            .map(|method| Box::new(ReAuthentication::new(method)));
-    }
-
-    /// CONNACK that refuses, once: v5 [MQTT-3.2.0-2]; then the connection ends, v3 [MQTT-3.2.2-5], v5 [MQTT-3.2.2-7]. What was given
-    /// to the session is let go without its will: it was never accepted.
-    pub(super) fn refuse(
-        &mut self,
-        reason: ReasonCode,
-        cause: CloseCause,
-        fx: &mut impl FrontEffects,
-    ) {
-        if let Phase::Connecting(connecting) = &self.phase
-            && connecting.doomed.is_none()
-        {
-            self.send_connack_refused(reason);
-            self.doom(End::new(DetachCause::Disconnect, cause), fx);
-        }
-    }
-
-    pub(super) fn refuse_with_redirect(&mut self, redirect: &Redirect, fx: &mut impl FrontEffects) {
-        if let Phase::Connecting(connecting) = &self.phase
-            && connecting.doomed.is_none()
-        {
-            let mut builder = PropertiesBuilder::new(PropertyScope::Connack);
-            let mut connack = Connack::refused(redirect.reason());
-            connack.properties = redirect.properties(&mut builder);
-            self.send_connack(connack);
-            let cause = CloseCause::Refused(redirect.reason().byte());
-            self.doom(End::new(DetachCause::Disconnect, cause), fx);
-        }
-    }
-
     fn refuse_unattached(&mut self, reason: ReasonCode, fx: &mut impl FrontEffects) {
         self.send_connack_refused(reason);
         self.close_unattached(CloseCause::Refused(reason.byte()), fx);
-    }
-
-    /// Ends a connection that is not attached yet: at once, or when the answer under way has come.
-    pub(super) fn doom(&mut self, end: End, fx: &mut impl FrontEffects) {
-        let Phase::Connecting(connecting) = &mut self.phase else {
-            return;
-        };
-        match connecting.step {
-            Step::ClientAnswers | Step::Verdict => self.close_unattached(end.cause, fx),
-            Step::Claiming | Step::Opening(_) => {
-                connecting.doomed.get_or_insert(end);
-            }
-        }
-    }
-
-    /// The time for login or attach is over.
-    pub(super) fn handle_connecting_timeout(&mut self, fx: &mut impl FrontEffects) {
-        let Phase::Connecting(connecting) = &self.phase else {
-            return;
-        };
-        match connecting.step {
-            Step::ClientAnswers | Step::Verdict => {
-                self.refuse(ReasonCode::NotAuthorized, CloseCause::ConnectTimeout, fx);
-            }
-            Step::Claiming | Step::Opening(_) => {
-                let reason = ReasonCode::ServerUnavailable;
-                self.refuse(reason, CloseCause::Refused(reason.byte()), fx);
-            }
-        }
     }
 }
 
@@ -462,7 +308,7 @@ fn keep_alive_of(connect: &Connect<'_>, config: &FrontConfig) -> u16 {
     }
 }
 
-/// v3 [MQTT-3.1.3-6], v5 [MQTT-3.1.3-6]: 26 characters, 100 random bits of them.
+/// v3 [MQTT-3.1.3-6], v5 [MQTT-3.1.3-6]: 128 random bits in 37 characters.
 fn assigned_client_id(fx: &mut impl FrontEffects) -> CompactString {
     let mut id = CompactString::const_new("auto-");
     for _ in 0..2 {

@@ -13,7 +13,8 @@
 //! - after a write that leaves less than [`Output::LOW_BYTES`], it calls [`Front::handle_output_room`];
 //! - it keeps a front, also one whose socket is gone, until the front calls [`FrontEffects::close`]: while the session is being
 //!   attached the front must hear the answer, so that it can let go of what it was given;
-//! - effects are called within `deliver`, which a partition may call: messages to partitions are queued, not handled in the call;
+//! - effects are called within `deliver`, which a partition may call: messages to partitions are queued, not handled in the call; and
+//!   a publish may come back to the front that handles it: a delivery to that front waits until `handle_bytes` has returned;
 //! - it fills `open` of [`ToHome::Detach`](courser_contract::ToHome::Detach) and
 //!   [`ToHome::Unclaim`](courser_contract::ToHome::Unclaim), which the front leaves empty: the shell numbers appends (M25).
 //!
@@ -21,6 +22,7 @@
 
 mod acks;
 mod alias;
+mod attach;
 mod auth;
 mod close;
 mod config;
@@ -32,6 +34,7 @@ mod output;
 mod prepared;
 mod publish;
 mod publish2;
+mod settle;
 mod subscribe;
 mod tickets;
 mod window;

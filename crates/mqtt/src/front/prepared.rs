@@ -97,8 +97,14 @@ impl Shape {
         self.first == variant.first_byte()
             && self.version == variant.version
             && self.alias == variant.alias.kind()
-            && self.identifiers[..] == *variant.identifiers
+            && same(&self.identifiers, variant.identifiers)
     }
+}
+
+/// Most lists are empty, and comparing nothing is a call all the same.
+#[inline]
+fn same(ours: &[u32], theirs: &[u32]) -> bool {
+    ours.len() == theirs.len() && (ours.is_empty() || ours == theirs)
 }
 
 #[derive(Debug)]
@@ -142,7 +148,7 @@ impl Variant<'_> {
 
 /// Lengths of a packet, known before its first byte is written.
 #[derive(Clone, Copy, Debug)]
-struct Sizes {
+pub(super) struct Sizes {
     properties: usize,
     body: usize,
     total: usize,
@@ -181,6 +187,7 @@ impl<'a> Prepared<'a> {
             .get_or_insert_with(|| rapidhash::v3::rapidhash_v3(topic.as_bytes()))
     }
 
+    #[inline]
     fn sizes(&self, variant: &Variant<'_>) -> Sizes {
         let view = &self.delivery.view;
         let topic = match variant.alias {
@@ -209,14 +216,21 @@ impl<'a> Prepared<'a> {
         }
     }
 
-    /// Bytes of the packet; `None` when MQTT cannot express it.
-    pub(super) fn packet_len(&self, variant: &Variant<'_>) -> Option<usize> {
-        let total = self.sizes(variant).total;
-        (total <= PACKET_BYTES_MAX as usize).then_some(total)
+    /// Lengths of the packet, when it has at most so many bytes and MQTT can express it.
+    #[inline]
+    pub(super) fn fit(&self, variant: &Variant<'_>, packet_bytes_max: u32) -> Option<Sizes> {
+        let sizes = self.sizes(variant);
+        (sizes.total <= packet_bytes_max.min(PACKET_BYTES_MAX) as usize).then_some(sizes)
     }
 
-    /// Appends the packet to an output. [`Prepared::packet_len`] was asked before.
-    pub(super) fn append(&mut self, variant: &Variant<'_>, packet_id: u16, output: &mut Output) {
+    /// Appends the packet, of which [`Prepared::fit`] gave the lengths, to an output.
+    #[inline]
+    pub(super) fn append(
+        &mut self,
+        (variant, sizes): (&Variant<'_>, Sizes),
+        packet_id: u16,
+        output: &mut Output,
+    ) {
         let payload = self.payload_way();
         let known = self
             .scratch
@@ -225,7 +239,7 @@ impl<'a> Prepared<'a> {
             .position(|encoding| encoding.shape.is(variant));
         match known {
             Some(index) => {
-                let cached = self.cached(index, variant, payload);
+                let cached = self.cached(index, (variant, sizes), payload);
                 self.append_cached(cached, (packet_id, variant.alias.number()), output);
             }
             None => {
@@ -234,11 +248,13 @@ impl<'a> Prepared<'a> {
                         version: variant.version,
                         first: variant.first_byte(),
                         alias: variant.alias.kind(),
-                        identifiers: variant.identifiers.into(),
+                        identifiers: match variant.identifiers {
+                            [] => SmallVec::new(),
+                            identifiers => SmallVec::from_slice(identifiers),
+                        },
                     },
                     cached: None,
                 });
-                let sizes = self.sizes(variant);
                 let inline = match payload {
                     Payload::Copied => self.delivery.view.payload.len(),
                     Payload::Shared => 0,
@@ -281,13 +297,18 @@ impl<'a> Prepared<'a> {
     }
 
     /// The shared encoding of a shape, made for its second receiver.
-    fn cached(&mut self, index: usize, variant: &Variant<'_>, payload: Payload) -> Cached {
+    fn cached(
+        &mut self,
+        index: usize,
+        (variant, sizes): (&Variant<'_>, Sizes),
+        payload: Payload,
+    ) -> Cached {
         if let Some(cached) = self.scratch.encodings[index].cached {
             return cached;
         }
         let mut bytes = std::mem::take(&mut self.scratch.bytes);
         let start = bytes.len();
-        let places = self.write_head(&mut bytes, variant, self.sizes(variant), 0);
+        let places = self.write_head(&mut bytes, variant, sizes, 0);
         if payload == Payload::Copied {
             bytes.extend_from_slice(self.delivery.view.payload);
         }

@@ -124,7 +124,9 @@ impl Window {
             self.session_from -= 1;
         }
         let index = (seq.0 - self.session_from) as usize;
-        if index >= self.session.len() {
+        if index == self.session.len() {
+            self.session.push_back(Exchange::None);
+        } else if index > self.session.len() {
             self.session.resize(index + 1, Exchange::None);
         }
         &mut self.session[index]

@@ -1,0 +1,166 @@
+//! From the login to CONNACK: the attach to the session in one or two steps (M23), and every way in which it is refused.
+
+use courser_contract::{
+    AttachStage, Attached, CloseCause, ConnectRefusal, DetachCause, Epoch, FrontEffects, Now,
+    ToFront, ToHome,
+};
+
+use super::auth::ReAuthentication;
+use super::close::End;
+use super::connect::Step;
+use super::{Claim, Front, Phase, Redirect};
+use crate::codec::{Connack, PropertiesBuilder, PropertyScope, ReasonCode};
+
+impl Front {
+    pub(super) fn handle_message_while_connecting(
+        &mut self,
+        now: Now,
+        message: ToFront,
+        fx: &mut impl FrontEffects,
+    ) {
+        match message {
+            ToFront::Attached(attached) => self.handle_attached(now, attached, fx),
+            ToFront::Claimed { epoch } => self.handle_claimed(epoch, fx),
+            ToFront::ConnectRefused(refusal) => self.handle_connect_refused(refusal, fx),
+            ToFront::TakenOver => {
+                self.refuse(ReasonCode::ServerBusy, CloseCause::TakenOver, fx);
+            }
+            ToFront::Closed(_) => self.refuse(
+                ReasonCode::ServerUnavailable,
+                CloseCause::Administrative,
+                fx,
+            ),
+            // Nothing else is said to a session before it is attached.
+            ToFront::Subscribed { .. }
+            | ToFront::Unsubscribed { .. }
+            | ToFront::Received { .. }
+            | ToFront::Released { .. }
+            | ToFront::Release { .. } => {}
+        }
+    }
+
+    fn handle_claimed(&mut self, epoch: Epoch, fx: &mut impl FrontEffects) {
+        let Phase::Connecting(connecting) = &mut self.phase else {
+            return;
+        };
+        self.session.epoch = epoch;
+        self.session.claim = Claim::Apart;
+        if let Some(end) = connecting.doomed {
+            self.session.client_id = std::mem::take(&mut connecting.attach.client_id);
+            self.unclaim(fx);
+            return self.close_unattached(end.cause, fx);
+        }
+        connecting.step = Step::Opening(epoch);
+        let mut attach = connecting.attach.clone();
+        attach.stage = AttachStage::Open(epoch);
+        fx.send_home(fx.volatile_partition(), ToHome::Attach(Box::new(attach)));
+    }
+
+    fn handle_connect_refused(&mut self, refusal: ConnectRefusal, fx: &mut impl FrontEffects) {
+        let Phase::Connecting(connecting) = &mut self.phase else {
+            return;
+        };
+        let claimed = matches!(connecting.step, Step::Opening(_));
+        let doomed = connecting.doomed;
+        self.session.client_id = connecting.attach.client_id.clone();
+        let (reason, cause) = match refusal {
+            ConnectRefusal::Unavailable => (ReasonCode::ServerUnavailable, None),
+            ConnectRefusal::NotAuthorized => (ReasonCode::NotAuthorized, None),
+            ConnectRefusal::QuotaExceeded => (ReasonCode::QuotaExceeded, None),
+            // CONNACK has no Session taken over.
+            ConnectRefusal::TakenOver => (ReasonCode::ServerBusy, Some(CloseCause::TakenOver)),
+        };
+        if doomed.is_none() {
+            self.send_connack_refused(reason);
+        }
+        if claimed {
+            self.unclaim(fx);
+        }
+        let cause = cause.unwrap_or(CloseCause::Refused(reason.byte()));
+        self.close_unattached(doomed.map_or(cause, |end| end.cause), fx);
+    }
+
+    fn handle_attached(&mut self, now: Now, attached: Attached, fx: &mut impl FrontEffects) {
+        let Phase::Connecting(mut connecting) = std::mem::replace(&mut self.phase, Phase::Attached)
+        else {
+            return;
+        };
+        self.session.client_id = std::mem::take(&mut connecting.attach.client_id);
+        self.session.home = attached.home;
+        self.session.epoch = attached.epoch;
+        if let Some(end) = connecting.doomed {
+            return self.end(end, fx);
+        }
+        self.heard = now.tick;
+        if self
+            .send_connack_accepted(&connecting, attached.present)
+            .is_err()
+        {
+            // v5 [MQTT-3.1.2-24]: CONNACK itself is larger than the client takes.
+            let cause = CloseCause::Fault(ReasonCode::PacketTooLarge.byte());
+            return self.end(End::new(DetachCause::Disconnect, cause), fx);
+        }
+        self.reauthentication = connecting
+            .method
+            .take()
+            .map(|method| Box::new(ReAuthentication::new(method)));
+    }
+
+    /// CONNACK that refuses, once: v5 [MQTT-3.2.0-2]; then the connection ends, v3 [MQTT-3.2.2-5], v5 [MQTT-3.2.2-7]. What was given
+    /// to the session is let go without its will: it was never accepted.
+    pub(super) fn refuse(
+        &mut self,
+        reason: ReasonCode,
+        cause: CloseCause,
+        fx: &mut impl FrontEffects,
+    ) {
+        if let Phase::Connecting(connecting) = &self.phase
+            && connecting.doomed.is_none()
+        {
+            self.send_connack_refused(reason);
+            self.doom(End::new(DetachCause::Disconnect, cause), fx);
+        }
+    }
+
+    pub(super) fn refuse_with_redirect(&mut self, redirect: &Redirect, fx: &mut impl FrontEffects) {
+        if let Phase::Connecting(connecting) = &self.phase
+            && connecting.doomed.is_none()
+        {
+            let mut builder = PropertiesBuilder::new(PropertyScope::Connack);
+            let mut connack = Connack::refused(redirect.reason());
+            connack.properties = redirect.properties(&mut builder);
+            self.send_connack(connack);
+            let cause = CloseCause::Refused(redirect.reason().byte());
+            self.doom(End::new(DetachCause::Disconnect, cause), fx);
+        }
+    }
+
+    /// Ends a connection that is not attached yet: at once, or when the answer under way has come.
+    pub(super) fn doom(&mut self, end: End, fx: &mut impl FrontEffects) {
+        let Phase::Connecting(connecting) = &mut self.phase else {
+            return;
+        };
+        match connecting.step {
+            Step::ClientAnswers | Step::Verdict => self.close_unattached(end.cause, fx),
+            Step::Claiming | Step::Opening(_) => {
+                connecting.doomed.get_or_insert(end);
+            }
+        }
+    }
+
+    /// The time for login or attach is over.
+    pub(super) fn handle_connecting_timeout(&mut self, fx: &mut impl FrontEffects) {
+        let Phase::Connecting(connecting) = &self.phase else {
+            return;
+        };
+        match connecting.step {
+            Step::ClientAnswers | Step::Verdict => {
+                self.refuse(ReasonCode::NotAuthorized, CloseCause::ConnectTimeout, fx);
+            }
+            Step::Claiming | Step::Opening(_) => {
+                let reason = ReasonCode::ServerUnavailable;
+                self.refuse(reason, CloseCause::Refused(reason.byte()), fx);
+            }
+        }
+    }
+}
