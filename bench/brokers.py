@@ -74,7 +74,7 @@ KINDS = {
         Kind("mosquitto", "mosquitto", "{binary} -c {folder}/mosquitto.conf",
              (("mosquitto.conf", MOSQUITTO),), "apt-get install -y mosquitto"),
         Kind("rumqttd", str(PEERS / "bin" / "rumqttd"), "{binary} -q -c {folder}/rumqttd.toml",
-             (("rumqttd.toml", RUMQTTD),), f"cargo install rumqttd --locked --root {PEERS}"),
+             (("rumqttd.toml", RUMQTTD),), f"cargo install rumqttd --root {PEERS}"),
         Kind("nats-server", str(PEERS / "bin" / "nats-server"), "{binary} -c {folder}/nats.conf",
              (("nats.conf", NATS),),
              f"env GOBIN={PEERS / 'bin'} go install github.com/nats-io/nats-server/v2@latest"),
