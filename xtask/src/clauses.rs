@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 
 /// Share of the statements that tests must name. It only goes up.
-const REQUIRED_PERCENT: f64 = 75.0;
+const REQUIRED_PERCENT: f64 = 95.0;
 
 /// A statement that binds a server.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

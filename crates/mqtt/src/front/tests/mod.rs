@@ -1,4 +1,4 @@
-//! Rules of the front, by behaviour. Statements of the standards are named as `v3 [MQTT-x]` and `v5 [MQTT-x]`, rules of the
+//! Rules of the front, by behaviour. Statements of the standards are named with their version, rules of the
 //! broker as M1 and so on.
 
 mod support;
