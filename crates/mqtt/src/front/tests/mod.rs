@@ -18,3 +18,4 @@ mod refused;
 mod size;
 mod splits;
 mod subscribe;
+mod under_way;
