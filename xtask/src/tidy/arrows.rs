@@ -51,6 +51,15 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "courser-settings",
         ],
     ),
+    (
+        "courser-sim",
+        &[
+            "courser-contract",
+            "courser-engine",
+            "courser-mqtt",
+            "courser-trie",
+        ],
+    ),
     ("xtask", &[]),
 ];
 

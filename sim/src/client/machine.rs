@@ -1,0 +1,245 @@
+//! Connections of a client: CONNECT, CONNACK, the end; what survives them.
+
+use courser_mqtt::codec::{Connack, ProtocolVersion, QoS};
+
+use super::wire::{self, Hello, HelloWill, Outgoing};
+use super::{Asked, Client, Command, Ctx, Expected, Kind, Phase};
+use crate::oracle::Msg;
+
+/// Seven days, in seconds: what 3.1.1 gets without CleanSession.
+const LONG: u32 = 7 * 24 * 3600;
+/// How far the client's idea of when its session ends may be off.
+const EXPIRY_SLACK_MS: u64 = 12_000;
+
+impl Client {
+    /// Opens a connection; a former one that is still open is left to be taken over.
+    pub(super) fn connect(&mut self, ctx: &mut Ctx<'_>) {
+        let conn = ctx.next_conn;
+        let v5 = self.version == ProtocolVersion::V5;
+        let keep = ctx.healing && self.kind == Kind::Player;
+        let clean = !keep && (self.kind == Kind::Probe || ctx.rng.chance(20));
+        let expiry_seconds = match (v5, keep) {
+            (true, true) => 3_600,
+            (true, false) => *ctx.rng.pick(&[0, 2, 3_600, 3_600, 3_600]),
+            (false, _) if clean => 0,
+            (false, _) => LONG,
+        };
+        let asked = Asked {
+            clean,
+            expiry_seconds,
+        };
+        let will = (!ctx.healing && ctx.rng.chance(40)).then(|| self.make_will(ctx));
+        let delay = will
+            .as_ref()
+            .map(|(_, will)| u64::from(will.delay_seconds.min(expiry_seconds)) * 1_000);
+        let noted = will.as_ref().map(|(msg, _)| *msg).zip(delay);
+        ctx.oracle.connecting(conn, self.place, clean, noted);
+        ctx.note(format_args!(
+            "{} connects: conn {conn}, clean {clean}, expiry {expiry_seconds}, will {noted:?}",
+            self.id
+        ));
+        if clean {
+            self.forget(ctx);
+        }
+        self.asked = asked;
+        self.attempt();
+        ctx.commands.push(Command::Open(conn));
+        self.conn = Some(conn);
+        self.phase = Phase::Connecting { since: ctx.now };
+        self.reset_connection();
+        let hello = Hello {
+            version: self.version,
+            client_id: &self.id,
+            clean,
+            expiry_seconds,
+            receive_maximum: Some(self.receive_maximum),
+            will: will.map(|(_, will)| will),
+        };
+        self.send(wire::connect(&hello), ctx);
+    }
+
+    fn make_will(&self, ctx: &mut Ctx<'_>) -> (u64, HelloWill) {
+        let qos = *ctx
+            .rng
+            .pick(&[QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce]);
+        let retain = ctx.rng.chance(30);
+        let delay_seconds = match self.version {
+            ProtocolVersion::V311 => 0,
+            ProtocolVersion::V5 => *ctx.rng.pick(&[0, 1, 3]),
+        };
+        let topic = format!("w/{}", self.place);
+        let msg = Msg {
+            client: self.place,
+            life: None,
+            topic: topic.clone(),
+            payload: Vec::new(),
+            qos,
+            retain,
+            first_sent: ctx.now,
+            acked: None,
+            refused: false,
+            copies: 1,
+        };
+        let (id, payload) = ctx.oracle.publish(msg, 8);
+        let will = HelloWill {
+            topic,
+            payload,
+            qos,
+            retain,
+            delay_seconds,
+        };
+        (id, will)
+    }
+
+    /// What the client keeps of its session is dropped: clean start, or the broker has none.
+    pub(super) fn forget(&mut self, ctx: &mut Ctx<'_>) {
+        let _ = ctx;
+        self.sent.clear();
+        self.open.clear();
+        self.received.clear();
+    }
+
+    /// A CONNECT whose answer may be lost makes beliefs uncertain.
+    const fn attempt(&mut self) {
+        let belief = &mut self.belief;
+        if self.asked.clean || self.asked.expiry_seconds == 0 {
+            belief.surely_there = false;
+        }
+        if self.asked.expiry_seconds > 0 {
+            belief.surely_none = false;
+        }
+    }
+
+    fn reset_connection(&mut self) {
+        self.rest.clear();
+        self.expected.clear();
+        self.requests.clear();
+        self.owed.clear();
+        self.under_way.clear();
+        self.stalled = false;
+    }
+
+    pub(super) fn connacked(&mut self, connack: &Connack<'_>, ctx: &mut Ctx<'_>) {
+        if connack.reason.is_error() {
+            ctx.note(format_args!("{} refused: {:?}", self.id, connack.reason));
+            return;
+        }
+        self.quota = connack
+            .properties
+            .receive_maximum()
+            .map_or(20, |most| most.get().min(20));
+        self.phase = Phase::Up;
+        let present = connack.session_present;
+        self.judge_present(present, ctx);
+        let life = match self.belief.life.filter(|_| present) {
+            Some(life) => {
+                let it = &mut ctx.oracle.lives[life];
+                it.resumed = true;
+                it.fuzzy |= !self.belief.surely_there;
+                life
+            }
+            None => {
+                if let Some(old) = self.belief.life {
+                    ctx.oracle.end_life(old);
+                }
+                let life = ctx.oracle.begin_life(self.place);
+                ctx.oracle.lives[life].fuzzy |= present;
+                ctx.oracle.lives[life].resumed |= present;
+                life
+            }
+        };
+        ctx.note(format_args!(
+            "{} is up: present {present}, life {life}",
+            self.id
+        ));
+        self.life = Some(life);
+        self.belief.life = Some(life);
+        self.belief.surely_there = true;
+        self.belief.surely_none = false;
+        self.belief.ends = (u64::MAX, u64::MAX);
+        if present {
+            ctx.counts.resumed += 1;
+            self.resend(ctx);
+        } else {
+            self.forget(ctx);
+        }
+    }
+
+    /// Session Present says whether the broker had a session: v3 [MQTT-3.2.2-2], v5 [MQTT-3.2.2-2].
+    fn judge_present(&self, present: bool, ctx: &mut Ctx<'_>) {
+        let belief = &self.belief;
+        let recent_fault = ctx.last_fault + EXPIRY_SLACK_MS > ctx.now;
+        if present {
+            let over = ctx.now > belief.ends.1.saturating_add(EXPIRY_SLACK_MS) && !recent_fault;
+            if self.asked.clean {
+                self.fail(ctx, "v5 [MQTT-3.1.2-4]: session present after clean start");
+            } else if belief.surely_none || over {
+                self.fail(ctx, "M26: session present, but it is over");
+            }
+        } else if !self.asked.clean && belief.surely_there && ctx.now < belief.ends.0 {
+            self.fail(ctx, "I1: the session is lost");
+        }
+    }
+
+    /// What was not acknowledged goes out again, in order, with its packet ids (v5 [MQTT-4.4.0-1]).
+    fn resend(&mut self, ctx: &mut Ctx<'_>) {
+        for sent in self.sent.clone() {
+            if sent.released {
+                self.send(wire::pubrel(self.version, sent.packet_id), ctx);
+                continue;
+            }
+            if sent.qos == QoS::AtLeastOnce {
+                ctx.oracle.resent(sent.msg);
+                self.expected.push_back(Expected::Puback(sent.packet_id));
+            } else {
+                self.expected.push_back(Expected::Pubrec(sent.packet_id));
+            }
+            let outgoing = Outgoing {
+                topic: &sent.topic,
+                payload: &sent.payload,
+                qos: sent.qos,
+                retain: sent.retain,
+                packet_id: sent.packet_id,
+                dup: true,
+            };
+            ctx.note(format_args!("{} resends message {}", self.id, sent.msg));
+            self.send(wire::publish(self.version, &outgoing), ctx);
+        }
+    }
+
+    /// The connection is gone for this client.
+    pub(super) fn down(&mut self, ctx: &mut Ctx<'_>) {
+        let was_up = self.phase == Phase::Up;
+        self.phase = Phase::Idle;
+        self.conn = None;
+        self.last_event = ctx.now;
+        self.reset_connection();
+        if let Some(life) = self.life.take() {
+            let life = &mut ctx.oracle.lives[life];
+            // Requests that were not answered leave their filters uncertain: the spans are closed already.
+            life.resumed = true;
+            if was_up && self.asked.expiry_seconds == 0 {
+                life.ended = true;
+            }
+        }
+        if was_up && self.asked.expiry_seconds == 0 {
+            self.belief.surely_none = true;
+            self.belief.surely_there = false;
+            self.belief.life = None;
+            self.forget(ctx);
+        }
+        let after = u64::from(self.asked.expiry_seconds) * 1_000;
+        // The front may have closed before the client hears of it.
+        let earliest = (ctx.now + after).saturating_sub(2_000);
+        let (before, _) = self.belief.ends;
+        self.belief.ends = (earliest.min(before), ctx.now + after);
+    }
+
+    /// The broker closed the connection.
+    pub(crate) fn hung_up(&mut self, conn: u32, ctx: &mut Ctx<'_>) {
+        if self.conn == Some(conn) {
+            ctx.note(format_args!("{} hears that conn {conn} is closed", self.id));
+            self.down(ctx);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! A world in one thread: the pure crates that the broker is made of, under virtual time, with faults, and an oracle that
+//! watches what clients see.
+//!
+//! - [`Plan::new`] makes a world of a seed, [`run`] lets it live: a phase with faults, then one without, in which everything
+//!   must converge and every acknowledged message is counted again.
+//! - The same seed gives the same run, byte for byte of its trace.
+//! - [`Bug`] plants a mistake into the simulator's own shell; the tests show that the oracle finds each.
+#![forbid(unsafe_code)]
+
+mod bug;
+mod client;
+mod link;
+mod oracle;
+mod rng;
+mod seeds;
+mod shell;
+mod world;
+
+pub use bug::Bug;
+pub use rng::Rng;
+pub use seeds::Plan;
+pub use world::{Counts, Outcome, run};
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Runs a seed; a failed assertion of the code under test is a violation, too.
+#[must_use]
+pub fn run_seed(seed: u64, bug: Option<Bug>) -> Outcome {
+    let plan = Plan::new(seed).with_bug(bug);
+    catch_unwind(AssertUnwindSafe(|| run(plan))).unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
+        Outcome {
+            violation: Some(format!("an assertion failed: {}", text.unwrap_or_default())),
+            trace: String::new(),
+            counts: Counts::default(),
+        }
+    })
+}
+
+/// The command that runs a seed again.
+#[must_use]
+pub fn replay_command(seed: u64, bug: Option<Bug>) -> String {
+    let planted = bug.map_or_else(String::new, |bug| format!(" --bug {bug}"));
+    format!("cargo run --release -p courser-sim -- --seeds 1 --from {seed} --trace{planted}")
+}

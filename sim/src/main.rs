@@ -1,0 +1,70 @@
+//! Runs many seeds: `cargo run --release -p courser-sim -- --seeds 10000 --from 1`.
+#![allow(
+    clippy::print_stdout,
+    reason = "a command-line tool speaks on its standard output"
+)]
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use courser_sim::{Bug, Counts, replay_command, run_seed};
+
+struct Arguments {
+    seeds: u64,
+    from: u64,
+    trace: bool,
+    keep_going: bool,
+    bug: Option<Bug>,
+}
+
+fn arguments() -> Result<Arguments> {
+    let mut found = Arguments {
+        seeds: 1_000,
+        from: 1,
+        trace: false,
+        keep_going: false,
+        bug: None,
+    };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut value = || {
+            words
+                .next()
+                .with_context(|| format!("{word} wants a value"))
+        };
+        match word.as_str() {
+            "--seeds" => found.seeds = value()?.parse().context("--seeds wants a number")?,
+            "--from" => found.from = value()?.parse().context("--from wants a number")?,
+            "--bug" => found.bug = Some(value()?.parse().map_err(anyhow::Error::msg)?),
+            "--trace" => found.trace = true,
+            "--keep-going" => found.keep_going = true,
+            other => {
+                bail!("{other}: known are --seeds N, --from S, --bug NAME, --trace, --keep-going")
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn main() -> Result<ExitCode> {
+    let arguments = arguments()?;
+    let mut sum = Counts::default();
+    let mut failed = 0_u64;
+    for seed in arguments.from..arguments.from.saturating_add(arguments.seeds) {
+        let outcome = run_seed(seed, arguments.bug);
+        sum.add(&outcome.counts);
+        if arguments.trace {
+            print!("{}", outcome.trace);
+        }
+        if let Some(violation) = outcome.violation {
+            failed += 1;
+            println!("seed {seed}: {violation}");
+            println!("  again: {}", replay_command(seed, arguments.bug));
+            if !arguments.keep_going {
+                break;
+            }
+        }
+    }
+    println!("{failed} seeds failed; {sum:?}");
+    Ok(ExitCode::from(u8::from(failed > 0)))
+}

@@ -1,0 +1,167 @@
+//! Every delivery: I3, I4, I5, M30, M34 as far as one delivery can break them.
+
+use courser_mqtt::codec::QoS;
+
+use super::{LifeId, MsgId, Oracle, matches};
+
+/// What a life has seen of a message.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    /// Deliveries that were processed: repeats of an exchange are not.
+    pub(crate) processed: u32,
+    /// Highest QoS of them.
+    pub(crate) qos: u8,
+}
+
+/// One PUBLISH as a client got it.
+#[derive(Clone, Debug)]
+pub(crate) struct Got {
+    pub(crate) topic: String,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) qos: QoS,
+    pub(crate) retain: bool,
+    pub(crate) dup: bool,
+    /// A repeat of an exchange that the client knows.
+    pub(crate) repeat: bool,
+}
+
+/// The number that a payload begins with.
+pub(super) fn id_of(payload: &[u8]) -> Option<MsgId> {
+    let end = payload.iter().position(|&byte| byte == b':')?;
+    std::str::from_utf8(&payload[..end]).ok()?.parse().ok()
+}
+
+impl Oracle {
+    /// A client got a PUBLISH. Gives the number of the message; 0 for one without payload.
+    pub(crate) fn got(&mut self, life: LifeId, got: &Got, now: u64) -> MsgId {
+        if got.payload.is_empty() {
+            return self.got_empty(life, got);
+        }
+        let known = id_of(&got.payload).filter(|id| self.msgs.contains_key(id));
+        let Some(id) = known else {
+            self.fail(format!(
+                "I5: nobody published {:?} on {}",
+                text(&got.payload),
+                got.topic
+            ));
+            return 0;
+        };
+        if let Err(text) = self.judge(life, id, got, now) {
+            let client = self.lives[life].client;
+            self.fail(format!(
+                "{text} (message {id} on {}, client {client}, life {life})",
+                got.topic
+            ));
+        }
+        id
+    }
+
+    fn got_empty(&mut self, life: LifeId, got: &Got) -> MsgId {
+        let cleared = self.retained.get(&got.topic).into_iter().flatten();
+        let known = cleared.clone().any(|id| self.msgs[id].payload.is_empty());
+        let subscribed = self.lives[life]
+            .subs
+            .keys()
+            .any(|filter| matches(filter, &got.topic));
+        if !known || !subscribed {
+            self.fail(format!(
+                "I5: an empty message on {} that nobody published",
+                got.topic
+            ));
+        }
+        0
+    }
+
+    fn judge(&mut self, life: LifeId, id: MsgId, got: &Got, now: u64) -> Result<(), String> {
+        self.judge_will(id, now)?;
+        let msg = self.msgs[&id].clone();
+        let it = &mut self.lives[life];
+        if msg.topic != got.topic || msg.payload != got.payload {
+            return Err("I5: delivered bytes differ from published ones".to_owned());
+        }
+        let subs = || {
+            it.subs
+                .iter()
+                .filter(|(filter, _)| matches(filter, &msg.topic))
+        };
+        if subs().next().is_none() {
+            return Err("I5: delivered to a session that never subscribed".to_owned());
+        }
+        if subs().all(|(_, sub)| sub.gone.is_some_and(|gone| gone < msg.first_sent)) {
+            return Err("I5: published after UNSUBACK".to_owned());
+        }
+        if msg.life.is_some() && subs().all(|(_, sub)| sub.no_local) && msg.client == it.client {
+            return Err("v5 [MQTT-3.8.3-3]: came back in spite of No Local".to_owned());
+        }
+        let granted = subs()
+            .map(|(_, sub)| sub.qos)
+            .max()
+            .unwrap_or(QoS::AtMostOnce);
+        if got.qos > granted.min(msg.qos) {
+            return Err(format!(
+                "I4: QoS {:?} is more than granted or published",
+                got.qos
+            ));
+        }
+        if got.retain && !msg.retain {
+            return Err("v5 [MQTT-3.3.1-12]: RETAIN on a message that had none".to_owned());
+        }
+        if got.dup && !got.repeat && !it.resumed && !it.fuzzy {
+            return Err("v5 [MQTT-3.3.1-1]: DUP on a first delivery".to_owned());
+        }
+        if got.repeat {
+            return Ok(());
+        }
+        let as_published = subs().any(|(_, sub)| sub.retain_as_published);
+        let scans: u32 = subs().map(|(_, sub)| sub.scans).sum();
+        let from_scan = got.retain && !as_published;
+        let seen = it.seen.entry(id).or_default();
+        let first = seen.processed == 0;
+        seen.processed += 1;
+        seen.qos = seen.qos.max(got.qos.number());
+        let most = msg.copies + if msg.retain { scans } else { 0 };
+        if seen.processed > most {
+            return Err(format!(
+                "I4: processed {} times, at most {most} may be",
+                seen.processed
+            ));
+        }
+        if from_scan {
+            let newer = it.newest.get(&msg.topic).is_some_and(|&newest| newest > id);
+            if newer && first {
+                return Err("M34: a retained message after a newer live one".to_owned());
+            }
+        } else if first && !(msg.retain && got.retain) {
+            if msg.retain && msg.qos > QoS::AtMostOnce && got.qos > QoS::AtMostOnce {
+                it.newest.insert(msg.topic.clone(), id);
+            }
+            // A member of a shared group is one of many: v5 section 4.6 orders only non-shared subscriptions.
+            let shared = subs_are_shared(&it.subs, &msg.topic);
+            if let Some(publisher) = msg.life.filter(|_| !shared) {
+                let key = (
+                    publisher,
+                    msg.topic.clone(),
+                    msg.qos.number(),
+                    got.qos.number(),
+                );
+                if let Some(before) = it.order.insert(key, id)
+                    && before > id
+                {
+                    return Err(format!(
+                        "I3: came after message {before} of the same publisher"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn subs_are_shared(subs: &std::collections::BTreeMap<String, super::Sub>, topic: &str) -> bool {
+    subs.keys()
+        .any(|filter| super::matching(filter).1 && matches(filter, topic))
+}
+
+fn text(payload: &[u8]) -> String {
+    String::from_utf8_lossy(&payload[..payload.len().min(24)]).into_owned()
+}

@@ -1,0 +1,260 @@
+//! What must hold, as the clients saw it: nothing here looks into fronts or partitions.
+//!
+//! A **life** is one session from its beginning to its end, whatever connections it had. What is not certain, for example
+//! whether a CONNECT whose answer was lost did something, makes a life *fuzzy*: what must not happen is still checked, what
+//! must happen is not.
+
+mod deliveries;
+mod recount;
+mod retained;
+mod wills;
+
+use std::collections::BTreeMap;
+
+use courser_mqtt::codec::QoS;
+
+pub(crate) use self::deliveries::{Got, Seen};
+use self::wills::Wills;
+use crate::seeds::Plan;
+
+/// Number of a message; they count up in the order of publishing.
+pub(crate) type MsgId = u64;
+/// Number of a life.
+pub(crate) type LifeId = usize;
+
+/// A message that somebody published.
+#[derive(Clone, Debug)]
+pub(crate) struct Msg {
+    pub(crate) client: usize,
+    /// The publisher's life; none: a will.
+    pub(crate) life: Option<LifeId>,
+    pub(crate) topic: String,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) qos: QoS,
+    pub(crate) retain: bool,
+    pub(crate) first_sent: u64,
+    /// When the publisher knew that the broker has it.
+    pub(crate) acked: Option<u64>,
+    pub(crate) refused: bool,
+    /// How often it was sent.
+    pub(crate) copies: u32,
+}
+
+/// A subscription as its client knows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Sub {
+    pub(crate) qos: QoS,
+    pub(crate) no_local: bool,
+    pub(crate) retain_as_published: bool,
+    /// SUBACK came at this moment and nothing was changed since; none: not certain.
+    pub(crate) since: Option<u64>,
+    /// UNSUBACK came, and nothing was subscribed since.
+    pub(crate) gone: Option<u64>,
+    /// How often it was asked for retained messages.
+    pub(crate) scans: u32,
+}
+
+/// A time in which a session must get what matches.
+#[derive(Clone, Debug)]
+pub(crate) struct Span {
+    pub(crate) filter: String,
+    pub(crate) qos: QoS,
+    pub(crate) no_local: bool,
+    pub(crate) from: u64,
+    /// None: to the end.
+    pub(crate) to: Option<u64>,
+}
+
+/// A session from its beginning to its end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Life {
+    pub(crate) client: usize,
+    pub(crate) fuzzy: bool,
+    pub(crate) ended: bool,
+    pub(crate) resumed: bool,
+    pub(crate) subs: BTreeMap<String, Sub>,
+    pub(crate) spans: Vec<Span>,
+    pub(crate) seen: BTreeMap<MsgId, Seen>,
+    /// Last first delivery by publisher's life, topic, QoS published, QoS delivered.
+    pub(crate) order: BTreeMap<(LifeId, String, u8, u8), MsgId>,
+    /// Newest live message with RETAIN by topic.
+    pub(crate) newest: BTreeMap<String, MsgId>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Oracle {
+    pub(crate) violation: Option<String>,
+    pub(crate) msgs: BTreeMap<MsgId, Msg>,
+    pub(crate) lives: Vec<Life>,
+    wills: Wills,
+    /// A kill or a deposal has happened.
+    faulted: bool,
+    last_msg: MsgId,
+    /// Retained topics with what was published to them, in order; none: cleared.
+    retained: BTreeMap<String, Vec<MsgId>>,
+}
+
+impl Oracle {
+    pub(crate) fn new(_plan: &Plan) -> Self {
+        Self {
+            violation: None,
+            msgs: BTreeMap::new(),
+            lives: Vec::new(),
+            wills: Wills::default(),
+            faulted: false,
+            last_msg: 0,
+            retained: BTreeMap::new(),
+        }
+    }
+
+    /// Notes the first violation.
+    pub(crate) fn fail(&mut self, text: String) {
+        self.violation.get_or_insert(text);
+    }
+
+    pub(crate) const fn killed(&mut self, _now: u64) {
+        self.faulted = true;
+    }
+
+    pub(crate) const fn deposed(&mut self, _now: u64) {
+        self.faulted = true;
+    }
+
+    /// A session begins.
+    pub(crate) fn begin_life(&mut self, client: usize) -> LifeId {
+        self.lives.push(Life {
+            client,
+            ..Life::default()
+        });
+        self.lives.len() - 1
+    }
+
+    /// A session is over, or nobody will come back to it.
+    pub(crate) fn end_life(&mut self, life: LifeId) {
+        self.lives[life].ended = true;
+    }
+
+    /// A message is about to be sent for the first time. Gives it its number and its payload.
+    pub(crate) fn publish(&mut self, mut msg: Msg, len: usize) -> (MsgId, Vec<u8>) {
+        self.last_msg += 1;
+        let id = self.last_msg;
+        if msg.payload.is_empty() && len > 0 {
+            let mut payload = format!("{id}:").into_bytes();
+            payload.extend((0..len).map(|at| b'a' + ((at as u64 + id) % 26) as u8));
+            msg.payload = payload;
+        }
+        let payload = msg.payload.clone();
+        if msg.retain {
+            self.retained.entry(msg.topic.clone()).or_default().push(id);
+        }
+        self.msgs.insert(id, msg);
+        (id, payload)
+    }
+
+    /// The number in a payload; 0 when there is none.
+    pub(crate) fn name(&self, payload: &[u8]) -> MsgId {
+        deliveries::id_of(payload).unwrap_or(0)
+    }
+
+    /// How often a message was sent.
+    pub(crate) fn copies(&self, msg: MsgId) -> u32 {
+        self.msgs.get(&msg).map_or(0, |msg| msg.copies)
+    }
+
+    pub(crate) fn resent(&mut self, msg: MsgId) {
+        if let Some(msg) = self.msgs.get_mut(&msg) {
+            msg.copies += 1;
+        }
+    }
+
+    /// The broker took responsibility, or refused.
+    pub(crate) fn answered(&mut self, msg: MsgId, refused: bool, now: u64) {
+        if let Some(msg) = self.msgs.get_mut(&msg) {
+            if refused {
+                msg.refused = true;
+            } else {
+                msg.acked.get_or_insert(now);
+            }
+        }
+    }
+
+    /// SUBSCRIBE leaves: until SUBACK nothing is certain about this filter.
+    pub(crate) fn subscribing(&mut self, life: LifeId, filter: &str, mut sub: Sub, now: u64) {
+        let life = &mut self.lives[life];
+        close_span(life, filter, now);
+        if let Some(old) = life.subs.get(filter) {
+            sub.scans += old.scans;
+            sub.qos = sub.qos.max(old.qos);
+            sub.no_local &= old.no_local;
+            sub.retain_as_published |= old.retain_as_published;
+        }
+        life.subs.insert(filter.to_owned(), sub);
+    }
+
+    /// SUBACK came.
+    pub(crate) fn subscribed(
+        &mut self,
+        life: LifeId,
+        filter: &str,
+        options: (QoS, bool),
+        now: u64,
+    ) {
+        let life = &mut self.lives[life];
+        if let Some(sub) = life.subs.get_mut(filter) {
+            sub.since = Some(now);
+            sub.gone = None;
+        }
+        life.spans.push(Span {
+            filter: filter.to_owned(),
+            qos: options.0,
+            no_local: options.1,
+            from: now,
+            to: None,
+        });
+    }
+
+    /// UNSUBSCRIBE leaves.
+    pub(crate) fn unsubscribing(&mut self, life: LifeId, filter: &str, now: u64) {
+        let life = &mut self.lives[life];
+        close_span(life, filter, now);
+        if let Some(sub) = life.subs.get_mut(filter) {
+            sub.since = None;
+        }
+    }
+
+    /// UNSUBACK came.
+    pub(crate) fn unsubscribed(&mut self, life: LifeId, filter: &str, now: u64) {
+        if let Some(sub) = self.lives[life].subs.get_mut(filter)
+            && sub.since.is_none()
+        {
+            sub.gone = Some(now);
+        }
+    }
+}
+
+fn close_span(life: &mut Life, filter: &str, now: u64) {
+    let open = life
+        .spans
+        .iter_mut()
+        .filter(|span| span.filter == filter && span.to.is_none());
+    for span in open {
+        span.to = Some(now);
+    }
+}
+
+/// The part of a filter that topics are compared with, and whether it is a shared subscription.
+pub(crate) fn matching(filter: &str) -> (&str, bool) {
+    match filter
+        .strip_prefix("$share/")
+        .and_then(|rest| rest.split_once('/'))
+    {
+        Some((_, filter)) => (filter, true),
+        None => (filter, false),
+    }
+}
+
+/// Whether a filter of a client matches a topic.
+pub(crate) fn matches(filter: &str, topic: &str) -> bool {
+    router::filter_matches(matching(filter).0, topic)
+}

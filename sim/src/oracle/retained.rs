@@ -1,0 +1,50 @@
+//! Retained messages at the end: the last value of each topic, exactly (M33, M34).
+
+use std::collections::BTreeMap;
+
+use super::{MsgId, Oracle};
+
+impl Oracle {
+    /// Values that may be a topic's last one: the last that is certain, or one after it. None: no value.
+    fn candidates(&self, topic: &str) -> Vec<Option<MsgId>> {
+        let mut values = vec![None];
+        for &id in self.retained.get(topic).into_iter().flatten() {
+            let msg = &self.msgs[&id];
+            if msg.refused {
+                continue;
+            }
+            if msg.acked.is_some() {
+                values.clear();
+            }
+            values.push((!msg.payload.is_empty()).then_some(id));
+        }
+        values
+    }
+
+    /// A new subscriber got these payloads by topic.
+    pub(crate) fn check_retained(&mut self, found: &BTreeMap<String, Vec<Vec<u8>>>) {
+        let topics: Vec<_> = self
+            .retained
+            .keys()
+            .filter(|topic| topic.starts_with("r/"))
+            .cloned()
+            .collect();
+        for topic in topics {
+            let got = found.get(&topic).map_or(&[][..], Vec::as_slice);
+            if got.len() > 1 {
+                return self.fail(format!("M33: {} retained messages for {topic}", got.len()));
+            }
+            let candidates = self.candidates(&topic);
+            let payload = |id: &Option<MsgId>| id.map(|id| self.msgs[&id].payload.clone());
+            let got = got.first().cloned();
+            if !candidates.iter().any(|id| payload(id) == got) {
+                let got = got.map(|payload| {
+                    String::from_utf8_lossy(&payload[..payload.len().min(12)]).into_owned()
+                });
+                return self.fail(format!(
+                    "M33: the last value of {topic} is one of {candidates:?}, not {got:?}"
+                ));
+            }
+        }
+    }
+}

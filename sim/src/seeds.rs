@@ -1,0 +1,87 @@
+//! What a seed means: the shape of its world and how rough it is.
+
+use courser_engine::Limits;
+
+use crate::bug::Bug;
+use crate::rng::Rng;
+
+/// One run, decided by its seed.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The seed.
+    pub seed: u64,
+    /// Shards, 1 to 3.
+    pub shards: u16,
+    /// Durable partitions.
+    pub partitions: u16,
+    /// Client ids.
+    pub clients: usize,
+    /// Milliseconds with faults.
+    pub faulty_ms: u64,
+    /// Longest delay of a batch between shards, in milliseconds.
+    pub link_ms: u64,
+    /// Longest time from proposal to commit.
+    pub commit_ms: u64,
+    /// Longest way between a client and its shard.
+    pub socket_ms: u64,
+    /// Mean pause between two deeds of a client.
+    pub pause_ms: u64,
+    /// Kills of the whole node, at most.
+    pub kills: u64,
+    /// Leaders that lose their partition, at most.
+    pub deposals: u64,
+    /// How likely a connection is cut, in percent of deeds.
+    pub cuts: u64,
+    /// How likely a client withholds an acknowledgement, in percent.
+    pub withheld: u64,
+    /// Whether clients join shared groups.
+    pub groups: bool,
+    /// Publishes that a client may have under way towards the broker.
+    pub receive_maximum: u16,
+    /// Limits of the partitions.
+    pub limits: Limits,
+    /// A planted bug.
+    pub bug: Option<Bug>,
+}
+
+impl Plan {
+    /// The plan of a seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed ^ 0x00C0_0C05_E250_0000);
+        let shards = rng.between(1, 3) as u16;
+        let rough = rng.below(4);
+        Self {
+            seed,
+            shards,
+            partitions: rng.between(1, 4) as u16 + shards,
+            clients: rng.between(2, 7) as usize,
+            faulty_ms: rng.between(3_000, 20_000),
+            link_ms: *rng.pick(&[0, 2, 10, 60]),
+            commit_ms: *rng.pick(&[1, 5, 30, 150]),
+            socket_ms: *rng.pick(&[1, 5, 40]),
+            pause_ms: *rng.pick(&[10, 40, 150]),
+            kills: if rough == 3 { rng.between(1, 3) } else { 0 },
+            deposals: if rough == 2 { rng.between(1, 4) } else { 0 },
+            cuts: *rng.pick(&[0, 2, 6]),
+            withheld: *rng.pick(&[0, 5, 25]),
+            groups: GROUPS && rng.chance(50),
+            receive_maximum: *rng.pick(&[2, 10, 100]),
+            limits: Limits {
+                outbound_window_max: *rng.pick(&[1, 4, 64]),
+                ..Limits::default()
+            },
+            bug: None,
+        }
+    }
+
+    /// The same with a planted bug.
+    #[must_use]
+    pub const fn with_bug(mut self, bug: Option<Bug>) -> Self {
+        self.bug = bug;
+        self
+    }
+}
+
+/// Shared groups take part.
+const GROUPS: bool = true;

@@ -1,0 +1,132 @@
+//! The contract's two traits of effects, over a hub.
+
+use courser_contract::{
+    AppendNumber, CloseCause, DeliverTo, Delivery, Destinations, Dropped, FrontEffects, FrontId,
+    IndexChange, IndexToken, Origin, PartitionEffects, PartitionId, Publish, Record, Routed,
+    Settled, ShardId, Ticket, ToFront, ToHome, ToPartition,
+};
+
+use super::hub::{Hub, Message};
+use crate::bug::Bug;
+
+/// Effects of a front.
+pub(crate) struct FrontFx<'a> {
+    pub(crate) hub: &'a mut Hub,
+    pub(crate) id: FrontId,
+    /// Its publishes that wait for destinations.
+    pub(crate) unsettled: u32,
+    /// Set when it closes.
+    pub(crate) close: Option<CloseCause>,
+}
+
+impl FrontEffects for FrontFx<'_> {
+    fn publish(&mut self, publish: &Publish<'_>, ticket: Ticket) -> Routed {
+        let routed = self.hub.publish(self.id, publish, ticket);
+        if routed == Routed::Waits {
+            self.unsettled += 1;
+        }
+        routed
+    }
+
+    fn destinations(&mut self, topic: &str, retain: bool) -> Destinations {
+        self.hub.destinations(topic, retain)
+    }
+
+    fn home_partition(&self, client_id: &str) -> PartitionId {
+        self.hub.places.session(client_id)
+    }
+
+    fn volatile_partition(&self) -> PartitionId {
+        PartitionId::volatile_of(self.id.shard)
+    }
+
+    fn send_home(&mut self, partition: PartitionId, message: ToHome) {
+        self.hub
+            .send_from_front(self.id, self.unsettled, partition, message);
+    }
+
+    fn close(&mut self, cause: CloseCause) {
+        self.close.get_or_insert(cause);
+    }
+
+    fn dropped(&mut self, why: Dropped, messages: u64) {
+        *self.hub.dropped.entry(why).or_default() += messages;
+    }
+
+    fn random(&mut self) -> u64 {
+        self.hub.rng.next()
+    }
+}
+
+/// Effects of a partition.
+pub(crate) struct PartitionFx<'a> {
+    pub(crate) hub: &'a mut Hub,
+    pub(crate) id: PartitionId,
+}
+
+impl PartitionEffects for PartitionFx<'_> {
+    fn deliver(&mut self, delivery: Delivery<'_>, to: &[DeliverTo]) {
+        let (record, stored) = match &delivery.record {
+            Some(record) => (record.to_record(), true),
+            None => (Record::copy_of(&delivery.view), false),
+        };
+        for shard in (0..self.hub.places.shards).map(ShardId) {
+            let there = to.iter().filter(|to| to.front.shard == shard);
+            let to: Vec<_> = there.cloned().collect();
+            if to.is_empty() {
+                continue;
+            }
+            let message = Message::Deliver {
+                record: record.clone(),
+                stored,
+                to,
+            };
+            if self.hub.bug == Some(Bug::DeliverTwice) && self.hub.rng.chance(3) {
+                self.hub.push(shard, message.clone());
+            }
+            self.hub.push(shard, message);
+        }
+    }
+
+    fn send_front(&mut self, front: FrontId, message: ToFront) {
+        self.hub.push(front.shard, Message::Front(front, message));
+    }
+
+    fn send_partition(&mut self, to: PartitionId, message: ToPartition) {
+        self.hub.send_partition(self.id, to, message);
+    }
+
+    fn settled(&mut self, origin: Origin, number: AppendNumber, result: Settled) {
+        self.hub.settle_number(self.id, origin, number, result);
+    }
+
+    fn change_index(&mut self, token: IndexToken, change: IndexChange) {
+        self.hub.index_asked += 1;
+        let message = Message::Index(self.id, token, change);
+        self.hub.push(ShardId(0), message);
+    }
+
+    fn fence(&mut self, token: IndexToken) {
+        self.hub.ask_fence(self.id, token);
+    }
+
+    fn destinations(&mut self, topic: &str, retain: bool) -> Destinations {
+        self.hub.destinations(topic, retain)
+    }
+
+    fn retained_partition(&self, topic: &str) -> PartitionId {
+        self.hub.places.retained(topic)
+    }
+
+    fn retained_partitions(&self) -> Destinations {
+        self.hub.places.retained_all()
+    }
+
+    fn group_partition(&self, share: &str, filter: &str, volatile: bool) -> PartitionId {
+        self.hub.places.group(share, filter, volatile)
+    }
+
+    fn dropped(&mut self, why: Dropped, messages: u64) {
+        *self.hub.dropped.entry(why).or_default() += messages;
+    }
+}

@@ -1,0 +1,293 @@
+//! One shard: its fronts, its partitions, and the turn that drives both. What `courser-broker` does with sockets and rings,
+//! here with queues that the world owns.
+
+mod appends;
+mod effects;
+mod fences;
+mod hub;
+mod index;
+mod last_words;
+mod parcels;
+mod places;
+mod turn;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use courser_contract::{
+    Class, CloseCause, DetachCause, Epoch, FrontId, Now, PartitionId, ShardId, Term, ToFront,
+    ToHome,
+};
+use courser_engine::{Limits, Partition, PartitionConfig};
+use courser_mqtt::front::{Front, FrontConfig, PreparedScratch};
+
+use self::effects::FrontFx;
+use self::hub::Hub;
+pub(crate) use self::hub::{Action, Message};
+pub(crate) use self::places::Places;
+use crate::bug::Bug;
+use crate::rng::Rng;
+
+/// What comes to a shard from outside.
+#[derive(Debug)]
+pub(crate) enum Inbound {
+    Accept(u32),
+    Bytes(u32, Vec<u8>),
+    Lost(u32),
+    /// The client does not read, or does again.
+    Stall(u32, bool),
+    Batch(ShardId, Vec<Message>),
+    /// A peer has handled this many batches of this shard.
+    Returned(ShardId, u64),
+    Committed(PartitionId, Bytes),
+    Follow(PartitionId),
+    Lead(PartitionId, Term),
+}
+
+/// A socket with its front.
+#[derive(Debug)]
+struct Connection {
+    front: Front,
+    rest: Vec<u8>,
+    unsettled: u32,
+    stalled: bool,
+    attached: bool,
+    epoch: Epoch,
+}
+
+#[derive(Debug)]
+struct Owned {
+    partition: Partition,
+    term: Term,
+    /// The first entry of the term is not applied yet.
+    elected: bool,
+    /// Entries that it has applied, those of its replay included.
+    applied: usize,
+}
+
+/// See the module.
+pub(crate) struct Shard {
+    hub: Hub,
+    fronts: BTreeMap<u32, Connection>,
+    partitions: BTreeMap<PartitionId, Owned>,
+    pub(crate) inbox: VecDeque<Inbound>,
+    config: Rc<FrontConfig>,
+    scratch: PreparedScratch,
+    handled: Vec<u64>,
+}
+
+/// What makes a shard.
+pub(crate) struct Make<'a> {
+    pub(crate) id: ShardId,
+    pub(crate) start: u32,
+    pub(crate) places: Places,
+    pub(crate) limits: &'a Limits,
+    pub(crate) fronts: Rc<FrontConfig>,
+    pub(crate) bug: Option<Bug>,
+}
+
+/// How a partition of the simulator is configured.
+pub(crate) fn partition_config(id: PartitionId, limits: &Limits) -> PartitionConfig {
+    let class = if id.is_volatile() {
+        Class::Volatile
+    } else {
+        Class::Durable
+    };
+    PartitionConfig {
+        limits: limits.clone(),
+        ..PartitionConfig::new(id, class)
+    }
+}
+
+impl Shard {
+    /// A shard whose durable partitions come out of their logs.
+    pub(crate) fn new(
+        make: Make<'_>,
+        rng: Rng,
+        mut log: impl FnMut(PartitionId) -> Vec<Bytes>,
+    ) -> Self {
+        let mine = make
+            .places
+            .durable()
+            .filter(|&id| make.places.shard_of(id) == make.id);
+        let volatile = PartitionId::volatile_of(make.id);
+        let partitions = mine.chain([volatile]).map(|id| {
+            let config = partition_config(id, make.limits);
+            let entries = if id.is_volatile() {
+                Vec::new()
+            } else {
+                log(id)
+            };
+            let applied = entries.len();
+            let partition = match applied {
+                0 => Partition::new(config),
+                _ => Partition::replay(config, entries),
+            };
+            let owned = Owned {
+                partition,
+                term: Term(0),
+                elected: false,
+                applied,
+            };
+            (id, owned)
+        });
+        let partitions = partitions.collect();
+        Self {
+            hub: Hub::new(make.id, make.start, make.places, rng, make.bug),
+            fronts: BTreeMap::new(),
+            partitions,
+            inbox: VecDeque::new(),
+            config: make.fronts,
+            scratch: PreparedScratch::default(),
+            handled: vec![0; usize::from(make.places.shards)],
+        }
+    }
+
+    /// Index changes that were asked for and confirmed.
+    pub(crate) const fn index_counts(&self) -> (u64, u64) {
+        (self.hub.index_asked, self.hub.index_confirmed)
+    }
+
+    /// Whether every shard knows a leader of every partition.
+    pub(crate) fn knows_leaders(&self) -> bool {
+        self.hub.terms.len() == usize::from(self.hub.places.partitions)
+    }
+
+    /// A partition of this shard.
+    pub(crate) fn partition(&self, id: PartitionId) -> Option<&Partition> {
+        self.partitions.get(&id).map(|owned| &owned.partition)
+    }
+
+    /// Entries that a partition of this shard has applied.
+    pub(crate) fn applied(&self, id: PartitionId) -> usize {
+        self.partitions.get(&id).map_or(0, |owned| owned.applied)
+    }
+
+    /// Partitions of this shard.
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = (PartitionId, &Partition)> {
+        self.partitions
+            .iter()
+            .map(|(&id, owned)| (id, &owned.partition))
+    }
+
+    /// Client ids of the fronts that are attached (I8).
+    pub(crate) fn attached(&self) -> impl Iterator<Item = (u32, &str)> {
+        let up = self.fronts.iter().filter(|(_, c)| c.front.home().is_some());
+        up.map(|(&conn, c)| (conn, c.front.client_id()))
+    }
+
+    fn front_id(&self, conn: u32) -> FrontId {
+        FrontId {
+            shard: self.hub.id,
+            slot: conn,
+            generation: 0,
+        }
+    }
+
+    /// Calls a front and does what follows: bytes that waited, the end.
+    fn with_front(
+        &mut self,
+        conn: u32,
+        act: impl FnOnce(&mut Front, Now, &mut FrontFx<'_>, &mut PreparedScratch),
+    ) {
+        let id = self.front_id(conn);
+        let Some(connection) = self.fronts.get_mut(&conn) else {
+            return;
+        };
+        let now = self.hub.now;
+        let mut fx = FrontFx {
+            hub: &mut self.hub,
+            id,
+            unsettled: connection.unsettled,
+            close: None,
+        };
+        act(&mut connection.front, now, &mut fx, &mut self.scratch);
+        parse(&mut connection.front, &mut connection.rest, now, &mut fx);
+        connection.unsettled = fx.unsettled;
+        let close = fx.close;
+        if !connection.attached && connection.front.home().is_some() {
+            connection.attached = true;
+            self.hub.actions.push(Action::Attached { conn });
+        }
+        if let Some(cause) = close {
+            self.close(conn, cause);
+        }
+    }
+
+    fn close(&mut self, conn: u32, cause: CloseCause) {
+        if let Some(mut connection) = self.fronts.remove(&conn) {
+            let bytes = take_output(&mut connection.front);
+            if !bytes.is_empty() && !connection.stalled {
+                self.hub.actions.push(Action::Bytes(conn, bytes));
+            }
+            self.hub.actions.push(Action::Closed { conn, cause });
+        }
+    }
+
+    fn tell_front(&mut self, front: FrontId, message: ToFront) {
+        if self.hub.bug == Some(Bug::AttachBeforeDetach) && matches!(message, ToFront::TakenOver) {
+            return self.forge_detach(front.slot);
+        }
+        if let (ToFront::Attached(attached), Some(connection)) =
+            (&message, self.fronts.get_mut(&front.slot))
+        {
+            connection.epoch = attached.epoch;
+        }
+        self.with_front(front.slot, |it, now, fx, _| {
+            it.handle_message(now, message, fx)
+        });
+    }
+
+    /// The planted bug: the old front's words are said for it, and it goes on.
+    fn forge_detach(&mut self, conn: u32) {
+        let Some(connection) = self.fronts.get(&conn) else {
+            return;
+        };
+        let Some(home) = connection.front.home() else {
+            return;
+        };
+        let client_id = connection.front.client_id().to_owned();
+        let epoch = connection.epoch;
+        let detach = ToHome::Detach {
+            session: home.session,
+            epoch,
+            cause: DetachCause::TakenOver,
+            expiry_seconds: None,
+            open: Vec::new(),
+        };
+        self.hub.send_home(home.partition, detach);
+        if home.partition.is_volatile() {
+            let claim = self.hub.places.session(&client_id);
+            let unclaim = ToHome::Unclaim {
+                client_id: client_id.as_str().into(),
+                epoch,
+                open: Vec::new(),
+            };
+            self.hub.send_home(claim, unclaim);
+        }
+    }
+}
+
+/// Gives a front the bytes that wait, as far as it takes them.
+fn parse(front: &mut Front, rest: &mut Vec<u8>, now: Now, fx: &mut FrontFx<'_>) {
+    let mut read = false;
+    while fx.close.is_none() && front.wants_read() && !rest.is_empty() {
+        let taken = front.handle_bytes(now, rest, fx);
+        read = true;
+        if taken == 0 {
+            break;
+        }
+        rest.drain(..taken);
+    }
+    if read {
+        front.handle_read_end(now, fx);
+    }
+}
+
+fn take_output(front: &mut Front) -> Vec<u8> {
+    let output = front.output();
+    let bytes: Vec<u8> = output.slices().flatten().copied().collect();
+    output.advance(bytes.len());
+    bytes
+}

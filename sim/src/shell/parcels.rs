@@ -1,0 +1,79 @@
+//! Questions between partitions that wait for their answers: a link to a partition that changes its leader sends them again,
+//! in order (M14, M19).
+
+use std::collections::BTreeMap;
+
+use courser_contract::{AppendKey, HomeRef, PartitionId, Seq, ToPartition};
+
+/// What an answer names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Name {
+    Forward(Seq),
+    Scan(HomeRef, u64),
+    Request(HomeRef, u64),
+}
+
+/// Questions by (asker, asked).
+#[derive(Debug, Default)]
+pub(crate) struct Parcels {
+    open: BTreeMap<(PartitionId, PartitionId), Vec<(Name, ToPartition)>>,
+}
+
+impl Parcels {
+    /// Notes a question that leaves; other messages are not kept.
+    pub(crate) fn note(&mut self, from: PartitionId, to: PartitionId, message: &ToPartition) {
+        let name = match message {
+            ToPartition::Append {
+                key: AppendKey::Outbox { seq, .. },
+                ..
+            } => Name::Forward(*seq),
+            ToPartition::ScanRetained(scan) => Name::Scan(scan.scan.home, scan.scan.scan),
+            ToPartition::Join(join) => Name::Request(join.member, join.request),
+            ToPartition::Leave {
+                member, request, ..
+            } => Name::Request(*member, *request),
+            ToPartition::Append { .. }
+            | ToPartition::Forwarded { .. }
+            | ToPartition::RetainedFound(_)
+            | ToPartition::Joined { .. }
+            | ToPartition::Left { .. }
+            | ToPartition::MemberFront { .. } => return,
+        };
+        let open = self.open.entry((from, to)).or_default();
+        open.retain(|(known, _)| *known != name);
+        open.push((name, message.clone()));
+    }
+
+    /// An answer of `from` has come to `to`.
+    pub(crate) fn answered(&mut self, from: PartitionId, to: PartitionId, message: &ToPartition) {
+        let name = match message {
+            ToPartition::Forwarded { seq, .. } => Name::Forward(*seq),
+            ToPartition::RetainedFound(found) => Name::Scan(found.scan.home, found.scan.scan),
+            ToPartition::Joined {
+                member, request, ..
+            }
+            | ToPartition::Left { member, request } => Name::Request(*member, *request),
+            ToPartition::Append { .. }
+            | ToPartition::ScanRetained(_)
+            | ToPartition::Join(_)
+            | ToPartition::Leave { .. }
+            | ToPartition::MemberFront { .. } => return,
+        };
+        if let Some(open) = self.open.get_mut(&(to, from)) {
+            open.retain(|(known, _)| *known != name);
+        }
+    }
+
+    /// What partitions of this shard asked of `to`, in order.
+    pub(crate) fn unanswered(&self, to: PartitionId) -> Vec<(PartitionId, ToPartition)> {
+        let lanes = self.open.iter().filter(|((_, asked), _)| *asked == to);
+        lanes
+            .flat_map(|((from, _), open)| open.iter().map(|(_, m)| (*from, m.clone())))
+            .collect()
+    }
+
+    /// `from` no longer leads: what it asked is void.
+    pub(crate) fn forget(&mut self, from: PartitionId) {
+        self.open.retain(|(asker, _), _| *asker != from);
+    }
+}

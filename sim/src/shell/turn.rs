@@ -1,0 +1,381 @@
+//! One turn of a shard: everything that can happen, in order.
+
+use courser_contract::{Delivery, PartitionId, Record, ShardId, Term, Tick};
+use courser_mqtt::front::{Front, Prepared};
+
+use super::effects::PartitionFx;
+use super::hub::{Message, append};
+use super::{Action, Connection, Inbound, Shard, take_output};
+use crate::bug::Bug;
+use courser_contract::Now;
+use courser_engine::Partition;
+
+impl Shard {
+    /// Handles all that has come, fires what is due, and sends what that made.
+    pub(crate) fn turn(&mut self, now: Now) -> Vec<Action> {
+        self.hub.now = now;
+        while let Some(inbound) = self.inbox.pop_front() {
+            self.handle_inbound(inbound);
+            self.handle_local();
+        }
+        self.handle_timers();
+        self.end_turn();
+        std::mem::take(&mut self.hub.actions)
+    }
+
+    fn handle_inbound(&mut self, inbound: Inbound) {
+        match inbound {
+            Inbound::Accept(conn) => {
+                let front = Front::new(self.front_id(conn), self.config.clone(), self.hub.now);
+                let connection = Connection {
+                    front,
+                    rest: Vec::new(),
+                    unsettled: 0,
+                    stalled: false,
+                    attached: false,
+                    epoch: courser_contract::Epoch(0),
+                };
+                self.fronts.insert(conn, connection);
+            }
+            Inbound::Bytes(conn, bytes) => {
+                if let Some(connection) = self.fronts.get_mut(&conn) {
+                    connection.rest.extend_from_slice(&bytes);
+                    self.with_front(conn, |_, _, _, _| ());
+                }
+            }
+            Inbound::Lost(conn) => {
+                if let Some(connection) = self.fronts.get_mut(&conn) {
+                    connection.rest.clear();
+                    connection.front.output().clear();
+                    self.with_front(conn, |front, now, fx, _| front.handle_lost(now, fx));
+                }
+            }
+            Inbound::Stall(conn, stalled) => {
+                if let Some(connection) = self.fronts.get_mut(&conn) {
+                    connection.stalled = stalled;
+                }
+            }
+            Inbound::Batch(from, messages) => {
+                for message in messages {
+                    self.handle(from, message);
+                    self.handle_local();
+                }
+                self.handled[usize::from(from.0)] += 1;
+            }
+            Inbound::Returned(peer, count) => self.hub.returned[usize::from(peer.0)] = count,
+            Inbound::Committed(id, entry) => {
+                let early = self.hub.bug == Some(Bug::ApplyBeforeCommit);
+                if !early || self.partitions.get(&id).is_some_and(|owned| owned.elected) {
+                    self.committed(id, entry);
+                }
+            }
+            Inbound::Follow(id) => self.follow(id),
+            Inbound::Lead(id, term) => {
+                let owned = self
+                    .partitions
+                    .get_mut(&id)
+                    .expect("a partition stays on its shard");
+                owned.term = term;
+                owned.elected = true;
+                self.with_partition(id, |it, now, fx| it.handle_leader(now, term, fx));
+            }
+        }
+    }
+
+    fn committed(&mut self, id: PartitionId, entry: bytes::Bytes) {
+        self.with_partition(id, |it, now, fx| it.handle_committed(now, entry, fx));
+        let owned = self
+            .partitions
+            .get_mut(&id)
+            .expect("a partition stays on its shard");
+        owned.applied += 1;
+        if std::mem::take(&mut owned.elected) {
+            let term = owned.term;
+            self.hub.actions.push(Action::Led(id));
+            self.hub.push_all(&Message::Led(id, term));
+        }
+    }
+
+    fn follow(&mut self, id: PartitionId) {
+        let owned = self
+            .partitions
+            .get_mut(&id)
+            .expect("a partition stays on its shard");
+        owned.elected = false;
+        self.hub.parcels.forget(id);
+        self.with_partition(id, |it, now, fx| it.handle_follower(now, fx));
+        self.hub.actions.push(Action::Deposed(id));
+    }
+
+    fn with_partition<R>(
+        &mut self,
+        id: PartitionId,
+        act: impl FnOnce(&mut Partition, Now, &mut PartitionFx<'_>) -> R,
+    ) -> R {
+        let now = self.hub.now;
+        let owned = self
+            .partitions
+            .get_mut(&id)
+            .expect("a partition stays on its shard");
+        let mut fx = PartitionFx {
+            hub: &mut self.hub,
+            id,
+        };
+        act(&mut owned.partition, now, &mut fx)
+    }
+
+    pub(super) fn handle_local(&mut self) {
+        while let Some(message) = self.hub.local.pop_front() {
+            self.handle(self.hub.id, message);
+        }
+    }
+
+    /// Whether something was sent to the leader that a partition has now.
+    fn is_current(&self, id: PartitionId, term: Term) -> bool {
+        id.is_volatile()
+            || self
+                .partitions
+                .get(&id)
+                .is_some_and(|owned| owned.term == term)
+    }
+
+    fn handle(&mut self, from: ShardId, message: Message) {
+        match message {
+            Message::Append {
+                partition,
+                term,
+                key,
+                keep_retained,
+                deliver,
+                record,
+            } => {
+                if self.is_current(partition, term) {
+                    let append = append(key, &record, keep_retained, deliver);
+                    self.with_partition(partition, |it, now, fx| {
+                        it.handle_append(now, &append, fx)
+                    });
+                }
+            }
+            Message::Deliver { record, stored, to } => self.deliver(&record, stored, to),
+            Message::Home(partition, message) => {
+                self.with_partition(partition, |it, now, fx| it.handle_home(now, message, fx));
+            }
+            Message::Front(front, message) => self.tell_front(front, message),
+            Message::Partition {
+                from,
+                to,
+                term,
+                message,
+            } => {
+                self.hub.parcels.answered(from, to, &message);
+                if self.is_current(to, term) {
+                    self.with_partition(to, |it, now, fx| {
+                        it.handle_partition(now, from, message, fx)
+                    });
+                }
+            }
+            Message::Settled {
+                partition,
+                origin,
+                number,
+                result,
+            } => {
+                let done = self.hub.appends.settled(partition, origin, number, result);
+                if let Some(done) = done {
+                    self.settled(done);
+                }
+            }
+            other => self.handle_control(from, other),
+        }
+    }
+
+    fn settled(&mut self, done: super::appends::Done) {
+        let conn = done.front.slot;
+        if let Some(connection) = self.fronts.get_mut(&conn) {
+            connection.unsettled = connection.unsettled.saturating_sub(1);
+        }
+        if self.hub.bug != Some(Bug::SettleBeforeCommit) {
+            self.with_front(conn, |it, now, fx, _| {
+                it.handle_settled(now, done.ticket, done.result, fx);
+            });
+        }
+        self.hub.front_settled(done.front);
+    }
+
+    fn handle_control(&mut self, from: ShardId, message: Message) {
+        match message {
+            Message::Index(partition, token, change) => {
+                if self.hub.bug == Some(Bug::ConfirmIndexEarly) {
+                    let home = self.hub.places.shard_of(partition);
+                    self.hub
+                        .push(home, Message::IndexConfirmed(partition, token));
+                }
+                let index = self.hub.index.as_mut().expect("shard 0 writes the index");
+                index.add(partition, token, change);
+            }
+            Message::IndexPublished(round, changes) => {
+                for (partition, change) in changes {
+                    for filter in &change.remove {
+                        self.hub.l1.remove(filter, &partition);
+                    }
+                    for filter in &change.add {
+                        self.hub.l1.insert(filter, partition);
+                    }
+                }
+                self.hub.push(from, Message::IndexUsed(round));
+            }
+            Message::IndexUsed(round) => {
+                let index = self.hub.index.as_mut().expect("shard 0 writes the index");
+                for (partition, token) in index.used(from, round) {
+                    let home = self.hub.places.shard_of(partition);
+                    self.hub
+                        .push(home, Message::IndexConfirmed(partition, token));
+                }
+            }
+            Message::IndexConfirmed(id, token) => {
+                self.hub.index_confirmed += 1;
+                self.with_partition(id, |it, now, fx| it.handle_index_confirmed(now, token, fx));
+            }
+            Message::FenceAsk(id) => {
+                let marks = self.hub.marks();
+                self.hub.fences.owe(id, marks);
+            }
+            Message::FencePassed(id) => {
+                if let Some((id, token)) = self.hub.fences.passed(id) {
+                    self.with_partition(id, |it, now, fx| it.handle_fence(now, token, fx));
+                }
+            }
+            Message::Led(partition, term) => self.hub.led(partition, term),
+            Message::Append { .. }
+            | Message::Deliver { .. }
+            | Message::Home(..)
+            | Message::Front(..)
+            | Message::Partition { .. }
+            | Message::Settled { .. } => unreachable!("the data path has handled it"),
+        }
+    }
+
+    fn deliver(&mut self, record: &Record, stored: bool, to: Vec<courser_contract::DeliverTo>) {
+        let delivery = Delivery {
+            view: record.view(),
+            record: stored.then(|| record.as_ref()),
+        };
+        for target in to {
+            self.with_front(target.front.slot, |front, now, fx, scratch| {
+                let mut prepared = Prepared::new(delivery, now, scratch);
+                front.deliver(now, &mut prepared, &target, fx);
+            });
+        }
+    }
+
+    fn handle_timers(&mut self) {
+        let now = self.hub.now.tick;
+        let due = |at: Option<Tick>| at.is_some_and(|at| at <= now);
+        let mut fronts = Vec::new();
+        fronts.extend(
+            self.fronts
+                .iter()
+                .filter(|(_, c)| due(c.front.poll_timeout()))
+                .map(|(&c, _)| c),
+        );
+        for conn in fronts {
+            self.with_front(conn, |front, now, fx, _| front.handle_timeout(now, fx));
+            self.handle_local();
+        }
+        self.hub.send_overdue_words();
+        if self.hub.bug == Some(Bug::NoTimers) {
+            return;
+        }
+        let ids: Vec<_> = self.partitions.keys().copied().collect();
+        for id in ids {
+            if due(self.partitions[&id].partition.poll_timeout()) {
+                self.with_partition(id, |it, now, fx| it.handle_timeout(now, fx));
+                self.handle_local();
+            }
+        }
+    }
+
+    /// When the next turn is wanted if nothing comes.
+    pub(crate) fn poll_timeout(&self) -> Option<Tick> {
+        let fronts = self.fronts.values().filter_map(|c| c.front.poll_timeout());
+        let no_timers = self.hub.bug == Some(Bug::NoTimers);
+        let partitions = self.partitions.values().filter(|_| !no_timers);
+        let partitions = partitions.filter_map(|owned| owned.partition.poll_timeout());
+        fronts
+            .chain(partitions)
+            .chain(self.hub.last_words.deadline())
+            .min()
+    }
+
+    fn end_turn(&mut self) {
+        loop {
+            self.handle_local();
+            let committed = self.commit();
+            if let Some((round, changes)) =
+                self.hub.index.as_mut().and_then(|index| index.publish())
+            {
+                self.hub.push_all(&Message::IndexPublished(round, changes));
+            }
+            self.hub.settle_fences();
+            if !committed && self.hub.local.is_empty() {
+                break;
+            }
+        }
+        self.flush();
+    }
+
+    /// Entries that are due: volatile ones commit at once (M13), durable ones go to the store.
+    fn commit(&mut self) -> bool {
+        let ids: Vec<_> = self.partitions.keys().copied().collect();
+        let mut some = false;
+        for id in ids {
+            let owned = self.partitions.get_mut(&id).expect("it was listed");
+            if !owned.partition.has_entry() {
+                continue;
+            }
+            let Some(entry) = owned.partition.take_entry(self.hub.now) else {
+                continue;
+            };
+            some = true;
+            let early = self.hub.bug == Some(Bug::ApplyBeforeCommit) && !owned.elected;
+            if !id.is_volatile() {
+                self.hub.actions.push(Action::Propose(id, entry.clone()));
+            }
+            if id.is_volatile() || early {
+                self.committed(id, entry);
+            }
+        }
+        some
+    }
+
+    fn flush(&mut self) {
+        for conn in self.fronts.keys().copied().collect::<Vec<_>>() {
+            // Room in the output may bring more of it.
+            for _ in 0..64 {
+                let Some(connection) = self.fronts.get_mut(&conn).filter(|c| !c.stalled) else {
+                    break;
+                };
+                let bytes = take_output(&mut connection.front);
+                if bytes.is_empty() {
+                    break;
+                }
+                self.hub.actions.push(Action::Bytes(conn, bytes));
+                self.with_front(conn, |front, now, fx, _| front.handle_output_room(now, fx));
+            }
+        }
+        for peer in 0..self.hub.out.len() {
+            let batch = std::mem::take(&mut self.hub.out[peer]);
+            if !batch.is_empty() {
+                self.hub.sent[peer] += 1;
+                self.hub
+                    .actions
+                    .push(Action::Batch(ShardId(peer as u16), batch));
+            }
+        }
+    }
+
+    /// How many batches of a peer are handled.
+    pub(crate) fn handled(&self, peer: ShardId) -> u64 {
+        self.handled[usize::from(peer.0)]
+    }
+}

@@ -1,0 +1,50 @@
+//! Kills of the node and deposals of leaders.
+
+use courser_contract::PartitionId;
+
+use super::{Event, World};
+use crate::bug::Bug;
+use crate::shell::Inbound;
+
+impl World {
+    pub(super) fn plan_faults(&mut self) {
+        let last = self.plan.faulty_ms.saturating_sub(500).max(1_000);
+        for _ in 0..self.plan.kills {
+            let at = self.rng.between(500, last);
+            self.at(at, Event::Kill);
+        }
+        for _ in 0..self.plan.deposals {
+            let at = self.rng.between(500, last);
+            self.at(at, Event::Depose);
+        }
+    }
+
+    /// kill -9: what is in memory is gone, sockets break, logs keep what was committed and perhaps more.
+    pub(super) fn kill(&mut self) {
+        if !self.running || self.healing {
+            return;
+        }
+        self.note(format_args!("kill"));
+        self.check_replays();
+        self.running = false;
+        self.serving = false;
+        let lose = self.plan.bug == Some(Bug::LoseEntry);
+        let rng = &mut self.rng;
+        self.store.kill(|end| rng.below(end), lose);
+        self.oracle.killed(self.now);
+        self.break_all();
+        let back = self.now + self.rng.between(10, 1_500);
+        self.last_fault = back;
+        self.at(back, Event::Start);
+    }
+
+    /// One partition loses its leader for a while.
+    pub(super) fn depose(&mut self) {
+        if !self.serving || self.healing {
+            return;
+        }
+        let id = PartitionId(self.rng.between(1, u64::from(self.plan.partitions)) as u16);
+        self.oracle.deposed(self.now);
+        self.inbound(self.places.shard_of(id), Inbound::Follow(id));
+    }
+}

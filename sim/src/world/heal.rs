@@ -1,0 +1,74 @@
+//! After the faults: everything must converge, serve, and every acknowledged message is counted again (I13).
+
+use super::World;
+use crate::client::Client;
+
+/// Longest time to converge, in virtual milliseconds. A connection may have to wait for patience (10 s) twice.
+const CONVERGE_MS: u64 = 120_000;
+/// So long nothing may happen before all is taken to have come.
+const QUIET_MS: u64 = 3_000;
+
+impl World {
+    pub(super) fn heal(&mut self) {
+        if self.failed() {
+            return;
+        }
+        self.healing = true;
+        self.note(format_args!("faults end"));
+        if !self.converge("after the faults") {
+            return;
+        }
+        let clients = self.clients.len();
+        for client in 0..clients {
+            self.with_client(client, |it, ctx| it.publish_last(ctx));
+        }
+        if !self.converge("while serving") {
+            return;
+        }
+        self.check_replays();
+        self.probe();
+        if !self.failed() {
+            self.oracle.recount(self.now);
+        }
+    }
+
+    /// Runs until every client is connected and has nothing open, and then until nothing comes any more.
+    fn converge(&mut self, when: &str) -> bool {
+        let end = self.now + CONVERGE_MS;
+        while !self.failed() {
+            let step = self.now + 250;
+            self.run_until(step);
+            let quiet = self.now.saturating_sub(QUIET_MS + 2 * self.plan.commit_ms);
+            if self.clients.iter().all(|client| client.is_settled(quiet)) {
+                return !self.failed();
+            }
+            if self.now >= end {
+                let stuck = self
+                    .clients
+                    .iter()
+                    .filter(|client| !client.is_settled(quiet));
+                let stuck: Vec<_> = stuck.map(Client::describe).collect();
+                let text = format!("I13: not settled {when}: {}", stuck.join("; "));
+                self.oracle.fail(text);
+            }
+        }
+        false
+    }
+
+    /// A new subscriber gets exactly the last retained value of each topic (M33, M34).
+    fn probe(&mut self) {
+        let place = self.clients.len();
+        let mut rng = self.rng.split();
+        self.clients
+            .push(Client::probe(place, &self.plan, &mut rng));
+        self.at(self.now, super::Event::Deed(place));
+        let until = self.now + QUIET_MS + 6 * self.plan.commit_ms + 12 * self.plan.link_ms + 2_000;
+        self.run_until(until);
+        if let Some(found) = self.clients.last().and_then(Client::probed) {
+            self.oracle.check_retained(found);
+        } else if !self.failed() {
+            self.oracle
+                .fail("I13: the last subscriber got no SUBACK".to_owned());
+        }
+    }
+}
