@@ -6,7 +6,7 @@ use crate::handler::{Closure, Handler, SubscriptionId, SubscriptionRef};
 use crate::inner::Inner;
 use crate::key::{Key, KeyError};
 use crate::keys::Keys;
-use crate::local::with_record;
+use crate::local;
 use crate::plan::PlanRef;
 use crate::presence::Barrier;
 use crate::record::{Limits, Record, add};
@@ -224,8 +224,18 @@ impl<M: 'static> Router<M> {
     /// A handler may post in turn; what it posts is delivered before its own call ends.
     #[inline]
     pub fn post(&self, key: &Key, message: &M) {
+        match local::last(self.inner.id) {
+            // SAFETY: the record is this thread's, and lives as long as the router.
+            Some(record) => unsafe { self.post_on(&*record, key, message) },
+            None => self.post_elsewhere(key, message),
+        }
+    }
+
+    /// A post of a thread that last used another router, or none.
+    #[cold]
+    fn post_elsewhere(&self, key: &Key, message: &M) {
         let inner = &*self.inner;
-        with_record(
+        local::with_record(
             inner.id,
             &inner.alive,
             || inner.new_record(),
@@ -238,7 +248,7 @@ impl<M: 'static> Router<M> {
 
     /// # Safety
     /// The caller is the thread that owns `record`, which is one of this router.
-    #[inline]
+    #[inline(always)] // with its arguments in registers
     unsafe fn post_on(&self, record: &Record, key: &Key, message: &M) {
         let outermost = record.presence().enter();
         // Acquire: who sees the version sees everything that it stands for.
@@ -262,7 +272,7 @@ impl<M: 'static> Router<M> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn walk(&self, record: &Record, plan: PlanRef, key: &Key, message: &M) {
         let post = Post {
             router: self,

@@ -24,21 +24,24 @@ impl Drop for Records {
     }
 }
 
+/// This thread's record for the router with number `router`, if it is the one that was used last.
+///
+/// It is held by this thread as long as the router lives; the caller holds the router.
+#[inline(always)]
+pub(crate) fn last(router: u64) -> Option<*const Record> {
+    let (last, record) = LAST.get();
+    (last == router).then_some(record)
+}
+
 /// Runs `use_it` with this thread's record for the router with number `router`, which is made if need be;
 /// `alive` tells that the router still is.
-#[inline]
+#[cold]
 pub(crate) fn with_record<R>(
     router: u64,
     alive: &Arc<()>,
     make: impl FnOnce() -> Arc<Record>,
     use_it: impl FnOnce(&Record) -> R,
 ) -> R {
-    let (last, record) = LAST.get();
-    if last == router {
-        // SAFETY: the record is held by `RECORDS` of this thread as long as its router lives, which the caller
-        // holds; when `RECORDS` goes, `LAST` is cleared.
-        return use_it(unsafe { &*record });
-    }
     let (record, is_kept) = find(router, alive, make);
     let result = use_it(&record);
     if !is_kept {
@@ -60,7 +63,6 @@ pub(crate) fn is_inside(router: u64) -> bool {
 }
 
 /// The record, and whether it is kept for the next time.
-#[cold]
 fn find(router: u64, alive: &Arc<()>, make: impl FnOnce() -> Arc<Record>) -> (Arc<Record>, bool) {
     let mut make = Some(make);
     let found = RECORDS.try_with(|records| {

@@ -3,9 +3,10 @@
 //! A plan is one block of words, read from front to back:
 //!
 //! ```text
-//! [references][words][singles in all]  then for each type  [walk][singles][runs][slot ..][chunk ..]  then [null]
+//! [references][words][singles in all]  then for each type  [walk][to chunks][to end][slot ..][chunk ..]  then [null]
 //! ```
 //! `walk` is the function made for the handler type; it handles its group and returns where the next one begins.
+//! After it come the distances in bytes from the group's first word to its chunks and to its end.
 //! Slots and chunks lie in the order of their addresses, so that equal match lists are equal words, and a
 //! thread keeps each plan once however many keys share it.
 #![allow(unsafe_code)]
@@ -20,6 +21,7 @@ use std::ptr::NonNull;
 pub(crate) type Word = *const ();
 
 const HEADER: usize = 3;
+const GROUP_HEADER: usize = 3;
 
 /// A match that goes into a plan.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,8 +83,9 @@ impl PlanBuilder {
                 .take_while(|(_, _, part)| matches!(part, Part::Slot(_)))
                 .count();
             singles_in_all += singles;
+            let distance = |words: usize| number((GROUP_HEADER + words) * size_of::<Word>());
             self.words
-                .extend([group[0].1, number(singles), number(group.len() - singles)]);
+                .extend([group[0].1, distance(singles), distance(group.len())]);
             self.words
                 .extend(group.iter().map(|(_, _, part)| match *part {
                     Part::Slot(slot) => slot.cast(),

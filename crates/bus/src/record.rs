@@ -275,16 +275,14 @@ mod tests {
             // SAFETY: as above.
             assert!(unsafe { record.cached(key.id(), 1) }.is_some());
             // SAFETY: as above.
-            assert!(
-                unsafe { record.cached(key.id(), 2) }.is_none(),
-                "of another version"
-            );
+            let of_another_version = unsafe { record.cached(key.id(), 2) };
+            assert!(of_another_version.is_none());
         }
-        // SAFETY: as above.
-        let known = keys
-            .iter()
-            .filter(|key| unsafe { record.cached(key.id(), 1) }.is_some())
-            .count();
+        let is_known = |key: &&Key| {
+            // SAFETY: as above.
+            unsafe { record.cached(key.id(), 1) }.is_some()
+        };
+        let known = keys.iter().filter(is_known).count();
         assert_eq!(known, 256);
         assert_eq!(record.counters.misses.load(Ordering::Relaxed), 1_000);
         assert_eq!(

@@ -37,10 +37,13 @@ struct Cursor<H> {
 /// the plan lives.
 pub(crate) unsafe fn walk<M, H: Handler<M>>(group: *const Word, post: &Post<'_, M>) -> *const Word {
     // SAFETY: the layout of a group, see `plan`.
-    let (singles, runs, first) =
-        unsafe { ((*group.add(1)).addr(), (*group.add(2)).addr(), group.add(3)) };
-    // SAFETY: as above.
-    let (runs_at, end) = unsafe { (first.add(singles), first.add(singles + runs)) };
+    let (first, runs_at, end) = unsafe {
+        (
+            group.add(3),
+            group.byte_add((*group.add(1)).addr()),
+            group.byte_add((*group.add(2)).addr()),
+        )
+    };
     let mut cursor = Cursor::<H> {
         single: first.cast(),
         singles_end: runs_at.cast(),
@@ -65,47 +68,42 @@ pub(crate) unsafe fn walk<M, H: Handler<M>>(group: *const Word, post: &Post<'_, 
 /// As for `walk`; the cursor's pointers are those of the group.
 #[inline]
 unsafe fn advance<M, H: Handler<M>>(cursor: &mut Cursor<H>, post: &Post<'_, M>) {
+    // Copied out: a handler writes to memory, after which the compiler would have to read `post` again.
+    let (router, key, message) = (post.router, post.key, post.message);
+    let call = |slot: &Slot<H>| match slot.head.live() {
+        Some(id) => {
+            // SAFETY: it is live, and the poster is present.
+            let handler = unsafe { slot.handler() };
+            handler.handle(SubscriptionRef::new(router, &slot.head, id), key, message);
+        }
+        None => miss(post),
+    };
     while cursor.single != cursor.singles_end {
         // SAFETY: a word of the group, which is a slot of this handler type.
         let slot = unsafe { &**cursor.single };
         // SAFETY: not past the end.
         cursor.single = unsafe { cursor.single.add(1) };
-        call(slot, post);
+        call(slot);
     }
-    loop {
+    // Slots are left in the cursor only if a handler of this chunk has panicked.
+    while cursor.slot != cursor.slots_end || cursor.run != cursor.runs_end {
+        if cursor.slot == cursor.slots_end {
+            // SAFETY: a word of the group, which is a chunk of slots of this handler type.
+            let slots = unsafe { Chunk::slots::<H>(*cursor.run) };
+            post.calls
+                .set(post.calls.get().wrapping_add(slots.len() as u64)); // see `miss`
+            let range = slots.as_ptr_range();
+            (cursor.slot, cursor.slots_end) = (range.start, range.end);
+            // SAFETY: not past the end.
+            cursor.run = unsafe { cursor.run.add(1) };
+        }
         while cursor.slot != cursor.slots_end {
             // SAFETY: a slot of the chunk, which lives as long as the router.
             let slot = unsafe { &*cursor.slot };
             // SAFETY: not past the end.
             cursor.slot = unsafe { cursor.slot.add(1) };
-            call(slot, post);
+            call(slot);
         }
-        if cursor.run == cursor.runs_end {
-            return;
-        }
-        // SAFETY: a word of the group, which is a chunk of slots of this handler type.
-        let slots = unsafe { Chunk::slots::<H>(*cursor.run) };
-        post.calls.set(post.calls.get().wrapping_add(slots.len() as u64)); // see `miss`
-        let range = slots.as_ptr_range();
-        (cursor.slot, cursor.slots_end) = (range.start, range.end);
-        // SAFETY: not past the end.
-        cursor.run = unsafe { cursor.run.add(1) };
-    }
-}
-
-#[inline(always)]
-fn call<M, H: Handler<M>>(slot: &Slot<H>, post: &Post<'_, M>) {
-    match slot.head.live() {
-        Some(id) => {
-            // SAFETY: it is live, and the poster is present.
-            let handler = unsafe { slot.handler() };
-            handler.handle(
-                SubscriptionRef::new(post.router, &slot.head, id),
-                post.key,
-                post.message,
-            );
-        }
-        None => miss(post),
     }
 }
 

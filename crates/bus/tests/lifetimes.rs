@@ -157,7 +157,9 @@ fn handlers_are_dropped_once_and_in_time() {
     let subscribe = |filter: &str| {
         let counted = Counted(Arc::clone(&dropped));
         router
-            .subscribe(filter, move |_, _, _| assert!(Arc::strong_count(&counted.0) > 0))
+            .subscribe(filter, move |_, _, _| {
+                assert!(Arc::strong_count(&counted.0) > 0)
+            })
             .unwrap()
     };
     let key = router.key("a").unwrap();
