@@ -250,6 +250,8 @@ pub(crate) struct OpenScan {
     pub(crate) asked: bool,
     /// Partitions that are still to be asked, the next one last.
     pub(crate) waiting: Vec<PartitionId>,
+    /// Up to where partitions have answered: ahead of the cursors of the state while the entries of the finds are under way.
+    pub(crate) reached: Vec<(PartitionId, Box<str>)>,
 }
 
 /// See the module.

@@ -28,6 +28,7 @@ impl OpenScan {
             begun: false,
             asked: false,
             waiting: Vec::new(),
+            reached: Vec::new(),
         }
     }
 }
@@ -105,9 +106,11 @@ impl Partition {
             .extra
             .as_ref()
             .and_then(|extra| extra.scans.get(&number));
-        let after = match scan.and_then(|scan| scan.cursors.get(&partition)) {
-            Some(ScanState::After(topic)) => Some(topic.clone()),
-            Some(ScanState::Finished) | None => None,
+        let reached = open.reached.iter().find(|(at, _)| *at == partition);
+        let stored = scan.and_then(|scan| scan.cursors.get(&partition));
+        let after = match (reached, stored) {
+            (Some((_, topic)), _) | (None, Some(ScanState::After(topic))) => Some(topic.clone()),
+            (None, Some(ScanState::Finished) | None) => None,
         };
         let question = RetainedScan {
             scan: ScanRef {
@@ -190,6 +193,8 @@ impl Partition {
         let state = match &found.next {
             Some(topic) => {
                 open.waiting.push(found.partition);
+                open.reached.retain(|(at, _)| *at != found.partition);
+                open.reached.push((found.partition, topic.clone()));
                 ScanState::After(topic.clone())
             }
             None => ScanState::Finished,
