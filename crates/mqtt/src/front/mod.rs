@@ -203,15 +203,18 @@ impl Front {
     pub fn handle_bytes(&mut self, now: Now, data: &[u8], fx: &mut impl FrontEffects) -> usize {
         let mut consumed = 0;
         let mut heard = false;
+        let mut packets = 0;
         while self.wants_read() {
             match Frame::split(&data[consumed..], self.packet_bytes_max()) {
                 Ok(Split::Whole(frame)) => match self.handle_frame(now, &frame, fx) {
                     Ok(Flow::Next) => {
                         heard = true;
+                        packets += 1;
                         consumed += frame.len();
                     }
                     Ok(Flow::Wait) => break,
                     Err(fault) => {
+                        packets += 1;
                         consumed += frame.len();
                         self.fail(fault, fx);
                     }
@@ -226,6 +229,8 @@ impl Front {
         if heard && !matches!(self.phase, Phase::AwaitConnect) {
             self.heard = now.tick;
         }
+        let received = &self.config.packets_received;
+        received.set(received.get() + packets);
         consumed
     }
 

@@ -147,6 +147,8 @@ pub struct Output {
     shared: Option<Box<Shared>>,
     /// What the last turns needed: a busy connection takes a buffer of this size at once instead of growing to it.
     usual: u32,
+    /// Packets since the last [`take_packets`](Self::take_packets).
+    packets: u32,
 }
 
 impl Output {
@@ -162,6 +164,7 @@ impl Output {
             start: 0,
             shared: None,
             usual: 0,
+            packets: 0,
         }
     }
 
@@ -262,9 +265,15 @@ impl Output {
         }
     }
 
-    /// The buffer with room for `room` more bytes behind what is there: append to it, change nothing before.
+    /// How many packets were appended since the last call, for a count of what is sent.
+    pub const fn take_packets(&mut self) -> u32 {
+        std::mem::replace(&mut self.packets, 0)
+    }
+
+    /// The buffer with room for `room` more bytes behind what is there: append one packet to it, change nothing before.
     #[inline]
     pub(super) fn buffer(&mut self, room: usize) -> &mut Vec<u8> {
+        self.packets = self.packets.wrapping_add(1);
         if self.own.capacity() - self.own.len() < room {
             self.grow(room);
         }

@@ -4,6 +4,8 @@ use courser_contract::QoS;
 
 use super::support::{CLEAN, Client, Hello, V5, V311, attached, to_front, view};
 use crate::codec::Property;
+use crate::front::alias::AliasesOut;
+use crate::front::prepared::AliasUse;
 use courser_contract::{Epoch, ToFront};
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -114,6 +116,20 @@ fn aliases_end_with_the_connection() {
         get(&mut next, "sensor/one"),
         "PUBLISH \"sensor/one\" q0 'm'"
     );
+}
+
+#[test]
+fn topics_of_one_hash_are_told_apart() {
+    let mut aliases = AliasesOut::new(2);
+    let hash = 7 << 32;
+    assert_eq!(aliases.choose(hash, "sensor/one"), AliasUse::None);
+    assert_eq!(aliases.choose(hash, "sensor/one"), AliasUse::Bind(1));
+    aliases.commit(1, hash, "sensor/one");
+    assert_eq!(aliases.choose(hash, "sensor/one"), AliasUse::Use(1));
+    assert_eq!(aliases.choose(hash, "sensor/two"), AliasUse::Bind(1));
+    aliases.commit(1, hash, "sensor/two");
+    assert_eq!(aliases.choose(hash, "sensor/two"), AliasUse::Use(1));
+    assert_eq!(aliases.choose(hash, "sensor/one"), AliasUse::Bind(1));
 }
 
 #[test]

@@ -90,6 +90,21 @@ fn acknowledgements_leave_in_the_order_of_the_publishes() {
 }
 
 #[test]
+fn a_ticket_is_settled_once() {
+    let mut client = Client::attached(V5);
+    client.shell.routed.extend([Routed::Waits, Routed::Waits]);
+    client.publishes("t", 1, 1);
+    client.publishes("t", 1, 2);
+    settle(&mut client, 1, Settled::Ok);
+    settle(&mut client, 1, Settled::Refused(Refusal::QuotaExceeded));
+    settle(&mut client, 9, Settled::Ok);
+    settle(&mut client, 0, Settled::Ok);
+    assert_eq!(client.hears(), ["PUBACK 1", "PUBACK 2"]);
+    settle(&mut client, 0, Settled::Ok);
+    assert!(client.hears().is_empty());
+}
+
+#[test]
 fn refusals_have_their_reason_in_v5() {
     // M11; v5 [MQTT-3.4.2-1]
     let cases = [
