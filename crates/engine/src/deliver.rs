@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use courser_contract::{
     DeliverFlags, DeliverTo, Delivery, Dropped, Epoch, OutcomeKind, PartitionEffects, PartitionId,
-    RecordRef, Seq, SessionUid, Source, ToFront,
+    RecordRef, RecordView, Seq, SessionUid, Source, ToFront,
 };
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     lead::{Due, Lead, Role},
     look,
     publish::answer,
-    session::{PACKET_IDS, Session},
+    session::{PACKET_IDS, Reserved, Session},
     state::{NoSink, RetainedChange, SharedGroup, Sink, Stored},
     stream::Stream,
 };
@@ -66,10 +66,10 @@ impl<F: PartitionEffects> Sink for Leader<'_, F> {
         });
     }
 
-    fn published(&mut self, record: RecordRef<'_>, key: &Key) {
+    fn published(&mut self, record: RecordRef<'_>, view: RecordView<'_>, key: &Key) {
         if !self.lead.receivers.is_empty() {
             let delivery = Delivery {
-                view: record.view(),
+                view,
                 record: Some(record),
             };
             self.fx.deliver(delivery, &self.lead.receivers);
@@ -79,16 +79,18 @@ impl<F: PartitionEffects> Sink for Leader<'_, F> {
     }
 
     fn settled(&mut self, session: &Session) {
-        // Room in the window is used when the outcome comes in; only a limit that moves with the commit is left for now.
+        // Room in the window is used when the outcome comes in; what moves with the commit is the limit of M30, and how much
+        // a scan of retained messages may ask for.
         if let Some(live) = &session.lead.live
-            && live.pushed < session.stream.next()
             && live.has_room()
+            && (live.pushed < session.stream.next() || !self.lead.scans.is_empty())
         {
             self.lead.pump.push(session.uid.0);
         }
     }
 
-    fn doomed(&mut self, stream: u64, seq: u64) {
+    fn doomed(&mut self, reserved: &mut Reserved, stream: u64, seq: u64, bytes: u32) {
+        reserved.add(1, i64::from(bytes));
         self.lead.doomed.remove(&(stream, seq));
     }
 
@@ -272,6 +274,7 @@ impl Partition {
             };
             if seq >= session.sent_limit {
                 set_pushed(session, seq);
+                self.raise_limit(stream, seq);
                 break;
             }
             set_pushed(session, seq + 1);
@@ -323,6 +326,31 @@ impl Partition {
             }
         }
         self.scan_on(stream, fx);
+    }
+
+    /// A delivery waits for the limit below which everything counts as sent, and no outcome may come that would move it.
+    fn raise_limit(&mut self, stream: u64, seq: u64) {
+        let Some(session) = self.state.sessions.get_mut(stream) else {
+            return;
+        };
+        let Some(live) = session.lead.live else {
+            return;
+        };
+        let sent_limit = session.wanted_sent_limit(seq, live.window);
+        if sent_limit <= session.sent_limit.max(live.limit_asked) {
+            return;
+        }
+        if let Some(live) = &mut session.lead.live {
+            live.limit_asked = sent_limit;
+        }
+        let nothing = OutcomeFact {
+            stream,
+            first: 1,
+            last: 0,
+            fate: Fate::Done,
+            sent_limit,
+        };
+        nothing.write(&mut self.gather, Haste::Now);
     }
 
     /// Runs a session's stream of QoS > 0 through the window from its floor on: a new connection.

@@ -179,7 +179,8 @@ impl Partition {
                 PublishFact::write(&mut self.gather, key, append.keep_retained, &targets, view);
             }
             Some(fitting) if fitting.is_empty() && !append.keep_retained => {
-                self.write_taken(key, Haste::Now);
+                self.write_taken(key, Haste::Lazy(self.lead.now.tick));
+                answer(key, Settled::Ok, fx);
             }
             Some(fitting) => self.write_publish(key, append.keep_retained, &fitting, view),
         }

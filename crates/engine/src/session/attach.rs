@@ -193,6 +193,7 @@ impl Partition {
             sent_before: attaching.sent_before,
             under_way: 0,
             window,
+            limit_asked: 0,
         };
         fx.send_front(attaching.front, ToFront::Attached(attached));
         if let Some(client) = self.lead.clients.get_mut(&attaching.client_id) {

@@ -119,6 +119,8 @@ pub(crate) struct Live {
     pub(crate) under_way: u32,
     /// Most of them.
     pub(crate) window: u32,
+    /// The highest limit that is proposed because a delivery waits for it.
+    pub(crate) limit_asked: u64,
 }
 
 impl Live {
@@ -138,11 +140,6 @@ impl Session {
     pub(crate) fn member_front(&self) -> Option<(FrontId, u16)> {
         let live = self.lead.live.as_ref()?;
         Some((live.front, self.receive_maximum))
-    }
-
-    /// The end of a message that was proposed has come: it counts no more as on its way out.
-    pub(crate) fn lead_doomed(&mut self, bytes: u32) {
-        self.lead.reserved.add(1, i64::from(bytes));
     }
 
     /// Lets the extra part go when nothing is in it.

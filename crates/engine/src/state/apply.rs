@@ -84,7 +84,7 @@ impl State {
         if publish.keep_retained {
             self.keep_retained(slot, &view, sink);
         }
-        sink.published(record, &publish.key);
+        sink.published(record, view, &publish.key);
     }
 
     /// Whether an append is new (M14).
@@ -193,8 +193,8 @@ impl State {
                         let bytes = records.len_of(reference.slot);
                         session.stream.forget_bytes(bytes);
                         if matches!(outcome.fate, Fate::Expired | Fate::Dropped) {
-                            session.lead_doomed(bytes);
-                            sink.doomed(outcome.stream, seq);
+                            let reserved = &mut session.lead.reserved;
+                            sink.doomed(reserved, outcome.stream, seq, bytes);
                         }
                         records.release(reference.slot);
                         looks.release(reference.look);

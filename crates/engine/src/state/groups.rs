@@ -170,8 +170,7 @@ impl State {
             let ended = self.end_shared(number, seq);
             if let (true, Some(bytes)) = (doomed, ended) {
                 let group = self.groups.get_mut(number).expect("it was just seen");
-                group.lead.reserved.add(1, i64::from(bytes));
-                sink.doomed(number, seq);
+                sink.doomed(&mut group.lead.reserved, number, seq, bytes);
             }
         }
         self.settle_shared(number);

@@ -26,7 +26,7 @@ use crate::{
     outbox::{Inbox, Outboxes},
     record::{Address, Records, Slot},
     retained::{Retained, Usage},
-    session::Session,
+    session::{Reserved, Session},
     stream::SpareChunks,
 };
 
@@ -104,8 +104,8 @@ pub(crate) trait Sink {
     }
 
     /// A publish with all its targets was applied.
-    fn published(&mut self, record: RecordRef<'_>, key: &Key) {
-        let _ = (record, key);
+    fn published(&mut self, record: RecordRef<'_>, view: RecordView<'_>, key: &Key) {
+        let _ = (record, view, key);
     }
 
     /// Outcomes of a session were applied.
@@ -114,8 +114,8 @@ pub(crate) trait Sink {
     }
 
     /// A reference was ended by the leader: it had expired or was dropped by the policy.
-    fn doomed(&mut self, stream: u64, seq: u64) {
-        let _ = (stream, seq);
+    fn doomed(&mut self, reserved: &mut Reserved, stream: u64, seq: u64, bytes: u32) {
+        let _ = (reserved, stream, seq, bytes);
     }
 
     /// A reference was put into a group's stream.

@@ -1,6 +1,7 @@
 //! Behaviour of partitions as fronts, shards and other partitions see it.
 
 mod oracle;
+mod retained;
 mod sessions;
 mod shared;
 mod world;

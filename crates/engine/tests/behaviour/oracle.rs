@@ -237,11 +237,11 @@ impl Run {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     /// v3 [MQTT-4.6.0-6], v5 [MQTT-4.6.0-5]: order; v3 [MQTT-4.3.3-1], v5 [MQTT-4.3.3-1]: once; M4, M5, M9, M14, M30, M32.
     #[test]
-    fn what_is_acknowledged_arrives_in_order_and_qos2_once(steps in prop::collection::vec(step(), 1..60)) {
+    fn what_is_acknowledged_arrives_in_order_and_qos2_once(steps in prop::collection::vec(step(), 1..120)) {
         let mut run = begin();
         for step in &steps {
             run.step(step);

@@ -26,6 +26,8 @@ pub(crate) struct Effects {
     /// L1: which filters lead where.
     pub(crate) l1: BTreeMap<(PartitionId, Box<str>), ()>,
     pub(crate) dropped: BTreeMap<Dropped, u64>,
+    /// Entries that a test has committed by itself.
+    pub(crate) entries: Vec<bytes::Bytes>,
 }
 
 /// A partition that has a default.

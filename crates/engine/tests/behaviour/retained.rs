@@ -1,0 +1,198 @@
+//! Retained messages, as subscribers see them.
+
+use courser_contract::{DetachCause, Dropped, QoS, RetainHandling, Settled};
+use courser_engine::Limits;
+
+use crate::world::{Acks, Commits, DURABLE, OTHER, Options, World, to};
+
+fn client(world: &mut World, name: &str) -> usize {
+    let at = world.client(name);
+    world.attach(at, Options::durable());
+    at
+}
+
+#[test]
+fn a_subscriber_gets_the_retained_messages_of_all_partitions() {
+    // v3 [MQTT-3.3.1-5], v3 [MQTT-3.3.1-6], v3 [MQTT-3.3.1-8], v5 [MQTT-3.3.1-5], v5 [MQTT-3.3.1-8], v5 [MQTT-3.3.1-9]
+    let mut world = World::new();
+    world.retain("t/1", "old", QoS::AtLeastOnce);
+    world.retain("t/1", "1", QoS::AtLeastOnce);
+    world.retain("other/2", "2", QoS::AtMostOnce);
+    world.retain("$SYS/x", "hidden", QoS::AtMostOnce);
+    world.settle();
+    let a = client(&mut world, "a");
+    let mut subscription = to("#", QoS::ExactlyOnce);
+    subscription.identifier = Some(4);
+    world.subscribe(a, subscription);
+    let mut got = std::mem::take(&mut world.clients[a].got);
+    got.sort_by(|a, b| a.payload.cmp(&b.payload));
+    let seen: Vec<_> = got
+        .iter()
+        .map(|got| (&*got.payload, got.qos, got.retain, &got.identifiers[..]))
+        .collect();
+    let expected = [
+        ("1", QoS::AtLeastOnce, true, &[4][..]),
+        ("2", QoS::AtMostOnce, true, &[4][..]),
+    ];
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn an_empty_payload_clears_the_topic() {
+    // v3 [MQTT-3.3.1-10], v3 [MQTT-3.3.1-11], v5 [MQTT-3.3.1-6], v5 [MQTT-3.3.1-7]
+    let mut world = World::new();
+    world.retain("t", "1", QoS::AtLeastOnce);
+    world.settle();
+    assert_eq!(
+        world.nodes[&DURABLE].partition.counts().retained_messages,
+        1
+    );
+    world.retain("t", "", QoS::AtLeastOnce);
+    world.settle();
+    let counts = world.nodes[&DURABLE].partition.counts();
+    assert_eq!((counts.retained_messages, counts.records), (0, 0));
+}
+
+#[test]
+fn retain_handling_says_when_they_come() {
+    // v5 [MQTT-3.3.1-9], v5 [MQTT-3.3.1-10], v5 [MQTT-3.3.1-11], v3 [MQTT-3.8.4-3]
+    for (handling, first, again) in [
+        (RetainHandling::Send, 1, 1),
+        (RetainHandling::SendIfNew, 1, 0),
+        (RetainHandling::DoNotSend, 0, 0),
+    ] {
+        let mut world = World::new();
+        world.retain("t", "1", QoS::AtLeastOnce);
+        world.settle();
+        let a = client(&mut world, "a");
+        let mut subscription = to("t", QoS::AtLeastOnce);
+        subscription.options.retain_handling = handling;
+        world.subscribe(a, subscription.clone());
+        assert_eq!(world.got(a).len(), first, "{handling:?}");
+        world.subscribe(a, subscription);
+        assert_eq!(world.got(a).len(), again, "{handling:?}");
+    }
+}
+
+#[test]
+fn a_scan_stays_within_the_sessions_window_m34() {
+    let mut world = World::new();
+    for n in 0..200 {
+        world.retain(&format!("t/{n:03}"), &n.to_string(), QoS::AtLeastOnce);
+    }
+    world.settle();
+    let a = client(&mut world, "a");
+    world.clients[a].acks = Acks::Held;
+    world.subscribe(a, to("t/#", QoS::AtLeastOnce));
+    let mut seen = Vec::new();
+    for _ in 0..200 {
+        let counts = world.nodes[&DURABLE].partition.counts();
+        assert!(
+            counts.queued_messages <= 10,
+            "{} wait",
+            counts.queued_messages
+        );
+        seen.extend(world.got(a));
+        world.ack(a, 1);
+    }
+    let expected: Vec<_> = (0..200).map(|n| n.to_string()).collect();
+    assert_eq!(seen, expected, "each once, in topic order");
+}
+
+#[test]
+fn a_scan_goes_on_after_a_restart_m34() {
+    let mut world = World::new();
+    for n in 0..30 {
+        world.retain(&format!("t/{n:02}"), &n.to_string(), QoS::AtLeastOnce);
+    }
+    world.settle();
+    let a = client(&mut world, "a");
+    world.clients[a].acks = Acks::Held;
+    world.subscribe(a, to("t/#", QoS::AtLeastOnce));
+    world.restart(DURABLE);
+    world.settle();
+    world.clients[a].acks = Acks::Auto;
+    world.clients[a].taken.clear();
+    world.attach(a, Options::durable());
+    world.settle();
+    let got: Vec<_> = world.clients[a]
+        .taken
+        .iter()
+        .map(|got| got.payload.clone())
+        .collect();
+    let expected: Vec<_> = (0..30).map(|n| n.to_string()).collect();
+    assert_eq!(got, expected);
+}
+
+#[test]
+fn a_live_message_that_overtakes_a_find_drops_it_m34() {
+    let mut world = World::new();
+    world.retain("other/t", "old", QoS::AtLeastOnce);
+    world.settle();
+    let a = client(&mut world, "a");
+    world.commits = Commits::Held;
+    let (home, message) = world.clients[a].subscribe(vec![to("other/t", QoS::AtLeastOnce)]);
+    world.send_home(home, message);
+    world.commit_one(DURABLE);
+    // The index has it; the scan waits for the fence. Now a newer one reaches the home, but not yet its keeper.
+    world.retain("other/t", "new", QoS::AtLeastOnce);
+    while world.commit_one(DURABLE) {}
+    world.settle();
+    assert_eq!(world.got(a), ["new"]);
+}
+
+#[test]
+fn a_full_store_refuses_and_counts_m4() {
+    let limits = Limits {
+        retained_messages_max: 2,
+        ..Limits::default()
+    };
+    let mut world = World::with_limits(limits);
+    world.commits = Commits::Held;
+    let tickets = ["a", "b", "c", "b"].map(|topic| world.retain(topic, "x", QoS::AtLeastOnce));
+    world.retain("d", "x", QoS::AtMostOnce);
+    world.settle();
+    let ok = tickets.map(|ticket| world.publishes[ticket].1 == Settled::Ok);
+    assert_eq!(ok, [true, true, false, true]);
+    assert_eq!(world.fx.dropped[&Dropped::RetainedFull], 1);
+    world.retain("a", "", QoS::AtLeastOnce);
+    let ticket = world.retain("c", "x", QoS::AtLeastOnce);
+    world.settle();
+    assert!(world.is_acked(ticket));
+}
+
+#[test]
+fn a_retained_message_expires() {
+    // v5 [MQTT-3.3.2-5]
+    let mut world = World::new();
+    let publish = courser_contract::Publish {
+        retain: true,
+        expires_at: Some(courser_contract::WallMs(world.now.wall.0 + 2_000)),
+        ..crate::world::message("other/t", "x", QoS::AtLeastOnce)
+    };
+    world.publish(&publish);
+    world.settle();
+    assert_eq!(world.nodes[&OTHER].partition.counts().retained_messages, 1);
+    world.pass_time(2_000);
+    world.settle();
+    let counts = world.nodes[&OTHER].partition.counts();
+    assert_eq!((counts.retained_messages, counts.records), (0, 0));
+}
+
+#[test]
+fn an_absent_session_still_gets_its_finds() {
+    let mut world = World::new();
+    world.retain("t", "1", QoS::AtLeastOnce);
+    world.settle();
+    let a = client(&mut world, "a");
+    world.commits = Commits::Held;
+    let (home, message) = world.clients[a].subscribe(vec![to("t", QoS::AtLeastOnce)]);
+    world.send_home(home, message);
+    for (to, message) in world.clients[a].detach(DetachCause::Lost) {
+        world.send_home(to, message);
+    }
+    world.settle();
+    world.attach(a, Options::durable());
+    world.settle();
+    assert_eq!(world.got(a), ["1"]);
+}
