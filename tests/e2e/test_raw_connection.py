@@ -22,9 +22,8 @@ def test_one_byte_writes(raw):
     for byte in sent:
         client.send(bytes([byte]))
     client.expect(CONNACK, reason=0)
-    client.expect(wire.SUBACK, packet_id=1)
-    found = [client.receive() for _ in range(3)]
-    assert sorted(packet.kind for packet in found) == [PUBLISH, PUBACK, PINGRESP]
+    found = [client.receive() for _ in range(4)]  # nothing orders these among each other
+    assert sorted(packet.kind for packet in found) == [PUBLISH, PUBACK, wire.SUBACK, PINGRESP]
     assert next(packet for packet in found if packet.kind == PUBLISH).payload == b"x" * 200
 
 
@@ -39,8 +38,7 @@ def test_many_packets_in_one_write(raw):
         wire.PING,
     )
     client.expect(CONNACK, reason=0)
-    client.expect(wire.SUBACK)
-    found = [client.receive() for _ in range(301)]
+    found = [client.receive() for _ in range(302)]
     assert [packet.payload for packet in found if packet.kind == PUBLISH] == [b"%d" % number for number in range(300)]
 
 
