@@ -32,7 +32,8 @@ fn all_reach_all(address: SocketAddr, qos: u8, messages: u32, clean_session: boo
                 let mut next: HashMap<String, u32> = HashMap::new();
                 for _ in 0..messages * CLIENTS as u32 {
                     let (topic, payload) = subscriber.receive_publish();
-                    let number = u32::from_be_bytes(payload[..4].try_into().expect("a number was sent"));
+                    let number =
+                        u32::from_be_bytes(payload[..4].try_into().expect("a number was sent"));
                     let expected = next.entry(topic).or_default();
                     assert_eq!(number, *expected, "in the order of the publisher");
                     *expected += 1;
@@ -58,13 +59,21 @@ fn publish_all(address: SocketAddr, number: usize, qos: u8, messages: u32) {
         let window = 50.min(messages - sent);
         let mut bytes = Vec::new();
         for message in sent..sent + window {
-            bytes.extend(publish(&topic, qos, message as u16 + 1, &message.to_be_bytes()));
+            bytes.extend(publish(
+                &topic,
+                qos,
+                message as u16 + 1,
+                &message.to_be_bytes(),
+            ));
         }
         client.send_raw(&bytes);
         for message in sent..sent + window {
             if qos > 0 {
                 let puback = client.receive();
-                assert_eq!((puback.first, &puback.body[..]), (0x40, &(message as u16 + 1).to_be_bytes()[..]));
+                assert_eq!(
+                    (puback.first, &puback.body[..]),
+                    (0x40, &(message as u16 + 1).to_be_bytes()[..])
+                );
             }
         }
         sent += window;
@@ -115,7 +124,10 @@ fn a_publisher_that_subscribes_gets_its_own_messages_in_order() {
     }
     client.send_raw(&bytes);
     for number in 0..100_u32 {
-        assert_eq!(client.receive_publish(), ("mine".to_owned(), number.to_be_bytes().to_vec()));
+        assert_eq!(
+            client.receive_publish(),
+            ("mine".to_owned(), number.to_be_bytes().to_vec())
+        );
     }
     broker.stop().expect("no shard failed");
 }
@@ -139,7 +151,11 @@ fn packets_arrive_whole_however_they_are_cut() {
         publisher.send_raw(piece);
     }
     for expected in [&b"small"[..], &large, b"end"] {
-        assert!(subscriber.receive_publish().1 == expected, "{} bytes", expected.len());
+        assert!(
+            subscriber.receive_publish().1 == expected,
+            "{} bytes",
+            expected.len()
+        );
     }
     broker.stop().expect("no shard failed");
 }
@@ -159,7 +175,10 @@ fn a_malformed_packet_ends_its_connection_only() {
     good.send_raw(&publish("t", 0, 0, b"still here"));
     assert_eq!(good.receive_publish().1, b"still here");
     let summary = broker.stop().expect("no shard failed");
-    assert!(summary.counters().contains(&("closed_fault".to_owned(), 1)), "{summary:?}");
+    assert!(
+        summary.counters().contains(&("closed_fault".to_owned(), 1)),
+        "{summary:?}"
+    );
 }
 
 #[test]
@@ -171,13 +190,21 @@ fn a_stop_says_good_bye_to_clients_of_mqtt_5() {
         .collect();
     let began = std::time::Instant::now();
     let summary = broker.stop().expect("no shard failed");
-    assert!(began.elapsed() < std::time::Duration::from_secs(2), "a stop waits for nothing that is not there");
+    assert!(
+        began.elapsed() < std::time::Duration::from_secs(2),
+        "a stop waits for nothing that is not there"
+    );
     for client in &mut clients {
         let disconnect = client.receive();
         assert_eq!((disconnect.first, disconnect.body[0]), (0xE0, 0x8B));
         assert!(client.is_closed());
     }
-    assert!(summary.counters().contains(&("closed_server_stops".to_owned(), CLIENTS as u64)), "{summary:?}");
+    assert!(
+        summary
+            .counters()
+            .contains(&("closed_server_stops".to_owned(), CLIENTS as u64)),
+        "{summary:?}"
+    );
 }
 
 #[test]
@@ -202,5 +229,10 @@ fn connections_above_the_limit_are_closed_at_once() {
     let _second = Client::connect(address, "2");
     assert!(Client::open(address).is_closed());
     let summary = broker.stop().expect("no shard failed");
-    assert!(summary.counters().contains(&("connections_over_limit".to_owned(), 1)), "{summary:?}");
+    assert!(
+        summary
+            .counters()
+            .contains(&("connections_over_limit".to_owned(), 1)),
+        "{summary:?}"
+    );
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::Batch;
-use super::doze::Sign;
+use super::sign::Sign;
 
 /// Bytes of requests that may be under way on a link before the sender stops reading sockets: 1 MiB. With 64 KiB a read
 /// the outbox outgrows it by one read of each socket that was being read when the bound was met.

@@ -18,6 +18,12 @@
 mod batch;
 mod doze;
 mod link;
+mod sign;
+
+/// The atomics of `sign`, which its model replaces.
+mod atomics {
+    pub(super) use std::sync::atomic::{AtomicBool, Ordering, fence};
+}
 
 pub(crate) use batch::{Batch, Message};
 pub(crate) use doze::Doze;

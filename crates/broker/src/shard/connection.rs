@@ -12,6 +12,7 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::metrics::Counters;
 use crate::timer::TimerKey;
 
 /// Slices of one vectored write. More wait for the next one.
@@ -164,8 +165,9 @@ impl Connection {
         self.stream.poll_read_ready(&mut context).is_ready()
     }
 
-    /// Writes the front's output until it is empty or the socket is full. Adds the written bytes to `count`.
-    pub(crate) fn send(&mut self, count: &mut u64) -> Written {
+    /// Writes the front's output until it is empty or the socket is full, and counts what goes.
+    pub(crate) fn send(&mut self, counters: &mut Counters) -> Written {
+        counters.packets_sent += u64::from(self.front.output().take_packets());
         loop {
             let output = self.front.output();
             if output.is_empty() {
@@ -175,7 +177,7 @@ impl Connection {
             match write(&self.stream, output) {
                 Ok(written) => {
                     output.advance(written);
-                    *count += written as u64;
+                    counters.bytes_sent += written as u64;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let mut context = Context::from_waker(&self.waker);

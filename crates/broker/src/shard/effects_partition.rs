@@ -102,7 +102,7 @@ impl Shard {
             }
             match fronts.get(target.front) {
                 Access::Here(connection) if connection.takes_events() => {
-                    hub.budget.spend(Budget::STEP);
+                    hub.budget.spend(Budget::DELIVERY);
                     hub.counters.publishes_sent += 1;
                     hub.counters.publish_bytes_sent += payload;
                     let mut fx = DeliverFx {

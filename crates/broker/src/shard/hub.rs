@@ -23,21 +23,23 @@ pub(crate) struct IndexWriter {
     pub(crate) rounds: Rounds,
 }
 
-/// What is left of a turn, in units of about 0.1 µs.
+/// What is left of a turn, in units of about 20 ns on a core of 3 GHz (measured: a delivery at QoS 0 with 64 bytes).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget(i64);
 
 impl Budget {
-    /// A turn's work: about 200 µs.
-    pub(crate) const TURN: i64 = 2_000;
-    /// One delivery to a front, one append, one timer.
-    pub(crate) const STEP: i64 = 1;
+    /// A turn's work: about 200 µs. Half of it for what other shards sent, half for the shard's own sockets.
+    pub(crate) const TURN: i64 = 10_000;
+    /// One delivery to a front.
+    pub(crate) const DELIVERY: i64 = 1;
+    /// One append, one timer.
+    pub(crate) const STEP: i64 = 4;
     /// One message of a ring or of the shard itself.
-    pub(crate) const MESSAGE: i64 = 2;
+    pub(crate) const MESSAGE: i64 = 4;
     /// One read of a socket: the system call.
-    pub(crate) const READ: i64 = 15;
+    pub(crate) const READ: i64 = 75;
     /// One accepted connection.
-    pub(crate) const ACCEPT: i64 = 100;
+    pub(crate) const ACCEPT: i64 = 500;
 
     /// `units` of work.
     pub(crate) const fn of(units: i64) -> Self {

@@ -5,6 +5,7 @@ use courser_contract::{Append, AppendKey, Now, PartitionId, Publish, QoS, ShardI
 use super::Shard;
 use super::timers::Timer;
 use crate::config::Config;
+use crate::metrics::Counters;
 use crate::rings::Message;
 use crate::sys::{ShardReport, Values};
 
@@ -40,7 +41,10 @@ impl Shard {
     /// What this shard has counted and holds.
     pub(crate) fn report(&self) -> ShardReport {
         ShardReport {
-            counters: self.hub.counters.clone(),
+            counters: Counters {
+                packets_received: self.front_config.packets_received.get(),
+                ..self.hub.counters.clone()
+            },
             held: self.partitions.counts(),
             connections: self.fronts.len() as u64,
         }

@@ -324,7 +324,7 @@ impl Shard {
         let mut close = None;
         loop {
             let before = connection.front.output().len();
-            match connection.send(&mut self.hub.counters.bytes_sent) {
+            match connection.send(&mut self.hub.counters) {
                 Written::All | Written::Blocked => {}
                 Written::Broken => {
                     close = match connection.life {

@@ -113,6 +113,11 @@ impl Shard {
         }
     }
 
+    /// Whether connections are being closed.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stop.seen != Phase::Serving
+    }
+
     /// Says whether this shard is quiet; true when it shall end.
     pub(crate) fn has_stopped(&mut self) -> bool {
         match self.stop.seen {

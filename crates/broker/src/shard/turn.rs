@@ -168,9 +168,9 @@ impl Shard {
 
     /// Asks for a wake when a batch comes back, where something waits for that.
     fn want_returns(&mut self) {
-        let fence = self.hub.fences.owes();
+        let waits = self.hub.fences.owes() || self.is_stopping();
         for sender in self.hub.ports.to.iter().flatten() {
-            if fence || sender.waits_for_credit() {
+            if waits || sender.waits_for_credit() {
                 sender.want_return();
             }
         }

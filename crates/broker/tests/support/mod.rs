@@ -38,8 +38,12 @@ impl Client {
     /// Connects the socket only.
     pub fn open(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("the broker listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
-        stream.set_nodelay(true).expect("a TCP socket has this option");
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a timeout can be set");
+        stream
+            .set_nodelay(true)
+            .expect("a TCP socket has this option");
         Self { stream }
     }
 
@@ -71,12 +75,16 @@ impl Client {
 
     /// Sends a packet.
     pub fn send(&mut self, first: u8, body: &[u8]) {
-        self.stream.write_all(&encode(first, body)).expect("the broker takes what it is sent");
+        self.stream
+            .write_all(&encode(first, body))
+            .expect("the broker takes what it is sent");
     }
 
     /// Sends bytes as they are.
     pub fn send_raw(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).expect("the broker takes what it is sent");
+        self.stream
+            .write_all(bytes)
+            .expect("the broker takes what it is sent");
     }
 
     /// Subscribes to one filter and waits for the answer.
@@ -86,17 +94,27 @@ impl Client {
         body.push(qos);
         self.send(0x82, &body);
         let suback = self.receive();
-        assert_eq!(suback, Packet { first: 0x90, body: vec![0, 1, qos] });
+        assert_eq!(
+            suback,
+            Packet {
+                first: 0x90,
+                body: vec![0, 1, qos]
+            }
+        );
     }
 
     /// The next packet.
     pub fn receive(&mut self) -> Packet {
         let mut first = [0];
-        self.stream.read_exact(&mut first).expect("a packet must come");
+        self.stream
+            .read_exact(&mut first)
+            .expect("a packet must come");
         let (mut length, mut shift) = (0_usize, 0);
         loop {
             let mut byte = [0];
-            self.stream.read_exact(&mut byte).expect("a packet has a length");
+            self.stream
+                .read_exact(&mut byte)
+                .expect("a packet has a length");
             length |= usize::from(byte[0] & 0x7F) << shift;
             shift += 7;
             if byte[0] < 0x80 {
@@ -104,8 +122,13 @@ impl Client {
             }
         }
         let mut body = vec![0; length];
-        self.stream.read_exact(&mut body).expect("a packet is whole");
-        Packet { first: first[0], body }
+        self.stream
+            .read_exact(&mut body)
+            .expect("a packet is whole");
+        Packet {
+            first: first[0],
+            body,
+        }
     }
 
     /// The next packet, which must be a PUBLISH: topic, packet id (0 for QoS 0), payload. QoS 1 is acknowledged.
@@ -114,7 +137,8 @@ impl Client {
         assert_eq!(packet.first & 0xF0, 0x30, "{packet:?}");
         let qos = packet.first >> 1 & 3;
         let topic_end = 2 + usize::from(u16::from_be_bytes([packet.body[0], packet.body[1]]));
-        let topic = String::from_utf8(packet.body[2..topic_end].to_vec()).expect("a topic is UTF-8");
+        let topic =
+            String::from_utf8(packet.body[2..topic_end].to_vec()).expect("a topic is UTF-8");
         let payload_start = if qos > 0 { topic_end + 2 } else { topic_end };
         if qos == 1 {
             self.send(0x40, &packet.body[topic_end..payload_start]);
