@@ -56,6 +56,9 @@ class Expected:
 
 
 CANNOT: list[Expected] = [
+    # Not strict: a broker that gives no aliases, as Mosquitto, does not bring it out.
+    Expected("test_topic_alias_to_client[paho-v5]", "paho asks for aliases and then hands over an empty topic", strict=False),
+    Expected("test_topic_alias_to_client[mosquitto-v5]", "libmosquitto asks for aliases and then rejects them", strict=False),
     Expected(
         "test_long_and_unicode_client_id[gmqtt-*]",
         "gmqtt 0.8.0 counts letters of the client id, not bytes: its CONNECT is too short, and the broker waits for the rest",

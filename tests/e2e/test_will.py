@@ -122,7 +122,8 @@ def test_will_delay_cut_by_clean_start(mqtt):
     watcher = mqtt.subscriber(topic)
     options = {"properties": {"session_expiry": 600}}
     mqtt.connect("c", will=Will(topic, b"gone", 1, properties={"will_delay": 500}), **options).drop()
-    mqtt.connect("c", clean_start=True, **options)
+    again = mqtt.connect("c", clean_start=True, **options)
+    again.subscribe([Subscription(mqtt.topic("own"), 0)])
     assert watcher.message().payload == b"gone"
 
 
