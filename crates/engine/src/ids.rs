@@ -80,14 +80,6 @@ impl<T> Table<T> {
         }
     }
 
-    /// The number at a place.
-    pub(crate) fn number_at(&self, place: u32) -> Option<u64> {
-        self.places
-            .get(place as usize)?
-            .as_ref()
-            .map(|(number, _)| *number)
-    }
-
     /// What is at a place, whatever its number.
     pub(crate) fn at(&self, place: u32) -> Option<&T> {
         self.places

@@ -213,11 +213,6 @@ impl L2 {
         self.sweep_at = (2 * self.pool.len()).max(SWEEP_MIN);
     }
 
-    /// Subscriptions in the trie.
-    pub(crate) fn len(&self) -> usize {
-        self.matcher.len()
-    }
-
     /// Asserts the invariants of the trie.
     pub(crate) fn check(&self) {
         self.matcher.check();

@@ -10,24 +10,52 @@
 #![forbid(unsafe_code)]
 
 mod after;
+#[allow(
+    dead_code,
+    reason = "reading is for checkpoints, priorities for work queues"
+)]
 mod canonical;
 mod check;
 mod config;
 mod deliver;
+#[allow(
+    dead_code,
+    reason = "reading is for checkpoints, priorities for work queues"
+)]
 mod due;
 mod entry;
+#[allow(
+    dead_code,
+    reason = "reading is for checkpoints, priorities for work queues"
+)]
 mod group;
 mod ids;
 mod l2;
 mod lead;
 mod look;
+#[allow(
+    dead_code,
+    reason = "reading is for checkpoints, priorities for work queues"
+)]
 mod origins;
+#[allow(
+    dead_code,
+    reason = "reading is for checkpoints, priorities for work queues"
+)]
 mod outbox;
 mod partition;
 mod publish;
 mod record;
+#[allow(
+    dead_code,
+    reason = "reading is for checkpoints, priorities for work queues"
+)]
 mod retained;
 mod scan;
+#[allow(
+    dead_code,
+    reason = "reading is for checkpoints, priorities for work queues"
+)]
 mod seq_table;
 mod session;
 mod share;

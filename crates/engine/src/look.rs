@@ -67,11 +67,6 @@ impl Looks {
         let place = self.lists.get((number as usize).checked_sub(1)?)?;
         place.as_ref().map(|(list, _)| list)
     }
-
-    /// Lists that are held.
-    pub(crate) fn len(&self) -> usize {
-        self.numbers.len()
-    }
 }
 
 /// QoS of a look.

@@ -517,7 +517,10 @@ impl Partition {
                 let retain = target.retain.of(view.retain);
                 (live.front, retain, target.identifiers.clone())
             }
-            Owner::Group => self.pick_member(target.stream, view)?,
+            Owner::Group => {
+                let picked = self.pick_member(target.stream, view)?;
+                (picked.front, picked.retain, picked.identifiers)
+            }
         };
         Some(DeliverTo {
             front,

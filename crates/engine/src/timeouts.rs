@@ -13,6 +13,8 @@ use crate::{
 
 /// Things that are done in one call.
 const DUE_MAX: usize = 256;
+/// When something is asked again that could not be decided.
+const ASK_AGAIN_MS: u64 = 1_000;
 /// A chunk is looked at for expired messages at most this often.
 const EXPIRY_STEP_MS: u64 = 1_000;
 
@@ -33,7 +35,7 @@ impl Partition {
         let wall = self.wall();
         let mut due = Vec::new();
         self.lead.due.pop_due(wall, DUE_MAX, &mut due);
-        for (at, due) in due {
+        for (_, due) in due {
             match due {
                 Due::Expiry { stream, chunk } => self.expire_chunk(stream, chunk, wall, fx),
                 Due::Retained {
@@ -41,33 +43,47 @@ impl Partition {
                     index,
                     ordinal,
                 } => self.expire_retained(Slot(slot), Address { index, ordinal }),
-                Due::SessionEnd(number) => self.expire_session(SessionUid(number), at, fx),
-                Due::Will(number) => self.will_is_due(SessionUid(number), at, fx),
+                Due::SessionEnd(number) => self.expire_session(SessionUid(number), fx),
+                Due::Will(number) => self.will_is_due(SessionUid(number), fx),
             }
         }
     }
 
-    /// A session's time is over (v5 [MQTT-3.1.2-23]).
-    fn expire_session(&mut self, uid: SessionUid, at: WallMs, fx: &mut impl PartitionEffects) {
+    /// A session's time is over (v5 [MQTT-3.1.2-23]). While a connection is on its way it may be taken up instead: asked again.
+    fn expire_session(&mut self, uid: SessionUid, fx: &mut impl PartitionEffects) {
+        let wall = self.wall();
         let Some(session) = self.state.sessions.get(uid.0) else {
             return;
         };
-        let coming = self.lead.clients.contains_key(&session.client_id);
-        if session.ends_at != Some(at) || session.lead.ending || coming {
+        if session.lead.ending || session.ends_at.is_none_or(|at| at > wall) {
             return;
         }
-        self.end_session(uid, fx);
+        if self.lead.clients.contains_key(&session.client_id) {
+            self.ask_again(Due::SessionEnd(uid.0), wall);
+        } else {
+            self.end_session(uid, fx);
+        }
     }
 
-    fn will_is_due(&mut self, uid: SessionUid, at: WallMs, fx: &mut impl PartitionEffects) {
+    /// The delay of a will is over (v5 [MQTT-3.1.3-9]).
+    fn will_is_due(&mut self, uid: SessionUid, fx: &mut impl PartitionEffects) {
+        let wall = self.wall();
         let Some(session) = self.state.sessions.get(uid.0) else {
             return;
         };
         let due = session.extra.as_ref().and_then(|extra| extra.will_due);
-        let coming = self.lead.clients.contains_key(&session.client_id);
-        if due == Some(at) && !coming {
+        if due.is_none_or(|at| at > wall) {
+            return;
+        }
+        if self.lead.clients.contains_key(&session.client_id) {
+            self.ask_again(Due::Will(uid.0), wall);
+        } else {
             self.publish_will(uid, fx);
         }
+    }
+
+    fn ask_again(&mut self, due: Due, wall: WallMs) {
+        self.lead.due.insert(WallMs(wall.0 + ASK_AGAIN_MS), due);
     }
 
     /// Ends what has expired in a chunk of a stream and was never sent (M30, v5 [MQTT-3.3.2-5]).

@@ -59,11 +59,6 @@ impl Gather {
         self.facts
     }
 
-    /// Bytes so far.
-    pub(crate) fn bytes(&self) -> usize {
-        self.buffer.len()
-    }
-
     /// Whether the entry should go at the end of this turn.
     pub(crate) const fn is_due(&self) -> bool {
         self.urgent || self.lazy >= LAZY_MAX

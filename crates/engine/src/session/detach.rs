@@ -34,12 +34,12 @@ impl Partition {
         open: Vec<PartitionId>,
         fx: &mut impl PartitionEffects,
     ) {
-        let current = |session: &&Box<Session>| {
-            session.epoch == epoch && session.attached && !session.lead.ending
-        };
-        let Some(session) = self.state.sessions.get(uid.0).filter(current) else {
+        let Some(session) = self.state.sessions.get(uid.0) else {
             return;
         };
+        if session.epoch != epoch || !session.attached || session.lead.ending {
+            return;
+        }
         let client_id = session.client_id.clone();
         let expiry = expiry_seconds.unwrap_or(session.expiry_seconds);
         let expiry = expiry.min(self.config.limits.session_expiry_seconds_max);

@@ -11,7 +11,7 @@ use courser_contract::{
 use crate::{
     Partition,
     entry::{Fate, Haste, OutcomeFact, Rare},
-    group::{Assignment, Dispatch, Fact, Group, Leave, Message, Receiver, Stage},
+    group::{Assignment, Dispatch, Fact, Leave, Message, Receiver, Stage},
     ids::{Numbers, Owner},
     lead::{After, Indexed},
     look,
@@ -478,21 +478,17 @@ impl Partition {
     }
 
     /// The member for a message that is not stored.
-    pub(crate) fn pick_member(
-        &mut self,
-        number: u64,
-        view: &RecordView<'_>,
-    ) -> Option<(FrontId, bool, Option<Arc<[u32]>>)> {
+    pub(crate) fn pick_member(&mut self, number: u64, view: &RecordView<'_>) -> Option<Picked> {
         let group = self.state.groups.get_mut(number)?;
         let hash = topic_hash(group.group.strategy(), view.topic);
         let receiver = group.lead.dispatch.as_mut()?.pick_unstored(hash)?;
         let asked = receiver.member;
         let retain = asked.options.retain_as_published && view.retain;
-        Some((
-            receiver.front,
+        Some(Picked {
+            front: receiver.front,
             retain,
-            asked.identifier.map(|id| Arc::from([id])),
-        ))
+            identifiers: asked.identifier.map(|id| Arc::from([id])),
+        })
     }
 
     /// A new leader begins to pick, and asks the homes of all members for their connections.
@@ -508,6 +504,14 @@ impl Partition {
             self.end_group_if_over(number);
         }
     }
+}
+
+/// The member for a message that is not stored.
+#[derive(Debug)]
+pub(crate) struct Picked {
+    pub(crate) front: FrontId,
+    pub(crate) retain: bool,
+    pub(crate) identifiers: Option<Arc<[u32]>>,
 }
 
 /// One delivery of a group.

@@ -5,9 +5,10 @@ use std::rc::Rc;
 use compact_str::CompactString;
 use courser_contract::{AppendKey, RecordView, SessionUid, WallMs};
 
-use super::{Forwarded, IndexChanged, RetainedChange, Sink, State, Stored};
+use super::{Forwarded, IndexChanged, Leaving, RetainedChange, Sink, State, Stored};
 use crate::{
-    entry::{AttachFact, Fact, Fate, OutcomeFact, PublishFact, Rare, ScanState, Target},
+    entry::{AttachFact, Fact, Fate, OutcomeFact, PublishFact, Rare, Target},
+    group::Member,
     ids::{self, Owner},
     l2::{Entry, FilterChange},
     outbox::{Forward, Refusable},
@@ -252,8 +253,47 @@ impl State {
                     session.tidy_extra();
                 }
             }
-            Rare::Subscribed { .. } | Rare::Unsubscribed { .. } => self.apply_subscription(fact),
-            Rare::ScanMoved { .. } | Rare::ScanEnded { .. } => self.apply_scan(fact),
+            Rare::Subscribed {
+                session,
+                filter,
+                share,
+                options,
+                identifier,
+                scan,
+            } => {
+                let made = Subscribed {
+                    filter: filter.clone(),
+                    share: share
+                        .clone()
+                        .map(|name| Box::new(Share { name, group: None })),
+                    options: *options,
+                    identifier: *identifier,
+                };
+                self.subscribe(*session, made, *scan);
+            }
+            Rare::Unsubscribed {
+                session,
+                filter,
+                share,
+            } => self.unsubscribe(*session, share.as_deref(), filter),
+            Rare::ScanMoved {
+                session,
+                scan,
+                partition,
+                state,
+            } => {
+                let session = self.sessions.get_mut(session.0);
+                let extra = session.and_then(|session| session.extra.as_mut());
+                if let Some(scan) = extra.and_then(|extra| extra.scans.get_mut(scan)) {
+                    scan.cursors.insert(*partition, state.clone());
+                }
+            }
+            Rare::ScanEnded { session, scan } => {
+                if let Some(session) = self.sessions.get_mut(session.0) {
+                    session.extra_mut().scans.remove(scan);
+                    session.tidy_extra();
+                }
+            }
             Rare::Held {
                 session,
                 packet_id,
@@ -302,13 +342,56 @@ impl State {
                     self.records.release(forward.item.slot);
                 }
             }
-            Rare::GroupMade { .. }
-            | Rare::GroupJoined { .. }
-            | Rare::GroupLeft { .. }
-            | Rare::GroupEnded { .. }
-            | Rare::GroupFact { .. }
-            | Rare::LeaveBegun { .. }
-            | Rare::LeaveDone { .. } => self.apply_group(fact),
+            Rare::GroupMade {
+                group,
+                share,
+                filter,
+                strategy,
+            } => self.make_group(*group, share, filter, *strategy),
+            Rare::GroupJoined {
+                group,
+                member,
+                options,
+                identifier,
+            } => {
+                let asked = Member {
+                    options: *options,
+                    identifier: *identifier,
+                    priority: 0,
+                };
+                if let Some(group) = self.groups.get_mut(*group) {
+                    group.group.join(*member, asked);
+                }
+            }
+            Rare::GroupLeft {
+                group,
+                member,
+                ended,
+            } => self.leave_group(*group, *member, *ended),
+            Rare::GroupEnded { group } => self.end_group(*group),
+            Rare::GroupFact { group, fact } => {
+                if let Some(group) = self.groups.get_mut(*group) {
+                    group.group.apply(fact);
+                }
+            }
+            Rare::LeaveBegun {
+                request,
+                share,
+                filter,
+                member,
+                ended,
+            } => {
+                let leaving = Leaving {
+                    share: share.clone(),
+                    filter: filter.clone(),
+                    member: *member,
+                    ended: *ended,
+                };
+                self.leaves.insert(*request, leaving);
+            }
+            Rare::LeaveDone { request } => {
+                self.leaves.remove(request);
+            }
         }
     }
 
@@ -375,44 +458,17 @@ impl State {
         }
     }
 
-    fn apply_subscription(&mut self, fact: &Rare) {
-        match fact {
-            Rare::Subscribed {
-                session,
-                filter,
-                share,
-                options,
-                identifier,
-                scan,
-            } => {
-                let made = Subscribed {
-                    filter: filter.clone(),
-                    share: share
-                        .clone()
-                        .map(|name| Box::new(Share { name, group: None })),
-                    options: *options,
-                    identifier: *identifier,
-                };
-                self.subscribe(*session, made, *scan);
+    fn unsubscribe(&mut self, uid: SessionUid, share: Option<&str>, filter: &str) {
+        let Some(session) = self.sessions.get_mut(uid.0) else {
+            return;
+        };
+        if let Some(at) = session.find(share, filter) {
+            let gone = session.subscriptions.remove(at);
+            if let (Some(extra), None) = (&mut session.extra, share) {
+                extra.scans.retain(|_, scan| &*scan.filter != filter);
             }
-            Rare::Unsubscribed {
-                session: uid,
-                filter,
-                share,
-            } => {
-                let Some(session) = self.sessions.get_mut(uid.0) else {
-                    return;
-                };
-                if let Some(at) = session.find(share.as_deref(), filter) {
-                    let gone = session.subscriptions.remove(at);
-                    if let Some(extra) = &mut session.extra {
-                        extra.scans.retain(|_, scan| &*scan.filter != &**filter);
-                    }
-                    session.tidy_extra();
-                    self.forget_subscription(*uid, &gone);
-                }
-            }
-            _ => unreachable!("the caller sorted the facts"),
+            session.tidy_extra();
+            self.forget_subscription(uid, &gone);
         }
     }
 
@@ -448,30 +504,6 @@ impl State {
                 session.subscriptions.push(made);
                 self.subscriptions += 1;
             }
-        }
-    }
-
-    fn apply_scan(&mut self, fact: &Rare) {
-        match fact {
-            Rare::ScanMoved {
-                session,
-                scan,
-                partition,
-                state,
-            } => {
-                let session = self.sessions.get_mut(session.0);
-                let extra = session.and_then(|session| session.extra.as_mut());
-                if let Some(scan) = extra.and_then(|extra| extra.scans.get_mut(scan)) {
-                    scan.cursors.insert(*partition, state.clone());
-                }
-            }
-            Rare::ScanEnded { session, scan } => {
-                if let Some(session) = self.sessions.get_mut(session.0) {
-                    session.extra_mut().scans.remove(scan);
-                    session.tidy_extra();
-                }
-            }
-            _ => unreachable!("the caller sorted the facts"),
         }
     }
 

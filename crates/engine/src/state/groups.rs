@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use courser_contract::{FrontId, HomeRef, QoS, Seq, SessionUid, SubscriptionOptions};
+use courser_contract::{
+    FrontId, HomeRef, QoS, Seq, SessionUid, SharedStrategy, SubscriptionOptions,
+};
 
 use super::{IndexChanged, Sink, State};
 use crate::{
     canonical::{Canonical, write_count},
-    entry::{Fate, OutcomeFact, Rare},
-    group::{Dispatch, Fact, Group, Leave, Member},
+    entry::{Fate, OutcomeFact},
+    group::{Dispatch, Fact, Group, Leave},
     ids,
     l2::{Entry, FilterChange},
     session::Reserved,
@@ -54,78 +56,29 @@ const OPTIONS: SubscriptionOptions = SubscriptionOptions {
 };
 
 impl State {
-    pub(super) fn apply_group(&mut self, fact: &Rare) {
-        match fact {
-            Rare::GroupMade {
-                group,
-                share,
-                filter,
-                strategy,
-            } => {
-                self.last_group = self.last_group.max(ids::counter(*group));
-                let made = SharedGroup {
-                    group: Group::new(share, filter, *strategy),
-                    stream: Stream::default(),
-                    lead: GroupLead::default(),
-                };
-                self.groups.insert(*group, Box::new(made));
-                self.by_share
-                    .insert((share.clone(), filter.clone()), *group);
-                let entry = Entry::new(*group, OPTIONS, None);
-                if self.l2.insert(filter, entry) == FilterChange::Changed {
-                    self.index_changes
-                        .insert(filter.clone(), IndexChanged::Added);
-                }
-            }
-            Rare::GroupJoined {
-                group,
-                member,
-                options,
-                identifier,
-            } => {
-                let asked = Member {
-                    options: *options,
-                    identifier: *identifier,
-                    priority: 0,
-                };
-                if let Some(group) = self.groups.get_mut(*group) {
-                    group.group.join(*member, asked);
-                }
-            }
-            Rare::GroupLeft {
-                group,
-                member,
-                ended,
-            } => self.leave_group(*group, *member, *ended),
-            Rare::GroupEnded { group } => self.end_group(*group),
-            Rare::GroupFact { group, fact } => {
-                if let Some(group) = self.groups.get_mut(*group) {
-                    group.group.apply(fact);
-                }
-            }
-            Rare::LeaveBegun {
-                request,
-                share,
-                filter,
-                member,
-                ended,
-            } => {
-                let leaving = Leaving {
-                    share: share.clone(),
-                    filter: filter.clone(),
-                    member: *member,
-                    ended: *ended,
-                };
-                self.leaves.insert(*request, leaving);
-            }
-            Rare::LeaveDone { request } => {
-                self.leaves.remove(request);
-            }
-            _ => unreachable!("the caller sorted the facts"),
+    pub(super) fn make_group(
+        &mut self,
+        number: u64,
+        share: &str,
+        filter: &str,
+        strategy: SharedStrategy,
+    ) {
+        self.last_group = self.last_group.max(ids::counter(number));
+        let made = SharedGroup {
+            group: Group::new(share, filter, strategy),
+            stream: Stream::default(),
+            lead: GroupLead::default(),
+        };
+        self.groups.insert(number, Box::new(made));
+        self.by_share.insert((share.into(), filter.into()), number);
+        let entry = Entry::new(number, OPTIONS, None);
+        if self.l2.insert(filter, entry) == FilterChange::Changed {
+            self.index_changes
+                .insert(filter.into(), IndexChanged::Added);
         }
     }
 
-    fn leave_group(&mut self, number: u64, member: HomeRef, ended: bool) {
+    pub(super) fn leave_group(&mut self, number: u64, member: HomeRef, ended: bool) {
         let Some(group) = self.groups.get_mut(number) else {
             return;
         };
@@ -176,7 +129,7 @@ impl State {
         self.settle_shared(number);
     }
 
-    fn end_group(&mut self, number: u64) {
+    pub(super) fn end_group(&mut self, number: u64) {
         let Some(mut gone) = self.groups.remove(number) else {
             return;
         };

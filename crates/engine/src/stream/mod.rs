@@ -20,6 +20,7 @@ use self::chunk::{CHUNK, Chunk};
 
 /// Chunks that wait to be used again; shared by all streams of a partition.
 #[derive(Debug, Default)]
+#[expect(clippy::vec_box, reason = "boxes go from stream to stream")]
 pub(crate) struct SpareChunks(Vec<Box<Chunk>>);
 
 const SPARE_MAX: usize = 64;

@@ -24,14 +24,19 @@ enum Step {
     Settle,
 }
 
+/// Two with subscriptions of their own, two that share one.
+fn client() -> impl Strategy<Value = usize> {
+    prop_oneof![Just(0usize), Just(1), Just(3), Just(4)]
+}
+
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        3 => (0..2usize, 1..6u16).prop_map(|(client, receive_maximum)| Step::Connect { client, receive_maximum }),
-        1 => (0..2usize).prop_map(|client| Step::Detach { client }),
-        1 => (0..2usize).prop_map(|client| Step::Lose { client }),
+        3 => (client(), 1..6u16).prop_map(|(client, receive_maximum)| Step::Connect { client, receive_maximum }),
+        1 => client().prop_map(|client| Step::Detach { client }),
+        1 => client().prop_map(|client| Step::Lose { client }),
         8 => (0..TOPICS.len(), 0..3u8, prop::bool::weighted(0.2))
             .prop_map(|(topic, qos, retain)| Step::Publish { topic, qos, retain }),
-        5 => (0..2usize, 1..4usize).prop_map(|(client, count)| Step::Ack { client, count }),
+        5 => (client(), 1..4usize).prop_map(|(client, count)| Step::Ack { client, count }),
         1 => any::<bool>().prop_map(|clean| Step::Churn { clean }),
         5 => any::<bool>().prop_map(|other| Step::Commit { other }),
         3 => Just(Step::Turn),
@@ -67,6 +72,14 @@ fn begin() -> Run {
         world.clients[at].acks = Acks::Held;
     }
     let churn = world.client("churn");
+    for name in ["three", "four"] {
+        let at = world.client(name);
+        world.attach(at, Options::durable());
+        let mut subscription = to("a/+", QoS::ExactlyOnce);
+        subscription.share = Some("g".into());
+        world.subscribe(at, subscription);
+        world.clients[at].acks = Acks::Held;
+    }
     world.commits = Commits::Held;
     Run {
         world,
@@ -181,7 +194,7 @@ impl Run {
             world.resend(id);
         }
         world.settle();
-        for client in 0..2 {
+        for client in [0, 1, 3, 4] {
             world.clients[client].acks = Acks::Auto;
             if world.clients[client].home.is_none() {
                 world.attach(client, Options::durable());
@@ -193,11 +206,26 @@ impl Run {
         for client in 0..2 {
             self.judge(client);
         }
+        self.judge_shared();
         let queued = self.world.nodes[&DURABLE].partition.counts();
         let own = [0, 1].map(|at| self.world.home(at).session);
         assert_ne!(own[0], own[1]);
         if self.world.clients[self.churn].home.is_none() {
             assert!(queued.sessions >= 2);
+        }
+    }
+
+    /// Somebody has each message; one of QoS 2 one of them, once (v5 [MQTT-4.8.2-4]).
+    fn judge_shared(&self) {
+        let members = [&self.world.clients[3], &self.world.clients[4]];
+        let taken = || members.iter().flat_map(|member| &member.taken);
+        let shared = self.sent.iter().filter(|sent| sent.topic.starts_with("a/"));
+        for sent in shared.filter(|sent| sent.qos > QoS::AtMostOnce) {
+            let times = taken().filter(|got| got.payload == sent.payload).count();
+            assert!(times >= 1, "{} has arrived at a member", sent.payload);
+            if sent.qos == QoS::ExactlyOnce {
+                assert_eq!(times, 1, "{} has arrived at one member, once", sent.payload);
+            }
         }
     }
 

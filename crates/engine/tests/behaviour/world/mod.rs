@@ -8,9 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use courser_contract::{
-    Append, AppendKey, AppendNumber, AttachStage, Class, DetachCause, FrontId, HomeRef, IndexToken,
-    Now, Origin, OutcomeKind, PartitionId, Publish, QoS, Record, Settled, ShardId, Term, Tick,
-    ToFront, ToHome, ToPartition, WallMs,
+    Append, AppendKey, AppendNumber, Class, DetachCause, FrontId, HomeRef, IndexToken, Now, Origin,
+    PartitionId, Publish, QoS, Record, Settled, ShardId, Term, Tick, ToHome, WallMs,
 };
 use courser_engine::{Limits, Partition, PartitionConfig};
 
@@ -511,7 +510,7 @@ pub(crate) fn message<'a>(topic: &'a str, payload: &'a str, qos: QoS) -> Publish
 }
 
 /// The contract's names that tests use with the world.
-pub(crate) use courser_contract::{RetainHandling, Subscription, SubscriptionOptions};
+pub(crate) use courser_contract::{Subscription, SubscriptionOptions};
 
 /// A plain subscription.
 pub(crate) fn to(filter: &str, qos: QoS) -> Subscription {
