@@ -13,6 +13,15 @@ use super::hub::Budget;
 use crate::index::IndexRequest;
 use crate::rings::Message;
 
+/// Where a delivery stands among what a front of this shard gets. Messages from one sender arrive in the order of their sending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Behind what waits for it in the shard's own queue: a partition of this shard gives it now.
+    BehindQueued,
+    /// First: it comes out of a queue.
+    First,
+}
+
 /// Effects of one partition.
 pub(crate) struct PartitionFx<'a> {
     pub(crate) shard: &'a mut Shard,
@@ -22,10 +31,13 @@ pub(crate) struct PartitionFx<'a> {
 impl PartitionEffects for PartitionFx<'_> {
     #[inline]
     fn deliver(&mut self, delivery: Delivery<'_>, to: &[DeliverTo]) {
-        self.shard.deliver(delivery, to);
+        self.shard.deliver(delivery, to, Place::BehindQueued);
     }
 
     fn send_front(&mut self, front: FrontId, message: ToFront) {
+        if front.shard == self.shard.hub.id {
+            self.shard.fronts.note_queued(front);
+        }
         self.shard.hub.send_front(front, message);
     }
 
@@ -83,7 +95,7 @@ impl PartitionEffects for PartitionFx<'_> {
 
 impl Shard {
     /// Gives a message to fronts of this shard and passes it on to those of others.
-    pub(crate) fn deliver(&mut self, delivery: Delivery<'_>, to: &[DeliverTo]) {
+    pub(crate) fn deliver(&mut self, delivery: Delivery<'_>, to: &[DeliverTo], place: Place) {
         let mut elsewhere = false;
         let mut closed: Option<Vec<(FrontId, CloseCause)>> = None;
         let Self {
@@ -98,6 +110,11 @@ impl Shard {
         for target in to {
             if target.front.shard != hub.id {
                 elsewhere = true;
+                continue;
+            }
+            if place == Place::BehindQueued && fronts.has_queued(target.front) {
+                fronts.note_queued(target.front);
+                hub.local.push_delivery(&delivery, std::iter::once(target));
                 continue;
             }
             match fronts.get(target.front) {
@@ -123,7 +140,10 @@ impl Shard {
                     }
                 }
                 // To itself, in the middle of its own read: right after that.
-                Access::Taken => hub.local.push_delivery(&delivery, std::iter::once(target)),
+                Access::Taken => {
+                    hub.local.push_delivery(&delivery, std::iter::once(target));
+                    fronts.note_queued(target.front);
+                }
                 Access::Here(_) | Access::Gone => {}
             }
         }

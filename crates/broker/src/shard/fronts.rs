@@ -20,6 +20,8 @@ enum Entry {
 #[derive(Debug)]
 struct Slot {
     generation: u32,
+    /// Messages and deliveries for it in the shard's own queue: what a partition gives it now must not overtake them.
+    queued: u32,
     entry: Entry,
 }
 
@@ -83,6 +85,7 @@ impl Fronts {
             None => {
                 self.slots.push(Slot {
                     generation: 0,
+                    queued: 0,
                     entry: Entry::Taken,
                 });
                 Place::try_from(self.slots.len() - 1)
@@ -99,7 +102,9 @@ impl Fronts {
     /// The id of whatever is at a place now; `None` when it is free.
     #[must_use]
     pub(crate) fn id(&self, slot: Place) -> Option<FrontId> {
-        let Slot { generation, entry } = self.slots.get(slot as usize)?;
+        let Slot {
+            generation, entry, ..
+        } = self.slots.get(slot as usize)?;
         match entry {
             Entry::Free(_) => None,
             Entry::Here(_) | Entry::Taken => Some(FrontId {
@@ -140,6 +145,7 @@ impl Fronts {
             "only what was taken out is removed"
         );
         slot.generation = slot.generation.wrapping_add(1);
+        slot.queued = 0;
         slot.entry = Entry::Free(self.free.replace(id.slot));
         self.len -= 1;
     }
@@ -155,6 +161,32 @@ impl Fronts {
             },
             Some(_) | None => Access::Gone,
         }
+    }
+
+    /// Something for this connection is put into the shard's own queue.
+    pub(crate) fn note_queued(&mut self, id: FrontId) {
+        if let Some(slot) = self.slot_mut(id) {
+            slot.queued += 1;
+        }
+    }
+
+    /// Something for this connection has left the shard's own queue.
+    pub(crate) fn note_unqueued(&mut self, id: FrontId) {
+        if let Some(slot) = self.slot_mut(id) {
+            slot.queued = slot.queued.saturating_sub(1);
+        }
+    }
+
+    /// Whether something for this connection waits in the shard's own queue.
+    #[inline]
+    pub(crate) fn has_queued(&self, id: FrontId) -> bool {
+        let slot = self.slots.get(id.slot as usize);
+        slot.is_some_and(|slot| slot.generation == id.generation && slot.queued > 0)
+    }
+
+    fn slot_mut(&mut self, id: FrontId) -> Option<&mut Slot> {
+        let slot = self.slots.get_mut(id.slot as usize)?;
+        (slot.generation == id.generation).then_some(slot)
     }
 
     /// Ids of all connections.

@@ -3,6 +3,7 @@
 use courser_contract::{Append, FrontId, Publish, ShardId, ToFront};
 
 use super::Shard;
+use super::effects_partition::Place;
 use super::hub::Budget;
 use crate::appends::Done;
 use crate::rings::{Batch, Message};
@@ -102,12 +103,21 @@ impl Shard {
             }
             Message::Deliver(span) => {
                 let (delivery, to) = batch.delivery(span);
-                self.deliver(delivery, to);
+                if from == self.hub.id {
+                    to.iter()
+                        .for_each(|target| self.fronts.note_unqueued(target.front));
+                }
+                self.deliver(delivery, to, Place::First);
             }
             Message::Home(partition, message) => {
                 self.with_partition(partition, |it, now, fx| it.handle_home(now, message, fx));
             }
-            Message::Front(front, message) => self.tell_front(front, message),
+            Message::Front(front, message) => {
+                if from == self.hub.id {
+                    self.fronts.note_unqueued(front);
+                }
+                self.tell_front(front, message);
+            }
             Message::Partition { from, to, message } => {
                 self.with_partition(to, |it, now, fx| {
                     it.handle_partition(now, from, message, fx)
