@@ -167,6 +167,8 @@ impl World {
     }
 
     fn live(&mut self) {
+        let plan = format!("{:?}", self.plan);
+        self.note(format_args!("{plan}"));
         self.at(0, Event::Start);
         for client in 0..self.clients.len() {
             let at = self.rng.between(50, 400);
@@ -320,6 +322,7 @@ impl World {
             }
             Action::Propose(partition, entry) => self.propose(partition, entry),
             Action::Deposed(partition) => self.deposed(partition),
+            Action::Note(line) => self.note(format_args!("{line}")),
             Action::Led(partition) => self.note(format_args!("partition {} is led", partition.0)),
         }
     }

@@ -8,6 +8,8 @@ use crate::oracle::Msg;
 
 /// Seven days, in seconds: what 3.1.1 gets without CleanSession.
 const LONG: u32 = 7 * 24 * 3600;
+/// Packet ids of shared groups begin here (M31).
+const GROUP_IDS: u16 = 32_768;
 /// How far the client's idea of when its session ends may be off.
 const EXPIRY_SLACK_MS: u64 = 12_000;
 
@@ -79,6 +81,7 @@ impl Client {
             acked: None,
             refused: false,
             copies: 1,
+            resent: false,
         };
         let (id, payload) = ctx.oracle.publish(msg, 8);
         let will = HelloWill {
@@ -188,8 +191,8 @@ impl Client {
                 self.send(wire::pubrel(self.version, sent.packet_id), ctx);
                 continue;
             }
+            ctx.oracle.resent(sent.msg);
             if sent.qos == QoS::AtLeastOnce {
-                ctx.oracle.resent(sent.msg);
                 self.expected.push_back(Expected::Puback(sent.packet_id));
             } else {
                 self.expected.push_back(Expected::Pubrec(sent.packet_id));
@@ -214,6 +217,8 @@ impl Client {
         self.conn = None;
         self.last_event = ctx.now;
         self.reset_connection();
+        // At QoS 1 a shared group gives it to another member: its id is free (M31, M35).
+        self.open.retain(|&id, _| id < GROUP_IDS);
         if let Some(life) = self.life.take() {
             let life = &mut ctx.oracle.lives[life];
             // Requests that were not answered leave their filters uncertain: the spans are closed already.

@@ -169,6 +169,7 @@ impl Client {
             acked: None,
             refused: false,
             copies: 1,
+            resent: false,
         };
         let (msg, payload) = ctx.oracle.publish(msg, len);
         ctx.counts.published += 1;

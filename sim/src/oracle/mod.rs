@@ -36,8 +36,10 @@ pub(crate) struct Msg {
     /// When the publisher knew that the broker has it.
     pub(crate) acked: Option<u64>,
     pub(crate) refused: bool,
-    /// How often it was sent.
+    /// How often it was published: a repeat at QoS 2 is the same exchange.
     pub(crate) copies: u32,
+    /// It was sent more than once.
+    pub(crate) resent: bool,
 }
 
 /// A subscription as its client knows it.
@@ -164,7 +166,8 @@ impl Oracle {
 
     pub(crate) fn resent(&mut self, msg: MsgId) {
         if let Some(msg) = self.msgs.get_mut(&msg) {
-            msg.copies += 1;
+            msg.copies += u32::from(msg.qos == QoS::AtLeastOnce);
+            msg.resent = true;
         }
     }
 

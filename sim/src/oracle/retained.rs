@@ -14,7 +14,13 @@ impl Oracle {
                 continue;
             }
             if msg.acked.is_some() {
-                values.clear();
+                // What was sent again at QoS 1 may have come again behind this one, whose repeat is known by its hold.
+                values.retain(|value| {
+                    let again = value.map(|value| &self.msgs[&value]);
+                    again.is_some_and(|it| {
+                        it.copies > 1 && it.acked.is_none_or(|acked| acked > msg.first_sent)
+                    })
+                });
             }
             values.push((!msg.payload.is_empty()).then_some(id));
         }

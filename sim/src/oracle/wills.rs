@@ -41,7 +41,7 @@ pub(super) struct Wills {
     /// Connections whose DISCONNECT asks for the will.
     asked: Vec<u32>,
     /// Connections that began with clean start.
-    clean: Vec<u32>,
+    clean: Vec<(u32, usize)>,
 }
 
 impl Oracle {
@@ -54,7 +54,15 @@ impl Oracle {
         will: Option<(MsgId, u64)>,
     ) {
         if clean {
-            self.wills.clean.push(conn);
+            self.wills.clean.push((conn, client));
+            // The old session may end from here on, and its will is due with it: v5 section 3.1.3.2.2.
+            for old in self.wills.by_conn.values_mut() {
+                if let Fate::Due { from, .. } = &mut old.fate
+                    && old.client == client
+                {
+                    *from = 0;
+                }
+            }
         }
         if let Some((msg, delay_ms)) = will {
             let will = Will {
@@ -75,7 +83,7 @@ impl Oracle {
 
     /// A session is attached: wills of the client that are not due yet are void, or due now with a clean start.
     pub(crate) fn attached(&mut self, conn: u32, client: usize, now: u64) {
-        let clean = self.wills.clean.contains(&conn);
+        let clean = self.wills.clean.contains(&(conn, client));
         for (&other, will) in &mut self.wills.by_conn {
             if other == conn {
                 will.attached = true;
@@ -99,8 +107,14 @@ impl Oracle {
         let Some(will) = self.wills.by_conn.get_mut(&conn) else {
             return;
         };
+        let replaced = self
+            .wills
+            .clean
+            .iter()
+            .any(|&(other, whose)| other > conn && whose == will.client);
+        let from = if replaced { now } else { now + will.delay_ms };
         let due = Fate::Due {
-            from: now + will.delay_ms,
+            from,
             to: now + will.delay_ms + LATE_MS,
         };
         will.fate = match cause {

@@ -63,11 +63,18 @@ pub(crate) enum Message {
 pub(crate) enum Action {
     Batch(ShardId, Vec<Message>),
     Bytes(u32, Vec<u8>),
-    Closed { conn: u32, cause: CloseCause },
-    Attached { conn: u32 },
+    Closed {
+        conn: u32,
+        cause: CloseCause,
+    },
+    Attached {
+        conn: u32,
+    },
     Propose(PartitionId, bytes::Bytes),
     Deposed(PartitionId),
     Led(PartitionId),
+    /// A line for the trace.
+    Note(String),
 }
 
 /// See the module.

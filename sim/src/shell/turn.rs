@@ -1,6 +1,6 @@
 //! One turn of a shard: everything that can happen, in order.
 
-use courser_contract::{Delivery, PartitionId, Record, ShardId, Term, Tick};
+use courser_contract::{Delivery, PartitionId, Record, ShardId, Term, Tick, ToPartition};
 use courser_mqtt::front::{Front, Prepared};
 
 use super::effects::PartitionFx;
@@ -9,6 +9,35 @@ use super::{Action, Connection, Inbound, Shard, take_output};
 use crate::bug::Bug;
 use courser_contract::Now;
 use courser_engine::Partition;
+
+/// What the trace says of messages between outboxes and their destinations.
+fn forward_line(from: PartitionId, to: PartitionId, message: &ToPartition) -> Option<String> {
+    let text = match message {
+        ToPartition::Append { key, record, .. } => {
+            let view = record.view();
+            let payload = &view.payload[..view.payload.len().min(8)];
+            format!(
+                "append {key:?} {} {}",
+                view.topic,
+                String::from_utf8_lossy(payload)
+            )
+        }
+        ToPartition::Forwarded { seq, result } => format!("answer {seq:?} {result:?}"),
+        ToPartition::ScanRetained(_)
+        | ToPartition::RetainedFound(_)
+        | ToPartition::Join(_)
+        | ToPartition::Joined { .. }
+        | ToPartition::Leave { .. }
+        | ToPartition::Left { .. }
+        | ToPartition::MemberFront { .. } => return None,
+    };
+    Some(format!("partition {} to {}: {text}", from.0, to.0))
+}
+
+/// Messages of a shard to itself that one call may lead to, I9: more is a loop.
+const MESSAGES_MAX: u32 = 100_000;
+/// Commits of volatile partitions in one turn.
+const ROUNDS_MAX: u32 = 10_000;
 
 impl Shard {
     /// Handles all that has come, fires what is due, and sends what that made.
@@ -125,7 +154,10 @@ impl Shard {
     }
 
     pub(super) fn handle_local(&mut self) {
+        let mut handled = 0_u32;
         while let Some(message) = self.hub.local.pop_front() {
+            handled += 1;
+            assert!(handled < MESSAGES_MAX, "a turn does not end: {message:?}");
             self.handle(self.hub.id, message);
         }
     }
@@ -168,6 +200,16 @@ impl Shard {
                 message,
             } => {
                 self.hub.parcels.answered(from, to, &message);
+                if let Some(line) = forward_line(from, to, &message) {
+                    let stale = if self.is_current(to, term) {
+                        ""
+                    } else {
+                        ", to an old leader"
+                    };
+                    self.hub
+                        .actions
+                        .push(Action::Note(format!("{line}{stale}")));
+                }
                 if self.is_current(to, term) {
                     self.with_partition(to, |it, now, fx| {
                         it.handle_partition(now, from, message, fx)
@@ -308,7 +350,8 @@ impl Shard {
     }
 
     fn end_turn(&mut self) {
-        loop {
+        for round in 0.. {
+            assert!(round < ROUNDS_MAX, "a turn does not end");
             self.handle_local();
             let committed = self.commit();
             if let Some((round, changes)) =

@@ -8,8 +8,8 @@ use courser_contract::{PartitionId, Term};
 use super::{Event, World, term_after};
 use crate::shell::{Inbound, Places};
 
-/// How many commits pass between two comparisons of a partition with its replay.
-const REPLAY_EVERY: u64 = 40;
+/// A partition is compared with its replay after so many entries, and after twice, four times as many: a replay is linear.
+const REPLAY_FIRST: u64 = 32;
 
 #[derive(Debug)]
 struct Log {
@@ -96,7 +96,7 @@ impl World {
         let shard = self.places.shard_of(id);
         self.inbound(shard, Inbound::Committed(id, entry));
         // The turn that takes it is at this moment or up to two milliseconds later.
-        if count.is_multiple_of(REPLAY_EVERY) {
+        if count >= REPLAY_FIRST && count.is_power_of_two() {
             self.turn(shard);
             self.check_replay(id);
         }
