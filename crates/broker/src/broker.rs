@@ -20,6 +20,8 @@ use crate::sys::ShardReport;
 
 /// How often a stop looks whether all shards are quiet.
 const STOP_LOOK: Duration = Duration::from_millis(2);
+/// How long a stop waits for wills while other clients may still publish.
+const WILLS_MAX: Duration = Duration::from_secs(1);
 
 /// Why a broker did not start.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +59,7 @@ pub enum StopError {
 pub struct Summary(ShardReport);
 
 impl Summary {
-    /// Counters that are not zero, by name.
+    /// Counters that are not zero, by name. `allocations` are those of the shards' threads, in a binary that counts them.
     #[must_use]
     pub fn counters(&self) -> Vec<(String, u64)> {
         let counters = &self.0.counters;
@@ -74,6 +76,7 @@ impl Summary {
             ("publishes_sent", counters.publishes_sent),
             ("turns", counters.turns),
             ("longest_turn_us", counters.longest_turn_us),
+            ("allocations", self.0.allocations),
         ];
         let plain = plain.map(|(name, value)| (name.to_owned(), value));
         let closes = CLOSES
@@ -168,17 +171,8 @@ impl Broker {
     /// # Errors
     /// The first shard that failed.
     pub fn stop(self) -> Result<Summary, StopError> {
-        self.enter(Phase::Closing);
-        let deadline = Instant::now() + self.stop_timeout;
-        let mut before = None;
-        while Instant::now() < deadline && !self.has_failed() {
-            thread::sleep(STOP_LOOK);
-            let now = self.stop.all_quiet();
-            if now.is_some() && now == before {
-                break;
-            }
-            before = now;
-        }
+        self.step(Phase::Wills, self.stop_timeout.min(WILLS_MAX));
+        self.step(Phase::Closing, self.stop_timeout);
         self.enter(Phase::Ending);
         let mut sum = ShardReport::default();
         for (shard, thread) in self.threads.into_iter().enumerate() {
@@ -186,6 +180,21 @@ impl Broker {
             sum.add(&report.map_err(|source| StopError::Shard { shard, source })?);
         }
         Ok(Summary(sum))
+    }
+
+    /// Begins a step of the stop and waits until it is over.
+    fn step(&self, phase: Phase, limit: Duration) {
+        self.enter(phase);
+        let deadline = Instant::now() + limit;
+        let mut before = None;
+        while Instant::now() < deadline && !self.has_failed() {
+            thread::sleep(STOP_LOOK);
+            let now = self.stop.all_quiet();
+            if now.is_some() && now == before {
+                return;
+            }
+            before = now;
+        }
     }
 
     fn enter(&self, phase: Phase) {

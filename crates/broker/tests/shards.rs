@@ -208,6 +208,29 @@ fn a_stop_says_good_bye_to_clients_of_mqtt_5() {
 }
 
 #[test]
+fn m26_a_stop_sends_wills_before_it_closes_the_others() {
+    let broker = broker(2, &[], |_| {});
+    let address = broker.addresses()[0];
+    let mut watchers: Vec<Client> = (0..CLIENTS)
+        .map(|number| {
+            let mut client = Client::connect(address, &format!("watcher-{number}"));
+            client.subscribe("will", 1);
+            client
+        })
+        .collect();
+    // A will without properties, QoS 0: flags Clean Session and Will.
+    let mut dying = Client::open(address);
+    let mut body = vec![0, 4, b'M', b'Q', b'T', b'T', 4, 0x06, 0, 60, 0, 1, b'd'];
+    body.extend([0, 4, b'w', b'i', b'l', b'l', 0, 3, b'b', b'y', b'e']);
+    dying.send(0x10, &body);
+    assert_eq!(dying.receive().body, [0, 0]);
+    broker.stop().expect("no shard failed");
+    for watcher in &mut watchers {
+        assert_eq!(watcher.receive_publish().1, b"bye");
+    }
+}
+
+#[test]
 fn values_of_the_broker_are_retained_under_sys() {
     let broker = broker(2, &["sys.interval=1s"], |_| {});
     let mut client = Client::connect(broker.addresses()[0], "watcher");

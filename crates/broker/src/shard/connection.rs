@@ -66,6 +66,8 @@ pub(crate) struct Connection {
     pub(crate) queued: bool,
     /// Whether the socket took no more bytes; it wakes when it does.
     pub(crate) write_blocked: bool,
+    /// Whether the client gave a will.
+    pub(crate) has_will: bool,
     /// Publishes that wait for their destinations.
     pub(crate) unsettled: u32,
     pub(crate) timer: Option<TimerKey>,

@@ -11,6 +11,7 @@ use courser_contract::{
 use rand::Rng;
 
 use super::Shard;
+use super::connection::Connection;
 use super::hub::Hub;
 
 /// Effects of a front that was taken out.
@@ -21,6 +22,28 @@ pub(crate) struct FrontFx<'a> {
     pub(crate) unsettled: u32,
     /// Set when it closes.
     pub(crate) close: Option<CloseCause>,
+    /// Set when it asks for a session with a will.
+    pub(crate) has_will: bool,
+}
+
+impl<'a> FrontFx<'a> {
+    /// For a connection that was taken out.
+    pub(crate) fn new(shard: &'a mut Shard, id: FrontId, connection: &Connection) -> Self {
+        Self {
+            shard,
+            id,
+            unsettled: connection.unsettled,
+            close: None,
+            has_will: connection.has_will,
+        }
+    }
+
+    /// Leaves what has changed with the connection, and says whether the front has closed.
+    pub(crate) fn finish(self, connection: &mut Connection) -> Option<CloseCause> {
+        connection.unsettled = self.unsettled;
+        connection.has_will = self.has_will;
+        self.close
+    }
 }
 
 impl FrontEffects for FrontFx<'_> {
@@ -46,6 +69,9 @@ impl FrontEffects for FrontFx<'_> {
     }
 
     fn send_home(&mut self, partition: PartitionId, message: ToHome) {
+        if let ToHome::Attach(attach) = &message {
+            self.has_will |= attach.will.is_some();
+        }
         self.shard
             .hub
             .send_from_front(self.id, self.unsettled, partition, message);

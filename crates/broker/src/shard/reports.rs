@@ -2,6 +2,8 @@
 
 use courser_contract::{Append, AppendKey, Now, PartitionId, Publish, QoS, ShardId, Tick};
 
+use courser_memory::{snapshot, thread_snapshot};
+
 use super::Shard;
 use super::timers::Timer;
 use crate::config::Config;
@@ -47,6 +49,7 @@ impl Shard {
             },
             held: self.partitions.counts(),
             connections: self.fronts.len() as u64,
+            allocations: thread_snapshot().allocated().allocations,
         }
     }
 
@@ -125,5 +128,5 @@ impl Shard {
 
 /// Bytes that the process has allocated and not freed; 0 where the binary does not count.
 fn heap_bytes() -> u64 {
-    courser_memory::snapshot().live_bytes()
+    snapshot().live_bytes()
 }

@@ -37,6 +37,7 @@ impl Shard {
             touched: false,
             queued: false,
             write_blocked: false,
+            has_will: false,
             unsettled: 0,
             timer: None,
             armed: Tick(u64::MAX),
@@ -139,12 +140,7 @@ impl Shard {
     ) -> Option<CloseCause> {
         let now = self.hub.now;
         let bytes_before = buffer.bytes().len();
-        let mut fx = FrontFx {
-            unsettled: connection.unsettled,
-            id,
-            close: None,
-            shard: self,
-        };
+        let mut fx = FrontFx::new(self, id, connection);
         let mut used = 0;
         let mut piece = PIECE_BYTES;
         let data = buffer.bytes();
@@ -177,8 +173,7 @@ impl Shard {
             }
         }
         connection.front.handle_read_end(now, &mut fx);
-        connection.unsettled = fx.unsettled;
-        let close = fx.close;
+        let close = fx.finish(connection);
         debug_assert!(used <= bytes_before, "a front takes what it was given");
         buffer.consume(used);
         connection.rest = buffer.settle();
@@ -198,15 +193,9 @@ impl Shard {
         connection.unparsed = false;
         connection.front.output().clear();
         let now = self.hub.now;
-        let mut fx = FrontFx {
-            unsettled: connection.unsettled,
-            id,
-            close: None,
-            shard: self,
-        };
+        let mut fx = FrontFx::new(self, id, connection);
         connection.front.handle_lost(now, &mut fx);
-        connection.unsettled = fx.unsettled;
-        fx.close
+        fx.finish(connection)
     }
 
     /// Reads a closed connection's last bytes away; at their end it is gone.
@@ -235,15 +224,9 @@ impl Shard {
             return None;
         }
         let now = self.hub.now;
-        let mut fx = FrontFx {
-            unsettled: connection.unsettled,
-            id,
-            close: None,
-            shard: self,
-        };
+        let mut fx = FrontFx::new(self, id, &connection);
         let result = act(&mut connection.front, now, &mut fx);
-        connection.unsettled = fx.unsettled;
-        let close = fx.close;
+        let close = fx.finish(&mut connection);
         self.put_back(id, connection, close);
         Some(result)
     }
@@ -343,15 +326,9 @@ impl Shard {
                 break;
             }
             let now = self.hub.now;
-            let mut fx = FrontFx {
-                unsettled: connection.unsettled,
-                id,
-                close: None,
-                shard: self,
-            };
+            let mut fx = FrontFx::new(self, id, &connection);
             connection.front.handle_output_room(now, &mut fx);
-            connection.unsettled = fx.unsettled;
-            close = fx.close;
+            close = fx.finish(&mut connection);
             if close.is_some()
                 || connection.front.output().len() == left
                 || connection.write_blocked

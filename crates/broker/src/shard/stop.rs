@@ -1,9 +1,13 @@
 //! The end of a broker, shard by shard.
 //!
-//! 1. Nobody is accepted any more; every front is told (v5: DISCONNECT 0x8B) and detaches, which sends wills.
-//! 2. A shard is **quiet** when it has no connection, nothing to do, and its peers have handled all that it sent. When all
-//!    are quiet twice in a row without having done anything in between, nothing is under way.
-//! 3. All end. The same happens when the time for a stop is over.
+//! 1. Nobody is accepted any more. Fronts whose client has a will are told first (v5: DISCONNECT 0x8B) and detach, so that the
+//!    others still get those wills (M26).
+//! 2. All other fronts are told.
+//! 3. All end.
+//!
+//! A step is over when nothing is under way: all shards are **quiet** twice in a row without having done anything in between.
+//! A shard is quiet when it has nothing to do and its peers have handled all that it sent, in the second step also when it
+//! has no connection left. Each step has a time limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -11,6 +15,8 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use courser_contract::ShardId;
 
 use super::Shard;
+use super::connection::Connection;
+use super::fronts::Access;
 
 /// How far a broker's end has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,10 +24,12 @@ use super::Shard;
 pub(crate) enum Phase {
     /// It serves.
     Serving = 0,
-    /// Connections are being closed.
-    Closing = 1,
+    /// Connections with a will are being closed.
+    Wills = 1,
+    /// All connections are being closed.
+    Closing = 2,
     /// Threads end.
-    Ending = 2,
+    Ending = 3,
 }
 
 /// What the thread that stops a broker and its shards tell each other.
@@ -44,13 +52,17 @@ impl StopSignal {
 
     /// Moves on; the shards must be woken after it.
     pub(crate) fn set_phase(&self, phase: Phase) {
+        for quiet in &self.quiet {
+            quiet.store(0, Ordering::SeqCst);
+        }
         self.phase.store(phase as u8, Ordering::SeqCst);
     }
 
     fn phase(&self) -> Phase {
         match self.phase.load(Ordering::SeqCst) {
             0 => Phase::Serving,
-            1 => Phase::Closing,
+            1 => Phase::Wills,
+            2 => Phase::Closing,
             _ => Phase::Ending,
         }
     }
@@ -100,16 +112,22 @@ impl Shard {
         if phase == self.stop.seen {
             return;
         }
-        if self.stop.seen == Phase::Serving {
-            self.accepting.close();
-            self.stop_fronts();
+        self.accepting.close();
+        match phase {
+            Phase::Serving => {}
+            Phase::Wills => self.stop_fronts(|connection| connection.has_will),
+            Phase::Closing | Phase::Ending => self.stop_fronts(|_| true),
         }
         self.stop.seen = phase;
     }
 
-    fn stop_fronts(&mut self) {
+    fn stop_fronts(&mut self, which: impl Fn(&Connection) -> bool) {
         for id in self.fronts.ids() {
-            self.with_front(id, |front, now, fx| front.handle_stop(now, fx));
+            if let Access::Here(connection) = self.fronts.get(id)
+                && which(connection)
+            {
+                self.with_front(id, |front, now, fx| front.handle_stop(now, fx));
+            }
         }
     }
 
@@ -123,7 +141,7 @@ impl Shard {
         match self.stop.seen {
             Phase::Serving => false,
             Phase::Ending => true,
-            Phase::Closing => {
+            Phase::Wills | Phase::Closing => {
                 let quiet = self.is_quiet();
                 if !quiet {
                     self.stop.activity += 1;
@@ -137,7 +155,8 @@ impl Shard {
 
     fn is_quiet(&self) -> bool {
         let links = self.hub.ports.to.iter().flatten();
-        self.fronts.is_empty()
+        let waits_for_fronts = self.stop.seen == Phase::Closing && !self.fronts.is_empty();
+        !waits_for_fronts
             && !self.has_work()
             && self.hub.last_words.is_empty()
             && !self.hub.ports.has_work()

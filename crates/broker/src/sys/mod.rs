@@ -22,6 +22,8 @@ pub(crate) struct ShardReport {
     pub(crate) held: Counts,
     /// Its connections.
     pub(crate) connections: u64,
+    /// How often its thread has asked for memory; 0 in a binary that does not count.
+    pub(crate) allocations: u64,
 }
 
 impl ShardReport {
@@ -29,6 +31,7 @@ impl ShardReport {
     pub(crate) fn add(&mut self, other: &Self) {
         self.counters.add(&other.counters);
         self.connections += other.connections;
+        self.allocations += other.allocations;
         self.held.sessions += other.held.sessions;
         self.held.attached += other.held.attached;
         self.held.claims += other.held.claims;

@@ -1,5 +1,7 @@
 //! A client made of bytes: packets of MQTT 3.1.1 and 5.0 written and read by hand, so that a mistake of our codec shows.
 
+#![allow(dead_code, reason = "each file of tests uses a part")]
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -11,7 +13,7 @@ use courser_settings::Sources;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A broker on a free port of the loopback address.
-pub fn broker(shards: u16, settings: &[&str], change: impl FnOnce(&mut Config)) -> Broker {
+pub(crate) fn broker(shards: u16, settings: &[&str], change: impl FnOnce(&mut Config)) -> Broker {
     let mut sources = Sources::new().set("mqtt.listen=127.0.0.1:0");
     for setting in settings {
         sources = sources.set(setting);
@@ -24,19 +26,19 @@ pub fn broker(shards: u16, settings: &[&str], change: impl FnOnce(&mut Config)) 
 
 /// A packet: its first byte and its body.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Packet {
-    pub first: u8,
-    pub body: Vec<u8>,
+pub(crate) struct Packet {
+    pub(crate) first: u8,
+    pub(crate) body: Vec<u8>,
 }
 
 /// A socket that speaks whole packets.
-pub struct Client {
+pub(crate) struct Client {
     stream: TcpStream,
 }
 
 impl Client {
     /// Connects the socket only.
-    pub fn open(address: SocketAddr) -> Self {
+    pub(crate) fn open(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("the broker listens");
         stream
             .set_read_timeout(Some(PATIENCE))
@@ -48,12 +50,12 @@ impl Client {
     }
 
     /// CONNECT of 3.1.1 with CleanSession and its CONNACK.
-    pub fn connect(address: SocketAddr, client_id: &str) -> Self {
+    pub(crate) fn connect(address: SocketAddr, client_id: &str) -> Self {
         Self::connect_with(address, client_id, 4, 0x02, &[])
     }
 
     /// CONNECT with these flags (and, for 5.0, these properties); the CONNACK must accept.
-    pub fn connect_with(
+    pub(crate) fn connect_with(
         address: SocketAddr,
         client_id: &str,
         version: u8,
@@ -74,21 +76,21 @@ impl Client {
     }
 
     /// Sends a packet.
-    pub fn send(&mut self, first: u8, body: &[u8]) {
+    pub(crate) fn send(&mut self, first: u8, body: &[u8]) {
         self.stream
             .write_all(&encode(first, body))
             .expect("the broker takes what it is sent");
     }
 
     /// Sends bytes as they are.
-    pub fn send_raw(&mut self, bytes: &[u8]) {
+    pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
         self.stream
             .write_all(bytes)
             .expect("the broker takes what it is sent");
     }
 
     /// Subscribes to one filter and waits for the answer.
-    pub fn subscribe(&mut self, filter: &str, qos: u8) {
+    pub(crate) fn subscribe(&mut self, filter: &str, qos: u8) {
         let mut body = vec![0, 1];
         body.extend(text(filter));
         body.push(qos);
@@ -104,7 +106,7 @@ impl Client {
     }
 
     /// The next packet.
-    pub fn receive(&mut self) -> Packet {
+    pub(crate) fn receive(&mut self) -> Packet {
         let mut first = [0];
         self.stream
             .read_exact(&mut first)
@@ -132,7 +134,7 @@ impl Client {
     }
 
     /// The next packet, which must be a PUBLISH: topic, packet id (0 for QoS 0), payload. QoS 1 is acknowledged.
-    pub fn receive_publish(&mut self) -> (String, Vec<u8>) {
+    pub(crate) fn receive_publish(&mut self) -> (String, Vec<u8>) {
         let packet = self.receive();
         assert_eq!(packet.first & 0xF0, 0x30, "{packet:?}");
         let qos = packet.first >> 1 & 3;
@@ -147,14 +149,14 @@ impl Client {
     }
 
     /// Whether the broker has closed the connection, after at most one packet of its own.
-    pub fn is_closed(&mut self) -> bool {
+    pub(crate) fn is_closed(&mut self) -> bool {
         let mut rest = Vec::new();
         self.stream.read_to_end(&mut rest).is_ok()
     }
 }
 
 /// A packet's bytes.
-pub fn encode(first: u8, body: &[u8]) -> Vec<u8> {
+pub(crate) fn encode(first: u8, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![first];
     let mut length = body.len();
     loop {
@@ -170,7 +172,7 @@ pub fn encode(first: u8, body: &[u8]) -> Vec<u8> {
 }
 
 /// A PUBLISH of 3.1.1.
-pub fn publish(topic: &str, qos: u8, packet_id: u16, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn publish(topic: &str, qos: u8, packet_id: u16, payload: &[u8]) -> Vec<u8> {
     let mut body = text(topic);
     if qos > 0 {
         body.extend(packet_id.to_be_bytes());
