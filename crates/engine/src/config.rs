@@ -96,6 +96,10 @@ pub struct Counts {
     pub claims: u64,
     /// Subscriptions, shared ones included.
     pub subscriptions: u64,
+    /// Shared ones of them.
+    pub shared_subscriptions: u64,
+    /// Sessions that ended because their time was over, since this partition leads.
+    pub expired_sessions: u64,
     /// Retained messages.
     pub retained_messages: u64,
     /// Their encoded bytes.

@@ -311,6 +311,8 @@ pub(crate) struct Lead {
     pub(crate) scratch: Vec<u8>,
     /// Sessions with a connection.
     pub(crate) attached: u64,
+    /// Sessions that it ended because their time was over.
+    pub(crate) expired: u64,
 }
 
 impl Default for Lead {
@@ -354,6 +356,7 @@ impl Default for Lead {
             receivers: Vec::new(),
             scratch: Vec::new(),
             attached: 0,
+            expired: 0,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The state machine of a partition: streams, sessions, retained messages.
+//! The state machine of a partition: streams, sessions, retained messages, shared groups.
 //!
 //! A [`Partition`] is driven by `handle_*` calls and asks for effects through
 //! [`PartitionEffects`](courser_contract::PartitionEffects). It knows no socket, file, clock or thread.
@@ -7,6 +7,29 @@
 //! entry that it gathers; [`Partition::take_entry`] hands the entry out, and once it is committed,
 //! [`Partition::handle_committed`] applies it, which reads nothing but state and entry and cannot fail (M4). Answers and
 //! deliveries leave only then (M9).
+//!
+//! # How a shell drives it
+//! - At the end of a turn, while [`Partition::has_entry`]: `take_entry`. A volatile partition gets it back at once (M13), the
+//!   others when it is committed; applying may gather the next entry, so ask again.
+//! - A partition with a log serves once the first entry of its term is applied (M5) and, if it has filters, L1 has confirmed
+//!   them (M39). Appends that come before get no answer; after a change of leader the shard sends again what is unsettled.
+//! - QoS 0, and publishes to volatile partitions that refuse nothing, carry no key and get no answer.
+//! - A front stays in the shell's table until its attach is answered: a connection that is lost meanwhile detaches (or
+//!   unclaims) then. A front whose [`AttachStage::Open`](courser_contract::AttachStage::Open) is refused unclaims.
+//!
+//! # Code map
+//! | module | what |
+//! |---|---|
+//! | `partition` | every event, and who handles it |
+//! | `entry` | facts and their bytes |
+//! | `state` | what the log makes, fact by fact; canonical bytes; invariants |
+//! | `lead` | what only the leader knows; `term`: how it begins and ends; `after`: what happens behind a commit |
+//! | `publish`, `l2`, `deliver` | a message in, to whom, out |
+//! | `session` | attach, detach, wills, subscriptions, QoS 2 coming in |
+//! | `share`, `group` | shared subscriptions: home and group |
+//! | `scan`, `retained` | retained messages |
+//! | `record`, `stream`, `look` | where records are, who needs them, how deliveries look |
+//! | `timeouts`, `due` | what comes with time |
 #![forbid(unsafe_code)]
 
 mod after;

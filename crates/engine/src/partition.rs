@@ -277,6 +277,8 @@ impl Partition {
             attached: self.lead.attached,
             claims: self.lead.clients.len() as u64,
             subscriptions: self.state.subscriptions,
+            shared_subscriptions: self.state.shared_subscriptions,
+            expired_sessions: self.lead.expired,
             retained_messages: retained.topics,
             retained_bytes: retained.bytes,
             queued_messages: self.state.queued,

@@ -61,6 +61,7 @@ impl Partition {
         if self.lead.clients.contains_key(&session.client_id) {
             self.ask_again(Due::SessionEnd(uid.0), wall);
         } else {
+            self.lead.expired += 1;
             self.end_session(uid, fx);
         }
     }

@@ -301,7 +301,16 @@ impl Lead {
         if session.lead.live.is_some() {
             self.attached -= 1;
         }
-        self.scans.retain(|(owner, _), _| *owner != uid);
-        self.doomed.retain(|(stream, _)| *stream != uid.0);
+        let scans: Vec<_> = self
+            .scans
+            .range((uid, 0)..=(uid, u64::MAX))
+            .map(|(key, _)| *key)
+            .collect();
+        for scan in scans {
+            self.scans.remove(&scan);
+        }
+        if !self.doomed.is_empty() {
+            self.doomed.retain(|(stream, _)| *stream != uid.0);
+        }
     }
 }

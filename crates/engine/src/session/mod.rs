@@ -39,6 +39,11 @@ pub(crate) struct Session {
     pub(crate) lead: SessionLead,
 }
 
+const _: () = assert!(
+    size_of::<Session>() <= 288,
+    "tests/memory.rs counts with it"
+);
+
 /// What few sessions have.
 #[derive(Debug, Default)]
 pub(crate) struct Extra {

@@ -450,6 +450,7 @@ impl State {
 
     fn forget_subscription(&mut self, uid: SessionUid, subscription: &Subscribed) {
         self.subscriptions -= 1;
+        self.shared_subscriptions -= u64::from(subscription.share.is_some());
         if subscription.share.is_none()
             && self.l2.remove(&subscription.filter, uid.0) == FilterChange::Changed
         {
@@ -501,6 +502,11 @@ impl State {
                 }
             }
             None => {
+                // Most sessions have one: no room for three more.
+                if session.subscriptions.len() < 4 {
+                    session.subscriptions.reserve_exact(1);
+                }
+                self.shared_subscriptions += u64::from(made.share.is_some());
                 session.subscriptions.push(made);
                 self.subscriptions += 1;
             }

@@ -21,11 +21,13 @@ impl State {
 
     fn check_sessions(&self) {
         let mut subscriptions = 0;
+        let mut shared = 0;
         let mut named = 0;
         for (number, session) in self.sessions.iter() {
             assert_eq!(number, session.uid.0, "a session is found by its number");
             session.check();
             subscriptions += session.subscriptions.len() as u64;
+            shared += session.subscriptions.iter().filter(|s| s.share.is_some()).count() as u64;
             if !session.client_id.is_empty() {
                 named += 1;
                 let found = self.by_client.get(&session.client_id);
@@ -40,7 +42,8 @@ impl State {
         }
         assert_eq!(named, self.by_client.len(), "client ids lead to sessions");
         assert_eq!(
-            subscriptions, self.subscriptions,
+            (subscriptions, shared),
+            (self.subscriptions, self.shared_subscriptions),
             "subscriptions are counted"
         );
     }

@@ -67,6 +67,8 @@ pub(crate) struct State {
     pub(crate) index_changes: BTreeMap<Box<str>, IndexChanged>,
     /// Subscriptions of all sessions.
     pub(crate) subscriptions: u64,
+    /// Shared ones of them.
+    pub(crate) shared_subscriptions: u64,
     /// References of all streams that are not done.
     pub(crate) queued: u64,
 }
@@ -194,6 +196,7 @@ impl State {
             last_scan: 0,
             index_changes: BTreeMap::new(),
             subscriptions: 0,
+            shared_subscriptions: 0,
             queued: 0,
         }
     }
