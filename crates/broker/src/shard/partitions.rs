@@ -110,6 +110,8 @@ impl Partitions {
             sum.attached += counts.attached;
             sum.claims += counts.claims;
             sum.subscriptions += counts.subscriptions;
+            sum.shared_subscriptions += counts.shared_subscriptions;
+            sum.expired_sessions += counts.expired_sessions;
             sum.retained_messages += counts.retained_messages;
             sum.retained_bytes += counts.retained_bytes;
             sum.queued_messages += counts.queued_messages;

@@ -36,6 +36,8 @@ impl ShardReport {
         self.held.attached += other.held.attached;
         self.held.claims += other.held.claims;
         self.held.subscriptions += other.held.subscriptions;
+        self.held.shared_subscriptions += other.held.shared_subscriptions;
+        self.held.expired_sessions += other.held.expired_sessions;
         self.held.retained_messages += other.held.retained_messages;
         self.held.retained_bytes += other.held.retained_bytes;
         self.held.queued_messages += other.held.queued_messages;
@@ -103,7 +105,7 @@ fn clients(sums: &ShardReport) -> [(&'static str, u64); 6] {
         ("$SYS/broker/clients/active", attached),
         ("$SYS/broker/clients/disconnected", absent),
         ("$SYS/broker/clients/inactive", absent),
-        ("$SYS/broker/clients/expired", 0),
+        ("$SYS/broker/clients/expired", sums.held.expired_sessions),
     ]
 }
 
@@ -116,7 +118,10 @@ fn messages(sums: &ShardReport) -> [(&'static str, u64); 15] {
         ("$SYS/broker/store/messages/count", held.records),
         ("$SYS/broker/store/messages/bytes", held.record_bytes),
         ("$SYS/broker/subscriptions/count", held.subscriptions),
-        ("$SYS/broker/shared_subscriptions/count", 0),
+        (
+            "$SYS/broker/shared_subscriptions/count",
+            held.shared_subscriptions,
+        ),
         (
             "$SYS/broker/retained messages/count",
             held.retained_messages,
