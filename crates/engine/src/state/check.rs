@@ -27,7 +27,11 @@ impl State {
             assert_eq!(number, session.uid.0, "a session is found by its number");
             session.check();
             subscriptions += session.subscriptions.len() as u64;
-            shared += session.subscriptions.iter().filter(|s| s.share.is_some()).count() as u64;
+            shared += session
+                .subscriptions
+                .iter()
+                .filter(|s| s.share.is_some())
+                .count() as u64;
             if !session.client_id.is_empty() {
                 named += 1;
                 let found = self.by_client.get(&session.client_id);
