@@ -15,7 +15,7 @@ use crate::ring::{Ring, RingOptions};
 use crate::stats::Stats;
 use crate::stream::MessageStream;
 use crate::subscription::Subscription;
-use crate::walk::{Post, Walk};
+use crate::walk::{self, Post};
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -103,13 +103,11 @@ impl<M: 'static> Router<M> {
 
     fn build(options: RouterOptions, barrier: Barrier) -> Self {
         let keys = options.cached_keys.clamp(1, 1 << 30).next_power_of_two();
-        let inner = Inner::new(
-            barrier,
-            Limits {
-                keys,
-                bytes: options.cached_bytes,
-            },
-        );
+        let limits = Limits {
+            keys,
+            bytes: options.cached_bytes,
+        };
+        let inner = Inner::new(barrier, limits, walk::end::<M>());
         let more = More {
             keys: Mutex::default(),
             retained: Mutex::default(),
@@ -277,24 +275,13 @@ impl<M: 'static> Router<M> {
         let post = Post {
             router: self,
             key,
-            message,
             calls: Cell::new(0),
             panics: Cell::new(0),
         };
-        let mut group = plan.groups();
         // Before the walk: nested posts may free the plan's place in the cache, though not the plan itself.
         let singles = plan.singles() as u64;
-        loop {
-            // SAFETY: `group` is a group of a plan or its end mark; the plan is not freed while it is walked.
-            let walk = unsafe { *group };
-            if walk.is_null() {
-                break;
-            }
-            // SAFETY: the first word of a group is such a function: lists of this router have handlers for `M`.
-            let walk = unsafe { std::mem::transmute::<*const (), Walk<M>>(walk) };
-            // SAFETY: the group is the function's own, and this thread is present.
-            group = unsafe { walk(group, &post) };
-        }
+        // SAFETY: the plan is one of this router, this thread is present, and frees no plan while one is walked.
+        unsafe { walk::run(plan.groups(), &post, message) };
         add(
             &record.counters.hits,
             singles.wrapping_add(post.calls.get()),

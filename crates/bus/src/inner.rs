@@ -12,12 +12,12 @@
 #![allow(unsafe_code)]
 
 use crate::handler::{Handler, SubscriptionId};
-use crate::plan::{PlanBuilder, Word};
+use crate::plan::PlanBuilder;
 use crate::presence::{Barrier, Grace};
 use crate::record::{Limits, Record};
 use crate::segments::Segments;
 use crate::slot::{Chunk, EXPANDED, Pool, Slot, SlotHead, SlotLayout};
-use crate::walk::{Walk, walk};
+use crate::walk::{End, Walks};
 use router::{SharedMatcher, Writer};
 use std::any::TypeId;
 use std::collections::HashMap;
@@ -52,17 +52,12 @@ impl Default for List {
 
 /// What is known of a type of handlers.
 struct HandlerType {
-    walk: Word,
+    walks: Walks,
     drop: unsafe fn(NonNull<SlotHead>),
     layout: SlotLayout,
     first_slot: usize,
     slot_size: usize,
 }
-
-// SAFETY: `walk` is a function, the rest plain data.
-unsafe impl Send for HandlerType {}
-// SAFETY: as above; it does not change.
-unsafe impl Sync for HandlerType {}
 
 enum Retired {
     Handler {
@@ -104,6 +99,8 @@ pub(crate) struct Inner {
     pub(crate) alive: Arc<()>,
     barrier: Barrier,
     limits: Limits,
+    /// What plans end with: a function for this router's messages.
+    end: End,
     lists: Segments<List>,
     types: Segments<OnceLock<HandlerType>>,
     state: Mutex<State>,
@@ -127,7 +124,7 @@ pub(crate) struct Sizes {
 }
 
 impl Inner {
-    pub(crate) fn new(barrier: Barrier, limits: Limits) -> Inner {
+    pub(crate) fn new(barrier: Barrier, limits: Limits, end: End) -> Inner {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let (writer, _reader) = SharedMatcher::new();
         let state = State {
@@ -152,6 +149,7 @@ impl Inner {
             alive: Arc::new(()),
             barrier,
             limits,
+            end,
             lists: Segments::new(),
             types: Segments::new(),
             state: Mutex::new(state),
@@ -169,7 +167,7 @@ impl Inner {
     /// Registers the calling thread.
     pub(crate) fn new_record(&self) -> Arc<Record> {
         let reader = self.lock().writer.reader();
-        let record = Arc::new(Record::new(self.barrier, reader, self.limits));
+        let record = Arc::new(Record::new(self.barrier, reader, self.limits, self.end));
         let mut records = self.records.lock().expect("no code panics under this lock");
         records.fold_left();
         records.all.push(Arc::clone(&record));
@@ -187,7 +185,7 @@ impl Inner {
             .expect("a list in the trie has a type");
         let head = NonNull::new(list.head.load(Ordering::Acquire));
         // SAFETY: the list is of this type, and was not reused since the caller became present.
-        unsafe { builder.add(ty, info.walk, head, info.first_slot, info.slot_size) };
+        unsafe { builder.add(ty, info.walks, head, info.first_slot, info.slot_size) };
     }
 
     pub(crate) fn subscribe<M: 'static, H: Handler<M>>(
@@ -415,9 +413,8 @@ impl Inner {
         let ty = *state.types.entry(TypeId::of::<H>()).or_insert(next);
         if ty == next {
             let layout = const { SlotLayout::of::<H>() };
-            let walk: Walk<M> = walk::<M, H>;
             let info = HandlerType {
-                walk: walk as Word,
+                walks: Walks::of::<M, H>(),
                 drop: Slot::<H>::drop_handler,
                 layout,
                 first_slot: layout.first_slot(),

@@ -9,6 +9,8 @@ mod inner;
 mod key;
 mod keys;
 mod local;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod plan;
 mod presence;
 mod record;

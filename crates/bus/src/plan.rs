@@ -3,15 +3,17 @@
 //! A plan is one block of words, read from front to back:
 //!
 //! ```text
-//! [references][words][singles in all]  then for each type  [walk][to chunks][to end][slot ..][chunk ..]  then [null]
+//! [references][words][singles in all]  then for each type  [walk][to chunks][to end][slot ..][chunk ..]  then [end]
 //! ```
-//! `walk` is the function made for the handler type; it handles its group and returns where the next one begins.
-//! After it come the distances in bytes from the group's first word to its chunks and to its end.
+//! `walk` is the function made for the handler type; it handles its group and goes on with the function of the next
+//! one. After it come the distances in bytes from the group's first word to its chunks and to its end. A type
+//! with no chunks and few slots has for each slot a group `[walk_one][slot]` instead, which has no loop.
 //! Slots and chunks lie in the order of their addresses, so that equal match lists are equal words, and a
 //! thread keeps each plan once however many keys share it.
 #![allow(unsafe_code)]
 
 use crate::slot::{Chunk, EXPANDED, SlotHead};
+use crate::walk::{End, Walks};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use std::hash::{BuildHasher, Hash};
@@ -22,6 +24,8 @@ pub(crate) type Word = *const ();
 
 const HEADER: usize = 3;
 const GROUP_HEADER: usize = 3;
+/// So many slots of a type, without chunks, are each a group: the loop's set-up costs more than their jumps.
+const ONES: usize = 4;
 
 /// A match that goes into a plan.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,23 +34,41 @@ pub(crate) enum Part {
     Chunk(*const Chunk),
 }
 
+impl Part {
+    fn word(self) -> Word {
+        match self {
+            Part::Slot(slot) => slot.cast(),
+            Part::Chunk(chunk) => chunk.cast(),
+        }
+    }
+}
+
 /// Collects the parts of a plan.
-#[derive(Default)]
 pub(crate) struct PlanBuilder {
-    /// Type of the handlers, the function that walks them, the part.
-    parts: Vec<(u32, Word, Part)>,
+    /// Type of the handlers, the functions that walk them, the part.
+    parts: Vec<(u32, Walks, Part)>,
     words: Vec<Word>,
+    end: End,
 }
 
 impl PlanBuilder {
+    /// A builder of plans that end with `end`.
+    pub(crate) fn new(end: End) -> Self {
+        PlanBuilder {
+            parts: Vec::new(),
+            words: Vec::new(),
+            end,
+        }
+    }
+
     /// Adds all chunks of one list.
     ///
     /// # Safety
-    /// `head` is a list of slots of the type that `walk` was made for, and the caller is present.
+    /// `head` is a list of slots of the type that `walks` were made for, and the caller is present.
     pub(crate) unsafe fn add(
         &mut self,
         ty: u32,
-        walk: Word,
+        walks: Walks,
         head: Option<NonNull<Chunk>>,
         first_slot: usize,
         size: usize,
@@ -62,10 +84,10 @@ impl PlanBuilder {
                         .cast_const()
                         .wrapping_byte_add(first_slot + at * size)
                         .cast();
-                    self.parts.push((ty, walk, Part::Slot(slot)));
+                    self.parts.push((ty, walks, Part::Slot(slot)));
                 }
             } else {
-                self.parts.push((ty, walk, Part::Chunk(chunk.as_ptr())));
+                self.parts.push((ty, walks, Part::Chunk(chunk.as_ptr())));
             }
             next = header.next();
         }
@@ -83,16 +105,22 @@ impl PlanBuilder {
                 .take_while(|(_, _, part)| matches!(part, Part::Slot(_)))
                 .count();
             singles_in_all += singles;
+            let (_, walks, _) = group[0];
+            if singles == group.len() && singles <= ONES {
+                self.words.extend(
+                    group
+                        .iter()
+                        .flat_map(|(_, _, part)| [walks.one, part.word()]),
+                );
+                continue;
+            }
             let distance = |words: usize| number((GROUP_HEADER + words) * size_of::<Word>());
             self.words
-                .extend([group[0].1, distance(singles), distance(group.len())]);
+                .extend([walks.group, distance(singles), distance(group.len())]);
             self.words
-                .extend(group.iter().map(|(_, _, part)| match *part {
-                    Part::Slot(slot) => slot.cast(),
-                    Part::Chunk(chunk) => chunk.cast::<()>(),
-                }));
+                .extend(group.iter().map(|(_, _, part)| part.word()));
         }
-        self.words.push(std::ptr::null());
+        self.words.push(self.end.0);
         self.words[1] = number(self.words.len());
         self.words[2] = number(singles_in_all);
         self.parts.clear();

@@ -10,10 +10,10 @@
 //!   side left it.
 //!
 //! Where `membarrier` is missing, both sides use a sequentially consistent fence.
-#![allow(unsafe_code)] // none here: the module is named by the others as the reason why theirs is sound
 
-use crate::sync::{Arc, AtomicU64, Ordering, compiler_fence, fence};
+use crate::sync::{AtomicU64, Ordering, compiler_fence, fence};
 use std::borrow::Borrow;
+use std::sync::Arc;
 
 /// How the two sides are ordered; one for the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

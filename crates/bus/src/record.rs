@@ -8,6 +8,7 @@
 use crate::key::Key;
 use crate::plan::{PlanBuilder, PlanPool, PlanRef};
 use crate::presence::{Barrier, Presence};
+use crate::walk::End;
 use router::{Epoch, Epochs, Reader};
 use std::borrow::Borrow;
 use std::cell::{Cell, UnsafeCell};
@@ -98,7 +99,7 @@ impl Borrow<Presence> for Record {
 }
 
 impl Record {
-    pub(crate) fn new(barrier: Barrier, reader: Reader<u32>, limits: Limits) -> Record {
+    pub(crate) fn new(barrier: Barrier, reader: Reader<u32>, limits: Limits, end: End) -> Record {
         let entries = vec![Entry::default(); KEYS_MIN.min(limits.keys)];
         let table = Cell::new(Table {
             entries: entries.as_ptr(),
@@ -107,7 +108,7 @@ impl Record {
         let private = Private {
             entries,
             pool: PlanPool::default(),
-            builder: PlanBuilder::default(),
+            builder: PlanBuilder::new(end),
             reader,
             garbage: Vec::new(),
             limits,
@@ -260,7 +261,12 @@ mod tests {
 
     fn record(keys: usize, bytes: usize) -> Record {
         let (_writer, reader) = SharedMatcher::new();
-        Record::new(Barrier::Fence, reader, Limits { keys, bytes })
+        Record::new(
+            Barrier::Fence,
+            reader,
+            Limits { keys, bytes },
+            crate::walk::end::<()>(),
+        )
     }
 
     #[test]

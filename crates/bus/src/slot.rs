@@ -33,6 +33,14 @@ pub(crate) struct SlotHead {
 }
 
 impl SlotHead {
+    /// An empty one, outside of a chunk.
+    #[cfg(all(test, loom))]
+    pub(crate) fn empty() -> SlotHead {
+        SlotHead {
+            id: AtomicU64::new(EMPTY),
+        }
+    }
+
     /// The id of the live subscription, if there is one.
     #[inline]
     pub(crate) fn live(&self) -> Option<u64> {
