@@ -24,7 +24,7 @@
 //! | `entry` | facts and their bytes |
 //! | `state` | what the log makes, fact by fact; canonical bytes; invariants |
 //! | `lead` | what only the leader knows; `term`: how it begins and ends; `after`: what happens behind a commit |
-//! | `publish`, `l2`, `deliver` | a message in, to whom, out |
+//! | `publish`, `l2`, `room`, `deliver` | a message in, to whom, whether it fits, out |
 //! | `session` | attach, detach, wills, subscriptions, QoS 2 coming in |
 //! | `share`, `group` | shared subscriptions: home and group |
 //! | `scan`, `retained` | retained messages |
@@ -74,6 +74,7 @@ mod record;
     reason = "reading is for checkpoints, priorities for work queues"
 )]
 mod retained;
+mod room;
 mod scan;
 #[allow(
     dead_code,

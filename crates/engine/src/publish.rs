@@ -4,18 +4,16 @@ use std::rc::Rc;
 
 use courser_contract::{
     Append, AppendKey, DeliverFlags, DeliverTo, Delivery, Dropped, PartitionEffects, PartitionId,
-    QoS, Record, RecordView, Refusal, Seq, Settled, ToPartition,
+    QoS, Record, RecordView, Refusal, Settled, ToPartition,
 };
 
 use crate::{
-    Overflow, Partition,
-    entry::{Fate, Haste, OutcomeFact, PublishFact, Rare, SettledAs, Target, TargetList, Targets},
+    Partition,
+    entry::{Haste, PublishFact, Rare, SettledAs, Target, TargetList, Targets},
     ids::{self, Owner},
     origins::Known,
     outbox::KnownForward,
-    retained::RetainedLimits,
-    session::{Plan, Reserved},
-    stream::Stream,
+    session::Plan,
 };
 
 /// More targets than this are always written as a set.
@@ -266,182 +264,6 @@ impl Partition {
                 self.lead.inbox.take(source, seq, floor);
             }
         }
-    }
-
-    /// Whether a publisher must be refused (M12): a full retained store, or a full session under that policy.
-    fn check_room(
-        &mut self,
-        stored: &[Target],
-        append: &Append<'_>,
-        view: &RecordView<'_>,
-    ) -> Result<(), Refusal> {
-        let limits = &self.config.limits;
-        let refusable = !matches!(append.key, AppendKey::Unanswered);
-        if limits.overflow == Overflow::RefusePublisher && refusable {
-            let bytes = view.encoded_len() as u64;
-            if stored
-                .iter()
-                .any(|target| self.is_full(target.stream, bytes))
-            {
-                return Err(Refusal::QuotaExceeded);
-            }
-        }
-        if append.keep_retained {
-            self.admit_retained(view)?;
-        }
-        Ok(())
-    }
-
-    /// Reserves room for a retained message (M4).
-    pub(crate) fn admit_retained(&mut self, view: &RecordView<'_>) -> Result<(), Refusal> {
-        let limits = &self.config.limits;
-        let limits = RetainedLimits {
-            topics: u64::from(limits.retained_messages_max),
-            bytes: limits.retained_bytes_max,
-        };
-        let bytes = u32::try_from(view.encoded_len()).map_err(|_| Refusal::TooLarge)?;
-        let kept = (!view.payload.is_empty()).then_some(bytes);
-        let store = &self.state.retained;
-        if self.lead.projection.admit(store, limits, view.topic, kept) {
-            Ok(())
-        } else {
-            Err(Refusal::QuotaExceeded)
-        }
-    }
-
-    fn is_full(&self, stream: u64, bytes: u64) -> bool {
-        let limits = &self.config.limits;
-        self.queue(stream).is_some_and(|(stream, reserved)| {
-            let messages = i64::from(stream.live()) + reserved.messages;
-            let queued = stream.bytes().saturating_add_signed(reserved.bytes);
-            messages >= i64::from(limits.queue_messages_max)
-                || queued + bytes > limits.queue_bytes_max
-        })
-    }
-
-    /// A stream with what is reserved in it.
-    fn queue(&self, stream: u64) -> Option<(&Stream, Reserved)> {
-        match ids::owner(stream) {
-            Owner::Session => {
-                let session = self.state.sessions.get(stream)?;
-                Some((&session.stream, session.lead.reserved))
-            }
-            Owner::Group => {
-                let group = self.state.groups.get(stream)?;
-                Some((&group.stream, group.lead.reserved))
-            }
-        }
-    }
-
-    fn reserve_in(&mut self, stream: u64, messages: i64, bytes: i64) {
-        match ids::owner(stream) {
-            Owner::Session => {
-                if let Some(session) = self.state.sessions.get_mut(stream) {
-                    session.lead.reserved.add(messages, bytes);
-                }
-            }
-            Owner::Group => {
-                if let Some(group) = self.state.groups.get_mut(stream) {
-                    group.lead.reserved.add(messages, bytes);
-                }
-            }
-        }
-    }
-
-    /// Reserves room in the streams of `targets`. None: all have room; otherwise those that had.
-    pub(crate) fn reserve(
-        &mut self,
-        targets: &[Target],
-        view: &RecordView<'_>,
-        fx: &mut impl PartitionEffects,
-    ) -> Option<Vec<Target>> {
-        let bytes = view.encoded_len() as u64;
-        let mut fitting: Option<Vec<Target>> = None;
-        for (at, target) in targets.iter().enumerate() {
-            let fits =
-                !self.is_full(target.stream, bytes) || self.make_room(target.stream, bytes, fx);
-            if fits {
-                self.reserve_in(target.stream, 1, bytes.cast_signed());
-            }
-            match (&mut fitting, fits) {
-                (None, true) => {}
-                (None, false) => {
-                    fx.dropped(Dropped::QueueFull, 1);
-                    fitting = Some(targets[..at].to_vec());
-                }
-                (Some(fitting), true) => fitting.push(target.clone()),
-                (Some(_), false) => fx.dropped(Dropped::QueueFull, 1),
-            }
-        }
-        fitting
-    }
-
-    /// Drops the oldest messages that were never sent until `bytes` fit, if that is the policy. False: they do not.
-    fn make_room(&mut self, stream: u64, bytes: u64, fx: &mut impl PartitionEffects) -> bool {
-        match self.config.limits.overflow {
-            Overflow::DropNewest | Overflow::RefusePublisher => return false,
-            Overflow::DropOldest => {}
-        }
-        while self.is_full(stream, bytes) {
-            let Some(seq) = self.oldest_droppable(stream) else {
-                return false;
-            };
-            self.doom(stream, seq, Fate::Dropped);
-            fx.dropped(Dropped::QueueFull, 1);
-        }
-        true
-    }
-
-    fn oldest_droppable(&self, stream: u64) -> Option<u64> {
-        let (queue, _) = self.queue(stream)?;
-        let mut seq = match ids::owner(stream) {
-            Owner::Session => self.state.sessions.get(stream)?.droppable_from(),
-            Owner::Group => queue.floor(),
-        };
-        loop {
-            seq = queue.next_live(seq)?;
-            if !self.is_begun(stream, seq) && !self.lead.doomed.contains(&(stream, seq)) {
-                return Some(seq);
-            }
-            seq += 1;
-        }
-    }
-
-    /// Whether somebody has a message, or has begun an exchange for it: it stays (M30).
-    pub(crate) fn is_begun(&self, stream: u64, seq: u64) -> bool {
-        match ids::owner(stream) {
-            Owner::Session => self.state.sessions.get(stream).is_some_and(|session| {
-                seq < session.droppable_from() || session.is_in_exchange(seq)
-            }),
-            Owner::Group => self.state.groups.get(stream).is_some_and(|group| {
-                group
-                    .lead
-                    .dispatch
-                    .as_ref()
-                    .is_some_and(|d| d.is_under_way(Seq(seq)))
-            }),
-        }
-    }
-
-    /// Proposes the end of a message that was not sent.
-    pub(crate) fn doom(&mut self, stream: u64, seq: u64, fate: Fate) {
-        let reference = self.queue(stream).and_then(|(queue, _)| queue.get(seq));
-        let Some(reference) = reference else {
-            return;
-        };
-        if !self.lead.doomed.insert((stream, seq)) {
-            return;
-        }
-        let bytes = i64::from(self.state.records.len_of(reference.slot));
-        self.reserve_in(stream, -1, -bytes);
-        let fact = OutcomeFact {
-            stream,
-            first: seq,
-            last: seq,
-            fate,
-            sent_limit: 0,
-        };
-        fact.write(&mut self.gather, Haste::Now);
     }
 
     /// The set that names the stored part of a list; none: it is written in place, since it is short or new (M8).

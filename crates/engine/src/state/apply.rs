@@ -2,19 +2,20 @@
 
 use std::rc::Rc;
 
-use compact_str::CompactString;
-use courser_contract::{AppendKey, RecordView, SessionUid, WallMs};
+use courser_contract::{AppendKey, RecordView};
 
-use super::{Forwarded, IndexChanged, Leaving, RetainedChange, Sink, State, Stored};
+use super::{
+    Forwarded, Leaving, RetainedChange, Sink, State, Stored,
+    sessions::{attach_session, set_will_due},
+};
 use crate::{
-    entry::{AttachFact, Fact, Fate, OutcomeFact, PublishFact, Rare, Target},
+    entry::{Fact, Fate, OutcomeFact, PublishFact, Rare, Target},
     group::Member,
     ids::{self, Owner},
-    l2::{Entry, FilterChange},
     outbox::{Forward, Refusable},
     record::Slot,
-    session::{Scan, Session, Share, Subscribed},
-    stream::{Reference, Stream},
+    session::{Share, Subscribed},
+    stream::Reference,
 };
 
 /// What is known while an entry is applied.
@@ -407,112 +408,6 @@ impl State {
         self.sets[at] = Some(Rc::from(targets));
     }
 
-    fn open_session(&mut self, uid: SessionUid, client_id: &str, attach: &AttachFact) {
-        self.last_session = self.last_session.max(ids::counter(uid.0));
-        let mut session = Box::new(Session {
-            uid,
-            client_id: CompactString::from(client_id),
-            epoch: attach.epoch,
-            attached: true,
-            receive_maximum: attach.receive_maximum,
-            expiry_seconds: attach.expiry_seconds,
-            ends_at: None,
-            sent_limit: 0,
-            stream: Stream::default(),
-            subscriptions: Vec::new(),
-            extra: None,
-            lead: crate::session::SessionLead::default(),
-        });
-        attach_session(&mut session, attach);
-        if !client_id.is_empty() {
-            self.by_client.insert(session.client_id.clone(), uid.0);
-        }
-        self.sessions.insert(uid.0, session);
-    }
-
-    fn end_session(&mut self, uid: SessionUid, sink: &mut impl Sink) {
-        let Some(mut session) = self.sessions.remove(uid.0) else {
-            return;
-        };
-        sink.ended(&session);
-        if !session.client_id.is_empty() {
-            self.by_client.remove(&session.client_id);
-        }
-        for subscription in std::mem::take(&mut session.subscriptions) {
-            self.forget_subscription(uid, &subscription);
-        }
-        self.queued -= u64::from(session.stream.live());
-        for reference in session.stream.drain(&mut self.spare) {
-            self.records.release(reference.slot);
-            self.looks.release(reference.look);
-        }
-    }
-
-    fn forget_subscription(&mut self, uid: SessionUid, subscription: &Subscribed) {
-        self.subscriptions -= 1;
-        self.shared_subscriptions -= u64::from(subscription.share.is_some());
-        if subscription.share.is_none()
-            && self.l2.remove(&subscription.filter, uid.0) == FilterChange::Changed
-        {
-            self.index_changes
-                .insert(subscription.filter.clone(), IndexChanged::Removed);
-        }
-    }
-
-    fn unsubscribe(&mut self, uid: SessionUid, share: Option<&str>, filter: &str) {
-        let Some(session) = self.sessions.get_mut(uid.0) else {
-            return;
-        };
-        if let Some(at) = session.find(share, filter) {
-            let gone = session.subscriptions.remove(at);
-            if let (Some(extra), None) = (&mut session.extra, share) {
-                extra.scans.retain(|_, scan| &*scan.filter != filter);
-            }
-            session.tidy_extra();
-            self.forget_subscription(uid, &gone);
-        }
-    }
-
-    fn subscribe(&mut self, uid: SessionUid, made: Subscribed, scan: u64) {
-        let Some(session) = self.sessions.get_mut(uid.0) else {
-            return;
-        };
-        if made.share.is_none() {
-            let entry = Entry::new(uid.0, made.options, made.identifier);
-            if self.l2.insert(&made.filter, entry) == FilterChange::Changed {
-                self.index_changes
-                    .insert(made.filter.clone(), IndexChanged::Added);
-            }
-        }
-        self.last_scan = self.last_scan.max(scan);
-        if scan != 0 {
-            let scans = &mut session.extra_mut().scans;
-            scans.retain(|_, scan| scan.filter != made.filter);
-            let filter = made.filter.clone();
-            let cursors = std::collections::BTreeMap::new();
-            scans.insert(scan, Scan { filter, cursors });
-        }
-        match session.find(made.share_name(), &made.filter) {
-            Some(at) => {
-                let before = std::mem::replace(&mut session.subscriptions[at], made);
-                if let (Some(now), Some(before)) =
-                    (&mut session.subscriptions[at].share, before.share)
-                {
-                    now.group = before.group;
-                }
-            }
-            None => {
-                // Most sessions have one: no room for three more.
-                if session.subscriptions.len() < 4 {
-                    session.subscriptions.reserve_exact(1);
-                }
-                self.shared_subscriptions += u64::from(made.share.is_some());
-                session.subscriptions.push(made);
-                self.subscriptions += 1;
-            }
-        }
-    }
-
     fn expire_retained(&mut self, topic: &str, index: u64, ordinal: u32, sink: &mut impl Sink) {
         let before = self.retained.usage();
         let Some(slot) = self.retained.get(topic) else {
@@ -533,31 +428,5 @@ impl State {
             before,
             after: self.retained.usage(),
         });
-    }
-}
-
-fn attach_session(session: &mut Session, attach: &AttachFact) {
-    session.epoch = attach.epoch;
-    session.attached = true;
-    session.expiry_seconds = attach.expiry_seconds;
-    session.receive_maximum = attach.receive_maximum;
-    session.sent_limit = session.sent_limit.max(attach.sent_limit);
-    session.ends_at = None;
-    match &attach.will {
-        Some(will) => session.extra_mut().will = Some(will.clone()),
-        None => {
-            if let Some(extra) = &mut session.extra {
-                extra.will = None;
-            }
-        }
-    }
-    set_will_due(session, None);
-}
-
-/// A will without a moment is dropped by the caller's [`Rare::WillTaken`] or stays with the connection.
-fn set_will_due(session: &mut Session, due: Option<WallMs>) {
-    if due.is_some() || session.extra.is_some() {
-        session.extra_mut().will_due = due;
-        session.tidy_extra();
     }
 }

@@ -7,6 +7,7 @@ mod apply;
 mod check;
 mod encode;
 mod groups;
+mod sessions;
 
 use std::{collections::BTreeMap, rc::Rc};
 

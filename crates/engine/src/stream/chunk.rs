@@ -24,6 +24,10 @@ enum Looks {
 #[derive(Debug)]
 pub(super) struct Chunk {
     pub(super) base: u64,
+    len: u16,
+    /// Positions that are not done.
+    open: u16,
+    /// Empty once all of a full chunk is done: it stays as a place between others.
     slots: Vec<Slot>,
     looks: Looks,
     done: [u64; WORDS],
@@ -36,6 +40,8 @@ impl Chunk {
     pub(super) const fn new(base: u64) -> Self {
         Self {
             base,
+            len: 0,
+            open: 0,
             slots: Vec::new(),
             looks: Looks::All(0),
             done: [0; WORDS],
@@ -45,6 +51,8 @@ impl Chunk {
     }
 
     pub(super) fn clear(&mut self) {
+        self.len = 0;
+        self.open = 0;
         self.slots.clear();
         self.looks = Looks::All(0);
         self.done = [0; WORDS];
@@ -53,7 +61,7 @@ impl Chunk {
     }
 
     pub(super) fn len(&self) -> u64 {
-        self.slots.len() as u64
+        u64::from(self.len)
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -73,11 +81,13 @@ impl Chunk {
             Looks::Each(each) => each.push(reference.look),
         }
         self.slots.push(reference.slot);
+        self.len += 1;
+        self.open += 1;
     }
 
     fn place(&self, seq: u64) -> Option<(usize, usize, u64)> {
         let at = usize::try_from(seq.checked_sub(self.base)?).ok()?;
-        (at < self.slots.len()).then_some((at, at / 64, 1 << (at % 64)))
+        (at < usize::from(self.len)).then_some((at, at / 64, 1 << (at % 64)))
     }
 
     pub(super) fn get(&self, seq: u64) -> Option<Reference> {
@@ -120,7 +130,24 @@ impl Chunk {
         self.received[word] &= !bit;
         let reference = self.reference(at);
         self.slots[at] = Slot::NONE;
+        self.open -= 1;
         Some(reference)
+    }
+
+    /// Whether nothing will be asked of it any more.
+    pub(super) fn is_spent(&self) -> bool {
+        self.open == 0 && self.is_full()
+    }
+
+    /// Gives its memory back and keeps its place.
+    pub(super) fn empty(&mut self) {
+        self.slots = Vec::new();
+        self.looks = Looks::All(0);
+    }
+
+    #[cfg(test)]
+    pub(super) fn held_slots(&self) -> usize {
+        self.slots.len()
     }
 
     pub(super) fn first_not_done(&self) -> Option<u64> {
@@ -129,7 +156,7 @@ impl Chunk {
 
     pub(super) fn next_not_done(&self, seq: u64) -> Option<u64> {
         let from = usize::try_from(seq.saturating_sub(self.base)).ok()?;
-        let len = self.slots.len();
+        let len = usize::from(self.len);
         let mut word = from / 64;
         let mut mask = u64::MAX << (from % 64);
         while word * 64 < len {
@@ -145,14 +172,20 @@ impl Chunk {
     }
 
     pub(super) fn check(&self) -> u32 {
-        assert!(
-            self.len() <= CHUNK && !self.slots.is_empty(),
-            "a chunk holds 1 to 256"
+        assert!((1..=CHUNK).contains(&self.len()), "a chunk holds 1 to 256");
+        if self.is_spent() && self.slots.is_empty() {
+            assert_eq!(self.next_not_done(self.base), None, "it is wholly done");
+            return 0;
+        }
+        assert_eq!(
+            self.slots.len() as u64,
+            self.len(),
+            "each position has its slot"
         );
         if let Looks::Each(each) = &self.looks {
             assert_eq!(each.len(), self.slots.len(), "each reference has its look");
         }
-        let mut live = 0;
+        let mut open = 0;
         for (at, slot) in self.slots.iter().enumerate() {
             let (word, bit) = (at / 64, 1u64 << (at % 64));
             let done = self.done[word] & bit != 0;
@@ -161,8 +194,9 @@ impl Chunk {
                 !(done && self.received[word] & bit != 0),
                 "what is received is not done"
             );
-            live += u32::from(!done);
+            open += u32::from(!done);
         }
-        live
+        assert_eq!(open, u32::from(self.open), "what is not done is counted");
+        open
     }
 }

@@ -129,7 +129,12 @@ impl Stream {
     /// Ends a reference and returns it; none if it was done before. The caller then says its bytes and calls
     /// [`Stream::settle`] after the last one of a batch.
     pub(crate) fn mark_done(&mut self, seq: u64) -> Option<Reference> {
-        let reference = self.chunk_of_mut(seq)?.mark_done(seq)?;
+        let first = self.chunks.front()?.base;
+        let chunk = self.chunk_of_mut(seq)?;
+        let reference = chunk.mark_done(seq)?;
+        if chunk.base != first && chunk.is_spent() {
+            chunk.empty();
+        }
         self.live -= 1;
         Some(reference)
     }
@@ -223,6 +228,11 @@ impl Stream {
         self.live = 0;
         self.bytes = 0;
         references
+    }
+
+    #[cfg(test)]
+    fn held_slots(&self) -> usize {
+        self.chunks.iter().map(|chunk| chunk.held_slots()).sum()
     }
 
     /// Asserts the invariants of the module.

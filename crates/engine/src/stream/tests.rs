@@ -23,6 +23,10 @@ fn one_stuck_reference_pins_its_chunk_only_m17() {
     }
     stream.settle(&mut spare);
     stream.check();
+    assert!(
+        stream.held_slots() <= 256 + 232,
+        "what is wholly done is an empty place"
+    );
     assert_eq!(
         (stream.floor(), stream.next(), stream.live(), stream.bytes()),
         (0, 1_000, 1, 10)
