@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use compact_str::CompactString;
 use courser_contract::{
     Attach, DeliverTo, Epoch, FrontId, HomeRef, IndexToken, Join, JoinResult, LeaveCause, Now,
-    PartitionId, RetainedScan, Seq, SessionUid, Settled, SubscribeResult, Term, ToPartition,
+    PartitionId, RetainedScan, Seq, SessionUid, Settled, SubscribeResult, Term, Tick, ToPartition,
     WallMs,
 };
 use hashbrown::{HashMap, HashSet};
@@ -276,6 +276,10 @@ pub(crate) struct Lead {
     pub(crate) projection: Projection,
     pub(crate) due: DueIndex<Due>,
     pub(crate) senders: BTreeMap<PartitionId, Sender>,
+    /// Where the outboxes stood, and since when: one that does not move is sent again.
+    pub(crate) stood: BTreeMap<PartitionId, (Seq, Tick)>,
+    /// Messages of partitions that came before this one leads.
+    pub(crate) early: VecDeque<(PartitionId, ToPartition)>,
     /// Forwards that were proposed and are not yet in an outbox.
     pub(crate) reserved_forwards: u32,
     /// Positions that the facts since the last hold got.
@@ -340,6 +344,8 @@ impl Default for Lead {
             projection: Projection::default(),
             due: DueIndex::default(),
             senders: BTreeMap::new(),
+            stood: BTreeMap::new(),
+            early: VecDeque::new(),
             reserved_forwards: 0,
             forwarded: Vec::new(),
             answers: HashMap::default(),

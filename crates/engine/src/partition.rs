@@ -9,6 +9,7 @@ use crate::{
     Counts, EntryError, PartitionConfig,
     entry::{Gather, Haste, Rare, Trust},
     lead::{Lead, Role},
+    session::FORWARD_AGAIN_MS,
     state::{NoSink, State},
 };
 
@@ -20,6 +21,9 @@ pub struct Partition {
     pub(crate) lead: Lead,
     pub(crate) gather: Gather,
 }
+
+/// Messages of other partitions that wait for the leadership; forwards beyond it are sent again by their outboxes.
+const EARLY_MAX: usize = 65_536;
 
 /// Term of a volatile partition: it has no peers and leads from its first moment.
 const VOLATILE_TERM: Term = Term(1);
@@ -146,7 +150,7 @@ impl Partition {
         }
     }
 
-    /// A message of a partition.
+    /// A message of a partition. One that comes before this partition leads waits for that.
     pub fn handle_partition(
         &mut self,
         now: Now,
@@ -155,9 +159,19 @@ impl Partition {
         fx: &mut impl PartitionEffects,
     ) {
         self.lead.now = now;
-        if !self.lead.decides() {
-            return;
+        if self.lead.decides() {
+            self.from_partition(from, message, fx);
+        } else if self.lead.early.len() < EARLY_MAX {
+            self.lead.early.push_back((from, message));
         }
+    }
+
+    pub(crate) fn from_partition(
+        &mut self,
+        from: PartitionId,
+        message: ToPartition,
+        fx: &mut impl PartitionEffects,
+    ) {
         match message {
             ToPartition::Append {
                 key,
@@ -221,11 +235,10 @@ impl Partition {
     pub fn poll_timeout(&self) -> Option<Tick> {
         let due = self.lead.due.next();
         let due = due.map(|at| self.lead.now.tick.after_ms(self.lead.wait_for(at)));
-        let forwards = self
-            .lead
-            .senders
-            .values()
-            .filter_map(|sender| sender.poll_timeout());
+        let senders = self.lead.senders.values();
+        let forwards = senders.filter_map(|sender| sender.poll_timeout());
+        let stood = self.lead.stood.values();
+        let forwards = forwards.chain(stood.map(|(_, since)| since.after_ms(FORWARD_AGAIN_MS)));
         forwards.chain(due).chain(self.gather.deadline()).min()
     }
 

@@ -39,6 +39,9 @@ impl Partition {
         self.tell_whole_index(fx);
         self.send_forwards(fx);
         self.resend_leaves(fx);
+        for (from, message) in std::mem::take(&mut self.lead.early) {
+            self.from_partition(from, message, fx);
+        }
     }
 
     /// Sets of earlier leaders: no list of this one knows them.
@@ -153,6 +156,7 @@ impl Partition {
             term: self.lead.term,
             // Tokens of an earlier leadership may still be answered.
             tokens: self.lead.tokens,
+            early: std::mem::take(&mut self.lead.early),
             ..Lead::default()
         };
         for (client_id, mut client) in self.lead.clients.drain() {

@@ -65,11 +65,16 @@ impl Partition {
         self.hold(client_id, holder);
         match stored {
             // v5 [MQTT-3.1.2-4]: nothing of the old session is left when the new one begins, so CONNACK waits (M26).
-            Some(_) => self.lead.after(After::Claimed {
-                client_id: client_id.clone(),
-                front,
-                epoch,
-            }),
+            Some(_) => {
+                let after = After::Claimed {
+                    client_id: client_id.clone(),
+                    front,
+                    epoch,
+                };
+                // The end may be in an entry that is under way already.
+                let number = self.lead.number + u64::from(self.gather.facts() > 0);
+                self.lead.after.push_back((number, after));
+            }
             None => fx.send_front(front, ToFront::Claimed { epoch }),
         }
     }

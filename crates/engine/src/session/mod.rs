@@ -12,7 +12,7 @@ use courser_contract::{
     Epoch, FrontId, GroupRef, PartitionId, QoS, SessionUid, SubscriptionOptions, WallMs, Will,
 };
 
-pub(crate) use self::detach::Plan;
+pub(crate) use self::{detach::Plan, qos2::FORWARD_AGAIN_MS};
 use crate::{entry::ScanState, stream::Stream};
 
 /// Packet ids of a session's own stream: `1 + seq mod 32767` (M30).

@@ -15,6 +15,9 @@ use crate::{
 /// How long a refused forward waits before it is sent again.
 const RETRY_MS: u64 = 1_000;
 
+/// An outbox of which nothing was answered for so long is sent again: the destination knows repeats (M11, M19).
+pub(crate) const FORWARD_AGAIN_MS: u64 = 5_000;
+
 /// What is known of a packet id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hold {
@@ -193,11 +196,24 @@ impl Partition {
     /// Sends what the outboxes hold, in order.
     pub(crate) fn send_forwards(&mut self, fx: &mut impl PartitionEffects) {
         if self.state.outboxes.len() == 0 {
+            self.lead.stood.clear();
             return;
         }
+        let now = self.lead.now.tick;
         for (to, outbox) in self.state.outboxes.iter() {
             let sender = self.lead.senders.entry(to).or_default();
             let floor = outbox.floor();
+            if outbox.len() == 0 {
+                self.lead.stood.remove(&to);
+            } else {
+                let stood = self.lead.stood.entry(to).or_insert((floor, now));
+                if stood.0 != floor {
+                    *stood = (floor, now);
+                } else if stood.1.after_ms(FORWARD_AGAIN_MS) <= now {
+                    stood.1 = now;
+                    sender.restart();
+                }
+            }
             while let Some((seq, forward)) = sender.next(outbox) {
                 let append = courser_contract::ToPartition::Append {
                     key: courser_contract::AppendKey::Outbox {

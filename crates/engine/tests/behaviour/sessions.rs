@@ -114,6 +114,27 @@ fn a_clean_start_discards_the_stored_session_before_it_answers_m26() {
 }
 
 #[test]
+fn a_connection_during_the_end_of_its_old_session_gets_a_new_one() {
+    for options in [Options::clean(), Options::durable()] {
+        let mut world = World::new();
+        let a = world.client("a");
+        let short = Options {
+            expiry_seconds: 1,
+            ..Options::durable()
+        };
+        world.attach(a, short);
+        world.detach(a, DetachCause::Lost);
+        world.commits = Commits::Held;
+        world.pass_time(1_000);
+        world.connect(a, options);
+        assert!(world.clients[a].home.is_none());
+        world.settle();
+        let attached = world.clients[a].attached.expect("it is attached");
+        assert!(!attached.present);
+    }
+}
+
+#[test]
 fn unacknowledged_messages_come_again_in_order_with_dup() {
     // v3 [MQTT-4.4.0-1], v5 [MQTT-4.4.0-1], v3 [MQTT-3.3.1-1], v5 [MQTT-3.3.1-1]; M30: with their packet ids
     let mut world = World::new();

@@ -1,0 +1,120 @@
+//! What a partition sends to another (M19, M28): QoS 2 publishes whose retained message lives elsewhere.
+
+use courser_contract::{DetachCause, QoS, Refusal, Settled, ToHome};
+use courser_engine::Limits;
+
+use crate::world::{Commits, DURABLE, OTHER, Options, World, message};
+
+/// A QoS 2 publish with RETAIN to a topic whose retained message the other partition keeps.
+fn publish2(world: &mut World, at: usize, packet_id: u16) {
+    let publish = courser_contract::Publish {
+        retain: true,
+        ..message("other/t", "x", QoS::ExactlyOnce)
+    };
+    let home = world.home(at);
+    let message = ToHome::Publish2 {
+        session: home.session,
+        epoch: world.clients[at].epoch,
+        publish: Box::new(courser_contract::Published2 {
+            packet_id,
+            hash: u64::from(packet_id),
+            record: courser_contract::Record::copy_of(&(&publish).into()),
+            destinations: world.fx.route("other/t", true),
+        }),
+    };
+    world.send_home(home.partition, message);
+}
+
+fn client(world: &mut World) -> usize {
+    let at = world.client("a");
+    world.attach(at, Options::durable());
+    at
+}
+
+#[test]
+fn pubrec_waits_for_a_destination_that_may_refuse_m28() {
+    let mut world = World::new();
+    let a = client(&mut world);
+    world.commits = Commits::Held;
+    publish2(&mut world, a, 1);
+    while world.commit_one(DURABLE) {}
+    world.turn();
+    assert!(
+        world.clients[a].pubrec.is_empty(),
+        "the other has not committed"
+    );
+    publish2(&mut world, a, 1);
+    world.settle();
+    assert_eq!(
+        world.clients[a].pubrec,
+        [(1, Settled::Ok, true)],
+        "a repeat waits with the first"
+    );
+    assert_eq!(world.nodes[&OTHER].partition.counts().retained_messages, 1);
+    assert_eq!(world.nodes[&DURABLE].partition.counts().outbox_messages, 0);
+}
+
+#[test]
+fn a_refusal_before_pubrec_ends_the_hold_m28() {
+    let limits = Limits {
+        retained_messages_max: 0,
+        ..Limits::default()
+    };
+    let mut world = World::with_limits(limits);
+    let a = client(&mut world);
+    publish2(&mut world, a, 1);
+    world.settle();
+    let refused = Settled::Refused(Refusal::QuotaExceeded);
+    assert_eq!(world.clients[a].pubrec, [(1, refused, true)]);
+    let home = world.home(a);
+    let message = ToHome::Release {
+        session: home.session,
+        epoch: world.clients[a].epoch,
+        packet_id: 1,
+    };
+    world.send_home(home.partition, message);
+    world.settle();
+    assert_eq!(world.clients[a].pubcomp, [(1, false)], "no hold is left");
+    let counts = world.nodes[&DURABLE].partition.counts();
+    assert_eq!((counts.outbox_messages, counts.records), (0, 0));
+}
+
+#[test]
+fn a_forward_survives_both_leaders_and_is_taken_once_m19() {
+    let mut world = World::new();
+    let a = client(&mut world);
+    world.depose(OTHER, 0);
+    publish2(&mut world, a, 1);
+    world.restart(DURABLE);
+    world.settle();
+    assert_eq!(world.nodes[&DURABLE].partition.counts().outbox_messages, 1);
+    world.elect(OTHER);
+    world.settle();
+    assert_eq!(world.nodes[&DURABLE].partition.counts().outbox_messages, 0);
+    assert_eq!(world.nodes[&OTHER].partition.counts().retained_messages, 1);
+    let entries = world.nodes[&OTHER].log.len();
+    world.attach(a, Options::durable());
+    publish2(&mut world, a, 1);
+    world.settle();
+    assert_eq!(world.clients[a].pubrec, [(1, Settled::Ok, true)]);
+    assert_eq!(world.nodes[&OTHER].log.len(), entries, "nothing came twice");
+    world.detach(a, DetachCause::Lost);
+}
+
+#[test]
+fn an_outbox_that_gets_no_answer_is_sent_again() {
+    let mut world = World::new();
+    let a = client(&mut world);
+    world.commits = Commits::Held;
+    publish2(&mut world, a, 1);
+    while world.commit_one(DURABLE) {}
+    world.fx.to_partitions.clear();
+    world.settle();
+    assert!(
+        world.clients[a].pubrec.is_empty(),
+        "the forward was lost on its way"
+    );
+    world.pass_time(5_000);
+    world.settle();
+    assert_eq!(world.clients[a].pubrec, [(1, Settled::Ok, true)]);
+}
