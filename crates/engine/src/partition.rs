@@ -160,13 +160,13 @@ impl Partition {
     ) {
         self.lead.now = now;
         if self.lead.decides() {
-            self.from_partition(from, message, fx);
+            self.take_message(from, message, fx);
         } else if self.lead.early.len() < EARLY_MAX {
             self.lead.early.push_back((from, message));
         }
     }
 
-    pub(crate) fn from_partition(
+    pub(crate) fn take_message(
         &mut self,
         from: PartitionId,
         message: ToPartition,

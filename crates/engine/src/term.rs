@@ -40,7 +40,7 @@ impl Partition {
         self.send_forwards(fx);
         self.resend_leaves(fx);
         for (from, message) in std::mem::take(&mut self.lead.early) {
-            self.from_partition(from, message, fx);
+            self.take_message(from, message, fx);
         }
     }
 
