@@ -56,9 +56,14 @@ const SLEEP_MS_MAX: u64 = 24 * 3600 * 1000;
 
 impl Alarm {
     /// Wakes the task of `context` at `deadline`, if there is one.
-    pub(crate) fn set(&mut self, deadline: Option<Tick>, clock: &Clock, context: &mut Context<'_>) {
+    pub(crate) fn set(
+        &mut self,
+        deadline: Option<Tick>,
+        now: Tick,
+        clock: &Clock,
+        context: &mut Context<'_>,
+    ) {
         let Some(deadline) = deadline else { return };
-        let now = clock.now().tick;
         let deadline = deadline.min(now.after_ms(SLEEP_MS_MAX));
         if self.set.is_some_and(|set| set > now && set <= deadline) {
             return;

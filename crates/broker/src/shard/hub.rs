@@ -28,7 +28,7 @@ pub(crate) struct IndexWriter {
 pub(crate) struct Budget(i64);
 
 impl Budget {
-    /// A turn's work: about 200 µs. Half of it for what other shards sent, half for the shard's own sockets.
+    /// A turn's work: about 200 µs. At most half of it for what other shards sent.
     pub(crate) const TURN: i64 = 10_000;
     /// One delivery to a front.
     pub(crate) const DELIVERY: i64 = 1;
@@ -50,6 +50,11 @@ impl Budget {
     #[inline]
     pub(crate) const fn spend(&mut self, units: i64) {
         self.0 -= units;
+    }
+
+    /// Adds units; what was overdrawn is forgiven.
+    pub(crate) fn grant(&mut self, units: i64) {
+        self.0 = self.0.max(0) + units;
     }
 
     /// Whether it is used up.

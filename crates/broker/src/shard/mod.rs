@@ -102,6 +102,8 @@ pub(crate) struct Shard {
     spare: Batch,
     reports: Reports,
     clock: Clock,
+    /// Thread CPU time at the end of the last turn.
+    turn_ended_us: u64,
     alarm: Alarm,
     doze: Arc<Doze>,
     stop: stop::Stopping,
@@ -216,6 +218,7 @@ impl Shard {
             spare: Batch::default(),
             reports: Reports::new(&config, now),
             clock,
+            turn_ended_us: 0,
             alarm: Alarm::default(),
             doze,
             stop: stop::Stopping::new(parts.stop, id),

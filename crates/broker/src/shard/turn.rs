@@ -26,7 +26,6 @@ pub(crate) enum Next {
 impl Shard {
     /// One turn.
     pub(crate) fn turn(&mut self, context: &mut Context<'_>) -> Next {
-        let began = thread_cpu_us();
         self.doze.get_up();
         self.hub.now = self.clock.now();
         self.hub.budget = Budget::of(Budget::TURN);
@@ -36,13 +35,14 @@ impl Shard {
         self.hub.budget = Budget::of(Budget::TURN / 2);
         self.handle_rings();
         self.handle_local();
-        self.hub.budget = Budget::of(Budget::TURN / 2);
+        // What other shards did not need is for the shard's own sockets.
+        self.hub.budget.grant(Budget::TURN / 2);
         let timers_left = self.handle_timers();
         self.accept();
         self.handle_sockets();
         self.end_turn();
         let next = self.next(timers_left, context);
-        self.count_turn(began);
+        self.count_turn();
         next
     }
 
@@ -148,7 +148,8 @@ impl Shard {
         match self.timers.next_deadline() {
             Some(deadline) if deadline <= self.hub.now.tick => Next::Turn,
             deadline => {
-                self.alarm.set(deadline, &self.clock, context);
+                self.alarm
+                    .set(deadline, self.hub.now.tick, &self.clock, context);
                 Next::Sleep
             }
         }
@@ -176,10 +177,15 @@ impl Shard {
         }
     }
 
-    fn count_turn(&mut self, began: u64) {
+    /// A turn reaches from the end of the one before it to its own end, the poll of the sockets included.
+    fn count_turn(&mut self) {
+        let now = thread_cpu_us();
         let counters = &mut self.hub.counters;
         counters.turns += 1;
-        counters.longest_turn_us = counters.longest_turn_us.max(thread_cpu_us() - began);
+        if counters.turns > 1 {
+            counters.longest_turn_us = counters.longest_turn_us.max(now - self.turn_ended_us);
+        }
+        self.turn_ended_us = now;
     }
 }
 
