@@ -26,7 +26,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Runs a seed; a failed assertion of the code under test is a violation, too.
 #[must_use]
 pub fn run_seed(seed: u64, bug: Option<Bug>) -> Outcome {
-    let plan = Plan::new(seed).with_bug(bug);
+    run_plan(Plan::new(seed).with_bug(bug))
+}
+
+/// The same for a plan that was changed after it was made.
+#[must_use]
+pub fn run_plan(plan: Plan) -> Outcome {
     catch_unwind(AssertUnwindSafe(|| run(plan))).unwrap_or_else(|panic| {
         let text = panic
             .downcast_ref::<String>()

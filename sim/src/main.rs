@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use courser_sim::{Bug, Counts, replay_command, run_seed};
+use courser_sim::{Bug, Counts, Plan, replay_command, run_plan};
 
 struct Arguments {
     seeds: u64,
@@ -15,6 +15,10 @@ struct Arguments {
     trace: bool,
     keep_going: bool,
     bug: Option<Bug>,
+    /// Without these.
+    no_groups: bool,
+    no_deposals: bool,
+    no_kills: bool,
 }
 
 fn arguments() -> Result<Arguments> {
@@ -24,6 +28,9 @@ fn arguments() -> Result<Arguments> {
         trace: false,
         keep_going: false,
         bug: None,
+        no_groups: false,
+        no_deposals: false,
+        no_kills: false,
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -36,10 +43,15 @@ fn arguments() -> Result<Arguments> {
             "--seeds" => found.seeds = value()?.parse().context("--seeds wants a number")?,
             "--from" => found.from = value()?.parse().context("--from wants a number")?,
             "--bug" => found.bug = Some(value()?.parse().map_err(anyhow::Error::msg)?),
+            "--no-groups" => found.no_groups = true,
+            "--no-deposals" => found.no_deposals = true,
+            "--no-kills" => found.no_kills = true,
             "--trace" => found.trace = true,
             "--keep-going" => found.keep_going = true,
             other => {
-                bail!("{other}: known are --seeds N, --from S, --bug NAME, --trace, --keep-going")
+                bail!(
+                    "{other}: known are --seeds N, --from S, --bug NAME, --trace, --keep-going, --no-groups, --no-deposals, --no-kills"
+                )
             }
         }
     }
@@ -51,7 +63,11 @@ fn main() -> Result<ExitCode> {
     let mut sum = Counts::default();
     let mut failed = 0_u64;
     for seed in arguments.from..arguments.from.saturating_add(arguments.seeds) {
-        let outcome = run_seed(seed, arguments.bug);
+        let mut plan = Plan::new(seed).with_bug(arguments.bug);
+        plan.groups &= !arguments.no_groups;
+        plan.deposals *= u64::from(!arguments.no_deposals);
+        plan.kills *= u64::from(!arguments.no_kills);
+        let outcome = run_plan(plan);
         sum.add(&outcome.counts);
         if arguments.trace {
             print!("{}", outcome.trace);

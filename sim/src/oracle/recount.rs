@@ -4,6 +4,9 @@ use courser_mqtt::codec::QoS;
 
 use super::{Life, Msg, MsgId, Oracle, matches, matching};
 
+/// So long a forward may be under way: until a partition without a leader has one again.
+const FORWARD_MS: u64 = 20_000;
+
 impl Oracle {
     /// Every acknowledged message has reached every session that had to get it.
     pub(crate) fn recount(&mut self, now: u64) {
@@ -92,11 +95,16 @@ fn is_owed(life: &Life, msg: &Msg) -> bool {
     if life.ended || life.fuzzy || msg.qos == QoS::AtMostOnce || msg.payload.is_empty() {
         return false;
     }
+    // At QoS 2 the acknowledgement says that it is in an outbox; its destination matches it when it comes there (M28, M37).
+    let late = match (msg.qos, msg.life) {
+        (QoS::ExactlyOnce, _) | (_, None) => FORWARD_MS,
+        _ => 0,
+    };
     life.spans.iter().any(|span| {
         !matching(&span.filter).1
             && span.qos > QoS::AtMostOnce
             && span.from < msg.first_sent
-            && span.to.is_none_or(|to| to > acked)
+            && span.to.is_none_or(|to| to > acked + late)
             && !(span.no_local && msg.client == life.client)
             && matches(&span.filter, &msg.topic)
     })

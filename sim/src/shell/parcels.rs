@@ -44,6 +44,21 @@ impl Parcels {
         open.push((name, message.clone()));
     }
 
+    /// Whether a message is kept until it is answered.
+    pub(crate) const fn is_question(message: &ToPartition) -> bool {
+        match message {
+            ToPartition::Append { .. }
+            | ToPartition::ScanRetained(_)
+            | ToPartition::Join(_)
+            | ToPartition::Leave { .. } => true,
+            ToPartition::Forwarded { .. }
+            | ToPartition::RetainedFound(_)
+            | ToPartition::Joined { .. }
+            | ToPartition::Left { .. }
+            | ToPartition::MemberFront { .. } => false,
+        }
+    }
+
     /// An answer of `from` has come to `to`.
     pub(crate) fn answered(&mut self, from: PartitionId, to: PartitionId, message: &ToPartition) {
         let name = match message {

@@ -5,6 +5,7 @@ use courser_mqtt::front::{Front, Prepared};
 
 use super::effects::PartitionFx;
 use super::hub::{Message, append};
+use super::parcels::Parcels;
 use super::{Action, Connection, Inbound, Shard, take_output};
 use crate::bug::Bug;
 use courser_contract::Now;
@@ -200,17 +201,16 @@ impl Shard {
                 message,
             } => {
                 self.hub.parcels.answered(from, to, &message);
+                // Answers are to positions and numbers that no other leader gives: they are taken whoever asked. Questions to an
+                // old leader come again with the new one's term.
+                let taken = !Parcels::is_question(&message) || self.is_current(to, term);
                 if let Some(line) = forward_line(from, to, &message) {
-                    let stale = if self.is_current(to, term) {
-                        ""
-                    } else {
-                        ", to an old leader"
-                    };
+                    let stale = if taken { "" } else { ", to an old leader" };
                     self.hub
                         .actions
                         .push(Action::Note(format!("{line}{stale}")));
                 }
-                if self.is_current(to, term) {
+                if taken {
                     self.with_partition(to, |it, now, fx| {
                         it.handle_partition(now, from, message, fx)
                     });
