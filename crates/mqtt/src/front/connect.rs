@@ -10,7 +10,7 @@ use courser_contract::{
 use super::auth::{AuthExchange, AuthStep, Login, Password};
 use super::close::{End, Fault};
 use super::config::{Feature, FrontConfig};
-use super::publish::contract_qos;
+use super::publish::{contract_qos, is_servers_own};
 use super::{Flow, Front, Peer, Phase, ProblemInformation, SessionEnds};
 use crate::codec::{
     Connect, Frame, PACKET_BYTES_MAX, Packet, PacketType, ProtocolVersion, ReasonCode,
@@ -105,6 +105,9 @@ impl Front {
         }
         if contract_qos(will.qos) > self.config.maximum_qos {
             return Err(ReasonCode::QosNotSupported);
+        }
+        if is_servers_own(will.topic.as_str()) {
+            return Err(ReasonCode::NotAuthorized);
         }
         Ok(())
     }
