@@ -175,14 +175,14 @@ def test_packet_limit_of_broker(raw):
     client = raw.open()
     limit = client.connect(raw.client_id("pub")).properties["maximum_packet_size"]
     around = len(wire.publish(V5, topic, b"")) + 3  # the remaining length grows to four bytes
-    whole = wire.publish(V5, topic, b"x" * (limit - around))
-    whole = wire.publish(V5, topic, b"x" * (limit - around + limit - len(whole)))
+    short = wire.publish(V5, topic, b"x" * (limit - around))
+    whole = wire.publish(V5, topic, b"x" * (limit - around + limit - len(short)))
     assert len(whole) == limit
     client.send(whole)
     client.ping()
     assert len(watcher.message().payload) >= limit - 200
     try:
-        client.send(wire.publish(V5, topic, b"x" * (limit + 1 - around)))
+        client.send(wire.publish(V5, topic, b"x" * (limit - around + limit - len(short) + 1)))
     except (BrokenPipeError, ConnectionResetError):
         pass
     assert client.expect_closed(0x95) in (0x95, None)
