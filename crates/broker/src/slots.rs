@@ -43,6 +43,13 @@ pub(crate) fn slot(kind: Kind, parts: &[&str]) -> u16 {
     (rapidhash_v3(&bytes) % u64::from(SLOTS)) as u16
 }
 
+/// Whether a topic is for the broker's own values: clients may read but not write it.
+#[inline]
+#[must_use]
+pub(crate) fn is_own_topic(topic: &str) -> bool {
+    topic.as_bytes().first() == Some(&b'$') && topic.starts_with(SYS)
+}
+
 /// Which partitions there are and on which shard each is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Places {
@@ -95,7 +102,7 @@ impl Places {
     /// The partition that keeps a topic's retained message (M33).
     #[must_use]
     pub(crate) fn retained(&self, topic: &str) -> PartitionId {
-        if topic.starts_with(SYS) {
+        if is_own_topic(topic) {
             return PartitionId::volatile_of(ShardId(0));
         }
         self.partition(slot(Kind::Topic, &[topic]))

@@ -245,6 +245,29 @@ fn values_of_the_broker_are_retained_under_sys() {
 }
 
 #[test]
+fn clients_cannot_write_values_of_the_broker() {
+    let broker = broker(2, &["sys.interval=0s"], |_| {});
+    let address = broker.addresses()[0];
+    let mut client = Client::connect_with(address, "c", 5, 0x02, &[]);
+    client.send(
+        0x82,
+        &[0, 1, 0, 0, 6, b'$', b'S', b'Y', b'S', b'/', b'#', 0],
+    );
+    assert_eq!(client.receive().body, [0, 1, 0, 0]);
+    // QoS 0 is dropped, QoS 1 is answered with Not authorized (0x87); each PUBLISH has no properties.
+    for (qos, packet_id) in [(0_u8, &[][..]), (1, &[0, 9])] {
+        let mut body = vec![0, 6];
+        body.extend(b"$SYS/x");
+        body.extend(packet_id);
+        body.push(0);
+        client.send(0x30 | qos << 1, &body);
+    }
+    let puback = client.receive();
+    assert_eq!((puback.first, &puback.body[..3]), (0x40, &[0, 9, 0x87][..]));
+    broker.stop().expect("no shard failed");
+}
+
+#[test]
 fn connections_above_the_limit_are_closed_at_once() {
     let broker = broker(2, &[], |config| config.connections_max = 2);
     let address = broker.addresses()[0];

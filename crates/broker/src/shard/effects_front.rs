@@ -57,7 +57,7 @@ impl FrontEffects for FrontFx<'_> {
     }
 
     fn destinations(&mut self, topic: &str, retain: bool) -> Destinations {
-        self.shard.hub.destinations(topic, retain)
+        self.shard.hub.destinations_of_client(topic, retain)
     }
 
     fn home_partition(&self, client_id: &str) -> PartitionId {
@@ -104,7 +104,7 @@ impl FrontEffects for DeliverFx<'_> {
     }
 
     fn destinations(&mut self, topic: &str, retain: bool) -> Destinations {
-        self.hub.destinations(topic, retain)
+        self.hub.destinations_of_client(topic, retain)
     }
 
     fn home_partition(&self, client_id: &str) -> PartitionId {

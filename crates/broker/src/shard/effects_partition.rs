@@ -73,7 +73,7 @@ impl PartitionEffects for PartitionFx<'_> {
     }
 
     fn destinations(&mut self, topic: &str, retain: bool) -> Destinations {
-        self.shard.hub.destinations(topic, retain)
+        self.shard.hub.destinations_of_client(topic, retain)
     }
 
     fn retained_partition(&self, topic: &str) -> PartitionId {

@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::index::{FenceBook, IndexRequest, RoundId, Rounds, Routes, Watermarks};
 use crate::metrics::Counters;
 use crate::rings::{Batch, Message, Ports};
-use crate::slots::Places;
+use crate::slots::{Places, is_own_topic};
 
 /// The writer of L1 and its book; only shard 0 has it.
 pub(crate) struct IndexWriter {
@@ -143,6 +143,14 @@ impl Hub {
             let message = message();
             self.batch(shard).push(message);
         }
+    }
+
+    /// Where L1 sends the message of a client now; nowhere if the topic is the broker's own.
+    pub(crate) fn destinations_of_client(&mut self, topic: &str, retain: bool) -> Destinations {
+        if is_own_topic(topic) {
+            return Destinations::new();
+        }
+        self.destinations(topic, retain)
     }
 
     /// Where L1 sends a topic now, with the keeper of its retained message if the publish sets RETAIN.

@@ -10,6 +10,7 @@ use super::effects_partition::PartitionFx;
 use super::hub::Budget;
 use crate::appends::Waiting;
 use crate::index::Way;
+use crate::slots::is_own_topic;
 
 /// One destination of a publish.
 #[derive(Clone, Copy)]
@@ -29,6 +30,9 @@ impl Shard {
     ) -> Routed {
         self.hub.counters.publishes_received += 1;
         self.hub.counters.publish_bytes_received += publish.payload.len() as u64;
+        if is_own_topic(publish.topic) {
+            return self.refuse_own_topic(publish);
+        }
         let way = self.hub.routes.way(publish.topic);
         if publish.retain {
             return self.publish_retained(front, publish, ticket, &way);
@@ -151,6 +155,16 @@ impl Shard {
         }
         let mut shards = partitions.map(|partition| self.hub.places.shard_of(partition));
         shards.any(|shard: ShardId| self.hub.refuses(shard))
+    }
+
+    /// The broker's values are its own: a client that could write them could mislead whoever watches.
+    #[cold]
+    fn refuse_own_topic(&mut self, publish: &Publish<'_>) -> Routed {
+        if publish.qos == QoS::AtMostOnce {
+            self.hub.counters.drop_messages(Dropped::Rejected, 1);
+            return Routed::Done { matched: false };
+        }
+        Routed::Refused(Refusal::NotAuthorized)
     }
 
     #[cold]
