@@ -42,6 +42,12 @@ impl<M: 'static> Handler<M> for Box<dyn Handler<M>> {
 pub struct SubscriptionId(pub(crate) u64);
 
 impl SubscriptionId {
+    /// From a plain number that [`get`](Self::get) gave, for callers that keep numbers; `None` for 0.
+    #[must_use]
+    pub fn new(number: u64) -> Option<SubscriptionId> {
+        (number != 0).then_some(SubscriptionId(number))
+    }
+
     /// As a plain number, never 0.
     #[must_use]
     pub fn get(self) -> u64 {

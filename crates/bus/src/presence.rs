@@ -94,7 +94,9 @@ impl Presence {
         if count & 1 == 1 {
             return false;
         }
-        self.count.store(count + 1, Ordering::Relaxed);
+        // Release: who waits may miss the even number in between, and must then see from this one that the post
+        // before has ended.
+        self.count.store(count + 1, Ordering::Release);
         self.barrier.light();
         true
     }

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 /// log2 of the size of the first segment.
 const FIRST: u32 = 6;
-const SEGMENTS: usize = 26;
+const SEGMENTS: usize = 27;
 
 pub(crate) struct Segments<T> {
     segments: [OnceLock<Box<[T]>>; SEGMENTS],
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn every_index_has_a_place_of_its_own() {
         let numbers: Segments<AtomicU32> = Segments::new();
-        assert!(numbers.get(0).is_none());
+        assert!(numbers.get(0).is_none() && numbers.get(u32::MAX).is_none());
         (0..10_000).for_each(|at| numbers.get_or_grow(at).store(at + 1, Ordering::Relaxed));
         for at in 0..10_000 {
             assert_eq!(
