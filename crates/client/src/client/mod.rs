@@ -1,8 +1,10 @@
 //! A blocking client for one connection: what a command line needs.
 
+mod wire;
+
 use std::collections::{HashSet, VecDeque};
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use courser_mqtt::codec::{
@@ -11,6 +13,7 @@ use courser_mqtt::codec::{
 };
 
 use crate::{ClientError, Filter, Message, Options, VersionChoice, packets};
+use wire::{in_words, is_timeout, open, refused};
 
 /// How long an answer may take.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
@@ -489,63 +492,4 @@ impl From<ClientError> for Attempt {
     fn from(error: ClientError) -> Self {
         Self::Other(error)
     }
-}
-
-fn open(options: &Options) -> Result<TcpStream, ClientError> {
-    let host = options.host.as_str();
-    let resolve = |source| ClientError::Resolve {
-        host: host.to_owned(),
-        source,
-    };
-    let addresses: Vec<_> = (host, options.port)
-        .to_socket_addrs()
-        .map_err(resolve)?
-        .collect();
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in addresses {
-        match TcpStream::connect_timeout(&address, ANSWER_MAX) {
-            Ok(stream) => {
-                stream.set_nodelay(true).map_err(ClientError::Io)?;
-                return Ok(stream);
-            }
-            Err(error) => last = error,
-        }
-    }
-    let refused = last.kind() == io::ErrorKind::ConnectionRefused;
-    let hint = if refused {
-        " (is the server running? try: courser server)"
-    } else {
-        ""
-    };
-    Err(ClientError::Connect {
-        address: format!("{host}:{}", options.port),
-        hint,
-        source: last,
-    })
-}
-
-fn refused(what: &'static str, reason: ReasonCode, text: &str) -> ClientError {
-    let not_authorized = matches!(
-        reason,
-        ReasonCode::NotAuthorized | ReasonCode::BadUserNameOrPassword | ReasonCode::Banned
-    );
-    ClientError::Refused {
-        what,
-        reason: in_words(reason, text),
-        not_authorized,
-    }
-}
-
-fn in_words(reason: ReasonCode, text: &str) -> String {
-    let code = format!("{} (0x{:02X})", reason.name(), reason.byte());
-    if text.is_empty() {
-        code
-    } else {
-        format!("{code}: {text}")
-    }
-}
-
-fn is_timeout(error: &io::Error) -> bool {
-    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
-    matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
 }

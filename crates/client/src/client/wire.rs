@@ -1,0 +1,68 @@
+//! Sockets and words: how a connection is opened and how a refusal reads.
+
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+
+use courser_mqtt::codec::ReasonCode;
+
+use super::ANSWER_MAX;
+use crate::{ClientError, Options};
+
+pub(super) fn open(options: &Options) -> Result<TcpStream, ClientError> {
+    let host = options.host.as_str();
+    let resolve = |source| ClientError::Resolve {
+        host: host.to_owned(),
+        source,
+    };
+    let addresses: Vec<_> = (host, options.port)
+        .to_socket_addrs()
+        .map_err(resolve)?
+        .collect();
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, ANSWER_MAX) {
+            Ok(stream) => {
+                stream.set_nodelay(true).map_err(ClientError::Io)?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    let refused = last.kind() == io::ErrorKind::ConnectionRefused;
+    let hint = if refused {
+        " (is the server running? try: courser server)"
+    } else {
+        ""
+    };
+    Err(ClientError::Connect {
+        address: format!("{host}:{}", options.port),
+        hint,
+        source: last,
+    })
+}
+
+pub(super) fn refused(what: &'static str, reason: ReasonCode, text: &str) -> ClientError {
+    let not_authorized = matches!(
+        reason,
+        ReasonCode::NotAuthorized | ReasonCode::BadUserNameOrPassword | ReasonCode::Banned
+    );
+    ClientError::Refused {
+        what,
+        reason: in_words(reason, text),
+        not_authorized,
+    }
+}
+
+pub(super) fn in_words(reason: ReasonCode, text: &str) -> String {
+    let code = format!("{} (0x{:02X})", reason.name(), reason.byte());
+    if text.is_empty() {
+        code
+    } else {
+        format!("{code}: {text}")
+    }
+}
+
+pub(super) fn is_timeout(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
+}

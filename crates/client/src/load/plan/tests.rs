@@ -1,0 +1,97 @@
+use super::*;
+
+pub(crate) fn plan() -> Plan {
+    Plan {
+        target: Target {
+            address: ([127, 0, 0, 1], 1883).into(),
+            version: ProtocolVersion::V5,
+            username: None,
+            password: None,
+        },
+        prefix: "bench".into(),
+        client_prefix: "b".into(),
+        publishers: 1,
+        subscribers: 1,
+        topics: 1,
+        qos: QoS::AtLeastOnce,
+        subscribe_qos: QoS::AtLeastOnce,
+        payload_bytes: 64,
+        window: 10,
+        in_flight_max: 0,
+        pattern: Pattern::Split,
+        share: None,
+        retain: false,
+        persistent_subscribers: false,
+        persistent_publishers: false,
+        pace: Pace::Closed,
+        stop: Stop::Count(1),
+        warmup: Duration::ZERO,
+        threads: Threads::One,
+        drain_idle: Duration::from_secs(1),
+    }
+}
+
+#[test]
+fn topics_are_divided_without_gap_or_overlap() {
+    for (publishers, subscribers, topics) in
+        [(1, 1, 1), (3, 2, 7), (8, 8, 8), (1, 50, 1), (2, 7, 3)]
+    {
+        let plan = Plan {
+            publishers,
+            subscribers,
+            topics,
+            ..plan()
+        };
+        let mut streams: Vec<_> = (0..publishers).flat_map(|i| plan.streams_of(i)).collect();
+        streams.sort_unstable();
+        assert_eq!(streams, (0..plan.streams()).collect::<Vec<_>>());
+        let deliveries: u64 = (0..topics).map(|k| plan.fan_out(k)).sum();
+        let filters: usize = (0..subscribers).map(|j| plan.filters_of(j).len()).sum();
+        assert_eq!(
+            deliveries, filters as u64,
+            "{publishers} {subscribers} {topics}"
+        );
+        assert!((0..topics).all(|k| plan.fan_out(k) > 0 || subscribers > topics));
+    }
+}
+
+#[test]
+fn a_shared_group_gets_each_message_once() {
+    let plan = Plan {
+        subscribers: 4,
+        share: Some("g".into()),
+        ..plan()
+    };
+    assert_eq!(plan.fan_out(0), 1);
+    assert_eq!(plan.filters_of(3), ["$share/g/bench/0"]);
+}
+
+#[test]
+fn what_cannot_run_is_refused() {
+    let rate = |per_second| {
+        Plan {
+            pace: Pace::Open { per_second },
+            ..plan()
+        }
+        .check()
+    };
+    assert_eq!(rate(0.0), Err(PlanError::Rate));
+    assert_eq!(rate(f64::NAN), Err(PlanError::Rate));
+    assert_eq!(rate(10.0), Ok(()));
+    assert_eq!(
+        Plan {
+            topics: 0,
+            ..plan()
+        }
+        .check(),
+        Err(PlanError::Nothing)
+    );
+    assert_eq!(
+        Plan {
+            window: 0,
+            ..plan()
+        }
+        .check(),
+        Err(PlanError::Window)
+    );
+}
