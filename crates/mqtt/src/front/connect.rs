@@ -10,7 +10,7 @@ use courser_contract::{
 use super::auth::{AuthExchange, AuthStep, Login, Password};
 use super::close::{End, Fault};
 use super::config::{Feature, FrontConfig};
-use super::publish::{contract_qos, is_servers_own};
+use super::publish::contract_qos;
 use super::{Flow, Front, Peer, Phase, ProblemInformation, SessionEnds};
 use crate::codec::{
     Connect, Frame, PACKET_BYTES_MAX, Packet, PacketType, ProtocolVersion, ReasonCode,
@@ -106,7 +106,8 @@ impl Front {
         if contract_qos(will.qos) > self.config.maximum_qos {
             return Err(ReasonCode::QosNotSupported);
         }
-        if is_servers_own(will.topic.as_str()) {
+        // What only the server publishes to.
+        if will.topic.as_str().starts_with("$SYS/") {
             return Err(ReasonCode::NotAuthorized);
         }
         Ok(())

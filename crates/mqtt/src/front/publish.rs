@@ -1,8 +1,6 @@
 //! PUBLISH of the client: QoS 0, QoS 1, and what all have in common. QoS 2 is in `publish2`.
 
-use courser_contract::{
-    Dropped, FrontEffects, Now, Publish, QoS, Refusal, Routed, Tick, Ticket, WallMs,
-};
+use courser_contract::{Dropped, FrontEffects, Now, Publish, QoS, Routed, Tick, Ticket, WallMs};
 
 use super::alias::AliasesIn;
 use super::close::Fault;
@@ -64,12 +62,6 @@ impl Inbound {
             && self.refused.is_none()
             && self.aliases.is_empty()
     }
-}
-
-/// Whether only the server publishes to this topic.
-#[inline]
-pub(super) fn is_servers_own(topic: &str) -> bool {
-    topic.starts_with("$SYS/")
 }
 
 /// The message of a PUBLISH on its way, with what its acknowledgement needs.
@@ -228,7 +220,7 @@ impl Front {
         if self.is_refusing() {
             return fx.dropped(Dropped::Rejected, 1);
         }
-        match self.hand_over(publish, Ticket(0), fx) {
+        match fx.publish(publish, Ticket(0)) {
             Routed::Done { .. } | Routed::Waits => {}
             Routed::Refused(_) => fx.dropped(Dropped::Rejected, 1),
         }
@@ -249,7 +241,7 @@ impl Front {
         let queue = self.inbound.as_ref().map(|inbound| &inbound.tickets);
         let ticket = queue.map_or(Ticket(0), Tickets::next);
         let alone = queue.is_none_or(Tickets::is_empty);
-        let answer = match self.hand_over(&incoming.publish, ticket, fx) {
+        let answer = match fx.publish(&incoming.publish, ticket) {
             Routed::Done { matched } if alone => {
                 let reason = reason_for(matched);
                 self.send_ack(PacketType::Puback, incoming.packet_id, reason);
@@ -261,26 +253,6 @@ impl Front {
         };
         self.queue_ticket(now, incoming, Way::Direct, answer);
         Ok(Flow::Next)
-    }
-
-    /// Hands a publish to its destinations, unless its topic is one that only the server publishes to: 5.0 is told so, 3.1.1 has
-    /// it acknowledged as usual (v3 [MQTT-3.3.5-2]).
-    #[inline]
-    pub(super) fn hand_over(
-        &self,
-        publish: &Publish<'_>,
-        ticket: Ticket,
-        fx: &mut impl FrontEffects,
-    ) -> Routed {
-        if !is_servers_own(publish.topic) {
-            return fx.publish(publish, ticket);
-        }
-        match (publish.qos, self.peer.version) {
-            (QoS::AtMostOnce, _) | (_, ProtocolVersion::V5) => {
-                Routed::Refused(Refusal::NotAuthorized)
-            }
-            (_, ProtocolVersion::V311) => Routed::Done { matched: true },
-        }
     }
 
     /// After a refusal a 3.1.1 client gets nothing acknowledged and nothing stored (M49).

@@ -6,7 +6,7 @@ use courser_contract::{
 };
 
 use super::close::Fault;
-use super::publish::{Incoming, REFUSED_MS, SETTLE_MS, is_servers_own, reason_for};
+use super::publish::{Incoming, REFUSED_MS, SETTLE_MS, reason_for};
 use super::tickets::{Answer, Hold, Tickets, Way};
 use super::{Flow, Front};
 use crate::codec::{PacketType, ProtocolVersion, ReasonCode};
@@ -31,8 +31,7 @@ impl Front {
         if self.check_quota()? == Flow::Wait {
             return Ok(Flow::Wait);
         }
-        let stays = is_servers_own(incoming.publish.topic);
-        if stays || self.session.home.partition.is_volatile() {
+        if self.session.home.partition.is_volatile() {
             self.publish_by_front(now, incoming, fx);
         } else {
             self.publish_by_home(now, incoming, fx);
@@ -68,7 +67,7 @@ impl Front {
     fn publish_by_front(&mut self, now: Now, incoming: &Incoming<'_>, fx: &mut impl FrontEffects) {
         let queue = self.inbound.as_ref().map(|inbound| &inbound.tickets);
         let ticket = queue.map_or(Ticket(0), Tickets::next);
-        let answer = match self.hand_over(&incoming.publish, ticket, fx) {
+        let answer = match fx.publish(&incoming.publish, ticket) {
             Routed::Done { matched } => Answer::Due(reason_for(matched)),
             Routed::Waits => Answer::Waits,
             Routed::Refused(refusal) => self.answer_refused(now, refusal, REFUSED_MS),

@@ -316,24 +316,3 @@ fn wildcards_in_a_topic_name_end_the_connection() {
     assert!(client.receives().is_empty());
     assert_eq!(client.effects().last().unwrap(), "close Fault(144)");
 }
-
-#[test]
-fn cve_2018_12543_topics_of_the_server_reach_nobody() {
-    // v3 [MQTT-3.3.5-2]: acknowledged as usual; 5.0 is told.
-    for (version, answers) in [
-        (V311, ["PUBACK 1", "PUBREC 2"]),
-        (V5, ["PUBACK 1 0x87", "PUBREC 2 0x87"]),
-    ] {
-        for mut client in [Client::attached(version), Client::durable(version)] {
-            client.publishes("$SYS/broker/uptime", 0, 0);
-            assert!(client.hears().is_empty());
-            client.publishes("$SYS/broker/uptime", 1, 1);
-            client.publishes("$SYS/broker/uptime", 2, 2);
-            assert_eq!(client.hears(), answers);
-            assert_eq!(client.effects(), ["dropped Rejected 1"]);
-        }
-    }
-    let mut client = Client::attached(V5);
-    client.publishes("$other/a", 0, 0);
-    assert_eq!(client.effects(), ["publish $other/a q0 'x'"]);
-}
