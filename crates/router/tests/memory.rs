@@ -32,9 +32,9 @@ fn live() -> usize {
     LIVE.load(Ordering::Relaxed)
 }
 
-/// A quarter without optimisation, where inserting a million would take a minute.
+/// Fewer without optimisation, where inserting a million would take a minute.
 const SUBSCRIPTIONS: u32 = if cfg!(debug_assertions) {
-    250_000
+    100_000
 } else {
     1_000_000
 };

@@ -1,0 +1,52 @@
+#!/bin/sh
+# Builds the C library, checks that the header is what cbindgen makes of the source, and runs the example and the
+# tests: against the shared and the static library, and with Rust and C under AddressSanitizer where a nightly
+# toolchain is installed. Exits non-zero if anything fails.
+# Environment: CARGO_TARGET_DIR, CC, CBINDGEN (path; without it and without cbindgen in PATH the check is skipped).
+set -eu
+cd "$(dirname "$0")"
+here=$(pwd)
+target=${CARGO_TARGET_DIR:-$here/../../target}
+cc=${CC:-cc}
+flags="-std=c11 -Wall -Wextra -Werror -g -I include"
+system="-lpthread -ldl -lm"
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+
+cbindgen=${CBINDGEN:-$(command -v cbindgen || true)}
+if [ -n "$cbindgen" ]; then
+    "$cbindgen" --quiet --config cbindgen.toml --output "$out/courser_router.h" src/lib.rs
+    if ! diff -u include/courser_router.h "$out/courser_router.h"; then
+        echo "include/courser_router.h is not what cbindgen makes: copy it from a run of cbindgen" >&2
+        exit 1
+    fi
+else
+    echo "cbindgen is not installed: the header is not checked"
+fi
+
+CARGO_TARGET_DIR="$target" CARGO_PROFILE_RELEASE_LTO=off cargo build --quiet --release --package courser-router-c
+lib="$target/release"
+# shellcheck disable=SC2086
+"$cc" $flags tests/test.c -o "$out/shared" -L "$lib" -lcourser_router_c -Wl,-rpath,"$lib" $system
+# shellcheck disable=SC2086
+"$cc" $flags tests/test.c -o "$out/static" "$lib/libcourser_router_c.a" $system
+# shellcheck disable=SC2086
+"$cc" $flags examples/fan_out.c -o "$out/fan_out" "$lib/libcourser_router_c.a" $system
+"$out/shared"
+"$out/static"
+"$out/fan_out" > "$out/said"
+[ "$(grep -c ' got 21 from sensors/kitchen/temperature' "$out/said")" = 2 ] && grep -qx '2 calls' "$out/said"
+
+if rustc +nightly --version > /dev/null 2>&1; then
+    host=$(rustc +nightly -vV | sed -n 's/^host: //p')
+    CARGO_TARGET_DIR="$target/asan" RUSTFLAGS="-Zsanitizer=address" CARGO_PROFILE_RELEASE_LTO=off \
+        cargo +nightly build --quiet --release --package courser-router-c --target "$host"
+    # The Rust library brings no sanitizer runtime of its own: the C compiler links it.
+    # shellcheck disable=SC2086
+    "$cc" $flags -fsanitize=address tests/test.c -o "$out/asan" \
+        "$target/asan/$host/release/libcourser_router_c.a" $system
+    ASAN_OPTIONS=detect_leaks=1 "$out/asan"
+    echo "and under AddressSanitizer"
+else
+    echo "no nightly toolchain: not run under AddressSanitizer"
+fi
