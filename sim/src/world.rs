@@ -5,7 +5,7 @@ mod heal;
 mod net;
 mod store;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::num::NonZeroU16;
 use std::rc::Rc;
@@ -112,6 +112,8 @@ pub(crate) struct World {
     pub(crate) oracle: Oracle,
     pub(crate) trace: String,
     pub(crate) counts: Counts,
+    /// Partitions on their way to a new leader.
+    leaderless: BTreeSet<PartitionId>,
     /// No more faults.
     pub(crate) healing: bool,
     /// When the last kill or deposal was, or is over.
@@ -160,6 +162,7 @@ impl World {
             timer_at: vec![u64::MAX; shards],
             trace: String::new(),
             counts: Counts::default(),
+            leaderless: BTreeSet::new(),
             healing: false,
             last_fault: 0,
             plan,
@@ -323,7 +326,10 @@ impl World {
             Action::Propose(partition, entry) => self.propose(partition, entry),
             Action::Deposed(partition) => self.deposed(partition),
             Action::Note(line) => self.note(format_args!("{line}")),
-            Action::Led(partition) => self.note(format_args!("partition {} is led", partition.0)),
+            Action::Led(partition) => {
+                self.leaderless.remove(&partition);
+                self.note(format_args!("partition {} is led", partition.0));
+            }
         }
     }
 
@@ -410,6 +416,7 @@ impl World {
         if !self.running {
             return;
         }
+        self.leaderless.insert(partition);
         let term = self.store.next_term(partition);
         self.note(format_args!(
             "partition {} elects term {}",

@@ -105,6 +105,7 @@ impl Client {
     /// A CONNECT whose answer may be lost makes beliefs uncertain.
     const fn attempt(&mut self) {
         let belief = &mut self.belief;
+        belief.none_before = belief.surely_none;
         if self.asked.clean || self.asked.expiry_seconds == 0 {
             belief.surely_there = false;
         }
@@ -176,7 +177,7 @@ impl Client {
             let over = ctx.now > belief.ends.1.saturating_add(EXPIRY_SLACK_MS) && !recent_fault;
             if self.asked.clean {
                 self.fail(ctx, "v5 [MQTT-3.1.2-4]: session present after clean start");
-            } else if belief.surely_none || over {
+            } else if belief.none_before || over {
                 self.fail(ctx, "M26: session present, but it is over");
             }
         } else if !self.asked.clean && belief.surely_there && ctx.now < belief.ends.0 {

@@ -77,6 +77,8 @@ struct Asked {
 struct Belief {
     life: Option<LifeId>,
     surely_none: bool,
+    /// The same before the present CONNECT.
+    none_before: bool,
     surely_there: bool,
     /// When a session without a connection ends at the earliest and at the latest.
     ends: (u64, u64),
@@ -175,6 +177,7 @@ impl Client {
             belief: Belief {
                 life: None,
                 surely_none: true,
+                none_before: true,
                 surely_there: false,
                 ends: (u64::MAX, u64::MAX),
             },

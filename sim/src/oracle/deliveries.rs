@@ -75,6 +75,7 @@ impl Oracle {
     fn judge(&mut self, life: LifeId, id: MsgId, got: &Got, now: u64) -> Result<(), String> {
         self.judge_will(id, now)?;
         let msg = self.msgs[&id].clone();
+        let uncertain = msg.resent && msg.life.is_some_and(|life| self.lives[life].fuzzy);
         let it = &mut self.lives[life];
         if msg.topic != got.topic || msg.payload != got.payload {
             return Err("I5: delivered bytes differ from published ones".to_owned());
@@ -124,6 +125,8 @@ impl Oracle {
         // again under another id. What is only routed leaves before the commit, so that a crash may repeat it.
         let shared = subs_are_shared(&it.subs, &msg.topic);
         let excused = it.fuzzy && got.dup
+            // Its publisher's session may have ended behind its back, and the exchange with it.
+            || uncertain
             || shared && got.qos == QoS::AtLeastOnce
             || self.faulted && got.qos == QoS::AtMostOnce;
         if seen.processed > most && !excused {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use courser_mqtt::codec::QoS;
+
 use super::{MsgId, Oracle};
 
 impl Oracle {
@@ -18,7 +20,10 @@ impl Oracle {
                 values.retain(|value| {
                     let again = value.map(|value| &self.msgs[&value]);
                     again.is_some_and(|it| {
-                        it.copies > 1 && it.acked.is_none_or(|acked| acked > msg.first_sent)
+                        let overlaps = it.acked.is_none_or(|acked| acked > msg.first_sent);
+                        // Outboxes outlive their session, and keep no order with what the next one publishes (M19).
+                        let outlives = it.qos == QoS::ExactlyOnce && it.life != msg.life;
+                        it.copies > 1 && overlaps || outlives
                     })
                 });
             }

@@ -44,6 +44,10 @@ impl World {
             return;
         }
         let id = PartitionId(self.rng.between(1, u64::from(self.plan.partitions)) as u16);
+        // One change of leader at a time: the next leader has applied all of the last one's entries.
+        if !self.leaderless.insert(id) {
+            return;
+        }
         self.oracle.deposed(self.now);
         self.inbound(self.places.shard_of(id), Inbound::Follow(id));
     }
