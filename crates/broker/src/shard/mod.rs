@@ -21,6 +21,7 @@ mod sockets;
 mod stop;
 mod timers;
 mod turn;
+mod writing;
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

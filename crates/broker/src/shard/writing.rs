@@ -1,0 +1,143 @@
+//! What goes out: outputs at the end of a turn, and the ends of connections.
+
+use std::sync::atomic::Ordering;
+
+use courser_contract::{CloseCause, FrontId};
+use courser_mqtt::front::Output;
+
+use super::Shard;
+use super::connection::{Connection, Hold, Life, Written};
+use super::effects_front::FrontFx;
+use super::ready::Place;
+use crate::metrics::close_index;
+
+/// How long a closed socket may take for its last bytes, in milliseconds.
+const LINGER_MS: u64 = 2_000;
+
+impl Shard {
+    /// Notes that a connection has something to write.
+    pub(super) fn touch(&mut self, connection: &mut Connection, slot: Place) {
+        if !connection.touched {
+            connection.touched = true;
+            self.hub.touched.push(slot);
+        }
+    }
+
+    /// A front that was closed within a delivery.
+    pub(crate) fn close_front(&mut self, id: FrontId, cause: CloseCause) {
+        if let Some(mut connection) = self.fronts.take(id) {
+            if connection.takes_events() {
+                self.begin_close(&mut connection, cause);
+            }
+            self.put_back(id, connection, None);
+        }
+    }
+
+    /// The front has closed: what it had to say is written, then the socket ends.
+    pub(super) fn begin_close(&mut self, connection: &mut Connection, cause: CloseCause) {
+        self.hub.counters.closes[close_index(cause)] += 1;
+        connection.rest = None;
+        connection.unparsed = false;
+        connection.life = match connection.life {
+            // Nobody is there to hear the last words.
+            Life::Lost | Life::Over => Life::Over,
+            Life::Open | Life::Closing(_) | Life::Lingering => Life::Closing(cause),
+        };
+        connection.end = self.hub.now.tick.after_ms(LINGER_MS);
+    }
+
+    /// Writes what the turn has produced, one write a socket.
+    pub(crate) fn write_touched(&mut self) {
+        let mut touched = std::mem::take(&mut self.hub.touched);
+        for slot in touched.drain(..) {
+            if let Some(id) = self.fronts.id(slot) {
+                self.write(id);
+            }
+        }
+        // What was held may have come in meanwhile; both lists keep their memory.
+        if self.hub.touched.is_empty() {
+            self.hub.touched = touched;
+        }
+    }
+
+    fn write(&mut self, id: FrontId) {
+        let Some(mut connection) = self.fronts.take(id) else {
+            return;
+        };
+        connection.touched = false;
+        let mut close = None;
+        loop {
+            let before = connection.front.output().len();
+            match connection.send(&mut self.hub.counters) {
+                Written::All | Written::Blocked => {}
+                Written::Broken => {
+                    close = match connection.life {
+                        Life::Open => self.lose(id, &mut connection),
+                        Life::Lost | Life::Closing(_) | Life::Lingering | Life::Over => {
+                            connection.front.output().clear();
+                            connection.life = Life::Over;
+                            None
+                        }
+                    };
+                    break;
+                }
+            }
+            let left = connection.front.output().len();
+            if left >= Output::LOW_BYTES || left == before || !connection.takes_events() {
+                break;
+            }
+            let now = self.hub.now;
+            let mut fx = FrontFx::new(self, id, &connection);
+            connection.front.handle_output_room(now, &mut fx);
+            close = fx.finish(&mut connection);
+            if close.is_some()
+                || connection.front.output().len() == left
+                || connection.write_blocked
+            {
+                break;
+            }
+        }
+        self.after_write(id, connection, close);
+    }
+
+    /// A closing connection whose output is out shuts its side; one that was not read for its output is read again.
+    fn after_write(
+        &mut self,
+        id: FrontId,
+        mut connection: Box<Connection>,
+        close: Option<CloseCause>,
+    ) {
+        if let Some(cause) = close {
+            self.begin_close(&mut connection, cause);
+        }
+        let empty = connection.front.output().is_empty();
+        if let (Life::Closing(cause), true) = (connection.life, empty) {
+            connection.finish(cause);
+        }
+        if connection.life == Life::Over {
+            return self.drop_connection(id, connection);
+        }
+        if connection.life == Life::Lingering && !connection.queued {
+            connection.queued = true;
+            self.sockets.push_back(id.slot);
+        }
+        let bound = self.front_config.output_bytes_max;
+        if connection.hold == Hold::Output && connection.front.output().len() <= bound / 2 {
+            connection.hold = Hold::None;
+            connection.queued = true;
+            self.sockets.push_back(id.slot);
+        }
+        self.fronts.put(id, connection);
+        self.arm(id);
+    }
+
+    /// Frees a connection that was taken out.
+    pub(crate) fn drop_connection(&mut self, id: FrontId, connection: Box<Connection>) {
+        if let Some(key) = connection.timer {
+            self.timers.cancel(key);
+        }
+        self.hub.connections.fetch_sub(1, Ordering::Relaxed);
+        self.fronts.remove(id);
+        drop(connection);
+    }
+}
