@@ -48,8 +48,13 @@ pub(crate) fn run(arguments: &Server) -> Exit {
         Ok(settings) => settings,
         Err(exit) => return exit,
     };
-    let open: Vec<SocketAddr> =
-        settings.mqtt.listen.iter().copied().filter(|address| !address.ip().is_loopback()).collect();
+    let open: Vec<SocketAddr> = settings
+        .mqtt
+        .listen
+        .iter()
+        .copied()
+        .filter(|address| !address.ip().is_loopback())
+        .collect();
     if let (Some(address), false) = (open.first(), arguments.insecure_anonymous) {
         return usage(&format!(
             "{address} can be reached from other machines, and there are no accounts yet: listen on a loopback address such as \
@@ -58,17 +63,23 @@ pub(crate) fn run(arguments: &Server) -> Exit {
         ));
     }
     if settings.mqtt.listen.is_empty() {
-        return usage("mqtt.listen is empty: there is nothing to serve; name an address with --mqtt ADDRESS:PORT");
+        return usage(
+            "mqtt.listen is empty: there is nothing to serve; name an address with --mqtt ADDRESS:PORT",
+        );
     }
     let data = settings.data.path.clone();
     let mut config = Config::new(settings);
     let descriptors = raise_descriptors();
-    let allowed = usize::try_from(descriptors.saturating_sub(DESCRIPTORS_BESIDE)).unwrap_or(usize::MAX);
+    let allowed =
+        usize::try_from(descriptors.saturating_sub(DESCRIPTORS_BESIDE)).unwrap_or(usize::MAX);
     let capped = (config.connections_max > allowed).then_some(allowed);
     config.connections_max = capped.unwrap_or(config.connections_max);
     let shards = config.shards;
     // Before the broker, so that a signal during its start is not lost.
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => return internal(&format!("cannot wait for signals: {error}")),
     };
@@ -80,7 +91,14 @@ pub(crate) fn run(arguments: &Server) -> Exit {
         Ok(broker) => broker,
         Err(error) => return cannot_start(&error),
     };
-    let greeting = Greeting { broker: &broker, shards, data, anyone: !open.is_empty(), capped }.text();
+    let greeting = Greeting {
+        broker: &broker,
+        shards,
+        data,
+        anyone: !open.is_empty(),
+        capped,
+    }
+    .text();
     // A closed standard output is no reason not to serve.
     let _ = io::stdout().lock().write_all(greeting.as_bytes());
     let reason = runtime.block_on(wait(signals, &broker));
@@ -122,18 +140,29 @@ struct Greeting<'a> {
 
 impl Greeting<'_> {
     fn text(&self) -> String {
-        let mut text = format!("courser {}, {} shards\n", env!("CARGO_PKG_VERSION"), self.shards);
+        let mut text = format!(
+            "courser {}, {} shards\n",
+            env!("CARGO_PKG_VERSION"),
+            self.shards
+        );
         for address in self.broker.addresses() {
             let _ = writeln!(text, "MQTT 3.1.1 and 5.0 on {address}");
         }
-        let _ = writeln!(text, "data: {} (in memory: nothing survives a stop)", self.data.display());
+        let _ = writeln!(
+            text,
+            "data: {} (in memory: nothing survives a stop)",
+            self.data.display()
+        );
         text.push_str(if self.anyone {
             "anonymous: anyone who reaches these addresses may connect\n"
         } else {
             "loopback only: anyone on this machine may connect\n"
         });
         if let Some(connections) = self.capped {
-            let _ = writeln!(text, "at most {connections} connections: the limit of open descriptors (ulimit -n, LimitNOFILE)");
+            let _ = writeln!(
+                text,
+                "at most {connections} connections: the limit of open descriptors (ulimit -n, LimitNOFILE)"
+            );
         }
         text.push_str("ready\n");
         text
@@ -185,8 +214,11 @@ async fn wait(mut signals: Signals, broker: &Broker) -> Reason {
 fn stop(broker: Broker, reason: Reason) -> Exit {
     match broker.stop() {
         Ok(summary) => {
-            let counters: Vec<String> =
-                summary.counters().iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let counters: Vec<String> = summary
+                .counters()
+                .iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect();
             eprintln!("courser: stopped; {}", counters.join(" "));
             match reason {
                 Reason::Signal => Exit::Done,
@@ -201,9 +233,8 @@ fn cannot_start(error: &StartError) -> Exit {
     eprintln!("courser: {}", chain(error));
     match error {
         StartError::Listen(ListenError::InUse { .. }) => Exit::Conflict,
-        StartError::Listen(ListenError::Denied { .. } | ListenError::Other { .. }) | StartError::Thread(_) => {
-            Exit::Refused
-        }
+        StartError::Listen(ListenError::Denied { .. } | ListenError::Other { .. })
+        | StartError::Thread(_) => Exit::Refused,
     }
 }
 
@@ -226,7 +257,13 @@ fn chain(error: &dyn std::error::Error) -> String {
 /// Raises the limit of open descriptors as far as is allowed and gives what is then allowed.
 fn raise_descriptors() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    let raised = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: maximum,
+            maximum,
+        },
+    );
     // None is no limit.
     if raised.is_ok() { maximum } else { current }.unwrap_or(u64::MAX)
 }
