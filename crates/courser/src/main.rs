@@ -17,8 +17,7 @@ use clap::{Parser, Subcommand};
 use courser_memory::Counting;
 use tikv_jemallocator::Jemalloc;
 
-/// Counted, so that "allocations per message" and the heap under `$SYS` are measured figures. `docs/adr/0003-runtime.md` has
-/// what the counting costs.
+/// Counted, so that "allocations per message" and the heap under `$SYS` are measured figures (`docs/adr/0003-runtime.md`).
 #[global_allocator]
 static ALLOCATOR: Counting<Jemalloc> = Counting::new(Jemalloc);
 
