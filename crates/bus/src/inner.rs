@@ -12,6 +12,7 @@
 #![allow(unsafe_code)]
 
 use crate::handler::{Handler, SubscriptionId};
+use crate::local;
 use crate::plan::PlanBuilder;
 use crate::presence::{Barrier, Grace};
 use crate::record::{Limits, Record};
@@ -26,7 +27,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-/// Unsubscribed slots that may wait before a grace period is begun for them.
+/// Unsubscribed slots whose handlers own nothing that may wait before a grace period is begun for them.
 const RETIRED_MAX: usize = 32;
 /// Places of the trie that an unsubscription looks at for empty lists.
 const SCAN: u32 = 16;
@@ -54,6 +55,7 @@ impl Default for List {
 struct HandlerType {
     walks: Walks,
     drop: unsafe fn(NonNull<SlotHead>),
+    needs_drop: bool,
     layout: SlotLayout,
     first_slot: usize,
     slot_size: usize,
@@ -250,9 +252,11 @@ impl Inner {
         state.live -= 1;
         state.empty += usize::from(list.live.fetch_sub(1, Ordering::Relaxed) == 1);
         self.scan(&mut state, SCAN);
+        // What a handler owns is let go at once where that is possible: it may be what keeps this router alive.
+        let owns = self.handler_type(ty).needs_drop && !local::is_inside(self.id);
         let full = state.fresh.len() >= RETIRED_MAX;
         drop(state);
-        if full {
+        if full || owns {
             self.collect();
         }
         true
@@ -416,6 +420,7 @@ impl Inner {
             let info = HandlerType {
                 walks: Walks::of::<M, H>(),
                 drop: Slot::<H>::drop_handler,
+                needs_drop: std::mem::needs_drop::<H>(),
                 layout,
                 first_slot: layout.first_slot(),
                 slot_size: size_of::<Slot<H>>(),

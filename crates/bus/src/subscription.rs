@@ -13,8 +13,9 @@ use std::time::Duration;
 
 /// A subscription. Ends when it is dropped, unless it is [detached](Subscription::detach).
 ///
-/// Its handler is dropped when nobody runs it any more: at the latest 32 unsubscriptions later, at
-/// [`Router::collect`](crate::Router::collect), or within [`unsubscribe_wait`](Subscription::unsubscribe_wait).
+/// Its handler is dropped when nobody runs it any more: at once if no post is under way, else with one of the next
+/// unsubscriptions, at [`Router::collect`](crate::Router::collect), or within
+/// [`unsubscribe_wait`](Subscription::unsubscribe_wait).
 #[must_use = "a subscription ends when it is dropped"]
 pub struct Subscription {
     inner: Arc<Inner>,

@@ -113,11 +113,19 @@ fn call<M, H: Handler<M>>(
 #[cold]
 fn caught<M>(post: &Post<'_, M>, payload: Box<dyn std::any::Any + Send>) {
     post.panics.set(post.panics.get() + 1);
-    // What was thrown may panic when it is dropped, and that in turn: the last one is leaked.
-    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        std::mem::forget(again);
+    // What was thrown may panic when it is dropped, and what that throws in turn: some tries, then it is leaked.
+    let mut payload = payload;
+    for _ in 0..DROP_TRIES {
+        match catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            Ok(()) => return,
+            Err(again) => payload = again,
+        }
     }
+    std::mem::forget(payload);
 }
+
+/// How often what a panic left behind is tried to be dropped.
+const DROP_TRIES: usize = 4;
 
 /// Where a walk is; kept outside of the part that may unwind, always past the handler that is being called.
 struct Cursor<H> {

@@ -172,7 +172,7 @@ fn handlers_are_dropped_once_and_in_time() {
         .collect();
     router.post(&key, &0);
     drop(all);
-    assert!(router.stats().retired <= 32);
+    assert_eq!(router.stats().retired, 0, "no post is under way");
     router.collect();
     assert_eq!(dropped.load(Ordering::SeqCst), 101);
 
