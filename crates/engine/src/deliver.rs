@@ -83,7 +83,7 @@ impl<F: PartitionEffects> Sink for Leader<'_, F> {
         // a scan of retained messages may ask for.
         if let Some(live) = &session.lead.live
             && live.has_room()
-            && (live.pushed < session.stream.next() || !self.lead.scans.is_empty())
+            && (live.pushed < session.stream.next() || self.lead.has_scan(session.uid))
         {
             self.lead.pump.push(session.uid.0);
         }

@@ -399,6 +399,14 @@ impl Lead {
         self.after.push_back((self.number + 1, after));
     }
 
+    /// Whether a scan of retained messages of this session is under way.
+    pub(crate) fn has_scan(&self, uid: SessionUid) -> bool {
+        !self.scans.is_empty() && {
+            let mut scans = self.scans.range((uid, 0)..=(uid, u64::MAX));
+            scans.next().is_some()
+        }
+    }
+
     /// Milliseconds from now to a moment on the wall, for timers.
     pub(crate) const fn wait_for(&self, at: WallMs) -> u64 {
         at.0.saturating_sub(self.now.wall.0)

@@ -13,6 +13,7 @@ use crate::{
     ids::{self, Owner},
     origins::Known,
     outbox::KnownForward,
+    scan::Goes,
     session::Plan,
 };
 
@@ -38,9 +39,6 @@ impl Partition {
             Repeat::Silent => return,
         }
         let view = RecordView::from(&append.publish);
-        if view.retain && !self.lead.scans.is_empty() {
-            self.note_live_retained(&view);
-        }
         if append.deliver {
             let list = self.state.l2.targets(view.topic);
             if list.has_no_local
@@ -162,6 +160,7 @@ impl Partition {
         }
         self.note_key(&append.key);
         let all_fit = self.reserve(stored, view, fx);
+        self.note_live_retained(all_fit.as_deref().unwrap_or(stored), view, Goes::Stored);
         let key = &append.key;
         match all_fit {
             None if stored.len() == list.stored().len() => {
@@ -198,9 +197,6 @@ impl Partition {
             true => self.state.l2.targets_without(view.topic, publisher),
             false => TargetList::default(),
         };
-        if view.retain && !self.lead.scans.is_empty() {
-            self.note_live_retained(view);
-        }
         let (stored, routed) = if view.qos == QoS::AtMostOnce {
             (&[][..], &list.targets[..])
         } else {
@@ -211,6 +207,7 @@ impl Partition {
         }
         let fitting = self.reserve(stored, view, fx);
         let stored = fitting.as_deref().unwrap_or(stored);
+        self.note_live_retained(stored, view, Goes::Stored);
         if !stored.is_empty() || plan.keep_here || !plan.outbox.is_empty() {
             self.write_publish(&key, plan.keep_here, stored, view);
         }
@@ -306,6 +303,7 @@ impl Partition {
 
     /// Delivers with QoS 0 to the sessions that have a connection; nothing is stored.
     fn route(&mut self, targets: &[Target], view: &RecordView<'_>, fx: &mut impl PartitionEffects) {
+        self.note_live_retained(targets, view, Goes::Routed);
         let mut receivers = std::mem::take(&mut self.lead.receivers);
         let mut absent = 0;
         for target in targets {

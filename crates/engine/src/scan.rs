@@ -19,6 +19,15 @@ const FIND_MAX: u32 = 64;
 /// Most topics that one question looks at.
 const VISITS_MAX: usize = 1_024;
 
+/// How a message goes to sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Goes {
+    /// Into their streams.
+    Stored,
+    /// To those with a connection, at most once.
+    Routed,
+}
+
 impl OpenScan {
     /// A scan that has not begun.
     pub(crate) fn new(filter: Box<str>) -> Self {
@@ -287,16 +296,31 @@ impl Partition {
         self.scan_on(uid.0, fx);
     }
 
-    /// A message with RETAIN comes: what a scan still finds for its topic is older (M34).
-    pub(crate) fn note_live_retained(&mut self, view: &RecordView<'_>) {
+    /// A message goes to sessions: if it has RETAIN, what their scans still find for its topic is older (M34). A session that
+    /// does not get it will have to do with the find: one that is not among `targets` because L1 did not know of it when the
+    /// message was matched, one without room, and for what is only routed one without a connection.
+    pub(crate) fn note_live_retained(
+        &mut self,
+        targets: &[Target],
+        view: &RecordView<'_>,
+        how: Goes,
+    ) {
+        if !view.retain || self.lead.scans.is_empty() {
+            return;
+        }
         for ((uid, _), open) in &mut self.lead.scans {
-            if !router::filter_matches(&open.filter, view.topic) {
+            if !router::filter_matches(&open.filter, view.topic)
+                || !targets.iter().any(|target| target.stream == uid.0)
+            {
                 continue;
             }
-            let session = self.state.sessions.get(uid.0);
-            // To a session without a connection QoS 0 does not come: it will have to do with the find.
-            let comes = view.qos > QoS::AtMostOnce
-                || session.is_some_and(|session| session.lead.live.is_some());
+            let comes = match how {
+                Goes::Stored => true,
+                Goes::Routed => {
+                    let session = self.state.sessions.get(uid.0);
+                    session.is_some_and(|session| session.lead.live.is_some())
+                }
+            };
             if comes {
                 open.overtaken.insert(view.topic.into());
             }

@@ -79,7 +79,8 @@ impl Partition {
         }
     }
 
-    fn hold(&mut self, client_id: &CompactString, holder: Holder) {
+    /// Notes who has a client id.
+    pub(super) fn hold(&mut self, client_id: &CompactString, holder: Holder) {
         let clients = &mut self.lead.clients;
         let client = clients
             .entry(client_id.clone())

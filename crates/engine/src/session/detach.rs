@@ -53,8 +53,9 @@ impl Partition {
         } else {
             self.write_detach(uid, cause, expiry, fx);
         }
-        if let Some(client) = self.lead.clients.get_mut(&client_id) {
-            client.holder = Holder::Leaving;
+        if !client_id.is_empty() {
+            // Also when a new leader detaches what it found attached: a connection that comes meanwhile waits (M25).
+            self.hold(&client_id, Holder::Leaving);
         }
         self.lead.after(After::Detached { client_id, open });
     }

@@ -41,7 +41,7 @@ impl State {
             return;
         };
         sink.ended(&session);
-        if !session.client_id.is_empty() {
+        if self.by_client.get(&session.client_id) == Some(&uid.0) {
             self.by_client.remove(&session.client_id);
         }
         for subscription in std::mem::take(&mut session.subscriptions) {

@@ -1,6 +1,8 @@
 //! Retained messages, as subscribers see them.
 
-use courser_contract::{DetachCause, Dropped, QoS, RetainHandling, Settled};
+use courser_contract::{
+    Append, AppendKey, DetachCause, Dropped, Publish, QoS, RetainHandling, Settled,
+};
 use courser_engine::Limits;
 
 use crate::world::{Acks, Commits, DURABLE, OTHER, Options, World, to};
@@ -139,6 +141,49 @@ fn a_live_message_that_overtakes_a_find_drops_it_m34() {
     while world.commit_one(DURABLE) {}
     world.settle();
     assert_eq!(world.got(a), ["new"]);
+}
+
+#[test]
+fn a_message_that_l1_did_not_bring_is_found_m34() {
+    // Matched before L1 had the filter, it comes to its keeper alone, which here is the partition of the subscriber.
+    for qos in [QoS::AtMostOnce, QoS::AtLeastOnce] {
+        let mut world = World::new();
+        let a = client(&mut world, "a");
+        world.commits = Commits::Held;
+        let (home, message) = world.clients[a].subscribe(vec![to("t", QoS::AtLeastOnce)]);
+        world.send_home(home, message);
+        world.commit_one(DURABLE);
+        let append = Append {
+            key: AppendKey::Unanswered,
+            publish: Publish {
+                retain: true,
+                ..crate::world::message("t", "1", qos)
+            },
+            keep_retained: true,
+            deliver: false,
+        };
+        world.call(DURABLE, |it, now, fx| it.handle_append(now, &append, fx));
+        world.settle();
+        assert_eq!(world.got(a), ["1"], "{qos:?}");
+    }
+}
+
+#[test]
+fn a_scan_goes_on_with_a_window_of_one_m34() {
+    let mut world = World::new();
+    for n in 0..20 {
+        world.retain(&format!("t/{n:02}"), &n.to_string(), QoS::AtLeastOnce);
+    }
+    world.settle();
+    let a = world.client("a");
+    let options = Options {
+        receive_maximum: 1,
+        ..Options::durable()
+    };
+    world.attach(a, options);
+    world.subscribe(a, to("t/#", QoS::AtLeastOnce));
+    let expected: Vec<_> = (0..20).map(|n| n.to_string()).collect();
+    assert_eq!(world.got(a), expected);
 }
 
 #[test]

@@ -429,6 +429,24 @@ fn a_newer_waiting_connection_displaces_the_one_that_waits() {
 }
 
 #[test]
+fn a_connection_waits_until_a_new_leader_has_detached_the_old_one_i8() {
+    let mut world = World::new();
+    durable(&mut world, "a");
+    world.commits = Commits::Held;
+    world.restart(DURABLE);
+    world.turn();
+    assert!(world.commit_one(DURABLE), "the term begins");
+    let second = world.client("a");
+    world.connect(second, Options::durable());
+    world.settle();
+    assert!(world.clients[second].home.is_some());
+    let third = world.client("a");
+    world.attach(third, Options::durable());
+    assert!(world.clients[second].taken_over);
+    assert_eq!(world.nodes[&DURABLE].partition.counts().attached, 1);
+}
+
+#[test]
 fn the_next_connection_waits_for_what_the_last_one_published_m25() {
     let mut world = World::new();
     let a = durable(&mut world, "a");
