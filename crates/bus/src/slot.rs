@@ -156,7 +156,7 @@ pub(crate) const CAPACITIES: [u32; 6] = [1, 4, 16, 64, 256, 1024];
 
 /// Chunks up to this capacity are entered into plans slot by slot; larger ones as a whole, so that a subscriber
 /// more changes no plan.
-pub(crate) const EXPANDED: u32 = 16;
+pub(crate) const EXPANDED: u32 = 4;
 
 impl Chunk {
     #[inline]
