@@ -64,7 +64,8 @@ pub(crate) struct Connection {
     pub(crate) touched: bool,
     /// Whether it is in the queue of sockets to read.
     pub(crate) queued: bool,
-    /// Whether the socket took no more bytes; it wakes when it does.
+    /// Whether the socket took no more bytes and has not woken since: until it does nothing is written to it, so that a client
+    /// that does not read costs a delivery no more than the look at this.
     pub(crate) write_blocked: bool,
     /// Whether the client gave a will.
     pub(crate) has_will: bool,
@@ -170,6 +171,9 @@ impl Connection {
     /// Writes the front's output until it is empty or the socket is full, and counts what goes.
     pub(crate) fn send(&mut self, counters: &mut Counters) -> Written {
         counters.packets_sent += u64::from(self.front.output().take_packets());
+        if self.write_blocked && !self.front.output().is_empty() {
+            return Written::Blocked;
+        }
         loop {
             let output = self.front.output();
             if output.is_empty() {

@@ -69,7 +69,8 @@ impl Shard {
             return;
         };
         connection.queued = false;
-        if connection.write_blocked {
+        // The wake-up may be for reading: then the write finds the socket full, and asks to be woken, once more.
+        if std::mem::take(&mut connection.write_blocked) {
             self.touch(&mut connection, slot);
         }
         let close = match connection.life {
