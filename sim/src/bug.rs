@@ -28,8 +28,6 @@ pub enum Bug {
     DeliverTwice,
     /// Fences pass at once (M34).
     SkipFence,
-    /// Detach does not wait for the appends of its front (M25).
-    SkipLastWords,
     /// Timers of partitions never fire (M20).
     NoTimers,
     /// An entry is forgotten at a restart (I1).
@@ -38,7 +36,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 13] = [
         Self::ForgetResend,
         Self::ResendRenumbered,
         Self::ApplyBeforeCommit,
@@ -50,7 +48,6 @@ impl Bug {
         Self::DamagePayload,
         Self::DeliverTwice,
         Self::SkipFence,
-        Self::SkipLastWords,
         Self::NoTimers,
         Self::LoseEntry,
     ];

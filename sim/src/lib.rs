@@ -45,9 +45,25 @@ pub fn run_plan(plan: Plan) -> Outcome {
     })
 }
 
-/// The command that runs a seed again.
+/// The command that runs a plan again: its seed, and what was changed in it.
 #[must_use]
-pub fn replay_command(seed: u64, bug: Option<Bug>) -> String {
-    let planted = bug.map_or_else(String::new, |bug| format!(" --bug {bug}"));
-    format!("cargo run --release -p courser-sim -- --seeds 1 --from {seed} --trace{planted}")
+pub fn replay_command(plan: &Plan) -> String {
+    let drawn = Plan::new(plan.seed);
+    let mut command = format!(
+        "cargo run --release -p courser-sim -- --seeds 1 --from {} --trace",
+        plan.seed
+    );
+    for (changed, argument) in [
+        (drawn.groups && !plan.groups, " --no-groups"),
+        (drawn.deposals > 0 && plan.deposals == 0, " --no-deposals"),
+        (drawn.kills > 0 && plan.kills == 0, " --no-kills"),
+    ] {
+        if changed {
+            command.push_str(argument);
+        }
+    }
+    if let Some(bug) = plan.bug {
+        command.push_str(&format!(" --bug {bug}"));
+    }
+    command
 }

@@ -67,6 +67,7 @@ fn main() -> Result<ExitCode> {
         plan.groups &= !arguments.no_groups;
         plan.deposals *= u64::from(!arguments.no_deposals);
         plan.kills *= u64::from(!arguments.no_kills);
+        let again = replay_command(&plan);
         let outcome = run_plan(plan);
         sum.add(&outcome.counts);
         if arguments.trace {
@@ -75,7 +76,7 @@ fn main() -> Result<ExitCode> {
         if let Some(violation) = outcome.violation {
             failed += 1;
             println!("seed {seed}: {violation}");
-            println!("  again: {}", replay_command(seed, arguments.bug));
+            println!("  again: {again}");
             if !arguments.keep_going {
                 break;
             }

@@ -6,7 +6,8 @@ use courser_contract::{
     Settled, ShardId, Ticket, ToFront, ToHome, ToPartition,
 };
 
-use super::hub::{Hub, Message};
+use super::hub::Hub;
+use super::message::Message;
 use crate::bug::Bug;
 
 /// Effects of a front.

@@ -3,79 +3,20 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use courser_contract::{
-    Append, AppendKey, AppendNumber, CloseCause, DeliverTo, Destinations, FrontId, IndexChange,
-    IndexToken, Now, Origin, PartitionId, Publish, QoS, Record, RecordView, Routed, Settled,
-    ShardId, Term, Ticket, ToFront, ToHome, ToPartition,
+    AppendKey, AppendNumber, FrontId, IndexToken, Now, Origin, PartitionId, Settled, ShardId, Term,
+    ToHome, ToPartition,
 };
 use router::Matcher;
 
-use super::appends::{Appends, Kept};
-use super::fences::{FenceId, Fences, Marks};
-use super::index::{IndexWriter, Round};
+use super::appends::Appends;
+use super::fences::{Fences, Marks};
+use super::index::IndexWriter;
 use super::last_words::LastWords;
+use super::message::{Action, Message};
 use super::parcels::Parcels;
 use super::places::Places;
 use crate::bug::Bug;
 use crate::rng::Rng;
-
-/// What shards say to each other and to themselves.
-#[derive(Clone, Debug)]
-pub(crate) enum Message {
-    Append {
-        partition: PartitionId,
-        term: Term,
-        key: AppendKey,
-        keep_retained: bool,
-        deliver: bool,
-        record: Record,
-    },
-    Deliver {
-        record: Record,
-        stored: bool,
-        to: Vec<DeliverTo>,
-    },
-    Home(PartitionId, ToHome),
-    Front(FrontId, ToFront),
-    Partition {
-        from: PartitionId,
-        to: PartitionId,
-        term: Term,
-        message: ToPartition,
-    },
-    Settled {
-        partition: PartitionId,
-        origin: Origin,
-        number: AppendNumber,
-        result: Settled,
-    },
-    Index(PartitionId, IndexToken, IndexChange),
-    IndexPublished(u64, Round),
-    IndexUsed(u64),
-    IndexConfirmed(PartitionId, IndexToken),
-    FenceAsk(FenceId),
-    FencePassed(FenceId),
-    /// A partition has a leader again: what it has not answered is sent once more.
-    Led(PartitionId, Term),
-}
-
-/// What a turn asks of the world.
-#[derive(Debug)]
-pub(crate) enum Action {
-    Batch(ShardId, Vec<Message>),
-    Bytes(u32, Vec<u8>),
-    Closed {
-        conn: u32,
-        cause: CloseCause,
-    },
-    Attached {
-        conn: u32,
-    },
-    Propose(PartitionId, bytes::Bytes),
-    Deposed(PartitionId),
-    Led(PartitionId),
-    /// A line for the trace.
-    Note(String),
-}
 
 /// See the module.
 pub(crate) struct Hub {
@@ -150,7 +91,7 @@ impl Hub {
     }
 
     /// Whether messages to this partition have somebody to take them. Volatile ones always lead.
-    fn term(&self, partition: PartitionId) -> Option<Term> {
+    pub(super) fn term(&self, partition: PartitionId) -> Option<Term> {
         if partition.is_volatile() {
             return Some(Term(0));
         }
@@ -171,7 +112,7 @@ impl Hub {
         message: ToHome,
     ) {
         let is_last = matches!(message, ToHome::Detach { .. } | ToHome::Unclaim { .. });
-        if is_last && unsettled > 0 && self.bug != Some(Bug::SkipLastWords) {
+        if is_last && unsettled > 0 {
             let now = self.now.tick;
             self.last_words
                 .hold(now, front, unsettled, (partition, message));
@@ -225,78 +166,6 @@ impl Hub {
             message,
         };
         self.push(self.places.shard_of(to), message);
-    }
-
-    /// Partitions with a filter for a topic, in the order of their numbers.
-    fn way(&self, topic: &str) -> Destinations {
-        let mut found = Destinations::new();
-        self.l1.for_each_match(topic, |&partition| {
-            if !found.contains(&partition) {
-                found.push(partition);
-            }
-        });
-        found.sort_unstable();
-        found
-    }
-
-    pub(crate) fn destinations(&self, topic: &str, retain: bool) -> Destinations {
-        let mut found = self.way(topic);
-        let keeper = self.places.retained(topic);
-        if retain && !found.contains(&keeper) {
-            found.push(keeper);
-        }
-        found
-    }
-
-    /// Sends a publish to every partition that L1 names, and to the keeper of the topic's retained message (M37).
-    pub(crate) fn publish(
-        &mut self,
-        front: FrontId,
-        publish: &Publish<'_>,
-        ticket: Ticket,
-    ) -> Routed {
-        let subscribed = self.way(publish.topic);
-        let keeper = publish.retain.then(|| self.places.retained(publish.topic));
-        let all = self.destinations(publish.topic, publish.retain);
-        let early = self.bug == Some(Bug::SettleBeforeCommit);
-        let mut wait = None;
-        let record = Record::copy_of(&RecordView::from(publish));
-        for &partition in &all {
-            let kept = Kept {
-                record: record.clone(),
-                keep_retained: keeper == Some(partition),
-                deliver: subscribed.contains(&partition),
-            };
-            if publish.qos == QoS::AtMostOnce || partition.is_volatile() {
-                self.push_append(partition, AppendKey::Unanswered, &kept);
-                continue;
-            }
-            let wait = *wait.get_or_insert_with(|| self.appends.begin(front, ticket));
-            let key = self.appends.number(wait, partition, kept.clone());
-            self.push_append(partition, key, &kept);
-        }
-        match wait {
-            Some(_) if !early => Routed::Waits,
-            _ => Routed::Done {
-                matched: !subscribed.is_empty(),
-            },
-        }
-    }
-
-    fn push_append(&mut self, partition: PartitionId, key: AppendKey, kept: &Kept) {
-        // Without a leader it stays with the shard until there is one (M11); QoS 0 is dropped.
-        let Some(term) = self.term(partition) else {
-            return;
-        };
-        let message = Message::Append {
-            partition,
-            term,
-            key,
-            keep_retained: kept.keep_retained,
-            deliver: kept.deliver,
-            record: kept.record.clone(),
-        };
-        self.push(self.places.shard_of(partition), message);
     }
 
     /// A partition has a leader: all that it has not answered goes out again, before anything new (M14).
@@ -375,20 +244,5 @@ impl Hub {
             result,
         };
         self.push(origin.shard, message);
-    }
-}
-
-/// An append as a partition takes it.
-pub(crate) fn append<'a>(
-    key: AppendKey,
-    record: &'a Record,
-    keep_retained: bool,
-    deliver: bool,
-) -> Append<'a> {
-    Append {
-        key,
-        publish: Publish::from(record.view()),
-        keep_retained,
-        deliver,
     }
 }

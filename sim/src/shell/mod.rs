@@ -2,13 +2,17 @@
 //! here with queues that the world owns.
 
 mod appends;
+mod control;
 mod effects;
+mod end;
 mod fences;
 mod hub;
 mod index;
 mod last_words;
+mod message;
 mod parcels;
 mod places;
+mod publish;
 mod turn;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -24,7 +28,7 @@ use courser_mqtt::front::{Front, FrontConfig, PreparedScratch};
 
 use self::effects::FrontFx;
 use self::hub::Hub;
-pub(crate) use self::hub::{Action, Message};
+pub(crate) use self::message::{Action, Message};
 pub(crate) use self::places::Places;
 use crate::bug::Bug;
 use crate::rng::Rng;

@@ -4,9 +4,10 @@ use courser_contract::{Delivery, PartitionId, Record, ShardId, Term, Tick, ToPar
 use courser_mqtt::front::{Front, Prepared};
 
 use super::effects::PartitionFx;
-use super::hub::{Message, append};
+use super::message::Message;
 use super::parcels::Parcels;
-use super::{Action, Connection, Inbound, Shard, take_output};
+use super::publish::append;
+use super::{Action, Connection, Inbound, Shard};
 use crate::bug::Bug;
 use courser_contract::Now;
 use courser_engine::Partition;
@@ -37,8 +38,6 @@ fn forward_line(from: PartitionId, to: PartitionId, message: &ToPartition) -> Op
 
 /// Messages of a shard to itself that one call may lead to, I9: more is a loop.
 const MESSAGES_MAX: u32 = 100_000;
-/// Commits of volatile partitions in one turn.
-const ROUNDS_MAX: u32 = 10_000;
 
 impl Shard {
     /// Handles all that has come, fires what is due, and sends what that made.
@@ -112,7 +111,7 @@ impl Shard {
         }
     }
 
-    fn committed(&mut self, id: PartitionId, entry: bytes::Bytes) {
+    pub(super) fn committed(&mut self, id: PartitionId, entry: bytes::Bytes) {
         self.with_partition(id, |it, now, fx| it.handle_committed(now, entry, fx));
         let owned = self
             .partitions
@@ -137,7 +136,7 @@ impl Shard {
         self.hub.actions.push(Action::Deposed(id));
     }
 
-    fn with_partition<R>(
+    pub(super) fn with_partition<R>(
         &mut self,
         id: PartitionId,
         act: impl FnOnce(&mut Partition, Now, &mut PartitionFx<'_>) -> R,
@@ -244,59 +243,6 @@ impl Shard {
         self.hub.front_settled(done.front);
     }
 
-    fn handle_control(&mut self, from: ShardId, message: Message) {
-        match message {
-            Message::Index(partition, token, change) => {
-                if self.hub.bug == Some(Bug::ConfirmIndexEarly) {
-                    let home = self.hub.places.shard_of(partition);
-                    self.hub
-                        .push(home, Message::IndexConfirmed(partition, token));
-                }
-                let index = self.hub.index.as_mut().expect("shard 0 writes the index");
-                index.add(partition, token, change);
-            }
-            Message::IndexPublished(round, changes) => {
-                for (partition, change) in changes {
-                    for filter in &change.remove {
-                        self.hub.l1.remove(filter, &partition);
-                    }
-                    for filter in &change.add {
-                        self.hub.l1.insert(filter, partition);
-                    }
-                }
-                self.hub.push(from, Message::IndexUsed(round));
-            }
-            Message::IndexUsed(round) => {
-                let index = self.hub.index.as_mut().expect("shard 0 writes the index");
-                for (partition, token) in index.used(from, round) {
-                    let home = self.hub.places.shard_of(partition);
-                    self.hub
-                        .push(home, Message::IndexConfirmed(partition, token));
-                }
-            }
-            Message::IndexConfirmed(id, token) => {
-                self.hub.index_confirmed += 1;
-                self.with_partition(id, |it, now, fx| it.handle_index_confirmed(now, token, fx));
-            }
-            Message::FenceAsk(id) => {
-                let marks = self.hub.marks();
-                self.hub.fences.owe(id, marks);
-            }
-            Message::FencePassed(id) => {
-                if let Some((id, token)) = self.hub.fences.passed(id) {
-                    self.with_partition(id, |it, now, fx| it.handle_fence(now, token, fx));
-                }
-            }
-            Message::Led(partition, term) => self.hub.led(partition, term),
-            Message::Append { .. }
-            | Message::Deliver { .. }
-            | Message::Home(..)
-            | Message::Front(..)
-            | Message::Partition { .. }
-            | Message::Settled { .. } => unreachable!("the data path has handled it"),
-        }
-    }
-
     fn deliver(&mut self, record: &Record, stored: bool, to: Vec<courser_contract::DeliverTo>) {
         let delivery = Delivery {
             view: record.view(),
@@ -347,78 +293,5 @@ impl Shard {
             .chain(partitions)
             .chain(self.hub.last_words.deadline())
             .min()
-    }
-
-    fn end_turn(&mut self) {
-        for round in 0.. {
-            assert!(round < ROUNDS_MAX, "a turn does not end");
-            self.handle_local();
-            let committed = self.commit();
-            if let Some((round, changes)) =
-                self.hub.index.as_mut().and_then(|index| index.publish())
-            {
-                self.hub.push_all(&Message::IndexPublished(round, changes));
-            }
-            self.hub.settle_fences();
-            if !committed && self.hub.local.is_empty() {
-                break;
-            }
-        }
-        self.flush();
-    }
-
-    /// Entries that are due: volatile ones commit at once (M13), durable ones go to the store.
-    fn commit(&mut self) -> bool {
-        let ids: Vec<_> = self.partitions.keys().copied().collect();
-        let mut some = false;
-        for id in ids {
-            let owned = self.partitions.get_mut(&id).expect("it was listed");
-            if !owned.partition.has_entry() {
-                continue;
-            }
-            let Some(entry) = owned.partition.take_entry(self.hub.now) else {
-                continue;
-            };
-            some = true;
-            let early = self.hub.bug == Some(Bug::ApplyBeforeCommit) && !owned.elected;
-            if !id.is_volatile() {
-                self.hub.actions.push(Action::Propose(id, entry.clone()));
-            }
-            if id.is_volatile() || early {
-                self.committed(id, entry);
-            }
-        }
-        some
-    }
-
-    fn flush(&mut self) {
-        for conn in self.fronts.keys().copied().collect::<Vec<_>>() {
-            // Room in the output may bring more of it.
-            for _ in 0..64 {
-                let Some(connection) = self.fronts.get_mut(&conn).filter(|c| !c.stalled) else {
-                    break;
-                };
-                let bytes = take_output(&mut connection.front);
-                if bytes.is_empty() {
-                    break;
-                }
-                self.hub.actions.push(Action::Bytes(conn, bytes));
-                self.with_front(conn, |front, now, fx, _| front.handle_output_room(now, fx));
-            }
-        }
-        for peer in 0..self.hub.out.len() {
-            let batch = std::mem::take(&mut self.hub.out[peer]);
-            if !batch.is_empty() {
-                self.hub.sent[peer] += 1;
-                self.hub
-                    .actions
-                    .push(Action::Batch(ShardId(peer as u16), batch));
-            }
-        }
-    }
-
-    /// How many batches of a peer are handled.
-    pub(crate) fn handled(&self, peer: ShardId) -> u64 {
-        self.handled[usize::from(peer.0)]
     }
 }

@@ -62,7 +62,7 @@ fn pieces(mut bytes: Vec<u8>, rng: &mut Rng) -> Vec<Vec<u8>> {
 }
 
 impl World {
-    fn to_shard(&mut self, conn: u32, at: u64, inbound: Inbound) {
+    fn send_to_shard(&mut self, conn: u32, at: u64, inbound: Inbound) {
         let Conn { shard, life, .. } = self.net.conns[conn as usize];
         self.at(at, Event::Inbound(life, shard, inbound));
     }
@@ -76,12 +76,12 @@ impl World {
                 Command::Break(conn) => self.break_off(conn),
                 Command::Finish(conn) => {
                     let at = self.net.up(conn, self.now, &mut self.rng);
-                    self.to_shard(conn, at, Inbound::Lost(conn));
+                    self.send_to_shard(conn, at, Inbound::Lost(conn));
                     self.net.conns[conn as usize].client_side = false;
                 }
                 Command::Stall(conn, stalled) => {
                     let at = self.now;
-                    self.to_shard(conn, at, Inbound::Stall(conn, stalled));
+                    self.send_to_shard(conn, at, Inbound::Stall(conn, stalled));
                 }
             }
         }
@@ -111,13 +111,13 @@ impl World {
         });
         self.counts.connections += 1;
         let at = self.net.up(conn, self.now, &mut self.rng);
-        self.to_shard(conn, at, Inbound::Accept(conn));
+        self.send_to_shard(conn, at, Inbound::Accept(conn));
     }
 
     fn send(&mut self, conn: u32, bytes: Vec<u8>) {
         for piece in pieces(bytes, &mut self.rng) {
             let at = self.net.up(conn, self.now, &mut self.rng);
-            self.to_shard(conn, at, Inbound::Bytes(conn, piece));
+            self.send_to_shard(conn, at, Inbound::Bytes(conn, piece));
         }
     }
 
@@ -125,7 +125,7 @@ impl World {
     fn break_off(&mut self, conn: u32) {
         let last = self.net.conns[conn as usize].up.max(self.now);
         let at = self.rng.between(self.now, last);
-        self.to_shard(conn, at, Inbound::Lost(conn));
+        self.send_to_shard(conn, at, Inbound::Lost(conn));
         self.net.conns[conn as usize].client_side = false;
     }
 
@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    pub(super) fn to_client(&mut self, conn: u32, bytes: Option<Vec<u8>>) {
+    pub(super) fn arrive_at_client(&mut self, conn: u32, bytes: Option<Vec<u8>>) {
         let Conn {
             client,
             client_side,

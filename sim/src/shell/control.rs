@@ -1,0 +1,62 @@
+//! Messages beside the data path: changes of L1, fences, news of leaders.
+
+use courser_contract::ShardId;
+
+use super::Shard;
+use super::message::Message;
+use crate::bug::Bug;
+
+impl Shard {
+    pub(super) fn handle_control(&mut self, from: ShardId, message: Message) {
+        match message {
+            Message::Index(partition, token, change) => {
+                if self.hub.bug == Some(Bug::ConfirmIndexEarly) {
+                    let home = self.hub.places.shard_of(partition);
+                    self.hub
+                        .push(home, Message::IndexConfirmed(partition, token));
+                }
+                let index = self.hub.index.as_mut().expect("shard 0 writes the index");
+                index.add(partition, token, change);
+            }
+            Message::IndexPublished(round, changes) => {
+                for (partition, change) in changes {
+                    for filter in &change.remove {
+                        self.hub.l1.remove(filter, &partition);
+                    }
+                    for filter in &change.add {
+                        self.hub.l1.insert(filter, partition);
+                    }
+                }
+                self.hub.push(from, Message::IndexUsed(round));
+            }
+            Message::IndexUsed(round) => {
+                let index = self.hub.index.as_mut().expect("shard 0 writes the index");
+                for (partition, token) in index.used(from, round) {
+                    let home = self.hub.places.shard_of(partition);
+                    self.hub
+                        .push(home, Message::IndexConfirmed(partition, token));
+                }
+            }
+            Message::IndexConfirmed(id, token) => {
+                self.hub.index_confirmed += 1;
+                self.with_partition(id, |it, now, fx| it.handle_index_confirmed(now, token, fx));
+            }
+            Message::FenceAsk(id) => {
+                let marks = self.hub.marks();
+                self.hub.fences.owe(id, marks);
+            }
+            Message::FencePassed(id) => {
+                if let Some((id, token)) = self.hub.fences.passed(id) {
+                    self.with_partition(id, |it, now, fx| it.handle_fence(now, token, fx));
+                }
+            }
+            Message::Led(partition, term) => self.hub.led(partition, term),
+            Message::Append { .. }
+            | Message::Deliver { .. }
+            | Message::Home(..)
+            | Message::Front(..)
+            | Message::Partition { .. }
+            | Message::Settled { .. } => unreachable!("the data path has handled it"),
+        }
+    }
+}

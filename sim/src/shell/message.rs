@@ -1,0 +1,68 @@
+//! What shards say to each other, and what a turn asks of the world.
+
+use courser_contract::{
+    AppendKey, AppendNumber, CloseCause, DeliverTo, FrontId, IndexChange, IndexToken, Origin,
+    PartitionId, Record, Settled, ShardId, Term, ToFront, ToHome, ToPartition,
+};
+
+use super::fences::FenceId;
+use super::index::Round;
+
+/// What shards say to each other and to themselves.
+#[derive(Clone, Debug)]
+pub(crate) enum Message {
+    Append {
+        partition: PartitionId,
+        term: Term,
+        key: AppendKey,
+        keep_retained: bool,
+        deliver: bool,
+        record: Record,
+    },
+    Deliver {
+        record: Record,
+        stored: bool,
+        to: Vec<DeliverTo>,
+    },
+    Home(PartitionId, ToHome),
+    Front(FrontId, ToFront),
+    Partition {
+        from: PartitionId,
+        to: PartitionId,
+        term: Term,
+        message: ToPartition,
+    },
+    Settled {
+        partition: PartitionId,
+        origin: Origin,
+        number: AppendNumber,
+        result: Settled,
+    },
+    Index(PartitionId, IndexToken, IndexChange),
+    IndexPublished(u64, Round),
+    IndexUsed(u64),
+    IndexConfirmed(PartitionId, IndexToken),
+    FenceAsk(FenceId),
+    FencePassed(FenceId),
+    /// A partition has a leader again: what it has not answered is sent once more.
+    Led(PartitionId, Term),
+}
+
+/// What a turn asks of the world.
+#[derive(Debug)]
+pub(crate) enum Action {
+    Batch(ShardId, Vec<Message>),
+    Bytes(u32, Vec<u8>),
+    Closed {
+        conn: u32,
+        cause: CloseCause,
+    },
+    Attached {
+        conn: u32,
+    },
+    Propose(PartitionId, bytes::Bytes),
+    Deposed(PartitionId),
+    Led(PartitionId),
+    /// A line for the trace.
+    Note(String),
+}

@@ -1,0 +1,62 @@
+//! What is looked at from outside while a world lives: owners of client ids, and partitions against their replays.
+
+use std::collections::BTreeMap;
+
+use courser_contract::PartitionId;
+use courser_engine::Partition;
+
+use super::World;
+use crate::shell::{Shard, partition_config};
+
+impl World {
+    /// I8: a client id has at most one attached front.
+    pub(super) fn check_owners(&mut self) {
+        let mut owners = BTreeMap::new();
+        let mut twice = None;
+        for (conn, client_id) in self.shards.iter().flat_map(Shard::attached) {
+            if let Some(other) = owners.insert(client_id, conn) {
+                twice = Some(format!(
+                    "I8: {client_id} is attached on connections {other} and {conn}"
+                ));
+            }
+        }
+        if let Some(text) = twice {
+            self.oracle.fail(text);
+        }
+    }
+
+    /// The partition as its log says, compared with the one that lives: byte for byte.
+    pub(crate) fn check_replay(&mut self, id: PartitionId) {
+        let shard = &self.shards[usize::from(self.places.shard_of(id).0)];
+        let Some(live) = shard.partition(id) else {
+            return;
+        };
+        live.check();
+        // Entries on their way to it are in the log already.
+        if id.is_volatile() || shard.applied(id) < self.store.entries(id).len() {
+            return;
+        }
+        self.counts.replays += 1;
+        let config = partition_config(id, &self.plan.limits);
+        let replayed = Partition::replay(config, self.store.entries(id).iter().cloned());
+        if replayed.encode_state() != live.encode_state() {
+            self.oracle.fail(format!(
+                "M9/M42: partition {} differs from its replay",
+                id.0
+            ));
+        }
+    }
+
+    /// Every partition.
+    pub(crate) fn check_replays(&mut self) {
+        let ids: Vec<_> = self
+            .shards
+            .iter()
+            .flat_map(Shard::partitions)
+            .map(|(id, _)| id)
+            .collect();
+        for id in ids {
+            self.check_replay(id);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What a run came to, and its sums.
+
+/// What a run came to.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The rule that was broken and how; none: all held.
+    pub violation: Option<String>,
+    /// What happened, line by line.
+    pub trace: String,
+    /// What was counted.
+    pub counts: Counts,
+}
+
+/// Sums of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Events handled.
+    pub events: u64,
+    /// Messages published.
+    pub published: u64,
+    /// Messages processed by clients.
+    pub delivered: u64,
+    /// Deliveries that were repeats.
+    pub repeats: u64,
+    /// Connections.
+    pub connections: u64,
+    /// Sessions taken up again.
+    pub resumed: u64,
+    /// Entries committed.
+    pub entries: u64,
+    /// Comparisons of a partition with its replay.
+    pub replays: u64,
+}
+
+impl Counts {
+    /// Adds the sums of another run.
+    pub const fn add(&mut self, other: &Self) {
+        self.events += other.events;
+        self.published += other.published;
+        self.delivered += other.delivered;
+        self.repeats += other.repeats;
+        self.connections += other.connections;
+        self.resumed += other.resumed;
+        self.entries += other.entries;
+        self.replays += other.replays;
+    }
+}
