@@ -1,43 +1,84 @@
-//! Runs of the simulator that every change must survive.
+//! Runs of the simulator that every change must survive. By hand, more of them:
+//! `cargo run --release -p courser-sim -- --seeds 20000 --keep-going --no-groups` (without `--no-groups`: all, with what is open).
 
 use courser_sim::{Counts, Plan, replay_command, run_plan, run_seed};
 
 /// Seeds of an ordinary test run.
 const SEEDS: u64 = 300;
 
-/// Seeds that find an open bug of the engine: 167, an attached session that ends with expiry 0 at a restart (I8, M26).
-const OPEN: &[u64] = &[167];
+/// What seeds without shared groups find open: seed 57, a QoS 2 forward comes before an older one after its destination
+/// changed its leader (I3, M14, M19).
+const OPEN_SEEDS: &[u64] = &[57];
 
-/// Runs the seeds and says which break a rule.
-fn run_all(change: impl Fn(&mut Plan)) -> Counts {
+/// A rule that seeds with shared groups find broken, and by how many of [`SEEDS`] at most.
+struct Open {
+    rule: &'static str,
+    seeds_max: usize,
+}
+
+/// What is open with shared groups. A number is only ever lowered; a rule that no seed breaks any more leaves the list.
+const OPEN_RULES: &[Open] = &[
+    // M31: an id from 32768 on is used while the exchange that has it is open, or a repeat comes under another one.
+    Open {
+        rule: "M30: ",
+        seeds_max: 24,
+    },
+    // DUP on the first PUBLISH to a member, because another member had the message.
+    Open {
+        rule: "v5 [MQTT-3.3.1-1]: DUP on a first delivery",
+        seeds_max: 24,
+    },
+    // M35: an acknowledged message of a group reaches no member.
+    Open {
+        rule: "M35: ",
+        seeds_max: 6,
+    },
+    // M35, M30: PUBREC for a message of a group, with a window of one, and no PUBREL comes.
+    Open {
+        rule: "I13: not settled after the faults",
+        seeds_max: 5,
+    },
+    // M33: seed 158, a retained value is gone in a run with groups and kills.
+    Open {
+        rule: "M33: the last value of",
+        seeds_max: 1,
+    },
+];
+
+/// Runs seeds: the sums, and what was broken.
+fn run_all(
+    seeds: impl Iterator<Item = u64>,
+    change: impl Fn(&mut Plan),
+) -> (Counts, Vec<(String, String)>) {
     let mut sum = Counts::default();
     let mut broken = Vec::new();
-    for seed in (1..=SEEDS).filter(|seed| !OPEN.contains(seed)) {
+    for seed in seeds {
         let mut plan = Plan::new(seed);
         change(&mut plan);
         let again = replay_command(&plan);
         let outcome = run_plan(plan);
         sum.add(&outcome.counts);
         if let Some(violation) = outcome.violation {
-            broken.push(format!("seed {seed}: {violation}\n  {again}"));
+            let text = format!("seed {seed}: {violation}\n  {again}");
+            broken.push((violation, text));
         }
     }
-    assert!(
-        broken.is_empty(),
-        "{} seeds of {SEEDS}:\n{}",
-        broken.len(),
-        broken.join("\n")
-    );
-    sum
+    (sum, broken)
 }
 
-#[test]
-fn every_seed_keeps_the_rules_without_groups_and_deposals() {
-    let sum = run_all(|plan| {
-        plan.groups = false;
-        plan.deposals = 0;
-    });
-    // A run in which nothing happens proves nothing.
+/// Says what was broken, if anything was.
+fn assert_none<'a>(broken: impl Iterator<Item = &'a (String, String)>) {
+    let texts: Vec<_> = broken.map(|(_, text)| text.as_str()).collect();
+    assert!(
+        texts.is_empty(),
+        "{} of {SEEDS} seeds:\n{}",
+        texts.len(),
+        texts.join("\n")
+    );
+}
+
+/// A run in which nothing happens proves nothing.
+fn assert_busy(sum: &Counts) {
     assert!(sum.published > 50 * SEEDS, "{sum:?}");
     assert!(sum.delivered > 100 * SEEDS, "{sum:?}");
     assert!(sum.resumed > SEEDS, "{sum:?}");
@@ -46,9 +87,38 @@ fn every_seed_keeps_the_rules_without_groups_and_deposals() {
 }
 
 #[test]
-#[ignore = "finds open bugs: packet ids and DUP of shared groups (M31), forwards over a change of leader (M14, M19)"]
-fn every_seed_keeps_the_rules() {
-    run_all(|_| ());
+fn every_seed_keeps_the_rules_without_groups() {
+    let seeds = (1..=SEEDS).filter(|seed| !OPEN_SEEDS.contains(seed));
+    let (sum, broken) = run_all(seeds, |plan| plan.groups = false);
+    assert_none(broken.iter());
+    assert_busy(&sum);
+}
+
+#[test]
+fn seeds_with_groups_break_no_rule_but_the_open_ones() {
+    let with_groups = |&seed: &u64| Plan::new(seed).groups;
+    let seeds = (1..=SEEDS).filter(|seed| !OPEN_SEEDS.contains(seed));
+    let (sum, broken) = run_all(seeds.filter(with_groups), |_| ());
+    let is_open = |violation: &str| {
+        OPEN_RULES
+            .iter()
+            .any(|open| violation.starts_with(open.rule))
+    };
+    assert_none(broken.iter().filter(|(violation, _)| !is_open(violation)));
+    for open in OPEN_RULES {
+        let found = broken
+            .iter()
+            .filter(|(violation, _)| violation.starts_with(open.rule));
+        let found: Vec<_> = found.map(|(_, text)| text.as_str()).collect();
+        assert!(
+            found.len() <= open.seeds_max,
+            "{} of {} allowed:\n{}",
+            found.len(),
+            open.seeds_max,
+            found.join("\n")
+        );
+    }
+    assert!(sum.delivered > 50 * SEEDS, "{sum:?}");
 }
 
 #[test]
@@ -64,4 +134,22 @@ fn the_same_seed_gives_the_same_trace() {
 #[test]
 fn different_seeds_give_different_runs() {
     assert_ne!(run_seed(1, None).trace, run_seed(2, None).trace);
+}
+
+#[test]
+fn a_replay_command_says_what_was_changed() {
+    let rough = (1..=SEEDS).map(Plan::new);
+    let mut rough = rough.filter(|plan| plan.groups && plan.deposals > 0);
+    let mut plan = rough.next().expect("a seed with both is among the first");
+    let drawn = replay_command(&plan);
+    assert!(
+        drawn.ends_with(&format!("--from {} --trace", plan.seed)),
+        "{drawn}"
+    );
+    plan.groups = false;
+    plan.deposals = 0;
+    assert_eq!(
+        replay_command(&plan),
+        format!("{drawn} --no-groups --no-deposals")
+    );
 }
