@@ -126,7 +126,13 @@ fn a_million_subscriptions_stay_small() {
             format!("org/r{}/s{}/l{}/d", i % 10, i / 10 % 100, i / 1_000 % 100)
         }),
     ];
-    for (name, filter) in shapes {
+    // One shape without optimisation, where all would take a minute.
+    let count = if cfg!(debug_assertions) {
+        1
+    } else {
+        shapes.len()
+    };
+    for (name, filter) in shapes.into_iter().take(count) {
         let router: Router<Cell<u64>> = Router::new();
         let before = live();
         let mut all: Vec<Subscription> = Vec::with_capacity(n as usize);
