@@ -1,4 +1,5 @@
-//! `cargo xtask`: the commands of the project. `cargo xtask ci` is what CI runs; nothing here edits a file.
+//! `cargo xtask`: the commands of the project. `cargo xtask ci` is what CI runs. Nothing here edits a file,
+//! except `cargo xtask instructions --bless`, which records counts.
 //!
 //! One module for each command; `repo`, `process` and `counts` are what they share.
 #![forbid(unsafe_code)]
@@ -7,6 +8,7 @@
 mod ci;
 mod clauses;
 mod counts;
+mod instructions;
 mod process;
 mod repo;
 mod report;
@@ -15,6 +17,7 @@ mod tidy;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use instructions::Purpose;
 use repo::Repo;
 use report::Report;
 use std::process::ExitCode;
@@ -44,6 +47,12 @@ enum Command {
     Tidy,
     /// Report of the numbered statements of the MQTT standards that no test names.
     Clauses,
+    /// Instruction counts of the data path against the recorded ones; fails when one grew by more than 3 %.
+    Instructions {
+        /// Record the new counts in bench/instructions.toml.
+        #[arg(long)]
+        bless: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -61,6 +70,10 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Test { only } => steps::run(&repo, only, &mut report),
         Command::Tidy => return tidy::run(&repo).map(|()| ExitCode::SUCCESS),
         Command::Clauses => return clauses::run(&repo).map(|()| ExitCode::SUCCESS),
+        Command::Instructions { bless: false } => {
+            return instructions::run(&repo, Purpose::Compare);
+        }
+        Command::Instructions { bless: true } => return instructions::run(&repo, Purpose::Bless),
     }
     Ok(report.finish())
 }

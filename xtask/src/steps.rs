@@ -5,7 +5,7 @@ mod fuzz;
 use crate::process::{command, count_tests, run as run_program};
 use crate::repo::Repo;
 use crate::report::{Outcome, Report};
-use crate::{clauses, process};
+use crate::{clauses, instructions, process};
 use anyhow::Result;
 use clap::ValueEnum;
 use std::process::Command;
@@ -29,6 +29,8 @@ pub(crate) enum Step {
     BusC,
     /// The Python package of the bus.
     BusPython,
+    /// Instruction counts of the data path against the recorded ones.
+    Instructions,
     /// A release build with real clients.
     E2e,
     /// A short run of every fuzz target.
@@ -60,6 +62,7 @@ fn run_step(repo: &Repo, step: Step) -> Result<Outcome> {
         Step::Differential => differential(repo),
         Step::BusC => script(repo, "crates/bus-c/test.sh"),
         Step::BusPython => script(repo, "crates/bus-python/test.sh"),
+        Step::Instructions => instructions::step(repo),
         Step::E2e => e2e(repo),
         Step::Fuzz => fuzz::short_run(repo),
     }
