@@ -282,3 +282,26 @@ fn connections_above_the_limit_are_closed_at_once() {
         "{summary:?}"
     );
 }
+
+#[test]
+fn what_was_sent_before_a_takeover_is_published() {
+    const MESSAGES: u32 = 300;
+    let broker = broker(2, &[], |_| {});
+    let address = broker.addresses()[0];
+    let mut watcher = Client::connect(address, "watcher");
+    watcher.subscribe("t", 0);
+    let mut last = None;
+    for number in 0..MESSAGES {
+        // One client id again and again: the socket of the last publish is often still unread when the next CONNECT comes.
+        let mut client = Client::connect(address, "script");
+        let mut body = vec![0, 1, b't'];
+        body.extend(number.to_be_bytes());
+        client.send(0x30, &body);
+        last = Some(client);
+    }
+    for number in 0..MESSAGES {
+        assert_eq!(watcher.receive_publish().1, number.to_be_bytes());
+    }
+    drop(last);
+    broker.stop().expect("no shard failed");
+}

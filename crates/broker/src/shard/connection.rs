@@ -1,6 +1,6 @@
 //! One socket with its front, and the moving of bytes between them.
 
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, Read};
 use std::net::Shutdown;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -159,6 +159,22 @@ impl Connection {
                     Received::Bytes(buffer, count)
                 }
             },
+        }
+    }
+
+    /// Reads once what the kernel has, also what the runtime has not been told of yet. `None`: nothing, or the end.
+    pub(crate) fn receive_at_once(&mut self, pool: &ReceivePool) -> Option<(Buffer, usize)> {
+        let mut buffer = pool.resume(self.rest.take());
+        let socket = SockRef::from(&self.stream);
+        match (&*socket).read(buffer.room_mut()) {
+            Ok(count) if count > 0 => {
+                buffer.advance(count);
+                Some((buffer, count))
+            }
+            Ok(_) | Err(_) => {
+                self.rest = buffer.settle();
+                None
+            }
         }
     }
 

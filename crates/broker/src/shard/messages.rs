@@ -185,6 +185,9 @@ impl Shard {
         if matches!(message, ToFront::Attached(_)) {
             self.hub.counters.connects += 1;
         }
+        if matches!(message, ToFront::TakenOver) {
+            self.read_last(front);
+        }
         self.with_front(front, |it, now, fx| it.handle_message(now, message, fx));
     }
 

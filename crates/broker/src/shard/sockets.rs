@@ -115,6 +115,24 @@ impl Shard {
         close
     }
 
+    /// Handles what a client had sent before another connection took its client id: it was said in time, and a script that
+    /// publishes under one client id again and again must not lose by being fast.
+    pub(crate) fn read_last(&mut self, id: FrontId) {
+        let Some(mut connection) = self.fronts.take(id) else {
+            return;
+        };
+        let mut close = None;
+        let reads = connection.life == Life::Open && !connection.unparsed;
+        if reads && self.hold(&mut connection) == Hold::None {
+            let received = connection.receive_at_once(&self.pool);
+            close = received.and_then(|(buffer, count)| {
+                self.hub.counters.bytes_received += count as u64;
+                self.parse(id, &mut connection, buffer)
+            });
+        }
+        self.put_back(id, connection, close);
+    }
+
     /// Why this socket must not be read now.
     fn hold(&self, connection: &mut Connection) -> Hold {
         if !connection.front.wants_read() {

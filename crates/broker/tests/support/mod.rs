@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each file of tests uses a part")]
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -34,6 +35,8 @@ pub(crate) struct Packet {
 /// A socket that speaks whole packets.
 pub(crate) struct Client {
     stream: TcpStream,
+    /// Deliveries that came before the SUBACK of their subscription, as they may (v5 section 3.8.4).
+    early: VecDeque<Packet>,
 }
 
 impl Client {
@@ -46,7 +49,10 @@ impl Client {
         stream
             .set_nodelay(true)
             .expect("a TCP socket has this option");
-        Self { stream }
+        Self {
+            stream,
+            early: VecDeque::new(),
+        }
     }
 
     /// CONNECT of 3.1.1 with CleanSession and its CONNACK.
@@ -95,7 +101,11 @@ impl Client {
         body.extend(text(filter));
         body.push(qos);
         self.send(0x82, &body);
-        let suback = self.receive();
+        let mut suback = self.read();
+        while suback.first & 0xF0 == 0x30 {
+            self.early.push_back(suback);
+            suback = self.read();
+        }
         assert_eq!(
             suback,
             Packet {
@@ -107,6 +117,13 @@ impl Client {
 
     /// The next packet.
     pub(crate) fn receive(&mut self) -> Packet {
+        match self.early.pop_front() {
+            Some(packet) => packet,
+            None => self.read(),
+        }
+    }
+
+    fn read(&mut self) -> Packet {
         let mut first = [0];
         self.stream
             .read_exact(&mut first)
