@@ -6,8 +6,9 @@ use courser_sim::{Counts, Plan, replay_command, run_plan, run_seed};
 /// Seeds of an ordinary test run.
 const SEEDS: u64 = 300;
 
-/// What seeds without shared groups find open: seed 57, a QoS 2 forward comes before an older one after its destination
-/// changed its leader (I3, M14, M19).
+/// What seeds without shared groups find open: in seed 57 (and 434, 626) a QoS 2 forward that came while its destination had no
+/// leader is taken before older ones that come again (I3, M14, M19). Beyond these seeds: 419, a message that was acknowledged
+/// while a leader changed does not arrive (I1).
 const OPEN_SEEDS: &[u64] = &[57];
 
 /// A rule that seeds with shared groups find broken, and by how many of [`SEEDS`] at most.
@@ -21,24 +22,24 @@ const OPEN_RULES: &[Open] = &[
     // M31: an id from 32768 on is used while the exchange that has it is open, or a repeat comes under another one.
     Open {
         rule: "M30: ",
-        seeds_max: 24,
+        seeds_max: 16,
     },
     // DUP on the first PUBLISH to a member, because another member had the message.
     Open {
         rule: "v5 [MQTT-3.3.1-1]: DUP on a first delivery",
-        seeds_max: 24,
+        seeds_max: 16,
     },
     // M35: an acknowledged message of a group reaches no member.
     Open {
         rule: "M35: ",
-        seeds_max: 6,
+        seeds_max: 4,
     },
     // M35, M30: PUBREC for a message of a group, with a window of one, and no PUBREL comes.
     Open {
         rule: "I13: not settled after the faults",
-        seeds_max: 5,
+        seeds_max: 4,
     },
-    // M33: seed 158, a retained value is gone in a run with groups and kills.
+    // M28, M33: seed 158, an emptying RETAIN publish of QoS 2 waits in an outbox over a kill and comes after a newer value.
     Open {
         rule: "M33: the last value of",
         seeds_max: 1,
