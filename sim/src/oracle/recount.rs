@@ -6,6 +6,8 @@ use super::{Life, Msg, MsgId, Oracle, matches, matching};
 
 /// So long a forward may be under way: until a partition without a leader has one again.
 const FORWARD_MS: u64 = 20_000;
+/// So long a batch may be under way between shards, with the turns at both ends.
+const LINK_MS: u64 = 70;
 
 impl Oracle {
     /// Every acknowledged message has reached every session that had to get it.
@@ -98,7 +100,8 @@ fn is_owed(life: &Life, msg: &Msg) -> bool {
     // At QoS 2 the acknowledgement says that it is in an outbox; its destination matches it when it comes there (M28, M37).
     let late = match (msg.qos, msg.life) {
         (QoS::ExactlyOnce, _) | (_, None) => FORWARD_MS,
-        _ => 0,
+        // What only clean sessions get is acknowledged when it leaves: their UNSUBSCRIBE may overtake it on its link (M13).
+        (QoS::AtMostOnce | QoS::AtLeastOnce, Some(_)) => LINK_MS,
     };
     life.spans.iter().any(|span| {
         !matching(&span.filter).1
