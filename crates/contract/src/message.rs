@@ -168,6 +168,20 @@ pub enum ToHome {
         /// What became of them.
         kind: OutcomeKind,
     },
+    /// Answer to [`ToFront::Name`], to the partition of the group: it commits whose the delivery is, with its packet id, and
+    /// then delivers it (M31).
+    Named {
+        /// The group.
+        group: u64,
+        /// Member that is to have it.
+        member: HomeRef,
+        /// Its connection.
+        front: FrontId,
+        /// The delivery.
+        seq: Seq,
+        /// Packet id, from 32,768, that is taken until the exchange ends.
+        packet_id: u16,
+    },
     /// A QoS 2 publish for the home to store; answered by [`ToFront::Received`].
     Publish2 {
         /// Session.
@@ -301,6 +315,22 @@ pub enum ToFront {
         /// Packet id it has (given again after a reconnect for [`Source::Group`]).
         packet_id: Option<u16>,
     },
+    /// A shared group wants a packet id for a delivery of QoS 2 (M31); answered by [`ToHome::Named`], or by
+    /// [`OutcomeKind::Returned`] when there is no room.
+    Name {
+        /// The group.
+        group: GroupRef,
+        /// The delivery.
+        seq: Seq,
+    },
+    /// A shared group has delivered and released again all that it owes the session from before (M31). Deliveries that it had
+    /// not named before are void. Comes from each group for each connection.
+    Owed {
+        /// The group.
+        group: GroupRef,
+        /// Its name as in [`Attached::groups`].
+        name: u64,
+    },
 }
 
 /// Why a partition closes a connection.
@@ -315,7 +345,7 @@ pub enum CloseReason {
 }
 
 /// A session with its front.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attached {
     /// Home of the session.
     pub home: HomeRef,
@@ -325,6 +355,9 @@ pub struct Attached {
     pub present: bool,
     /// Packet ids of deliveries are `1 + seq mod 32767` for the home's stream; the first that may be sent.
     pub next: Seq,
+    /// Shared groups that may owe the session something, by hashes of their share names and filters: packet ids from 32,768
+    /// are free for others once each of them has sent [`ToFront::Owed`] (M31).
+    pub groups: Vec<u64>,
 }
 
 /// Why no session was attached.
@@ -356,12 +389,25 @@ pub struct DeliverTo {
     pub front: FrontId,
     /// Which stream, and where in it; none for QoS 0.
     pub source: Option<(Source, Seq)>,
+    /// Packet id of a delivery of a shared group with QoS 2: the one that the front named, now or on an earlier connection
+    /// (M31). None for all others.
+    pub packet_id: Option<u16>,
     /// Lower of published and granted.
     pub qos: QoS,
     /// Marks.
     pub flags: DeliverFlags,
     /// Subscription identifiers of all subscriptions that matched; none is the common case.
     pub identifiers: Option<std::sync::Arc<[u32]>>,
+}
+
+impl DeliverTo {
+    /// The same without DUP.
+    #[must_use]
+    pub fn as_first(&self) -> Self {
+        let mut first = self.clone();
+        first.flags.duplicate = false;
+        first
+    }
 }
 
 /// Marks of a delivery.
@@ -378,7 +424,7 @@ pub struct DeliverFlags {
 pub enum Source {
     /// The session's own: packet id `1 + seq mod 32767` (M30).
     Session,
-    /// A shared group: packet ids from 32,768, chosen by the front (M31).
+    /// A shared group: packet ids from 32,768, chosen by the front; of QoS 2 before it is delivered (M31).
     Group(GroupRef),
 }
 

@@ -54,6 +54,11 @@ impl Partition {
                 cause,
                 request,
             } => self.group_left(group, member, cause, request, fx),
+            After::GroupOwed {
+                group,
+                member,
+                front,
+            } => self.group_owed(group, member, front, fx),
             After::GroupFact(group, fact) => self.group_fact(group, &fact, fx),
             After::Scan(scan) => self.answer_scan(&scan, fx),
             After::TermBegun => self.term_begun(fx),

@@ -57,6 +57,7 @@ impl<F: PartitionEffects> Sink for Leader<'_, F> {
         self.lead.receivers.push(DeliverTo {
             front: live.front,
             source: Some((Source::Session, Seq(stored.seq))),
+            packet_id: None,
             qos: stored.qos,
             flags: DeliverFlags {
                 retain: stored.retain,
@@ -306,6 +307,7 @@ impl Partition {
             let to = DeliverTo {
                 front: live.front,
                 source: Some((Source::Session, Seq(seq))),
+                packet_id: None,
                 qos: look::qos(reference.look),
                 flags: DeliverFlags {
                     retain: look::retain(reference.look),

@@ -78,6 +78,12 @@ pub(crate) enum After {
         cause: LeaveCause,
         request: u64,
     },
+    /// A member of a group has a connection, and all that it was given before is applied.
+    GroupOwed {
+        group: u64,
+        member: HomeRef,
+        front: (FrontId, u16),
+    },
     /// What is known of a message of a group is committed.
     GroupFact(u64, Fact),
     /// A question for retained messages that came behind what is applied now.

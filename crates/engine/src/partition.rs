@@ -140,6 +140,13 @@ impl Partition {
                 epoch,
                 packet_id,
             } => self.release(session, epoch, packet_id, fx),
+            ToHome::Named {
+                group,
+                member,
+                front,
+                seq,
+                packet_id,
+            } => self.group_named(group, (member, front), seq, packet_id),
             ToHome::GroupOutcome {
                 group,
                 member,

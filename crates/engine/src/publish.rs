@@ -345,6 +345,7 @@ impl Partition {
         Some(DeliverTo {
             front,
             source: None,
+            packet_id: None,
             qos: QoS::AtMostOnce,
             flags: DeliverFlags {
                 retain,

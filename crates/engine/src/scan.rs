@@ -262,6 +262,7 @@ impl Partition {
         let to = DeliverTo {
             front: live.front,
             source: None,
+            packet_id: None,
             qos: QoS::AtMostOnce,
             flags: DeliverFlags {
                 retain: true,

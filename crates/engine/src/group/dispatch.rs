@@ -32,7 +32,8 @@ pub(crate) struct Assignment {
     /// Who gets it.
     pub(crate) receiver: Receiver,
     /// Lower of the message's and the granted one (v5 [MQTT-4.8.2-3]). At most once: it is not under way, and done at once.
-    /// Exactly once: to be sent after [`Fact::Assigned`] has committed (M31).
+    /// Exactly once: the front is asked for a packet id ([`Dispatch::named`]), it is sent after [`Fact::Assigned`] has
+    /// committed (M31).
     pub(crate) qos: QoS,
     /// Which delivery of the message this is, from 1.
     pub(crate) attempt: u32,
@@ -43,6 +44,16 @@ pub(crate) struct Assignment {
 struct UnderWay {
     seat: SeatId,
     qos: QoS,
+    step: Step,
+}
+
+/// How far a delivery has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// QoS 2: the front is asked for a packet id, nothing has left (M31).
+    Asked,
+    /// It may have been sent, or will be without another word of the front.
+    Begun,
 }
 
 /// Leader's memory of a group, see the module above. A message of QoS > 0 costs two operations of a ring and no allocation.
@@ -97,7 +108,7 @@ impl Dispatch {
             .seats
             .seat_of(owed.member)
             .unwrap_or_else(|| self.seats.place(owed.member, nobody, Standing::Leaving));
-        self.begin(seq, seat, QoS::ExactlyOnce);
+        self.begin(seq, (seat, QoS::ExactlyOnce), Step::Begun);
         if seq >= self.cursor {
             self.taken_up.insert(seq);
         }
@@ -174,10 +185,27 @@ impl Dispatch {
         self.clear_away(seat);
     }
 
+    /// A member's front has chosen a packet id for what it was asked about: `facts` say whose it is, and it is sent when they
+    /// have committed (M31).
+    pub(crate) fn named(&mut self, home: HomeRef, seq: Seq, packet_id: u16, facts: &mut Vec<Fact>) {
+        let seat = self.seats.seat_of(home);
+        if let Some(at) = self.under_way.get_mut(seq)
+            && Some(at.seat) == seat
+            && at.step == Step::Asked
+        {
+            at.step = Step::Begun;
+            facts.push(Fact::Assigned {
+                seq,
+                member: home,
+                packet_id: Some(packet_id),
+            });
+        }
+    }
+
     fn outcome_of(
         &mut self,
         seq: Seq,
-        UnderWay { seat, qos }: UnderWay,
+        UnderWay { seat, qos, step }: UnderWay,
         kind: OutcomeKind,
         facts: &mut Vec<Fact>,
     ) {
@@ -188,7 +216,7 @@ impl Dispatch {
                 facts.push(Fact::Done { seq });
             }
             OutcomeKind::Received => {
-                if qos == QoS::ExactlyOnce {
+                if qos == QoS::ExactlyOnce && step == Step::Begun {
                     facts.push(Fact::Received { seq });
                 }
             }
@@ -196,7 +224,7 @@ impl Dispatch {
                 self.end(seq, seat);
                 self.returned.insert(seq);
                 self.seats.pass_over(seat);
-                if qos == QoS::ExactlyOnce {
+                if qos == QoS::ExactlyOnce && step == Step::Begun {
                     facts.push(Fact::Unassigned { seq });
                 }
             }
@@ -273,7 +301,8 @@ impl Dispatch {
         let attempt = 1 + self.attempts_of(group, seq);
         match qos {
             QoS::AtMostOnce => self.forget(seq),
-            QoS::AtLeastOnce | QoS::ExactlyOnce => self.begin(seq, seat, qos),
+            QoS::AtLeastOnce => self.begin(seq, (seat, qos), Step::Begun),
+            QoS::ExactlyOnce => self.begin(seq, (seat, qos), Step::Asked),
         }
         Assignment {
             seq,
@@ -288,6 +317,14 @@ impl Dispatch {
     pub(crate) fn pick_unstored(&mut self, topic_hash: u64) -> Option<Receiver> {
         let seat = self.seats.turn_unstored(topic_hash)?;
         Some(self.receiver(seat))
+    }
+
+    /// Whether a session has messages of QoS 2 that were begun, committed or not.
+    pub(crate) fn has_begun(&self, home: HomeRef) -> bool {
+        self.seats.seat_of(home).is_some_and(|seat| {
+            let mut all = self.under_way.iter();
+            all.any(|(_, at)| at.seat == seat && at.qos == QoS::ExactlyOnce)
+        })
     }
 
     /// Number of messages under way or owed.
@@ -372,8 +409,8 @@ impl Dispatch {
         }
     }
 
-    fn begin(&mut self, seq: Seq, seat: SeatId, qos: QoS) {
-        self.under_way.insert(seq, UnderWay { seat, qos });
+    fn begin(&mut self, seq: Seq, (seat, qos): (SeatId, QoS), step: Step) {
+        self.under_way.insert(seq, UnderWay { seat, qos, step });
         self.seats.count(seat, 1);
     }
 
@@ -391,14 +428,20 @@ impl Dispatch {
     /// Takes the QoS 1 messages of a member back.
     fn take_back(&mut self, group: &Group, seat: SeatId, facts: &mut Vec<Fact>) {
         for seq in self.under_way_at(seat) {
-            let stays = self
-                .under_way
-                .get(seq)
-                .is_some_and(|at| at.qos == QoS::ExactlyOnce);
-            if stays {
+            let Some(&at) = self.under_way.get(seq) else {
                 continue;
+            };
+            match (at.qos, at.step) {
+                (QoS::ExactlyOnce, Step::Begun) => continue,
+                (QoS::ExactlyOnce, Step::Asked) => {
+                    self.end(seq, seat);
+                    self.returned.insert(seq);
+                    continue;
+                }
+                (QoS::AtMostOnce | QoS::AtLeastOnce, Step::Asked | Step::Begun) => {
+                    self.end(seq, seat);
+                }
             }
-            self.end(seq, seat);
             let attempts = self.attempts_of(group, seq) + 1;
             self.attempts.insert(seq, attempts);
             facts.push(Fact::Attempts { seq, attempts });

@@ -118,11 +118,10 @@ impl Bench {
         match assignment.qos {
             QoS::AtMostOnce => self.facts.push(Fact::Done { seq }),
             QoS::AtLeastOnce => {}
-            QoS::ExactlyOnce => self.facts.push(Fact::Assigned {
-                seq,
-                member: assignment.receiver.home,
-                packet_id: None,
-            }),
+            QoS::ExactlyOnce => {
+                let to = assignment.receiver.home;
+                self.dispatch.named(to, seq, 32_768, &mut self.facts);
+            }
         }
         Some(assignment)
     }

@@ -191,6 +191,7 @@ impl Partition {
             epoch: session.epoch,
             present: attaching.present,
             next: Seq(session.stream.floor()),
+            groups: session.groups(),
         };
         session.lead.will_forgotten = false;
         let live = Live {

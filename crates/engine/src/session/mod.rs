@@ -135,6 +135,12 @@ impl Live {
     }
 }
 
+/// How fronts know a shared group before it has a number.
+pub(crate) fn group_name(share: &str, filter: &str) -> u64 {
+    let name = [share, filter].join("\0");
+    rapidhash::v3::rapidhash_v3(name.as_bytes())
+}
+
 impl Session {
     /// The part that few sessions have, made when it is first needed.
     pub(crate) fn extra_mut(&mut self) -> &mut Extra {
@@ -145,6 +151,14 @@ impl Session {
     pub(crate) fn member_front(&self) -> Option<(FrontId, u16)> {
         let live = self.lead.live.as_ref()?;
         Some((live.front, self.receive_maximum))
+    }
+
+    /// Names of the shared groups that it is a member of.
+    pub(crate) fn groups(&self) -> Vec<u64> {
+        let shared = self.subscriptions.iter();
+        shared
+            .filter_map(|s| Some(group_name(s.share_name()?, &s.filter)))
+            .collect()
     }
 
     /// Lets the extra part go when nothing is in it.

@@ -15,6 +15,7 @@ use crate::{
     ids::{Numbers, Owner},
     lead::{After, Indexed},
     look,
+    session::group_name,
     state::SharedGroup,
 };
 
@@ -223,15 +224,84 @@ impl Partition {
             lead.fronts.remove(&member);
             dispatch.detached(group, member, &mut facts);
         }
-        if let Some((front, window)) = front {
+        let unsure = group.owed_to(member).next().is_some() || dispatch.has_begun(member);
+        if let Some((front, _)) = front {
             lead.fronts.insert(member, front);
-            dispatch.attached(member, front, u32::from(window));
         }
         self.write_group_facts(number, &facts);
-        if let Some((front, _)) = front {
-            self.send_owed(number, member, front, fx);
+        if let Some(front) = front {
+            self.owe(number, member, front, unsure, fx);
         }
         self.pump_group(number, fx);
+    }
+
+    /// What is owed to a connection is known once all is applied that was proposed before it came; nothing new is given to it
+    /// before.
+    fn owe(
+        &mut self,
+        group: u64,
+        member: HomeRef,
+        front: (FrontId, u16),
+        unsure: bool,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let after = After::GroupOwed {
+            group,
+            member,
+            front,
+        };
+        if unsure && self.gather.facts() > 0 {
+            self.gather.hurry();
+            self.lead.after(after);
+        } else if unsure && self.lead.number > self.lead.applied {
+            self.lead.after.push_back((self.lead.number, after));
+        } else {
+            self.group_owed(group, member, front, fx);
+        }
+    }
+
+    /// Sends again what a member is owed, and says that this was all (M31).
+    pub(crate) fn group_owed(
+        &mut self,
+        number: u64,
+        member: HomeRef,
+        (front, window): (FrontId, u16),
+        fx: &mut impl PartitionEffects,
+    ) {
+        let Some(owing) = self.state.groups.get(number) else {
+            return;
+        };
+        if owing.lead.fronts.get(&member) != Some(&front) {
+            return;
+        }
+        let name = group_name(owing.group.share(), owing.group.filter());
+        self.send_owed(number, member, front, fx);
+        let group = self.group_ref(number);
+        fx.send_front(front, ToFront::Owed { group, name });
+        if let Some(owing) = self.state.groups.get_mut(number)
+            && let Some(dispatch) = &mut owing.lead.dispatch
+        {
+            dispatch.attached(member, front, u32::from(window));
+        }
+        self.pump_group(number, fx);
+    }
+
+    /// A member's front has chosen a packet id: once that is committed, the PUBLISH leaves (M31).
+    pub(crate) fn group_named(
+        &mut self,
+        number: u64,
+        (member, front): (HomeRef, FrontId),
+        seq: Seq,
+        packet_id: u16,
+    ) {
+        let mut facts = Vec::new();
+        if let Some(group) = self.state.groups.get_mut(number)
+            && group.lead.fronts.get(&member) == Some(&front)
+            && let Some(dispatch) = &mut group.lead.dispatch
+        {
+            dispatch.named(member, seq, packet_id, &mut facts);
+        }
+        self.write_group_facts(number, &facts);
     }
 
     /// What a member has of QoS 2 from before comes first, in order (v5 [MQTT-4.8.2-4]).
@@ -266,6 +336,7 @@ impl Partition {
                         }),
                         front,
                         qos: QoS::ExactlyOnce,
+                        packet_id: owed.packet_id,
                         duplicate: true,
                     };
                     self.deliver_shared(number, &given, fx);
@@ -351,7 +422,11 @@ impl Partition {
                     fx.send_front(front, message);
                 }
             }
-            Fact::Assigned { seq, member, .. } => {
+            Fact::Assigned {
+                seq,
+                member,
+                packet_id,
+            } => {
                 if let Some(&front) = lead.fronts.get(&member)
                     && group.owed(seq).is_some_and(|owed| owed.member == member)
                 {
@@ -365,6 +440,7 @@ impl Partition {
                         receiver,
                         front,
                         qos: QoS::ExactlyOnce,
+                        packet_id,
                         duplicate: false,
                     };
                     self.deliver_shared(number, &given, fx);
@@ -391,7 +467,9 @@ impl Partition {
                 receiver: Some(assignment.receiver),
                 front: assignment.receiver.front,
                 qos: assignment.qos,
-                duplicate: assignment.attempt > 1,
+                packet_id: None,
+                // Whoever had it before, this is another PUBLISH with a packet id of its own.
+                duplicate: false,
             };
             match assignment.qos {
                 QoS::AtMostOnce => {
@@ -399,15 +477,12 @@ impl Partition {
                     self.write_group_facts(number, &[Fact::Done { seq: given.seq }]);
                 }
                 QoS::AtLeastOnce => self.deliver_shared(number, &given, fx),
-                // Whose it is must be committed before the PUBLISH leaves (M31).
-                QoS::ExactlyOnce => self.write_group_facts(
-                    number,
-                    &[Fact::Assigned {
-                        seq: given.seq,
-                        member: assignment.receiver.home,
-                        packet_id: None,
-                    }],
-                ),
+                // Whose it is, under which packet id, must be committed before the PUBLISH leaves (M31).
+                QoS::ExactlyOnce => {
+                    let group = self.group_ref(number);
+                    let seq = given.seq;
+                    fx.send_front(given.front, ToFront::Name { group, seq });
+                }
             }
         }
         self.lead.pump.push(number);
@@ -461,6 +536,7 @@ impl Partition {
         let to = DeliverTo {
             front: given.front,
             source: (given.qos > QoS::AtMostOnce).then_some((source, given.seq)),
+            packet_id: given.packet_id,
             qos: given.qos,
             flags: DeliverFlags {
                 retain: keep && look::retain(reference.look),
@@ -522,6 +598,7 @@ struct Given {
     receiver: Option<Receiver>,
     front: FrontId,
     qos: QoS,
+    packet_id: Option<u16>,
     duplicate: bool,
 }
 

@@ -60,6 +60,7 @@ fn a_stored_session_gets_what_came_while_it_was_away() {
     assert!(
         world.clients[a]
             .attached
+            .as_ref()
             .is_some_and(|attached| attached.present)
     );
     assert_eq!(world.got(a), ["1", "2"]);
@@ -104,6 +105,7 @@ fn a_clean_start_discards_the_stored_session_before_it_answers_m26() {
     assert!(
         world.clients[a]
             .attached
+            .as_ref()
             .is_some_and(|attached| !attached.present)
     );
     assert_eq!(world.home(a).partition, VOLATILE);
@@ -129,7 +131,7 @@ fn a_connection_during_the_end_of_its_old_session_gets_a_new_one() {
         world.connect(a, options);
         assert!(world.clients[a].home.is_none());
         world.settle();
-        let attached = world.clients[a].attached.expect("it is attached");
+        let attached = world.clients[a].attached.clone().expect("it is attached");
         assert!(!attached.present);
     }
 }
@@ -402,7 +404,10 @@ fn a_second_connection_takes_over_only_once_the_first_has_let_go_m25() {
         let epochs = (world.clients[first].epoch, world.clients[second].epoch);
         assert!(epochs.0 < epochs.1, "each attach raises the epoch (M24)");
         let present = options.expiry_seconds > 0;
-        let attached = world.clients[second].attached.expect("it is attached");
+        let attached = world.clients[second]
+            .attached
+            .clone()
+            .expect("it is attached");
         assert_eq!(attached.present, present);
         world.send("t", "x", QoS::AtLeastOnce);
         world.settle();
@@ -511,6 +516,7 @@ fn a_session_ends_when_its_time_is_over() {
     assert!(
         world.clients[a]
             .attached
+            .as_ref()
             .is_some_and(|attached| !attached.present)
     );
 }

@@ -89,6 +89,67 @@ fn a_detached_members_qos2_stays_with_its_session() {
 }
 
 #[test]
+fn a_qos2_delivery_keeps_its_packet_id_over_connections_and_leaders_m31() {
+    // v5 [MQTT-4.4.0-1], v3 [MQTT-4.4.0-1]
+    let mut world = World::new();
+    let member = members(&mut world, 1, &Options::durable(), QoS::ExactlyOnce)[0];
+    world.clients[member].acks = Acks::Held;
+    world.send("t", "1", QoS::ExactlyOnce);
+    world.settle();
+    let first = std::mem::take(&mut world.clients[member].got);
+    let packet_id = first[0].packet_id;
+    assert!(packet_id >= Some(32_768) && !first[0].duplicate);
+    for leader in [false, true] {
+        world.detach(member, DetachCause::Lost);
+        if leader {
+            world.restart(crate::world::DURABLE);
+            world.settle();
+        }
+        world.clients[member].owed.clear();
+        world.attach(member, Options::durable());
+        world.settle();
+        let again = std::mem::take(&mut world.clients[member].got);
+        assert_eq!(again.len(), 1);
+        assert_eq!((again[0].packet_id, again[0].duplicate), (packet_id, true));
+        let client = &world.clients[member];
+        assert_eq!(client.owed.len(), 1, "the group says that this was all");
+        let attached = client.attached.as_ref().expect("it is attached");
+        assert_eq!(attached.groups.len(), 1, "the home counts the group");
+    }
+}
+
+#[test]
+fn what_has_no_packet_id_yet_goes_to_others_when_its_member_goes_m31() {
+    let mut world = World::new();
+    let members = members(&mut world, 2, &Options::durable(), QoS::ExactlyOnce);
+    world.commits = crate::world::Commits::Held;
+    world.send("t", "1", QoS::ExactlyOnce);
+    // Stored and offered to the first, whose connection is lost before it has named a packet id.
+    world.clients[members[0]].silent = true;
+    for id in world.ids() {
+        while world.commit_one(id) {}
+    }
+    world.detach(members[0], DetachCause::Lost);
+    world.settle();
+    assert_eq!(world.got(members[1]), ["1"]);
+}
+
+#[test]
+fn a_message_that_another_member_had_comes_without_dup() {
+    // v3 [MQTT-3.3.1-3], v5 [MQTT-3.3.1-3]
+    let mut world = World::new();
+    let members = members(&mut world, 2, &Options::durable(), QoS::AtLeastOnce);
+    world.clients[members[0]].acks = Acks::Held;
+    world.send("t", "1", QoS::AtLeastOnce);
+    world.settle();
+    assert_eq!(world.got(members[0]), ["1"]);
+    world.detach(members[0], DetachCause::Lost);
+    let got = std::mem::take(&mut world.clients[members[1]].got);
+    assert_eq!(got.len(), 1);
+    assert!(!got[0].duplicate);
+}
+
+#[test]
 fn an_absent_group_queues_and_ends_with_its_last_member() {
     let mut world = World::new();
     let members = members(&mut world, 2, &Options::durable(), QoS::AtLeastOnce);

@@ -131,6 +131,7 @@ impl Bench {
             let to = DeliverTo {
                 front: ID,
                 source: (self.qos != QoS::AtMostOnce).then_some((Source::Session, Seq(self.next))),
+                packet_id: None,
                 qos: self.qos,
                 flags: DeliverFlags::default(),
                 identifiers: None,
@@ -175,6 +176,7 @@ fn attach(config: Rc<FrontConfig>, shell: &mut Shell) -> Front {
         epoch: Epoch(1),
         present: false,
         next: Seq(0),
+        groups: Vec::new(),
     };
     front.handle_message(NOW, ToFront::Attached(attached), shell);
     let connack = front.output().len();

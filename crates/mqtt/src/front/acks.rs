@@ -60,7 +60,8 @@ impl Front {
                 self.send_ack(PacketType::Pubrel, packet_id, ReasonCode::Success);
             }
             // v5 section 3.6.2.1; 3.1.1 gets a plain PUBREL, which lets the client finish.
-            Some((_, Exchange::Puback | Exchange::None)) | None => {
+            Some((_, Exchange::Puback | Exchange::Named | Exchange::Again | Exchange::None))
+            | None => {
                 if !reason.is_error() {
                     self.send_ack(
                         PacketType::Pubrel,
@@ -95,7 +96,14 @@ impl Front {
             }
             Some((packet_id, Exchange::Pubcomp | Exchange::PubcompOfEarlier)) => packet_id,
             // No PUBREC has come on this connection: nothing can be released.
-            Some((_, Exchange::None | Exchange::Puback | Exchange::Pubrec)) => return,
+            Some((
+                _,
+                Exchange::None
+                | Exchange::Named
+                | Exchange::Again
+                | Exchange::Puback
+                | Exchange::Pubrec,
+            )) => return,
             None => {
                 let owed = match place {
                     (Source::Session, seq) => Some(session_packet_id(seq)),

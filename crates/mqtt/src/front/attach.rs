@@ -30,12 +30,15 @@ impl Front {
                 CloseCause::Administrative,
                 fx,
             ),
+            // Its groups may have heard of the connection sooner.
+            ToFront::Release { .. } | ToFront::Name { .. } | ToFront::Owed { .. } => {
+                self.message_early(message);
+            }
             // Nothing else is said to a session before it is attached.
             ToFront::Subscribed { .. }
             | ToFront::Unsubscribed { .. }
             | ToFront::Received { .. }
-            | ToFront::Released { .. }
-            | ToFront::Release { .. } => {}
+            | ToFront::Released { .. } => {}
         }
     }
 
@@ -104,6 +107,7 @@ impl Front {
             .method
             .take()
             .map(|method| Box::new(ReAuthentication::new(method)));
+        self.expect_groups(now, attached.groups, fx);
     }
 
     /// CONNACK that refuses, once: v5 [MQTT-3.2.0-2]; then the connection ends, v3 [MQTT-3.2.2-5], v5 [MQTT-3.2.2-7]. What was given

@@ -8,13 +8,15 @@
 use std::collections::VecDeque;
 
 use courser_contract::{
-    DeliverTo, Delivery, Dropped, FrontEffects, Now, OutcomeKind, QoS, Record, Source, Tick,
+    DeliverTo, Delivery, Dropped, FrontEffects, GroupRef, Now, OutcomeKind, QoS, Record, Source,
+    Tick,
 };
 
 use super::acks::Outcomes;
 use super::alias::AliasesOut;
+use super::groups::Groups;
 use super::prepared::{AliasUse, Prepared, Sizes, Variant};
-use super::window::{Exchange, Place, Window};
+use super::window::{Exchange, Given, Place, Window};
 use super::{Front, Phase};
 use crate::codec::ProtocolVersion;
 
@@ -32,6 +34,7 @@ pub(super) struct Outbound {
     aliases: Option<AliasesOut>,
     held: VecDeque<Held>,
     held_of_groups: VecDeque<Held>,
+    pub(super) groups: Groups,
 }
 
 /// A delivery that waits for room. It shares the record's bytes.
@@ -58,14 +61,46 @@ impl Outbound {
             aliases: (topic_alias_max > 0).then(|| AliasesOut::new(topic_alias_max)),
             held: VecDeque::new(),
             held_of_groups: VecDeque::new(),
+            groups: Groups::default(),
         }
     }
 
-    fn queue(&mut self, source: Source) -> &mut VecDeque<Held> {
+    /// Where a delivery is held. What a group gave on an earlier connection is this session's own.
+    fn queue(&mut self, to: &DeliverTo, source: Source) -> &mut VecDeque<Held> {
         match source {
-            Source::Session => &mut self.held,
-            Source::Group(_) => &mut self.held_of_groups,
+            Source::Group(_) if to.packet_id.is_none() || !to.flags.duplicate => {
+                &mut self.held_of_groups
+            }
+            Source::Session | Source::Group(_) => &mut self.held,
         }
+    }
+
+    /// The next one that may leave: the session's own first, shared messages can go to others.
+    fn next_held(&mut self) -> Option<Held> {
+        let room = self.window.has_room();
+        if room && let Some(held) = self.held.pop_front() {
+            return Some(held);
+        }
+        // What was named has its place in the window.
+        let window = &self.window;
+        let may = |held: &mut Held| room || held.to.packet_id.is_some_and(|id| window.is_named(id));
+        if self.groups.may_name() {
+            self.held_of_groups.pop_front_if(may)
+        } else {
+            None
+        }
+    }
+
+    /// Drops what an earlier leader of a group had named.
+    pub(super) fn forget_named(&mut self, group: GroupRef) {
+        self.window.forget_named(group);
+        let window = &self.window;
+        self.held_of_groups.retain(|held| match held.to.packet_id {
+            Some(packet_id) => window
+                .find(packet_id)
+                .is_some_and(|(place, _)| place == held.place),
+            None => true,
+        });
     }
 
     fn holds_nothing(&self) -> bool {
@@ -78,6 +113,7 @@ impl Outbound {
             && self.window.is_idle()
             && self.aliases.is_none()
             && self.outcomes.is_none()
+            && self.groups.is_idle()
     }
 
     #[cfg(test)]
@@ -97,7 +133,7 @@ impl Front {
         fx: &mut impl FrontEffects,
     ) {
         if !matches!(self.phase, Phase::Attached) {
-            return;
+            return self.deliver_early(prepared, to, fx);
         }
         match to.source {
             Some(place) if to.qos != QoS::AtMostOnce => {
@@ -132,8 +168,31 @@ impl Front {
     ) {
         let room = self.output.len() < HOLD_ABOVE_BYTES;
         let outbound = self.outbound_mut();
-        let queue_empty = outbound.queue(place.0).is_empty();
-        if room && queue_empty && outbound.window.has_room() {
+        let mut first = None;
+        let has_place = match (place, to.packet_id) {
+            ((Source::Session, _), _) => outbound.window.has_room(),
+            ((Source::Group(_), _), None) => {
+                outbound.window.has_room() && outbound.groups.may_name()
+            }
+            ((Source::Group(group), seq), Some(packet_id)) => {
+                match outbound.window.give(group, seq, packet_id) {
+                    Given::Named => {
+                        // Nothing has left yet, whatever a new leader of the group takes for possible.
+                        first = to.flags.duplicate.then(|| to.as_first());
+                        true
+                    }
+                    Given::Taken => outbound.window.has_room(),
+                    Given::UnderWay => return,
+                    Given::InUse => {
+                        self.outcome(place, OutcomeKind::Returned, fx);
+                        return self.flush_skipped(fx);
+                    }
+                }
+            }
+        };
+        let to = first.as_ref().unwrap_or(to);
+        let outbound = self.outbound_mut();
+        if room && has_place && outbound.queue(to, place.0).is_empty() {
             self.start(prepared, (to, place), fx);
             return self.flush_skipped(fx);
         }
@@ -141,7 +200,7 @@ impl Front {
             Some(record) => record.to_record(),
             None => Record::copy_of(&prepared.delivery.view),
         };
-        outbound.queue(place.0).push_back(Held {
+        outbound.queue(to, place.0).push_back(Held {
             record,
             to: to.clone(),
             place,
@@ -160,6 +219,7 @@ impl Front {
             Ok(planned) => planned,
             Err(skip) => {
                 fx.dropped(skip.dropped(), 1);
+                self.free_given(to);
                 return self.outcome(place, OutcomeKind::Skipped, fx);
             }
         };
@@ -168,8 +228,23 @@ impl Front {
             QoS::AtLeastOnce => Exchange::Puback,
             QoS::ExactlyOnce => Exchange::Pubrec,
         };
-        if let Some(packet_id) = self.outbound_mut().window.begin(place, exchange) {
+        let window = &mut self.outbound_mut().window;
+        let packet_id = match to.packet_id {
+            Some(packet_id) => {
+                window.set(packet_id, exchange);
+                Some(packet_id)
+            }
+            None => window.begin(place, exchange),
+        };
+        if let Some(packet_id) = packet_id {
             self.append(prepared, (&variant, sizes), packet_id);
+        }
+    }
+
+    /// A delivery with a packet id will not be sent: the id is free.
+    fn free_given(&mut self, to: &DeliverTo) {
+        if let Some(packet_id) = to.packet_id {
+            self.outbound_mut().window.set(packet_id, Exchange::None);
         }
     }
 
@@ -256,11 +331,7 @@ impl Front {
     pub(super) fn send_held(&mut self, now: Now, fx: &mut impl FrontEffects) {
         while self.output.len() < HOLD_ABOVE_BYTES
             && let Some(outbound) = &mut self.outbound
-            && outbound.window.has_room()
-            && let Some(held) = outbound
-                .held
-                .pop_front()
-                .or_else(|| outbound.held_of_groups.pop_front())
+            && let Some(held) = outbound.next_held()
         {
             let delivery = Delivery {
                 view: held.record.view(),
@@ -272,21 +343,33 @@ impl Front {
             self.start(&mut prepared, (&held.to, held.place), fx);
             config.prepared.replace(scratch);
         }
+        self.name_asked(fx);
         self.flush_skipped(fx);
     }
 
     /// When shared messages go back to their group.
     pub(super) fn held_deadline(&self) -> Option<Tick> {
-        let held = self.outbound.as_ref()?.held_of_groups.front()?;
-        Some(held.since.after_ms(GROUP_HELD_MS))
+        let outbound = self.outbound.as_ref()?;
+        let held = outbound.held_of_groups.front().map(|held| held.since);
+        let since = held
+            .into_iter()
+            .chain(outbound.groups.asked_since())
+            .min()?;
+        Some(since.after_ms(GROUP_HELD_MS))
     }
 
     pub(super) fn return_held(&mut self, now: Now, fx: &mut impl FrontEffects) {
-        while self.held_deadline().is_some_and(|at| at <= now.tick)
-            && let Some(outbound) = &mut self.outbound
-            && let Some(held) = outbound.held_of_groups.pop_front()
+        let due = |since: Tick| since.after_ms(GROUP_HELD_MS) <= now.tick;
+        while let Some(outbound) = &mut self.outbound
+            && let Some(held) = outbound.held_of_groups.pop_front_if(|held| due(held.since))
         {
+            self.free_given(&held.to);
             self.outcome(held.place, OutcomeKind::Returned, fx);
+        }
+        while let Some(outbound) = &mut self.outbound
+            && let Some(place) = outbound.groups.next_asked(due)
+        {
+            self.outcome(place, OutcomeKind::Returned, fx);
         }
         self.flush_skipped(fx);
     }

@@ -29,6 +29,7 @@ mod config;
 mod connack;
 mod connect;
 mod deliver;
+mod groups;
 mod keepalive;
 mod output;
 mod prepared;
@@ -378,6 +379,8 @@ impl Front {
                 seq,
                 packet_id,
             } => self.handle_release((source, seq), packet_id),
+            ToFront::Name { group, seq } => self.handle_name(now, (group, seq), fx),
+            ToFront::Owed { group, name } => self.handle_owed(now, (group, name), fx),
             // Answers of an attach that is long over.
             ToFront::Attached(_) | ToFront::Claimed { .. } | ToFront::ConnectRefused(_) => {}
         }

@@ -21,6 +21,10 @@ const GROUP_IDS_FROM: u16 = 32_768;
 pub(super) enum Exchange {
     /// Nothing is under way.
     None,
+    /// QoS 2 of a group: that the group has committed the packet id (M31).
+    Named,
+    /// QoS 2 of a group, begun on an earlier connection: room to be sent again.
+    Again,
     /// QoS 1: PUBACK.
     Puback,
     /// QoS 2: PUBREC.
@@ -37,10 +41,23 @@ pub(super) enum Exchange {
 impl Exchange {
     const fn counts(self) -> bool {
         match self {
-            Self::None | Self::PubcompOfEarlier => false,
-            Self::Puback | Self::Pubrec | Self::Stored | Self::Pubcomp => true,
+            Self::None | Self::Again | Self::PubcompOfEarlier => false,
+            Self::Named | Self::Puback | Self::Pubrec | Self::Stored | Self::Pubcomp => true,
         }
     }
+}
+
+/// What a packet id that a group gives means here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Given {
+    /// The delivery has it and may be sent as soon as there is room.
+    Taken,
+    /// The delivery has it and its place in the window.
+    Named,
+    /// The delivery is under way on this connection.
+    UnderWay,
+    /// Another delivery has it.
+    InUse,
 }
 
 /// A delivery by its stream and place there.
@@ -152,20 +169,60 @@ impl Window {
         match source {
             Source::Session => *self.session_place(seq) = exchange,
             Source::Group(group) => {
-                let Some(index) = packet_id.checked_sub(GROUP_IDS_FROM) else {
-                    return;
-                };
-                while self.groups.len() <= usize::from(index) {
-                    self.groups_free
-                        .push(u16::try_from(self.groups.len()).expect("below a packet id"));
-                    self.groups.push(None);
-                }
-                self.groups_free.retain(|&free| free != index);
-                self.groups[usize::from(index)] = Some(GroupExchange {
+                let entry = GroupExchange {
                     group,
                     seq,
                     exchange,
-                });
+                };
+                self.occupy(packet_id, entry);
+            }
+        }
+    }
+
+    fn occupy(&mut self, packet_id: u16, entry: GroupExchange) {
+        let Some(index) = packet_id.checked_sub(GROUP_IDS_FROM) else {
+            return;
+        };
+        while self.groups.len() <= usize::from(index) {
+            self.groups_free
+                .push(u16::try_from(self.groups.len()).expect("below a packet id"));
+            self.groups.push(None);
+        }
+        self.groups_free.retain(|&free| free != index);
+        self.groups[usize::from(index)] = Some(entry);
+    }
+
+    /// A group delivers with a packet id: one that was named on this connection, or one of an earlier connection, which is
+    /// taken from here on.
+    pub(super) fn give(&mut self, group: GroupRef, seq: Seq, packet_id: u16) -> Given {
+        match self.locate((Source::Group(group), seq)) {
+            Some((id, Exchange::Named)) if id == packet_id => Given::Named,
+            Some(_) => Given::UnderWay,
+            None if self.find(packet_id).is_some() => Given::InUse,
+            None => {
+                let entry = GroupExchange {
+                    group,
+                    seq,
+                    exchange: Exchange::Again,
+                };
+                self.occupy(packet_id, entry);
+                Given::Taken
+            }
+        }
+    }
+
+    /// Whether a packet id has its place in the window and nothing was sent with it.
+    pub(super) fn is_named(&self, packet_id: u16) -> bool {
+        matches!(self.find(packet_id), Some((_, Exchange::Named)))
+    }
+
+    /// What a group asked names for and has not committed is void: another leader speaks for it.
+    pub(super) fn forget_named(&mut self, group: GroupRef) {
+        for index in 0..self.groups.len() {
+            let named = self.groups[index]
+                .is_some_and(|entry| entry.group == group && entry.exchange == Exchange::Named);
+            if named {
+                self.set(GROUP_IDS_FROM + index as u16, Exchange::None);
             }
         }
     }

@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, VecDeque};
 use compact_str::CompactString;
 use courser_contract::{
     Attach, AttachStage, Attached, ConnectRefusal, DeliverTo, Delivery, DetachCause, Epoch,
-    FrontId, HomeRef, OutcomeKind, PartitionId, QoS, Seq, Source, SubscribeResult, Subscription,
-    ToFront, ToHome, Will,
+    FrontId, GroupRef, HomeRef, OutcomeKind, PartitionId, QoS, Seq, Source, SubscribeResult,
+    Subscription, ToFront, ToHome, Will,
 };
 
 use super::{DURABLE, VOLATILE};
@@ -18,6 +18,7 @@ pub(crate) struct Got {
     pub(crate) payload: String,
     pub(crate) qos: QoS,
     pub(crate) source: Option<(Source, Seq)>,
+    pub(crate) packet_id: Option<u16>,
     pub(crate) retain: bool,
     pub(crate) duplicate: bool,
     pub(crate) identifiers: Vec<u32>,
@@ -30,6 +31,7 @@ impl Got {
             payload: String::from_utf8_lossy(delivery.view.payload).into(),
             qos: to.qos,
             source: to.source,
+            packet_id: to.packet_id,
             retain: to.flags.retain,
             duplicate: to.flags.duplicate,
             identifiers: to.identifiers.as_deref().unwrap_or_default().to_vec(),
@@ -99,6 +101,11 @@ pub(crate) struct Client {
     pub(crate) pubrec: Vec<(u16, courser_contract::Settled, bool)>,
     pub(crate) pubcomp: Vec<(u16, bool)>,
     pub(crate) next_packet_id: u16,
+    next_group_id: u16,
+    /// Names no packet ids.
+    pub(crate) silent: bool,
+    /// Groups that have said what they owe.
+    pub(crate) owed: Vec<GroupRef>,
     /// Partitions named as open when the front lets go.
     pub(crate) open: Vec<PartitionId>,
     attach: Option<Box<Attach>>,
@@ -126,6 +133,9 @@ impl Client {
             pubrec: Vec::new(),
             pubcomp: Vec::new(),
             next_packet_id: 0,
+            next_group_id: 0,
+            silent: false,
+            owed: Vec::new(),
             open: Vec::new(),
             attach: None,
         }
@@ -164,10 +174,10 @@ impl Client {
             ToFront::Attached(attached) => {
                 self.home = Some(attached.home);
                 self.epoch = attached.epoch;
-                self.attached = Some(attached);
                 if !attached.present {
                     self.held.clear();
                 }
+                self.attached = Some(attached);
                 Vec::new()
             }
             ToFront::Claimed { epoch } => {
@@ -208,6 +218,22 @@ impl Client {
             }
             ToFront::Released { packet_id, existed } => {
                 self.pubcomp.push((packet_id, existed));
+                Vec::new()
+            }
+            ToFront::Name { .. } if self.silent => Vec::new(),
+            ToFront::Name { group, seq } => {
+                self.next_group_id = self.next_group_id.wrapping_add(1) % 32_768;
+                let named = ToHome::Named {
+                    group: group.group,
+                    member: self.home.expect("it is connected"),
+                    front: self.front.expect("it is connected"),
+                    seq,
+                    packet_id: 32_768 + self.next_group_id,
+                };
+                vec![(group.partition, named)]
+            }
+            ToFront::Owed { group, .. } => {
+                self.owed.push(group);
                 Vec::new()
             }
             ToFront::Release { source, seq, .. } => {

@@ -9,6 +9,7 @@ mod auth;
 mod close;
 mod connect;
 mod deliver;
+mod groups;
 mod held;
 mod keepalive;
 mod output;

@@ -169,6 +169,12 @@ fn to_home(message: &ToHome) -> String {
         ToHome::Outcome {
             first, last, kind, ..
         } => format!("outcome {}..={} {kind:?}", first.0, last.0),
+        ToHome::Named {
+            group,
+            seq,
+            packet_id,
+            ..
+        } => format!("group {group} named {} {packet_id}", seq.0),
         ToHome::GroupOutcome {
             group,
             first,
@@ -468,6 +474,7 @@ pub(super) fn attached(home: HomeRef, epoch: u64, present: bool) -> ToFront {
         epoch: Epoch(epoch),
         present,
         next: Seq(0),
+        groups: Vec::new(),
     })
 }
 
@@ -523,6 +530,7 @@ pub(super) fn to_front(qos: QoS) -> DeliverTo {
     DeliverTo {
         front: FRONT,
         source: None,
+        packet_id: None,
         qos,
         flags: DeliverFlags::default(),
         identifiers: None,

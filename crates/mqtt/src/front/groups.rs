@@ -1,0 +1,164 @@
+//! Deliveries of shared groups: whose packet ids are free, and which deliveries want one (M31).
+//!
+//! A delivery of QoS 2 gets its packet id before it is sent, so that the group can commit it: the group asks, the front names an id
+//! and keeps a place in the window for it, the group delivers with that id. After a reconnect the groups deliver and release again
+//! what they owe, each under its old id; until all have done so no other delivery of a group gets an id.
+
+use std::collections::VecDeque;
+
+use courser_contract::{
+    DeliverTo, Delivery, Dropped, FrontEffects, GroupRef, Now, QoS, Record, Seq, Source, Tick,
+    ToFront, ToHome,
+};
+
+use super::prepared::Prepared;
+use super::window::{Exchange, Place};
+use super::{Front, Phase};
+
+/// What a front knows of its groups.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    /// Names of the groups that have not said what they owe.
+    missing: Vec<u64>,
+    /// Deliveries that want a packet id, and since when.
+    asked: VecDeque<(GroupRef, Seq, Tick)>,
+    /// What came before the session was attached: groups hear of a connection as soon as it does.
+    early: Vec<Early>,
+}
+
+#[derive(Debug)]
+enum Early {
+    Delivery(Record, DeliverTo),
+    Message(ToFront),
+}
+
+impl Groups {
+    /// Whether packet ids that nobody has named may be used.
+    pub(super) const fn may_name(&self) -> bool {
+        self.missing.is_empty()
+    }
+
+    /// Nothing in it is still needed.
+    pub(super) fn is_idle(&self) -> bool {
+        self.missing.is_empty() && self.asked.is_empty() && self.early.is_empty()
+    }
+
+    /// Since when the oldest delivery has waited for a packet id.
+    pub(super) fn asked_since(&self) -> Option<Tick> {
+        self.asked.front().map(|&(_, _, since)| since)
+    }
+
+    /// Takes the oldest delivery that waits for a packet id, if it has waited for as long as `due` says.
+    pub(super) fn next_asked(&mut self, due: impl Fn(Tick) -> bool) -> Option<Place> {
+        let (group, seq, _) = self.asked.pop_front_if(|(_, _, since)| due(*since))?;
+        Some((Source::Group(group), seq))
+    }
+
+    fn hear(&mut self, group: GroupRef, name: u64) {
+        self.asked.retain(|(asked, _, _)| *asked != group);
+        self.missing.retain(|missing| *missing != name);
+    }
+}
+
+impl Front {
+    /// The session is attached; these groups may owe it something.
+    pub(super) fn expect_groups(&mut self, now: Now, groups: Vec<u64>, fx: &mut impl FrontEffects) {
+        if groups.is_empty() && self.outbound.is_none() {
+            return;
+        }
+        let known = &mut self.outbound_mut().groups;
+        known.missing = groups;
+        for early in std::mem::take(&mut known.early) {
+            match early {
+                Early::Message(message) => self.handle_message(now, message, fx),
+                Early::Delivery(record, to) => {
+                    let delivery = Delivery {
+                        view: record.view(),
+                        record: Some(record.as_ref()),
+                    };
+                    let config = self.config.clone();
+                    let mut scratch = config.prepared.take();
+                    let mut prepared = Prepared::new(delivery, now, &mut scratch);
+                    self.deliver(now, &mut prepared, &to, fx);
+                    config.prepared.replace(scratch);
+                }
+            }
+        }
+    }
+
+    /// A delivery for a session that is not attached here: one of a group may be ahead of the word of the session's home.
+    #[cold]
+    pub(super) fn deliver_early(
+        &mut self,
+        prepared: &Prepared<'_>,
+        to: &DeliverTo,
+        fx: &mut impl FrontEffects,
+    ) {
+        match (&self.phase, to.source) {
+            (Phase::Connecting(_), Some(_)) if to.qos != QoS::AtMostOnce => {
+                let record = match &prepared.delivery.record {
+                    Some(record) => record.to_record(),
+                    None => Record::copy_of(&prepared.delivery.view),
+                };
+                let early = Early::Delivery(record, to.clone());
+                self.outbound_mut().groups.early.push(early);
+            }
+            (Phase::Connecting(_), _) => fx.dropped(Dropped::Offline, 1),
+            (Phase::AwaitConnect | Phase::Attached | Phase::Closed, _) => {}
+        }
+    }
+
+    /// The same for a message.
+    pub(super) fn message_early(&mut self, message: ToFront) {
+        let early = Early::Message(message);
+        self.outbound_mut().groups.early.push(early);
+    }
+
+    /// A group wants a packet id.
+    pub(super) fn handle_name(
+        &mut self,
+        now: Now,
+        (group, seq): (GroupRef, Seq),
+        fx: &mut impl FrontEffects,
+    ) {
+        let asked = &mut self.outbound_mut().groups.asked;
+        asked.push_back((group, seq, now.tick));
+        self.name_asked(fx);
+    }
+
+    /// A group has said all that it owes; what it asked before as another leader is void.
+    pub(super) fn handle_owed(
+        &mut self,
+        now: Now,
+        (group, name): (GroupRef, u64),
+        fx: &mut impl FrontEffects,
+    ) {
+        if let Some(outbound) = &mut self.outbound {
+            outbound.groups.hear(group, name);
+            outbound.forget_named(group);
+            self.send_held(now, fx);
+        }
+    }
+
+    /// Names packet ids as far as the window has room.
+    pub(super) fn name_asked(&mut self, fx: &mut impl FrontEffects) {
+        while let Some(outbound) = &mut self.outbound
+            && outbound.groups.may_name()
+            && outbound.window.has_room()
+            && let Some((group, seq, _)) = outbound.groups.asked.pop_front()
+        {
+            let place = (Source::Group(group), seq);
+            let Some(packet_id) = outbound.window.begin(place, Exchange::Named) else {
+                continue;
+            };
+            let named = ToHome::Named {
+                group: group.group,
+                member: self.session.home,
+                front: self.id,
+                seq,
+                packet_id,
+            };
+            fx.send_home(group.partition, named);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Packet ids of shared deliveries (M31).
+
+use std::num::NonZeroU16;
+
+use courser_contract::{Attached, DeliverFlags, DeliverTo, GroupRef, QoS, Seq, ToFront};
+
+use super::support::{Client, DURABLE, GROUP, Hello, V5, attached, to_group, view};
+use crate::codec::Property;
+
+const NAME: u64 = 5;
+
+fn connecting(window: u16) -> Client {
+    let mut client = Client::new(V5, |_| {});
+    client.connects(&Hello {
+        clean_start: false,
+        properties: &[
+            Property::SessionExpiryInterval(100),
+            Property::ReceiveMaximum(NonZeroU16::new(window).unwrap()),
+        ],
+        ..Hello::default()
+    });
+    client
+}
+
+fn attached_to_group() -> ToFront {
+    match attached(DURABLE, 2, true) {
+        ToFront::Attached(attached) => ToFront::Attached(Attached {
+            groups: vec![NAME],
+            ..attached
+        }),
+        other => other,
+    }
+}
+
+/// A client that has taken a session up which one group may owe something.
+fn resumed(window: u16) -> Client {
+    let mut client = connecting(window);
+    client.told(attached_to_group());
+    client.hears();
+    client.effects();
+    client
+}
+
+fn owed(name: u64) -> ToFront {
+    ToFront::Owed { group: GROUP, name }
+}
+
+fn name(seq: u64) -> ToFront {
+    ToFront::Name {
+        group: GROUP,
+        seq: Seq(seq),
+    }
+}
+
+fn given(seq: u64, packet_id: u16, duplicate: bool) -> DeliverTo {
+    DeliverTo {
+        packet_id: Some(packet_id),
+        flags: DeliverFlags {
+            retain: false,
+            duplicate,
+        },
+        ..to_group(seq, QoS::ExactlyOnce)
+    }
+}
+
+#[test]
+fn ids_of_groups_are_used_once_all_groups_have_said_what_they_owe_m31() {
+    let mut client = resumed(10);
+    let message = view("t", QoS::AtLeastOnce, b"m");
+    client.gets_stored(message, &to_group(7, QoS::AtLeastOnce));
+    client.told(owed(NAME + 1));
+    client.told(name(8));
+    assert!(client.hears().is_empty() && client.effects().is_empty());
+    // v5 [MQTT-4.4.0-1]: under its old id
+    client.gets_stored(view("t", QoS::ExactlyOnce, b"m"), &given(3, 32_768, true));
+    let heard = client.hears();
+    assert!(
+        heard.len() == 1 && heard[0].contains("id=32768"),
+        "{heard:?}"
+    );
+    let group = GroupRef { group: 78, ..GROUP };
+    client.told(ToFront::Owed { group, name: NAME });
+    let heard = client.hears();
+    assert!(
+        heard.len() == 1 && heard[0].contains("id=32769"),
+        "{heard:?}"
+    );
+    assert_eq!(client.effects(), ["4: group 77 named 8 32770"]);
+}
+
+#[test]
+fn a_named_delivery_has_its_place_in_the_window_m31() {
+    // v5 [MQTT-3.3.4-9]
+    let mut client = resumed(1);
+    client.told(owed(NAME));
+    client.told(name(0));
+    client.told(name(1));
+    assert_eq!(client.effects(), ["4: group 77 named 0 32768"]);
+    client.gets_run(0, 0);
+    assert!(client.hears().is_empty(), "the place is taken");
+    let message = view("t", QoS::ExactlyOnce, b"m");
+    // A new leader of the group cannot know that nothing has left.
+    client.gets_stored(message, &given(0, 32_768, true));
+    let heard = client.hears();
+    assert!(heard.len() == 1 && !heard[0].contains("dup"), "{heard:?}");
+    client.gets_stored(message, &given(0, 32_768, true));
+    assert!(client.hears().is_empty(), "it is under way");
+    // What got no id goes back.
+    client.passes(50);
+    assert_eq!(client.effects(), ["4: group 77 outcome 1..=1 Returned"]);
+}
+
+#[test]
+fn what_an_earlier_leader_had_named_is_void_m31() {
+    let mut client = resumed(1);
+    client.told(owed(NAME));
+    client.told(name(0));
+    client.told(name(1));
+    client.told(owed(NAME));
+    client.told(name(5));
+    assert_eq!(
+        client.effects(),
+        ["4: group 77 named 0 32768", "4: group 77 named 5 32768"]
+    );
+}
+
+#[test]
+fn a_group_may_be_ahead_of_the_home_m31() {
+    let mut client = connecting(10);
+    client.gets_stored(view("t", QoS::ExactlyOnce, b"m"), &given(3, 32_768, true));
+    client.told(owed(NAME));
+    client.told(attached_to_group());
+    client.told(name(4));
+    let heard = client.hears();
+    assert!(
+        heard.len() == 2 && heard[1].contains("id=32768"),
+        "{heard:?}"
+    );
+    assert!(
+        client
+            .effects()
+            .contains(&"4: group 77 named 4 32769".to_owned())
+    );
+}
