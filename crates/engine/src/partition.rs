@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use courser_contract::{
-    Append, Class, IndexToken, Now, PartitionEffects, PartitionId, Term, Tick, ToHome, ToPartition,
+    Append, AppendKey, Class, IndexToken, Now, PartitionEffects, PartitionId, Term, Tick, ToHome,
+    ToPartition,
 };
 
 use crate::{
@@ -22,7 +23,7 @@ pub struct Partition {
     pub(crate) gather: Gather,
 }
 
-/// Messages of other partitions that wait for the leadership; forwards beyond it are sent again by their outboxes.
+/// Messages of other partitions that wait for the leadership.
 const EARLY_MAX: usize = 65_536;
 
 /// Term of a volatile partition: it has no peers and leads from its first moment.
@@ -157,7 +158,7 @@ impl Partition {
         }
     }
 
-    /// A message of a partition. One that comes before this partition leads waits for that.
+    /// A message of a partition. One that comes before this partition leads waits for that, unless it is sent again.
     pub fn handle_partition(
         &mut self,
         now: Now,
@@ -167,8 +168,17 @@ impl Partition {
     ) {
         self.lead.now = now;
         if self.lead.decides() {
-            self.take_message(from, message, fx);
-        } else if self.lead.early.len() < EARLY_MAX {
+            return self.take_message(from, message, fx);
+        }
+        // A forward comes again from its outbox, behind older ones that were lost with the last leader (M14, M19).
+        let comes_again = matches!(
+            &message,
+            ToPartition::Append {
+                key: AppendKey::Outbox { .. },
+                ..
+            }
+        );
+        if !comes_again && self.lead.early.len() < EARLY_MAX {
             self.lead.early.push_back((from, message));
         }
     }

@@ -90,6 +90,11 @@ fn a_forward_survives_both_leaders_and_is_taken_once_m19() {
     assert_eq!(world.nodes[&DURABLE].partition.counts().outbox_messages, 1);
     world.elect(OTHER);
     world.settle();
+    // What came while nobody led is not kept: its outbox sends it again, in order (M14).
+    for _ in 0..2 {
+        world.pass_time(5_000);
+        world.settle();
+    }
     assert_eq!(world.nodes[&DURABLE].partition.counts().outbox_messages, 0);
     assert_eq!(world.nodes[&OTHER].partition.counts().retained_messages, 1);
     let entries = world.nodes[&OTHER].log.len();
