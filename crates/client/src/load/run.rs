@@ -23,6 +23,8 @@ const FILTERS_MAX: usize = 200;
 const DRAIN_MAX: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 const SESSION_EXPIRY_SECONDS: u32 = 3600;
+/// As good as none: load connections never send PINGREQ. Some brokers refuse 0.
+pub(super) const KEEP_ALIVE_SECONDS: u16 = u16::MAX;
 
 /// Why a run could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -129,7 +131,7 @@ pub(crate) fn options(plan: &Plan, kind: char, index: usize, persistent: bool) -
         } else {
             0
         },
-        keep_alive: 0,
+        keep_alive: KEEP_ALIVE_SECONDS,
         username: target.username.clone(),
         password: target.password.clone(),
         will: None,

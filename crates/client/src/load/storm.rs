@@ -14,7 +14,7 @@ use mio::{Events, Interest, Poll, Token, net::TcpStream};
 use super::plan::Target;
 use super::process;
 use super::result::Latencies;
-use super::run::LoadError;
+use super::run::{KEEP_ALIVE_SECONDS, LoadError};
 use crate::{Filter, Options, packets};
 
 /// Many idle connections.
@@ -306,7 +306,7 @@ impl One {
 fn connect(plan: &Storm, index: usize) -> Result<Vec<u8>, LoadError> {
     let options = Options {
         client_id: format!("{}{index}", plan.client_prefix),
-        keep_alive: 0,
+        keep_alive: KEEP_ALIVE_SECONDS,
         username: plan.target.username.clone(),
         password: plan.target.password.clone(),
         ..Options::default()
