@@ -1,6 +1,8 @@
 //! C interface of courser-router: see `include/courser_router.h`, made by cbindgen from this file.
 //!
 //! Messages are bytes. Handlers see the poster's bytes in place; a ring gets a copy, one for each message.
+// A C interface takes pointers; each use says what the caller promises.
+#![allow(unsafe_code)]
 
 use courser_router::{
     Delivered, Handler, Key, Overflow, Ring, RingOptions, Router, Subscription, SubscriptionId,
@@ -380,7 +382,12 @@ pub unsafe extern "C" fn cr_subscribe_ring(
     if capacity == 0 || capacity > 1 << 30 {
         return CrStatus::Range;
     }
-    let all = [Overflow::Block, Overflow::DropOldest, Overflow::DropNewest, Overflow::Coalesce];
+    let all = [
+        Overflow::Block,
+        Overflow::DropOldest,
+        Overflow::DropNewest,
+        Overflow::Coalesce,
+    ];
     let Some(&overflow) = all.get(overflow as usize) else {
         return CrStatus::Range;
     };

@@ -1,5 +1,7 @@
 //! The `courser` binary: one command a module, nothing of the broker itself.
 #![forbid(unsafe_code)]
+// Comments of flags are their help text, in which brackets are brackets.
+#![allow(rustdoc::broken_intra_doc_links)]
 #![allow(
     clippy::print_stderr,
     reason = "errors of a command go to standard error"

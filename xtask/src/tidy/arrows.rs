@@ -18,8 +18,8 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("courser-mqtt", &["courser-contract", "courser-memory"]),
     ("courser-router", &["courser-trie"]),
-    ("courser-bus-c", &["courser-router"]),
-    ("courser-bus-python", &["courser-router"]),
+    ("courser-router-c", &["courser-router"]),
+    ("courser-router-python", &["courser-router"]),
     (
         "courser-client",
         &[

@@ -7,7 +7,7 @@
 //! # Never waiting
 //! - At most `slots` batches of a link are away from the sender (in the ring, at the receiver, or on the way back), so both
 //!   rings, which have `slots` places each, always have room for what is pushed.
-//! - A full link keeps gathering. **Requests** (appends) add to its weight; above [`WEIGHT_MAX`] the shard stops reading
+//! - A full link keeps gathering. **Requests** (appends) add to its weight; above `WEIGHT_MAX` the shard stops reading
 //!   the sockets that would add more ([`Sender::has_room`]). **Replies** are always taken: there are no more of them than
 //!   requests that were let through.
 //! - A shard handles what arrives whether or not its own links are full, so every link drains as long as its receiver turns.

@@ -1,6 +1,6 @@
 //! Load on a broker: many connections, measured and checked.
 //!
-//! A [`Plan`] says who sends what to whom and for how long, [`run`] does it and returns an [`Outcome`]. Payloads from
+//! A [`Plan`] says who sends what to whom and for how long, [`run()`] does it and returns an [`Outcome`]. Payloads from
 //! [`stamp::BYTES`] on carry stream, number and time, so that every delivery is checked for loss, repetition and order while it is
 //! timed. In an open loop ([`Pace::Open`]) a latency counts from the moment at which the message was due, however late it could be
 //! written: a broker that stalls is not forgiven the messages it did not let in.
