@@ -1,7 +1,7 @@
 //! The first level of matching (L1, M37): filter → partitions, one a process, written by shard 0.
 //!
 //! - [`Rounds`]: who already uses a published change; partitions hear of it when all shards do (M38).
-//! - `Fences`: when everything that was matched before a moment is pushed and settled (M34).
+//! - [`FenceBook`]: when everything that was matched before a moment is pushed and settled (M34).
 //! - [`Routes`]: a shard's reader with its cache.
 
 mod fences;

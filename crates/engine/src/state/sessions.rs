@@ -139,7 +139,7 @@ pub(super) fn attach_session(session: &mut Session, attach: &AttachFact) {
     set_will_due(session, None);
 }
 
-/// A will without a moment is dropped by the caller's [`Rare::WillTaken`] or stays with the connection.
+/// A will without a moment is dropped by the caller's `Rare::WillTaken` or stays with the connection.
 pub(super) fn set_will_due(session: &mut Session, due: Option<WallMs>) {
     if due.is_some() || session.extra.is_some() {
         session.extra_mut().will_due = due;
