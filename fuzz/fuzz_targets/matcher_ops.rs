@@ -17,24 +17,51 @@ impl Choices<'_> {
 
     fn text(&mut self, levels: &[&str]) -> Option<String> {
         let count = self.next()? % 8 + 1;
-        let chosen: Option<Vec<&str>> = (0..count).map(|_| Some(levels[self.next()? as usize % levels.len()])).collect();
+        let chosen: Option<Vec<&str>> = (0..count)
+            .map(|_| Some(levels[self.next()? as usize % levels.len()]))
+            .collect();
         Some(chosen?.join("/"))
     }
 }
 
-const NAMES: [&str; 7] = ["a", "b", "", "$s", "é", "日本", "a level that is longer than 24 bytes"];
-const LEVELS: [&str; 9] = ["a", "b", "", "$s", "é", "+", "#", "a+", "a level that is longer than 24 bytes"];
+const NAMES: [&str; 7] = [
+    "a",
+    "b",
+    "",
+    "$s",
+    "é",
+    "日本",
+    "a level that is longer than 24 bytes",
+];
+const LEVELS: [&str; 9] = [
+    "a",
+    "b",
+    "",
+    "$s",
+    "é",
+    "+",
+    "#",
+    "a+",
+    "a level that is longer than 24 bytes",
+];
 
 fuzz_target!(|data: &[u8]| {
     let mut choices = Choices(data);
     let mut matcher = Matcher::new();
     let (mut writer, reader) = SharedMatcher::new();
-    let mut cache = TopicCache::new(CacheLimits { entries: 8, bytes: 2_048 });
+    let mut cache = TopicCache::new(CacheLimits {
+        entries: 8,
+        bytes: 2_048,
+    });
     let mut naive: Vec<(String, u8)> = Vec::new();
     while let Some(op) = choices.next() {
         if op % 3 == 2 {
-            let Some(topic) = choices.text(&NAMES) else { break };
-            let matching = naive.iter().filter(|(filter, _)| filter_matches(filter, &topic));
+            let Some(topic) = choices.text(&NAMES) else {
+                break;
+            };
+            let matching = naive
+                .iter()
+                .filter(|(filter, _)| filter_matches(filter, &topic));
             let mut expected: Vec<u8> = matching.map(|&(_, s)| s).collect();
             expected.sort_unstable();
             let sorted = |mut found: Vec<u8>| {
@@ -47,15 +74,22 @@ fuzz_target!(|data: &[u8]| {
             let cached = cache.get_or_insert_with(&topic, &matcher, || {
                 let mut found = Vec::new();
                 let visited = matcher.for_each_match(&topic, |&s| found.push(s));
-                assert!(visited.0 <= matcher.nodes() as u64 + 1, "each node at most once");
+                assert!(
+                    visited.0 <= matcher.nodes() as u64 + 1,
+                    "each node at most once"
+                );
                 sorted(found)
             });
             assert_eq!(*cached, expected);
             continue;
         }
-        let (Some(filter), Some(s)) = (choices.text(&LEVELS), choices.next()) else { break };
+        let (Some(filter), Some(s)) = (choices.text(&LEVELS), choices.next()) else {
+            break;
+        };
         let s = s % 4;
-        let known = naive.iter().position(|(other, t)| *other == filter && *t == s);
+        let known = naive
+            .iter()
+            .position(|(other, t)| *other == filter && *t == s);
         if op % 3 == 0 {
             matcher.insert(&filter, s);
             writer.insert(&filter, s);

@@ -52,13 +52,18 @@ struct Live {
 
 fn text(bytes: &mut impl Iterator<Item = u8>, levels: &[&str]) -> Option<String> {
     let count = bytes.next()? % 4 + 1;
-    let chosen: Option<Vec<&str>> = (0..count).map(|_| Some(levels[bytes.next()? as usize % levels.len()])).collect();
+    let chosen: Option<Vec<&str>> = (0..count)
+        .map(|_| Some(levels[bytes.next()? as usize % levels.len()]))
+        .collect();
     Some(chosen?.join("/"))
 }
 
 fuzz_target!(|data: &[u8]| {
     let mut bytes = data.iter().copied();
-    let small = RouterOptions { cached_keys: 2, cached_bytes: 256 };
+    let small = RouterOptions {
+        cached_keys: 2,
+        cached_bytes: 256,
+    };
     let router: Router<Seen> = match bytes.next() {
         Some(0..128) => Router::with_options(small),
         _ => Router::new(),
@@ -69,8 +74,12 @@ fuzz_target!(|data: &[u8]| {
     while let Some(op) = bytes.next() {
         match op % 8 {
             0..4 => {
-                let Some(filter) = text(&mut bytes, &["a", "b", "+", "#", ""]) else { break };
-                let Ok(filter) = Filter::new(&filter) else { continue };
+                let Some(filter) = text(&mut bytes, &["a", "b", "+", "#", ""]) else {
+                    break;
+                };
+                let Ok(filter) = Filter::new(&filter) else {
+                    continue;
+                };
                 for _ in 0..op / 32 + 1 {
                     number += 1;
                     let subscription = match op % 4 {
@@ -80,28 +89,45 @@ fuzz_target!(|data: &[u8]| {
                         _ => router.subscribe_handler(&filter, Nests(number, nested.clone())),
                     };
                     let subscription = subscription.expect("a valid filter");
-                    live.push(Live { filter: filter.clone(), number, kind: op % 4, subscription });
+                    live.push(Live {
+                        filter: filter.clone(),
+                        number,
+                        kind: op % 4,
+                        subscription,
+                    });
                 }
             }
             4 if !live.is_empty() => {
                 let at = bytes.next().unwrap_or(0) as usize % live.len();
-                let gone: Vec<Live> = live.drain(at..live.len().min(at + 1 + op as usize / 8)).collect();
+                let gone: Vec<Live> = live
+                    .drain(at..live.len().min(at + 1 + op as usize / 8))
+                    .collect();
                 gone.into_iter().for_each(|one| match op / 128 {
                     0 => one.subscription.unsubscribe(),
-                    _ => one.subscription.unsubscribe_wait().expect("this is no handler"),
+                    _ => one
+                        .subscription
+                        .unsubscribe_wait()
+                        .expect("this is no handler"),
                 });
             }
             4 => {}
             5 => drop(router.collect()),
             _ => {
-                let Some(key) = text(&mut bytes, &["a", "b", "$c", ""]) else { break };
+                let Some(key) = text(&mut bytes, &["a", "b", "$c", ""]) else {
+                    break;
+                };
                 let Ok(key) = router.key(&key) else { continue };
                 let matching = |one: &&Live| one.filter.matches(key.as_str());
-                let mut expected: Vec<u16> = live.iter().filter(matching).map(|one| one.number).collect();
+                let mut expected: Vec<u16> =
+                    live.iter().filter(matching).map(|one| one.number).collect();
                 // A nested post may call, and so end, a handler before the outer one would have.
                 let nests = live.iter().filter(matching).any(|one| one.kind == 3);
                 let may_miss = |one: &Live| nests && one.kind == 2 && one.filter.matches("nested");
-                let optional: Vec<u16> = live.iter().filter(|one| may_miss(one)).map(|one| one.number).collect();
+                let optional: Vec<u16> = live
+                    .iter()
+                    .filter(|one| may_miss(one))
+                    .map(|one| one.number)
+                    .collect();
                 let seen = Seen::default();
                 router.post(&key, &seen);
                 let mut seen = seen.into_inner();
@@ -117,5 +143,13 @@ fuzz_target!(|data: &[u8]| {
     drop(live);
     assert_eq!(router.collect(), 0);
     let stats = router.stats();
-    assert_eq!((stats.subscriptions, stats.filters, stats.retired, stats.panics), (0, 0, 0, 0));
+    assert_eq!(
+        (
+            stats.subscriptions,
+            stats.filters,
+            stats.retired,
+            stats.panics
+        ),
+        (0, 0, 0, 0)
+    );
 });

@@ -1,7 +1,10 @@
 //! Python module of courser-router: any object as a message, any callable as a handler.
 #![forbid(unsafe_code)]
 
-use ::courser_router::{Handler, Key, Overflow, Ring, RingOptions, Router, Subscription, SubscriptionId, SubscriptionRef};
+use ::courser_router::{
+    Handler, Key, Overflow, Ring, RingOptions, Router, Subscription, SubscriptionId,
+    SubscriptionRef,
+};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use std::sync::Mutex;
@@ -22,7 +25,11 @@ struct Callable(Py<PyAny>);
 impl Handler<Message> for Callable {
     fn handle(&self, subscription: SubscriptionRef<'_, Message>, route: &Key, message: &Message) {
         Python::attach(|py| {
-            let arguments = (subscription.id().get(), route.as_str(), message.0.clone_ref(py));
+            let arguments = (
+                subscription.id().get(),
+                route.as_str(),
+                message.0.clone_ref(py),
+            );
             if let Err(error) = self.0.call1(py, arguments) {
                 // As for errors in destructors: reported by `sys.unraisablehook`, and the others are still called.
                 error.write_unraisable(py, Some(self.0.bind(py)));
@@ -110,7 +117,8 @@ struct PyRing(Mutex<Option<std::sync::Arc<Ring<Message>>>>);
 impl PyRing {
     fn ring(&self) -> PyResult<std::sync::Arc<Ring<Message>>> {
         let held = self.0.lock().unwrap_or_else(|e| e.into_inner());
-        held.clone().ok_or_else(|| PyValueError::new_err("the ring is closed"))
+        held.clone()
+            .ok_or_else(|| PyValueError::new_err("the ring is closed"))
     }
 }
 
@@ -162,30 +170,52 @@ impl PyRouter {
 
     /// Calls `handler(subscription_id, route, message)` for each message whose key `filter` matches: `+` for any
     /// one token, `#` at the end for everything below. Keep the result: the subscription ends with it.
-    fn subscribe(&self, py: Python<'_>, filter: &str, handler: Py<PyAny>) -> PyResult<PySubscription> {
+    fn subscribe(
+        &self,
+        py: Python<'_>,
+        filter: &str,
+        handler: Py<PyAny>,
+    ) -> PyResult<PySubscription> {
         if !handler.bind(py).is_callable() {
             return Err(PyValueError::new_err("the handler must be callable"));
         }
-        let made = py.detach(|| self.0.subscribe_handler(filter, Callable(handler))).map_err(value_error)?;
-        Ok(PySubscription { id: made.id().get(), held: Mutex::new(Some(made)) })
+        let made = py
+            .detach(|| self.0.subscribe_handler(filter, Callable(handler)))
+            .map_err(value_error)?;
+        Ok(PySubscription {
+            id: made.id().get(),
+            held: Mutex::new(Some(made)),
+        })
     }
 
     /// Puts matching messages into a ring for `capacity` of them. `overflow` is "block", "drop_oldest",
     /// "drop_newest" or "coalesce".
     #[pyo3(signature = (filter, capacity, overflow = "drop_oldest"))]
-    fn subscribe_ring(&self, py: Python<'_>, filter: &str, capacity: usize, overflow: &str) -> PyResult<PyRing> {
+    fn subscribe_ring(
+        &self,
+        py: Python<'_>,
+        filter: &str,
+        capacity: usize,
+        overflow: &str,
+    ) -> PyResult<PyRing> {
         let overflow = match overflow {
             "block" => Overflow::Block,
             "drop_oldest" => Overflow::DropOldest,
             "drop_newest" => Overflow::DropNewest,
             "coalesce" => Overflow::Coalesce,
-            other => return Err(PyValueError::new_err(format!("unknown overflow policy {other:?}"))),
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "unknown overflow policy {other:?}"
+                )));
+            }
         };
         if capacity == 0 || capacity > 1 << 30 {
             return Err(PyValueError::new_err("capacity must be from 1 to 2**30"));
         }
         let options = RingOptions::new(capacity, overflow);
-        let made = py.detach(|| self.0.subscribe_ring(filter, options)).map_err(value_error)?;
+        let made = py
+            .detach(|| self.0.subscribe_ring(filter, options))
+            .map_err(value_error)?;
         Ok(PyRing(Mutex::new(Some(std::sync::Arc::new(made)))))
     }
 
