@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use courser_mqtt::codec::{Frame, PACKET_BYTES_MAX, Packet, Rules, Split};
@@ -19,6 +20,8 @@ const INPUT_BYTES: usize = 256 * 1024;
 const READS_MAX: usize = 4;
 /// How often a thread looks at the phase when nothing happens.
 const IDLE: Duration = Duration::from_millis(50);
+/// Shorter waits than this are slept, not polled.
+const POLL_GRAIN: Duration = Duration::from_millis(1);
 const WAKE: Token = Token(usize::MAX);
 
 /// What the threads of a run do now.
@@ -183,7 +186,12 @@ impl Worker {
     pub(crate) fn run(&mut self, course: &Course<'_>) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
         loop {
-            let timeout = self.timeout(course);
+            let mut timeout = self.timeout(course);
+            // The poll counts in milliseconds; a schedule is finer.
+            if timeout < POLL_GRAIN {
+                thread::sleep(timeout);
+                timeout = Duration::ZERO;
+            }
             match self.poll.poll(&mut events, Some(timeout)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 other => other?,
