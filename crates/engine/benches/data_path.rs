@@ -2,199 +2,19 @@
 //!
 //! `cargo bench -p courser-engine --bench data_path`; under `cargo test` it runs once with few messages.
 
-use std::{alloc::System, hint::black_box};
+mod volatile_support;
 
-use compact_str::format_compact;
-use courser_contract::{
-    Append, AppendKey, Attach, AttachStage, Class, DeliverTo, Delivery, Destinations, Dropped,
-    Epoch, FrontId, IndexChange, IndexToken, Now, Origin, OutcomeKind, PartitionEffects,
-    PartitionId, Publish, QoS, Seq, SessionUid, Settled, ShardId, Source, Subscription,
-    SubscriptionOptions, Tick, ToFront, ToHome, ToPartition, WallMs,
-};
-use courser_engine::{Partition, PartitionConfig};
+use std::alloc::System;
+
+use courser_contract::QoS;
 use courser_memory::{Counting, thread_snapshot};
+use volatile_support::{TURN, Volatile};
 
 #[global_allocator]
 static ALLOCATOR: Counting<System> = Counting::new(System);
 
-/// Publishes of a turn.
-const TURN: usize = 100;
-
-#[derive(Default)]
-struct Shell {
-    delivered: u64,
-    outcomes: Vec<(SessionUid, Seq)>,
-    slots: Vec<SessionUid>,
-    attached: Vec<(FrontId, SessionUid, Epoch)>,
-    index: Vec<IndexToken>,
-}
-
-impl PartitionEffects for Shell {
-    fn deliver(&mut self, delivery: Delivery<'_>, to: &[DeliverTo]) {
-        black_box(delivery.view.payload);
-        self.delivered += to.len() as u64;
-        for receiver in to {
-            if let Some((Source::Session, seq)) = receiver.source {
-                let uid = self.slots[receiver.front.slot as usize];
-                self.outcomes.push((uid, seq));
-            }
-        }
-    }
-
-    fn send_front(&mut self, front: FrontId, message: ToFront) {
-        if let ToFront::Attached(attached) = message {
-            self.attached
-                .push((front, attached.home.session, attached.epoch));
-        }
-    }
-
-    fn send_partition(&mut self, _: PartitionId, _: ToPartition) {}
-
-    fn settled(&mut self, _: Origin, _: courser_contract::AppendNumber, _: Settled) {}
-
-    fn change_index(&mut self, token: IndexToken, _: IndexChange) {
-        self.index.push(token);
-    }
-
-    fn fence(&mut self, _: IndexToken) {}
-
-    fn destinations(&mut self, _: &str, _: bool) -> Destinations {
-        Destinations::new()
-    }
-
-    fn retained_partition(&self, _: &str) -> PartitionId {
-        PartitionId(1)
-    }
-
-    fn retained_partitions(&self) -> Destinations {
-        Destinations::new()
-    }
-
-    fn group_partition(&self, _: &str, _: &str, _: bool) -> PartitionId {
-        PartitionId(1)
-    }
-
-    fn dropped(&mut self, _: Dropped, _: u64) {}
-}
-
-const NOW: Now = Now {
-    tick: Tick(1),
-    wall: WallMs(1_000_000),
-};
-
-struct Bench {
-    partition: Partition,
-    shell: Shell,
-}
-
-impl Bench {
-    /// A volatile partition with `sessions` receivers of everything below "t".
-    fn new(sessions: usize, qos: QoS) -> Self {
-        let id = PartitionId::volatile_of(ShardId(0));
-        let mut bench = Self {
-            partition: Partition::new(PartitionConfig::new(id, Class::Volatile)),
-            shell: Shell::default(),
-        };
-        for slot in 0..sessions {
-            bench.open(u32::try_from(slot).expect("few sessions"), qos);
-        }
-        bench
-    }
-
-    fn open(&mut self, slot: u32, qos: QoS) {
-        let front = FrontId {
-            shard: ShardId(0),
-            slot,
-            generation: 1,
-        };
-        let attach = Attach {
-            front,
-            client_id: format_compact!("client-{slot}"),
-            stage: AttachStage::Open(Epoch(1)),
-            clean_start: true,
-            expiry_seconds: 0,
-            receive_maximum: 1_000,
-            will: None,
-        };
-        let Self { partition, shell } = self;
-        partition.handle_home(NOW, ToHome::Attach(Box::new(attach)), shell);
-        self.turn();
-        let (_, session, epoch) = self.shell.attached.pop().expect("it is attached");
-        self.shell.slots.push(session);
-        let subscription = Subscription {
-            filter: "t/#".into(),
-            share: None,
-            options: SubscriptionOptions {
-                qos,
-                ..SubscriptionOptions::default()
-            },
-            identifier: None,
-        };
-        let subscribe = ToHome::Subscribe {
-            session,
-            epoch,
-            packet_id: 1,
-            subscriptions: vec![subscription],
-        };
-        let Self { partition, shell } = self;
-        partition.handle_home(NOW, subscribe, shell);
-        self.turn();
-    }
-
-    fn turn(&mut self) {
-        let Self { partition, shell } = self;
-        while partition.has_entry()
-            && let Some(entry) = partition.take_entry(NOW)
-        {
-            partition.handle_committed(NOW, entry, shell);
-        }
-        while let Some(token) = shell.index.pop() {
-            partition.handle_index_confirmed(NOW, token, shell);
-        }
-    }
-
-    /// One turn: publishes, their commit, then an outcome for each run of deliveries of a session, as fronts coalesce them.
-    fn round(&mut self, qos: QoS, payload: &[u8], ranges: &mut Vec<(SessionUid, Seq, Seq)>) {
-        let append = Append {
-            key: AppendKey::Unanswered,
-            publish: Publish {
-                topic: "t/some/topic",
-                properties: b"",
-                payload,
-                qos,
-                retain: false,
-                expires_at: None,
-                publisher: None,
-            },
-            keep_retained: false,
-            deliver: true,
-        };
-        for _ in 0..TURN {
-            self.partition.handle_append(NOW, &append, &mut self.shell);
-        }
-        self.turn();
-        self.shell.outcomes.sort_unstable();
-        ranges.clear();
-        for &(uid, seq) in &self.shell.outcomes {
-            match ranges.last_mut() {
-                Some((last, _, to)) if *last == uid && to.0 + 1 == seq.0 => *to = seq,
-                Some(_) | None => ranges.push((uid, seq, seq)),
-            }
-        }
-        self.shell.outcomes.clear();
-        for &(session, first, last) in ranges.iter() {
-            let outcome = ToHome::Outcome {
-                session,
-                epoch: Epoch(1),
-                first,
-                last,
-                kind: OutcomeKind::Done,
-            };
-            self.partition.handle_home(NOW, outcome, &mut self.shell);
-        }
-        self.turn();
-    }
-}
+/// Turns before anything is counted, also in a short run: tables grow to their size in them.
+const WARM_UP: usize = 100;
 
 /// Nanoseconds that this thread has run: the machine may be busy with other things.
 fn on_cpu() -> f64 {
@@ -203,35 +23,35 @@ fn on_cpu() -> f64 {
     first.parse().expect("nanoseconds")
 }
 
-fn run(name: &str, sessions: usize, qos: QoS, rounds: usize) {
-    let mut bench = Bench::new(sessions, qos);
+fn run(name: &str, sessions: u32, qos: QoS, rounds: usize) {
+    let mut volatile = Volatile::new(sessions, qos);
     let payload = [7; 128];
-    let mut ranges = Vec::new();
-    for _ in 0..rounds.min(100) {
-        bench.round(qos, &payload, &mut ranges);
+    for _ in 0..WARM_UP {
+        volatile.turn(qos, &payload);
     }
-    let before = thread_snapshot();
-    let delivered = bench.shell.delivered;
+    let delivered = volatile.delivered();
     let start = on_cpu();
+    // Within the times: reading them allocates.
+    let before = thread_snapshot();
     for _ in 0..rounds {
-        bench.round(qos, &payload, &mut ranges);
+        volatile.turn(qos, &payload);
     }
-    let elapsed = on_cpu() - start;
     let counted = thread_snapshot().since(&before).allocated();
+    let elapsed = on_cpu() - start;
     let messages = (rounds * TURN) as f64;
     assert_eq!(
-        bench.shell.delivered - delivered,
-        (rounds * TURN * sessions) as u64,
+        volatile.delivered() - delivered,
+        (rounds * TURN) as u64 * u64::from(sessions),
         "everything is delivered"
     );
     let allocations = counted.allocations as f64 / messages;
     eprintln!(
         "{name:<24} {:>8.1} ns/message {:>8.1} ns/delivery {allocations:>8.4} allocations/message",
         elapsed / messages,
-        elapsed / messages / sessions as f64,
+        elapsed / messages / f64::from(sessions),
     );
     assert!(
-        allocations <= 0.01 * sessions.max(1) as f64,
+        allocations <= 0.01 * f64::from(sessions.max(1)),
         "allocations per message"
     );
 }
