@@ -6,8 +6,8 @@
 
 use bytes::Bytes;
 use courser_contract::{
-    DeliverFlags, DeliverTo, Delivery, Dropped, Epoch, OutcomeKind, PartitionEffects, PartitionId,
-    RecordRef, RecordView, Seq, SessionUid, Source, ToFront,
+    DeliverFlags, DeliverTo, Delivery, Dropped, Epoch, LogIndex, OutcomeKind, PartitionEffects,
+    PartitionId, RecordRef, RecordView, Seq, SessionUid, Source, ToFront,
 };
 
 use crate::{
@@ -174,19 +174,20 @@ impl Partition {
     /// Applies an entry; the leader that wrote it answers and delivers.
     pub(crate) fn commit(
         &mut self,
+        at: LogIndex,
         bytes: &Bytes,
         fx: &mut impl PartitionEffects,
     ) -> Result<(), EntryError> {
         let head = Entry::open(bytes, Trust::Own)?.head();
         let own = self.lead.role != Role::Follower && head.term == self.lead.term;
         if !own {
-            return self.state.apply(bytes, Trust::Foreign, &mut NoSink);
+            return self.state.apply(at, bytes, Trust::Foreign, &mut NoSink);
         }
         let mut leader = Leader {
             lead: &mut self.lead,
             fx,
         };
-        self.state.apply(bytes, Trust::Own, &mut leader)?;
+        self.state.apply(at, bytes, Trust::Own, &mut leader)?;
         self.lead.applied = head.number;
         self.tell_index(fx);
         while let Some((number, _)) = self.lead.after.front()

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use courser_contract::{
-    Append, AppendKey, Class, IndexToken, Now, PartitionEffects, PartitionId, Term, Tick, ToHome,
-    ToPartition,
+    Append, AppendKey, Class, IndexToken, LogIndex, Now, PartitionEffects, PartitionId, Term, Tick,
+    ToHome, ToPartition,
 };
 
 use crate::{
@@ -47,17 +47,22 @@ impl Partition {
         partition
     }
 
-    /// A partition as the entries of its log made it, a follower.
+    /// A partition as the entries of its log made it, each with its place in the log, a follower.
     ///
     /// # Errors
     /// When bytes are no entry; nothing of that entry is applied.
+    ///
+    /// # Panics
+    /// When places do not ascend.
     pub fn try_replay(
         config: PartitionConfig,
-        entries: impl IntoIterator<Item = Bytes>,
+        entries: impl IntoIterator<Item = (LogIndex, Bytes)>,
     ) -> Result<Self, EntryError> {
         let mut partition = Self::new(config);
-        for entry in entries {
-            partition.state.apply(&entry, Trust::Foreign, &mut NoSink)?;
+        for (at, entry) in entries {
+            partition
+                .state
+                .apply(at, &entry, Trust::Foreign, &mut NoSink)?;
         }
         partition.state.index_changes.clear();
         Ok(partition)
@@ -66,9 +71,12 @@ impl Partition {
     /// The same for entries whose checksums have been checked.
     ///
     /// # Panics
-    /// When bytes are no entry.
+    /// When bytes are no entry, or places do not ascend.
     #[must_use]
-    pub fn replay(config: PartitionConfig, entries: impl IntoIterator<Item = Bytes>) -> Self {
+    pub fn replay(
+        config: PartitionConfig,
+        entries: impl IntoIterator<Item = (LogIndex, Bytes)>,
+    ) -> Self {
         Self::try_replay(config, entries).expect("checked bytes of a log are entries")
     }
 
@@ -277,14 +285,36 @@ impl Partition {
         self.gather.take(wall, self.lead.term, self.lead.number)
     }
 
-    /// An entry is committed: applies it; the leader that wrote it then answers and delivers. In the order of the log.
+    /// An entry is committed at a place of the log: applies it; the leader that wrote it then answers and delivers. In the
+    /// order of the log, which may have entries in between that are not the partition's.
     ///
     /// # Panics
-    /// When the bytes are no entry: below, checksums vouch for them.
-    pub fn handle_committed(&mut self, now: Now, entry: Bytes, fx: &mut impl PartitionEffects) {
+    /// When the bytes are no entry: below, checksums vouch for them. When the place is not above the last one.
+    pub fn handle_committed(
+        &mut self,
+        now: Now,
+        at: LogIndex,
+        entry: Bytes,
+        fx: &mut impl PartitionEffects,
+    ) {
         self.lead.now = now;
-        self.commit(&entry, fx)
+        self.commit(at, &entry, fx)
             .expect("checked bytes of a log are entries");
+    }
+
+    /// The same for an entry that no log has numbered: of a volatile partition, or where entries are not kept. It is the next
+    /// one.
+    ///
+    /// # Panics
+    /// When the bytes are no entry.
+    pub fn handle_unlogged(&mut self, now: Now, entry: Bytes, fx: &mut impl PartitionEffects) {
+        self.handle_committed(now, self.applied().next(), entry, fx);
+    }
+
+    /// Place of the last entry that was applied; 0 before the first.
+    #[must_use]
+    pub const fn applied(&self) -> LogIndex {
+        LogIndex(self.state.index)
     }
 
     /// This partition leads from now on, in `term`, which is higher than any before. It takes nothing until it has applied the

@@ -87,7 +87,7 @@ impl Setup {
     fn turn(&mut self) {
         let Self { partition, shell } = self;
         while let Some(entry) = partition.take_entry(NOW) {
-            partition.handle_committed(NOW, entry, shell);
+            partition.handle_unlogged(NOW, entry, shell);
         }
         while let Some(token) = shell.index.pop() {
             partition.handle_index_confirmed(NOW, token, shell);

@@ -20,8 +20,8 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use courser_contract::{
-    Class, CloseCause, DetachCause, Epoch, FrontId, Now, PartitionId, ShardId, Term, ToFront,
-    ToHome,
+    Class, CloseCause, DetachCause, Epoch, FrontId, LogIndex, Now, PartitionId, ShardId, Term,
+    ToFront, ToHome,
 };
 use courser_engine::{Limits, Partition, PartitionConfig};
 use courser_mqtt::front::{Front, FrontConfig, PreparedScratch};
@@ -126,7 +126,7 @@ impl Shard {
             let applied = entries.len();
             let partition = match applied {
                 0 => Partition::new(config),
-                _ => Partition::replay(config, entries),
+                _ => Partition::replay(config, (1..).map(LogIndex).zip(entries)),
             };
             let owned = Owned {
                 partition,

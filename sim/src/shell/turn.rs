@@ -112,7 +112,7 @@ impl Shard {
     }
 
     pub(super) fn committed(&mut self, id: PartitionId, entry: bytes::Bytes) {
-        self.with_partition(id, |it, now, fx| it.handle_committed(now, entry, fx));
+        self.with_partition(id, |it, now, fx| it.handle_unlogged(now, entry, fx));
         let owned = self
             .partitions
             .get_mut(&id)

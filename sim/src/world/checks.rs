@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use courser_contract::PartitionId;
+use courser_contract::{LogIndex, PartitionId};
 use courser_engine::Partition;
 
 use super::World;
@@ -38,7 +38,8 @@ impl World {
         }
         self.counts.replays += 1;
         let config = partition_config(id, &self.plan.limits);
-        let replayed = Partition::replay(config, self.store.entries(id).iter().cloned());
+        let entries = self.store.entries(id).iter().cloned();
+        let replayed = Partition::replay(config, (1..).map(LogIndex).zip(entries));
         if replayed.encode_state() != live.encode_state() {
             self.oracle.fail(format!(
                 "M9/M42: partition {} differs from its replay",

@@ -50,7 +50,7 @@ impl Shard {
     pub(crate) fn handle_commits(&mut self) {
         while let Some((id, entry)) = self.store.next_committed() {
             self.with_partition(id, |partition, now, fx| {
-                partition.handle_committed(now, entry, fx)
+                partition.handle_unlogged(now, entry, fx)
             });
         }
     }
@@ -120,7 +120,7 @@ impl Shard {
                 && let Some(entry) = partition.take_entry(self.hub.now)
             {
                 if id.is_volatile() {
-                    self.with_partition(id, |it, now, fx| it.handle_committed(now, entry, fx));
+                    self.with_partition(id, |it, now, fx| it.handle_unlogged(now, entry, fx));
                 } else {
                     self.store.propose(id, entry);
                 }

@@ -155,7 +155,7 @@ impl Volatile {
         while partition.has_entry()
             && let Some(entry) = partition.take_entry(NOW)
         {
-            partition.handle_committed(NOW, entry, shell);
+            partition.handle_unlogged(NOW, entry, shell);
         }
         while let Some(token) = shell.index.pop() {
             partition.handle_index_confirmed(NOW, token, shell);

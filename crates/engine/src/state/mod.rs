@@ -15,7 +15,7 @@ pub(crate) use self::groups::{GroupLead, Leaving, SharedGroup};
 
 use bytes::Bytes;
 use compact_str::CompactString;
-use courser_contract::{PartitionId, QoS, RecordRef, RecordView, Seq, Term, WallMs};
+use courser_contract::{LogIndex, PartitionId, QoS, RecordRef, RecordView, Seq, Term, WallMs};
 use hashbrown::HashMap;
 
 use crate::{
@@ -35,7 +35,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) id: PartitionId,
-    /// Entries that were applied.
+    /// Place of the last entry that was applied; addresses of records begin with it (M16).
     pub(crate) index: u64,
     /// Time of the last one; never goes back (M6).
     pub(crate) wall: WallMs,
@@ -202,9 +202,10 @@ impl State {
         }
     }
 
-    /// Applies a committed entry. An error leaves the state as it was.
+    /// Applies the entry that is committed at `at`. An error leaves the state as it was.
     pub(crate) fn apply(
         &mut self,
+        at: LogIndex,
         bytes: &Bytes,
         trust: Trust,
         sink: &mut impl Sink,
@@ -214,7 +215,11 @@ impl State {
         }
         let mut entry = Entry::open(bytes, trust)?;
         let head = entry.head();
-        self.index += 1;
+        assert!(
+            at.0 > self.index,
+            "entries are applied in the order of the log"
+        );
+        self.index = at.0;
         self.wall = self.wall.max(head.wall);
         self.term = head.term;
         let mut applying = apply::Applying {

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use courser_contract::{
-    Append, AppendKey, AppendNumber, Class, DetachCause, FrontId, HomeRef, IndexToken, Now, Origin,
-    PartitionId, Publish, QoS, Record, Settled, ShardId, Term, Tick, ToHome, WallMs,
+    Append, AppendKey, AppendNumber, Class, DetachCause, FrontId, HomeRef, IndexToken, LogIndex,
+    Now, Origin, PartitionId, Publish, QoS, Record, Settled, ShardId, Term, Tick, ToHome, WallMs,
 };
 use courser_engine::{Limits, Partition, PartitionConfig};
 
@@ -34,8 +34,10 @@ pub(crate) enum Commits {
 
 pub(crate) struct Node {
     pub(crate) partition: Partition,
-    /// What is committed.
-    pub(crate) log: Vec<Bytes>,
+    /// What is committed, and where: consensus has entries of its own in between.
+    pub(crate) log: Vec<(LogIndex, Bytes)>,
+    /// The last place of the log that is taken.
+    last: LogIndex,
     /// What was proposed and is not committed.
     pub(crate) proposed: VecDeque<Bytes>,
     pub(crate) term: u64,
@@ -104,6 +106,7 @@ impl World {
             let node = Node {
                 partition: Partition::new(config),
                 log: Vec::new(),
+                last: LogIndex(0),
                 proposed: VecDeque::new(),
                 term: 0,
             };
@@ -130,6 +133,7 @@ impl World {
     pub(crate) fn elect(&mut self, id: PartitionId) {
         let node = self.nodes.get_mut(&id).expect("a partition of the world");
         node.term += 1;
+        node.last = node.last.next();
         let term = Term(node.term);
         self.call(id, |partition, now, fx| {
             partition.handle_leader(now, term, fx)
@@ -262,9 +266,15 @@ impl World {
         let Some(entry) = node.proposed.pop_front() else {
             return false;
         };
-        node.log.push(entry.clone());
+        node.last = node.last.next();
+        let at = node.last;
+        node.log.push((at, entry.clone()));
         self.call(id, |partition, now, fx| {
-            partition.handle_committed(now, entry, fx)
+            if id.is_volatile() {
+                partition.handle_unlogged(now, entry, fx);
+            } else {
+                partition.handle_committed(now, at, entry, fx);
+            }
         });
         true
     }
