@@ -8,12 +8,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use courser_contract::ShardId;
+use courser_settings::Keep;
 use router::SharedMatcher;
 
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::listen::{self, ListenError};
 use crate::metrics::{CLOSES, DROPPED, dropped_name};
+use crate::node::{DataFolder, FolderError};
 use crate::rings::{self, Doze};
 use crate::shard::{self, Phase, ShardParts, StopSignal};
 use crate::sys::ShardReport;
@@ -29,6 +31,9 @@ pub enum StartError {
     /// An address.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// The data folder.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
     /// A thread.
     #[error("cannot start a thread for a shard")]
     Thread(#[source] io::Error),
@@ -104,15 +109,30 @@ pub struct Broker {
     dozes: Vec<Arc<Doze>>,
     stop: Arc<StopSignal>,
     stop_timeout: Duration,
+    /// Held until the last thread has ended.
+    _folder: Option<DataFolder>,
+}
+
+/// Opens the data folder, unless everything is kept in memory. A folder that exists says how many partitions there are.
+fn open_folder(config: &mut Config) -> Result<Option<DataFolder>, FolderError> {
+    match config.settings.data.store {
+        Keep::Memory => Ok(None),
+        Keep::Disk => {
+            let folder = DataFolder::open(&config.settings.data.path, config.partitions)?;
+            config.partitions = folder.node().partitions;
+            Ok(Some(folder))
+        }
+    }
 }
 
 impl Broker {
     /// Binds all addresses and starts the shards. When it returns, connections are accepted.
     ///
     /// # Errors
-    /// [`StartError::Listen`] when an address cannot be bound: nothing is left running. [`StartError::Thread`] when the
-    /// system gives no thread.
-    pub fn start(config: Config) -> Result<Self, StartError> {
+    /// [`StartError::Listen`] when an address cannot be bound, [`StartError::Folder`] when the data folder cannot be used:
+    /// nothing is left running. [`StartError::Thread`] when the system gives no thread.
+    pub fn start(mut config: Config) -> Result<Self, StartError> {
+        let folder = open_folder(&mut config)?;
         let listeners = listen::listen(&config.listen, config.shards)?;
         let ports = rings::mesh(config.shards, config.ring_slots);
         let dozes = ports[0].dozes.clone();
@@ -123,7 +143,12 @@ impl Broker {
             dozes,
             stop: Arc::new(StopSignal::new(config.shards)),
             stop_timeout: config.stop_timeout,
+            _folder: folder,
         };
+        let start = broker
+            ._folder
+            .as_ref()
+            .map_or(1, |folder| folder.node().start);
         let (clock, connections) = (Clock::default(), Arc::new(AtomicUsize::new(0)));
         let (config, mut writer) = (Arc::new(config), Some(writer));
         for ((id, ports), listeners) in (0..).map(ShardId).zip(ports).zip(listeners.by_shard) {
@@ -137,8 +162,7 @@ impl Broker {
                 writer: writer.take(),
                 connections: Arc::clone(&connections),
                 stop: Arc::clone(&broker.stop),
-                // The first start of a node whose data folder is empty.
-                start: 1,
+                start,
             };
             let thread = thread::Builder::new()
                 .name(format!("shard-{}", id.0))

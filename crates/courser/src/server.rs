@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use courser_broker::{Broker, Config, ListenError, StartError};
+use courser_broker::{Broker, Config, FolderError, ListenError, StartError};
 use courser_settings::{Settings, Sources};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -31,6 +31,9 @@ pub(crate) struct Server {
     /// Folder of all files that the broker writes
     #[arg(long, value_name = "DIR")]
     data: Option<String>,
+    /// Keep everything in memory and write no file: nothing survives a stop
+    #[arg(long)]
+    in_memory: bool,
     /// Address and port for MQTT over TCP, as often as wanted [default: 127.0.0.1:1883 and [::1]:1883]
     #[arg(long, value_name = "ADDRESS")]
     mqtt: Vec<String>,
@@ -118,6 +121,9 @@ fn settings(arguments: &Server) -> Result<Settings, Exit> {
     }
     if let Some(data) = &arguments.data {
         sources = sources.argument("--data", "data.path", data);
+    }
+    if arguments.in_memory {
+        sources = sources.argument("--in-memory", "data.store", "memory");
     }
     if !arguments.mqtt.is_empty() {
         sources = sources.argument("--mqtt", "mqtt.listen", &arguments.mqtt.join(","));
@@ -232,8 +238,10 @@ fn stop(broker: Broker, reason: Reason) -> Exit {
 fn cannot_start(error: &StartError) -> Exit {
     eprintln!("courser: {}", chain(error));
     match error {
-        StartError::Listen(ListenError::InUse { .. }) => Exit::Conflict,
+        StartError::Listen(ListenError::InUse { .. })
+        | StartError::Folder(FolderError::InUse { .. }) => Exit::Conflict,
         StartError::Listen(ListenError::Denied { .. } | ListenError::Other { .. })
+        | StartError::Folder(_)
         | StartError::Thread(_) => Exit::Refused,
     }
 }

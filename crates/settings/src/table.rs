@@ -3,7 +3,7 @@
 //! The defaults of limits are those that a broker needs in front of clients it does not know. A doc comment says what
 //! the setting is for and what a larger value costs; it is the text of `--help` and of the reference page.
 
-use crate::value::{ByteSize, Overflow, SharedStrategy};
+use crate::value::{ByteSize, Keep, Overflow, SharedStrategy};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -36,6 +36,18 @@ settings! {
     data: Data {
         /// Folder of all files that the broker writes.
         path: PathBuf = PathBuf::from("data"), applies = Restart;
+        /// Where sessions, their messages and retained messages are kept. "memory" writes no file at all.
+        store: Keep = Keep::Disk, applies = Restart;
+    }
+
+    /// The log: one for the whole data folder, synced before anything is acknowledged.
+    log: Log {
+        /// Bytes of one segment, a file of the log. Smaller ones give space back sooner and are changed more often.
+        segment_bytes: ByteSize = ByteSize::mib(64), in ByteSize::mib(1)..=ByteSize::gib(4), applies = Restart;
+        /// Free bytes on the disk below which publishes are refused, so that acknowledgements still get through. 0 is four segments.
+        reserve_bytes: ByteSize = ByteSize::new(0), in ByteSize::new(0)..=ByteSize::gib(1024), applies = Restart;
+        /// Bytes of log after which the state of every partition is written anew. Larger: less is written, and a start after a crash takes longer.
+        checkpoint_bytes: ByteSize = ByteSize::mib(256), in ByteSize::mib(1)..=ByteSize::gib(1024), applies = Restart;
     }
 
     /// Limits that all listeners share.

@@ -246,6 +246,16 @@ choice! {
 }
 
 choice! {
+    /// Where messages that must be kept are kept.
+    Keep {
+        /// On the disk: they survive a stop, a crash and a power loss.
+        Disk = "disk",
+        /// In memory: they end with the process. For tests and for what may be lost.
+        Memory = "memory",
+    }
+}
+
+choice! {
     /// What happens to a message for a session that is full.
     Overflow {
         /// The message that arrives is dropped and counted.

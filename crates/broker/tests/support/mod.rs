@@ -15,7 +15,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A broker on a free port of the loopback address.
 pub(crate) fn broker(shards: u16, settings: &[&str], change: impl FnOnce(&mut Config)) -> Broker {
-    let mut sources = Sources::new().set("mqtt.listen=127.0.0.1:0");
+    let mut sources = Sources::new()
+        .set("mqtt.listen=127.0.0.1:0")
+        .set("data.store=memory");
     for setting in settings {
         sources = sources.set(setting);
     }

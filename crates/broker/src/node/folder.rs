@@ -1,0 +1,245 @@
+//! Opening the data folder.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rand::TryRng;
+use rand::rngs::SysRng;
+
+use super::file::{NodeFile, NodeFileError, VERSION};
+
+const LOCK: &str = "LOCK";
+const NODE: &str = "node";
+const NODE_NEW: &str = "node.new";
+const LOG: &str = "log";
+const CHECKPOINTS: &str = "checkpoints";
+
+/// Why a data folder cannot be used. Each text says what and where, and what to do where there is something to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FolderError {
+    /// It cannot be made or read.
+    #[error("cannot use the data folder {}", path.display())]
+    Io {
+        /// What could not be used.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Another process serves it.
+    #[error(
+        "the data folder {} is in use by {holder}: stop that one, or name another folder with --data",
+        path.display()
+    )]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+        /// The process, as far as it is known.
+        holder: String,
+    },
+    /// The file `node` is not what was written.
+    #[error(
+        "{} is damaged: put it back from a backup; without it the messages of this folder cannot be told from those of \
+         another node",
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file `node` is gone and messages are there.
+    #[error(
+        "{} is missing and there are segments beside it: put it back from a backup, or name an empty folder with --data",
+        path.display()
+    )]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Another version of this program made the folder.
+    #[error(
+        "the data folder {} has format {found}, and this version of the broker reads format {VERSION}: start the version \
+         that wrote it",
+        path.display()
+    )]
+    Version {
+        /// The folder.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+    },
+    /// It was started 2^32 times.
+    #[error("the data folder {} has no start number left", path.display())]
+    Worn {
+        /// The folder.
+        path: PathBuf,
+    },
+}
+
+/// A folder that this process alone uses, for as long as this value lives.
+#[derive(Debug)]
+pub(crate) struct DataFolder {
+    path: PathBuf,
+    node: NodeFile,
+    /// The kernel gives it free when the process ends, however it ends.
+    _lock: File,
+}
+
+#[cfg_attr(not(test), expect(dead_code, reason = "the log moves in next"))]
+impl DataFolder {
+    /// Opens or makes the folder and counts this start: the number is on the disk when this returns, so that no later start
+    /// has it again whatever happens. `partitions` is for a new folder; one that exists keeps its own.
+    ///
+    /// # Errors
+    /// See [`FolderError`]. Nothing is changed then, but that a new folder may have been made.
+    pub(crate) fn open(path: &Path, partitions: u16) -> Result<Self, FolderError> {
+        let failed = |source| FolderError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        make_folder(path).map_err(failed)?;
+        let lock = lock(path)?;
+        make_folder(&path.join(LOG)).map_err(failed)?;
+        make_folder(&path.join(CHECKPOINTS)).map_err(failed)?;
+        let mut node = read_node(path)?.unwrap_or_else(|| NodeFile {
+            identity: random_bytes(),
+            start: 0,
+            word: 0,
+            partitions,
+        });
+        node.start = node.start.checked_add(1).ok_or_else(|| FolderError::Worn {
+            path: path.to_owned(),
+        })?;
+        node.word = u64::from_le_bytes(random_bytes());
+        write_node(path, &node).map_err(failed)?;
+        Ok(Self {
+            path: path.to_owned(),
+            node,
+            _lock: lock,
+        })
+    }
+
+    /// What the node must not forget.
+    pub(crate) const fn node(&self) -> &NodeFile {
+        &self.node
+    }
+
+    /// Where segments are.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.path.join(LOG)
+    }
+
+    /// Where checkpoints are.
+    pub(crate) fn checkpoints(&self) -> PathBuf {
+        self.path.join(CHECKPOINTS)
+    }
+}
+
+/// Makes a folder and those above it, 0700, and its name durable. One that is there is left as it is.
+fn make_folder(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn lock(folder: &Path) -> Result<File, FolderError> {
+    let path = folder.join(LOCK);
+    let failed = |source| FolderError::Io {
+        path: path.clone(),
+        source,
+    };
+    let mut file = private_file()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            return Err(FolderError::InUse {
+                path: folder.to_owned(),
+                holder: holder(&mut file),
+            });
+        }
+        Err(TryLockError::Error(source)) => return Err(failed(source)),
+    }
+    file.set_len(0).map_err(failed)?;
+    writeln!(file, "{}", std::process::id()).map_err(failed)?;
+    Ok(file)
+}
+
+/// Who has the lock, for people: nothing depends on it.
+fn holder(file: &mut File) -> String {
+    let mut text = String::new();
+    let read = file.take(32).read_to_string(&mut text);
+    match (read, text.trim().parse::<u32>()) {
+        (Ok(_), Ok(process)) => format!("process {process}"),
+        (Ok(_) | Err(_), Ok(_) | Err(_)) => "another process".to_owned(),
+    }
+}
+
+/// The file, if there is one. Segments without one belong to a node that is not known any more.
+fn read_node(folder: &Path) -> Result<Option<NodeFile>, FolderError> {
+    let path = folder.join(NODE);
+    let bytes = match fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let log = folder.join(LOG);
+            let mut files = fs::read_dir(&log).map_err(|source| FolderError::Io {
+                path: log.clone(),
+                source,
+            })?;
+            return match files.next() {
+                Some(_) => Err(FolderError::Missing { path }),
+                None => Ok(None),
+            };
+        }
+        Err(source) => return Err(FolderError::Io { path, source }),
+    };
+    match NodeFile::decode(&bytes) {
+        Ok(node) => Ok(Some(node)),
+        Err(NodeFileError::Damaged) => Err(FolderError::Damaged { path }),
+        Err(NodeFileError::Version(found)) => Err(FolderError::Version {
+            path: folder.to_owned(),
+            found,
+        }),
+    }
+}
+
+/// Replaces the file as a whole: after a power loss there is the old one or the new one.
+fn write_node(folder: &Path, node: &NodeFile) -> io::Result<()> {
+    let new = folder.join(NODE_NEW);
+    let mut file = private_file()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(&new)?;
+    file.write_all(&node.encode())?;
+    file.sync_all()?;
+    fs::rename(&new, folder.join(NODE))?;
+    File::open(folder)?.sync_all()
+}
+
+fn private_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(0o600);
+    options
+}
+
+fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    SysRng
+        .try_fill_bytes(&mut bytes)
+        .expect("the system has random bytes");
+    bytes
+}

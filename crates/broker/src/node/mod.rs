@@ -1,0 +1,17 @@
+//! The data folder: who may use it, whose it is, and how often it was started (M46).
+//!
+//! ```text
+//! DATA/LOCK           held by the process that uses the folder; the number of that process for people
+//! DATA/node           identity, start counter, number of partitions (`file`)
+//! DATA/log/           segments, files of crate `log`
+//! DATA/checkpoints/   states of partitions, files of crate `log`
+//! ```
+//! Folders are 0700, files 0600: messages are the users' own.
+
+mod file;
+mod folder;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use folder::DataFolder;
+pub use folder::FolderError;

@@ -1,0 +1,141 @@
+//! M46: the folder and its file; M14: no start number comes twice.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use super::file::{NodeFile, NodeFileError};
+use super::{DataFolder, FolderError};
+
+fn node() -> NodeFile {
+    NodeFile {
+        identity: *b"0123456789abcdef",
+        start: 7,
+        word: 0x0102_0304_0506_0708,
+        partitions: 16,
+    }
+}
+
+#[test]
+fn m46_a_node_file_is_read_as_it_was_written() {
+    let bytes = node().encode();
+    assert_eq!(NodeFile::decode(&bytes), Ok(node()));
+}
+
+/// The layout is a promise to later versions.
+#[test]
+fn m46_the_bytes_of_a_node_file_are_pinned() {
+    let bytes = node().encode();
+    assert_eq!(&bytes[..16], b"CRSRNODE\x01\0\0\0\x10\0\0\0");
+    assert_eq!(&bytes[16..32], b"0123456789abcdef");
+    assert_eq!(
+        &bytes[32..48],
+        b"\x07\0\0\0\0\0\0\0\x08\x07\x06\x05\x04\x03\x02\x01"
+    );
+    assert_eq!(&bytes[48..60], [0; 12]);
+}
+
+#[test]
+fn d9_every_changed_bit_of_a_node_file_is_found() {
+    let bytes = node().encode();
+    for bit in 0..bytes.len() * 8 {
+        let mut bad = bytes;
+        bad[bit / 8] ^= 1 << (bit % 8);
+        assert!(NodeFile::decode(&bad).is_err(), "bit {bit}");
+    }
+    for len in 0..bytes.len() {
+        let cut = NodeFile::decode(&bytes[..len]);
+        assert_eq!(cut, Err(NodeFileError::Damaged), "{len} bytes");
+    }
+    assert_eq!(
+        NodeFile::decode(&[&bytes[..], b"x"].concat()),
+        Err(NodeFileError::Damaged)
+    );
+}
+
+#[test]
+fn m14_every_start_has_a_higher_number_and_another_word() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let path = folder.path().join("data");
+    let first = DataFolder::open(&path, 4)
+        .expect("a new folder")
+        .node()
+        .clone();
+    let second = DataFolder::open(&path, 9)
+        .expect("an old folder")
+        .node()
+        .clone();
+    assert_eq!((first.start, second.start), (1, 2));
+    assert_eq!(first.identity, second.identity);
+    assert_ne!(first.word, second.word);
+    assert_eq!(second.partitions, 4, "M3: fixed when the folder is made");
+}
+
+#[test]
+fn s6_files_and_folders_are_private() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let path = folder.path().join("data");
+    let open = DataFolder::open(&path, 4).expect("a new folder");
+    let mode = |path: &std::path::Path| {
+        let metadata = fs::metadata(path).expect("it is there");
+        metadata.permissions().mode() & 0o777
+    };
+    for folder in [path.clone(), open.log(), open.checkpoints()] {
+        assert_eq!(mode(&folder), 0o700, "{}", folder.display());
+    }
+    for file in ["LOCK", "node"] {
+        assert_eq!(mode(&path.join(file)), 0o600, "{file}");
+    }
+}
+
+#[test]
+fn d14_a_second_process_is_told_who_uses_the_folder() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let first = DataFolder::open(folder.path(), 4).expect("a new folder");
+    let error = DataFolder::open(folder.path(), 4).expect_err("it is in use");
+    let text = error.to_string();
+    assert!(matches!(error, FolderError::InUse { .. }), "{text}");
+    let process = format!("in use by process {}", std::process::id());
+    assert!(text.contains(&process), "{text}");
+    let start = first.node().start;
+    drop(first);
+    let next = DataFolder::open(folder.path(), 4).expect("it is free again");
+    assert_eq!(
+        next.node().start,
+        start + 1,
+        "the refused one counted nothing"
+    );
+}
+
+#[test]
+fn d12_a_folder_that_lost_its_node_file_is_not_taken_for_a_new_one() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let log = DataFolder::open(folder.path(), 4)
+        .expect("a new folder")
+        .log();
+    fs::remove_file(folder.path().join("node")).expect("it is there");
+    let fresh = DataFolder::open(folder.path(), 4).expect("nothing was stored yet");
+    assert_eq!(fresh.node().start, 1);
+    drop(fresh);
+    fs::write(log.join("0000000001.seg"), b"x").expect("a file can be made");
+    fs::remove_file(folder.path().join("node")).expect("it is there");
+    let error = DataFolder::open(folder.path(), 4).expect_err("whose are the segments?");
+    assert!(matches!(error, FolderError::Missing { .. }), "{error}");
+}
+
+#[test]
+fn p9_a_folder_of_another_version_is_refused_with_its_version() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    drop(DataFolder::open(folder.path(), 4).expect("a new folder"));
+    let path = folder.path().join("node");
+    let mut bytes = fs::read(&path).expect("it is there");
+    bytes[8] = 2;
+    fs::write(&path, &bytes).expect("it can be written");
+    let error = DataFolder::open(folder.path(), 4).expect_err("an unknown version");
+    assert!(matches!(error, FolderError::Version { found: 2, .. }));
+    assert!(error.to_string().contains("format 2"), "{error}");
+    bytes.truncate(20);
+    bytes[8] = 1;
+    fs::write(&path, &bytes).expect("it can be written");
+    let error = DataFolder::open(folder.path(), 4).expect_err("half a file");
+    assert!(matches!(error, FolderError::Damaged { .. }), "{error}");
+}
