@@ -88,6 +88,17 @@ impl Places {
         }
     }
 
+    /// Place of a partition among those of its shard: the volatile one first, then by number.
+    #[inline]
+    #[must_use]
+    pub(crate) fn on_shard(&self, partition: PartitionId) -> usize {
+        if partition.is_volatile() {
+            return 0;
+        }
+        // Of shard 0 the first durable one is number `shards`, of shard s > 0 it is s: partition 0 is nobody's.
+        usize::from(partition.0.div_ceil(self.shards))
+    }
+
     /// The durable partitions with names, in order; partition 0 is not one of them.
     pub(crate) fn durable(&self) -> impl Iterator<Item = PartitionId> + use<> {
         (1..=self.partitions).map(PartitionId)

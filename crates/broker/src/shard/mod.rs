@@ -235,6 +235,7 @@ impl Shard {
             self.with_partition(id, |it, now: Now, fx| it.handle_leader(now, Term(1), fx));
         }
         while !self.partitions.dirty.is_empty() || self.store.has_work() {
+            self.hub.budget = Budget::of(Budget::TURN);
             self.commit();
             self.store.begin_turn();
             self.handle_commits();

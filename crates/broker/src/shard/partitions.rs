@@ -22,7 +22,7 @@ pub(crate) struct Owned {
 #[derive(Debug)]
 pub(crate) struct Partitions {
     owned: Vec<Owned>,
-    shards: u16,
+    places: Places,
     /// Places of those that were touched since the last commit step.
     pub(crate) dirty: Vec<usize>,
 }
@@ -49,7 +49,7 @@ impl Partitions {
             .collect();
         Self {
             owned,
-            shards: places.shards(),
+            places: *places,
             dirty: Vec::new(),
         }
     }
@@ -58,11 +58,7 @@ impl Partitions {
     #[inline]
     #[must_use]
     pub(crate) fn place(&self, id: PartitionId) -> usize {
-        if id.is_volatile() {
-            return 0;
-        }
-        // Of shard 0 the first durable one is number `shards`, of shard s > 0 it is s: partition 0 is nobody's.
-        usize::from(id.0.div_ceil(self.shards))
+        self.places.on_shard(id)
     }
 
     /// Number of partitions.

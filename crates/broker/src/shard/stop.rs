@@ -17,6 +17,7 @@ use courser_contract::ShardId;
 use super::Shard;
 use super::connection::Connection;
 use super::fronts::Access;
+use crate::store::Store;
 
 /// How far a broker's end has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -158,6 +159,7 @@ impl Shard {
         let waits_for_fronts = self.stop.seen == Phase::Closing && !self.fronts.is_empty();
         !waits_for_fronts
             && !self.has_work()
+            && self.store.is_quiet()
             && self.hub.last_words.is_empty()
             && !self.hub.ports.has_work()
             && links

@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::Shard;
 use super::accept::LISTENERS;
 use super::hub::Budget;
-use crate::store::Store;
+use crate::store::{Store, Stored};
 
 /// Commits and messages may lead to each other: so many rounds of both end a turn at the latest.
 const ROUNDS_MAX: usize = 16;
@@ -46,12 +46,31 @@ impl Shard {
         next
     }
 
-    /// Entries that the store has committed.
+    /// What the store has for partitions, until the budget is spent.
     pub(crate) fn handle_commits(&mut self) {
-        while let Some((id, entry)) = self.store.next_committed() {
-            self.with_partition(id, |partition, now, fx| {
-                partition.handle_unlogged(now, entry, fx)
-            });
+        while !self.hub.budget.is_spent()
+            && let Some(stored) = self.store.next()
+        {
+            self.handle_stored(stored);
+        }
+    }
+
+    fn handle_stored(&mut self, stored: Stored) {
+        match stored {
+            Stored::Unlogged(id, entry) => {
+                self.with_partition(id, |it, now, fx| it.handle_unlogged(now, entry, fx));
+            }
+            Stored::Committed(id, at, entry) => {
+                let bytes = i64::try_from(entry.len()).unwrap_or(i64::MAX);
+                self.hub.budget.spend(bytes / Budget::ENTRY_BYTES);
+                self.with_partition(id, |it, now, fx| it.handle_committed(now, at, entry, fx));
+            }
+            Stored::Leads(id, term) => {
+                self.with_partition(id, |it, now, fx| it.handle_leader(now, term, fx));
+            }
+            Stored::Follows(id) => {
+                self.with_partition(id, |it, now, fx| it.handle_follower(now, fx))
+            }
         }
     }
 
@@ -94,6 +113,7 @@ impl Shard {
                 break;
             }
         }
+        self.store.end_turn();
         for sender in self.hub.ports.to.iter_mut().flatten() {
             sender.collect();
         }
@@ -142,7 +162,7 @@ impl Shard {
         }
         self.want_returns();
         self.doze.lie_down();
-        if self.hub.ports.has_work() || self.stop.is_new() {
+        if self.hub.ports.has_work() || self.store.has_work() || self.stop.is_new() {
             return Next::Turn;
         }
         match self.timers.next_deadline() {

@@ -1,0 +1,47 @@
+//! Where entries of durable partitions go until they are committed.
+//!
+//! A partition proposes an entry and goes on; the entry is applied once the store says that it is committed, in a later turn,
+//! in the order of the proposals of that partition. What stands behind it is not the shard's business: nothing
+//! ([`InMemory`]), or consensus and a log on a disk.
+
+mod memory;
+
+use bytes::Bytes;
+use courser_contract::{LogIndex, PartitionId, Term};
+
+pub(crate) use memory::InMemory;
+
+/// What the store has for a partition.
+#[derive(Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "the store on a disk is next")]
+pub(crate) enum Stored {
+    /// An entry is committed; no log has numbered it.
+    Unlogged(PartitionId, Bytes),
+    /// An entry is committed at a place of the log.
+    Committed(PartitionId, LogIndex, Bytes),
+    /// This node leads the partition: everything before the term was handed over.
+    Leads(PartitionId, Term),
+    /// It no longer does.
+    Follows(PartitionId),
+}
+
+/// Takes entries and says when they are committed.
+pub(crate) trait Store {
+    /// Takes an entry. It is never committed within this call.
+    fn propose(&mut self, partition: PartitionId, entry: Bytes);
+
+    /// Begins a turn: what was proposed in earlier turns may be committed in this one.
+    fn begin_turn(&mut self);
+
+    /// What has happened next, in order for each partition.
+    fn next(&mut self) -> Option<Stored>;
+
+    /// Ends a turn: what was proposed in it goes its way.
+    fn end_turn(&mut self);
+
+    /// Whether a turn would find something. To be asked again after the shard said that it is about to sleep.
+    fn has_work(&self) -> bool;
+
+    /// Whether nothing is on its way.
+    fn is_quiet(&self) -> bool;
+}
