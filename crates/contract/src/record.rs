@@ -1,6 +1,6 @@
 //! A message on its way in ([`Publish`]) and as it is kept and shared ([`Record`]).
 
-use bytes::{BufMut, Bytes};
+use bytes::Bytes;
 
 /// Quality of service of a publish, a subscription or a delivery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,15 +98,17 @@ impl<'a> From<RecordView<'a>> for Publish<'a> {
 /// Layout of an encoded record, little endian:
 ///
 /// ```text
-///  0 u32 length of all        4 u16 topic length   6 u8 flags: bits 0-1 QoS, 2 RETAIN, 3 expires, 4 publisher   7 u8 version
-///  8 u32 properties length   12 u32 payload length
-/// 16 u64 expires at, ms      24 u64 publisher: session uid     32 u16 publisher: partition     34 six zero bytes
-/// 40 topic, properties, payload, zero bytes up to a multiple of 8
+///  0 u32 length of all       4 u16 topic length   6 u8 flags: bits 0-1 QoS, 2 RETAIN, 3 expires, 4 publisher,
+///  7 u8 version                                     5-7 number of zero bytes at the end
+///  8 u32 properties length  12 u16 publisher: partition, or zero   14 two zero bytes
+/// 16 u64 expires at, ms, if the flags say so; then u64 publisher: session uid, if the flags say so
+///    topic, properties, payload, zero bytes up to a multiple of 8
 /// ```
-const HEADER_BYTES: usize = 40;
+const HEADER_BYTES: usize = 16;
 const FLAG_RETAIN: u8 = 1 << 2;
 const FLAG_EXPIRES: u8 = 1 << 3;
 const FLAG_PUBLISHER: u8 = 1 << 4;
+const PADDING_SHIFT: u32 = 5;
 const VERSION: u8 = 1;
 
 impl<'a> RecordView<'a> {
@@ -114,59 +116,92 @@ impl<'a> RecordView<'a> {
     /// Cost: header checks and one pass of UTF-8 checking over the topic.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
-        decode(bytes)
+        decode(bytes, "")
     }
 }
 
 impl RecordView<'_> {
     /// Bytes of the encoded form, a multiple of 8.
     #[must_use]
+    #[inline]
     pub const fn encoded_len(&self) -> usize {
-        (HEADER_BYTES + self.topic.len() + self.properties.len() + self.payload.len())
-            .next_multiple_of(8)
+        let parts = self.topic.len() + self.properties.len() + self.payload.len();
+        (self.header_len() + parts).next_multiple_of(8)
+    }
+
+    const fn header_len(&self) -> usize {
+        HEADER_BYTES
+            + if self.expires_at.is_some() { 8 } else { 0 }
+            + if self.publisher.is_some() { 8 } else { 0 }
     }
 
     /// Appends the encoded form to `out`.
     ///
     /// # Panics
-    /// When a topic is longer than 65,535 bytes or a part longer than `u32`: the codec refuses such packets.
-    pub fn encode(&self, out: &mut impl BufMut) {
-        let len = self.encoded_len();
+    /// As [`RecordView::encode_into`].
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.resize(start + self.encoded_len(), 0);
+        self.encode_into(&mut out[start..]);
+    }
+
+    /// Writes the encoded form over `out`, of which the last 7 bytes are zero.
+    ///
+    /// # Panics
+    /// When `out` is not [`RecordView::encoded_len`] bytes long; when a topic is longer than 65,535 bytes or a part longer
+    /// than `u32`: the codec refuses such packets.
+    #[inline]
+    pub fn encode_into(&self, out: &mut [u8]) {
+        let header_len = self.header_len();
+        let (header, rest) = out.split_at_mut(header_len);
+        let (topic, rest) = rest.split_at_mut(self.topic.len());
+        let (properties, rest) = rest.split_at_mut(self.properties.len());
+        let (payload, padding) = rest.split_at_mut(self.payload.len());
+        topic.copy_from_slice(self.topic.as_bytes());
+        if !properties.is_empty() {
+            properties.copy_from_slice(self.properties);
+        }
+        payload.copy_from_slice(self.payload);
+        assert!(
+            padding.len() < 8,
+            "there is room for the record and no more"
+        );
+        let len = header_len + topic.len() + properties.len() + payload.len() + padding.len();
+        self.write_header(header, len, padding.len());
+    }
+
+    #[inline]
+    fn write_header(&self, header: &mut [u8], len: usize, padding: usize) {
         let topic_len = u16::try_from(self.topic.len()).expect("a topic has at most 65,535 bytes");
+        let flag = |on, flag| if on { flag } else { 0 };
         let flags = self.qos as u8
-            | if self.retain { FLAG_RETAIN } else { 0 }
-            | if self.expires_at.is_some() {
-                FLAG_EXPIRES
-            } else {
-                0
-            }
-            | if self.publisher.is_some() {
-                FLAG_PUBLISHER
-            } else {
-                0
-            };
-        let publisher = self
-            .publisher
-            .map_or((0, 0), |home| (home.session.0, home.partition.0));
-        let mut header = [0; HEADER_BYTES];
-        header[0..4].copy_from_slice(&length_u32(len).to_le_bytes());
-        header[4..6].copy_from_slice(&topic_len.to_le_bytes());
-        header[6] = flags;
-        header[7] = VERSION;
-        header[8..12].copy_from_slice(&length_u32(self.properties.len()).to_le_bytes());
-        header[12..16].copy_from_slice(&length_u32(self.payload.len()).to_le_bytes());
-        header[16..24].copy_from_slice(&self.expires_at.map_or(0, |at| at.0).to_le_bytes());
-        header[24..32].copy_from_slice(&publisher.0.to_le_bytes());
-        header[32..34].copy_from_slice(&publisher.1.to_le_bytes());
-        out.put_slice(&header);
-        out.put_slice(self.topic.as_bytes());
-        out.put_slice(self.properties);
-        out.put_slice(self.payload);
-        let written = HEADER_BYTES + self.topic.len() + self.properties.len() + self.payload.len();
-        out.put_slice(&[0; 8][..len - written]);
+            | flag(self.retain, FLAG_RETAIN)
+            | flag(self.expires_at.is_some(), FLAG_EXPIRES)
+            | flag(self.publisher.is_some(), FLAG_PUBLISHER)
+            | (padding as u8) << PADDING_SHIFT;
+        let first = u64::from(length_u32(len))
+            | u64::from(topic_len) << 32
+            | u64::from(flags) << 48
+            | u64::from(VERSION) << 56;
+        let partition = self.publisher.map_or(0, |home| home.partition.0);
+        let second = u64::from(length_u32(self.properties.len())) | u64::from(partition) << 32;
+        header[..8].copy_from_slice(&first.to_le_bytes());
+        header[8..16].copy_from_slice(&second.to_le_bytes());
+        let mut at = HEADER_BYTES;
+        for word in [
+            self.expires_at.map(|at| at.0),
+            self.publisher.map(|home| home.session.0),
+        ]
+        .into_iter()
+        .flatten()
+        {
+            header[at..at + 8].copy_from_slice(&word.to_le_bytes());
+            at += 8;
+        }
     }
 }
 
+#[inline]
 fn length_u32(len: usize) -> u32 {
     u32::try_from(len).expect("parts of a record are shorter than 4 GiB")
 }
@@ -185,8 +220,8 @@ impl<'a> RecordRef<'a> {
     #[must_use]
     pub fn parse(block: &'a Bytes, start: usize) -> Option<Self> {
         let bytes = block.get(start..)?;
-        decode(bytes)?;
-        let len = read_u32(bytes, 0)? as usize;
+        decode(bytes, "")?;
+        let len = read_word(bytes, 0)? as u32 as usize;
         Some(Self { block, start, len })
     }
 
@@ -201,9 +236,21 @@ impl<'a> RecordRef<'a> {
     /// # Panics
     /// When the place holds no record: a bug of whoever vouched for it.
     #[must_use]
+    #[inline]
     pub fn view(&self) -> RecordView<'a> {
+        self.view_like("")
+    }
+
+    /// The same for whoever looks at many records: when the topic equals `topic`, its UTF-8 is not checked again.
+    ///
+    /// # Panics
+    /// As [`RecordRef::view`].
+    #[must_use]
+    #[inline]
+    pub fn view_like(&self, topic: &'a str) -> RecordView<'a> {
         let block: &'a [u8] = self.block;
-        decode(&block[self.start..self.start + self.len]).expect("a trusted place holds a record")
+        decode(&block[self.start..self.start + self.len], topic)
+            .expect("a trusted place holds a record")
     }
 
     /// A share of the bytes: one atomic count, no copy.
@@ -239,8 +286,8 @@ impl Record {
     /// Encodes `view` into bytes of its own.
     #[must_use]
     pub fn copy_of(view: &RecordView<'_>) -> Self {
-        let mut out = Vec::with_capacity(view.encoded_len());
-        view.encode(&mut out);
+        let mut out = vec![0; view.encoded_len()];
+        view.encode_into(&mut out);
         Self(out.into())
     }
 
@@ -254,7 +301,7 @@ impl Record {
     /// Its parts.
     #[must_use]
     pub fn view(&self) -> RecordView<'_> {
-        decode(&self.0).expect("a record was checked when it was made")
+        decode(&self.0, "").expect("a record was checked when it was made")
     }
 
     /// The same as a borrowed place.
@@ -274,40 +321,56 @@ impl Record {
     }
 }
 
-fn read_u16(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+#[inline]
+fn read_word(bytes: &[u8], at: usize) -> Option<u64> {
+    let word = bytes.get(at..at + 8)?.first_chunk()?;
+    Some(u64::from_le_bytes(*word))
 }
 
-fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
-fn read_u64(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
-}
-
-fn decode(bytes: &[u8]) -> Option<RecordView<'_>> {
-    let header = bytes.get(..HEADER_BYTES)?;
-    let len = read_u32(header, 0)? as usize;
-    let topic_end = HEADER_BYTES + usize::from(read_u16(header, 4)?);
-    let properties_end = topic_end.checked_add(read_u32(header, 8)? as usize)?;
-    let payload_end = properties_end.checked_add(read_u32(header, 12)? as usize)?;
-    let flags = header[6];
-    if header[7] != VERSION || payload_end.next_multiple_of(8) != len || bytes.len() < len {
+/// Reads a record; `topic` is a text that its topic may equal.
+#[inline]
+fn decode<'a>(bytes: &'a [u8], topic: &'a str) -> Option<RecordView<'a>> {
+    let first = read_word(bytes, 0)?;
+    let second = read_word(bytes, 8)?;
+    let bytes = bytes.get(..first as u32 as usize)?;
+    let [flags, version] = [(first >> 48) as u8, (first >> 56) as u8];
+    let padding = usize::from(flags >> PADDING_SHIFT);
+    let well_formed = version == VERSION && second >> 48 == 0 && bytes.len().is_multiple_of(8);
+    if !well_formed {
         return None;
     }
-    let publisher = super::HomeRef {
-        partition: super::PartitionId(read_u16(header, 32)?),
-        session: super::SessionUid(read_u64(header, 24)?),
+    let mut at = HEADER_BYTES;
+    let mut word = |flag| {
+        if flags & flag == 0 {
+            return Some(None);
+        }
+        at += 8;
+        read_word(bytes, at - 8).map(Some)
     };
+    let expires_at = word(FLAG_EXPIRES)?;
+    let session = word(FLAG_PUBLISHER)?;
+    let partition = super::PartitionId((second >> 32) as u16);
+    if session.is_none() && partition.0 != 0 {
+        return None;
+    }
+    let parts = bytes.get(at..bytes.len().checked_sub(padding)?)?;
+    let (name, parts) = parts.split_at_checked(usize::from((first >> 32) as u16))?;
+    let (properties, payload) = parts.split_at_checked(second as u32 as usize)?;
     Some(RecordView {
-        topic: std::str::from_utf8(&bytes[HEADER_BYTES..topic_end]).ok()?,
-        properties: &bytes[topic_end..properties_end],
-        payload: &bytes[properties_end..payload_end],
+        topic: if name == topic.as_bytes() {
+            topic
+        } else {
+            std::str::from_utf8(name).ok()?
+        },
+        properties,
+        payload,
         qos: QoS::from_bits(flags & 3)?,
         retain: flags & FLAG_RETAIN != 0,
-        expires_at: (flags & FLAG_EXPIRES != 0).then_some(super::WallMs(read_u64(header, 16)?)),
-        publisher: (flags & FLAG_PUBLISHER != 0).then_some(publisher),
+        expires_at: expires_at.map(super::WallMs),
+        publisher: session.map(|session| super::HomeRef {
+            partition,
+            session: super::SessionUid(session),
+        }),
     })
 }
 

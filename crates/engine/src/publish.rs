@@ -164,16 +164,20 @@ impl Partition {
         let key = &append.key;
         match all_fit {
             None if stored.len() == list.stored().len() => {
-                let named = self.name_targets(list);
-                let targets = match named {
-                    Some(set) => Targets::Set(set),
-                    None => Targets::Inline(list.stored()),
+                let again = self.gather.went_to(list);
+                let targets = match again {
+                    true => Targets::Same,
+                    false => self.name_targets(list),
                 };
-                PublishFact::write(&mut self.gather, key, append.keep_retained, &targets, view);
+                let gather = &mut self.gather;
+                PublishFact::write(gather, key, append.keep_retained, targets, view);
+                if !again {
+                    gather.goes_to(list);
+                }
             }
             None => {
                 let targets = Targets::Inline(stored);
-                PublishFact::write(&mut self.gather, key, append.keep_retained, &targets, view);
+                PublishFact::write(&mut self.gather, key, append.keep_retained, targets, view);
             }
             Some(fitting) if fitting.is_empty() && !append.keep_retained => {
                 self.write_taken(key, Haste::Lazy(self.lead.now.tick));
@@ -223,12 +227,12 @@ impl Partition {
     ) {
         if targets.len() <= INLINE_MAX {
             let targets = Targets::Inline(targets);
-            PublishFact::write(&mut self.gather, key, keep_retained, &targets, view);
+            PublishFact::write(&mut self.gather, key, keep_retained, targets, view);
             return;
         }
         let set = self.define_set(targets);
         let targets = Targets::Set(set);
-        PublishFact::write(&mut self.gather, key, keep_retained, &targets, view);
+        PublishFact::write(&mut self.gather, key, keep_retained, targets, view);
         self.drop_set(set);
     }
 
@@ -263,15 +267,15 @@ impl Partition {
         }
     }
 
-    /// The set that names the stored part of a list; none: it is written in place, since it is short or new (M8).
-    fn name_targets(&mut self, list: &TargetList) -> Option<u32> {
+    /// The stored part of a list as an entry names it: in place while it is short or new, then as a set (M8).
+    fn name_targets<'a>(&mut self, list: &'a TargetList) -> Targets<'a> {
         let count = list.stored().len();
         match list.set.get() {
-            SettledAs::Set(set) => Some(set),
-            SettledAs::Unwritten | SettledAs::Once if count <= 1 => None,
+            SettledAs::Set(set) => Targets::Set(set),
+            SettledAs::Unwritten | SettledAs::Once if count <= 1 => Targets::Inline(list.stored()),
             SettledAs::Unwritten if count <= INLINE_MAX => {
                 list.set.set(SettledAs::Once);
-                None
+                Targets::Inline(list.stored())
             }
             SettledAs::Unwritten | SettledAs::Once => {
                 let set = self.define_set(list.stored());
@@ -279,7 +283,7 @@ impl Partition {
                 for unused in self.state.l2.take_unused_sets() {
                     self.drop_set(unused);
                 }
-                Some(set)
+                Targets::Set(set)
             }
         }
     }

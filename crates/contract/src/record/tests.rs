@@ -65,7 +65,16 @@ fn cut_or_changed_bytes_are_no_record() {
             "cut at {len}"
         );
     }
-    for (at, bad) in [(0, 200), (6, 3), (7, 9), (12, 255), (40, 0xFF)] {
+    let bad = [
+        (0, 200),
+        (0, 8),
+        (6, 3),
+        (7, 9),
+        (8, 255),
+        (14, 1),
+        (32, 0xFF),
+    ];
+    for (at, bad) in bad {
         let mut changed = bytes.to_vec();
         changed[at] = bad;
         assert!(
@@ -73,4 +82,32 @@ fn cut_or_changed_bytes_are_no_record() {
             "byte {at}"
         );
     }
+}
+
+#[test]
+fn a_record_is_small_beside_what_it_carries() {
+    let bare = RecordView {
+        expires_at: None,
+        publisher: None,
+        ..view("a/b", b"", &[7; 125])
+    };
+    assert_eq!(bare.encoded_len(), 16 + 3 + 125);
+    assert_eq!(view("a/b", b"", &[7; 125]).encoded_len(), 32 + 3 + 125);
+}
+
+#[test]
+fn a_topic_that_is_expected_is_read_like_any_other() {
+    let first = Record::copy_of(&view("a/b", b"", b"1"));
+    for topic in ["a/b", "a/c", "a/bc", "a", "ü"] {
+        let next = Record::copy_of(&view(topic, b"", b"2"));
+        let read = next.as_ref().view_like(first.view().topic).topic;
+        assert_eq!(read, topic);
+    }
+}
+
+#[test]
+#[should_panic(expected = "there is room for the record and no more")]
+fn a_record_is_written_into_its_own_length() {
+    let view = view("a", b"", b"1");
+    view.encode_into(&mut vec![0; view.encoded_len() + 8]);
 }

@@ -1,9 +1,11 @@
 //! The entry in the making.
 
+use std::rc::Rc;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use courser_contract::{Term, Tick, WallMs};
 
-use super::{ENGINE, HEADER_BYTES, LAYOUT};
+use super::{ENGINE, HEADER_BYTES, Key, LAYOUT, TargetList};
 
 /// Bytes of a buffer from which entries are split off; the next one is taken when less than [`LEFT_BYTES_MIN`] is left.
 pub(crate) const BUFFER_BYTES: usize = 64 * 1024;
@@ -30,11 +32,22 @@ pub(crate) struct Gather {
     lazy: u32,
     urgent: bool,
     lazy_since: Option<Tick>,
+    /// What the last publish of this entry said: the next one refers to it where it says the same.
+    pub(super) before: Before,
+}
+
+/// What a publish may refer to: the one before it in the same entry.
+#[derive(Debug, Default)]
+pub(super) struct Before {
+    pub(super) key: Option<Key>,
+    /// The list that it went to the whole of. Held, so that its place is nobody else's meanwhile.
+    pub(super) list: Option<Rc<TargetList>>,
 }
 
 impl Gather {
-    /// Where a fact of about `bytes` is to be written, in whole.
-    pub(crate) fn fact(&mut self, bytes: usize, haste: Haste) -> &mut BytesMut {
+    /// Where a fact is to be written: zero bytes, as many as it has.
+    #[inline]
+    pub(crate) fn fact(&mut self, bytes: usize, haste: Haste) -> &mut [u8] {
         if self.facts == 0 {
             if self.buffer.capacity() < LEFT_BYTES_MIN.max(bytes + HEADER_BYTES) {
                 self.buffer.reserve(BUFFER_BYTES.max(bytes + HEADER_BYTES));
@@ -51,7 +64,21 @@ impl Gather {
                 self.lazy_since.get_or_insert(now);
             }
         }
-        &mut self.buffer
+        let start = self.buffer.len();
+        self.buffer.resize(start + bytes, 0);
+        &mut self.buffer[start..]
+    }
+
+    /// Whether the last publish of this entry went to the whole of this list.
+    #[inline]
+    pub(crate) fn went_to(&self, list: &Rc<TargetList>) -> bool {
+        let before = self.before.list.as_ref();
+        before.is_some_and(|before| Rc::ptr_eq(before, list))
+    }
+
+    /// The publish that was just written goes to the whole of this list.
+    pub(crate) fn goes_to(&mut self, list: &Rc<TargetList>) {
+        self.before.list = Some(list.clone());
     }
 
     /// Facts so far.
@@ -107,10 +134,11 @@ impl Gather {
         self.forget_counts();
     }
 
-    const fn forget_counts(&mut self) {
+    fn forget_counts(&mut self) {
         self.facts = 0;
         self.lazy = 0;
         self.urgent = false;
         self.lazy_since = None;
+        self.before = Before::default();
     }
 }

@@ -1,11 +1,15 @@
 //! The facts that happen for every message: fixed layouts, read and written without an intermediate form.
 //!
 //! ```text
-//! publish  2 u16 inline targets   8 key: 24 bytes, if the flags say so   then u32 set, u32 zero, if the flags say so
+//! publish  1 u8 flags: bits 0-1 kind of the key, 2-3 where the targets are, 4 kept as the retained message
+//!          2 u16 inline targets   8 key: 24 bytes, if it is written   then u32 set, u32 zero, if a set is named
 //!          then targets: u64 stream, u8 options, u8 identifiers n, 6 zero bytes, n u32, zero bytes to a multiple of 8
 //!          then the record, to the end of the fact
 //! outcome  1 u8 what   8 u64 stream   16 u64 first   24 u64 last   32 u64 sent_limit
 //! ```
+//!
+//! A publish says by a flag that its key is the next one of the same sender, and that its targets are the same, as those of
+//! the publish before it in its entry: in a batch most are, and such a publish is 8 bytes and its record.
 
 use std::{cell::Cell, sync::Arc};
 
@@ -26,9 +30,16 @@ const OUTCOME_BYTES: usize = 40;
 
 const KEY_NUMBERED: u8 = 1;
 const KEY_OUTBOX: u8 = 2;
+/// One more than that of the publish before, with the same floor.
+const KEY_NEXT: u8 = 3;
 const KEY_MASK: u8 = 3;
-const HAS_SET: u8 = 1 << 2;
-const KEEP_RETAINED: u8 = 1 << 3;
+const TARGETS_INLINE: u8 = 0;
+const TARGETS_SET: u8 = 1 << 2;
+/// Those of the publish before.
+const TARGETS_SAME: u8 = 2 << 2;
+const TARGETS_MASK: u8 = 3 << 2;
+const KEEP_RETAINED: u8 = 1 << 4;
+const FLAGS_MASK: u8 = KEY_MASK | TARGETS_MASK | KEEP_RETAINED;
 
 /// Where a record goes: one stream, and how the delivery looks (M7).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -168,12 +179,25 @@ pub(crate) enum SettledAs {
 }
 
 /// How a publish names its targets.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Targets<'a> {
     /// A set that was defined before.
     Set(u32),
     /// In place.
     Inline(&'a [Target]),
+    /// Those of the publish before it in the entry.
+    Same,
+}
+
+/// Where the targets of a publish are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TargetsAt {
+    /// In a set.
+    Set(u32),
+    /// In the fact: as many, from this byte of the entry on.
+    Inline(u16, usize),
+    /// They are those of the publish before.
+    Same,
 }
 
 /// What makes a repeat known, as in [`AppendKey`].
@@ -184,9 +208,7 @@ pub(crate) type Key = AppendKey;
 pub(crate) struct PublishFact<'a> {
     pub(crate) key: Key,
     pub(crate) keep_retained: bool,
-    pub(crate) set: Option<u32>,
-    inline: u16,
-    targets_at: usize,
+    pub(crate) targets: TargetsAt,
     bytes: &'a Bytes,
     /// Where the record begins in the entry, and its length.
     pub(crate) record_at: usize,
@@ -199,63 +221,91 @@ impl<'a> PublishFact<'a> {
         gather: &mut Gather,
         key: &Key,
         keep_retained: bool,
-        targets: &Targets<'_>,
+        targets: Targets<'_>,
         record: &RecordView<'_>,
     ) {
         let (key_flag, key_bytes) = match key {
             AppendKey::Unanswered => (0, 0),
+            key if gather.before.key.and_then(|before| next_key(&before)) == Some(*key) => {
+                (KEY_NEXT, 0)
+            }
             AppendKey::Numbered { .. } => (KEY_NUMBERED, KEY_BYTES),
             AppendKey::Outbox { .. } => (KEY_OUTBOX, KEY_BYTES),
         };
-        let (count, targets_bytes) = match targets {
-            Targets::Set(_) => (0, SET_BYTES),
-            Targets::Inline(list) => (list.len(), list.iter().map(Target::encoded_len).sum()),
-        };
-        let len = FACT_BYTES + key_bytes + targets_bytes + record.encoded_len();
-        let flags = key_flag
-            | if matches!(targets, Targets::Set(_)) {
-                HAS_SET
-            } else {
-                0
+        gather.before.key = Some(*key);
+        let (targets_flag, count, targets_bytes) = match targets {
+            Targets::Set(_) => (TARGETS_SET, 0, SET_BYTES),
+            Targets::Inline(list) => {
+                let bytes = list.iter().map(Target::encoded_len).sum();
+                (TARGETS_INLINE, list.len(), bytes)
             }
-            | if keep_retained { KEEP_RETAINED } else { 0 };
-        let out = gather.fact(len, Haste::Now);
+            Targets::Same => (TARGETS_SAME, 0, 0),
+        };
+        if targets != Targets::Same {
+            gather.before.list = None;
+        }
+        let head_bytes = FACT_BYTES + key_bytes + targets_bytes;
+        let len = head_bytes + record.encoded_len();
+        let kept = if keep_retained { KEEP_RETAINED } else { 0 };
         let count = u16::try_from(count).expect("longer lists are written as sets");
+        let (mut out, record_out) = gather.fact(len, Haste::Now).split_at_mut(head_bytes);
         let len = u32::try_from(len).expect("a packet is far below 4 GiB");
         let head = u64::from(PUBLISH)
-            | u64::from(flags) << 8
+            | u64::from(key_flag | targets_flag | kept) << 8
             | u64::from(count) << 16
             | u64::from(len) << 32;
         out.put_u64_le(head);
-        write_key(key, out);
-        match targets {
-            Targets::Set(set) => out.put_u64_le(u64::from(*set)),
-            Targets::Inline(list) => list.iter().for_each(|target| target.write(out)),
+        if key_bytes > 0 {
+            write_key(key, &mut out);
         }
-        record.encode(out);
+        match targets {
+            Targets::Set(set) => out.put_u64_le(u64::from(set)),
+            Targets::Inline(list) => list.iter().for_each(|target| target.write(&mut out)),
+            Targets::Same => {}
+        }
+        record.encode_into(record_out);
     }
 
+    /// Reads the fact of `len` bytes at `start`; `before` is the key of the publish before it in the entry.
+    #[inline]
     pub(super) fn read(
         bytes: &'a Bytes,
-        start: usize,
-        len: usize,
+        (start, len): (usize, usize),
+        before: Option<Key>,
         trust: Trust,
     ) -> Result<Self, DecodeError> {
         let fact = &bytes[start..start + len];
         let flags = fact[1];
+        if flags & !FLAGS_MASK != 0 {
+            return Err(DecodeError::Invalid("flags of a publish"));
+        }
         let mut at = FACT_BYTES;
-        let key = read_key(fact, flags & KEY_MASK, &mut at)?;
-        let set = if flags & HAS_SET == 0 {
-            None
-        } else {
-            at += SET_BYTES;
-            Some(read_u32(fact, at - SET_BYTES)?)
+        let key = match flags & KEY_MASK {
+            0 => AppendKey::Unanswered,
+            KEY_NEXT => before
+                .and_then(|before| next_key(&before))
+                .ok_or(DecodeError::Invalid("key after another"))?,
+            kind => {
+                at += KEY_BYTES;
+                read_key(fact, kind, FACT_BYTES)?
+            }
         };
         let inline = read_u16(fact, 2)?;
-        let targets_at = start + at;
-        for _ in 0..inline {
-            skip_target(fact, &mut at, trust)?;
-        }
+        let targets = match flags & TARGETS_MASK {
+            TARGETS_INLINE => {
+                let targets = TargetsAt::Inline(inline, start + at);
+                for _ in 0..inline {
+                    skip_target(fact, &mut at, trust)?;
+                }
+                targets
+            }
+            TARGETS_SET => {
+                at += SET_BYTES;
+                TargetsAt::Set(read_u32(fact, at - SET_BYTES)?)
+            }
+            TARGETS_SAME if before.is_some() => TargetsAt::Same,
+            _ => return Err(DecodeError::Invalid("targets of a publish")),
+        };
         let record_len = read_u32(fact, at)? as usize;
         if at + record_len != len {
             return Err(DecodeError::Invalid("length of a record"));
@@ -267,20 +317,18 @@ impl<'a> PublishFact<'a> {
         Ok(Self {
             key,
             keep_retained: flags & KEEP_RETAINED != 0,
-            set,
-            inline,
-            targets_at,
+            targets,
             bytes,
             record_at,
             record_len,
         })
     }
 
-    /// The targets that are written in place.
-    pub(crate) fn inline(&self) -> impl Iterator<Item = Target> + '_ {
-        let mut at = self.targets_at;
-        (0..self.inline).map(move |_| {
-            Target::read(self.bytes, &mut at).expect("targets were read when the fact was")
+    /// Targets that are written in place.
+    pub(crate) fn inline(&self, count: u16, mut at: usize) -> impl Iterator<Item = Target> + 'a {
+        let bytes = self.bytes;
+        (0..count).map(move |_| {
+            Target::read(bytes, &mut at).expect("targets were read when the fact was")
         })
     }
 
@@ -300,6 +348,28 @@ fn skip_target(fact: &[u8], at: &mut usize, trust: Trust) -> Result<(), DecodeEr
             Ok(())
         }
         Trust::Foreign => Target::read(fact, at).map(drop),
+    }
+}
+
+/// The key that follows in the numbers of the same sender; none where there is none.
+#[inline]
+fn next_key(key: &Key) -> Option<Key> {
+    match *key {
+        AppendKey::Unanswered => None,
+        AppendKey::Numbered {
+            origin,
+            number,
+            floor,
+        } => Some(AppendKey::Numbered {
+            origin,
+            number: AppendNumber(number.0.checked_add(1)?),
+            floor,
+        }),
+        AppendKey::Outbox { source, seq, floor } => Some(AppendKey::Outbox {
+            source,
+            seq: Seq(seq.0.checked_add(1)?),
+            floor,
+        }),
     }
 }
 
@@ -325,26 +395,21 @@ fn write_key(key: &Key, out: &mut impl BufMut) {
     }
 }
 
-fn read_key(fact: &[u8], kind: u8, at: &mut usize) -> Result<Key, DecodeError> {
-    let start = *at;
-    if kind != 0 {
-        *at += KEY_BYTES;
-    }
+fn read_key(bytes: &[u8], kind: u8, at: usize) -> Result<Key, DecodeError> {
     Ok(match kind {
-        0 => AppendKey::Unanswered,
         KEY_NUMBERED => AppendKey::Numbered {
             origin: Origin {
-                node: read_u16(fact, start)?,
-                shard: ShardId(read_u16(fact, start + 2)?),
-                start: read_u32(fact, start + 4)?,
+                node: read_u16(bytes, at)?,
+                shard: ShardId(read_u16(bytes, at + 2)?),
+                start: read_u32(bytes, at + 4)?,
             },
-            number: AppendNumber(read_u64(fact, start + 8)?),
-            floor: AppendNumber(read_u64(fact, start + 16)?),
+            number: AppendNumber(read_u64(bytes, at + 8)?),
+            floor: AppendNumber(read_u64(bytes, at + 16)?),
         },
         KEY_OUTBOX => AppendKey::Outbox {
-            source: PartitionId(read_u16(fact, start)?),
-            seq: Seq(read_u64(fact, start + 8)?),
-            floor: Seq(read_u64(fact, start + 16)?),
+            source: PartitionId(read_u16(bytes, at)?),
+            seq: Seq(read_u64(bytes, at + 8)?),
+            floor: Seq(read_u64(bytes, at + 16)?),
         },
         _ => return Err(DecodeError::Invalid("key of a publish")),
     })
@@ -364,7 +429,7 @@ pub(super) fn write_key_canonical(key: &Key, out: &mut Vec<u8>) {
 pub(super) fn read_key_canonical(reader: &mut Reader<'_>) -> Result<Key, DecodeError> {
     match reader.read::<u8>()? {
         0 => Ok(AppendKey::Unanswered),
-        kind => read_key(reader.take(KEY_BYTES)?, kind, &mut 0),
+        kind => read_key(reader.take(KEY_BYTES)?, kind, 0),
     }
 }
 
@@ -400,7 +465,7 @@ pub(crate) struct OutcomeFact {
 impl OutcomeFact {
     /// Appends the fact.
     pub(crate) fn write(&self, gather: &mut Gather, haste: Haste) {
-        let out = gather.fact(OUTCOME_BYTES, haste);
+        let mut out = gather.fact(OUTCOME_BYTES, haste);
         let head =
             u64::from(OUTCOME) | u64::from(self.fate as u8) << 8 | (OUTCOME_BYTES as u64) << 32;
         out.put_u64_le(head);

@@ -20,6 +20,7 @@ use courser_contract::{Term, WallMs};
 pub(crate) use gather::{Gather, Haste};
 pub(crate) use hot::{
     Fate, Key, OutcomeFact, PublishFact, RetainMark, SettledAs, Target, TargetList, Targets,
+    TargetsAt,
 };
 pub(crate) use rare::{AttachFact, Rare, ScanState};
 
@@ -89,6 +90,8 @@ pub(crate) struct Entry<'a> {
     trust: Trust,
     at: usize,
     left: u32,
+    /// Key of the last publish: the next one may refer to it.
+    key: Option<Key>,
 }
 
 impl<'a> Entry<'a> {
@@ -101,6 +104,7 @@ impl<'a> Entry<'a> {
             trust,
             at: HEADER_BYTES,
             left: head.facts,
+            key: None,
         })
     }
 
@@ -116,11 +120,13 @@ impl<'a> Entry<'a> {
     }
 
     /// The next fact; none after the last one.
+    #[inline]
     pub(crate) fn next_fact(&mut self) -> Result<Option<Fact<'a>>, EntryError> {
         let at = self.at;
         self.read_fact().map_err(|cause| EntryError::new(at, cause))
     }
 
+    #[inline]
     fn read_fact(&mut self) -> Result<Option<Fact<'a>>, DecodeError> {
         if self.left == 0 {
             return match self.bytes.len() - self.at {
@@ -128,18 +134,23 @@ impl<'a> Entry<'a> {
                 rest => Err(DecodeError::Trailing(rest)),
             };
         }
-        let bytes = self.bytes.get(self.at..).ok_or(DecodeError::Short)?;
-        let head = bytes.get(..FACT_BYTES).ok_or(DecodeError::Short)?;
-        let len = read_u32(head, 4)? as usize;
+        let head = read_u64(self.bytes, self.at)?;
+        let len = (head >> 32) as usize;
         if len < FACT_BYTES || !len.is_multiple_of(8) {
             return Err(DecodeError::Invalid("length of a fact"));
         }
-        let fact = bytes.get(..len).ok_or(DecodeError::Short)?;
         let start = self.at;
+        let fact = self.bytes.get(start..start + len);
+        let fact = fact.ok_or(DecodeError::Short)?;
         self.at += len;
         self.left -= 1;
-        Ok(Some(match head[0] {
-            PUBLISH => Fact::Publish(PublishFact::read(self.bytes, start, len, self.trust)?),
+        Ok(Some(match head as u8 {
+            PUBLISH => {
+                let place = (start, len);
+                let publish = PublishFact::read(self.bytes, place, self.key, self.trust)?;
+                self.key = Some(publish.key);
+                Fact::Publish(publish)
+            }
             OUTCOME => Fact::Outcome(OutcomeFact::read(fact)?),
             RARE => Fact::Rare(Rare::read_framed(&fact[FACT_BYTES..])?),
             _ => return Err(DecodeError::Invalid("kind of a fact")),

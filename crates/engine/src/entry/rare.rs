@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::BufMut;
 use courser_contract::{
     AppendKey, Epoch, HomeRef, LogIndex, PartitionId, Seq, SessionUid, SharedStrategy,
     SubscriptionOptions, WallMs, Will,
@@ -133,7 +132,7 @@ impl Rare {
         scratch[0] = RARE;
         scratch[4..8].copy_from_slice(&len.to_le_bytes());
         scratch[8..12].copy_from_slice(&fields.to_le_bytes());
-        gather.fact(scratch.len(), haste).put_slice(scratch);
+        gather.fact(scratch.len(), haste).copy_from_slice(scratch);
     }
 
     /// Reads what stands behind the head of the fact: the length of the fields, the fields, zero bytes.

@@ -15,6 +15,32 @@ fn target(stream: u64, identifiers: &[u32]) -> Target {
     }
 }
 
+fn numbered(number: u64, floor: u64) -> AppendKey {
+    AppendKey::Numbered {
+        origin: Origin {
+            node: 1,
+            shard: ShardId(2),
+            start: 3,
+        },
+        number: AppendNumber(number),
+        floor: AppendNumber(floor),
+    }
+}
+
+fn publish<'a>(entry: &mut Entry<'a>) -> PublishFact<'a> {
+    match entry.next_fact().expect("it is whole") {
+        Some(Fact::Publish(publish)) => publish,
+        other => panic!("a publish, not {other:?}"),
+    }
+}
+
+fn targets(fact: &PublishFact<'_>) -> Vec<Target> {
+    match fact.targets {
+        TargetsAt::Inline(count, at) => fact.inline(count, at).collect(),
+        other => panic!("targets in place, not {other:?}"),
+    }
+}
+
 fn sample() -> Bytes {
     let mut gather = Gather::default();
     let view = RecordView {
@@ -26,25 +52,13 @@ fn sample() -> Bytes {
         expires_at: None,
         publisher: None,
     };
-    let key = AppendKey::Numbered {
-        origin: Origin {
-            node: 1,
-            shard: ShardId(2),
-            start: 3,
-        },
-        number: AppendNumber(4),
-        floor: AppendNumber(4),
-    };
+    let key = numbered(4, 4);
     let targets = [target(1 << 24, &[]), target(2 << 24, &[5, 6, 7])];
     let inline = Targets::Inline(&targets);
-    PublishFact::write(&mut gather, &key, true, &inline, &view);
-    PublishFact::write(
-        &mut gather,
-        &AppendKey::Unanswered,
-        false,
-        &Targets::Set(9),
-        &view,
-    );
+    PublishFact::write(&mut gather, &key, true, inline, &view);
+    PublishFact::write(&mut gather, &numbered(5, 4), false, Targets::Same, &view);
+    let unanswered = AppendKey::Unanswered;
+    PublishFact::write(&mut gather, &unanswered, false, Targets::Set(9), &view);
     let outcome = OutcomeFact {
         stream: 1 << 24,
         first: 1,
@@ -77,19 +91,71 @@ fn facts_come_back_as_they_were_written() {
     let head = entry.head();
     assert_eq!(
         (head.facts, head.wall, head.term, head.number),
-        (6, WallMs(77), Term(5), 6)
+        (7, WallMs(77), Term(5), 6)
     );
-    let Some(Fact::Publish(publish)) = entry.next_fact().expect("it is whole") else {
-        panic!("a publish");
+    let first = publish(&mut entry);
+    assert!(first.keep_retained);
+    assert_eq!(first.key, numbered(4, 4));
+    assert_eq!(
+        targets(&first),
+        [target(1 << 24, &[]), target(2 << 24, &[5, 6, 7])]
+    );
+    assert_eq!(first.record().view().payload, b"payload");
+    let second = publish(&mut entry);
+    assert_eq!(
+        (second.targets, second.key),
+        (TargetsAt::Same, numbered(5, 4))
+    );
+    assert!(!second.keep_retained);
+    let third = publish(&mut entry);
+    let set = (TargetsAt::Set(9), AppendKey::Unanswered);
+    assert_eq!((third.targets, third.key), set);
+}
+
+#[test]
+fn a_publish_refers_to_the_one_before_it_and_to_no_other() {
+    let view = RecordView {
+        topic: "t",
+        properties: b"",
+        payload: &[7; 127],
+        qos: QoS::AtLeastOnce,
+        retain: false,
+        expires_at: None,
+        publisher: None,
     };
-    assert!(publish.keep_retained && publish.set.is_none());
-    let targets: Vec<_> = publish.inline().collect();
-    assert_eq!(targets, [target(1 << 24, &[]), target(2 << 24, &[5, 6, 7])]);
-    assert_eq!(publish.record().view().payload, b"payload");
-    let Some(Fact::Publish(publish)) = entry.next_fact().expect("it is whole") else {
-        panic!("a publish");
-    };
-    assert_eq!((publish.set, publish.key), (Some(9), AppendKey::Unanswered));
+    let record = view.encoded_len();
+    let only = [target(1 << 24, &[])];
+    let mut gather = Gather::default();
+    let mut bytes = HEADER_BYTES;
+    let keys = [
+        (numbered(1, 1), 24),
+        (numbered(2, 1), 0),
+        (numbered(3, 2), 24),
+        (numbered(5, 2), 24),
+        (AppendKey::Unanswered, 0),
+        (numbered(6, 2), 24),
+    ];
+    for (key, key_bytes) in keys {
+        let targets = match bytes {
+            HEADER_BYTES => Targets::Inline(&only),
+            _ => Targets::Same,
+        };
+        let first = if bytes == HEADER_BYTES { 16 } else { 0 };
+        PublishFact::write(&mut gather, &key, false, targets, &view);
+        bytes += 8 + key_bytes + first + record;
+    }
+    let entry = gather.take(WallMs(0), Term(1), 1).expect("facts");
+    assert_eq!(entry.len(), bytes);
+    Entry::check(&entry).expect("it is whole");
+    let mut read = Entry::open(&entry, Trust::Foreign).expect("it is whole");
+    for (key, _) in keys {
+        assert_eq!(publish(&mut read).key, key);
+    }
+    // The next entry knows nothing of this one.
+    PublishFact::write(&mut gather, &numbered(7, 2), false, Targets::Same, &view);
+    let entry = gather.take(WallMs(0), Term(1), 2).expect("a fact");
+    let mut read = Entry::open(&entry, Trust::Foreign).expect("its head is whole");
+    read.next_fact().expect_err("there is no publish before it");
 }
 
 #[test]

@@ -3,13 +3,14 @@
 use std::rc::Rc;
 
 use courser_contract::{AppendKey, RecordView};
+use smallvec::SmallVec;
 
 use super::{
     Forwarded, Leaving, RetainedChange, Sink, State, Stored,
     sessions::{attach_session, set_will_due},
 };
 use crate::{
-    entry::{Fact, Fate, OutcomeFact, PublishFact, Rare, Target},
+    entry::{Fact, Fate, OutcomeFact, PublishFact, Rare, Target, TargetsAt},
     group::Member,
     ids::{self, Owner},
     outbox::{Forward, Refusable},
@@ -20,17 +21,78 @@ use crate::{
 
 /// What is known while an entry is applied.
 #[derive(Debug)]
-pub(super) struct Applying {
-    pub(super) block: u32,
+pub(super) struct Applying<'a> {
+    block: u32,
     /// Record of the last publish, kept for facts that refer to it.
-    pub(super) last: Option<Slot>,
+    last: Option<Slot>,
+    /// Targets of the last publish: the next one may refer to them.
+    targets: TargetsNow,
+    /// Topic of the last publish: the next one's is likely to be the same.
+    topic: &'a str,
+}
+
+/// The targets of a publish.
+#[derive(Debug)]
+enum TargetsNow {
+    Set(Rc<[Target]>),
+    Inline(SmallVec<[Target; 1]>),
+}
+
+impl TargetsNow {
+    fn as_slice(&self) -> &[Target] {
+        match self {
+            Self::Set(targets) => targets,
+            Self::Inline(targets) => targets,
+        }
+    }
+}
+
+impl<'a> Applying<'a> {
+    /// Nothing of an entry is applied yet; its records are in `block`.
+    pub(super) fn new(block: u32) -> Self {
+        Self {
+            block,
+            last: None,
+            targets: TargetsNow::Inline(SmallVec::new()),
+            topic: "",
+        }
+    }
+
+    /// All of the entry is applied.
+    pub(super) fn finish(mut self, state: &mut State) -> u32 {
+        self.forget_last(state);
+        self.block
+    }
+
+    /// Lets go of the record that later facts of the entry might have referred to.
+    #[inline]
+    fn forget_last(&mut self, state: &mut State) {
+        if let Some(slot) = self.last.take() {
+            state.records.release(slot);
+        }
+    }
+
+    #[inline]
+    fn look_up_targets(&mut self, sets: &[Option<Rc<[Target]>>], publish: &PublishFact<'_>) {
+        match publish.targets {
+            TargetsAt::Same => {}
+            TargetsAt::Inline(count, at) => {
+                self.targets = TargetsNow::Inline(publish.inline(count, at).collect());
+            }
+            TargetsAt::Set(set) => {
+                let set = sets.get(set as usize).cloned().flatten();
+                self.targets = TargetsNow::Set(set.expect("a set is defined before it is named"));
+            }
+        }
+    }
 }
 
 impl State {
-    pub(super) fn apply_fact(
+    #[inline]
+    pub(super) fn apply_fact<'a>(
         &mut self,
-        applying: &mut Applying,
-        fact: &Fact<'_>,
+        applying: &mut Applying<'a>,
+        fact: &Fact<'a>,
         sink: &mut impl Sink,
     ) {
         match fact {
@@ -43,20 +105,15 @@ impl State {
         }
     }
 
-    /// Lets go of the record that later facts of the entry might have referred to.
-    pub(super) fn forget_last(&mut self, applying: &mut Applying) {
-        if let Some(slot) = applying.last.take() {
-            self.records.release(slot);
-        }
-    }
-
-    fn apply_publish(
+    #[inline]
+    fn apply_publish<'a>(
         &mut self,
-        applying: &mut Applying,
-        publish: &PublishFact<'_>,
+        applying: &mut Applying<'a>,
+        publish: &PublishFact<'a>,
         sink: &mut impl Sink,
     ) {
-        self.forget_last(applying);
+        applying.forget_last(self);
+        applying.look_up_targets(&self.sets, publish);
         if !self.take_key(&publish.key) {
             return;
         }
@@ -68,20 +125,10 @@ impl State {
         );
         applying.last = Some(slot);
         let record = publish.record();
-        let view = record.view();
-        match publish.set {
-            None => {
-                for target in publish.inline() {
-                    self.store(&target, slot, &view, sink);
-                }
-            }
-            Some(set) => {
-                let set = self.sets.get(set as usize).cloned().flatten();
-                let set = set.expect("a set is defined before it is named");
-                for target in &*set {
-                    self.store(target, slot, &view, sink);
-                }
-            }
+        let view = record.view_like(applying.topic);
+        applying.topic = view.topic;
+        for target in applying.targets.as_slice() {
+            self.store(target, slot, &view, sink);
         }
         if publish.keep_retained {
             self.keep_retained(slot, &view, sink);
@@ -209,7 +256,7 @@ impl State {
         sink.settled(session);
     }
 
-    fn apply_rare(&mut self, applying: &mut Applying, fact: &Rare, sink: &mut impl Sink) {
+    fn apply_rare(&mut self, applying: &mut Applying<'_>, fact: &Rare, sink: &mut impl Sink) {
         match fact {
             Rare::TermBegun {} => {
                 let start = u32::try_from(self.term.0).expect("terms fit the positions (M19)");

@@ -222,15 +222,12 @@ impl State {
         self.index = at.0;
         self.wall = self.wall.max(head.wall);
         self.term = head.term;
-        let mut applying = apply::Applying {
-            block: self.records.begin_entry(bytes),
-            last: None,
-        };
+        let mut applying = apply::Applying::new(self.records.begin_entry(bytes));
         while let Some(fact) = entry.next_fact()? {
             self.apply_fact(&mut applying, &fact, sink);
         }
-        self.forget_last(&mut applying);
-        self.records.end_entry(applying.block);
+        let block = applying.finish(self);
+        self.records.end_entry(block);
         Ok(())
     }
 
