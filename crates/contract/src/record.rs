@@ -220,8 +220,7 @@ impl<'a> RecordRef<'a> {
     #[must_use]
     pub fn parse(block: &'a Bytes, start: usize) -> Option<Self> {
         let bytes = block.get(start..)?;
-        decode(bytes, "")?;
-        let len = read_word(bytes, 0)? as u32 as usize;
+        let len = decode(bytes, "")?.encoded_len();
         Some(Self { block, start, len })
     }
 
@@ -321,39 +320,27 @@ impl Record {
     }
 }
 
-#[inline]
-fn read_word(bytes: &[u8], at: usize) -> Option<u64> {
-    let word = bytes.get(at..at + 8)?.first_chunk()?;
-    Some(u64::from_le_bytes(*word))
-}
-
 /// Reads a record; `topic` is a text that its topic may equal.
 #[inline]
 fn decode<'a>(bytes: &'a [u8], topic: &'a str) -> Option<RecordView<'a>> {
-    let first = read_word(bytes, 0)?;
-    let second = read_word(bytes, 8)?;
-    let bytes = bytes.get(..first as u32 as usize)?;
+    let (&head, _) = bytes.split_first_chunk::<HEADER_BYTES>()?;
+    let head = u128::from_le_bytes(head);
+    let [first, second] = [head as u64, (head >> 64) as u64];
+    let len = first as u32 as usize;
     let [flags, version] = [(first >> 48) as u8, (first >> 56) as u8];
-    let padding = usize::from(flags >> PADDING_SHIFT);
-    let well_formed = version == VERSION && second >> 48 == 0 && bytes.len().is_multiple_of(8);
-    if !well_formed {
+    if version != VERSION || second >> 48 != 0 || !len.is_multiple_of(8) {
         return None;
     }
-    let mut at = HEADER_BYTES;
-    let mut word = |flag| {
-        if flags & flag == 0 {
-            return Some(None);
-        }
-        at += 8;
-        read_word(bytes, at - 8).map(Some)
-    };
-    let expires_at = word(FLAG_EXPIRES)?;
-    let session = word(FLAG_PUBLISHER)?;
+    let end = len.checked_sub(usize::from(flags >> PADDING_SHIFT))?;
+    let parts = bytes.get(..len)?.get(HEADER_BYTES..end)?;
     let partition = super::PartitionId((second >> 32) as u16);
-    if session.is_none() && partition.0 != 0 {
+    let (expires_at, publisher, parts) = if flags & (FLAG_EXPIRES | FLAG_PUBLISHER) != 0 {
+        decode_words(flags, partition, parts)?
+    } else if partition.0 == 0 {
+        (None, None, parts)
+    } else {
         return None;
-    }
-    let parts = bytes.get(at..bytes.len().checked_sub(padding)?)?;
+    };
     let (name, parts) = parts.split_at_checked(usize::from((first >> 32) as u16))?;
     let (properties, payload) = parts.split_at_checked(second as u32 as usize)?;
     Some(RecordView {
@@ -366,12 +353,31 @@ fn decode<'a>(bytes: &'a [u8], topic: &'a str) -> Option<RecordView<'a>> {
         payload,
         qos: QoS::from_bits(flags & 3)?,
         retain: flags & FLAG_RETAIN != 0,
-        expires_at: expires_at.map(super::WallMs),
-        publisher: session.map(|session| super::HomeRef {
-            partition,
-            session: super::SessionUid(session),
-        }),
+        expires_at,
+        publisher,
     })
+}
+
+type Words<'a> = (Option<super::WallMs>, Option<super::HomeRef>, &'a [u8]);
+
+/// Reads the parts of a head that few records have, and what follows.
+fn decode_words(flags: u8, partition: super::PartitionId, parts: &[u8]) -> Option<Words<'_>> {
+    let mut parts = parts;
+    let mut word = |flag| {
+        if flags & flag == 0 {
+            return Some(None);
+        }
+        let (word, rest) = parts.split_first_chunk()?;
+        parts = rest;
+        Some(Some(u64::from_le_bytes(*word)))
+    };
+    let expires_at = word(FLAG_EXPIRES)?.map(super::WallMs);
+    let session = word(FLAG_PUBLISHER)?.map(super::SessionUid);
+    if session.is_none() && partition.0 != 0 {
+        return None;
+    }
+    let publisher = session.map(|session| super::HomeRef { partition, session });
+    Some((expires_at, publisher, parts))
 }
 
 #[cfg(test)]

@@ -2,7 +2,10 @@
 //!
 //! Nothing of it is replicated; a new leader starts with an empty one (M5).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    rc::Rc,
+};
 
 use compact_str::CompactString;
 use courser_contract::{
@@ -14,6 +17,7 @@ use hashbrown::{HashMap, HashSet};
 
 use crate::{
     due::DueIndex,
+    entry::TargetList,
     group::Fact,
     ids::Numbers,
     origins::Origins,
@@ -315,6 +319,8 @@ pub(crate) struct Lead {
     /// Sessions to which more may be pushed.
     pub(crate) pump: Vec<u64>,
     pub(crate) free_sets: Vec<u32>,
+    /// The targets of what is for no stream.
+    pub(crate) nobody: Rc<TargetList>,
     pub(crate) sets_end: u32,
     /// Receivers of the publish that is being applied or routed.
     pub(crate) receivers: Vec<DeliverTo>,
@@ -364,6 +370,7 @@ impl Default for Lead {
             doomed: HashSet::default(),
             pump: Vec::new(),
             free_sets: Vec::new(),
+            nobody: Rc::default(),
             sets_end: 0,
             receivers: Vec::new(),
             scratch: Vec::new(),

@@ -22,6 +22,7 @@ pub(crate) struct Looks {
 
 impl Looks {
     /// The look of one more reference.
+    #[inline]
     pub(crate) fn make(&mut self, qos: QoS, retain: bool, identifiers: Option<&Arc<[u32]>>) -> u32 {
         let plain = qos as u32 | if retain { RETAIN } else { 0 };
         match identifiers {
@@ -46,11 +47,15 @@ impl Looks {
     }
 
     /// One reference less has this look.
+    #[inline]
     pub(crate) fn release(&mut self, look: u32) {
         let number = look >> LIST_SHIFT;
-        if number == 0 {
-            return;
+        if number != 0 {
+            self.release_list(number);
         }
+    }
+
+    fn release_list(&mut self, number: u32) {
         let place = &mut self.lists[number as usize - 1];
         let (list, count) = place.as_mut().expect("a look that is used has its list");
         *count -= 1;

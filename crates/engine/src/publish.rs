@@ -38,22 +38,29 @@ impl Partition {
             Repeat::Answer(result) => return answer(&append.key, result, fx),
             Repeat::Silent => return,
         }
-        let view = RecordView::from(&append.publish);
-        if append.deliver {
-            let list = self.state.l2.targets(view.topic);
-            if list.has_no_local
-                && view
-                    .publisher
-                    .is_some_and(|p| p.partition == self.config.id)
-            {
-                let publisher = view.publisher.map_or(0, |p| p.session.0);
-                let list = self.state.l2.targets_without(view.topic, publisher);
-                self.take_publish(&Rc::new(list), append, &view, fx);
-            } else {
-                self.take_publish(&list, append, &view, fx);
-            }
+        let mut view = RecordView::from(&append.publish);
+        let list = if append.deliver {
+            self.targets_of(&view)
         } else {
-            self.take_publish(&Rc::default(), append, &view, fx);
+            self.lead.nobody.clone()
+        };
+        // Once targets are settled, only who finds it among the retained messages asks who published.
+        if !append.keep_retained {
+            view.publisher = None;
+        }
+        self.take_publish(&list, append, &view, fx);
+    }
+
+    /// The targets of a message, without those that do not want their own.
+    #[inline]
+    fn targets_of(&mut self, view: &RecordView<'_>) -> Rc<TargetList> {
+        let list = self.state.l2.targets(view.topic);
+        match view.publisher {
+            Some(home) if list.has_no_local && home.partition == self.config.id => {
+                let without = self.state.l2.targets_without(view.topic, home.session.0);
+                Rc::new(without)
+            }
+            Some(_) | None => list,
         }
     }
 
@@ -80,6 +87,7 @@ impl Partition {
     }
 
     /// What is known of an append already (M14, M19).
+    #[inline]
     fn repeat(&self, key: &AppendKey) -> Repeat {
         match *key {
             AppendKey::Unanswered => Repeat::No,
@@ -110,6 +118,7 @@ impl Partition {
         }
     }
 
+    #[inline]
     fn take_publish(
         &mut self,
         list: &Rc<TargetList>,
@@ -137,7 +146,7 @@ impl Partition {
                             keep_retained: false,
                             ..*append
                         };
-                        self.take_publish(list, &without, view, fx);
+                        self.publish(&without, fx);
                     }
                 }
                 AppendKey::Numbered { .. } | AppendKey::Outbox { .. } => {
@@ -159,7 +168,7 @@ impl Partition {
             return;
         }
         self.note_key(&append.key);
-        let all_fit = self.reserve(stored, view, fx);
+        let all_fit = self.reserve(stored, view.encoded_len() as u64, fx);
         self.note_live_retained(all_fit.as_deref().unwrap_or(stored), view, Goes::Stored);
         let key = &append.key;
         match all_fit {
@@ -209,7 +218,7 @@ impl Partition {
         if !routed.is_empty() {
             self.route(routed, view, fx);
         }
-        let fitting = self.reserve(stored, view, fx);
+        let fitting = self.reserve(stored, view.encoded_len() as u64, fx);
         let stored = fitting.as_deref().unwrap_or(stored);
         self.note_live_retained(stored, view, Goes::Stored);
         if !stored.is_empty() || plan.keep_here || !plan.outbox.is_empty() {
@@ -251,6 +260,7 @@ impl Partition {
         }
     }
 
+    #[inline]
     fn note_key(&mut self, key: &AppendKey) {
         match *key {
             AppendKey::Unanswered => {}
@@ -361,6 +371,7 @@ impl Partition {
 }
 
 /// Answers an append.
+#[inline]
 pub(crate) fn answer(key: &AppendKey, result: Settled, fx: &mut impl PartitionEffects) {
     match *key {
         AppendKey::Unanswered => {}

@@ -4,7 +4,7 @@
 use courser_contract::{Append, AppendKey, Dropped, PartitionEffects, RecordView, Refusal, Seq};
 
 use crate::{
-    Overflow, Partition,
+    Limits, Overflow, Partition,
     entry::{Fate, Haste, OutcomeFact, Target},
     ids::{self, Owner},
     retained::RetainedLimits,
@@ -14,6 +14,7 @@ use crate::{
 
 impl Partition {
     /// Whether a publisher must be refused (M12): a full retained store, or a full session under that policy.
+    #[inline]
     pub(crate) fn check_room(
         &mut self,
         stored: &[Target],
@@ -55,13 +56,8 @@ impl Partition {
     }
 
     fn is_full(&self, stream: u64, bytes: u64) -> bool {
-        let limits = &self.config.limits;
-        self.queue(stream).is_some_and(|(stream, reserved)| {
-            let messages = i64::from(stream.live()) + reserved.messages;
-            let queued = stream.bytes().saturating_add_signed(reserved.bytes);
-            messages >= i64::from(limits.queue_messages_max)
-                || queued + bytes > limits.queue_bytes_max
-        })
+        self.queue(stream)
+            .is_some_and(|(queue, reserved)| is_full(&self.config.limits, queue, reserved, bytes))
     }
 
     /// A stream with what is reserved in it.
@@ -78,47 +74,75 @@ impl Partition {
         }
     }
 
-    fn reserve_in(&mut self, stream: u64, messages: i64, bytes: i64) {
+    #[inline]
+    fn queue_mut(&mut self, stream: u64) -> Option<(&Limits, &Stream, &mut Reserved)> {
+        let limits = &self.config.limits;
         match ids::owner(stream) {
             Owner::Session => {
-                if let Some(session) = self.state.sessions.get_mut(stream) {
-                    session.lead.reserved.add(messages, bytes);
-                }
+                let session = self.state.sessions.get_mut(stream)?;
+                Some((limits, &session.stream, &mut session.lead.reserved))
             }
             Owner::Group => {
-                if let Some(group) = self.state.groups.get_mut(stream) {
-                    group.lead.reserved.add(messages, bytes);
-                }
+                let group = self.state.groups.get_mut(stream)?;
+                Some((limits, &group.stream, &mut group.lead.reserved))
             }
         }
     }
 
-    /// Reserves room in the streams of `targets`. None: all have room; otherwise those that had.
+    fn reserve_in(&mut self, stream: u64, messages: i64, bytes: i64) {
+        if let Some((_, _, reserved)) = self.queue_mut(stream) {
+            reserved.add(messages, bytes);
+        }
+    }
+
+    /// Reserves room for a message in a stream, if it has any. A stream that is gone has.
+    #[inline]
+    fn try_reserve(&mut self, stream: u64, bytes: u64) -> bool {
+        let Some((limits, queue, reserved)) = self.queue_mut(stream) else {
+            return true;
+        };
+        let fits = !is_full(limits, queue, *reserved, bytes);
+        if fits {
+            reserved.add(1, bytes.cast_signed());
+        }
+        fits
+    }
+
+    /// Reserves room in the streams of `targets` for a record of `bytes` bytes. None: all have room; otherwise those that had.
+    #[inline]
     pub(crate) fn reserve(
         &mut self,
         targets: &[Target],
-        view: &RecordView<'_>,
+        bytes: u64,
         fx: &mut impl PartitionEffects,
     ) -> Option<Vec<Target>> {
-        let bytes = view.encoded_len() as u64;
-        let mut fitting: Option<Vec<Target>> = None;
-        for (at, target) in targets.iter().enumerate() {
-            let fits =
-                !self.is_full(target.stream, bytes) || self.make_room(target.stream, bytes, fx);
+        let without = targets
+            .iter()
+            .position(|target| !self.try_reserve(target.stream, bytes))?;
+        self.reserve_some(targets, without, bytes, fx)
+    }
+
+    /// The rest of it, from the first stream on that has no room.
+    #[cold]
+    fn reserve_some(
+        &mut self,
+        targets: &[Target],
+        without: usize,
+        bytes: u64,
+        fx: &mut impl PartitionEffects,
+    ) -> Option<Vec<Target>> {
+        let mut fitting = targets[..without].to_vec();
+        for target in &targets[without..] {
+            let stream = target.stream;
+            let fits = self.try_reserve(stream, bytes)
+                || (self.make_room(stream, bytes, fx) && self.try_reserve(stream, bytes));
             if fits {
-                self.reserve_in(target.stream, 1, bytes.cast_signed());
-            }
-            match (&mut fitting, fits) {
-                (None, true) => {}
-                (None, false) => {
-                    fx.dropped(Dropped::QueueFull, 1);
-                    fitting = Some(targets[..at].to_vec());
-                }
-                (Some(fitting), true) => fitting.push(target.clone()),
-                (Some(_), false) => fx.dropped(Dropped::QueueFull, 1),
+                fitting.push(target.clone());
+            } else {
+                fx.dropped(Dropped::QueueFull, 1);
             }
         }
-        fitting
+        (fitting.len() < targets.len()).then_some(fitting)
     }
 
     /// Drops the oldest messages that were never sent until `bytes` fit, if that is the policy. False: they do not.
@@ -188,4 +212,12 @@ impl Partition {
         };
         fact.write(&mut self.gather, Haste::Now);
     }
+}
+
+/// Whether a stream has no room for a message of `bytes` bytes.
+#[inline]
+fn is_full(limits: &Limits, queue: &Stream, reserved: Reserved, bytes: u64) -> bool {
+    let messages = i64::from(queue.live()) + reserved.messages;
+    let queued = queue.bytes().saturating_add_signed(reserved.bytes);
+    messages >= i64::from(limits.queue_messages_max) || queued + bytes > limits.queue_bytes_max
 }

@@ -300,15 +300,19 @@ impl Partition {
     /// A message goes to sessions: if it has RETAIN, what their scans still find for its topic is older (M34). A session that
     /// does not get it will have to do with the find: one that is not among `targets` because L1 did not know of it when the
     /// message was matched, one without room, and for what is only routed one without a connection.
+    #[inline]
     pub(crate) fn note_live_retained(
         &mut self,
         targets: &[Target],
         view: &RecordView<'_>,
         how: Goes,
     ) {
-        if !view.retain || self.lead.scans.is_empty() {
-            return;
+        if view.retain && !self.lead.scans.is_empty() {
+            self.note_overtaken(targets, view, how);
         }
+    }
+
+    fn note_overtaken(&mut self, targets: &[Target], view: &RecordView<'_>, how: Goes) {
         for ((uid, _), open) in &mut self.lead.scans {
             if !router::filter_matches(&open.filter, view.topic)
                 || !targets.iter().any(|target| target.stream == uid.0)
@@ -335,7 +339,7 @@ impl Partition {
         targets: &[Target],
         fx: &mut impl PartitionEffects,
     ) {
-        match self.reserve(targets, view, fx) {
+        match self.reserve(targets, view.encoded_len() as u64, fx) {
             None => self.write_publish(&AppendKey::Unanswered, false, targets, view),
             Some(fitting) if fitting.is_empty() => {}
             Some(fitting) => self.write_publish(&AppendKey::Unanswered, false, &fitting, view),

@@ -95,6 +95,8 @@ pub struct TopicCache<V> {
     limits: CacheLimits,
     bytes: usize,
     hand: usize,
+    /// The entry that was asked for last: publishers repeat themselves.
+    last: usize,
     /// Fingerprints of topics that missed once while the cache was full.
     seen: Vec<u8>,
     /// Holds the answer for a topic that was not let in.
@@ -117,6 +119,7 @@ impl<V: Weigh> TopicCache<V> {
             },
             bytes: 0,
             hand: 0,
+            last: 0,
             seen: Vec::new(),
             guest: None,
             stats: CacheStats::default(),
@@ -124,7 +127,7 @@ impl<V: Weigh> TopicCache<V> {
     }
 
     /// What `topic` matches: the cached value if its epoch still stands, else what `make` returns. A hit costs
-    /// one hash of the topic and one comparison with it.
+    /// one hash of the topic and one comparison with it; the topic that was asked for last only the comparison.
     ///
     /// All calls on one cache must name the same `epochs`: stripes of another source mean nothing.
     #[inline]
@@ -134,15 +137,21 @@ impl<V: Weigh> TopicCache<V> {
         epochs: &impl Epochs,
         make: impl FnOnce() -> V,
     ) -> &V {
-        let hash = self.hasher.hash_one(topic);
         let entries = &self.entries;
-        let found = self
-            .by_topic
-            .find(hash, |&at| entries[at as usize].topic == topic);
-        let Some(&at) = found else {
-            return self.fill(hash, topic, epochs, make);
-        };
-        let at = at as usize;
+        let again = entries
+            .get(self.last)
+            .is_some_and(|entry| entry.topic == topic);
+        if !again {
+            let hash = self.hasher.hash_one(topic);
+            let found = self
+                .by_topic
+                .find(hash, |&at| entries[at as usize].topic == topic);
+            let Some(&at) = found else {
+                return self.fill(hash, topic, epochs, make);
+            };
+            self.last = at as usize;
+        }
+        let at = self.last;
         let entry = &mut self.entries[at];
         entry.used = true;
         let epoch = epochs.at(entry.stripes);

@@ -267,7 +267,7 @@ impl<'a> PublishFact<'a> {
     }
 
     /// Reads the fact of `len` bytes at `start`; `before` is the key of the publish before it in the entry.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read(
         bytes: &'a Bytes,
         (start, len): (usize, usize),
@@ -449,6 +449,16 @@ pub(crate) enum Fate {
     Expired = 4,
     /// Dropped by the session's policy.
     Dropped = 5,
+}
+
+impl Fate {
+    /// Whether the leader ended what nobody had: room that it had counted as free at once.
+    pub(crate) const fn is_of_the_leader(self) -> bool {
+        match self {
+            Self::Expired | Self::Dropped => true,
+            Self::Done | Self::Received | Self::Rejected | Self::Skipped => false,
+        }
+    }
 }
 
 /// What became of `first..=last` of a session's stream.

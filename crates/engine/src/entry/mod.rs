@@ -120,13 +120,13 @@ impl<'a> Entry<'a> {
     }
 
     /// The next fact; none after the last one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next_fact(&mut self) -> Result<Option<Fact<'a>>, EntryError> {
         let at = self.at;
         self.read_fact().map_err(|cause| EntryError::new(at, cause))
     }
 
-    #[inline]
+    #[inline(always)]
     fn read_fact(&mut self) -> Result<Option<Fact<'a>>, DecodeError> {
         if self.left == 0 {
             return match self.bytes.len() - self.at {

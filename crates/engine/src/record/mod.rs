@@ -96,6 +96,7 @@ impl Records {
     }
 
     /// Adds a record of the entry that is being applied, with one reference.
+    #[inline]
     pub(crate) fn insert(&mut self, block: u32, offset: usize, len: usize, index: u64) -> Slot {
         let offset = u32::try_from(offset).expect("an entry is shorter than 4 GiB");
         let len = u32::try_from(len).expect("an entry is shorter than 4 GiB");
@@ -128,11 +129,19 @@ impl Records {
     }
 
     /// One more place needs it.
+    #[inline]
     pub(crate) fn keep(&mut self, slot: Slot) {
-        self.rows[slot.0 as usize].refs += 1;
+        self.keep_for(slot, 1);
+    }
+
+    /// So many more places need it.
+    #[inline]
+    pub(crate) fn keep_for(&mut self, slot: Slot, places: u32) {
+        self.rows[slot.0 as usize].refs += places;
     }
 
     /// One place less needs it. Returns whether that was the last one.
+    #[inline]
     pub(crate) fn release(&mut self, slot: Slot) -> bool {
         let row = &mut self.rows[slot.0 as usize];
         assert!(row.block != FREE, "a reference leads to a live record");

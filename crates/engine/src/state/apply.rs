@@ -15,7 +15,7 @@ use crate::{
     ids::{self, Owner},
     outbox::{Forward, Refusable},
     record::Slot,
-    session::{Share, Subscribed},
+    session::{Session, Share, Subscribed},
     stream::Reference,
 };
 
@@ -127,9 +127,15 @@ impl State {
         let record = publish.record();
         let view = record.view_like(applying.topic);
         applying.topic = view.topic;
+        let bytes = u32::try_from(publish.record_len).expect("a packet is far below 4 GiB");
+        let mut places = 0;
         for target in applying.targets.as_slice() {
-            self.store(target, slot, &view, sink);
+            if self.store(target, (slot, bytes), &view, sink) {
+                places += 1;
+            }
         }
+        self.records.keep_for(slot, places);
+        self.queued += u64::from(places);
         if publish.keep_retained {
             self.keep_retained(slot, &view, sink);
         }
@@ -149,10 +155,17 @@ impl State {
         }
     }
 
-    fn store(&mut self, target: &Target, slot: Slot, view: &RecordView<'_>, sink: &mut impl Sink) {
+    /// Puts a reference to a record into a stream. False: the stream has ended (M7).
+    #[inline]
+    fn store(
+        &mut self,
+        target: &Target,
+        (slot, bytes): (Slot, u32),
+        view: &RecordView<'_>,
+        sink: &mut impl Sink,
+    ) -> bool {
         let qos = Self::delivered_qos(view, target.qos);
         let retain = target.retain.of(view.retain);
-        let bytes = self.records.len_of(slot);
         let mut stored = Stored {
             seq: 0,
             bytes,
@@ -164,7 +177,7 @@ impl State {
         match ids::owner(number) {
             Owner::Session => {
                 let Some(session) = self.sessions.get_mut(number) else {
-                    return;
+                    return false;
                 };
                 let look = self.looks.make(qos, retain, target.identifiers.as_ref());
                 let reference = Reference { slot, look };
@@ -173,7 +186,7 @@ impl State {
             }
             Owner::Group => {
                 let Some(group) = self.groups.get_mut(number) else {
-                    return;
+                    return false;
                 };
                 let look = self.looks.make(qos, retain, None);
                 let reference = Reference { slot, look };
@@ -181,8 +194,7 @@ impl State {
                 sink.stored_shared(number, group, &stored);
             }
         }
-        self.records.keep(slot);
-        self.queued += 1;
+        true
     }
 
     /// Keeps or clears the retained message of a topic (v3 [MQTT-3.3.1-5], v5 [MQTT-3.3.1-5]; an empty payload clears:
@@ -237,20 +249,21 @@ impl State {
                 }
             }
             Fate::Done | Fate::Rejected | Fate::Skipped | Fate::Expired | Fate::Dropped => {
-                for seq in first..end {
-                    if let Some(reference) = session.stream.mark_done(seq) {
-                        let bytes = records.len_of(reference.slot);
-                        session.stream.forget_bytes(bytes);
-                        if matches!(outcome.fate, Fate::Expired | Fate::Dropped) {
-                            let reserved = &mut session.lead.reserved;
-                            sink.doomed(reserved, outcome.stream, seq, bytes);
-                        }
-                        records.release(reference.slot);
-                        looks.release(reference.look);
-                        *queued -= 1;
+                let doomed = outcome.fate.is_of_the_leader();
+                let Session { stream, lead, .. } = &mut **session;
+                let mut forgotten = 0;
+                stream.end_range(first, end, |seq, reference| {
+                    let bytes = records.len_of(reference.slot);
+                    forgotten += u64::from(bytes);
+                    if doomed {
+                        sink.doomed(&mut lead.reserved, outcome.stream, seq, bytes);
                     }
-                }
-                session.stream.settle(spare);
+                    records.release(reference.slot);
+                    looks.release(reference.look);
+                    *queued -= 1;
+                });
+                stream.forget_bytes(forgotten);
+                stream.settle(spare);
             }
         }
         sink.settled(session);

@@ -9,7 +9,7 @@ use courser_contract::{
 use super::{IndexChanged, Sink, State};
 use crate::{
     canonical::{Canonical, write_count},
-    entry::{Fate, OutcomeFact},
+    entry::OutcomeFact,
     group::{Dispatch, Fact, Group, Leave},
     ids,
     l2::{Entry, FilterChange},
@@ -88,45 +88,48 @@ impl State {
             Leave::Unsubscribed
         };
         for seq in group.group.leave(member, why) {
-            self.end_shared(number, seq.0);
+            self.end_shared(number, (seq.0, seq.0 + 1), |_, _, _| {});
         }
-        self.settle_shared(number);
     }
 
-    fn end_shared(&mut self, number: u64, seq: u64) -> Option<u32> {
-        let group = self.groups.get_mut(number)?;
-        group.group.apply(&Fact::Done { seq: Seq(seq) });
-        let reference = group.stream.mark_done(seq)?;
-        let bytes = self.records.len_of(reference.slot);
-        group.stream.forget_bytes(bytes);
-        self.records.release(reference.slot);
-        self.looks.release(reference.look);
-        self.queued -= 1;
-        Some(bytes)
-    }
-
-    fn settle_shared(&mut self, number: u64) {
-        if let Some(group) = self.groups.get_mut(number) {
-            group.stream.settle(&mut self.spare);
-        }
+    /// Ends references of a group, and tells `ended` each with its bytes.
+    fn end_shared(
+        &mut self,
+        number: u64,
+        (first, end): (u64, u64),
+        mut ended: impl FnMut(&mut Reserved, u64, u32),
+    ) {
+        let Some(group) = self.groups.get_mut(number) else {
+            return;
+        };
+        let SharedGroup {
+            group,
+            stream,
+            lead,
+        } = &mut **group;
+        let mut forgotten = 0;
+        stream.end_range(first, end, |seq, reference| {
+            group.apply(&Fact::Done { seq: Seq(seq) });
+            let bytes = self.records.len_of(reference.slot);
+            forgotten += u64::from(bytes);
+            self.records.release(reference.slot);
+            self.looks.release(reference.look);
+            self.queued -= 1;
+            ended(&mut lead.reserved, seq, bytes);
+        });
+        stream.forget_bytes(forgotten);
+        stream.settle(&mut self.spare);
     }
 
     pub(super) fn apply_shared_outcome(&mut self, outcome: &OutcomeFact, sink: &mut impl Sink) {
         let number = outcome.stream;
-        let Some(group) = self.groups.get(number) else {
-            return;
-        };
-        let first = outcome.first.max(group.stream.floor());
-        let end = outcome.last.saturating_add(1).min(group.stream.next());
-        let doomed = matches!(outcome.fate, Fate::Expired | Fate::Dropped);
-        for seq in first..end {
-            let ended = self.end_shared(number, seq);
-            if let (true, Some(bytes)) = (doomed, ended) {
-                let group = self.groups.get_mut(number).expect("it was just seen");
-                sink.doomed(&mut group.lead.reserved, number, seq, bytes);
+        let range = (outcome.first, outcome.last.saturating_add(1));
+        let doomed = outcome.fate.is_of_the_leader();
+        self.end_shared(number, range, |reserved, seq, bytes| {
+            if doomed {
+                sink.doomed(reserved, number, seq, bytes);
             }
-        }
-        self.settle_shared(number);
+        });
     }
 
     pub(super) fn end_group(&mut self, number: u64) {

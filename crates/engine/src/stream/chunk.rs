@@ -68,6 +68,7 @@ impl Chunk {
         self.len() == CHUNK
     }
 
+    #[inline]
     pub(super) fn push(&mut self, reference: Reference) {
         match &mut self.looks {
             Looks::All(look) if self.slots.is_empty() => *look = reference.look,
@@ -121,17 +122,39 @@ impl Chunk {
         new
     }
 
-    pub(super) fn mark_done(&mut self, seq: u64) -> Option<Reference> {
-        let (at, word, bit) = self.place(seq)?;
-        if self.done[word] & bit != 0 {
-            return None;
+    /// Ends those of `first..end` that lie here and are not done, and tells `ended` each with its position. Returns how many
+    /// they were.
+    #[inline]
+    pub(super) fn end_range(
+        &mut self,
+        first: u64,
+        end: u64,
+        mut ended: impl FnMut(u64, Reference),
+    ) -> u32 {
+        let from = usize::try_from(first.saturating_sub(self.base)).unwrap_or(usize::MAX);
+        let to = usize::try_from(end.saturating_sub(self.base)).unwrap_or(usize::MAX);
+        let to = to.min(usize::from(self.len));
+        let mut count = 0;
+        let mut at = from;
+        while at < to {
+            let (word, bit) = (at / 64, at % 64);
+            let bits = (to - at).min(64 - bit);
+            let mask = (u64::MAX >> (64 - bits)) << bit;
+            let mut open = mask & !self.done[word];
+            self.done[word] |= mask;
+            self.received[word] &= !mask;
+            count += open.count_ones();
+            while open != 0 {
+                let place = word * 64 + open.trailing_zeros() as usize;
+                open &= open - 1;
+                let reference = self.reference(place);
+                self.slots[place] = Slot::NONE;
+                ended(self.base + place as u64, reference);
+            }
+            at += bits;
         }
-        self.done[word] |= bit;
-        self.received[word] &= !bit;
-        let reference = self.reference(at);
-        self.slots[at] = Slot::NONE;
-        self.open -= 1;
-        Some(reference)
+        self.open -= count as u16;
+        count
     }
 
     /// Whether nothing will be asked of it any more.

@@ -76,6 +76,7 @@ impl Stream {
     }
 
     /// Appends a reference to a record of `bytes` bytes and returns its position.
+    #[inline]
     pub(crate) fn push(
         &mut self,
         reference: Reference,
@@ -126,25 +127,38 @@ impl Stream {
             .is_some_and(|chunk| chunk.mark_received(seq))
     }
 
-    /// Ends a reference and returns it; none if it was done before. The caller then says its bytes and calls
-    /// [`Stream::settle`] after the last one of a batch.
-    pub(crate) fn mark_done(&mut self, seq: u64) -> Option<Reference> {
-        let first = self.chunks.front()?.base;
-        let chunk = self.chunk_of_mut(seq)?;
-        let reference = chunk.mark_done(seq)?;
-        if chunk.base != first && chunk.is_spent() {
-            chunk.empty();
+    /// Ends those of `first..end` that are not done, in order, and tells `ended` each with its position. The caller then calls
+    /// [`Stream::forget_bytes`] and [`Stream::settle`]. Cost: by word and by reference, not by position.
+    #[inline]
+    pub(crate) fn end_range(
+        &mut self,
+        first: u64,
+        end: u64,
+        mut ended: impl FnMut(u64, Reference),
+    ) {
+        let Some(front) = self.chunks.front() else {
+            return;
+        };
+        let base = front.base;
+        let mut seq = first.max(self.floor);
+        let end = end.min(self.next);
+        while seq < end {
+            let at = ((seq - base) / CHUNK) as usize;
+            let chunk = &mut self.chunks[at];
+            self.live -= chunk.end_range(seq, end, &mut ended);
+            if at > 0 && chunk.is_spent() {
+                chunk.empty();
+            }
+            seq = chunk.base + CHUNK;
         }
-        self.live -= 1;
-        Some(reference)
     }
 
-    /// The bytes of a reference that is done.
-    pub(crate) const fn forget_bytes(&mut self, bytes: u32) {
-        self.bytes -= bytes as u64;
+    /// References that were ended took so many bytes.
+    pub(crate) const fn forget_bytes(&mut self, bytes: u64) {
+        self.bytes -= bytes;
     }
 
-    /// Moves the floor and lets chunks go after some [`Stream::mark_done`].
+    /// Moves the floor and lets chunks go after some [`Stream::end_range`].
     pub(crate) fn settle(&mut self, spare: &mut SpareChunks) {
         while let Some(chunk) = self.chunks.front() {
             match chunk.first_not_done() {

@@ -10,6 +10,12 @@ fn reference(slot: u32, look: u32) -> Reference {
     }
 }
 
+fn end(stream: &mut Stream, first: u64, end: u64) -> Vec<(u64, Reference)> {
+    let mut ended = Vec::new();
+    stream.end_range(first, end, |seq, reference| ended.push((seq, reference)));
+    ended
+}
+
 #[test]
 fn one_stuck_reference_pins_its_chunk_only_m17() {
     let mut spare = SpareChunks::default();
@@ -17,10 +23,8 @@ fn one_stuck_reference_pins_its_chunk_only_m17() {
     for slot in 0..1_000 {
         stream.push(reference(slot, 1), 10, &mut spare);
     }
-    for seq in 1..1_000 {
-        assert!(stream.mark_done(seq).is_some());
-        stream.forget_bytes(10);
-    }
+    assert_eq!(end(&mut stream, 1, 1_000).len(), 999);
+    stream.forget_bytes(9_990);
     stream.settle(&mut spare);
     stream.check();
     assert!(
@@ -31,7 +35,7 @@ fn one_stuck_reference_pins_its_chunk_only_m17() {
         (stream.floor(), stream.next(), stream.live(), stream.bytes()),
         (0, 1_000, 1, 10)
     );
-    stream.mark_done(0);
+    end(&mut stream, 0, 1);
     stream.forget_bytes(10);
     stream.settle(&mut spare);
     stream.check();
@@ -53,29 +57,31 @@ fn what_is_done_is_not_received_and_not_done_again() {
     let mut stream = Stream::default();
     stream.push(reference(7, 2), 1, &mut spare);
     assert!(stream.mark_received(0) && !stream.mark_received(0) && stream.is_received(0));
-    assert_eq!(stream.mark_done(0), Some(reference(7, 2)));
-    assert_eq!(stream.mark_done(0), None);
+    assert_eq!(end(&mut stream, 0, 1), [(0, reference(7, 2))]);
+    assert_eq!(end(&mut stream, 0, 9), []);
     assert!(!stream.mark_received(0) && !stream.is_received(0));
 }
 
 proptest! {
     /// Against a plain list.
     #[test]
-    fn a_stream_is_a_list_with_holes(steps in prop::collection::vec((0..4u8, 0..600u64, 0..9u32), 1..900)) {
+    fn a_stream_is_a_list_with_holes(steps in prop::collection::vec((0..9u8, 0..900u64, 0..400u64, 0..9u32), 1..1_500)) {
         let mut spare = SpareChunks::default();
         let mut stream = Stream::default();
         let mut model: Vec<Option<Reference>> = Vec::new();
-        for (kind, seq, look) in steps {
-            if kind < 3 {
+        for (kind, first, count, look) in steps {
+            if kind < 8 {
                 let pushed = reference(u32::try_from(model.len()).expect("few"), look);
                 prop_assert_eq!(stream.push(pushed, 1, &mut spare), model.len() as u64);
                 model.push(Some(pushed));
             } else {
-                let done = model.get_mut(usize::try_from(seq).expect("few")).and_then(Option::take);
-                prop_assert_eq!(stream.mark_done(seq), done);
-                if done.is_some() {
-                    stream.forget_bytes(1);
-                }
+                let ended = (first..first + count).filter_map(|seq| {
+                    let place = model.get_mut(usize::try_from(seq).expect("few"))?;
+                    Some((seq, place.take()?))
+                });
+                let ended: Vec<_> = ended.collect();
+                prop_assert_eq!(&end(&mut stream, first, first + count), &ended);
+                stream.forget_bytes(ended.len() as u64);
                 stream.settle(&mut spare);
                 stream.check();
             }
