@@ -37,6 +37,16 @@ pub enum Overflow {
     RefusePublisher,
 }
 
+/// Room on the disk of a partition's log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DiskRoom {
+    /// For everything.
+    #[default]
+    Enough,
+    /// Only for what was let in before: its results, releases and forwards (M47).
+    Short,
+}
+
 /// Limits of the sessions and stores of a partition. The leader enforces them when it proposes (M4).
 #[derive(Clone, Debug)]
 pub struct Limits {

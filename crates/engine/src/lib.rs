@@ -88,6 +88,6 @@ mod stream;
 mod term;
 mod timeouts;
 
-pub use config::{Counts, Limits, Overflow, PartitionConfig};
+pub use config::{Counts, DiskRoom, Limits, Overflow, PartitionConfig};
 pub use entry::EntryError;
 pub use partition::Partition;

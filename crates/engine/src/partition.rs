@@ -7,7 +7,7 @@ use courser_contract::{
 };
 
 use crate::{
-    Counts, EntryError, PartitionConfig,
+    Counts, DiskRoom, EntryError, PartitionConfig,
     entry::{Gather, Haste, Rare, Trust},
     lead::{Lead, Role},
     session::FORWARD_AGAIN_MS,
@@ -21,6 +21,7 @@ pub struct Partition {
     pub(crate) state: State,
     pub(crate) lead: Lead,
     pub(crate) gather: Gather,
+    pub(crate) disk_room: DiskRoom,
 }
 
 /// Messages of other partitions that wait for the leadership.
@@ -39,6 +40,7 @@ impl Partition {
             config,
             lead: Lead::default(),
             gather: Gather::default(),
+            disk_room: DiskRoom::Enough,
         };
         if partition.is_volatile() {
             partition.lead.role = Role::Leading;
@@ -326,6 +328,18 @@ impl Partition {
     /// This partition no longer leads: what was only reserved is dropped (M5), its connections are closed.
     pub fn handle_follower(&mut self, now: Now, fx: &mut impl PartitionEffects) {
         self.lead_ends(now, fx);
+    }
+
+    /// Says how much room its disk has. While it is short, publishes that would be kept are refused; results, releases, forwards
+    /// and sessions go on, out of what is left (M47). Volatile partitions are not told.
+    pub const fn set_disk_room(&mut self, room: DiskRoom) {
+        self.disk_room = room;
+    }
+
+    /// Whether it takes connections: it leads, the first entry of its term is applied, and L1 has all of its filters (M39).
+    #[must_use]
+    pub fn serves(&self) -> bool {
+        self.lead.role == Role::Leading
     }
 
     /// What the partition holds.

@@ -4,7 +4,7 @@
 use courser_contract::{Append, AppendKey, Dropped, PartitionEffects, RecordView, Refusal, Seq};
 
 use crate::{
-    Limits, Overflow, Partition,
+    DiskRoom, Limits, Overflow, Partition,
     entry::{Fate, Haste, OutcomeFact, Target},
     ids::{self, Owner},
     retained::RetainedLimits,
@@ -13,7 +13,8 @@ use crate::{
 };
 
 impl Partition {
-    /// Whether a publisher must be refused (M12): a full retained store, or a full session under that policy.
+    /// Whether a publisher must be refused: a disk that is nearly full (M47), a full retained store, or a full session under that
+    /// policy (M12).
     #[inline]
     pub(crate) fn check_room(
         &mut self,
@@ -21,6 +22,13 @@ impl Partition {
         append: &Append<'_>,
         view: &RecordView<'_>,
     ) -> Result<(), Refusal> {
+        // What waits in an outbox was let in before.
+        if self.disk_room == DiskRoom::Short
+            && !matches!(append.key, AppendKey::Outbox { .. })
+            && (append.keep_retained || !stored.is_empty())
+        {
+            return Err(Refusal::QuotaExceeded);
+        }
         let limits = &self.config.limits;
         let refusable = !matches!(append.key, AppendKey::Unanswered);
         if limits.overflow == Overflow::RefusePublisher && refusable {

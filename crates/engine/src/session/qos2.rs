@@ -7,7 +7,7 @@ use courser_contract::{
 
 use super::Session;
 use crate::{
-    Partition,
+    DiskRoom, Partition,
     entry::{Haste, Rare},
     lead::{After, Holding, Waiter},
 };
@@ -80,7 +80,8 @@ impl Partition {
         }
         let limits = &self.config.limits;
         let forwards = self.state.outboxes.len() + self.lead.reserved_forwards as usize;
-        let full = session.holds() >= limits.holds_max as usize
+        let full = self.disk_room == DiskRoom::Short
+            || session.holds() >= limits.holds_max as usize
             || forwards + publish.destinations.len() > limits.outbox_messages_max as usize;
         let view = publish.record.view();
         let plan = self.plan_spread(&view, &publish.destinations, fx);

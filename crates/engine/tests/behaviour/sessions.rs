@@ -3,7 +3,7 @@
 use courser_contract::{
     ConnectRefusal, DetachCause, Dropped, OutcomeKind, Publish, QoS, Refusal, Settled, ToHome, Will,
 };
-use courser_engine::{Limits, Overflow};
+use courser_engine::{DiskRoom, Limits, Overflow};
 
 use crate::world::{Acks, Commits, DURABLE, OTHER, Options, VOLATILE, World, message, to};
 
@@ -730,6 +730,57 @@ fn a_full_session_drops_by_its_policy_m12() {
             (overflow != Overflow::RefusePublisher).then_some(3)
         );
     }
+}
+
+#[test]
+fn a_disk_that_is_nearly_full_refuses_what_is_new_and_lets_the_rest_go_on_m47() {
+    let mut world = World::new();
+    let a = durable(&mut world, "a");
+    world.subscribe(a, to("t", QoS::ExactlyOnce));
+    world.detach(a, DetachCause::Lost);
+    let before = world.send("t", "before", QoS::AtLeastOnce);
+    world.settle();
+    let sender = durable(&mut world, "sender");
+    publish2(&mut world, sender, 5, "t", "held", 11);
+    world.settle();
+    let room = |world: &mut World, room| {
+        for id in [DURABLE, OTHER] {
+            world.call(id, |it, _, _| it.set_disk_room(room));
+        }
+    };
+    room(&mut world, DiskRoom::Short);
+    let short = world.send("t", "short", QoS::AtLeastOnce);
+    let kept = world.retain("kept", "short", QoS::AtLeastOnce);
+    let unwanted = world.send("nobody", "short", QoS::AtLeastOnce);
+    publish2(&mut world, sender, 6, "t", "short", 12);
+    publish2(&mut world, sender, 5, "t", "held", 11);
+    world.settle();
+    let refused = Settled::Refused(Refusal::QuotaExceeded);
+    assert!(world.is_acked(before) && world.is_acked(unwanted));
+    assert_eq!(world.publishes[short].1, refused);
+    assert_eq!(world.publishes[kept].1, refused);
+    assert_eq!(
+        world.clients[sender].pubrec,
+        [
+            (5, Settled::Ok, true),
+            (6, refused, true),
+            (5, Settled::Ok, true)
+        ],
+        "what was held is still known"
+    );
+    release(&mut world, sender, 5);
+    assert_eq!(world.clients[sender].pubcomp, [(5, true)]);
+    world.attach(a, Options::durable());
+    assert_eq!(
+        world.got(a),
+        ["before", "held"],
+        "who was away gets its own"
+    );
+    room(&mut world, DiskRoom::Enough);
+    let after = world.send("t", "after", QoS::AtLeastOnce);
+    world.settle();
+    assert!(world.is_acked(after));
+    assert_eq!(world.got(a), ["after"]);
 }
 
 #[test]
