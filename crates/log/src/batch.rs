@@ -1,0 +1,461 @@
+//! A batch while it gathers: what is written with one `pwritev` and made durable by one sync.
+//!
+//! Frames and small data stand in one buffer that is used again; large data is referenced and written from where it is. An
+//! entry that is larger than a batch can be goes ahead as pieces: the first with the batch that it was pushed into, the
+//! others with those that [`Batch::clear`] begins, until [`Batch::is_unfinished`] says no.
+
+use std::io::IoSlice;
+
+use bytes::Bytes;
+use courser_contract::{LogIndex, PartitionId, Term};
+use zerocopy::{
+    FromZeros, IntoBytes,
+    little_endian::{U16, U32, U64},
+};
+
+use crate::{
+    format::{
+        BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, FRAME_ALIGN, FRAME_BYTES, Frame, Kind,
+        PIECE_HEADER_BYTES, PieceHeader, frame_crc, frame_seed, padded, partition_bit,
+    },
+    ids::{BatchNumber, SegmentNumber, StartId},
+    record::{CheckpointAt, HardState, Record},
+};
+
+/// Data up to this length is copied into the batch's buffer, longer is referenced (M45).
+pub const COPY_BYTES_MAX: usize = 4096;
+
+/// Room that must be left for the first piece of a large entry, unless the batch is empty.
+const PIECE_BYTES_MIN: usize = 64 << 10;
+
+const ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
+
+/// What became of a pushed record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a record that did not fit must be pushed into the next batch"]
+pub enum Push {
+    /// It is in the batch; of a large entry, its beginning.
+    Taken,
+    /// There is no room: write the batch, clear it, push again.
+    Full,
+}
+
+/// Entries of one partition that follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) partition: PartitionId,
+    pub(crate) first: LogIndex,
+    pub(crate) last: LogIndex,
+}
+
+/// A piece of a large entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PieceRef {
+    pub(crate) partition: PartitionId,
+    pub(crate) index: LogIndex,
+    pub(crate) is_last: bool,
+}
+
+/// What a batch changes in the log's own picture once it is written, in the order of its records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Entries(Run),
+    Piece(PieceRef),
+    HardState(PartitionId, HardState),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Batch {
+    limit: usize,
+    tags: Tags,
+    seed: u32,
+    /// Header, frames, small data.
+    buffer: Vec<u8>,
+    /// Data that stands outside the buffer.
+    shared: Vec<Shared>,
+    /// Bytes of all shared data.
+    shared_bytes: usize,
+    records: u32,
+    partitions: u64,
+    changes: Vec<Change>,
+    carry: Option<Carry>,
+}
+
+/// Data that follows the buffer's bytes up to `after`.
+#[derive(Debug)]
+struct Shared {
+    after: usize,
+    data: Bytes,
+}
+
+/// The rest of a large entry.
+#[derive(Debug)]
+struct Carry {
+    partition: PartitionId,
+    term: Term,
+    index: LogIndex,
+    data: Bytes,
+    /// Bytes that are in batches already.
+    offset: usize,
+}
+
+/// Tags of the batches of one [`Batch`], none of them used twice in a start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tags {
+    word: u64,
+    next: u64,
+}
+
+impl Tags {
+    /// Those of the `nth` batch object of a start.
+    pub(crate) const fn new(start: StartId, nth: u32) -> Self {
+        Self {
+            word: start.word.rotate_left(32) ^ start.counter as u64,
+            next: (nth as u64) << 48,
+        }
+    }
+
+    const fn tag(self) -> u64 {
+        self.word.wrapping_add(self.next)
+    }
+}
+
+/// What the header of a batch says besides what the batch itself knows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seal {
+    pub(crate) flags: u16,
+    pub(crate) number: BatchNumber,
+    pub(crate) segment: SegmentNumber,
+    pub(crate) synced: BatchNumber,
+    pub(crate) start: StartId,
+    pub(crate) previous_partitions: u64,
+    pub(crate) previous_crc: u32,
+}
+
+impl Batch {
+    /// An empty batch of at most `limit` bytes of file.
+    pub(crate) fn new(limit: usize, tags: Tags) -> Self {
+        assert!(
+            limit >= 2 * BLOCK_BYTES,
+            "a batch has room for more than its header"
+        );
+        let mut batch = Self {
+            limit,
+            tags,
+            seed: 0,
+            buffer: Vec::new(),
+            shared: Vec::new(),
+            shared_bytes: 0,
+            records: 0,
+            partitions: 0,
+            changes: Vec::new(),
+            carry: None,
+        };
+        batch.reset();
+        batch
+    }
+
+    /// Adds a record. Its data is copied when it is short, and shared otherwise.
+    ///
+    /// A record that did not fit changes nothing. While a large entry is unfinished nothing else fits behind it, so that
+    /// records keep their order.
+    pub fn push(&mut self, record: &Record) -> Push {
+        if self.carry.is_some() {
+            return Push::Full;
+        }
+        match record {
+            Record::Entry {
+                partition,
+                term,
+                index,
+                data,
+            } => self.push_entry(*partition, *term, *index, data),
+            Record::HardState {
+                partition,
+                term,
+                vote,
+                commit,
+            } => {
+                let state = HardState {
+                    term: *term,
+                    vote: *vote,
+                    commit: *commit,
+                };
+                self.push_hard_state(*partition, state)
+            }
+        }
+    }
+
+    /// Whether nothing is in it that must be written.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// Whether the rest of a large entry must follow in the next batch: what was pushed is durable only with that one.
+    #[must_use]
+    pub const fn is_unfinished(&self) -> bool {
+        self.carry.is_some()
+    }
+
+    /// Bytes that the batch takes in the file, whole blocks.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        padded(self.used() as u64) as usize
+    }
+
+    /// Records in it.
+    #[must_use]
+    pub const fn records(&self) -> u32 {
+        self.records
+    }
+
+    /// Begins the next batch in the same buffers; with the next piece of an unfinished entry when there is one.
+    pub fn clear(&mut self) {
+        self.tags.next += 1;
+        self.reset();
+        if self.carry.is_some() {
+            self.push_piece();
+        }
+    }
+
+    fn reset(&mut self) {
+        self.seed = frame_seed(self.tags.tag());
+        self.buffer.clear();
+        self.buffer.resize(BATCH_HEADER_BYTES, 0);
+        self.shared.clear();
+        self.shared_bytes = 0;
+        self.records = 0;
+        self.partitions = 0;
+        self.changes.clear();
+    }
+
+    const fn used(&self) -> usize {
+        self.buffer.len() + self.shared_bytes
+    }
+
+    const fn room(&self) -> usize {
+        self.limit.saturating_sub(self.used())
+    }
+
+    fn push_entry(
+        &mut self,
+        partition: PartitionId,
+        term: Term,
+        index: LogIndex,
+        data: &Bytes,
+    ) -> Push {
+        let len = frame_bytes(data.len());
+        if len > self.room() {
+            let ever = len <= self.limit - BATCH_HEADER_BYTES;
+            let begin = self.is_empty() || self.room() >= PIECE_BYTES_MIN;
+            if ever || !begin {
+                return Push::Full;
+            }
+            self.carry = Some(Carry {
+                partition,
+                term,
+                index,
+                data: data.clone(),
+                offset: 0,
+            });
+            self.push_piece();
+            return Push::Taken;
+        }
+        let frame = self.frame(Kind::Entry, partition, (term, index), data.len());
+        self.put(frame, &[], data, Some(data));
+        self.note_entry(partition, index);
+        Push::Taken
+    }
+
+    fn note_entry(&mut self, partition: PartitionId, index: LogIndex) {
+        if let Some(Change::Entries(run)) = self.changes.last_mut()
+            && run.partition == partition
+            && run.last.0 + 1 == index.0
+        {
+            run.last = index;
+            return;
+        }
+        self.changes.push(Change::Entries(Run {
+            partition,
+            first: index,
+            last: index,
+        }));
+    }
+
+    /// As much of the unfinished entry as fits.
+    fn push_piece(&mut self) {
+        let Some(carry) = self.carry.take() else {
+            return;
+        };
+        let room = self.room() - FRAME_BYTES - PIECE_HEADER_BYTES - FRAME_ALIGN;
+        let end = carry.data.len().min(carry.offset + room);
+        let part = carry.data.slice(carry.offset..end);
+        let mut head = PieceHeader::new_zeroed();
+        head.offset = U64::new(carry.offset as u64);
+        head.total = U64::new(carry.data.len() as u64);
+        let bytes = PIECE_HEADER_BYTES + part.len();
+        let at = (carry.term, carry.index);
+        let frame = self.frame(Kind::Piece, carry.partition, at, bytes);
+        self.put(frame, head.as_bytes(), &part, Some(&part));
+        let is_last = end == carry.data.len();
+        self.changes.push(Change::Piece(PieceRef {
+            partition: carry.partition,
+            index: carry.index,
+            is_last,
+        }));
+        if !is_last {
+            self.carry = Some(Carry {
+                offset: end,
+                ..carry
+            });
+        }
+    }
+
+    pub(crate) fn push_hard_state(&mut self, partition: PartitionId, state: HardState) -> Push {
+        let vote = state.vote.to_le_bytes();
+        let at = (state.term, state.commit);
+        let pushed = self.push_small(Kind::HardState, partition, at, &vote);
+        if pushed == Push::Taken {
+            self.changes.push(Change::HardState(partition, state));
+        }
+        pushed
+    }
+
+    pub(crate) fn push_checkpoint(&mut self, partition: PartitionId, at: CheckpointAt) -> Push {
+        self.push_small(Kind::Checkpoint, partition, (at.term, at.index), &[])
+    }
+
+    /// Says that `last` is the last batch of an older segment.
+    pub(crate) fn push_sealed(&mut self, segment: SegmentNumber, last: BatchNumber) -> Push {
+        let at = (Term(segment.0), LogIndex(last.0));
+        self.push_small(Kind::Sealed, PartitionId(0), at, &[])
+    }
+
+    fn push_small(
+        &mut self,
+        kind: Kind,
+        partition: PartitionId,
+        at: (Term, LogIndex),
+        data: &[u8],
+    ) -> Push {
+        if frame_bytes(data.len()) > self.room() {
+            return Push::Full;
+        }
+        let frame = self.frame(kind, partition, at, data.len());
+        self.put(frame, &[], data, None);
+        Push::Taken
+    }
+
+    fn frame(
+        &self,
+        kind: Kind,
+        partition: PartitionId,
+        (term, index): (Term, LogIndex),
+        data_bytes: usize,
+    ) -> Frame {
+        let data_bytes = u32::try_from(data_bytes).expect("a frame is not longer than a batch");
+        Frame {
+            crc: U32::ZERO,
+            kind: kind.number(),
+            flags: 0,
+            partition: U16::new(partition.0),
+            data_bytes: U32::new(data_bytes),
+            reserved: U32::ZERO,
+            term: U64::new(term.0),
+            index: U64::new(index.0),
+        }
+    }
+
+    /// Writes a frame; `data` is referenced when it is long and `owner` given.
+    fn put(&mut self, mut frame: Frame, head: &[u8], data: &[u8], owner: Option<&Bytes>) {
+        frame.crc = U32::new(frame_crc(self.seed, &frame, head, data));
+        self.buffer.extend_from_slice(frame.as_bytes());
+        self.buffer.extend_from_slice(head);
+        match owner {
+            Some(owner) if data.len() > COPY_BYTES_MAX => {
+                self.shared.push(Shared {
+                    after: self.buffer.len(),
+                    data: owner.clone(),
+                });
+                self.shared_bytes += data.len();
+            }
+            Some(_) | None => self.buffer.extend_from_slice(data),
+        }
+        let fill = self.used().next_multiple_of(FRAME_ALIGN) - self.used();
+        self.buffer.extend_from_slice(&ZEROS[..fill]);
+        self.records += 1;
+        // Facts about segments belong to no partition.
+        if frame.kind != Kind::Sealed.number() {
+            self.partitions |= partition_bit(frame.partition.get());
+        }
+    }
+
+    /// Writes the header: after this the batch is what goes to the file.
+    pub(crate) fn seal(&mut self, seal: Seal) -> BatchHeader {
+        let body_bytes = self.used() - BATCH_HEADER_BYTES;
+        let mut header = BatchHeader::new_zeroed();
+        header.magic = U32::new(crate::format::BATCH_MAGIC);
+        header.version = U16::new(crate::format::SEGMENT_VERSION);
+        header.flags = U16::new(seal.flags);
+        header.number = U64::new(seal.number.0);
+        header.segment = U64::new(seal.segment.0);
+        header.synced = U64::new(seal.synced.0);
+        header.start = U32::new(seal.start.counter);
+        header.word = U64::new(seal.start.word);
+        header.records = U32::new(self.records);
+        header.tag = U64::new(self.tags.tag());
+        header.partitions = U64::new(self.partitions);
+        header.previous_partitions = U64::new(seal.previous_partitions);
+        header.previous_crc = U32::new(seal.previous_crc);
+        header.body_bytes =
+            U32::new(u32::try_from(body_bytes).expect("a batch is not longer than its limit"));
+        header.body_crc = U32::new(self.body_crc());
+        header.seal();
+        self.buffer[..BATCH_HEADER_BYTES].copy_from_slice(header.as_bytes());
+        header
+    }
+
+    fn body_crc(&self) -> u32 {
+        let mut crc = 0;
+        let mut from = BATCH_HEADER_BYTES;
+        for shared in &self.shared {
+            crc = crc32c::crc32c_append(crc, &self.buffer[from..shared.after]);
+            crc = crc32c::crc32c_append(crc, &shared.data);
+            from = shared.after;
+        }
+        crc32c::crc32c_append(crc, &self.buffer[from..])
+    }
+
+    /// Gives the parts of the file to `write`, with zeros up to a whole block.
+    pub(crate) fn with_parts<R>(&self, write: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
+        let fill = &ZEROS[..self.bytes() - self.used()];
+        if self.shared.is_empty() {
+            return write(&[IoSlice::new(&self.buffer), IoSlice::new(fill)]);
+        }
+        let mut parts = Vec::with_capacity(2 * self.shared.len() + 2);
+        let mut from = 0;
+        for shared in &self.shared {
+            parts.push(IoSlice::new(&self.buffer[from..shared.after]));
+            parts.push(IoSlice::new(&shared.data));
+            from = shared.after;
+        }
+        parts.push(IoSlice::new(&self.buffer[from..]));
+        parts.push(IoSlice::new(fill));
+        write(&parts)
+    }
+
+    pub(crate) fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
+    pub(crate) const fn partitions(&self) -> u64 {
+        self.partitions
+    }
+}
+
+/// Bytes of a frame with its data.
+pub(crate) const fn frame_bytes(data_bytes: usize) -> usize {
+    (FRAME_BYTES + data_bytes).next_multiple_of(FRAME_ALIGN)
+}

@@ -1,0 +1,193 @@
+//! Checkpoint files: the state of a partition at one entry, in pieces.
+//!
+//! A checkpoint is written into a file of its own; then the **manifest** of its partition is replaced, by writing a new file
+//! and renaming it. Whoever reads a manifest finds the pieces whole, and the log synced to the checkpoint's index: both were
+//! waited for, [`CheckpointWriter::finish`] asks for the proof. Files that no manifest names are removed.
+
+mod format;
+mod manifest;
+mod reader;
+mod writer;
+
+use std::{collections::BTreeMap, io};
+
+use courser_contract::{LogIndex, PartitionId};
+
+pub use self::{
+    format::{CHECKPOINT_VERSION, PIECE_BYTES_MAX},
+    manifest::Manifest,
+    reader::{CheckpointReader, CheckpointSummary},
+    writer::CheckpointWriter,
+};
+
+use crate::{disk::Disk, ids::NodeIdentity, record::CheckpointAt};
+
+/// The last durable checkpoint of each partition that has one.
+pub type Manifests = BTreeMap<PartitionId, Manifest>;
+
+/// The folder of checkpoints.
+#[derive(Clone, Debug)]
+pub struct CheckpointStore<D> {
+    disk: D,
+    node: NodeIdentity,
+}
+
+/// What was in the folder.
+#[derive(Debug, Default)]
+pub struct LoadedCheckpoints {
+    /// Manifests that are whole.
+    pub manifests: Manifests,
+    /// Partitions whose manifest is damaged: they are set aside.
+    pub damaged: Vec<(PartitionId, CheckpointError)>,
+    /// Files that no manifest names, removed.
+    pub removed: u64,
+}
+
+/// Why a checkpoint or a manifest cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// A version that this program does not know.
+    #[error(
+        "{name} has format version {version}, this program reads version {CHECKPOINT_VERSION}: start it with the program that wrote it"
+    )]
+    Version {
+        /// File.
+        name: String,
+        /// Its version.
+        version: u16,
+    },
+    /// Another node's.
+    #[error("{name} belongs to node {}: is the data folder somebody else's?", .found.0)]
+    Foreign {
+        /// File.
+        name: String,
+        /// Whose it is.
+        found: NodeIdentity,
+    },
+    /// Not what was written.
+    #[error("{name} is damaged at byte {offset}: {what}")]
+    Damaged {
+        /// File.
+        name: String,
+        /// Where.
+        offset: u64,
+        /// What does not fit.
+        what: &'static str,
+    },
+    /// The disk refused.
+    #[error("{what} {name} failed")]
+    Disk {
+        /// Which call.
+        what: &'static str,
+        /// File.
+        name: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl<D: Disk> CheckpointStore<D> {
+    /// Opens the folder, reads all manifests and removes what none of them names.
+    ///
+    /// # Errors
+    /// When a file is of another version or node, or the folder cannot be read or changed. A damaged manifest is no error here
+    /// but in the result.
+    pub fn open(disk: D, node: NodeIdentity) -> Result<(Self, LoadedCheckpoints), CheckpointError> {
+        let store = Self { disk, node };
+        let mut loaded = LoadedCheckpoints::default();
+        let mut names = store
+            .disk
+            .list()
+            .map_err(failed("listing", "the checkpoints' folder"))?;
+        names.sort_unstable();
+        for name in &names {
+            let Some(partition) = manifest::of_file_name(name) else {
+                continue;
+            };
+            match manifest::read(&store.disk, name, node, partition) {
+                Ok(manifest) => {
+                    loaded.manifests.insert(partition, manifest);
+                }
+                Err(error @ CheckpointError::Damaged { .. }) => {
+                    loaded.damaged.push((partition, error));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        store.remove_unnamed(&names, &mut loaded)?;
+        Ok((store, loaded))
+    }
+
+    fn remove_unnamed(
+        &self,
+        names: &[String],
+        loaded: &mut LoadedCheckpoints,
+    ) -> Result<(), CheckpointError> {
+        for name in names {
+            let unnamed = match of_file_name(name) {
+                // Without its manifest nobody knows whether it is the one: an operator may still want it.
+                Some((partition, _)) if loaded.damaged.iter().any(|(p, _)| *p == partition) => {
+                    false
+                }
+                Some((partition, index)) => loaded
+                    .manifests
+                    .get(&partition)
+                    .is_none_or(|manifest| manifest.at.index != index),
+                None => name.ends_with(".new"),
+            };
+            if unnamed {
+                self.disk.remove(name).map_err(failed("removing", name))?;
+                loaded.removed += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a checkpoint of a partition at one entry.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn writer(
+        &self,
+        partition: PartitionId,
+        at: CheckpointAt,
+    ) -> Result<CheckpointWriter<D>, CheckpointError> {
+        CheckpointWriter::new(self.disk.clone(), self.node, partition, at)
+    }
+
+    /// Reads the checkpoint that a manifest names.
+    ///
+    /// # Errors
+    /// When the file is missing or its beginning is not what was written.
+    pub fn reader(
+        &self,
+        manifest: &Manifest,
+    ) -> Result<CheckpointReader<D::File>, CheckpointError> {
+        let name = file_name(manifest.partition, manifest.at.index);
+        let file = self.disk.open(&name).map_err(failed("opening", &name))?;
+        let reader = CheckpointReader::new(file, name)?;
+        reader.expect(manifest, self.node)?;
+        Ok(reader)
+    }
+}
+
+/// Name of a checkpoint's file.
+fn file_name(partition: PartitionId, index: LogIndex) -> String {
+    format!("{}-{}.ckp", partition.0, index.0)
+}
+
+fn of_file_name(name: &str) -> Option<(PartitionId, LogIndex)> {
+    let (partition, index) = name.strip_suffix(".ckp")?.split_once('-')?;
+    let found = (
+        PartitionId(partition.parse().ok()?),
+        LogIndex(index.parse().ok()?),
+    );
+    (file_name(found.0, found.1) == name).then_some(found)
+}
+
+fn failed(what: &'static str, name: &str) -> impl FnOnce(io::Error) -> CheckpointError {
+    let name = name.to_owned();
+    move |source| CheckpointError::Disk { what, name, source }
+}

@@ -1,0 +1,72 @@
+//! Sizes of the log.
+
+use crate::{
+    format::{BATCH_BYTES_MAX, BLOCK_BYTES},
+    ids::NodeIdentity,
+};
+
+/// Smallest segment that the log works with; a broker's setting begins at 1 MiB.
+pub const SEGMENT_BYTES_MIN: u64 = 64 << 10;
+
+/// Largest segment; offsets of blocks fit 32 bits with room to spare.
+pub const SEGMENT_BYTES_MAX: u64 = 16 << 30;
+
+/// How the log is cut into files.
+#[derive(Clone, Copy, Debug)]
+pub struct LogConfig {
+    /// Whose log it is.
+    pub node: NodeIdentity,
+    segment_bytes: u64,
+    /// Segments kept ready besides the next one, so that results and acknowledgements get through a full disk (M47).
+    /// Default 4.
+    pub reserve_segments: u32,
+    /// Segments kept ready for use under load, besides the reserve. Default 1.
+    pub ahead_segments: u32,
+    /// Segments in which nothing is live, kept for use again beyond those; more are removed. Default 4.
+    pub spare_segments: u32,
+}
+
+/// A size that the log does not work with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "segments of {0} bytes: the size must be a multiple of {BLOCK_BYTES} from {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}"
+)]
+pub struct SegmentBytesError(pub u64);
+
+impl LogConfig {
+    /// Defaults for segments of `segment_bytes`.
+    ///
+    /// # Errors
+    /// When the size is not a multiple of the block size within its limits.
+    pub const fn new(node: NodeIdentity, segment_bytes: u64) -> Result<Self, SegmentBytesError> {
+        let whole = segment_bytes.is_multiple_of(BLOCK_BYTES as u64);
+        if !whole || segment_bytes < SEGMENT_BYTES_MIN || segment_bytes > SEGMENT_BYTES_MAX {
+            return Err(SegmentBytesError(segment_bytes));
+        }
+        Ok(Self {
+            node,
+            segment_bytes,
+            reserve_segments: 4,
+            ahead_segments: 1,
+            spare_segments: 4,
+        })
+    }
+
+    /// Size of a segment's file.
+    #[must_use]
+    pub const fn segment_bytes(&self) -> u64 {
+        self.segment_bytes
+    }
+
+    /// A batch takes at most this much of the file: 4 MiB or a quarter of a segment, whichever is less (M45).
+    #[must_use]
+    pub const fn batch_bytes_max(&self) -> usize {
+        let quarter = self.segment_bytes / 4;
+        let quarter = quarter - quarter % BLOCK_BYTES as u64;
+        if quarter < BATCH_BYTES_MAX as u64 {
+            quarter as usize
+        } else {
+            BATCH_BYTES_MAX
+        }
+    }
+}

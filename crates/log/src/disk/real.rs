@@ -1,0 +1,157 @@
+//! A folder of the operating system.
+
+use std::{
+    io::{self, IoSlice},
+    os::fd::OwnedFd,
+    path::Path,
+    sync::Arc,
+};
+
+use rustix::{
+    fs::{AtFlags, Dir, FileType, Mode, OFlags},
+    io::Errno,
+};
+
+use super::{Disk, DiskFile};
+
+/// Parts of one system call at most; more are written by several.
+const PARTS_MAX: usize = 256;
+
+/// A folder, held open: moving it elsewhere while it is in use does not matter.
+#[derive(Clone, Debug)]
+pub struct FileDisk {
+    folder: Arc<OwnedFd>,
+}
+
+impl FileDisk {
+    /// Opens the folder at `path`, which must exist.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(path, flags, Mode::empty())?;
+        Ok(Self {
+            folder: Arc::new(folder),
+        })
+    }
+
+    fn open_at(&self, name: &str, flags: OFlags) -> io::Result<RealFile> {
+        let flags = flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = rustix::fs::openat(&self.folder, name, flags, Mode::RUSR | Mode::WUSR)?;
+        Ok(RealFile { file })
+    }
+}
+
+impl Disk for FileDisk {
+    type File = RealFile;
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.folder)? {
+            let entry = entry?;
+            if entry.file_type() == FileType::Directory {
+                continue;
+            }
+            // A name that is no text is none of ours.
+            if let Ok(name) = entry.file_name().to_str() {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    fn create(&self, name: &str) -> io::Result<RealFile> {
+        self.open_at(name, OFlags::CREATE | OFlags::TRUNC)
+    }
+
+    fn open(&self, name: &str) -> io::Result<RealFile> {
+        self.open_at(name, OFlags::empty())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(rustix::fs::renameat(&self.folder, from, &self.folder, to)?)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.folder, name, AtFlags::empty())?)
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        Ok(rustix::fs::fsync(&self.folder)?)
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        let space = rustix::fs::fstatvfs(&self.folder)?;
+        Ok(space.f_bavail.saturating_mul(space.f_frsize))
+    }
+}
+
+/// A file of a [`FileDisk`].
+#[derive(Debug)]
+pub struct RealFile {
+    file: OwnedFd,
+}
+
+impl RealFile {
+    /// Opens any file for reading alone, as tools do; writing to it fails.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn read_only(path: &Path) -> io::Result<Self> {
+        let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self { file })
+    }
+}
+
+impl DiskFile for RealFile {
+    fn len(&self) -> io::Result<u64> {
+        let size = rustix::fs::fstat(&self.file)?.st_size;
+        Ok(u64::try_from(size).expect("a size is not negative"))
+    }
+
+    fn read_at(&self, mut buf: &mut [u8], mut offset: u64) -> io::Result<()> {
+        while !buf.is_empty() {
+            match rustix::io::pread(&self.file, &mut *buf, offset) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    buf = &mut buf[read..];
+                    offset += read as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, bufs: &[IoSlice<'_>], mut offset: u64) -> io::Result<()> {
+        for bufs in bufs.chunks(PARTS_MAX) {
+            let mut parts = [IoSlice::new(&[]); PARTS_MAX];
+            let parts = &mut parts[..bufs.len()];
+            parts.copy_from_slice(bufs);
+            let mut left = parts;
+            while left.iter().any(|part| !part.is_empty()) {
+                match rustix::io::pwritev(&self.file, left, offset) {
+                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                    Ok(written) => {
+                        offset += written as u64;
+                        IoSlice::advance_slices(&mut left, written);
+                    }
+                    Err(Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        // Not repeated when interrupted: `fdatasync` is not, and an error of it is final.
+        Ok(rustix::fs::fdatasync(&self.file)?)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        Ok(rustix::fs::ftruncate(&self.file, len)?)
+    }
+}

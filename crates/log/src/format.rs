@@ -1,0 +1,235 @@
+//! Layout of segment files: what `docs/log-format.md` says, as types.
+//!
+//! Everything is little endian. The types hold bytes in the order of the file, so that a cast is the whole conversion;
+//! checksums are CRC32C and stand last, over all bytes before them.
+
+use zerocopy::{
+    FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned,
+    little_endian::{U16, U32, U64},
+};
+
+/// Batches begin at multiples of this many bytes of a file, so that a block with synced data is never written again.
+pub const BLOCK_BYTES: usize = 4096;
+
+/// Version of the layout of segments that this code writes, and the only one that it reads.
+pub const SEGMENT_VERSION: u16 = 1;
+
+/// A batch is at most this long in the file, whatever the size of a segment (M45).
+pub const BATCH_BYTES_MAX: usize = 4 << 20;
+
+/// Frames begin at multiples of this many bytes of a batch.
+pub(crate) const FRAME_ALIGN: usize = 8;
+
+pub(crate) const SEGMENT_MAGIC: [u8; 8] = *b"CourSeg\n";
+pub(crate) const BATCH_MAGIC: u32 = 0x4843_4243; // "CBCH"
+
+/// First block of a segment; the rest of the block is zero.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct SegmentHeader {
+    pub(crate) magic: [u8; 8],
+    pub(crate) version: U16,
+    pub(crate) reserved: U16,
+    pub(crate) block_bytes: U32,
+    pub(crate) segment: U64,
+    pub(crate) segment_bytes: U64,
+    pub(crate) node: U64,
+    pub(crate) start: U32,
+    pub(crate) reserved2: U32,
+    pub(crate) word: U64,
+    pub(crate) reserved3: U32,
+    pub(crate) crc: U32,
+}
+
+/// What precedes the frames of a batch.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct BatchHeader {
+    pub(crate) magic: U32,
+    pub(crate) version: U16,
+    pub(crate) flags: U16,
+    pub(crate) number: U64,
+    pub(crate) segment: U64,
+    /// All batches up to this number were synced when this one was written.
+    pub(crate) synced: U64,
+    pub(crate) start: U32,
+    pub(crate) records: U32,
+    /// Random word of the start, so that no payload can look like a header.
+    pub(crate) word: U64,
+    /// Seed of the frames' checksums: binds them to this batch.
+    pub(crate) tag: U64,
+    /// Partitions with records in this batch: bit `id mod 64`.
+    pub(crate) partitions: U64,
+    /// The same of the batch before, which is asked when that one cannot be read.
+    pub(crate) previous_partitions: U64,
+    /// `crc` of the batch before.
+    pub(crate) previous_crc: U32,
+    pub(crate) body_bytes: U32,
+    pub(crate) body_crc: U32,
+    pub(crate) crc: U32,
+}
+
+/// What precedes the data of a record; data is followed by zeros up to a multiple of eight.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct Frame {
+    /// Over the batch's tag, the rest of the frame and the data.
+    pub(crate) crc: U32,
+    pub(crate) kind: u8,
+    pub(crate) flags: u8,
+    pub(crate) partition: U16,
+    pub(crate) data_bytes: U32,
+    pub(crate) reserved: U32,
+    pub(crate) term: U64,
+    pub(crate) index: U64,
+}
+
+/// What precedes the bytes of a piece, as part of its frame's data.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct PieceHeader {
+    pub(crate) offset: U64,
+    pub(crate) total: U64,
+}
+
+pub(crate) const BATCH_HEADER_BYTES: usize = size_of::<BatchHeader>();
+pub(crate) const FRAME_BYTES: usize = size_of::<Frame>();
+pub(crate) const PIECE_HEADER_BYTES: usize = size_of::<PieceHeader>();
+
+const _: () = assert!(size_of::<SegmentHeader>() == 64);
+const _: () = assert!(BATCH_HEADER_BYTES == 88 && BATCH_HEADER_BYTES.is_multiple_of(FRAME_ALIGN));
+const _: () = assert!(FRAME_BYTES == 32 && FRAME_BYTES.is_multiple_of(FRAME_ALIGN));
+// A torn write leaves sectors of 512 bytes whole: a header is there or not.
+const _: () = assert!(BATCH_HEADER_BYTES <= 512);
+const _: () = assert!(BATCH_BYTES_MAX.is_multiple_of(BLOCK_BYTES));
+
+/// First batches of a segment: term, vote, commit and checkpoint of every partition.
+pub(crate) const FLAG_HEAD: u16 = 1;
+/// An empty batch, written by an idle disk to say that all before it is synced.
+pub(crate) const FLAG_WITNESS: u16 = 2;
+
+/// What a record is. Numbers are never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Entry,
+    HardState,
+    Checkpoint,
+    Piece,
+    Sealed,
+}
+
+impl Kind {
+    pub(crate) const fn number(self) -> u8 {
+        match self {
+            Self::Entry => 1,
+            Self::HardState => 2,
+            Self::Checkpoint => 3,
+            Self::Piece => 4,
+            Self::Sealed => 5,
+        }
+    }
+
+    pub(crate) const fn of(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::Entry),
+            2 => Some(Self::HardState),
+            3 => Some(Self::Checkpoint),
+            4 => Some(Self::Piece),
+            5 => Some(Self::Sealed),
+            _ => None,
+        }
+    }
+}
+
+/// A frame with this flag may be passed over by a reader that does not know its kind.
+pub(crate) const FRAME_FLAG_OPTIONAL: u8 = 1;
+
+/// What a block begins with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Seen<H> {
+    /// Nothing that was ever written here as a header, or no longer.
+    Nothing,
+    /// Intact, but of another version.
+    Other(u16),
+    /// Intact.
+    Header(H),
+}
+
+impl SegmentHeader {
+    pub(crate) fn seal(&mut self) {
+        let bytes = self.as_bytes();
+        self.crc = U32::new(crc32c::crc32c(&bytes[..bytes.len() - 4]));
+    }
+
+    pub(crate) fn see(block: &[u8]) -> Seen<Self> {
+        let Ok((header, _)) = Self::read_from_prefix(block) else {
+            return Seen::Nothing;
+        };
+        let bytes = header.as_bytes();
+        if header.magic != SEGMENT_MAGIC
+            || header.crc.get() != crc32c::crc32c(&bytes[..bytes.len() - 4])
+        {
+            return Seen::Nothing;
+        }
+        match header.version.get() {
+            SEGMENT_VERSION => Seen::Header(header),
+            other => Seen::Other(other),
+        }
+    }
+}
+
+impl BatchHeader {
+    pub(crate) fn seal(&mut self) {
+        let bytes = self.as_bytes();
+        self.crc = U32::new(crc32c::crc32c(&bytes[..bytes.len() - 4]));
+    }
+
+    pub(crate) fn see(block: &[u8]) -> Seen<Self> {
+        let Ok((header, _)) = Self::read_from_prefix(block) else {
+            return Seen::Nothing;
+        };
+        let bytes = header.as_bytes();
+        if header.magic.get() != BATCH_MAGIC
+            || header.crc.get() != crc32c::crc32c(&bytes[..bytes.len() - 4])
+        {
+            return Seen::Nothing;
+        }
+        match header.version.get() {
+            SEGMENT_VERSION => Seen::Header(header),
+            other => Seen::Other(other),
+        }
+    }
+
+    /// Bytes that the batch takes in the file, whole blocks.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        padded(BATCH_HEADER_BYTES as u64 + u64::from(self.body_bytes.get()))
+    }
+
+    pub(crate) fn is_head(&self) -> bool {
+        self.flags.get() & FLAG_HEAD != 0
+    }
+}
+
+/// `bytes`, rounded up to whole blocks.
+pub(crate) const fn padded(bytes: u64) -> u64 {
+    bytes.next_multiple_of(BLOCK_BYTES as u64)
+}
+
+/// First value of the checksum of a frame in a batch with this tag.
+pub(crate) fn frame_seed(tag: u64) -> u32 {
+    crc32c::crc32c(&tag.to_le_bytes())
+}
+
+/// Checksum of a frame: its header without the checksum, then its data in one or two parts.
+pub(crate) fn frame_crc(seed: u32, frame: &Frame, head: &[u8], data: &[u8]) -> u32 {
+    let mut crc = crc32c::crc32c_append(seed, &frame.as_bytes()[4..]);
+    if !head.is_empty() {
+        crc = crc32c::crc32c_append(crc, head);
+    }
+    crc32c::crc32c_append(crc, data)
+}
+
+/// Bit of a partition in the sets of headers.
+pub(crate) const fn partition_bit(partition: u16) -> u64 {
+    1 << (partition % 64)
+}

@@ -1,0 +1,390 @@
+//! The writer's side of the log: one owner, one batch under way.
+//!
+//! Invariants (`check`):
+//! - batches are numbered without gaps; `synced <= last`
+//! - a batch lies in one segment, behind the header's block, and begins at a multiple of the block size
+//! - segments are used in the order of their numbers: those that are ready have higher ones than the active one
+//! - the first batches of a segment hold term, vote, commit and checkpoint of every partition
+
+mod roll;
+mod space;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use courser_contract::{LogIndex, PartitionId};
+
+pub use self::space::{Space, SpaceState};
+
+use crate::{
+    batch::{Batch, Change, Run, Seal, Tags},
+    config::LogConfig,
+    disk::{Disk, DiskFile},
+    error::{BatchPlace, WriteError},
+    format::{BLOCK_BYTES, FLAG_WITNESS},
+    ids::{BatchNumber, Place, SegmentNumber, StartId, Synced},
+    live::LiveEntries,
+    places::Places,
+    read::EntryReader,
+    record::{CheckpointAt, HardState},
+};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Log<D: Disk> {
+    pub(crate) disk: D,
+    pub(crate) config: LogConfig,
+    pub(crate) start: StartId,
+    /// The last batch that was written.
+    pub(crate) last: LastBatch,
+    pub(crate) synced: BatchNumber,
+    pub(crate) active: Active<D::File>,
+    /// Older segments with batches that are not synced yet.
+    pub(crate) dirty: Vec<D::File>,
+    pub(crate) ready: VecDeque<Ready<D::File>>,
+    /// Files in which nothing is live, by the number in their name.
+    pub(crate) free: VecDeque<SegmentNumber>,
+    /// Files of another size or above need.
+    pub(crate) unwanted: Vec<SegmentNumber>,
+    /// The active segment and older ones.
+    pub(crate) segments: BTreeMap<SegmentNumber, Segment>,
+    pub(crate) partitions: BTreeMap<PartitionId, Known>,
+    pub(crate) places: Places,
+    /// Places of the pieces so far of an entry that is not whole yet.
+    pub(crate) pieces: Vec<Place>,
+    pub(crate) next_segment: SegmentNumber,
+    pub(crate) preparing: bool,
+    /// The last attempt failed: not again before somebody asks for room or a segment is begun.
+    pub(crate) prepare_blocked: bool,
+    /// Something may have died since segments were last looked at.
+    pub(crate) sweep: bool,
+    pub(crate) space: Space,
+    /// For the first batches of segments and for witnesses.
+    pub(crate) own: Batch,
+    pub(crate) batches_made: u32,
+    pub(crate) failed: bool,
+    pub(crate) counts: LogCounts,
+}
+
+/// What the next batch's header says about the one before.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LastBatch {
+    pub(crate) number: BatchNumber,
+    pub(crate) crc: u32,
+    pub(crate) partitions: u64,
+    pub(crate) is_witness: bool,
+}
+
+/// The segment that is written.
+#[derive(Debug)]
+pub(crate) struct Active<F> {
+    pub(crate) segment: SegmentNumber,
+    pub(crate) file: F,
+    /// Where the next batch goes.
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+    /// Last batch of its head: once that is durable, older segments are not needed for hard states.
+    pub(crate) head: BatchNumber,
+}
+
+/// A segment that can be written next.
+#[derive(Debug)]
+pub(crate) struct Ready<F> {
+    pub(crate) segment: SegmentNumber,
+    pub(crate) file: F,
+    pub(crate) bytes: u64,
+}
+
+/// What is in a segment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Segment {
+    /// Lowest and highest index of each partition's entries in it.
+    pub(crate) ranges: BTreeMap<PartitionId, (LogIndex, LogIndex)>,
+    pub(crate) last: BatchNumber,
+    pub(crate) bytes: u64,
+    /// Damage of which nobody knows yet whom it concerns: bits of partitions.
+    pub(crate) in_doubt: u64,
+}
+
+/// What the log keeps for each partition.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known {
+    pub(crate) hard_state: Option<HardState>,
+    pub(crate) checkpoint: Option<CheckpointAt>,
+    pub(crate) live: LiveEntries,
+}
+
+/// What was done since the log was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogCounts {
+    /// Batches written, heads of segments and witnesses included.
+    pub batches: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Bytes of the file that they take.
+    pub bytes: u64,
+    /// Syncs of files with batches.
+    pub syncs: u64,
+    /// Segments begun.
+    pub rolls: u64,
+    /// Of those: begun without one that was ready, so that the writer waited.
+    pub rolls_unprepared: u64,
+    /// Segments made ready by using one again.
+    pub recycled: u64,
+    /// Segments made ready from nothing.
+    pub created: u64,
+    /// Segments that were not made ready since a call failed or there was no room.
+    pub prepare_failures: u64,
+    /// Files removed since they were above need.
+    pub removed: u64,
+    /// Witnesses written.
+    pub witnesses: u64,
+}
+
+impl<D: Disk> Log<D> {
+    /// An empty batch for this log. Make one or two and use them again.
+    pub fn new_batch(&mut self) -> Batch {
+        self.batches_made += 1;
+        let tags = Tags::new(self.start, self.batches_made);
+        Batch::new(self.config.batch_bytes_max(), tags)
+    }
+
+    /// Writes a batch behind the last one, with one `pwritev`; begins a new segment first when this one has no room.
+    ///
+    /// The batch is then in the system's hands: [`Log::sync`] makes it durable. The caller clears it.
+    ///
+    /// # Errors
+    /// [`WriteError::NoSpace`] when a new segment is needed and cannot be had: nothing was written, the batch can be written
+    /// later. All others are final.
+    pub fn write(&mut self, batch: &mut Batch) -> Result<BatchPlace, WriteError> {
+        self.usable()?;
+        if !self.fits(batch) {
+            self.roll()?;
+        }
+        self.put(batch, 0)
+    }
+
+    /// Makes all that was written durable, with one `fdatasync` (one more for a segment that was left since the last sync).
+    ///
+    /// # Errors
+    /// All are final: what was not synced must never be acknowledged.
+    pub fn sync(&mut self) -> Result<Synced, WriteError> {
+        self.usable()?;
+        if self.synced < self.last.number {
+            for file in std::mem::take(&mut self.dirty) {
+                let synced = file.sync();
+                self.or_fail("syncing the log", synced)?;
+                self.counts.syncs += 1;
+            }
+            let synced = self.active.file.sync();
+            self.or_fail("syncing the log", synced)?;
+            self.counts.syncs += 1;
+            self.synced = self.last.number;
+        }
+        if self.sweep {
+            self.free_dead();
+        }
+        Ok(Synced(self.synced))
+    }
+
+    /// Writes and syncs an empty batch that says that all before it is synced, unless the last one said so: for a disk that was
+    /// idle for 100 ms and for the end of the process (M44). Gives whether it wrote.
+    ///
+    /// # Errors
+    /// As [`Log::write`] and [`Log::sync`].
+    pub fn witness(&mut self) -> Result<bool, WriteError> {
+        self.sync()?;
+        if self.last.is_witness {
+            return Ok(false);
+        }
+        let mut own = self.take_own();
+        let written = if self.fits(&own) {
+            self.put(&mut own, FLAG_WITNESS)
+        } else {
+            // The next segment's head says the same.
+            self.roll().and_then(|()| self.put(&mut own, FLAG_WITNESS))
+        };
+        self.own = own;
+        written?;
+        self.counts.witnesses += 1;
+        self.sync()?;
+        Ok(true)
+    }
+
+    /// All batches up to this one are durable.
+    #[must_use]
+    pub const fn synced(&self) -> Synced {
+        Synced(self.synced)
+    }
+
+    /// The last batch that was written.
+    #[must_use]
+    pub const fn last_batch(&self) -> BatchNumber {
+        self.last.number
+    }
+
+    /// What was done since the log was opened.
+    #[must_use]
+    pub const fn counts(&self) -> LogCounts {
+        self.counts
+    }
+
+    /// Sizes that the log was opened with.
+    #[must_use]
+    pub const fn config(&self) -> &LogConfig {
+        &self.config
+    }
+
+    /// Segments with something in them, the active one included.
+    #[must_use]
+    pub fn segments(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Reads entries of a partition, also on another thread: it knows the places that entries had when it was made. An entry
+    /// whose segment was used again meanwhile reads as damaged or unknown, never as another one.
+    #[must_use]
+    pub fn reader(&self, partition: PartitionId) -> EntryReader<D> {
+        let places = self.places.of(partition).cloned().unwrap_or_default();
+        EntryReader::new(self.disk.clone(), partition, places)
+    }
+
+    /// Panics when an invariant of the module does not hold.
+    ///
+    /// # Panics
+    /// See above.
+    pub fn check(&self) {
+        assert!(
+            self.synced <= self.last.number,
+            "what is synced was written"
+        );
+        let block = BLOCK_BYTES as u64;
+        assert!(
+            self.active.offset >= block
+                && self.active.offset.is_multiple_of(block)
+                && self.active.offset <= self.active.bytes,
+            "batches lie in their segment"
+        );
+        let mut before = self.active.segment;
+        for ready in &self.ready {
+            assert!(before < ready.segment, "segments are used in order");
+            before = ready.segment;
+        }
+        assert!(before < self.next_segment, "numbers are not used again");
+        let newest = self.segments.last_key_value().map(|(number, _)| *number);
+        assert!(
+            newest == Some(self.active.segment),
+            "the active segment is the newest"
+        );
+    }
+
+    pub(crate) const fn usable(&self) -> Result<(), WriteError> {
+        if self.failed {
+            Err(WriteError::Refused)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Remembers a failure: nobody knows what is on the disk now.
+    pub(crate) fn or_fail<T>(
+        &mut self,
+        what: &'static str,
+        result: std::io::Result<T>,
+    ) -> Result<T, WriteError> {
+        result.map_err(|source| {
+            self.failed = true;
+            WriteError::Failed { what, source }
+        })
+    }
+
+    fn fits(&self, batch: &Batch) -> bool {
+        self.active.offset + batch.bytes() as u64 <= self.active.bytes
+    }
+
+    /// The log's own batch, empty.
+    pub(crate) fn take_own(&mut self) -> Batch {
+        let limit = self.config.batch_bytes_max();
+        let unused = Batch::new(limit, Tags::new(self.start, 0));
+        let mut own = std::mem::replace(&mut self.own, unused);
+        own.clear();
+        own
+    }
+
+    pub(crate) fn put(&mut self, batch: &mut Batch, flags: u16) -> Result<BatchPlace, WriteError> {
+        let number = self.last.number.next();
+        let header = batch.seal(Seal {
+            flags,
+            number,
+            segment: self.active.segment,
+            synced: self.synced,
+            start: self.start,
+            previous_partitions: self.last.partitions,
+            previous_crc: self.last.crc,
+        });
+        let place = Place {
+            segment: self.active.segment,
+            offset: self.active.offset,
+        };
+        let written = batch.with_parts(|parts| self.active.file.write_at(parts, place.offset));
+        self.or_fail("writing to the log", written)?;
+        let bytes = batch.bytes() as u64;
+        self.active.offset += bytes;
+        self.last = LastBatch {
+            number,
+            crc: header.crc.get(),
+            partitions: batch.partitions(),
+            is_witness: flags & FLAG_WITNESS != 0,
+        };
+        self.counts.batches += 1;
+        self.counts.records += u64::from(batch.records());
+        self.counts.bytes += bytes;
+        self.note(batch.changes(), place);
+        Ok(BatchPlace {
+            number,
+            place,
+            bytes,
+        })
+    }
+
+    /// What a written batch changes in the picture.
+    fn note(&mut self, changes: &[Change], place: Place) {
+        let segment = self.segments.entry(place.segment).or_default();
+        segment.last = self.last.number;
+        for change in changes {
+            match *change {
+                Change::Entries(run) => {
+                    segment.note(run);
+                    self.places.add(run, place);
+                }
+                Change::Piece(piece) => {
+                    segment.note(Run {
+                        partition: piece.partition,
+                        first: piece.index,
+                        last: piece.index,
+                    });
+                    self.pieces.push(place);
+                    if piece.is_last {
+                        let places = std::mem::take(&mut self.pieces);
+                        self.places.add_pieces(piece.partition, piece.index, places);
+                    }
+                }
+                Change::HardState(partition, state) => {
+                    self.partitions.entry(partition).or_default().hard_state = Some(state);
+                }
+            }
+        }
+    }
+}
+
+impl Segment {
+    /// Takes entries that lie in it.
+    pub(crate) fn note(&mut self, run: Run) {
+        let (first, last) = self
+            .ranges
+            .entry(run.partition)
+            .or_insert((run.first, run.last));
+        *first = run.first.min(*first);
+        *last = run.last.max(*last);
+    }
+}

@@ -1,0 +1,238 @@
+//! From one segment to the next: heads, segments made ready, segments used again.
+
+use courser_contract::PartitionId;
+
+use super::{Active, Known, Log, Ready, Segment};
+use crate::{
+    batch::{Batch, Push},
+    disk::Disk,
+    error::{PrepareError, WriteError},
+    format::{BLOCK_BYTES, FLAG_HEAD},
+    ids::SegmentNumber,
+    live::LiveEntries,
+    prepare::{NewSegment, PrepareJob, Prepared},
+    record::CheckpointAt,
+};
+
+impl<D: Disk> Log<D> {
+    /// Work that makes one more segment ready, when one is wanted, there is room for it, and none is under way. Run it on
+    /// another thread and give the result to [`Log::prepared`]. Call it after each write and each [`Log::prepared`]; it is
+    /// cheap when nothing is to be done.
+    pub fn prepare(&mut self) -> Option<PrepareJob<D>> {
+        let wanted = self.config.ahead_segments + self.config.reserve_segments;
+        let enough = self.ready.len() >= wanted as usize;
+        if enough || self.preparing || self.failed || self.prepare_blocked {
+            return None;
+        }
+        if self.free.is_empty() {
+            self.measure_space();
+            if self.space.free_bytes < self.config.segment_bytes() {
+                return None;
+            }
+        }
+        self.preparing = true;
+        Some(self.job())
+    }
+
+    /// Takes what a [`PrepareJob`] made.
+    pub fn prepared(&mut self, done: Prepared<D::File>) {
+        self.preparing = false;
+        match done.result {
+            // The writer was faster and made one of its own.
+            Ok(_) if done.segment < self.active.segment => self.free.push_back(done.segment),
+            Ok(file) => {
+                self.count_prepared(done.recycled);
+                self.ready.push_back(Ready {
+                    segment: done.segment,
+                    file,
+                    bytes: self.config.segment_bytes(),
+                });
+            }
+            Err(PrepareError::NoSpace | PrepareError::Failed { .. }) => {
+                self.counts.prepare_failures += 1;
+                self.prepare_blocked = true;
+            }
+        }
+        self.measure_space();
+    }
+
+    fn count_prepared(&mut self, recycled: Option<SegmentNumber>) {
+        match recycled {
+            Some(_) => self.counts.recycled += 1,
+            None => self.counts.created += 1,
+        }
+    }
+
+    /// Says that a checkpoint of a partition is durable: of the entries at or below its index only `live` ones are needed.
+    /// Segments in which nothing is needed any more are used again. Gives how many became free.
+    pub fn set_checkpoint(
+        &mut self,
+        partition: PartitionId,
+        at: CheckpointAt,
+        live: LiveEntries,
+    ) -> usize {
+        let known = self.partitions.entry(partition).or_default();
+        known.checkpoint = Some(at);
+        known.live = live;
+        self.free_dead()
+    }
+
+    /// Begins the next segment.
+    pub(crate) fn roll(&mut self) -> Result<(), WriteError> {
+        let ready = match self.ready.pop_front() {
+            Some(ready) => ready,
+            None => self.ready_now()?,
+        };
+        let active = Active {
+            segment: ready.segment,
+            file: ready.file,
+            offset: BLOCK_BYTES as u64,
+            bytes: ready.bytes,
+            head: self.last.number,
+        };
+        let fresh = Segment {
+            bytes: ready.bytes,
+            ..Segment::default()
+        };
+        self.segments.insert(ready.segment, fresh);
+        let before = std::mem::replace(&mut self.active, active);
+        if self.synced < self.last.number {
+            self.dirty.push(before.file);
+        }
+        self.counts.rolls += 1;
+        self.prepare_blocked = false;
+        self.write_head()?;
+        self.measure_space();
+        Ok(())
+    }
+
+    /// Makes a segment ready while the writer waits.
+    fn ready_now(&mut self) -> Result<Ready<D::File>, WriteError> {
+        self.counts.rolls_unprepared += 1;
+        let done = self.job().run();
+        match done.result {
+            Ok(file) => {
+                self.count_prepared(done.recycled);
+                Ok(Ready {
+                    segment: done.segment,
+                    file,
+                    bytes: self.config.segment_bytes(),
+                })
+            }
+            Err(PrepareError::NoSpace) => {
+                self.counts.prepare_failures += 1;
+                self.measure_space();
+                Err(WriteError::NoSpace)
+            }
+            Err(PrepareError::Failed { what, source }) => self.or_fail(what, Err(source)),
+        }
+    }
+
+    fn job(&mut self) -> PrepareJob<D> {
+        let segment = self.next_segment;
+        self.next_segment = segment.next();
+        let recycle = self.free.pop_front();
+        let spare = self.config.spare_segments as usize;
+        let above = self.free.len().saturating_sub(spare);
+        self.unwanted.extend(self.free.drain(..above));
+        self.counts.removed += self.unwanted.len() as u64;
+        PrepareJob {
+            disk: self.disk.clone(),
+            new: NewSegment {
+                segment,
+                bytes: self.config.segment_bytes(),
+                node: self.config.node,
+                start: self.start,
+            },
+            recycle,
+            remove: std::mem::take(&mut self.unwanted),
+        }
+    }
+
+    /// Writes what makes older segments unnecessary: term, vote, commit and checkpoint of every partition, and which batch is
+    /// the last of each older segment.
+    pub(crate) fn write_head(&mut self) -> Result<(), WriteError> {
+        let mut own = self.take_own();
+        let written = self.write_head_with(&mut own);
+        self.own = own;
+        self.active.head = self.last.number;
+        self.sweep = true;
+        written
+    }
+
+    fn write_head_with(&mut self, own: &mut Batch) -> Result<(), WriteError> {
+        // Newest first: what does not fit into one batch is the oldest.
+        for (number, segment) in self.segments.range(..self.active.segment).rev() {
+            if own.push_sealed(*number, segment.last) == Push::Full {
+                break;
+            }
+        }
+        // Batches below name the partitions that are theirs alone.
+        let partitions: Vec<(PartitionId, Known)> = self
+            .partitions
+            .iter()
+            .map(|(partition, known)| {
+                let facts = Known {
+                    live: LiveEntries::NONE,
+                    ..*known
+                };
+                (*partition, facts)
+            })
+            .collect();
+        for (partition, known) in &partitions {
+            while !push_facts(own, *partition, known) {
+                self.put(own, FLAG_HEAD)?;
+                own.clear();
+            }
+        }
+        self.put(own, FLAG_HEAD)?;
+        Ok(())
+    }
+
+    /// Whether nothing of a segment is needed.
+    fn is_dead(&self, segment: &Segment) -> bool {
+        let unneeded = |(partition, (first, last)): (&PartitionId, &_)| {
+            self.partitions.get(partition).is_some_and(|known| {
+                let covered = known.checkpoint.is_some_and(|at| *last <= at.index);
+                covered && !known.live.overlaps(*first, *last)
+            })
+        };
+        segment.in_doubt == 0 && segment.ranges.iter().all(unneeded)
+    }
+
+    /// Frees segments before the active one in which nothing is needed. Only below a head that is durable: until then they hold
+    /// the last hard states.
+    pub(crate) fn free_dead(&mut self) -> usize {
+        self.sweep = self.synced < self.active.head;
+        if self.sweep {
+            return 0;
+        }
+        let dead: Vec<SegmentNumber> = self
+            .segments
+            .range(..self.active.segment)
+            .filter(|(_, segment)| self.is_dead(segment))
+            .map(|(number, _)| *number)
+            .collect();
+        for number in &dead {
+            let segment = self.segments.remove(number);
+            self.places.forget(*number);
+            if segment.is_some_and(|segment| segment.bytes == self.config.segment_bytes()) {
+                self.free.push_back(*number);
+            } else {
+                self.unwanted.push(*number);
+            }
+        }
+        dead.len()
+    }
+}
+
+/// Whether both facts of a partition found room.
+fn push_facts(own: &mut Batch, partition: PartitionId, known: &Known) -> bool {
+    // Facts are repeated when a batch ends between the two: the later ones say the same.
+    let state = known.hard_state;
+    let pushed = state.is_none_or(|state| own.push_hard_state(partition, state) == Push::Taken);
+    pushed
+        && known
+            .checkpoint
+            .is_none_or(|at| own.push_checkpoint(partition, at) == Push::Taken)
+}

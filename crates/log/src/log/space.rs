@@ -1,0 +1,63 @@
+//! Room for more, and the reserve (M47).
+
+use super::Log;
+use crate::disk::Disk;
+
+/// Whether new messages may be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpaceState {
+    /// Yes.
+    Enough,
+    /// What is left is the reserve: for results, votes, releases and acknowledgements. Ends by itself once a segment more
+    /// than that is there again.
+    Low,
+}
+
+/// Room for more, as it was when a segment was last begun, made ready or freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes in segments that are ready or hold nothing.
+    pub ready_bytes: u64,
+    /// Bytes that the disk has besides.
+    pub free_bytes: u64,
+    /// What follows from both.
+    pub state: SpaceState,
+}
+
+impl<D: Disk> Log<D> {
+    /// Room for more. Cheap: [`Log::refresh_space`] asks the disk.
+    #[must_use]
+    pub const fn space(&self) -> Space {
+        self.space
+    }
+
+    /// Asks the disk for its room. Done by the log whenever a segment changes hands; call it now and then so that space that
+    /// others freed or took is seen. A disk that does not answer counts as full.
+    pub fn refresh_space(&mut self) -> Space {
+        self.prepare_blocked = false;
+        self.measure_space()
+    }
+
+    pub(crate) fn measure_space(&mut self) -> Space {
+        let segment = self.config.segment_bytes();
+        let held = (self.ready.len() + self.free.len()) as u64;
+        let ready_bytes = held * segment;
+        let free_bytes = self.disk.free_bytes().unwrap_or(0);
+        let there = ready_bytes.saturating_add(free_bytes);
+        let reserve = u64::from(self.config.reserve_segments) * segment;
+        let enough = match self.space.state {
+            SpaceState::Enough => reserve + segment,
+            SpaceState::Low => reserve + 2 * segment,
+        };
+        self.space = Space {
+            ready_bytes,
+            free_bytes,
+            state: if there >= enough {
+                SpaceState::Enough
+            } else {
+                SpaceState::Low
+            },
+        };
+        self.space
+    }
+}

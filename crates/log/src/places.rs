@@ -1,0 +1,186 @@
+//! Where entries are: for each partition, runs of indexes that follow each other within a stretch of a segment.
+//!
+//! A look-up gives the place of a batch at or before the entry; from there batches are read on. So the table has one item for
+//! a stretch and not one for an entry: about 24 bytes for each partition and 256 KiB of log.
+//!
+//! Invariant: runs of a partition ascend and do not overlap; what was replaced is no longer in them.
+
+use std::collections::BTreeMap;
+
+use courser_contract::{LogIndex, PartitionId};
+
+use crate::{
+    batch::Run,
+    format::BLOCK_BYTES,
+    ids::{Place, SegmentNumber},
+};
+
+/// A look-up may have to read this far, and one batch more.
+pub(crate) const STRETCH_BYTES: u64 = 256 << 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Item {
+    first: LogIndex,
+    last: LogIndex,
+    segment: SegmentNumber,
+    /// Block of the first batch.
+    block: u32,
+}
+
+impl Item {
+    fn place(&self) -> Place {
+        Place {
+            segment: self.segment,
+            offset: u64::from(self.block) * BLOCK_BYTES as u64,
+        }
+    }
+}
+
+/// Places of one partition's entries.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PartitionPlaces {
+    items: Vec<Item>,
+    /// Entries that lie in pieces, by index: the places of their batches.
+    pieces: BTreeMap<LogIndex, Vec<Place>>,
+}
+
+impl PartitionPlaces {
+    /// Takes entries that a batch holds.
+    pub(crate) fn add(&mut self, first: LogIndex, last: LogIndex, place: Place) {
+        if self.last().is_some_and(|known| first <= known) {
+            self.cut(first);
+        }
+        let block = block_of(place);
+        if let Some(item) = self.items.last_mut()
+            && item.segment == place.segment
+            && item.last.0 + 1 == first.0
+            && u64::from(block - item.block) * (BLOCK_BYTES as u64) < STRETCH_BYTES
+            && !self.pieces.contains_key(&item.last)
+        {
+            item.last = last;
+            return;
+        }
+        self.items.push(Item {
+            first,
+            last,
+            segment: place.segment,
+            block,
+        });
+    }
+
+    /// Takes an entry whose pieces are at these places.
+    pub(crate) fn add_pieces(&mut self, index: LogIndex, places: Vec<Place>) {
+        let Some(first) = places.first().copied() else {
+            return;
+        };
+        if self.last().is_some_and(|known| index <= known) {
+            self.cut(index);
+        }
+        self.items.push(Item {
+            first: index,
+            last: index,
+            segment: first.segment,
+            block: block_of(first),
+        });
+        self.pieces.insert(index, places);
+    }
+
+    /// Forgets `from` and all above it.
+    fn cut(&mut self, from: LogIndex) {
+        while let Some(item) = self.items.last_mut() {
+            if item.first >= from {
+                self.items.pop();
+            } else {
+                item.last = item.last.min(LogIndex(from.0 - 1));
+                break;
+            }
+        }
+        self.pieces.split_off(&from);
+    }
+
+    /// Forgets what is in a segment.
+    pub(crate) fn forget(&mut self, segment: SegmentNumber) {
+        self.items.retain(|item| item.segment != segment);
+        self.pieces
+            .retain(|_, places| places.iter().all(|place| place.segment != segment));
+    }
+
+    fn last(&self) -> Option<LogIndex> {
+        self.items.last().map(|item| item.last)
+    }
+
+    /// Where to look for an entry.
+    pub(crate) fn find(&self, index: LogIndex) -> Option<Found<'_>> {
+        let after = self.items.partition_point(|item| item.first <= index);
+        let item = self.items.get(after.checked_sub(1)?)?;
+        if index > item.last {
+            return None;
+        }
+        Some(match self.pieces.get(&index) {
+            Some(places) => Found::Pieces(places),
+            None => Found::From(item.place()),
+        })
+    }
+
+    /// The first of `first..=last` that is nowhere.
+    pub(crate) fn first_missing(&self, first: LogIndex, last: LogIndex) -> Option<LogIndex> {
+        let mut wanted = first;
+        let after = self.items.partition_point(|item| item.last < first);
+        for item in &self.items[after..] {
+            if item.first > wanted {
+                break;
+            }
+            if item.last >= last {
+                return None;
+            }
+            wanted = LogIndex(item.last.0 + 1);
+        }
+        Some(wanted)
+    }
+}
+
+fn block_of(place: Place) -> u32 {
+    u32::try_from(place.offset / BLOCK_BYTES as u64).expect("a segment has fewer than 2^32 blocks")
+}
+
+/// Where an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found<'a> {
+    /// In a batch at this place, or in one of those behind it.
+    From(Place),
+    /// In pieces, one in each of these batches, in order.
+    Pieces(&'a [Place]),
+}
+
+/// Places of all partitions.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Places {
+    partitions: BTreeMap<PartitionId, PartitionPlaces>,
+}
+
+impl Places {
+    pub(crate) fn add(&mut self, run: Run, place: Place) {
+        let partition = self.partitions.entry(run.partition).or_default();
+        partition.add(run.first, run.last, place);
+    }
+
+    pub(crate) fn add_pieces(
+        &mut self,
+        partition: PartitionId,
+        index: LogIndex,
+        places: Vec<Place>,
+    ) {
+        let partition = self.partitions.entry(partition).or_default();
+        partition.add_pieces(index, places);
+    }
+
+    pub(crate) fn forget(&mut self, segment: SegmentNumber) {
+        for partition in self.partitions.values_mut() {
+            partition.forget(segment);
+        }
+    }
+
+    pub(crate) fn of(&self, partition: PartitionId) -> Option<&PartitionPlaces> {
+        self.partitions.get(&partition)
+    }
+}

@@ -1,0 +1,167 @@
+//! Making segments ready ahead of need: the slow part, a value that is sent to another thread and run there.
+//!
+//! A segment that is ready has its number in its name and in its header, all of its blocks are allocated and written once,
+//! and file and name are durable: rolling into it changes no metadata. Zeros are written and not only reserved, because the
+//! first write into a block that was only reserved changes metadata again, which the next sync would pay for.
+
+use std::io::{self, IoSlice};
+
+use zerocopy::{
+    FromZeros, IntoBytes,
+    little_endian::{U16, U32, U64},
+};
+
+use crate::{
+    disk::{Disk, DiskFile},
+    error::PrepareError,
+    format::{BLOCK_BYTES, SEGMENT_MAGIC, SEGMENT_VERSION, SegmentHeader},
+    ids::{NodeIdentity, SegmentNumber, StartId},
+};
+
+/// Zeros of one write.
+const FILL_BYTES: usize = 1 << 20;
+
+/// Zeros that are made durable together: little enough that the writer's own syncs do not wait long behind them.
+const FILL_SYNC_BYTES: u64 = 4 << 20;
+
+/// What a new segment's header says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewSegment {
+    pub(crate) segment: SegmentNumber,
+    pub(crate) bytes: u64,
+    pub(crate) node: NodeIdentity,
+    pub(crate) start: StartId,
+}
+
+/// A segment to be made ready; may take some 100 ms of disk time, so it runs where nobody waits.
+#[derive(Debug)]
+#[must_use = "a job does nothing until it is run, and the log waits for what it gives"]
+pub struct PrepareJob<D> {
+    pub(crate) disk: D,
+    pub(crate) new: NewSegment,
+    /// A file in which nothing is live, to be used again.
+    pub(crate) recycle: Option<SegmentNumber>,
+    /// Files that are above need.
+    pub(crate) remove: Vec<SegmentNumber>,
+}
+
+/// What came of a [`PrepareJob`]; for [`crate::Log::prepared`].
+#[derive(Debug)]
+pub struct Prepared<F> {
+    pub(crate) segment: SegmentNumber,
+    pub(crate) recycled: Option<SegmentNumber>,
+    pub(crate) result: Result<F, PrepareError>,
+}
+
+impl<F> Prepared<F> {
+    /// Why there is no segment, when there is none.
+    #[must_use]
+    pub fn error(&self) -> Option<&PrepareError> {
+        self.result.as_ref().err()
+    }
+}
+
+impl<D: Disk> PrepareJob<D> {
+    /// Does the work.
+    pub fn run(self) -> Prepared<D::File> {
+        let result = self.remove_spare().and_then(|()| match self.recycle {
+            Some(old) => self.recycled(old),
+            None => self.created(),
+        });
+        Prepared {
+            segment: self.new.segment,
+            recycled: self.recycle,
+            result,
+        }
+    }
+
+    fn remove_spare(&self) -> Result<(), PrepareError> {
+        for segment in &self.remove {
+            match self.disk.remove(&segment.file_name()) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(failed("removing a spare segment")(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The name first: until the header is written, the old number in it says that the file holds nothing.
+    fn recycled(&self, old: SegmentNumber) -> Result<D::File, PrepareError> {
+        let name = self.new.segment.file_name();
+        self.disk
+            .rename(&old.file_name(), &name)
+            .map_err(failed("renaming a segment"))?;
+        self.disk
+            .sync_dir()
+            .map_err(failed("syncing the log's folder"))?;
+        let file = self
+            .disk
+            .open(&name)
+            .map_err(failed("opening a recycled segment"))?;
+        write_header(&file, self.new).map_err(failed("writing a segment's header"))?;
+        file.sync().map_err(failed("syncing a segment's header"))?;
+        Ok(file)
+    }
+
+    fn created(&self) -> Result<D::File, PrepareError> {
+        let name = format!("{:010}.new", self.new.segment.0);
+        let file = self
+            .disk
+            .create(&name)
+            .map_err(failed("creating a segment"))?;
+        if let Err(error) = fill(&file, self.new) {
+            drop(file);
+            // What is left is removed at the next start if not now.
+            let _removed = self.disk.remove(&name);
+            return Err(failed("filling a segment with zeros")(error));
+        }
+        self.disk
+            .rename(&name, &self.new.segment.file_name())
+            .map_err(failed("renaming a segment"))?;
+        self.disk
+            .sync_dir()
+            .map_err(failed("syncing the log's folder"))?;
+        Ok(file)
+    }
+}
+
+fn failed(what: &'static str) -> impl FnOnce(io::Error) -> PrepareError {
+    move |source| match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => PrepareError::NoSpace,
+        _ => PrepareError::Failed { what, source },
+    }
+}
+
+fn fill<F: DiskFile>(file: &F, new: NewSegment) -> io::Result<()> {
+    let zeros = vec![0; FILL_BYTES.min(usize::try_from(new.bytes).unwrap_or(FILL_BYTES))];
+    let (mut at, mut synced) = (0, 0);
+    while at < new.bytes {
+        let len = usize::try_from(new.bytes - at).unwrap_or(FILL_BYTES);
+        let len = len.min(zeros.len());
+        file.write_at(&[IoSlice::new(&zeros[..len])], at)?;
+        at += len as u64;
+        if at - synced >= FILL_SYNC_BYTES {
+            file.sync()?;
+            synced = at;
+        }
+    }
+    write_header(file, new)?;
+    file.sync()
+}
+
+fn write_header<F: DiskFile>(file: &F, new: NewSegment) -> io::Result<()> {
+    let mut header = SegmentHeader::new_zeroed();
+    header.magic = SEGMENT_MAGIC;
+    header.version = U16::new(SEGMENT_VERSION);
+    header.block_bytes = U32::new(BLOCK_BYTES as u32);
+    header.segment = U64::new(new.segment.0);
+    header.segment_bytes = U64::new(new.bytes);
+    header.node = U64::new(new.node.0);
+    header.start = U32::new(new.start.counter);
+    header.word = U64::new(new.start.word);
+    header.seal();
+    let mut block = [0; BLOCK_BYTES];
+    block[..size_of::<SegmentHeader>()].copy_from_slice(header.as_bytes());
+    file.write_at(&[IoSlice::new(&block)], 0)
+}

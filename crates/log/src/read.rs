@@ -1,0 +1,210 @@
+//! Reading entries back, one partition at a time, away from the writer.
+
+use bytes::{Bytes, BytesMut};
+use courser_contract::{LogIndex, PartitionId, Term};
+use zerocopy::FromBytes;
+
+use crate::{
+    disk::Disk,
+    error::ReadError,
+    format::{BATCH_BYTES_MAX, Kind, PieceHeader},
+    ids::{Place, SegmentNumber},
+    places::{Found, PartitionPlaces, STRETCH_BYTES},
+    scan::{BatchSeen, Check, Frames, RawBatch, RawFrame, Window, batch_at},
+};
+
+/// An entry that was read back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadEntry {
+    /// Term of the leader that proposed it.
+    pub term: Term,
+    /// What it says.
+    pub data: Bytes,
+}
+
+/// Reads entries of one partition; in index order it reads each stretch of the log once.
+#[derive(Debug)]
+pub struct EntryReader<D: Disk> {
+    disk: D,
+    partition: PartitionId,
+    places: PartitionPlaces,
+    open: Option<(SegmentNumber, Window<D::File>)>,
+    /// What the batch that was read last has.
+    held: Option<Held>,
+}
+
+impl<D: Disk> EntryReader<D> {
+    pub(crate) const fn new(disk: D, partition: PartitionId, places: PartitionPlaces) -> Self {
+        Self {
+            disk,
+            partition,
+            places,
+            open: None,
+            held: None,
+        }
+    }
+
+    /// The entry at `index`. Cost: in index order one read a MiB; else one read of up to 256 KiB and a batch.
+    ///
+    /// # Errors
+    /// When the log has no such entry, or what is there is not what was written, or the disk does not give it.
+    pub fn read(&mut self, index: LogIndex) -> Result<ReadEntry, ReadError> {
+        let partition = self.partition;
+        match self.places.find(index) {
+            None => Err(ReadError::Unknown { partition, index }),
+            Some(Found::From(place)) => self.search(place, index),
+            Some(Found::Pieces(places)) => {
+                let places = places.to_vec();
+                self.join(&places, index)
+            }
+        }
+    }
+
+    /// Reads batches from `from` on until one has the entry.
+    fn search(&mut self, from: Place, index: LogIndex) -> Result<ReadEntry, ReadError> {
+        let mut place = from;
+        // In order, the entry is in the batch that was read last or behind it.
+        if let Some(held) = &self.held
+            && held.place.segment == from.segment
+            && held.place >= from
+        {
+            if let Some(found) = held.entry(index) {
+                return Ok(found);
+            }
+            if !held.begins_above(index) {
+                place = held.next;
+            }
+        }
+        let end = from.offset + STRETCH_BYTES + BATCH_BYTES_MAX as u64;
+        while place.offset < end {
+            let held = Held::new(place, &self.batch(place, index)?, self.partition);
+            place = held.next;
+            let found = held.entry(index);
+            self.held = Some(held);
+            if let Some(found) = found {
+                return Ok(found);
+            }
+        }
+        Err(self.damaged(from, index))
+    }
+
+    fn join(&mut self, places: &[Place], index: LogIndex) -> Result<ReadEntry, ReadError> {
+        let mut data = BytesMut::new();
+        let mut term = Term(0);
+        for place in places {
+            let batch = self.batch(*place, index)?;
+            let piece = frames_of(&batch, self.partition, Kind::Piece)
+                .filter(|piece| piece.index == index)
+                .last();
+            let Some(piece) = piece else {
+                return Err(self.damaged(*place, index));
+            };
+            let Ok((head, part)) = PieceHeader::read_from_prefix(&piece.data) else {
+                return Err(self.damaged(*place, index));
+            };
+            if head.offset.get() != data.len() as u64 {
+                return Err(self.damaged(*place, index));
+            }
+            data.extend_from_slice(part);
+            term = piece.term;
+        }
+        Ok(ReadEntry {
+            term,
+            data: data.freeze(),
+        })
+    }
+
+    fn batch(&mut self, place: Place, index: LogIndex) -> Result<RawBatch, ReadError> {
+        let damaged = self.damaged(place, index);
+        let window = self.window(place)?;
+        match batch_at(window, place.offset) {
+            BatchSeen::Whole(batch) if batch.header.segment.get() == place.segment.0 => Ok(batch),
+            BatchSeen::Unreadable(source) => Err(ReadError::Disk { place, source }),
+            BatchSeen::Whole(_)
+            | BatchSeen::Nothing
+            | BatchSeen::Other(_)
+            | BatchSeen::BadBody(..) => Err(damaged),
+        }
+    }
+
+    fn window(&mut self, place: Place) -> Result<&mut Window<D::File>, ReadError> {
+        let is_open = self.open.as_ref().is_some_and(|(segment, window)| {
+            *segment == place.segment && place.offset < window.len()
+        });
+        if !is_open {
+            let disk = |source| ReadError::Disk { place, source };
+            let file = self.disk.open(&place.segment.file_name()).map_err(disk)?;
+            let window = Window::new(file).map_err(disk)?;
+            self.open = Some((place.segment, window));
+        }
+        let (_, window) = self.open.as_mut().expect("it was opened above");
+        Ok(window)
+    }
+
+    const fn damaged(&self, place: Place, index: LogIndex) -> ReadError {
+        ReadError::Damaged {
+            place,
+            partition: self.partition,
+            index,
+        }
+    }
+}
+
+/// The partition's entries of one batch, ascending.
+#[derive(Debug)]
+struct Held {
+    place: Place,
+    /// Behind it.
+    next: Place,
+    entries: Vec<(LogIndex, ReadEntry)>,
+}
+
+impl Held {
+    fn new(place: Place, batch: &RawBatch, partition: PartitionId) -> Self {
+        let mut entries: Vec<(LogIndex, ReadEntry)> = Vec::new();
+        for frame in frames_of(batch, partition, Kind::Entry) {
+            // One of the same index or a higher one before it was replaced.
+            while entries
+                .last()
+                .is_some_and(|(index, _)| *index >= frame.index)
+            {
+                entries.pop();
+            }
+            let entry = ReadEntry {
+                term: frame.term,
+                data: frame.data,
+            };
+            entries.push((frame.index, entry));
+        }
+        let next = Place {
+            offset: place.offset + batch.header.file_bytes(),
+            ..place
+        };
+        Self {
+            place,
+            next,
+            entries,
+        }
+    }
+
+    fn entry(&self, index: LogIndex) -> Option<ReadEntry> {
+        let found = self.entries.binary_search_by_key(&index, |(at, _)| *at);
+        found.ok().map(|at| self.entries[at].1.clone())
+    }
+
+    fn begins_above(&self, index: LogIndex) -> bool {
+        self.entries
+            .first()
+            .is_some_and(|(first, _)| *first > index)
+    }
+}
+
+fn frames_of(
+    batch: &RawBatch,
+    partition: PartitionId,
+    kind: Kind,
+) -> impl Iterator<Item = RawFrame> {
+    Frames::new(&batch.body, batch.header.tag.get(), Check::Lengths)
+        .flatten()
+        .filter(move |frame| frame.kind == kind.number() && frame.partition == partition)
+}

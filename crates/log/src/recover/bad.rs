@@ -1,0 +1,341 @@
+//! Bad places: torn or rotten (M44).
+
+use std::io;
+
+use super::{
+    chain::{BLOCK, Chain, Link},
+    report::{Cut, Damage, DamageKind},
+};
+use crate::{
+    disk::DiskFile,
+    error::OpenError,
+    format::{BatchHeader, Kind, Seen},
+    ids::{BatchNumber, Place, SegmentNumber},
+    scan::{BatchSeen, Check, Frames, batch_at},
+};
+
+/// How a bad place is left.
+#[derive(Debug)]
+pub(super) enum Way {
+    /// Reading goes on there.
+    On(Place),
+    /// The log ends; the next batch goes there, or into another segment when there is no place.
+    End(Option<Place>),
+}
+
+/// An intact header behind a bad place.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    place: Place,
+    header: BatchHeader,
+}
+
+impl Candidate {
+    const fn number(&self) -> BatchNumber {
+        BatchNumber(self.header.number.get())
+    }
+}
+
+/// What is known of a place where no batch follows.
+#[derive(Debug)]
+struct Bad {
+    place: Place,
+    /// The number of the batch that should be there; `None` when none was read before.
+    expected: Option<BatchNumber>,
+    /// Its header, when that is intact, and what there is of its body.
+    remains: Option<(BatchHeader, bytes::Bytes)>,
+    unreadable: Option<io::Error>,
+    /// Later batches, by number.
+    later: Vec<Candidate>,
+    is_short: bool,
+}
+
+impl<F: DiskFile> Chain<F> {
+    /// A place where no batch follows: the end of a segment, the end of the log, a torn batch or rot.
+    pub(super) fn leave(&mut self, place: Place, seen: BatchSeen) -> Result<Way, OpenError> {
+        let mut bad = Bad {
+            place,
+            expected: self.last.map(|last| last.number.next()),
+            remains: None,
+            unreadable: None,
+            later: self.search(place)?,
+            is_short: self.files.get(&place.segment).is_some_and(|f| f.is_short),
+        };
+        match seen {
+            BatchSeen::Nothing => {}
+            BatchSeen::Other(version) => {
+                let segment = place.segment;
+                return Err(OpenError::Version { segment, version });
+            }
+            BatchSeen::Unreadable(error) => bad.unreadable = Some(error),
+            BatchSeen::Whole(batch) => {
+                let header = batch.header;
+                if self.is_later(&header, place)? {
+                    bad.later.push(Candidate { place, header });
+                }
+            }
+            BatchSeen::BadBody(header, body) => {
+                let number = BatchNumber(header.number.get());
+                let is_it = bad.expected.is_none_or(|expected| expected == number);
+                if is_it && self.is_later(&header, place)? {
+                    bad.expected = Some(number);
+                    bad.remains = Some((header, body));
+                }
+            }
+        }
+        bad.later.sort_by_key(Candidate::number);
+        if let Some(way) = self.rolled(&bad) {
+            return Ok(way);
+        }
+        self.judge(bad)
+    }
+
+    /// Intact headers of later batches, in the rest of this segment and in all later ones: batches of other segments carry
+    /// other numbers.
+    fn search(&mut self, from: Place) -> Result<Vec<Candidate>, OpenError> {
+        let mut found = Vec::new();
+        let segments: Vec<SegmentNumber> = self
+            .files
+            .range(from.segment..)
+            .map(|(number, _)| *number)
+            .collect();
+        for segment in segments {
+            let mut offset = BLOCK;
+            if segment == from.segment {
+                offset = from.offset + BLOCK;
+            }
+            while let Some(seen) = self.header_at(Place { segment, offset }) {
+                let place = Place { segment, offset };
+                if let Seen::Header(header) = seen
+                    && self.is_later(&header, place)?
+                {
+                    found.push(Candidate { place, header });
+                }
+                offset += BLOCK;
+            }
+        }
+        Ok(found)
+    }
+
+    /// `None` behind the end of the file.
+    fn header_at(&mut self, place: Place) -> Option<Seen<BatchHeader>> {
+        let window = &mut self.files.get_mut(&place.segment)?.window;
+        let left = window.len().checked_sub(place.offset)?;
+        if left == 0 {
+            return None;
+        }
+        // What cannot be read says nothing.
+        let block = window.bytes(place.offset, left.min(BLOCK)).ok();
+        Some(block.map_or(Seen::Nothing, |block| BatchHeader::see(&block)))
+    }
+
+    /// Whether nothing is bad: the segment was full, and the log goes on with the head of a later one.
+    fn rolled(&mut self, bad: &Bad) -> Option<Way> {
+        let next = bad.later.first()?;
+        let begins = next.place.offset == BLOCK && next.place.segment > bad.place.segment;
+        if !begins || !next.header.is_head() || bad.remains.is_some() {
+            return None;
+        }
+        let on = match self.last {
+            // Nothing before it: segments are removed from the beginning, or were never used.
+            None => true,
+            Some(last) if last.number.next() == next.number() => true,
+            // Segments between were used again. Then this head says with which batch the last one before ended.
+            Some(last) => {
+                let adjacent = bad.place.segment.next() == next.place.segment;
+                match self.sealed_at(next.place, bad.place.segment) {
+                    Some(end) => end == last.number,
+                    None => !adjacent,
+                }
+            }
+        };
+        if !on {
+            return None;
+        }
+        if let Some(last) = &mut self.last
+            && last.number.next() != next.number()
+        {
+            *last = Link {
+                number: BatchNumber(next.number().0 - 1),
+                crc: None,
+                ..*last
+            };
+        }
+        Some(Way::On(next.place))
+    }
+
+    /// What the head at a place says about the last batch of an older segment.
+    fn sealed_at(&mut self, head: Place, segment: SegmentNumber) -> Option<BatchNumber> {
+        let window = &mut self.files.get_mut(&head.segment)?.window;
+        let BatchSeen::Whole(batch) = batch_at(window, head.offset) else {
+            return None;
+        };
+        Frames::new(&batch.body, batch.header.tag.get(), Check::Lengths)
+            .flatten()
+            .find(|frame| frame.known() == Some(Kind::Sealed) && frame.term.0 == segment.0)
+            .map(|frame| BatchNumber(frame.index.0))
+    }
+
+    fn judge(&mut self, bad: Bad) -> Result<Way, OpenError> {
+        let synced = bad.later.iter().map(|later| later.header.synced.get());
+        if let Some(synced) = synced.max() {
+            self.prove(BatchNumber(synced));
+        }
+        // Whatever was the first batch of all, it was synced if anything was.
+        let was_synced = match bad.expected {
+            Some(expected) => self.proven >= expected,
+            None => self.proven > BatchNumber(0),
+        };
+        if was_synced || bad.is_short {
+            return self.rot(bad);
+        }
+        match bad.unreadable {
+            Some(source) => Err(OpenError::Read {
+                place: bad.place,
+                source,
+            }),
+            None => {
+                self.cut(&bad);
+                Ok(Way::End(Some(bad.place)))
+            }
+        }
+    }
+
+    /// Written and never known to be synced: the log ends before it.
+    fn cut(&mut self, bad: &Bad) {
+        let torn = bad.remains.iter().map(|(header, _)| header);
+        let headers = torn.chain(bad.later.iter().map(|later| &later.header));
+        let (mut batches, mut bytes) = (0, 0);
+        for header in headers {
+            batches += 1;
+            bytes += header.file_bytes();
+        }
+        if batches > 0 {
+            self.report.cut = Some(Cut {
+                place: bad.place,
+                batches,
+                bytes,
+            });
+        }
+    }
+
+    /// Synced once, and no longer there: reported, what can be read of it is, and reading goes on behind it.
+    fn rot(&mut self, bad: Bad) -> Result<Way, OpenError> {
+        self.flush()?;
+        let first = bad.expected.unwrap_or_else(|| {
+            let next = bad.later.first().map(Candidate::number);
+            BatchNumber(next.map_or(self.proven.0, |next| next.0.saturating_sub(1)))
+        });
+        // Only behind batches that were all synced: whatever lies behind one that was not is void with it.
+        let resume = bad.later.iter().copied().find(|later| {
+            let after = later.number() > first || bad.expected.is_none();
+            after && later.number().0 <= self.proven.0.saturating_add(1)
+        });
+        let last = match &resume {
+            Some(resume) => BatchNumber(resume.number().0 - 1),
+            None => self.proven.max(first),
+        };
+        let mut kind = DamageKind::Rot {
+            salvaged: 0,
+            lost: None,
+        };
+        let mut partitions = self.concerned(&bad, (first, last), resume.as_ref());
+        if let Some((header, body)) = &bad.remains {
+            let (salvaged, lost) = self.salvage(bad.place, header, body)?;
+            if first == last {
+                kind = DamageKind::Rot {
+                    salvaged,
+                    lost: Some(lost),
+                };
+                if lost == 0 {
+                    partitions = 0;
+                }
+            }
+        }
+        if bad.is_short && resume.is_none() {
+            kind = DamageKind::ShortFile;
+            partitions = u64::MAX;
+        }
+        self.picture.doubt(bad.place.segment, partitions);
+        self.damage(bad.place, (first, last), kind);
+        let Some(resume) = resume else {
+            self.skip_to(last, &bad);
+            return Ok(Way::End(None));
+        };
+        self.skip_to(last, &bad);
+        Ok(Way::On(resume.place))
+    }
+
+    /// Partitions of which something may be in lost batches.
+    fn concerned(
+        &self,
+        bad: &Bad,
+        (first, last): (BatchNumber, BatchNumber),
+        resume: Option<&Candidate>,
+    ) -> u64 {
+        let mut lost = last.0 - first.0 + 1;
+        let mut partitions = 0;
+        if let Some((header, _)) = &bad.remains {
+            partitions |= header.partitions.get();
+            lost -= 1;
+        }
+        if lost > 0
+            && let Some(resume) = resume
+        {
+            partitions |= resume.header.previous_partitions.get();
+            lost -= 1;
+        }
+        if lost == 0 { partitions } else { u64::MAX }
+    }
+
+    /// Takes the records of a damaged batch whose own checksums are right: they are bound to this batch by its tag. Gives how
+    /// many there were and how many are lost.
+    fn salvage(
+        &mut self,
+        place: Place,
+        header: &BatchHeader,
+        body: &bytes::Bytes,
+    ) -> Result<(u64, u64), OpenError> {
+        let mut salvaged = 0;
+        for frame in Frames::new(body, header.tag.get(), Check::Checksums).flatten() {
+            salvaged += 1;
+            self.picture.take(frame, place)?;
+        }
+        let all = u64::from(header.records.get());
+        Ok((salvaged, all.saturating_sub(salvaged)))
+    }
+
+    /// Goes on as if the lost batches had been read.
+    fn skip_to(&mut self, number: BatchNumber, bad: &Bad) {
+        let header = bad.remains.as_ref().map(|(header, _)| header);
+        let (start, word) = match (header, self.last) {
+            (Some(header), _) => (header.start.get(), header.word.get()),
+            (None, Some(last)) => (last.start, last.word),
+            // Nothing was read yet: any start follows.
+            (None, None) => (0, 0),
+        };
+        let same = header.filter(|header| header.number.get() == number.0);
+        self.last = Some(Link {
+            number,
+            crc: same.map(|header| header.crc.get()),
+            partitions: same.map_or(u64::MAX, |header| header.partitions.get()),
+            is_witness: false,
+            start,
+            word,
+        });
+    }
+
+    pub(super) fn damage(
+        &mut self,
+        place: Place,
+        (first, last): (BatchNumber, BatchNumber),
+        kind: DamageKind,
+    ) {
+        self.report.damages.push(Damage {
+            place,
+            first,
+            last,
+            kind,
+        });
+    }
+}

@@ -1,0 +1,363 @@
+//! From what was read to a log that can be written.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io::IoSlice,
+};
+
+use super::{
+    PartitionDamage, Recovered, RecoveredPartition,
+    chain::{BLOCK, Scanned, Unproven},
+    picture::{Partition, Picture},
+    report::{Damage, DamageKind, RecoveryReport},
+    survey::{Found, Survey},
+};
+use crate::{
+    batch::{Batch, Tags},
+    checkpoint::Manifests,
+    config::LogConfig,
+    disk::{Disk, DiskFile},
+    error::{OpenError, PrepareError, WriteError},
+    ids::{BatchNumber, Place, SegmentNumber, StartId},
+    live::LiveEntries,
+    log::{Active, LastBatch, Log, LogCounts, Ready, Segment, Space, SpaceState},
+    prepare::{NewSegment, PrepareJob},
+    record::HardState,
+};
+
+/// Makes the log, and what was recovered durable.
+pub(super) fn finish<D: Disk>(
+    disk: D,
+    config: LogConfig,
+    start: StartId,
+    manifests: &Manifests,
+    scanned: Scanned<D::File>,
+) -> Result<(Log<D>, Recovered), OpenError> {
+    let Scanned {
+        mut survey,
+        mut picture,
+        mut report,
+        last,
+        tail,
+        proven,
+        unproven,
+    } = scanned;
+    report.segments = survey.files.len() as u64;
+    report.records = picture.records;
+    report.entries = picture.entries;
+    report.orphan_pieces = picture.orphan_pieces;
+    report.passed_over = picture.passed_over;
+    report.leftovers = survey.leftovers;
+    sealed_tails(&mut picture, &survey, &mut report);
+    headers(&picture, &survey, &mut report);
+    report.rewritten_bytes = rewrite(&survey.files, &unproven)?;
+
+    let last = last.map_or_else(LastBatch::default, |last| LastBatch {
+        number: last.number,
+        crc: last.crc.unwrap_or(0),
+        partitions: last.partitions,
+        is_witness: last.is_witness,
+    });
+    let mut stock = Stock::new(&mut survey, &mut picture, &config, tail);
+    let (active, is_new) = match stock.active.take() {
+        Some(active) => (active, false),
+        None => (first_segment(&disk, &config, start, &mut stock)?, true),
+    };
+    if is_new {
+        let segment = Segment {
+            bytes: active.bytes,
+            ..Segment::default()
+        };
+        picture.segments.insert(active.segment, segment);
+    }
+    let needs_head = active.offset == BLOCK;
+    let recovered = recovered(&mut picture, manifests, report);
+    let mut log = Log {
+        own: Batch::new(config.batch_bytes_max(), Tags::new(start, 0)),
+        disk,
+        config,
+        start,
+        // All that was read was synced again.
+        synced: last.number,
+        last,
+        active,
+        dirty: Vec::new(),
+        ready: stock.ready,
+        free: stock.free,
+        unwanted: stock.unwanted,
+        segments: picture.segments,
+        partitions: picture
+            .partitions
+            .into_iter()
+            .map(|(id, partition)| (id, partition.known))
+            .collect(),
+        places: picture.places,
+        pieces: Vec::new(),
+        next_segment: stock.next_segment,
+        preparing: false,
+        prepare_blocked: false,
+        sweep: true,
+        space: Space {
+            ready_bytes: 0,
+            free_bytes: 0,
+            state: SpaceState::Enough,
+        },
+        batches_made: 0,
+        failed: false,
+        counts: LogCounts::default(),
+    };
+    debug_assert!(proven <= log.last.number || log.last.number == BatchNumber(0));
+    if needs_head {
+        log.write_head()?;
+        log.sync()?;
+    }
+    log.free_dead();
+    log.measure_space();
+    Ok((log, recovered))
+}
+
+/// Segments that end before the batch with which they were left, as a later head says.
+fn sealed_tails<F: DiskFile>(
+    picture: &mut Picture,
+    survey: &Survey<F>,
+    report: &mut RecoveryReport,
+) {
+    let sealed = std::mem::take(&mut picture.sealed);
+    for (number, end) in &sealed {
+        let Some(segment) = picture.segments.get(number) else {
+            continue;
+        };
+        let known = |damage: &Damage| damage.first <= *end && *end <= damage.last;
+        if segment.last >= *end || report.damages.iter().any(known) {
+            continue;
+        }
+        let offset = survey.files.get(number).map_or(0, |f| f.window.len());
+        report.damages.push(Damage {
+            place: Place {
+                segment: *number,
+                offset,
+            },
+            first: segment.last.next(),
+            last: *end,
+            kind: DamageKind::Rot {
+                salvaged: 0,
+                lost: None,
+            },
+        });
+        picture.doubt(*number, u64::MAX);
+    }
+    picture.finish();
+}
+
+fn headers<F>(picture: &Picture, survey: &Survey<F>, report: &mut RecoveryReport) {
+    for (number, segment) in &picture.segments {
+        if survey.files.get(number).is_some_and(|f| !f.has_header) {
+            report.damages.push(Damage {
+                place: Place {
+                    segment: *number,
+                    offset: 0,
+                },
+                first: segment.last,
+                last: segment.last,
+                kind: DamageKind::SegmentHeader,
+            });
+        }
+    }
+}
+
+/// Writes the batches of which no sync is known once more, as they are, and syncs them.
+///
+/// After a failed sync the system may hold pages that the disk never got, and call them clean: reading them says nothing
+/// about the disk, and syncing them does nothing. Written again they are dirty again.
+fn rewrite<F: DiskFile>(
+    files: &BTreeMap<SegmentNumber, Found<F>>,
+    unproven: &VecDeque<Unproven>,
+) -> Result<u64, OpenError> {
+    let mut bytes = 0;
+    let failed = |what| move |source| WriteError::Failed { what, source };
+    for (at, batch) in unproven.iter().enumerate() {
+        let Some(found) = files.get(&batch.place.segment) else {
+            continue;
+        };
+        let file = found.window.file();
+        let there = found.window.len().saturating_sub(batch.place.offset);
+        let len = batch.bytes.min(there);
+        let mut buffer = vec![0; usize::try_from(len).expect("a batch fits memory")];
+        file.read_at(&mut buffer, batch.place.offset)
+            .map_err(failed("reading the end of the log"))?;
+        file.write_at(&[IoSlice::new(&buffer)], batch.place.offset)
+            .map_err(failed("writing the end of the log again"))?;
+        bytes += len;
+        let next = unproven.get(at + 1);
+        if next.is_none_or(|next| next.place.segment != batch.place.segment) {
+            file.sync().map_err(failed("syncing the end of the log"))?;
+        }
+    }
+    Ok(bytes)
+}
+
+/// Files by what they are good for.
+struct Stock<F> {
+    active: Option<Active<F>>,
+    ready: VecDeque<Ready<F>>,
+    free: VecDeque<SegmentNumber>,
+    unwanted: Vec<SegmentNumber>,
+    next_segment: SegmentNumber,
+}
+
+impl<F: DiskFile> Stock<F> {
+    fn new(
+        survey: &mut Survey<F>,
+        picture: &mut Picture,
+        config: &LogConfig,
+        tail: Option<Place>,
+    ) -> Self {
+        let mut stock = Self {
+            active: None,
+            ready: VecDeque::new(),
+            free: std::mem::take(&mut survey.blank),
+            unwanted: Vec::new(),
+            next_segment: survey.next_segment,
+        };
+        let newest = picture.segments.keys().next_back().copied();
+        for (number, found) in std::mem::take(&mut survey.files) {
+            let bytes = found.window.len();
+            let right = bytes == config.segment_bytes();
+            if let Some(segment) = picture.segments.get_mut(&number) {
+                segment.bytes = bytes;
+            }
+            let holds = picture.segments.contains_key(&number);
+            let is_tail = tail.is_some_and(|tail| tail.segment == number);
+            if is_tail && found.has_header && (holds || newest.is_none_or(|newest| newest < number))
+            {
+                let offset = tail.map_or(BLOCK, |tail| tail.offset);
+                picture.segments.entry(number).or_default().bytes = bytes;
+                stock.active = Some(Active {
+                    segment: number,
+                    file: found.window.into_file(),
+                    offset,
+                    bytes,
+                    head: BatchNumber(0),
+                });
+            } else if holds {
+                // Older, or damaged at its end.
+            } else if right && found.has_header && newest.is_none_or(|newest| newest < number) {
+                stock.ready.push_back(Ready {
+                    segment: number,
+                    file: found.window.into_file(),
+                    bytes,
+                });
+            } else if right {
+                stock.free.push_back(number);
+            } else {
+                stock.unwanted.push(number);
+            }
+        }
+        // What was made ready before the active segment is of no use under its number.
+        while let (Some(active), Some(ready)) = (&stock.active, stock.ready.front()) {
+            if ready.segment > active.segment {
+                break;
+            }
+            stock.free.push_back(ready.segment);
+            stock.ready.pop_front();
+        }
+        stock
+    }
+}
+
+/// The segment to begin with where there is none to go on in.
+fn first_segment<D: Disk>(
+    disk: &D,
+    config: &LogConfig,
+    start: StartId,
+    stock: &mut Stock<D::File>,
+) -> Result<Active<D::File>, OpenError> {
+    let ready = match stock.ready.pop_front() {
+        Some(ready) => ready,
+        None => {
+            let segment = stock.next_segment;
+            stock.next_segment = segment.next();
+            let job = PrepareJob {
+                disk: disk.clone(),
+                new: NewSegment {
+                    segment,
+                    bytes: config.segment_bytes(),
+                    node: config.node,
+                    start,
+                },
+                recycle: stock.free.pop_front(),
+                remove: std::mem::take(&mut stock.unwanted),
+            };
+            let file = job.run().result.map_err(|error| match error {
+                PrepareError::NoSpace => WriteError::NoSpace,
+                PrepareError::Failed { what, source } => WriteError::Failed { what, source },
+            })?;
+            Ready {
+                segment,
+                file,
+                bytes: config.segment_bytes(),
+            }
+        }
+    };
+    Ok(Active {
+        segment: ready.segment,
+        file: ready.file,
+        offset: BLOCK,
+        bytes: ready.bytes,
+        head: BatchNumber(0),
+    })
+}
+
+/// What each partition gets.
+fn recovered(picture: &mut Picture, manifests: &Manifests, report: RecoveryReport) -> Recovered {
+    let in_doubt = picture.open_doubts();
+    let mut partitions = BTreeMap::new();
+    for (id, partition) in &mut picture.partitions {
+        let live = partition.known.live.clone();
+        let mut missing_live = LiveEntries::NONE;
+        for (first, last) in live.ranges() {
+            let mut from = *first;
+            while let Some(missing) = picture
+                .places
+                .of(*id)
+                .map_or(Some(from), |places| places.first_missing(from, *last))
+            {
+                missing_live.push(missing);
+                if missing >= *last {
+                    break;
+                }
+                from = courser_contract::LogIndex(missing.0 + 1);
+            }
+        }
+        let manifest_lost = lost_manifest(partition, manifests.get(id).map(|m| m.at.index));
+        let known = &partition.known;
+        let mut hard_state = known.hard_state.unwrap_or(HardState::NONE);
+        if let Some(at) = known.checkpoint {
+            hard_state.commit = hard_state.commit.max(at.index);
+            hard_state.term = hard_state.term.max(at.term);
+        }
+        let found = RecoveredPartition {
+            hard_state,
+            checkpoint: known.checkpoint,
+            entries: std::mem::take(&mut partition.entries),
+            live,
+            missing_live,
+            damage: manifest_lost.or(partition.damage),
+        };
+        partitions.insert(*id, found);
+    }
+    Recovered {
+        partitions,
+        report,
+        in_doubt,
+    }
+}
+
+fn lost_manifest(
+    partition: &Partition,
+    manifest: Option<courser_contract::LogIndex>,
+) -> Option<PartitionDamage> {
+    let said = partition.said_checkpoint?;
+    let lost = manifest.is_none_or(|manifest| manifest < said);
+    lost.then_some(PartitionDamage::ManifestLost { checkpoint: said })
+}

@@ -1,0 +1,136 @@
+//! Opening a log: what is there, what was torn, what is rotten (M44).
+//!
+//! One pass in the order of batches. What cannot be read as the next batch is a *bad place*. Behind it all segments are
+//! searched for intact headers that were written later by the same start or a later one. When one of them, or a checkpoint,
+//! says that the bad batch was synced, it is **rot**: reported, never cut, and reading goes on behind it. Otherwise the bad
+//! batch is the **torn** end of the log: it is cut, with whatever was written behind it, and the next start's batches, with
+//! their higher counter, void what is still in the blocks.
+//!
+//! `survey` lists the files, `chain` is the pass, `bad` judges bad places, `picture` takes what the batches say, and `finish`
+//! makes a log of it that can be written.
+
+mod bad;
+mod chain;
+mod finish;
+mod picture;
+mod report;
+mod survey;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use courser_contract::{LogIndex, PartitionId, Term};
+
+pub use self::report::{Cut, Damage, DamageKind, Leftovers, RecoveryReport};
+
+use crate::{
+    checkpoint::Manifests,
+    config::LogConfig,
+    disk::Disk,
+    error::OpenError,
+    format::partition_bit,
+    ids::StartId,
+    live::LiveEntries,
+    log::Log,
+    record::{CheckpointAt, HardState},
+};
+
+/// What a log held when it was opened.
+#[derive(Debug)]
+pub struct Recovered {
+    /// Every partition of which the log or a manifest knows something.
+    pub partitions: BTreeMap<PartitionId, RecoveredPartition>,
+    /// What was found, in words and numbers.
+    pub report: RecoveryReport,
+    /// Partitions of which a lost batch may have held something: bit `id mod 64`.
+    pub(crate) in_doubt: u64,
+}
+
+impl Recovered {
+    /// What is wrong with a partition, also one of which the log knows nothing: then all of it may be lost.
+    #[must_use]
+    pub fn damage(&self, partition: PartitionId) -> Option<PartitionDamage> {
+        match self.partitions.get(&partition) {
+            Some(found) => found.damage,
+            None if self.in_doubt & partition_bit(partition.0) != 0 => {
+                Some(PartitionDamage::InDoubt { after: LogIndex(0) })
+            }
+            None => None,
+        }
+    }
+}
+
+/// What a log held for one partition.
+#[derive(Debug, Default)]
+pub struct RecoveredPartition {
+    /// The last one; its commit is at least the checkpoint's index (M42).
+    pub hard_state: HardState,
+    /// From its manifest.
+    pub checkpoint: Option<CheckpointAt>,
+    /// All entries above the checkpoint, without gaps; up to the first that is missing.
+    pub entries: Vec<RecoveredEntry>,
+    /// Entries at or below the checkpoint that are needed, from its manifest; read them with [`Log::reader`].
+    pub live: LiveEntries,
+    /// Those of `live` that the log does not have any more. Empty unless there is damage.
+    pub missing_live: LiveEntries,
+    /// Why `entries` may not be all that was synced. Such a partition is set aside: it serves nothing.
+    pub damage: Option<PartitionDamage>,
+}
+
+/// An entry above the checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecoveredEntry {
+    /// Its place in the partition's log.
+    pub index: LogIndex,
+    /// Term of the leader that proposed it.
+    pub term: Term,
+    /// What it says.
+    pub data: Bytes,
+}
+
+/// What is wrong with a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartitionDamage {
+    /// Entries from the first to the last of these are lost.
+    Missing {
+        /// First.
+        first: LogIndex,
+        /// Last that is known to be.
+        last: LogIndex,
+    },
+    /// A batch with something of this partition is lost, and nothing says what it was: an entry above this index, or term and
+    /// vote.
+    InDoubt {
+        /// The last entry that is there.
+        after: LogIndex,
+    },
+    /// The log says that there was a checkpoint at this index, and its manifest is gone or older.
+    ManifestLost {
+        /// Index of the checkpoint.
+        checkpoint: LogIndex,
+    },
+}
+
+impl<D: Disk> Log<D> {
+    /// Opens the log in a folder and recovers what is in it; an empty folder becomes an empty log. `manifests` are those of
+    /// [`crate::CheckpointStore::open`]. `start` must be durable in the node's file before.
+    ///
+    /// What was recovered is durable when this returns: the end of the log, of which no sync is known, is written once more
+    /// and synced.
+    ///
+    /// Cost: one pass over all segments, about as fast as the disk reads.
+    ///
+    /// # Errors
+    /// When a file is of another version or node, or cannot be read or written. Damage is no error: it is in the report and
+    /// in [`RecoveredPartition::damage`].
+    pub fn open(
+        disk: D,
+        config: LogConfig,
+        start: StartId,
+        manifests: &Manifests,
+    ) -> Result<(Self, Recovered), OpenError> {
+        let survey = survey::Survey::new(&disk, &config)?;
+        let scanned = chain::scan(survey, start, manifests)?;
+        finish::finish(disk, config, start, manifests, scanned)
+    }
+}

@@ -1,0 +1,309 @@
+//! What the batches say, taken one by one in order.
+
+use std::collections::BTreeMap;
+
+use bytes::BytesMut;
+use courser_contract::{LogIndex, PartitionId, Term};
+use zerocopy::FromBytes;
+
+use super::{PartitionDamage, RecoveredEntry};
+use crate::{
+    batch::Run,
+    checkpoint::Manifests,
+    error::OpenError,
+    format::{FRAME_FLAG_OPTIONAL, Kind, PieceHeader, partition_bit},
+    ids::{BatchNumber, Place, SegmentNumber},
+    log::{Known, Segment},
+    places::Places,
+    record::HardState,
+    scan::RawFrame,
+};
+
+/// What was read so far.
+#[derive(Debug)]
+pub(super) struct Picture {
+    pub(super) partitions: BTreeMap<PartitionId, Partition>,
+    pub(super) segments: BTreeMap<SegmentNumber, Segment>,
+    pub(super) places: Places,
+    /// Last batches of older segments, as heads say.
+    pub(super) sealed: BTreeMap<SegmentNumber, BatchNumber>,
+    pub(super) records: u64,
+    pub(super) entries: u64,
+    pub(super) orphan_pieces: u64,
+    pub(super) passed_over: u64,
+    doubts: Vec<Doubt>,
+    open: Option<OpenEntry>,
+}
+
+/// What was read of one partition.
+#[derive(Debug, Default)]
+pub(super) struct Partition {
+    pub(super) known: Known,
+    pub(super) entries: Vec<RecoveredEntry>,
+    /// The entry that must come next; below it entries replace what is there.
+    next: Option<LogIndex>,
+    /// What segments' heads say of a checkpoint.
+    pub(super) said_checkpoint: Option<LogIndex>,
+    pub(super) damage: Option<PartitionDamage>,
+}
+
+/// Lost batches with something of these partitions.
+#[derive(Debug)]
+struct Doubt {
+    segment: SegmentNumber,
+    /// Bits of the partitions that may be concerned.
+    partitions: u64,
+    /// Partitions with those bits of which nothing is missing, as later entries say.
+    cleared: Vec<PartitionId>,
+}
+
+/// A large entry of which some pieces were read.
+#[derive(Debug)]
+struct OpenEntry {
+    partition: PartitionId,
+    index: LogIndex,
+    term: Term,
+    total: u64,
+    data: BytesMut,
+    places: Vec<Place>,
+}
+
+impl Partition {
+    fn checkpoint(&self) -> LogIndex {
+        self.known.checkpoint.map_or(LogIndex(0), |at| at.index)
+    }
+
+    /// The last entry that is there, or the checkpoint.
+    fn last(&self) -> LogIndex {
+        let last = self.entries.last().map(|entry| entry.index);
+        last.unwrap_or_else(|| self.checkpoint())
+    }
+}
+
+impl Picture {
+    pub(super) fn new(manifests: &Manifests) -> Self {
+        let partitions = manifests.iter().map(|(id, manifest)| {
+            let known = Known {
+                hard_state: None,
+                checkpoint: Some(manifest.at),
+                live: manifest.live.clone(),
+            };
+            let partition = Partition {
+                known,
+                ..Partition::default()
+            };
+            (*id, partition)
+        });
+        Self {
+            partitions: partitions.collect(),
+            segments: BTreeMap::new(),
+            places: Places::default(),
+            sealed: BTreeMap::new(),
+            records: 0,
+            entries: 0,
+            orphan_pieces: 0,
+            passed_over: 0,
+            doubts: Vec::new(),
+            open: None,
+        }
+    }
+
+    /// Takes a record. `false` when it makes no sense.
+    pub(super) fn take(&mut self, frame: RawFrame, place: Place) -> Result<bool, OpenError> {
+        self.records += 1;
+        let Some(kind) = frame.known() else {
+            if frame.flags & FRAME_FLAG_OPTIONAL == 0 {
+                let kind = frame.kind;
+                return Err(OpenError::Kind { place, kind });
+            }
+            self.passed_over += 1;
+            return Ok(true);
+        };
+        let made_sense = match kind {
+            Kind::Entry => {
+                self.drop_open(frame.partition);
+                self.take_entry(frame, place);
+                true
+            }
+            Kind::Piece => self.take_piece(&frame, place),
+            Kind::HardState => self.take_hard_state(&frame),
+            Kind::Checkpoint => {
+                let partition = self.partitions.entry(frame.partition).or_default();
+                partition.said_checkpoint = partition.said_checkpoint.max(Some(frame.index));
+                true
+            }
+            Kind::Sealed => {
+                let segment = SegmentNumber(frame.term.0);
+                self.sealed.insert(segment, BatchNumber(frame.index.0));
+                true
+            }
+        };
+        Ok(made_sense)
+    }
+
+    fn take_hard_state(&mut self, frame: &RawFrame) -> bool {
+        let Ok(vote) = <[u8; 8]>::try_from(&*frame.data) else {
+            return false;
+        };
+        let partition = self.partitions.entry(frame.partition).or_default();
+        partition.known.hard_state = Some(HardState {
+            term: frame.term,
+            vote: u64::from_le_bytes(vote),
+            commit: frame.index,
+        });
+        true
+    }
+
+    fn take_entry(&mut self, frame: RawFrame, place: Place) {
+        let run = Run {
+            partition: frame.partition,
+            first: frame.index,
+            last: frame.index,
+        };
+        self.places.add(run, place);
+        self.segments.entry(place.segment).or_default().note(run);
+        self.deliver(frame.partition, frame.term, frame.index, frame.data);
+    }
+
+    /// An entry, whole, in the order of the log.
+    fn deliver(&mut self, id: PartitionId, term: Term, index: LogIndex, data: bytes::Bytes) {
+        self.entries += 1;
+        let partition = self.partitions.entry(id).or_default();
+        let checkpoint = partition.checkpoint();
+        let expected = partition
+            .next
+            .unwrap_or(LogIndex(checkpoint.0 + 1))
+            // Older entries may be gone: their segments were used again.
+            .max(LogIndex(checkpoint.0 + 1));
+        if partition.damage.is_some() {
+            return;
+        }
+        if index > expected {
+            partition.damage = Some(PartitionDamage::Missing {
+                first: expected,
+                last: LogIndex(index.0 - 1),
+            });
+            return;
+        }
+        if partition.next.is_none_or(|next| index <= next) {
+            clear(&mut self.doubts, id);
+        }
+        partition.next = Some(LogIndex(index.0 + 1));
+        while partition
+            .entries
+            .last()
+            .is_some_and(|entry| entry.index >= index)
+        {
+            partition.entries.pop();
+        }
+        if index > checkpoint {
+            partition.entries.push(RecoveredEntry { index, term, data });
+        }
+    }
+
+    fn take_piece(&mut self, frame: &RawFrame, place: Place) -> bool {
+        let Ok((head, part)) = PieceHeader::read_from_prefix(&frame.data) else {
+            return false;
+        };
+        let (offset, total) = (head.offset.get(), head.total.get());
+        if offset == 0 {
+            self.drop_open(frame.partition);
+            self.open = Some(OpenEntry {
+                partition: frame.partition,
+                index: frame.index,
+                term: frame.term,
+                total,
+                data: BytesMut::new(),
+                places: Vec::new(),
+            });
+        }
+        let fits = self.open.as_ref().is_some_and(|open| {
+            let same = (open.partition, open.index, open.term, open.total)
+                == (frame.partition, frame.index, frame.term, total);
+            same && open.data.len() as u64 == offset
+        });
+        let Some(open) = self.open.as_mut().filter(|_| fits) else {
+            // Its beginning was lost with a rotten batch or a recycled segment.
+            self.orphan_pieces += 1;
+            return true;
+        };
+        open.data.extend_from_slice(part);
+        open.places.push(place);
+        let so_far = open.data.len() as u64;
+        let run = Run {
+            partition: frame.partition,
+            first: frame.index,
+            last: frame.index,
+        };
+        self.segments.entry(place.segment).or_default().note(run);
+        if so_far > total {
+            return false;
+        }
+        if so_far == total
+            && let Some(open) = self.open.take()
+        {
+            self.places
+                .add_pieces(open.partition, open.index, open.places);
+            self.deliver(open.partition, open.term, open.index, open.data.freeze());
+        }
+        true
+    }
+
+    /// An unfinished entry ends when its partition goes on without it.
+    fn drop_open(&mut self, partition: PartitionId) {
+        let other = |open: &mut OpenEntry| open.partition == partition;
+        if let Some(open) = self.open.take_if(other) {
+            self.orphan_pieces += open.places.len() as u64;
+        }
+    }
+
+    /// Batches with something of these partitions are lost.
+    pub(super) fn doubt(&mut self, segment: SegmentNumber, partitions: u64) {
+        if partitions != 0 {
+            self.doubts.push(Doubt {
+                segment,
+                partitions,
+                cleared: Vec::new(),
+            });
+        }
+    }
+
+    /// Bits of partitions that may have lost something.
+    pub(super) fn open_doubts(&self) -> u64 {
+        let bits = self.doubts.iter().map(|doubt| doubt.partitions);
+        bits.fold(0, |all, bits| all | bits)
+    }
+
+    /// Ends the reading: what is still in doubt is damage.
+    pub(super) fn finish(&mut self) {
+        if let Some(open) = self.open.take() {
+            self.orphan_pieces += open.places.len() as u64;
+        }
+        for doubt in &self.doubts {
+            let mut open = 0;
+            for (id, partition) in &mut self.partitions {
+                let bit = partition_bit(id.0);
+                if doubt.partitions & bit == 0 || doubt.cleared.contains(id) {
+                    continue;
+                }
+                open |= bit;
+                let after = partition.last();
+                partition
+                    .damage
+                    .get_or_insert(PartitionDamage::InDoubt { after });
+            }
+            if let Some(segment) = self.segments.get_mut(&doubt.segment) {
+                segment.in_doubt |= open;
+            }
+        }
+    }
+}
+
+fn clear(doubts: &mut [Doubt], partition: PartitionId) {
+    for doubt in doubts {
+        let concerned = doubt.partitions & partition_bit(partition.0) != 0;
+        if concerned && !doubt.cleared.contains(&partition) {
+            doubt.cleared.push(partition);
+        }
+    }
+}

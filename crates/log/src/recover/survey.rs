@@ -1,0 +1,115 @@
+//! Which files there are.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+};
+
+use super::report::Leftovers;
+use crate::{
+    config::LogConfig,
+    disk::Disk,
+    error::OpenError,
+    format::{BLOCK_BYTES, Seen, SegmentHeader},
+    ids::{NodeIdentity, SegmentNumber},
+    scan::{Fault, Window},
+};
+
+/// Files of a log's folder.
+#[derive(Debug)]
+pub(super) struct Survey<F> {
+    pub(super) files: BTreeMap<SegmentNumber, Found<F>>,
+    /// Files that hold nothing for sure, by the number of their name: recycling stopped half-way.
+    pub(super) blank: VecDeque<SegmentNumber>,
+    pub(super) next_segment: SegmentNumber,
+    pub(super) leftovers: Leftovers,
+}
+
+/// A segment's file.
+#[derive(Debug)]
+pub(super) struct Found<F> {
+    pub(super) window: Window<F>,
+    /// Its header is intact.
+    pub(super) has_header: bool,
+    /// Shorter than its header says: nothing that a loss of power does, since segments are filled before they get a header.
+    pub(super) is_short: bool,
+}
+
+impl<F: crate::disk::DiskFile> Survey<F> {
+    pub(super) fn new<D: Disk<File = F>>(disk: &D, config: &LogConfig) -> Result<Self, OpenError> {
+        let mut survey = Self {
+            files: BTreeMap::new(),
+            blank: VecDeque::new(),
+            next_segment: SegmentNumber(1),
+            leftovers: Leftovers::default(),
+        };
+        let mut names = disk.list().map_err(cannot_open("the log's folder"))?;
+        names.sort_unstable();
+        for name in names {
+            match SegmentNumber::of_file_name(&name) {
+                Some(number) => survey.look(disk, config, number, &name)?,
+                None if name.ends_with(".new") => {
+                    disk.remove(&name).map_err(cannot_open(&name))?;
+                    survey.leftovers.unfinished += 1;
+                }
+                None => survey.leftovers.strangers += 1,
+            }
+        }
+        Ok(survey)
+    }
+
+    fn look<D: Disk<File = F>>(
+        &mut self,
+        disk: &D,
+        config: &LogConfig,
+        number: SegmentNumber,
+        name: &str,
+    ) -> Result<(), OpenError> {
+        self.next_segment = self.next_segment.max(number.next());
+        let file = disk.open(name).map_err(cannot_open(name))?;
+        let mut window = Window::new(file).map_err(cannot_open(name))?;
+        let header = match window.bytes(0, BLOCK_BYTES as u64) {
+            Ok(block) => SegmentHeader::see(&block),
+            Err(Fault::End | Fault::Unreadable(_)) => Seen::Nothing,
+        };
+        let (has_header, is_short) = match header {
+            Seen::Header(header) => {
+                let found = NodeIdentity(header.node.get());
+                if found != config.node {
+                    return Err(OpenError::Foreign {
+                        segment: number,
+                        found,
+                        expected: config.node,
+                    });
+                }
+                if header.segment.get() != number.0 {
+                    self.leftovers.half_recycled += 1;
+                    self.blank.push_back(number);
+                    return Ok(());
+                }
+                (true, window.len() < header.segment_bytes.get())
+            }
+            Seen::Other(version) => {
+                return Err(OpenError::Version {
+                    segment: number,
+                    version,
+                });
+            }
+            Seen::Nothing => (false, false),
+        };
+        let found = Found {
+            window,
+            has_header,
+            is_short,
+        };
+        self.files.insert(number, found);
+        Ok(())
+    }
+}
+
+fn cannot_open(name: &str) -> impl FnOnce(io::Error) -> OpenError {
+    move |source| OpenError::Folder {
+        name: name.to_owned(),
+        source,
+    }
+}

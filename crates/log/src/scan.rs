@@ -1,0 +1,238 @@
+//! Reading a segment file in order: in large reads, and never further than what is there.
+
+use std::io;
+
+use bytes::Bytes;
+use courser_contract::{LogIndex, PartitionId, Term};
+use zerocopy::FromBytes;
+
+use crate::{
+    batch::frame_bytes,
+    disk::DiskFile,
+    format::{
+        BATCH_BYTES_MAX, BATCH_HEADER_BYTES, BatchHeader, FRAME_BYTES, Frame, Kind, Seen,
+        frame_crc, frame_seed,
+    },
+};
+
+/// Bytes of one read, unless a batch is longer.
+const CHUNK_BYTES: u64 = 1 << 20;
+
+/// A file and the part of it that was read last. What it hands out shares that memory.
+#[derive(Debug)]
+pub(crate) struct Window<F> {
+    file: F,
+    len: u64,
+    chunk: Bytes,
+    at: u64,
+    /// Bytes that were asked of the file.
+    pub(crate) read_bytes: u64,
+}
+
+/// Why there are no bytes.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The file ends before them.
+    End,
+    /// The disk does not give them.
+    Unreadable(io::Error),
+}
+
+impl<F: DiskFile> Window<F> {
+    pub(crate) fn new(file: F) -> io::Result<Self> {
+        let len = file.len()?;
+        Ok(Self {
+            file,
+            len,
+            chunk: Bytes::new(),
+            at: 0,
+            read_bytes: 0,
+        })
+    }
+
+    pub(crate) const fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub(crate) fn into_file(self) -> F {
+        self.file
+    }
+
+    pub(crate) const fn file(&self) -> &F {
+        &self.file
+    }
+
+    /// `len` bytes from `offset` on.
+    pub(crate) fn bytes(&mut self, offset: u64, len: u64) -> Result<Bytes, Fault> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.len => {}
+            Some(_) | None => return Err(Fault::End),
+        }
+        if let Some(found) = self.held(offset, len) {
+            return Ok(found);
+        }
+        let ahead = len.max(CHUNK_BYTES).min(self.len - offset);
+        let read = match self.read(offset, ahead) {
+            Ok(read) => read,
+            // What is ahead may be what cannot be read.
+            Err(_) if ahead > len => return self.read(offset, len).map_err(Fault::Unreadable),
+            Err(error) => return Err(Fault::Unreadable(error)),
+        };
+        self.chunk = read;
+        self.at = offset;
+        Ok(self.held(offset, len).expect("as much was read"))
+    }
+
+    fn held(&self, offset: u64, len: u64) -> Option<Bytes> {
+        let from = usize::try_from(offset.checked_sub(self.at)?).ok()?;
+        let to = from.checked_add(usize::try_from(len).ok()?)?;
+        (to <= self.chunk.len()).then(|| self.chunk.slice(from..to))
+    }
+
+    fn read(&mut self, offset: u64, len: u64) -> io::Result<Bytes> {
+        let len = usize::try_from(len).expect("a read is no longer than a segment");
+        // The last chunk's memory serves again unless entries still share it.
+        let mut buffer = match std::mem::take(&mut self.chunk).try_into_mut() {
+            Ok(buffer) => buffer,
+            Err(_) => bytes::BytesMut::new(),
+        };
+        buffer.resize(len, 0);
+        self.file.read_at(&mut buffer, offset)?;
+        self.read_bytes += len as u64;
+        Ok(buffer.freeze())
+    }
+}
+
+/// A batch as it lies in a file, its checksums right.
+#[derive(Clone, Debug)]
+pub(crate) struct RawBatch {
+    pub(crate) header: BatchHeader,
+    pub(crate) body: Bytes,
+}
+
+/// What stands at a place where a batch may begin.
+#[derive(Debug)]
+pub(crate) enum BatchSeen {
+    /// No header, or no longer one.
+    Nothing,
+    /// A header of another version.
+    Other(u16),
+    /// An intact header, and a body that is not the one that was written; with as much of it as there is.
+    BadBody(BatchHeader, Bytes),
+    /// All of it.
+    Whole(RawBatch),
+    /// The disk does not give it.
+    Unreadable(io::Error),
+}
+
+/// Looks at a place.
+pub(crate) fn batch_at<F: DiskFile>(window: &mut Window<F>, offset: u64) -> BatchSeen {
+    let head = match window.bytes(offset, BATCH_HEADER_BYTES as u64) {
+        Ok(head) => head,
+        Err(Fault::End) => return BatchSeen::Nothing,
+        Err(Fault::Unreadable(error)) => return BatchSeen::Unreadable(error),
+    };
+    let header = match BatchHeader::see(&head) {
+        Seen::Nothing => return BatchSeen::Nothing,
+        Seen::Other(version) => return BatchSeen::Other(version),
+        Seen::Header(header) => header,
+    };
+    let body_bytes = header.body_bytes.get() as usize;
+    if body_bytes > BATCH_BYTES_MAX - BATCH_HEADER_BYTES {
+        return BatchSeen::Nothing;
+    }
+    // The slice must not keep the chunk from being used again.
+    drop(head);
+    let from = offset + BATCH_HEADER_BYTES as u64;
+    let there = (body_bytes as u64).min(window.len().saturating_sub(from));
+    let body = match window.bytes(from, there) {
+        Ok(body) => body,
+        Err(Fault::End) => Bytes::new(),
+        Err(Fault::Unreadable(_)) => return BatchSeen::BadBody(header, Bytes::new()),
+    };
+    if body.len() == body_bytes && crc32c::crc32c(&body) == header.body_crc.get() {
+        BatchSeen::Whole(RawBatch { header, body })
+    } else {
+        BatchSeen::BadBody(header, body)
+    }
+}
+
+/// A frame and its data.
+#[derive(Clone, Debug)]
+pub(crate) struct RawFrame {
+    pub(crate) kind: u8,
+    pub(crate) flags: u8,
+    pub(crate) partition: PartitionId,
+    pub(crate) term: Term,
+    pub(crate) index: LogIndex,
+    pub(crate) data: Bytes,
+}
+
+impl RawFrame {
+    pub(crate) const fn known(&self) -> Option<Kind> {
+        Kind::of(self.kind)
+    }
+}
+
+/// Whether each frame's own checksum is looked at: not needed in a body whose checksum is right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Check {
+    Lengths,
+    Checksums,
+}
+
+/// The frames of a body. With [`Check::Checksums`] those that are damaged are `None`, as far as lengths lead.
+#[derive(Debug)]
+pub(crate) struct Frames<'a> {
+    body: &'a Bytes,
+    at: usize,
+    seed: u32,
+    check: Check,
+}
+
+impl<'a> Frames<'a> {
+    pub(crate) fn new(body: &'a Bytes, tag: u64, check: Check) -> Self {
+        Self {
+            body,
+            at: 0,
+            seed: frame_seed(tag),
+            check,
+        }
+    }
+}
+
+impl Iterator for Frames<'_> {
+    type Item = Option<RawFrame>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = self.body.get(self.at..)?;
+        if rest.is_empty() {
+            return None;
+        }
+        let end = self.body.len();
+        let Ok((frame, rest)) = Frame::read_from_prefix(rest) else {
+            self.at = end;
+            return Some(None);
+        };
+        let len = frame.data_bytes.get() as usize;
+        let Some(data) = rest.get(..len) else {
+            self.at = end;
+            return Some(None);
+        };
+        let from = self.at + FRAME_BYTES;
+        self.at = (self.at + frame_bytes(len)).min(end);
+        let wrong = self.check == Check::Checksums
+            && frame_crc(self.seed, &frame, &[], data) != frame.crc.get();
+        if wrong {
+            return Some(None);
+        }
+        Some(Some(RawFrame {
+            kind: frame.kind,
+            flags: frame.flags,
+            partition: PartitionId(frame.partition.get()),
+            term: Term(frame.term.get()),
+            index: LogIndex(frame.index.get()),
+            data: self.body.slice(from..from + len),
+        }))
+    }
+}
