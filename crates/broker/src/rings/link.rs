@@ -22,6 +22,7 @@ pub(crate) fn link(slots: usize) -> (Sender, Receiver) {
         batches,
         returns,
         wanted: Arc::clone(&wanted),
+        wants: false,
         spare: Vec::with_capacity(slots),
         gathering: Batch::default(),
         slots,
@@ -62,6 +63,8 @@ pub(crate) struct Sender {
     returns: Consumer<Batch>,
     /// Raised while this end wants to be woken when a batch comes back.
     wanted: Arc<Sign>,
+    /// Whether this end has raised it since it last took something back.
+    wants: bool,
     spare: Vec<Batch>,
     gathering: Batch,
     slots: usize,
@@ -83,9 +86,9 @@ impl Sender {
         self.away_weight + self.gathering.weight() < WEIGHT_MAX
     }
 
-    /// Sends what gathered, if there is some and a credit for it.
+    /// Sends what gathered, if there is some and a credit for it. What came back must have been [collected](Self::collect), by one
+    /// who looks at what waits for it: a batch that is taken back here would be seen by nobody.
     pub(crate) fn flush(&mut self) -> Flushed {
-        self.collect();
         if self.gathering.is_empty() {
             return Flushed::Nothing;
         }
@@ -104,6 +107,9 @@ impl Sender {
 
     /// Takes back what the receiver has handled.
     pub(crate) fn collect(&mut self) {
+        if std::mem::take(&mut self.wants) {
+            self.wanted.lower();
+        }
         while let Ok(mut batch) = self.returns.pop() {
             self.returned += 1;
             self.away_weight -= batch.take_weight();
@@ -124,7 +130,8 @@ impl Sender {
     }
 
     /// Asks to be woken when the next batch comes back. To be called before the shard looks at its rings and sleeps.
-    pub(crate) fn want_return(&self) {
+    pub(crate) fn want_return(&mut self) {
+        self.wants = true;
         self.wanted.raise();
     }
 
@@ -134,10 +141,10 @@ impl Sender {
         !self.gathering.is_empty() || !self.has_room()
     }
 
-    /// Whether a batch has come back that was not collected yet.
+    /// Whether a batch has come back that somebody waits for.
     #[must_use]
     pub(crate) fn has_wanted_return(&self) -> bool {
-        !self.returns.is_empty()
+        self.wants && !self.returns.is_empty()
     }
 
     #[cfg(test)]

@@ -73,7 +73,7 @@ impl Ports {
             || self.to.iter().flatten().any(Sender::has_wanted_return)
     }
 
-    /// Sends what gathered for every peer and wakes those that sleep.
+    /// Sends what gathered for every peer and wakes those that sleep. See [`Sender::flush`].
     pub(crate) fn flush(&mut self) {
         for (sender, doze) in self.to.iter_mut().zip(&self.dozes) {
             if let Some(sender) = sender
