@@ -79,6 +79,7 @@ impl Summary {
             ("packets_sent", counters.packets_sent),
             ("publishes_received", counters.publishes_received),
             ("publishes_sent", counters.publishes_sent),
+            ("publishers_slowed", counters.publishers_slowed),
             ("turns", counters.turns),
             ("longest_turn_us", counters.longest_turn_us),
             ("allocations", self.0.allocations),

@@ -89,6 +89,8 @@ pub(crate) struct Counters {
     pub(crate) packets_received: u64,
     /// Packets sent, of every type.
     pub(crate) packets_sent: u64,
+    /// Times that a publisher was not read for a moment because it is faster than a session that gets its messages.
+    pub(crate) publishers_slowed: u64,
     /// Turns.
     pub(crate) turns: u64,
     /// Longest turn in microseconds of the thread's CPU time.
@@ -126,6 +128,7 @@ impl Counters {
             (&mut self.publish_bytes_sent, other.publish_bytes_sent),
             (&mut self.packets_received, other.packets_received),
             (&mut self.packets_sent, other.packets_sent),
+            (&mut self.publishers_slowed, other.publishers_slowed),
             (&mut self.turns, other.turns),
         ];
         for (mine, theirs) in pairs {

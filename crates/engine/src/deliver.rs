@@ -234,6 +234,7 @@ impl Partition {
             OutcomeKind::Skipped => (Fate::Skipped, Haste::Lazy(self.lead.now.tick)),
             OutcomeKind::Returned => return,
         };
+        live.taken_at = self.lead.now.tick;
         let count = last - first + 1;
         if fate != Fate::Received {
             let count = u32::try_from(count).unwrap_or(u32::MAX);

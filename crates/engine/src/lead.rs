@@ -23,6 +23,7 @@ use crate::{
     origins::Origins,
     outbox::{Inbox, Sender},
     retained::Projection,
+    room::Pace,
 };
 
 type Hasher = foldhash::fast::RandomState;
@@ -329,6 +330,8 @@ pub(crate) struct Lead {
     pub(crate) attached: u64,
     /// Sessions that it ended because their time was over.
     pub(crate) expired: u64,
+    /// What the append that is being handled tells its shard.
+    pub(crate) pace: Pace,
 }
 
 impl Default for Lead {
@@ -376,6 +379,7 @@ impl Default for Lead {
             scratch: Vec::new(),
             attached: 0,
             expired: 0,
+            pace: Pace::Free,
         }
     }
 }

@@ -14,6 +14,7 @@
 //! - A partition with a log serves once the first entry of its term is applied (M5) and, if it has filters, L1 has confirmed
 //!   them (M39). Appends that come before get no answer; after a change of leader the shard sends again what is unsettled.
 //! - QoS 0, and publishes to volatile partitions that refuse nothing, carry no key and get no answer.
+//! - [`Pace::Slow`] of an append: the publisher is not read for a moment (M12). A shell that has no way to do so may go on.
 //! - A front stays in the shell's table until its attach is answered: a connection that is lost meanwhile detaches (or
 //!   unclaims) then. A front whose [`AttachStage::Open`](courser_contract::AttachStage::Open) is refused unclaims.
 //!
@@ -91,3 +92,4 @@ mod timeouts;
 pub use config::{Counts, DiskRoom, Limits, Overflow, PartitionConfig};
 pub use entry::EntryError;
 pub use partition::Partition;
+pub use room::Pace;

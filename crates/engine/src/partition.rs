@@ -7,7 +7,7 @@ use courser_contract::{
 };
 
 use crate::{
-    Counts, DiskRoom, EntryError, PartitionConfig,
+    Counts, DiskRoom, EntryError, Pace, PartitionConfig,
     entry::{Gather, Haste, Rare, Trust},
     lead::{Lead, Role},
     session::FORWARD_AGAIN_MS,
@@ -93,11 +93,20 @@ impl Partition {
     }
 
     /// A publish that L1 sent here. Without an answer when this partition does not lead: the origin sends it again (M11).
-    pub fn handle_append(&mut self, now: Now, append: &Append<'_>, fx: &mut impl PartitionEffects) {
+    ///
+    /// [`Pace::Slow`] asks to slow its publisher down.
+    pub fn handle_append(
+        &mut self,
+        now: Now,
+        append: &Append<'_>,
+        fx: &mut impl PartitionEffects,
+    ) -> Pace {
         self.lead.now = now;
+        self.lead.pace = Pace::Free;
         if self.lead.decides() {
             self.publish(append, fx);
         }
+        self.lead.pace
     }
 
     /// A message of a front.

@@ -12,6 +12,32 @@ use crate::{
     stream::Stream,
 };
 
+/// What a partition tells the shard of a publisher.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pace {
+    /// All is well.
+    #[default]
+    Free,
+    /// A connected session that gets the message takes messages, and more than half of its room is used: its publisher is faster
+    /// than it is, and the shard should stop reading it for a moment before the session's policy has to drop something (M12).
+    Slow,
+}
+
+/// How full a stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fill {
+    /// Less than half.
+    Low,
+    /// Half or more, with room.
+    High,
+    /// Without room.
+    Full,
+}
+
+/// How long after its last outcome a session counts as one that takes messages, in milliseconds: longer than a client is kept from
+/// its processor on a busy machine, and short beside the time in which somebody notices that it has stopped.
+const TAKING_MS: u64 = 1_000;
+
 impl Partition {
     /// Whether a publisher must be refused: a disk that is nearly full (M47), a full retained store, or a full session under that
     /// policy (M12).
@@ -64,8 +90,27 @@ impl Partition {
     }
 
     fn is_full(&self, stream: u64, bytes: u64) -> bool {
-        self.queue(stream)
-            .is_some_and(|(queue, reserved)| is_full(&self.config.limits, queue, reserved, bytes))
+        self.queue(stream).is_some_and(|(queue, reserved)| {
+            fill(&self.config.limits, queue, reserved, bytes) == Fill::Full
+        })
+    }
+
+    /// A message was put into a stream that is half full or more. Unless nobody takes from it, its publisher should slow down.
+    #[cold]
+    fn note_high(&mut self, stream: u64) {
+        let last = match ids::owner(stream) {
+            Owner::Session => {
+                let session = self.state.sessions.get(stream);
+                session.and_then(|session| session.lead.live.map(|live| live.taken_at))
+            }
+            Owner::Group => {
+                let group = self.state.groups.get(stream);
+                group.and_then(|group| group.lead.taken_at)
+            }
+        };
+        if last.is_some_and(|at| self.lead.now.tick < at.after_ms(TAKING_MS)) {
+            self.lead.pace = Pace::Slow;
+        }
     }
 
     /// A stream with what is reserved in it.
@@ -109,11 +154,15 @@ impl Partition {
         let Some((limits, queue, reserved)) = self.queue_mut(stream) else {
             return true;
         };
-        let fits = !is_full(limits, queue, *reserved, bytes);
-        if fits {
-            reserved.add(1, bytes.cast_signed());
+        let fill = fill(limits, queue, *reserved, bytes);
+        if fill == Fill::Full {
+            return false;
         }
-        fits
+        reserved.add(1, bytes.cast_signed());
+        if fill == Fill::High {
+            self.note_high(stream);
+        }
+        true
     }
 
     /// Reserves room in the streams of `targets` for a record of `bytes` bytes. None: all have room; otherwise those that had.
@@ -222,10 +271,17 @@ impl Partition {
     }
 }
 
-/// Whether a stream has no room for a message of `bytes` bytes.
+/// How full a stream is before a message of `bytes` bytes.
 #[inline]
-fn is_full(limits: &Limits, queue: &Stream, reserved: Reserved, bytes: u64) -> bool {
+fn fill(limits: &Limits, queue: &Stream, reserved: Reserved, bytes: u64) -> Fill {
     let messages = i64::from(queue.live()) + reserved.messages;
     let queued = queue.bytes().saturating_add_signed(reserved.bytes);
-    messages >= i64::from(limits.queue_messages_max) || queued + bytes > limits.queue_bytes_max
+    let messages_max = i64::from(limits.queue_messages_max);
+    if messages < messages_max / 2 && queued + bytes <= limits.queue_bytes_max / 2 {
+        Fill::Low
+    } else if messages < messages_max && queued + bytes <= limits.queue_bytes_max {
+        Fill::High
+    } else {
+        Fill::Full
+    }
 }

@@ -48,7 +48,11 @@ pub(crate) enum Message {
         deliver: bool,
         /// The encoded record.
         record: Span,
+        /// Whose it is.
+        front: Option<FrontId>,
     },
+    /// A publish of this front went to a session that is slower than it (M12).
+    Slow(FrontId),
     /// A message for fronts of the receiver.
     Deliver(DeliverSpan),
     /// To a partition from a front.
@@ -143,7 +147,12 @@ impl Batch {
     }
 
     /// Adds an append: its record is encoded into the arena.
-    pub(crate) fn push_append(&mut self, partition: PartitionId, append: &Append<'_>) {
+    pub(crate) fn push_append(
+        &mut self,
+        partition: PartitionId,
+        append: &Append<'_>,
+        front: Option<FrontId>,
+    ) {
         let record = self.encode(&RecordView::from(&append.publish));
         self.weight += record.len as usize + REQUEST_WEIGHT;
         self.messages.push(Message::Append {
@@ -152,7 +161,16 @@ impl Batch {
             keep_retained: append.keep_retained,
             deliver: append.deliver,
             record,
+            front,
         });
+    }
+
+    /// Says that a publish of `front` went to a session that is slower than it; once for several in a row.
+    pub(crate) fn push_slow(&mut self, front: FrontId) {
+        let said = matches!(self.messages.last(), Some(Message::Slow(last)) if *last == front);
+        if !said {
+            self.messages.push(Message::Slow(front));
+        }
     }
 
     /// Adds a delivery to `to`, which all are fronts of the receiver. A stored record is shared: one count for all

@@ -5,9 +5,9 @@ use std::net::Shutdown;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use courser_contract::{CloseCause, Tick};
+use courser_contract::{CloseCause, Now, Tick};
 use courser_memory::{Buffer, ReceivePool};
-use courser_mqtt::front::{Front, Output};
+use courser_mqtt::front::{Front, Output, Reading};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
@@ -45,6 +45,8 @@ pub(crate) enum Hold {
     Output,
     /// A link to another shard is full.
     Link,
+    /// It publishes to a session that is slower; until a moment has passed.
+    Pace,
 }
 
 /// A connection of a shard.
@@ -105,6 +107,16 @@ impl Connection {
     #[inline]
     pub(crate) const fn takes_events(&self) -> bool {
         matches!(self.life, Life::Open | Life::Lost)
+    }
+
+    /// The reason `over` for which it was not read is gone. True when it may be read, false when there is another reason now; then its
+    /// keep-alive, which stood still for the first one, runs again all the same.
+    pub(crate) fn resume(&mut self, now: Now, over: Hold) -> bool {
+        self.front.handle_reading(now, Reading::On);
+        if self.hold == over {
+            self.hold = Hold::None;
+        }
+        self.hold == Hold::None
     }
 
     /// When the timer should fire.

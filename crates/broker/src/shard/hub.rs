@@ -89,6 +89,8 @@ pub(crate) struct Hub {
     pub(crate) congested: Vec<Option<Tick>>,
     /// Set when an append was added to a full link: whoever added it waits.
     pub(crate) overfull: bool,
+    /// Set when an append of the front that is being called went to a session that is slower than it.
+    pub(crate) slow: bool,
     /// Connections that are not read until a link has room.
     pub(crate) waiting_for_link: Vec<Place>,
     /// Connections with output to write.
@@ -120,11 +122,12 @@ impl Hub {
         shard: ShardId,
         partition: PartitionId,
         append: &Append<'_>,
+        front: Option<FrontId>,
     ) {
         let sender = self.ports.to[usize::from(shard.0)]
             .as_mut()
             .expect("every other shard is a peer");
-        sender.batch().push_append(partition, append);
+        sender.batch().push_append(partition, append, front);
         self.overfull |= !sender.has_room();
     }
 

@@ -2,6 +2,8 @@
 
 use courser_contract::{Append, FrontId, Publish, ShardId, ToFront};
 
+use courser_engine::Pace;
+
 use super::Shard;
 use super::effects_partition::Place;
 use super::hub::Budget;
@@ -89,9 +91,10 @@ impl Shard {
                 keep_retained,
                 deliver,
                 record,
+                front,
             } => {
                 let publish = Publish::from(batch.record(record));
-                self.append_here(
+                let pace = self.append_here(
                     partition,
                     &Append {
                         key,
@@ -100,7 +103,11 @@ impl Shard {
                         deliver,
                     },
                 );
+                if let (Pace::Slow, Some(front)) = (pace, front) {
+                    self.hub.batch(from).push_slow(front);
+                }
             }
+            Message::Slow(front) => self.slow_down(front),
             Message::Deliver(span) => {
                 let (delivery, to) = batch.delivery(span);
                 if from == self.hub.id {
@@ -173,6 +180,7 @@ impl Shard {
             }
             Message::Report(round, shard, report) => self.gather_report(round, shard, &report),
             Message::Append { .. }
+            | Message::Slow(_)
             | Message::Deliver(_)
             | Message::Home(..)
             | Message::Front(..)

@@ -13,6 +13,7 @@ mod effects_partition;
 mod fronts;
 mod hub;
 mod messages;
+mod pacing;
 mod partitions;
 mod publish;
 mod ready;
@@ -43,6 +44,7 @@ use self::accept::Accepting;
 use self::fronts::Fronts;
 use self::hub::{Budget, Hub, IndexWriter};
 use self::messages::Inbound;
+use self::pacing::Pacing;
 use self::partitions::Partitions;
 use self::ready::{Place, ReadyQueue};
 use self::reports::Reports;
@@ -96,6 +98,7 @@ pub(crate) struct Shard {
     /// Sockets to look at, in order.
     sockets: VecDeque<Place>,
     accepting: Accepting,
+    pacing: Pacing,
     /// Batches of peers that are being worked off.
     inbound: Vec<Option<Inbound>>,
     /// The shard's own messages that are being worked off.
@@ -195,6 +198,7 @@ impl Shard {
             volatile_answers: limits.overflow == courser_engine::Overflow::RefusePublisher,
             congested: vec![None; usize::from(config.shards)],
             overfull: false,
+            slow: false,
             waiting_for_link: Vec::new(),
             touched: Vec::new(),
             connections: parts.connections,
@@ -214,6 +218,7 @@ impl Shard {
             woken: VecDeque::new(),
             sockets: VecDeque::new(),
             accepting: Accepting::new(listeners, &ready)?,
+            pacing: Pacing::default(),
             inbound: (0..config.shards).map(|_| None).collect(),
             local: None,
             spare: Batch::default(),

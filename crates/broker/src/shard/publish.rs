@@ -5,6 +5,8 @@ use courser_contract::{
     Ticket,
 };
 
+use courser_engine::Pace;
+
 use super::Shard;
 use super::effects_partition::PartitionFx;
 use super::hub::Budget;
@@ -114,18 +116,19 @@ impl Shard {
         self.hub.budget.spend(Budget::STEP);
         let shard = self.hub.places.shard_of(to.partition);
         if shard == self.hub.id {
-            self.append_here(to.partition, &append);
+            self.hub.slow |= self.append_here(to.partition, &append) == Pace::Slow;
         } else {
-            self.hub.push_append(shard, to.partition, &append);
+            self.hub
+                .push_append(shard, to.partition, &append, Some(front));
         }
     }
 
     /// An append to a partition of this shard, by plain call.
     #[inline]
-    pub(crate) fn append_here(&mut self, id: PartitionId, append: &Append<'_>) {
+    pub(crate) fn append_here(&mut self, id: PartitionId, append: &Append<'_>) -> Pace {
         self.with_partition(id, |partition, now, fx| {
             partition.handle_append(now, append, fx)
-        });
+        })
     }
 
     /// Takes a partition out, does something with it, and puts it back.

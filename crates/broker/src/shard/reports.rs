@@ -120,7 +120,7 @@ impl Shard {
             if shard == self.hub.id {
                 self.append_here(partition, &append);
             } else {
-                self.hub.push_append(shard, partition, &append);
+                self.hub.push_append(shard, partition, &append, None);
             }
         }
     }

@@ -123,7 +123,7 @@ impl Shard {
         };
         let mut close = None;
         let reads = connection.life == Life::Open && !connection.unparsed;
-        if reads && self.hold(&mut connection) == Hold::None {
+        if reads && matches!(self.hold(&mut connection), Hold::None | Hold::Pace) {
             let received = connection.receive_at_once(&self.pool);
             close = received.and_then(|(buffer, count)| {
                 self.hub.counters.bytes_received += count as u64;
@@ -141,6 +141,8 @@ impl Shard {
             Hold::Output
         } else if connection.hold == Hold::Link && !self.hub.may_read_again() {
             Hold::Link
+        } else if connection.hold == Hold::Pace {
+            Hold::Pace
         } else {
             Hold::None
         }
@@ -194,12 +196,26 @@ impl Shard {
         buffer.consume(used);
         connection.rest = buffer.settle();
         connection.unparsed &= connection.rest.is_some();
-        if std::mem::take(&mut self.hub.overfull) {
+        self.hold_publisher(id, connection);
+        close
+    }
+
+    /// What a front has published may be more than a link or a session takes: then it is not read for a while.
+    fn hold_publisher(&mut self, id: FrontId, connection: &mut Connection) {
+        let overfull = std::mem::take(&mut self.hub.overfull);
+        let slow = std::mem::take(&mut self.hub.slow);
+        if overfull {
             connection.hold = Hold::Link;
             self.hub.waiting_for_link.push(id.slot);
-            connection.front.handle_reading(now, Reading::Paused);
+        } else if slow && connection.hold != Hold::Pace {
+            connection.hold = Hold::Pace;
+            self.pause(id);
+        } else {
+            return;
         }
-        close
+        connection
+            .front
+            .handle_reading(self.hub.now, Reading::Paused);
     }
 
     /// The socket is at its end.
@@ -282,11 +298,10 @@ impl Shard {
             let Some(id) = self.fronts.id(slot) else {
                 continue;
             };
+            let now = self.hub.now;
             if let Access::Here(connection) = self.fronts.get(id)
-                && connection.hold == Hold::Link
+                && connection.resume(now, Hold::Link)
             {
-                connection.hold = Hold::None;
-                connection.front.handle_reading(self.hub.now, Reading::On);
                 self.queue(slot);
             }
         }

@@ -29,12 +29,15 @@ pub(crate) enum Due {
     Accept,
     /// Links and last words are looked at.
     Watch,
+    /// Publishers that were slowed down are read again.
+    Pace,
 }
 
 impl Timer {
     pub(crate) const REPORT: Self = Self(u32::MAX);
     pub(crate) const ACCEPT: Self = Self(u32::MAX - 1);
     pub(crate) const WATCH: Self = Self(u32::MAX - 2);
+    pub(crate) const PACE: Self = Self(u32::MAX - 3);
 
     /// Of a connection.
     pub(crate) const fn front(slot: Place) -> Self {
@@ -53,6 +56,7 @@ impl Timer {
             Self::REPORT => Due::Report,
             Self::ACCEPT => Due::Accept,
             Self::WATCH => Due::Watch,
+            Self::PACE => Due::Pace,
             Self(value) if value >= PARTITIONS => Due::Partition((value - PARTITIONS) as usize),
             Self(slot) => Due::Front(slot),
         }
@@ -76,6 +80,7 @@ impl Shard {
                 Due::Report => self.begin_reports(),
                 Due::Accept => self.accepting.resume(),
                 Due::Watch => self.watch(),
+                Due::Pace => self.resume_paced(),
             }
         }
         self.due = due;

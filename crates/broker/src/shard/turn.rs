@@ -190,7 +190,7 @@ impl Shard {
     /// Asks for a wake when a batch comes back, where something waits for that.
     fn want_returns(&mut self) {
         let waits = self.hub.fences.owes() || self.is_stopping();
-        for sender in self.hub.ports.to.iter().flatten() {
+        for sender in self.hub.ports.to.iter_mut().flatten() {
             if waits || sender.waits_for_credit() {
                 sender.want_return();
             }

@@ -201,6 +201,7 @@ impl Partition {
             under_way: 0,
             window,
             limit_asked: 0,
+            taken_at: self.lead.now.tick,
         };
         fx.send_front(attaching.front, ToFront::Attached(attached));
         if let Some(client) = self.lead.clients.get_mut(&attaching.client_id) {

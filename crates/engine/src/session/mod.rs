@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use compact_str::CompactString;
 use courser_contract::{
-    Epoch, FrontId, GroupRef, PartitionId, QoS, SessionUid, SubscriptionOptions, WallMs, Will,
+    Epoch, FrontId, GroupRef, PartitionId, QoS, SessionUid, SubscriptionOptions, Tick, WallMs, Will,
 };
 
 pub(crate) use self::{detach::Plan, qos2::FORWARD_AGAIN_MS};
@@ -126,6 +126,8 @@ pub(crate) struct Live {
     pub(crate) window: u32,
     /// The highest limit that is proposed because a delivery waits for it.
     pub(crate) limit_asked: u64,
+    /// When it came, or had its last outcome.
+    pub(crate) taken_at: Tick,
 }
 
 impl Live {

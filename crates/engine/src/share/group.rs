@@ -358,6 +358,7 @@ impl Partition {
         let Some(group) = self.state.groups.get_mut(number) else {
             return;
         };
+        group.lead.taken_at = Some(self.lead.now.tick);
         if let Some(dispatch) = &mut group.lead.dispatch {
             dispatch.outcome(member, range, kind, &mut facts);
         }

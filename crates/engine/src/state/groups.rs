@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use courser_contract::{
-    FrontId, HomeRef, QoS, Seq, SessionUid, SharedStrategy, SubscriptionOptions,
+    FrontId, HomeRef, QoS, Seq, SessionUid, SharedStrategy, SubscriptionOptions, Tick,
 };
 
 use super::{IndexChanged, Sink, State};
@@ -36,6 +36,8 @@ pub(crate) struct GroupLead {
     pub(crate) ending: bool,
     /// Joins that are proposed.
     pub(crate) joining: u32,
+    /// When a member had its last outcome.
+    pub(crate) taken_at: Option<Tick>,
 }
 
 /// A session that left a group which has not confirmed it.

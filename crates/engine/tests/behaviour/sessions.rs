@@ -3,7 +3,7 @@
 use courser_contract::{
     ConnectRefusal, DetachCause, Dropped, OutcomeKind, Publish, QoS, Refusal, Settled, ToHome, Will,
 };
-use courser_engine::{DiskRoom, Limits, Overflow};
+use courser_engine::{DiskRoom, Limits, Overflow, Pace};
 
 use crate::world::{Acks, Commits, DURABLE, OTHER, Options, VOLATILE, World, message, to};
 
@@ -781,6 +781,46 @@ fn a_disk_that_is_nearly_full_refuses_what_is_new_and_lets_the_rest_go_on_m47() 
     world.settle();
     assert!(world.is_acked(after));
     assert_eq!(world.got(a), ["after"]);
+}
+
+#[test]
+fn publishers_of_a_session_that_takes_and_is_half_full_are_slowed_m12() {
+    let mut world = World::with_limits(Limits {
+        queue_messages_max: 10,
+        ..Limits::default()
+    });
+    let a = durable(&mut world, "a");
+    world.subscribe(a, to("t", QoS::AtLeastOnce));
+    world.clients[a].acks = Acks::Held;
+    let paces = |world: &mut World, count: usize| -> Vec<Pace> {
+        (0..count)
+            .map(|_| {
+                let pace = world.append_to(DURABLE, &message("t", "m", QoS::AtLeastOnce));
+                world.settle();
+                pace
+            })
+            .collect()
+    };
+    assert_eq!(paces(&mut world, 5), [Pace::Free; 5], "up to its half");
+    assert_eq!(paces(&mut world, 3), [Pace::Slow; 3]);
+    world.ack(a, 4);
+    assert_eq!(paces(&mut world, 2), [Pace::Free, Pace::Slow]);
+    world.pass_time(1_000);
+    assert_eq!(
+        paces(&mut world, 1),
+        [Pace::Free],
+        "who has stopped slows nobody"
+    );
+    world.ack(a, 1);
+    assert_eq!(paces(&mut world, 4)[..3], [Pace::Slow; 3]);
+    assert_eq!(
+        paces(&mut world, 1),
+        [Pace::Free],
+        "a full one has its policy"
+    );
+    world.detach(a, DetachCause::Lost);
+    world.pass_time(1);
+    assert_eq!(paces(&mut world, 1), [Pace::Free], "nobody is there");
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn a_full_link_keeps_gathering_and_goes_on_when_a_batch_comes_back() {
     for number in 0..3_u64 {
         sender
             .batch()
-            .push_append(PARTITION, &append(&number.to_le_bytes()));
+            .push_append(PARTITION, &append(&number.to_le_bytes()), None);
         let expected = if number < 2 {
             Flushed::Sent
         } else {
@@ -60,7 +60,7 @@ fn a_full_link_keeps_gathering_and_goes_on_when_a_batch_comes_back() {
     }
     sender
         .batch()
-        .push_append(PARTITION, &append(&3_u64.to_le_bytes()));
+        .push_append(PARTITION, &append(&3_u64.to_le_bytes()), None);
     assert!(sender.waits_for_credit());
     let mut first = receiver.take().expect("two were sent");
     assert_eq!(numbers(&mut first), [0]);
@@ -90,7 +90,9 @@ fn m48_requests_need_room_and_replies_do_not() {
     let payload = vec![0; 100_000];
     let mut requests = 0;
     while sender.has_room() {
-        sender.batch().push_append(PARTITION, &append(&payload));
+        sender
+            .batch()
+            .push_append(PARTITION, &append(&payload), None);
         sender.flush();
         requests += 1;
     }
@@ -147,7 +149,7 @@ fn a_mesh_links_every_pair_once() {
                 let number = (from * 3 + to) as u64;
                 sender
                     .batch()
-                    .push_append(PARTITION, &append(&number.to_le_bytes()));
+                    .push_append(PARTITION, &append(&number.to_le_bytes()), None);
             }
         }
         port.flush();
@@ -186,7 +188,7 @@ proptest! {
         for step in steps {
             match step {
                 0 | 1 => {
-                    sender.batch().push_append(PARTITION, &append(&sent.to_le_bytes()));
+                    sender.batch().push_append(PARTITION, &append(&sent.to_le_bytes()), None);
                     sent += 1;
                 }
                 2 => {

@@ -11,7 +11,7 @@ use courser_contract::{
     Append, AppendKey, AppendNumber, Class, DetachCause, FrontId, HomeRef, IndexToken, LogIndex,
     Now, Origin, PartitionId, Publish, QoS, Record, Settled, ShardId, Term, Tick, ToHome, WallMs,
 };
-use courser_engine::{Limits, Partition, PartitionConfig};
+use courser_engine::{Limits, Pace, Partition, PartitionConfig};
 
 pub(crate) use client::{Acks, Client, Got, Options};
 pub(crate) use effects::Effects;
@@ -119,14 +119,14 @@ impl World {
     }
 
     /// Calls a partition.
-    pub(crate) fn call(
+    pub(crate) fn call<R>(
         &mut self,
         id: PartitionId,
-        call: impl FnOnce(&mut Partition, Now, &mut Effects),
-    ) {
+        call: impl FnOnce(&mut Partition, Now, &mut Effects) -> R,
+    ) -> R {
         let node = self.nodes.get_mut(&id).expect("a partition of the world");
         self.fx.at = effects::Asker(id);
-        call(&mut node.partition, self.now, &mut self.fx);
+        call(&mut node.partition, self.now, &mut self.fx)
     }
 
     /// Gives a partition the leadership, in a new term.
@@ -185,6 +185,19 @@ impl World {
         self.call(id, |partition, now, fx| {
             partition.handle_append(now, &append, fx)
         });
+    }
+
+    /// Appends to one partition without a number, and says what it tells the publisher's shard.
+    pub(crate) fn append_to(&mut self, id: PartitionId, publish: &Publish<'_>) -> Pace {
+        let append = Append {
+            key: AppendKey::Unanswered,
+            publish: *publish,
+            keep_retained: false,
+            deliver: true,
+        };
+        self.call(id, |partition, now, fx| {
+            partition.handle_append(now, &append, fx)
+        })
     }
 
     /// Publishes as a shard does; returns the number of the ticket.

@@ -1,0 +1,90 @@
+//! Publishers that are faster than a session which gets their messages (M12).
+//!
+//! A session that is connected and takes messages, but slower than they come, would fill up and then drop by its policy although
+//! everybody is well. So its partition says [`Pace::Slow`](courser_engine::Pace) once half of its room is used, and the socket
+//! of the publisher is not read for [`PAUSE_MS`]: its acknowledgements stay what they are, its keep-alive stops meanwhile, and what
+//! it has sent waits in the kernel, which slows it down. Then it is read once, and so on until the session is less than half full.
+//!
+//! A publisher loses little by it: it still gets a read of 64 KiB, or a window of messages, in each pause. A session that has stopped
+//! taking messages, or is full, slows nobody.
+
+use std::collections::VecDeque;
+
+use courser_contract::{FrontId, Tick};
+use courser_mqtt::front::Reading;
+
+use super::Shard;
+use super::connection::Hold;
+use super::fronts::Access;
+use super::timers::Timer;
+
+/// How long a publisher is not read, in milliseconds. A window of 20 messages makes 1,000 messages a second of it.
+const PAUSE_MS: u64 = 20;
+
+/// Connections that are not read for a moment, in the order of their resuming.
+#[derive(Debug, Default)]
+pub(crate) struct Pacing {
+    paused: VecDeque<(Tick, FrontId)>,
+    armed: bool,
+}
+
+impl Pacing {
+    /// The next one whose pause is over.
+    fn next(&mut self, now: Tick) -> Option<FrontId> {
+        self.paused
+            .pop_front_if(|(end, _)| *end <= now)
+            .map(|(_, front)| front)
+    }
+}
+
+impl Shard {
+    /// Something that a front of this shard published went to a session that is slower than it. Whatever else it is held for ends
+    /// sooner or later, and is looked at again after the pause.
+    pub(crate) fn slow_down(&mut self, id: FrontId) {
+        if let Access::Here(connection) = self.fronts.get(id)
+            && connection.hold != Hold::Pace
+        {
+            connection.hold = Hold::Pace;
+            connection
+                .front
+                .handle_reading(self.hub.now, Reading::Paused);
+            self.pause(id);
+        }
+    }
+
+    /// Notes a connection that is held from now on.
+    pub(super) fn pause(&mut self, id: FrontId) {
+        self.hub.counters.publishers_slowed += 1;
+        let end = self.hub.now.tick.after_ms(PAUSE_MS);
+        self.pacing.paused.push_back((end, id));
+        self.arm_pacing();
+    }
+
+    /// Reads those again whose pause is over, if there is room on the links.
+    pub(super) fn resume_paced(&mut self) {
+        self.pacing.armed = false;
+        let now = self.hub.now;
+        let room = self.hub.may_read_again();
+        while let Some(id) = self.pacing.next(now.tick) {
+            let Access::Here(connection) = self.fronts.get(id) else {
+                continue;
+            };
+            if !room {
+                connection.hold = Hold::Link;
+                self.hub.waiting_for_link.push(id.slot);
+            } else if connection.resume(now, Hold::Pace) {
+                self.queue(id.slot);
+            }
+        }
+        self.arm_pacing();
+    }
+
+    fn arm_pacing(&mut self) {
+        if let Some((end, _)) = self.pacing.paused.front()
+            && !self.pacing.armed
+        {
+            self.pacing.armed = true;
+            self.timers.insert(*end, Timer::PACE);
+        }
+    }
+}
