@@ -13,7 +13,8 @@ use std::fmt;
 use std::fs;
 
 /// The benchmarks that count instructions: package and name.
-const BENCHMARKS: [(&str, &str); 3] = [
+const BENCHMARKS: [(&str, &str); 4] = [
+    ("courser-cluster", "consensus_instructions"),
     ("courser-mqtt", "codec_instructions"),
     ("courser-trie", "matcher_instructions"),
     ("courser-engine", "partition_instructions"),

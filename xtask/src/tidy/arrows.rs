@@ -18,6 +18,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
         &["courser-contract", "courser-memory", "courser-trie"],
     ),
     ("courser-mqtt", &["courser-contract", "courser-memory"]),
+    ("courser-cluster", &["courser-contract", "courser-log"]),
     ("courser-router", &["courser-trie"]),
     ("courser-router-c", &["courser-router"]),
     ("courser-router-python", &["courser-router"]),
