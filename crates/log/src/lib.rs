@@ -33,6 +33,8 @@ mod read;
 mod record;
 mod recover;
 mod scan;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use self::{
     batch::{Batch, COPY_BYTES_MAX, Push},

@@ -47,11 +47,14 @@ pub(crate) struct PartitionPlaces {
 impl PartitionPlaces {
     /// Takes entries that a batch holds.
     pub(crate) fn add(&mut self, first: LogIndex, last: LogIndex, place: Place) {
-        if self.last().is_some_and(|known| first <= known) {
+        // What replaces is never found by reading on from a batch that has what was replaced.
+        let replaces = self.last().is_some_and(|known| first <= known);
+        if replaces {
             self.cut(first);
         }
         let block = block_of(place);
         if let Some(item) = self.items.last_mut()
+            && !replaces
             && item.segment == place.segment
             && item.last.0 + 1 == first.0
             && u64::from(block - item.block) * (BLOCK_BYTES as u64) < STRETCH_BYTES

@@ -150,7 +150,8 @@ fn fill<F: DiskFile>(file: &F, new: NewSegment) -> io::Result<()> {
     file.sync()
 }
 
-fn write_header<F: DiskFile>(file: &F, new: NewSegment) -> io::Result<()> {
+/// Writes the first block of a segment.
+pub(crate) fn write_header<F: DiskFile>(file: &F, new: NewSegment) -> io::Result<()> {
     let mut header = SegmentHeader::new_zeroed();
     header.magic = SEGMENT_MAGIC;
     header.version = U16::new(SEGMENT_VERSION);

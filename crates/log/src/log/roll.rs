@@ -10,7 +10,7 @@ use crate::{
     format::{BLOCK_BYTES, FLAG_HEAD},
     ids::SegmentNumber,
     live::LiveEntries,
-    prepare::{NewSegment, PrepareJob, Prepared},
+    prepare::{NewSegment, PrepareJob, Prepared, write_header},
     record::CheckpointAt,
 };
 
@@ -101,6 +101,9 @@ impl<D: Disk> Log<D> {
         }
         self.counts.rolls += 1;
         self.prepare_blocked = false;
+        // Once more: a sync of it that failed before an earlier start may have left a header that only looks durable.
+        let header = write_header(&self.active.file, self.new_segment(self.active.segment));
+        self.or_fail("writing a segment's header", header)?;
         self.write_head()?;
         self.measure_space();
         Ok(())
@@ -138,14 +141,18 @@ impl<D: Disk> Log<D> {
         self.counts.removed += self.unwanted.len() as u64;
         PrepareJob {
             disk: self.disk.clone(),
-            new: NewSegment {
-                segment,
-                bytes: self.config.segment_bytes(),
-                node: self.config.node,
-                start: self.start,
-            },
+            new: self.new_segment(segment),
             recycle,
             remove: std::mem::take(&mut self.unwanted),
+        }
+    }
+
+    pub(crate) const fn new_segment(&self, segment: SegmentNumber) -> NewSegment {
+        NewSegment {
+            segment,
+            bytes: self.config.segment_bytes(),
+            node: self.config.node,
+            start: self.start,
         }
     }
 

@@ -50,6 +50,47 @@ struct Bad {
     is_short: bool,
 }
 
+impl Bad {
+    /// Whether nothing of the place counts beside a later batch: there is no batch, or the remains of one that the later
+    /// batch's start has cut before it gave its number again.
+    fn is_void_before(&self, next: &Candidate) -> bool {
+        self.remains.as_ref().is_none_or(|(header, _)| {
+            header.start.get() < next.header.start.get() && header.number == next.header.number
+        })
+    }
+
+    /// Forgets remains that are not of the batch that later ones followed: an earlier start left them, and another batch got
+    /// their number.
+    fn drop_void_remains(&mut self) {
+        let (Some((header, _)), Some(next)) = (&self.remains, self.later.first()) else {
+            return;
+        };
+        let is_void = match next.header.number.get() - header.number.get() {
+            0 => false,
+            1 => next.header.previous_crc != header.crc,
+            _ => next.header.start.get() > header.start.get(),
+        };
+        if is_void {
+            self.remains = None;
+        }
+    }
+}
+
+/// By number. A start gives the numbers again that it has cut: what an earlier start wrote under them or under higher ones is
+/// void.
+fn without_void(mut found: Vec<Candidate>) -> Vec<Candidate> {
+    let start = |candidate: &Candidate| candidate.header.start.get();
+    found.sort_by_key(|candidate| (candidate.number(), std::cmp::Reverse(start(candidate))));
+    let (mut newest, mut before) = (0, None);
+    found.retain(|candidate| {
+        let counts = start(candidate) >= newest && before != Some(candidate.number());
+        newest = newest.max(start(candidate));
+        before = Some(candidate.number());
+        counts
+    });
+    found
+}
+
 impl<F: DiskFile> Chain<F> {
     /// A place where no batch follows: the end of a segment, the end of the log, a torn batch or rot.
     pub(super) fn leave(&mut self, place: Place, seen: BatchSeen) -> Result<Way, OpenError> {
@@ -83,7 +124,8 @@ impl<F: DiskFile> Chain<F> {
                 }
             }
         }
-        bad.later.sort_by_key(Candidate::number);
+        bad.later = without_void(std::mem::take(&mut bad.later));
+        bad.drop_void_remains();
         if let Some(way) = self.rolled(&bad) {
             return Ok(way);
         }
@@ -133,7 +175,7 @@ impl<F: DiskFile> Chain<F> {
     fn rolled(&mut self, bad: &Bad) -> Option<Way> {
         let next = bad.later.first()?;
         let begins = next.place.offset == BLOCK && next.place.segment > bad.place.segment;
-        if !begins || !next.header.is_head() || bad.remains.is_some() {
+        if !begins || !next.header.is_head() || !bad.is_void_before(next) {
             return None;
         }
         let on = match self.last {

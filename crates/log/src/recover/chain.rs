@@ -29,8 +29,6 @@ pub(super) struct Scanned<F> {
     pub(super) last: Option<Link>,
     /// Where the next one goes; `None` when what stands there must not be overwritten.
     pub(super) tail: Option<Place>,
-    /// Numbers up to this one were given to batches that were synced.
-    pub(super) proven: BatchNumber,
     /// Batches of which no sync is known.
     pub(super) unproven: VecDeque<Unproven>,
 }
@@ -86,7 +84,6 @@ pub(super) fn scan<F: DiskFile>(
         report: chain.report,
         last: chain.last,
         tail,
-        proven: chain.proven,
         unproven: chain.unproven,
     })
 }

@@ -21,7 +21,7 @@ use crate::{
     ids::{BatchNumber, Place, SegmentNumber, StartId},
     live::LiveEntries,
     log::{Active, LastBatch, Log, LogCounts, Ready, Segment, Space, SpaceState},
-    prepare::{NewSegment, PrepareJob},
+    prepare::{NewSegment, PrepareJob, write_header},
     record::HardState,
 };
 
@@ -39,7 +39,6 @@ pub(super) fn finish<D: Disk>(
         mut report,
         last,
         tail,
-        proven,
         unproven,
     } = scanned;
     report.segments = survey.files.len() as u64;
@@ -106,14 +105,30 @@ pub(super) fn finish<D: Disk>(
         failed: false,
         counts: LogCounts::default(),
     };
-    debug_assert!(proven <= log.last.number || log.last.number == BatchNumber(0));
-    if needs_head {
-        log.write_head()?;
-        log.sync()?;
-    }
+    log.make_certain(needs_head)?;
     log.free_dead();
     log.measure_space();
     Ok((log, recovered))
+}
+
+impl<D: Disk> Log<D> {
+    /// Names and the active segment's header, whatever an earlier process knows of their syncs; and the head that every segment
+    /// begins with.
+    fn make_certain(&mut self, needs_head: bool) -> Result<(), WriteError> {
+        let synced = self.disk.sync_dir();
+        self.or_fail("syncing the log's folder", synced)?;
+        let mut header = self.new_segment(self.active.segment);
+        header.bytes = self.active.bytes;
+        let written = write_header(&self.active.file, header);
+        self.or_fail("writing a segment's header", written)?;
+        if needs_head {
+            self.write_head()?;
+        }
+        let synced = self.active.file.sync();
+        self.or_fail("syncing the log", synced)?;
+        self.synced = self.last.number;
+        Ok(())
+    }
 }
 
 /// Segments that end before the batch with which they were left, as a later head says.

@@ -1,0 +1,385 @@
+//! What a disk in memory holds, and what it forgets.
+
+use std::{collections::BTreeMap, io};
+
+use super::Choices;
+
+/// A call that can be made to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// Writing to a file. Some of it may have been written.
+    Write,
+    /// Syncing a file.
+    Sync,
+    /// Reading from a file.
+    Read,
+    /// Making a file.
+    Create,
+    /// Renaming a file.
+    Rename,
+    /// Removing a file.
+    Remove,
+    /// Syncing the folder.
+    SyncDir,
+}
+
+/// A write that was not synced when power was lost.
+#[derive(Clone, Copy, Debug)]
+pub struct Unsynced<'a> {
+    /// Name of the file, as it was seen last.
+    pub name: &'a str,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// What a loss of power leaves of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Survival {
+    /// All of it.
+    Whole,
+    /// Nothing.
+    Gone,
+    /// Each sector of this many bytes is there or not, as the seed says.
+    Torn {
+        /// 512 or 4096.
+        sector: u64,
+        /// Decides for each sector.
+        seed: u64,
+    },
+}
+
+pub(super) type FileId = u64;
+
+#[derive(Clone, Debug)]
+enum Change {
+    Write {
+        offset: u64,
+        data: Vec<u8>,
+    },
+    /// Bytes at the end of the file come or go.
+    Length(u64),
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct File {
+    pub(super) visible: Vec<u8>,
+    durable: Vec<u8>,
+    unsynced: Vec<Change>,
+}
+
+impl File {
+    pub(super) fn write(&mut self, offset: u64, data: &[u8], reaches_disk: bool) {
+        apply_write(&mut self.visible, offset, data);
+        if reaches_disk {
+            self.unsynced.push(Change::Write {
+                offset,
+                data: data.to_vec(),
+            });
+        }
+    }
+
+    pub(super) fn set_len(&mut self, len: u64) {
+        self.visible.resize(to_usize(len), 0);
+        self.unsynced.push(Change::Length(len));
+    }
+
+    pub(super) fn sync(&mut self) {
+        for change in std::mem::take(&mut self.unsynced) {
+            apply(&mut self.durable, &change);
+        }
+    }
+
+    /// A sync that failed: some of the changes are on the disk, and none of them will be written again.
+    pub(super) fn fail_sync(&mut self, choices: &mut Choices) {
+        for change in std::mem::take(&mut self.unsynced) {
+            if choices.below(2) == 0 {
+                apply(&mut self.durable, &change);
+            }
+        }
+    }
+
+    fn lose_power(&mut self, name: &str, keep: &mut dyn FnMut(Unsynced<'_>) -> Survival) {
+        for change in std::mem::take(&mut self.unsynced) {
+            let (offset, len) = match &change {
+                Change::Write { offset, data } => (*offset, data.len() as u64),
+                Change::Length(len) => (*len, 0),
+            };
+            match keep(Unsynced { name, offset, len }) {
+                Survival::Whole => apply(&mut self.durable, &change),
+                Survival::Gone => {}
+                Survival::Torn { sector, seed } => {
+                    apply_torn(&mut self.durable, &change, sector, seed);
+                }
+            }
+        }
+        self.visible.clone_from(&self.durable);
+    }
+
+    /// Changes a byte for good, as rot does.
+    pub(super) fn rot(&mut self, at: u64, flip: u8) {
+        for bytes in [&mut self.visible, &mut self.durable] {
+            if let Some(byte) = bytes.get_mut(to_usize(at)) {
+                *byte ^= flip;
+            }
+        }
+    }
+
+    pub(super) fn truncate(&mut self, len: u64) {
+        self.visible.truncate(to_usize(len));
+        self.durable.truncate(to_usize(len));
+    }
+
+    pub(super) fn replace(&mut self, bytes: Vec<u8>) {
+        self.durable.clone_from(&bytes);
+        self.visible = bytes;
+        self.unsynced.clear();
+    }
+
+    pub(super) fn is_clean(&self) -> bool {
+        self.unsynced.is_empty()
+    }
+}
+
+fn to_usize(len: u64) -> usize {
+    usize::try_from(len).expect("a file in memory fits memory")
+}
+
+fn apply(bytes: &mut Vec<u8>, change: &Change) {
+    match change {
+        Change::Write { offset, data } => apply_write(bytes, *offset, data),
+        Change::Length(len) => bytes.resize(to_usize(*len), 0),
+    }
+}
+
+fn apply_write(bytes: &mut Vec<u8>, offset: u64, data: &[u8]) {
+    let (from, to) = (to_usize(offset), to_usize(offset) + data.len());
+    if bytes.len() < to {
+        bytes.resize(to, 0);
+    }
+    bytes[from..to].copy_from_slice(data);
+}
+
+fn apply_torn(bytes: &mut Vec<u8>, change: &Change, sector: u64, seed: u64) {
+    let Change::Write { offset, data } = change else {
+        return;
+    };
+    let mut choices = Choices::new(seed);
+    let mut at = *offset;
+    let end = *offset + data.len() as u64;
+    while at < end {
+        let next = end.min((at / sector + 1) * sector);
+        if choices.below(2) == 0 {
+            let (from, to) = (to_usize(at - offset), to_usize(next - offset));
+            apply_write(bytes, at, &data[from..to]);
+        }
+        at = next;
+    }
+}
+
+#[derive(Clone, Debug)]
+enum NameChange {
+    Bind(String, FileId),
+    Rename(String, String),
+    Remove(String),
+}
+
+/// A failure to come.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    call: Call,
+    /// Calls of that kind that still succeed.
+    after: u64,
+    /// How often it fails from then on.
+    times: u64,
+    kind: io::ErrorKind,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    pub(super) files: BTreeMap<FileId, File>,
+    pub(super) names: BTreeMap<String, FileId>,
+    durable_names: BTreeMap<String, FileId>,
+    unsynced_names: Vec<NameChange>,
+    next_file: FileId,
+    plans: Vec<Plan>,
+    /// Writes that succeed and never reach the disk: how many succeed before.
+    lost_writes: Vec<u64>,
+    /// Bytes of files that cannot be read: first and last.
+    pub(super) unreadable: BTreeMap<FileId, Vec<(u64, u64)>>,
+    pub(super) capacity: Option<u64>,
+    /// Handles of older processes are of no use.
+    pub(super) process: u64,
+    /// Changing calls so far; and the one from which on none succeeds.
+    pub(super) changes: u64,
+    pub(super) dies_at: Option<u64>,
+    pub(super) choices: ChoicesOfFaults,
+}
+
+/// What failing calls choose with; set by whoever wants other choices.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ChoicesOfFaults(pub(super) Choices);
+
+impl Default for ChoicesOfFaults {
+    fn default() -> Self {
+        Self(Choices::new(0))
+    }
+}
+
+impl State {
+    /// What a call gives before it does anything.
+    pub(super) fn enter(&mut self, process: u64, call: Call) -> io::Result<()> {
+        if process != self.process {
+            return Err(io::Error::other("the process of this handle is gone"));
+        }
+        if call != Call::Read {
+            self.changes += 1;
+            if self.dies_at.is_some_and(|dies_at| self.changes >= dies_at) {
+                return Err(io::Error::other("the process ended here"));
+            }
+        }
+        let mut failed = None;
+        for plan in &mut self.plans {
+            if plan.call != call || plan.times == 0 {
+                continue;
+            }
+            if plan.after > 0 {
+                plan.after -= 1;
+            } else if failed.is_none() {
+                plan.times -= 1;
+                failed = Some(plan.kind);
+            }
+        }
+        match failed {
+            Some(kind) => Err(kind.into()),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn plan(&mut self, call: Call, after: u64, times: u64, kind: io::ErrorKind) {
+        self.plans.push(Plan {
+            call,
+            after,
+            times,
+            kind,
+        });
+    }
+
+    pub(super) fn clear_plans(&mut self) {
+        self.plans.clear();
+        self.lost_writes.clear();
+        self.dies_at = None;
+    }
+
+    pub(super) fn lose_write(&mut self, after: u64) {
+        self.lost_writes.push(after);
+    }
+
+    /// Whether the write that is being done reaches the disk.
+    pub(super) fn reaches_disk(&mut self) -> bool {
+        let reaches = !self.lost_writes.contains(&0);
+        self.lost_writes.retain(|after| *after > 0);
+        for after in &mut self.lost_writes {
+            *after -= 1;
+        }
+        reaches
+    }
+
+    pub(super) fn used(&self) -> u64 {
+        let files = self.files.values();
+        files.map(|file| file.visible.len() as u64).sum()
+    }
+
+    pub(super) fn create(&mut self, name: &str) -> FileId {
+        let id = self.next_file;
+        self.next_file += 1;
+        self.files.insert(id, File::default());
+        self.names.insert(name.to_owned(), id);
+        self.unsynced_names
+            .push(NameChange::Bind(name.to_owned(), id));
+        id
+    }
+
+    pub(super) fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        rename(&mut self.names, from, to)?;
+        self.unsynced_names
+            .push(NameChange::Rename(from.to_owned(), to.to_owned()));
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, name: &str) -> io::Result<()> {
+        if self.names.remove(name).is_none() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        self.unsynced_names
+            .push(NameChange::Remove(name.to_owned()));
+        self.forget_unnamed();
+        Ok(())
+    }
+
+    pub(super) fn sync_dir(&mut self) {
+        let changes = std::mem::take(&mut self.unsynced_names);
+        self.apply_names(&changes);
+    }
+
+    fn apply_names(&mut self, changes: &[NameChange]) {
+        for change in changes {
+            match change {
+                NameChange::Bind(name, id) => {
+                    self.durable_names.insert(name.clone(), *id);
+                }
+                NameChange::Rename(from, to) => {
+                    // A name that is not there durably was bound and renamed within what is applied.
+                    let _known = rename(&mut self.durable_names, from, to);
+                }
+                NameChange::Remove(name) => {
+                    self.durable_names.remove(name);
+                }
+            }
+        }
+        self.forget_unnamed();
+    }
+
+    fn forget_unnamed(&mut self) {
+        let (names, durable) = (&self.names, &self.durable_names);
+        self.files.retain(|id, _| {
+            names.values().any(|named| named == id) || durable.values().any(|named| named == id)
+        });
+    }
+
+    /// Forgets what was not synced.
+    pub(super) fn lose_power(
+        &mut self,
+        names_kept: impl FnOnce(usize) -> usize,
+        keep: &mut dyn FnMut(Unsynced<'_>) -> Survival,
+    ) {
+        let mut changes = std::mem::take(&mut self.unsynced_names);
+        let kept = names_kept(changes.len()).min(changes.len());
+        changes.truncate(kept);
+        for (name, id) in &self.names {
+            if let Some(file) = self.files.get_mut(id) {
+                file.lose_power(name, keep);
+            }
+        }
+        // Files that were renamed over or removed, and whose old name may come back.
+        for file in self.files.values_mut() {
+            if !file.is_clean() {
+                file.lose_power("", keep);
+            }
+        }
+        self.apply_names(&changes);
+        self.names = self.durable_names.clone();
+        self.forget_unnamed();
+    }
+}
+
+fn rename(names: &mut BTreeMap<String, FileId>, from: &str, to: &str) -> io::Result<()> {
+    match names.remove(from) {
+        Some(id) => {
+            names.insert(to.to_owned(), id);
+            Ok(())
+        }
+        None => Err(io::ErrorKind::NotFound.into()),
+    }
+}

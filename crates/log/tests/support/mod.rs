@@ -1,0 +1,367 @@
+//! A log beside a list of everything that was given to it: after each crash the log must be one of the states that the list
+//! went through, and none before the last sync.
+
+#![allow(dead_code, reason = "each test uses its part")]
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use courser_contract::{LogIndex, PartitionId, Term};
+use courser_log::{
+    Batch, CheckpointAt, CheckpointStore, HardState, LiveEntries, Log, LogConfig, Manifests,
+    NodeIdentity, OpenError, PrepareJob, Push, Record, Recovered, StartId, WriteError,
+    testing::{Choices, MemDisk},
+};
+
+pub(crate) const NODE: NodeIdentity = NodeIdentity(42);
+pub(crate) const SEGMENT: u64 = 64 << 10;
+const PARTITIONS: u64 = 3;
+
+/// What one partition has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PartitionState {
+    pub(crate) hard_state: HardState,
+    pub(crate) checkpoint: Option<CheckpointAt>,
+    /// Entries above the checkpoint by index.
+    pub(crate) entries: BTreeMap<u64, (u64, Bytes)>,
+    /// Needed ones at or below it.
+    pub(crate) live: BTreeMap<u64, (u64, Bytes)>,
+}
+
+pub(crate) type State = BTreeMap<u16, PartitionState>;
+
+pub(crate) fn config() -> LogConfig {
+    let mut config = LogConfig::new(NODE, SEGMENT).expect("a good size");
+    config.reserve_segments = 1;
+    config.spare_segments = 1;
+    config
+}
+
+pub(crate) fn start(counter: u32) -> StartId {
+    StartId {
+        counter,
+        word: Choices::new(u64::from(counter)).next_u64(),
+    }
+}
+
+pub(crate) fn open(
+    disk: &MemDisk,
+    counter: u32,
+    manifests: &Manifests,
+) -> Result<(Log<MemDisk>, Recovered), OpenError> {
+    Log::open(disk.clone(), config(), start(counter), manifests)
+}
+
+pub(crate) fn entry(partition: u16, index: u64, data: &[u8]) -> Record {
+    Record::Entry {
+        partition: PartitionId(partition),
+        term: Term(1),
+        index: LogIndex(index),
+        data: Bytes::copy_from_slice(data),
+    }
+}
+
+/// Writes a batch with these records.
+pub(crate) fn write(log: &mut Log<MemDisk>, batch: &mut Batch, records: &[Record]) {
+    batch.clear();
+    for record in records {
+        assert_eq!(batch.push(record), Push::Taken, "it fits");
+    }
+    log.write(batch).expect("written");
+}
+
+/// See the module.
+pub(crate) struct World {
+    pub(crate) choices: Choices,
+    pub(crate) disk: MemDisk,
+    pub(crate) checkpoints: MemDisk,
+    pub(crate) log: Log<MemDisk>,
+    batch: Batch,
+    store: CheckpointStore<MemDisk>,
+    job: Option<PrepareJob<MemDisk>>,
+    starts: u32,
+    /// States that a crash may leave: the first is synced, the last is what was written.
+    states: Vec<State>,
+    pub(crate) crashes: u64,
+    pub(crate) seen_cut: u64,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> Self {
+        let (disk, checkpoints) = (MemDisk::new(), MemDisk::new());
+        disk.seed_faults(seed);
+        checkpoints.seed_faults(seed ^ 1);
+        let (store, _) = CheckpointStore::open(checkpoints.clone(), NODE).expect("an empty folder");
+        let (mut log, _) = open(&disk, 1, &Manifests::new()).expect("an empty folder");
+        let batch = log.new_batch();
+        Self {
+            choices: Choices::new(seed),
+            disk,
+            checkpoints,
+            log,
+            batch,
+            store,
+            job: None,
+            starts: 1,
+            states: vec![State::new()],
+            crashes: 0,
+            seen_cut: 0,
+        }
+    }
+
+    fn state(&self) -> &State {
+        self.states.last().expect("there is always a state")
+    }
+
+    fn data(&mut self) -> Bytes {
+        let len = match self.choices.below(20) {
+            0 => self.choices.below(40_000),
+            1..=3 => self.choices.below(9_000),
+            _ => self.choices.below(200),
+        };
+        let salt = self.choices.next_u64();
+        let mut bytes = Choices::new(salt);
+        (0..len).map(|_| bytes.next_u64() as u8).collect()
+    }
+
+    /// The next entry of a partition; sometimes one that replaces others, as after a change of leader.
+    fn next_entry(&mut self, state: &mut State) -> Record {
+        let id = self.choices.below(PARTITIONS) as u16;
+        let data = self.data();
+        let replaces = self.choices.below(30) == 0;
+        let back = self.choices.below(5);
+        let partition = state.entry(id).or_default();
+        let floor = partition.checkpoint.map_or(0, |at| at.index.0);
+        let last = partition
+            .entries
+            .last_key_value()
+            .map_or(floor, |(index, _)| *index);
+        let mut index = last + 1;
+        let mut term = partition.hard_state.term.0.max(1);
+        if replaces {
+            index = index.saturating_sub(back).max(floor + 1);
+            term += 1;
+        }
+        partition.entries.split_off(&index);
+        partition.entries.insert(index, (term, data.clone()));
+        Record::Entry {
+            partition: PartitionId(id),
+            term: Term(term),
+            index: LogIndex(index),
+            data,
+        }
+    }
+
+    fn next_hard_state(&mut self, state: &mut State) -> Record {
+        let id = self.choices.below(PARTITIONS) as u16;
+        let vote = self.choices.below(4);
+        let partition = state.entry(id).or_default();
+        let last = partition
+            .entries
+            .last_key_value()
+            .map_or(0, |(index, _)| *index);
+        let old = partition.hard_state;
+        partition.hard_state = HardState {
+            term: Term(old.term.0 + vote % 2),
+            vote,
+            commit: LogIndex(last.max(old.commit.0)),
+        };
+        let HardState { term, vote, commit } = partition.hard_state;
+        Record::HardState {
+            partition: PartitionId(id),
+            term,
+            vote,
+            commit,
+        }
+    }
+
+    /// Writes a batch; each batch is a state that a crash may leave.
+    pub(crate) fn write(&mut self) -> Result<(), WriteError> {
+        let mut state = self.state().clone();
+        let records = 1 + self.choices.below(12);
+        self.batch.clear();
+        for _ in 0..records {
+            let before = state.clone();
+            let record = match self.choices.below(8) {
+                0 => self.next_hard_state(&mut state),
+                _ => self.next_entry(&mut state),
+            };
+            match self.batch.push(&record) {
+                Push::Taken if self.batch.is_unfinished() => {
+                    // What went ahead counts with the last piece.
+                    self.states.push(before);
+                }
+                Push::Taken => {}
+                Push::Full => {
+                    state = before;
+                    break;
+                }
+            }
+        }
+        while self.batch.is_unfinished() {
+            self.log.write(&mut self.batch)?;
+            self.batch.clear();
+        }
+        self.states.push(state);
+        self.log.write(&mut self.batch)?;
+        self.log.check();
+        Ok(())
+    }
+
+    pub(crate) fn sync(&mut self) -> Result<(), WriteError> {
+        self.log.sync()?;
+        self.states.drain(..self.states.len() - 1);
+        Ok(())
+    }
+
+    /// A checkpoint of all that one partition has; half of the entries stay needed.
+    pub(crate) fn checkpoint(&mut self) {
+        let id = self.choices.below(PARTITIONS) as u16;
+        let Some(partition) = self.state().get(&id).cloned() else {
+            return;
+        };
+        let Some((index, (term, _))) = partition.entries.last_key_value() else {
+            return;
+        };
+        if self.states.len() > 1 {
+            return;
+        }
+        let at = CheckpointAt {
+            index: LogIndex(*index),
+            term: Term(*term),
+        };
+        let keep = self.choices.below(3);
+        let all = partition.live.iter().chain(&partition.entries);
+        let live: BTreeMap<u64, (u64, Bytes)> = all
+            .filter(|(index, _)| keep > 0 && (*index / 7) % 3 < keep - 1)
+            .map(|(index, entry)| (*index, entry.clone()))
+            .collect();
+        let ranges: LiveEntries = live.keys().map(|index| LogIndex(*index)).collect();
+        let id = PartitionId(id);
+        let Ok(mut writer) = self.store.writer(id, at) else {
+            return;
+        };
+        let written = writer.piece(b"state");
+        let synced = self.log.synced();
+        if written.is_err() || writer.finish(ranges.clone(), synced).is_err() {
+            return;
+        }
+        let state = self.states.last_mut().expect("there is always a state");
+        let partition = state.get_mut(&id.0).expect("it was there");
+        partition.checkpoint = Some(at);
+        partition.live = live;
+        partition.entries.clear();
+        partition.hard_state.commit = partition.hard_state.commit.max(at.index);
+        partition.hard_state.term = partition.hard_state.term.max(at.term);
+        // The log must not know less than the checkpoint says.
+        self.log.set_checkpoint(id, at, ranges);
+    }
+
+    /// Segments are made ready by a slower thread.
+    pub(crate) fn background(&mut self) {
+        match self.job.take() {
+            Some(job) => self.log.prepared(job.run()),
+            None => self.job = self.log.prepare(),
+        }
+        self.log.check();
+    }
+
+    /// The process ended; opens the log on what is left and looks.
+    pub(crate) fn restart(&mut self, disk: MemDisk, checkpoints: MemDisk) -> Recovered {
+        self.crashes += 1;
+        self.starts += 1;
+        self.job = None;
+        let (store, loaded) =
+            CheckpointStore::open(checkpoints.clone(), NODE).expect("the folder opens");
+        assert!(loaded.damaged.is_empty(), "{:?}", loaded.damaged);
+        let (mut log, recovered) =
+            open(&disk, self.starts, &loaded.manifests).expect("the log opens");
+        log.check();
+        assert_eq!(recovered.report.damages, [], "{}", recovered.report);
+        self.seen_cut += u64::from(recovered.report.cut.is_some());
+        let found = state_of(&log, &recovered);
+        let fits = self.states.iter().any(|state| same(state, &found));
+        assert!(
+            fits,
+            "no state that was written: {:#?}\nexpected one of {:#?}",
+            summary(&found),
+            self.states.iter().map(summary).collect::<Vec<_>>()
+        );
+        self.states = vec![found];
+        self.batch = log.new_batch();
+        (self.log, self.store) = (log, store);
+        (self.disk, self.checkpoints) = (disk, checkpoints);
+        recovered
+    }
+
+    /// One step of a run without failures.
+    pub(crate) fn step(&mut self) {
+        match self.choices.below(16) {
+            0..=7 => self.write().expect("written"),
+            8..=11 => self.sync().expect("synced"),
+            12 => {
+                self.log.witness().expect("written");
+                self.states.drain(..self.states.len() - 1);
+            }
+            13 => self.checkpoint(),
+            _ => self.background(),
+        }
+    }
+}
+
+/// What a log that was opened says.
+pub(crate) fn state_of(log: &Log<MemDisk>, recovered: &Recovered) -> State {
+    let mut state = State::new();
+    for (id, partition) in &recovered.partitions {
+        assert_eq!(partition.damage, None);
+        assert!(partition.missing_live.is_empty());
+        let mut reader = log.reader(*id);
+        let live = partition.live.iter().map(|index| {
+            let read = reader.read(index).expect("a live entry is there");
+            (index.0, (read.term.0, read.data))
+        });
+        let live = live.collect();
+        let mut again = log.reader(*id);
+        let entries = partition.entries.iter().map(|entry| {
+            let read = again.read(entry.index).expect("an entry is there");
+            assert!(
+                (read.term, &read.data) == (entry.term, &entry.data),
+                "entry {:?} of {id:?} is read back",
+                entry.index
+            );
+            (entry.index.0, (entry.term.0, entry.data.clone()))
+        });
+        let entries = entries.collect();
+        let found = PartitionState {
+            hard_state: partition.hard_state,
+            checkpoint: partition.checkpoint,
+            entries,
+            live,
+        };
+        state.insert(id.0, found);
+    }
+    state
+}
+
+fn same(expected: &State, found: &State) -> bool {
+    let none = PartitionState::default();
+    (0..PARTITIONS as u16)
+        .all(|id| expected.get(&id).unwrap_or(&none) == found.get(&id).unwrap_or(&none))
+}
+
+/// Indexes and lengths, for messages.
+fn summary(state: &State) -> Vec<String> {
+    let line = |(id, partition): (&u16, &PartitionState)| {
+        let entries: Vec<(u64, u64, usize)> = partition
+            .entries
+            .iter()
+            .map(|(index, (term, data))| (*index, *term, data.len()))
+            .collect();
+        let live: Vec<u64> = partition.live.keys().copied().collect();
+        format!(
+            "{id}: {:?} {:?} entries {entries:?} live {live:?}",
+            partition.hard_state, partition.checkpoint
+        )
+    };
+    state.iter().map(line).collect()
+}
