@@ -88,6 +88,28 @@ impl<T> Table<T> {
             .map(|(_, value)| value)
     }
 
+    /// The same to change.
+    pub(crate) fn at_mut(&mut self, place: u32) -> Option<&mut T> {
+        self.numbered_at_mut(place).map(|(_, value)| value)
+    }
+
+    /// The same with its number.
+    pub(crate) fn numbered_at_mut(&mut self, place: u32) -> Option<(u64, &mut T)> {
+        let (number, value) = self.places.get_mut(place as usize)?.as_mut()?;
+        Some((*number, value))
+    }
+
+    /// Places of the table, free ones included.
+    pub(crate) const fn places(&self) -> usize {
+        self.places.len()
+    }
+
+    /// All to change, by place.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut T)> + '_ {
+        let places = self.places.iter_mut().flatten();
+        places.map(|(number, value)| (*number, value))
+    }
+
     /// Puts something where its number says. The place is free: the leader chose it.
     pub(crate) fn insert(&mut self, stream: u64, value: T) {
         let place = place(stream);

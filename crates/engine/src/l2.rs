@@ -12,7 +12,7 @@ use std::{
 
 use courser_contract::{QoS, SubscriptionOptions};
 use hashbrown::HashSet;
-use router::{CacheLimits, Matcher, TopicCache, Weigh};
+use router::{CacheLimits, Inserted, Matcher, TopicCache, Weigh};
 use smallvec::SmallVec;
 
 use crate::entry::{RetainMark, SettledAs, Target, TargetList};
@@ -136,6 +136,11 @@ impl L2 {
         } else {
             FilterChange::Same
         }
+    }
+
+    /// Adds a subscription; false: the stream had one with this filter, which it replaces.
+    pub(crate) fn insert_new(&mut self, filter: &str, entry: Entry) -> bool {
+        matches!(self.matcher.insert(filter, entry), Inserted::New)
     }
 
     /// Removes a subscription.

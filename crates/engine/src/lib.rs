@@ -31,6 +31,7 @@
 //! | `scan`, `retained` | retained messages |
 //! | `record`, `stream`, `look` | where records are, who needs them, how deliveries look |
 //! | `timeouts`, `due` | what comes with time |
+//! | `checkpoint` | the state as it is at one place of the log, written in slices and read back |
 #![forbid(unsafe_code)]
 
 mod after;
@@ -40,6 +41,7 @@ mod after;
 )]
 mod canonical;
 mod check;
+mod checkpoint;
 mod config;
 mod deliver;
 #[allow(
@@ -89,6 +91,7 @@ mod stream;
 mod term;
 mod timeouts;
 
+pub use checkpoint::{CheckpointEnd, CheckpointPiece, EntrySet, Restore, RestoreError, Restored};
 pub use config::{Counts, DiskRoom, Limits, Overflow, PartitionConfig};
 pub use entry::EntryError;
 pub use partition::Partition;

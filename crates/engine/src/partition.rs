@@ -62,12 +62,30 @@ impl Partition {
     ) -> Result<Self, EntryError> {
         let mut partition = Self::new(config);
         for (at, entry) in entries {
-            partition
-                .state
-                .apply(at, &entry, Trust::Foreign, &mut NoSink)?;
+            partition.replay_entry(at, &entry)?;
         }
-        partition.state.index_changes.clear();
         Ok(partition)
+    }
+
+    /// Applies one more entry of the log, before L1 knows of this partition: behind [`try_replay`](Self::try_replay), or a
+    /// checkpoint.
+    ///
+    /// # Errors
+    /// When bytes are no entry; nothing of it is applied.
+    ///
+    /// # Panics
+    /// When the place is not above the last one.
+    pub fn replay_entry(&mut self, at: LogIndex, entry: &Bytes) -> Result<(), EntryError> {
+        self.state.apply(at, entry, Trust::Foreign, &mut NoSink)?;
+        self.state.index_changes.clear();
+        Ok(())
+    }
+
+    pub(crate) fn from_state(config: PartitionConfig, state: State) -> Self {
+        Self {
+            state,
+            ..Self::new(config)
+        }
     }
 
     /// The same for entries whose checksums have been checked.

@@ -9,7 +9,7 @@ use courser_contract::{
 
 use crate::{
     Partition,
-    entry::{Haste, PublishFact, Rare, SettledAs, Target, TargetList, Targets},
+    entry::{Haste, PublishFact, Rare, SETS_MAX, SettledAs, Target, TargetList, Targets},
     ids::{self, Owner},
     origins::Known,
     outbox::KnownForward,
@@ -300,6 +300,10 @@ impl Partition {
 
     fn define_set(&mut self, targets: &[Target]) -> u32 {
         let set = self.lead.free_sets.pop().unwrap_or_else(|| {
+            assert!(
+                self.lead.sets_end < SETS_MAX,
+                "the cache of lists has fewer than this"
+            );
             self.lead.sets_end += 1;
             self.lead.sets_end - 1
         });

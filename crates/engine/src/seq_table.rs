@@ -120,6 +120,12 @@ impl<T> SeqTable<T> {
         )
     }
 
+    /// Changes all values, in no order.
+    pub(crate) fn for_each(&mut self, change: impl FnMut(&mut T)) {
+        let ring = self.ring.iter_mut().flatten();
+        self.old.values_mut().chain(ring).for_each(change);
+    }
+
     /// The lowest position from `seq` on.
     pub(crate) fn next_from(&self, seq: Seq) -> Option<(Seq, &T)> {
         if seq.0 < self.base

@@ -200,6 +200,9 @@ pub(crate) enum TargetsAt {
     Same,
 }
 
+/// Numbers of sets are lower: a table has a place for each, and a leader keeps few lists at a time.
+pub(crate) const SETS_MAX: u32 = 1 << 20;
+
 /// What makes a repeat known, as in [`AppendKey`].
 pub(crate) type Key = AppendKey;
 

@@ -19,8 +19,8 @@ use courser_contract::{Term, WallMs};
 
 pub(crate) use gather::{Gather, Haste};
 pub(crate) use hot::{
-    Fate, Key, OutcomeFact, PublishFact, RetainMark, SettledAs, Target, TargetList, Targets,
-    TargetsAt,
+    Fate, Key, OutcomeFact, PublishFact, RetainMark, SETS_MAX, SettledAs, Target, TargetList,
+    Targets, TargetsAt,
 };
 pub(crate) use rare::{AttachFact, Rare, ScanState};
 

@@ -107,6 +107,43 @@ impl<T> Default for Outboxes<T> {
 }
 
 impl<T> Outboxes<T> {
+    /// None, with the position at which new ones begin.
+    pub(crate) fn with_base(base: Seq) -> Self {
+        Self {
+            base,
+            ..Self::default()
+        }
+    }
+
+    /// Puts back an outbox without its forwards; false: it is there.
+    pub(crate) fn restore(&mut self, destination: PartitionId, next: Seq) -> bool {
+        let waiting = SeqTable::default();
+        let outbox = Outbox { next, waiting };
+        self.by_destination.insert(destination, outbox).is_none()
+    }
+
+    /// Puts back a forward; false: there is no such position, or it is taken.
+    pub(crate) fn restore_forward(
+        &mut self,
+        destination: PartitionId,
+        seq: Seq,
+        forward: Forward<T>,
+    ) -> bool {
+        let outbox = self.by_destination.get_mut(&destination);
+        let Some(outbox) = outbox.filter(|outbox| seq < outbox.next) else {
+            return false;
+        };
+        self.waiting += 1;
+        outbox.waiting.insert(seq, forward).is_none()
+    }
+
+    /// Changes what is forwarded, all of it.
+    pub(crate) fn for_each_item(&mut self, mut change: impl FnMut(&mut T)) {
+        for outbox in self.by_destination.values_mut() {
+            outbox.waiting.for_each(|forward| change(&mut forward.item));
+        }
+    }
+
     /// A new start (with peers: term): positions go on at `start << 40`. What waits keeps its position.
     ///
     /// # Panics
@@ -167,6 +204,11 @@ impl<T> Outboxes<T> {
         self.by_destination
             .iter()
             .map(|(&destination, outbox)| (destination, outbox))
+    }
+
+    /// Where outboxes begin that are made from now on.
+    pub(crate) const fn base(&self) -> Seq {
+        self.base
     }
 
     /// Number of forwards that wait in all outboxes, against the limit of M47.

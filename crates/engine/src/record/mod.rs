@@ -34,8 +34,13 @@ pub(crate) struct Address {
 const ORDINAL_BITS: u32 = 24;
 
 impl Address {
+    /// Entries are at lower places.
+    pub(crate) const INDEX_END: u64 = 1 << (u64::BITS - ORDINAL_BITS);
+    /// An entry has fewer eighths of bytes; records begin at multiples of 8.
+    pub(crate) const EIGHTHS_MAX: u32 = 1 << ORDINAL_BITS;
+
     /// Entries are shorter than 16 MiB, numbered below 2^40.
-    fn pack(self) -> u64 {
+    pub(crate) fn pack(self) -> u64 {
         assert!(
             self.ordinal >> (ORDINAL_BITS + 3) == 0,
             "an entry is shorter than 128 MiB"
@@ -43,7 +48,7 @@ impl Address {
         self.index << ORDINAL_BITS | u64::from(self.ordinal >> 3)
     }
 
-    const fn unpack(packed: u64) -> Self {
+    pub(crate) const fn unpack(packed: u64) -> Self {
         Self {
             index: packed >> ORDINAL_BITS,
             ordinal: ((packed & ((1 << ORDINAL_BITS) - 1)) << 3) as u32,
@@ -70,6 +75,16 @@ const _: () = assert!(
 const FREE: u32 = u32::MAX;
 /// A row on its way from one block to another: a slot that stands twice in the lists is moved once.
 const MOVING: u32 = u32::MAX - 1;
+
+/// Where the bytes of an expected row are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fill {
+    pub(crate) slot: Slot,
+    /// Byte of the block.
+    pub(crate) offset: u32,
+    /// Bytes of the record.
+    pub(crate) len: u32,
+}
 
 /// All live records of a partition.
 #[derive(Debug, Default)]
@@ -218,6 +233,57 @@ impl Records {
         let rows = self.rows.iter().enumerate();
         rows.filter(|(_, row)| row.block != FREE)
             .map(|(slot, _)| Slot(u32::try_from(slot).expect("fewer than 2^32 rows")))
+    }
+
+    /// A row whose bytes come later, by [`Records::fill`]. In ascending order of addresses, before any other row.
+    pub(crate) fn expect(&mut self, address: Address, refs: u32) -> Slot {
+        let row = Row {
+            block: MOVING,
+            offset: 0,
+            len: 0,
+            refs,
+            address: address.pack(),
+        };
+        self.rows.push(row);
+        self.live += 1;
+        Slot(u32::try_from(self.rows.len() - 1).expect("fewer than 2^32 records are live"))
+    }
+
+    /// Rows of an entry whose bytes have not come; `near` is where they probably begin.
+    pub(crate) fn expected(&self, index: u64, near: usize) -> impl Iterator<Item = Slot> + use<> {
+        let of = |row: &Row| Address::unpack(row.address).index;
+        let begins = |at: usize| {
+            self.rows.get(at).is_some_and(|row| of(row) == index)
+                && at
+                    .checked_sub(1)
+                    .is_none_or(|before| of(&self.rows[before]) < index)
+        };
+        let first = if begins(near) {
+            near
+        } else {
+            self.rows.partition_point(|row| of(row) < index)
+        };
+        let rows = self.rows[first..].iter();
+        let count = rows
+            .take_while(|row| of(row) == index && row.block == MOVING)
+            .count();
+        (first..first + count).map(|at| Slot(u32::try_from(at).expect("fewer than 2^32 rows")))
+    }
+
+    /// Takes in a dense block that has the bytes of some expected rows.
+    pub(crate) fn fill(&mut self, bytes: Bytes, fills: &[Fill]) {
+        let slots: Vec<u32> = fills.iter().map(|fill| fill.slot.0).collect();
+        let block = self.blocks.add_old(bytes, &slots);
+        for fill in fills {
+            let row = &mut self.rows[fill.slot.0 as usize];
+            (row.block, row.offset, row.len) = (block, fill.offset, fill.len);
+        }
+    }
+
+    /// The first row whose bytes have not come.
+    pub(crate) fn first_expected(&self) -> Option<Address> {
+        let row = self.rows.iter().find(|row| row.block == MOVING)?;
+        Some(Address::unpack(row.address))
     }
 
     /// Copies what lives in some blocks into one new block of the old generation and lets them go.

@@ -33,6 +33,11 @@ pub(crate) const SEEK_VISITS: usize = 8;
 /// Topics that are stepped over one by one before a scan jumps.
 const STEPS_MAX: usize = 4;
 
+/// Whether a topic comes behind another one in topic order.
+pub(crate) fn is_behind(topic: &str, other: &str) -> bool {
+    key_of(topic) > key_of(other)
+}
+
 /// Stands for `/` in keys.
 const SEPARATOR: u8 = 0;
 
@@ -172,10 +177,27 @@ impl<R: Copy + Eq> Retained<R> {
         self.topics.values().map(|kept| kept.record)
     }
 
-    /// Changes each handle, in topic order: when the records behind them have moved.
-    pub(crate) fn replace_records(&mut self, mut change: impl FnMut(R) -> R) {
+    /// Topics with their records behind a topic, or all, in topic order.
+    pub(crate) fn after(&self, after: Option<&str>) -> impl Iterator<Item = (String, R)> + '_ {
+        let after = after.map(key_of);
+        let from = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        self.topics
+            .range::<[u8], _>((from, Bound::Unbounded))
+            .map(|(key, kept)| (key.topic(), kept.record))
+    }
+
+    /// Puts back a message whose length is said later, by [`Retained::place`]; false: the topic has one.
+    pub(crate) fn restore(&mut self, topic: &str, record: R) -> bool {
+        self.put(&key_of(topic), Kept { record, bytes: 0 })
+            .is_none()
+    }
+
+    /// Gives each message its record and the length of that, in topic order.
+    pub(crate) fn place(&mut self, mut record: impl FnMut(R) -> (R, u32)) {
+        self.bytes = 0;
         for kept in self.topics.values_mut() {
-            kept.record = change(kept.record);
+            (kept.record, kept.bytes) = record(kept.record);
+            self.bytes += u64::from(kept.bytes);
         }
     }
 

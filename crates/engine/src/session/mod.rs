@@ -37,10 +37,21 @@ pub(crate) struct Session {
     pub(crate) extra: Option<Box<Extra>>,
     /// The leader's memory.
     pub(crate) lead: SessionLead,
+    /// Which checkpoint has it; not replicated.
+    pub(crate) saved: Saved,
+}
+
+/// The last checkpoint that has a part of a session, or began before there was a session.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Saved {
+    /// What changes with messages.
+    pub(crate) head: u32,
+    /// Subscriptions and the extra part.
+    pub(crate) rest: u32,
 }
 
 const _: () = assert!(
-    size_of::<Session>() <= 288,
+    size_of::<Session>() <= 296,
     "tests/memory.rs counts with it"
 );
 

@@ -497,6 +497,7 @@ impl Partition {
             group,
             stream,
             lead,
+            saved: _,
         } = &mut **group;
         let dispatch = lead.dispatch.as_mut()?;
         let records = &self.state.records;

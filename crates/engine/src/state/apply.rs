@@ -95,6 +95,9 @@ impl State {
         fact: &Fact<'a>,
         sink: &mut impl Sink,
     ) {
+        if self.saving.is_some() {
+            self.save_before(fact);
+        }
         match fact {
             Fact::Publish(publish) => self.apply_publish(applying, publish, sink),
             Fact::Outcome(outcome) => self.apply_outcome(outcome, sink),

@@ -112,7 +112,8 @@ impl State {
     }
 }
 
-fn encode_extra(extra: &Extra, out: &mut Vec<u8>) {
+/// The part that few sessions have.
+pub(crate) fn encode_extra(extra: &Extra, out: &mut Vec<u8>) {
     extra.will.write(out);
     extra.will_due.write(out);
     write_count(extra.holds.len(), out);

@@ -23,6 +23,8 @@ pub(crate) struct SharedGroup {
     pub(crate) group: Group,
     pub(crate) stream: Stream,
     pub(crate) lead: GroupLead,
+    /// The checkpoint that has the group; not replicated.
+    pub(crate) saved: u32,
 }
 
 /// What the leader keeps beside a group.
@@ -70,6 +72,7 @@ impl State {
             group: Group::new(share, filter, strategy),
             stream: Stream::default(),
             lead: GroupLead::default(),
+            saved: self.saved,
         };
         self.groups.insert(number, Box::new(made));
         self.by_share.insert((share.into(), filter.into()), number);
@@ -78,6 +81,15 @@ impl State {
             self.index_changes
                 .insert(filter.into(), IndexChanged::Added);
         }
+    }
+
+    /// Puts back a group at its place, which is free; false: another one has its name.
+    pub(crate) fn insert_group(&mut self, number: u64, group: SharedGroup) -> bool {
+        let name = (group.group.share().into(), group.group.filter().into());
+        let entry = Entry::new(number, OPTIONS, None);
+        let new = self.l2.insert_new(group.group.filter(), entry);
+        self.groups.insert(number, Box::new(group));
+        new && self.by_share.insert(name, number).is_none()
     }
 
     pub(super) fn leave_group(&mut self, number: u64, member: HomeRef, ended: bool) {
@@ -108,6 +120,7 @@ impl State {
             group,
             stream,
             lead,
+            saved: _,
         } = &mut **group;
         let mut forgotten = 0;
         stream.end_range(first, end, |seq, reference| {

@@ -11,6 +11,7 @@ mod sessions;
 
 use std::{collections::BTreeMap, rc::Rc};
 
+pub(crate) use self::encode::encode_extra;
 pub(crate) use self::groups::{GroupLead, Leaving, SharedGroup};
 
 use bytes::Bytes;
@@ -19,6 +20,7 @@ use courser_contract::{LogIndex, PartitionId, QoS, RecordRef, RecordView, Seq, T
 use hashbrown::HashMap;
 
 use crate::{
+    checkpoint::Saving,
     entry::{Entry, EntryError, Key, Rare, Target, Trust},
     ids::Table,
     l2::L2,
@@ -72,6 +74,10 @@ pub(crate) struct State {
     pub(crate) shared_subscriptions: u64,
     /// References of all streams that are not done.
     pub(crate) queued: u64,
+    /// The checkpoint that is being written (M42); not replicated.
+    pub(crate) saving: Option<Box<Saving>>,
+    /// Number of the last checkpoint that was begun.
+    pub(crate) saved: u32,
 }
 
 /// What an outbox forwards: one reference to a record.
@@ -199,6 +205,8 @@ impl State {
             subscriptions: 0,
             shared_subscriptions: 0,
             queued: 0,
+            saving: None,
+            saved: 0,
         }
     }
 

@@ -8,7 +8,7 @@ use crate::{
     entry::AttachFact,
     ids,
     l2::{Entry, FilterChange},
-    session::{Scan, Session, Subscribed},
+    session::{Saved, Scan, Session, Subscribed},
     stream::Stream,
 };
 
@@ -28,6 +28,10 @@ impl State {
             subscriptions: Vec::new(),
             extra: None,
             lead: crate::session::SessionLead::default(),
+            saved: Saved {
+                head: self.saved,
+                rest: self.saved,
+            },
         });
         attach_session(&mut session, attach);
         if !client_id.is_empty() {

@@ -4,7 +4,7 @@ use crate::record::Slot;
 
 /// Positions of a chunk.
 pub(super) const CHUNK: u64 = 256;
-const WORDS: usize = 4;
+pub(super) const WORDS: usize = 4;
 
 /// What a position of a stream says: which record, and how its delivery looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,22 +16,25 @@ pub(crate) struct Reference {
 
 /// Looks of the references of a chunk: mostly all the same.
 #[derive(Debug)]
-enum Looks {
+pub(super) enum Looks {
     All(u32),
     Each(Vec<u32>),
 }
 
+/// See the module.
 #[derive(Debug)]
-pub(super) struct Chunk {
+pub(crate) struct Chunk {
     pub(super) base: u64,
-    len: u16,
+    pub(super) len: u16,
     /// Positions that are not done.
-    open: u16,
+    pub(super) open: u16,
+    /// The checkpoint that has it; not replicated.
+    pub(super) saved: u32,
     /// Empty once all of a full chunk is done: it stays as a place between others.
-    slots: Vec<Slot>,
-    looks: Looks,
-    done: [u64; WORDS],
-    received: [u64; WORDS],
+    pub(super) slots: Vec<Slot>,
+    pub(super) looks: Looks,
+    pub(super) done: [u64; WORDS],
+    pub(super) received: [u64; WORDS],
     /// When the leader looks for expired messages; not replicated.
     pub(super) look_at: u64,
 }
@@ -42,6 +45,7 @@ impl Chunk {
             base,
             len: 0,
             open: 0,
+            saved: 0,
             slots: Vec::new(),
             looks: Looks::All(0),
             done: [0; WORDS],
@@ -62,6 +66,11 @@ impl Chunk {
 
     pub(super) fn len(&self) -> u64 {
         u64::from(self.len)
+    }
+
+    /// Where the next chunk begins.
+    pub(crate) const fn end(&self) -> u64 {
+        self.base + CHUNK
     }
 
     pub(super) fn is_full(&self) -> bool {

@@ -12,34 +12,39 @@
 //! `bytes` are those of the references that are not done; what is received is not done.
 
 mod chunk;
+mod codec;
 
 use std::collections::VecDeque;
 
-pub(crate) use self::chunk::Reference;
-use self::chunk::{CHUNK, Chunk};
+use self::chunk::CHUNK;
+pub(crate) use self::chunk::{Chunk, Reference};
 
 /// Chunks that wait to be used again; shared by all streams of a partition.
 #[derive(Debug, Default)]
 #[expect(clippy::vec_box, reason = "boxes go from stream to stream")]
-pub(crate) struct SpareChunks(Vec<Box<Chunk>>);
+pub(crate) struct SpareChunks {
+    chunks: Vec<Box<Chunk>>,
+    /// The last checkpoint: what comes later is not in it.
+    pub(crate) saved: u32,
+}
 
 const SPARE_MAX: usize = 64;
 
 impl SpareChunks {
     fn take(&mut self, base: u64) -> Box<Chunk> {
-        match self.0.pop() {
-            Some(mut chunk) => {
-                chunk.base = base;
-                chunk
-            }
+        let mut chunk = match self.chunks.pop() {
+            Some(chunk) => chunk,
             None => Box::new(Chunk::new(base)),
-        }
+        };
+        chunk.base = base;
+        chunk.saved = self.saved;
+        chunk
     }
 
     fn give(&mut self, mut chunk: Box<Chunk>) {
-        if self.0.len() < SPARE_MAX {
+        if self.chunks.len() < SPARE_MAX {
             chunk.clear();
-            self.0.push(chunk);
+            self.chunks.push(chunk);
         }
     }
 }

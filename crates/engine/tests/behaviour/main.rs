@@ -1,5 +1,6 @@
 //! Behaviour of partitions as fronts, shards and other partitions see it.
 
+mod checkpoints;
 mod forwards;
 mod oracle;
 mod retained;

@@ -1,6 +1,7 @@
 //! A shell for tests: partitions in one thread, commits that are late, refused or lost, leaders that go, an index and fences
 //! that answer when they should. After every step each partition is built again from its entries and must be byte-equal.
 
+mod checkpoints;
 mod client;
 mod effects;
 
@@ -13,6 +14,7 @@ use courser_contract::{
 };
 use courser_engine::{Limits, Pace, Partition, PartitionConfig};
 
+pub(crate) use checkpoints::{Checkpoints, Whole};
 pub(crate) use client::{Acks, Client, Got, Options};
 pub(crate) use effects::Effects;
 
@@ -41,6 +43,7 @@ pub(crate) struct Node {
     /// What was proposed and is not committed.
     pub(crate) proposed: VecDeque<Bytes>,
     pub(crate) term: u64,
+    pub(crate) checkpoints: Checkpoints,
 }
 
 /// A publish that waits for a partition.
@@ -64,6 +67,11 @@ pub(crate) struct World {
     pub(crate) publishes: Vec<(usize, Settled)>,
     fences: Vec<(PartitionId, IndexToken, BTreeMap<PartitionId, usize>)>,
     next_slot: u32,
+    /// Checkpoints that have become whole.
+    pub(crate) checkpoints: usize,
+    /// They are written with a bug.
+    #[cfg(feature = "planted")]
+    pub(crate) plant_late_pieces: bool,
 }
 
 const ORIGIN: Origin = Origin {
@@ -93,6 +101,9 @@ impl World {
             publishes: Vec::new(),
             fences: Vec::new(),
             next_slot: 0,
+            checkpoints: 0,
+            #[cfg(feature = "planted")]
+            plant_late_pieces: false,
         };
         for (id, class) in [
             (DURABLE, Class::Durable),
@@ -109,6 +120,7 @@ impl World {
                 last: LogIndex(0),
                 proposed: VecDeque::new(),
                 term: 0,
+                checkpoints: Checkpoints::default(),
             };
             world.nodes.insert(id, node);
         }
@@ -148,12 +160,12 @@ impl World {
         while self.commit_one(id) {}
     }
 
-    /// Stops a partition and starts it again from its log.
+    /// Stops a partition and starts it again from its checkpoint and its log.
     pub(crate) fn restart(&mut self, id: PartitionId) {
-        let config = self.config[&id].clone();
+        let started = self.started(id);
         let node = self.nodes.get_mut(&id).expect("a partition of the world");
         node.proposed.clear();
-        node.partition = Partition::replay(config, node.log.clone());
+        node.partition = started;
         for client in &mut self.clients {
             if client.home.is_some_and(|home| home.partition == id) {
                 client.lost();
@@ -270,6 +282,7 @@ impl World {
             }
         }
         self.pass_messages();
+        self.save();
         self.check();
     }
 
@@ -448,6 +461,14 @@ impl World {
                 again.encode_state() == node.partition.encode_state(),
                 "a partition is what its entries make of it"
             );
+            if !id.is_volatile() {
+                let started = self.started(*id);
+                started.check();
+                assert!(
+                    started.encode_state() == node.partition.encode_state(),
+                    "a partition is what its checkpoint and the entries behind it make of it (M42)"
+                );
+            }
         }
     }
 

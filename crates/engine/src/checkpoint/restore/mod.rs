@@ -1,0 +1,227 @@
+//! A partition out of a checkpoint.
+//!
+//! ```text
+//! new ─▶ piece, for each ─▶ wanted ─▶ live_entry, for each entry that is wanted ─▶ finish ─▶ replay_entry, for each behind
+//! ```
+//!
+//! Bytes come from a disk and may be anything: what the writer never writes is an error. Memory follows the bytes that were
+//! received, except for tables by number, which have their own limits ([`crate::ids::PLACES_MAX`], 16 bytes each; [`SETS_MAX`]).
+
+mod parts;
+mod records;
+
+use bytes::Bytes;
+use courser_contract::LogIndex;
+
+pub(super) use self::parts::Parts;
+use self::records::Filling;
+use super::{
+    EntrySet,
+    unit::{Kind, UNIT_HEADER_BYTES, VERSION},
+};
+use crate::{
+    Partition, PartitionConfig,
+    canonical::{DecodeError, Reader},
+    state::State,
+};
+
+/// Why a checkpoint makes no partition.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RestoreError {
+    /// Bytes that no writer writes.
+    #[error("unit {unit} of the checkpoint: {cause}")]
+    Damaged {
+        /// Which unit, from 0.
+        unit: u64,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// Written in another form.
+    #[error("the checkpoint has format version {found}; this program reads version {VERSION}")]
+    Version {
+        /// The version that it names.
+        found: u16,
+    },
+    /// Of another partition.
+    #[error("the checkpoint is of partition {found}")]
+    OtherPartition {
+        /// Which.
+        found: u16,
+    },
+    /// Its end is missing.
+    #[error("the checkpoint has no end")]
+    Incomplete,
+    /// An entry that holds a live record was not given.
+    #[error("entry {index} of the log is missing: the checkpoint needs a record of it")]
+    EntryMissing {
+        /// Its place.
+        index: u64,
+    },
+    /// An entry has no record where the checkpoint names one.
+    #[error("entry {index} of the log has no record at byte {byte}")]
+    NoRecord {
+        /// Its place.
+        index: u64,
+        /// Where the record should begin.
+        byte: u32,
+    },
+}
+
+/// What a checkpoint holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Of which partition.
+    pub partition: u16,
+    /// The last entry that is in it.
+    pub index: u64,
+    /// The term of that entry.
+    pub term: u64,
+    /// Its time, milliseconds since 1970.
+    pub wall_ms: u64,
+    /// Units, the last one included.
+    pub units: u64,
+    /// Sessions.
+    pub sessions: u64,
+    /// Subscriptions, shared ones included.
+    pub subscriptions: u64,
+    /// Shared groups.
+    pub groups: u64,
+    /// Messages that wait in streams.
+    pub queued: u64,
+    /// Retained messages.
+    pub retained: u64,
+    /// Forwards that wait.
+    pub forwards: u64,
+    /// Target sets.
+    pub sets: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Restore {
+    config: PartitionConfig,
+    /// A unit that has not come whole.
+    rest: Vec<u8>,
+    parts: Parts,
+    filling: Option<Filling>,
+}
+
+impl Restore {
+    /// Takes the pieces of a checkpoint of the partition that `config` describes.
+    #[must_use]
+    pub fn new(config: PartitionConfig) -> Self {
+        Self {
+            parts: Parts::new(config.id),
+            config,
+            rest: Vec::new(),
+            filling: None,
+        }
+    }
+
+    /// The next piece, in order; it may be cut anywhere.
+    ///
+    /// # Errors
+    /// When it cannot be what a partition wrote; nothing more is to be expected of this checkpoint then.
+    pub fn piece(&mut self, bytes: &[u8]) -> Result<(), RestoreError> {
+        self.rest.extend_from_slice(bytes);
+        let rest = std::mem::take(&mut self.rest);
+        let mut at = 0;
+        while let Some((kind, body)) = next_unit(&rest[at..]) {
+            at += UNIT_HEADER_BYTES + body.len();
+            self.parts.unit(kind, body)?;
+        }
+        self.rest = rest;
+        self.rest.drain(..at);
+        Ok(())
+    }
+
+    /// What has been read so far.
+    #[must_use]
+    pub fn summary(&self) -> Restored {
+        self.parts.summary()
+    }
+
+    /// All pieces have come: entries of the log whose bytes are wanted, to be given to [`live_entry`](Self::live_entry).
+    ///
+    /// # Errors
+    /// When the end is missing, or the parts do not fit each other.
+    pub fn wanted(&mut self) -> Result<EntrySet, RestoreError> {
+        let filling = match &mut self.filling {
+            Some(filling) => filling,
+            None => {
+                if !self.rest.is_empty() {
+                    return Err(RestoreError::Incomplete);
+                }
+                let numbers = self.parts.seal()?;
+                let filling = Filling::new(numbers, &mut self.parts.state.records);
+                self.filling.insert(filling)
+            }
+        };
+        Ok(filling.wanted.clone())
+    }
+
+    /// The bytes of an entry; one that is not wanted changes nothing. Entries may come in any order, fastest in ascending
+    /// one.
+    ///
+    /// # Errors
+    /// When a record is not where the checkpoint says, or [`wanted`](Self::wanted) fails.
+    pub fn live_entry(&mut self, at: LogIndex, bytes: &Bytes) -> Result<(), RestoreError> {
+        self.wanted_once()?;
+        let filling = self.filling.as_mut().expect("it was just made");
+        filling.entry(at.0, bytes, &mut self.parts.state.records)
+    }
+
+    fn wanted_once(&mut self) -> Result<(), RestoreError> {
+        if self.filling.is_none() {
+            self.wanted()?;
+        }
+        Ok(())
+    }
+
+    /// The partition as it was, a follower.
+    ///
+    /// # Errors
+    /// When an entry is missing, or [`wanted`](Self::wanted) fails.
+    pub fn finish(mut self) -> Result<Partition, RestoreError> {
+        self.wanted_once()?;
+        let mut state = self.parts.state;
+        let filling = self.filling.expect("it was just made");
+        let slots = filling.finish(&mut state.records)?;
+        place_records(&mut state, &slots);
+        Ok(Partition::from_state(self.config, state))
+    }
+}
+
+/// The first whole unit.
+fn next_unit(bytes: &[u8]) -> Option<(u8, &[u8])> {
+    let (&kind, rest) = bytes.split_first()?;
+    let (len, rest) = rest.split_first_chunk()?;
+    let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
+    Some((kind, rest.get(..len)?))
+}
+
+/// Gives each reference its slot, and counts bytes.
+fn place_records(state: &mut State, slots: &[crate::record::Slot]) {
+    let records = &state.records;
+    let place = |number: crate::record::Slot| {
+        let slot = slots[number.0 as usize];
+        (slot, records.len_of(slot))
+    };
+    for (_, session) in state.sessions.iter_mut() {
+        session.stream.place(place);
+    }
+    for (_, group) in state.groups.iter_mut() {
+        group.stream.place(place);
+    }
+    state.retained.place(place);
+    state
+        .outboxes
+        .for_each_item(|item| item.slot = place(item.slot).0);
+}
+
+fn damaged(unit: u64, cause: DecodeError) -> RestoreError {
+    RestoreError::Damaged {
+        unit,
+        cause: cause.to_string(),
+    }
+}

@@ -1,0 +1,282 @@
+//! Units of a checkpoint, put back one by one.
+
+mod groups;
+mod sessions;
+
+use std::{collections::BTreeMap, rc::Rc};
+
+use courser_contract::{PartitionId, Seq, Term};
+
+use super::{Kind, Reader, RestoreError, Restored, State, VERSION, damaged};
+use crate::{
+    canonical::{Canonical, DecodeError, read_str},
+    checkpoint::unit::AddressReader,
+    entry::{SETS_MAX, Target},
+    ids::{self, Owner},
+    origins::Origins,
+    outbox::{Forward, Inbox, Outboxes, Refusable},
+    record::Address,
+    state::Forwarded,
+    stream::{Chunk, Stream},
+};
+
+/// How far the reading is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    Begin,
+    Units,
+    Ended,
+}
+
+/// Positions of a stream stay far below: arithmetic with them does not overflow.
+const SEQ_END: u64 = 1 << 62;
+
+/// A state that grows unit by unit. Numbers of addresses stand where slots will.
+#[derive(Debug)]
+pub(in crate::checkpoint) struct Parts {
+    pub(super) state: State,
+    progress: Progress,
+    units: u64,
+    /// Addresses by number, packed.
+    numbers: Vec<u64>,
+    sets: BTreeMap<u32, Vec<Target>>,
+    /// Where streams end.
+    ends: Vec<(u64, u64)>,
+    queued: u64,
+}
+
+const ORDER: DecodeError = DecodeError::Invalid("order of units");
+
+impl Parts {
+    pub(super) fn new(id: PartitionId) -> Self {
+        Self {
+            state: State::new(id),
+            progress: Progress::Begin,
+            units: 0,
+            numbers: Vec::new(),
+            sets: BTreeMap::new(),
+            ends: Vec::new(),
+            queued: 0,
+        }
+    }
+
+    pub(super) fn summary(&self) -> Restored {
+        let state = &self.state;
+        Restored {
+            partition: state.id.0,
+            index: state.index,
+            term: state.term.0,
+            wall_ms: state.wall.0,
+            units: self.units,
+            sessions: state.sessions.len() as u64,
+            subscriptions: state.subscriptions,
+            groups: state.groups.len() as u64,
+            queued: self.queued,
+            retained: state.retained.usage().topics,
+            forwards: state.outboxes.len() as u64,
+            sets: self.sets.len() as u64,
+        }
+    }
+
+    /// Puts back one unit.
+    pub(super) fn unit(&mut self, kind: u8, body: &[u8]) -> Result<(), RestoreError> {
+        let unit = self.units;
+        self.units += 1;
+        let kind = Kind::from_bits(kind).ok_or(DecodeError::Invalid("kind of a unit"));
+        let kind = kind.map_err(|cause| damaged(unit, cause))?;
+        let mut reader = Reader::new(body);
+        if kind == Kind::Head && self.progress == Progress::Begin {
+            self.progress = Progress::Units;
+            return self.head(&mut reader);
+        }
+        self.body(kind, &mut reader)
+            .and_then(|()| reader.finish())
+            .map_err(|cause| damaged(unit, cause))
+    }
+
+    fn body(&mut self, kind: Kind, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        if self.progress != Progress::Units {
+            return Err(ORDER);
+        }
+        match kind {
+            Kind::Head => Err(ORDER),
+            Kind::Origins => {
+                self.state.origins = Origins::read(reader)?;
+                Ok(())
+            }
+            Kind::Inbox => {
+                self.state.inbox = Inbox::read(reader)?;
+                Ok(())
+            }
+            Kind::Set => self.set(reader),
+            Kind::Session => self.session(reader),
+            Kind::Subscriptions => self.subscriptions(reader),
+            Kind::Extra => self.extra(reader),
+            Kind::Chunk => self.chunk(reader),
+            Kind::Group => self.group(reader),
+            Kind::Leave => self.leave(reader),
+            Kind::Retained => self.retained(reader),
+            Kind::Outbox => self.outbox(reader),
+            Kind::Forward => self.forward(reader),
+            Kind::End => self.end(reader),
+        }
+    }
+
+    fn head(&mut self, reader: &mut Reader<'_>) -> Result<(), RestoreError> {
+        let at = |cause| damaged(0, cause);
+        let found: u16 = reader.read().map_err(at)?;
+        if found != VERSION {
+            return Err(RestoreError::Version { found });
+        }
+        let id: PartitionId = reader.read().map_err(at)?;
+        if id != self.state.id {
+            return Err(RestoreError::OtherPartition { found: id.0 });
+        }
+        self.counters(reader).map_err(at)
+    }
+
+    fn counters(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let state = &mut self.state;
+        state.index = reader.read()?;
+        state.wall = reader.read()?;
+        state.term = Term(reader.read()?);
+        state.last_session = reader.read()?;
+        state.last_group = reader.read()?;
+        state.last_scan = reader.read()?;
+        state.outboxes = Outboxes::with_base(reader.read()?);
+        if state.index >= Address::INDEX_END {
+            return Err(DecodeError::Invalid("place in the log"));
+        }
+        Reader::finish(std::mem::replace(reader, Reader::new(&[])))
+    }
+
+    fn set(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let set: u32 = reader.read()?;
+        if set >= SETS_MAX {
+            return Err(DecodeError::Invalid("number of a set"));
+        }
+        let targets: Vec<Target> = reader.read()?;
+        self.sets.entry(set).or_default().extend(targets);
+        Ok(())
+    }
+
+    fn chunk(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let number: u64 = reader.read()?;
+        let mut addresses = AddressReader::new(&mut self.numbers, self.state.index);
+        let before = addresses.count();
+        let chunk = Chunk::read(reader, &mut self.state.looks, &mut addresses)?;
+        self.queued += (addresses.count() - before) as u64;
+        let stream = self.stream(number);
+        stream
+            .ok_or(DecodeError::Invalid("chunk of no stream"))?
+            .restore_chunk(chunk);
+        Ok(())
+    }
+
+    fn stream(&mut self, number: u64) -> Option<&mut Stream> {
+        match ids::owner(number) {
+            Owner::Session => {
+                let session = self.state.sessions.get_mut(number);
+                session.map(|session| &mut session.stream)
+            }
+            Owner::Group => {
+                let group = self.state.groups.get_mut(number);
+                group.map(|group| &mut group.stream)
+            }
+        }
+    }
+
+    fn retained(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let count = reader.count(6)?;
+        let mut addresses = AddressReader::new(&mut self.numbers, self.state.index);
+        for _ in 0..count {
+            let topic = read_str(reader)?;
+            if router::check_topic(topic).is_err() {
+                return Err(DecodeError::Invalid("topic"));
+            }
+            let number = addresses.read(reader)?;
+            if !self.state.retained.restore(topic, number) {
+                return Err(DecodeError::Invalid("topic that has a message"));
+            }
+        }
+        Ok(())
+    }
+
+    fn outbox(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let to: PartitionId = reader.read()?;
+        let next: Seq = reader.read()?;
+        let outboxes = &mut self.state.outboxes;
+        if next < outboxes.base() || next.0 == u64::MAX || !outboxes.restore(to, next) {
+            return Err(DecodeError::Invalid("outbox"));
+        }
+        Ok(())
+    }
+
+    fn forward(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let to: PartitionId = reader.read()?;
+        let seq: Seq = reader.read()?;
+        let session = reader.read()?;
+        let refusable = if reader.read()? {
+            Refusable::Yes
+        } else {
+            Refusable::No
+        };
+        let keep_retained = reader.read()?;
+        let mut addresses = AddressReader::new(&mut self.numbers, self.state.index);
+        let slot = addresses.read(reader)?;
+        let forward = Forward {
+            item: Forwarded {
+                slot,
+                keep_retained,
+            },
+            session,
+            refusable,
+        };
+        if self.state.outboxes.restore_forward(to, seq, forward) {
+            Ok(())
+        } else {
+            Err(DecodeError::Invalid("forward"))
+        }
+    }
+
+    fn end(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let units: u64 = reader.read()?;
+        if units + 1 != self.units {
+            return Err(DecodeError::Invalid("number of units"));
+        }
+        self.progress = Progress::Ended;
+        Ok(())
+    }
+
+    /// All units have come: whether they fit each other. Returns the addresses by number.
+    pub(super) fn seal(&mut self) -> Result<Vec<u64>, RestoreError> {
+        if self.progress != Progress::Ended {
+            return Err(RestoreError::Incomplete);
+        }
+        let unit = self.units;
+        self.streams().map_err(|cause| damaged(unit, cause))?;
+        for (set, targets) in std::mem::take(&mut self.sets) {
+            let at = set as usize;
+            if at >= self.state.sets.len() {
+                self.state.sets.resize(at + 1, None);
+            }
+            self.state.sets[at] = Some(Rc::from(targets));
+        }
+        self.state.queued = self.queued;
+        Ok(std::mem::take(&mut self.numbers))
+    }
+
+    fn streams(&mut self) -> Result<(), DecodeError> {
+        for (number, end) in std::mem::take(&mut self.ends) {
+            let stream = self.stream(number).expect("its end was noted with it");
+            stream.restore(end)?;
+        }
+        for (_, session) in self.state.sessions.iter() {
+            sessions::check(session)?;
+        }
+        for (_, group) in self.state.groups.iter() {
+            groups::check(group)?;
+        }
+        Ok(())
+    }
+}

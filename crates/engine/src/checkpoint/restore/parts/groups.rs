@@ -1,0 +1,57 @@
+//! Shared groups.
+
+use super::{DecodeError, Owner, Parts, Reader, SEQ_END, Stream, ids, sessions::read_filter};
+use crate::{
+    group::Group,
+    state::{GroupLead, Leaving, SharedGroup},
+};
+
+impl Parts {
+    pub(super) fn group(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let number: u64 = reader.read()?;
+        let end: u64 = reader.read()?;
+        let group = SharedGroup {
+            group: Group::read(reader)?,
+            stream: Stream::default(),
+            lead: GroupLead::default(),
+            saved: 0,
+        };
+        let state = &mut self.state;
+        if ids::owner(number) != Owner::Group
+            || ids::counter(number) > state.last_group
+            || state.groups.at(ids::place(number) as u32).is_some()
+            || end >= SEQ_END
+            || router::check_filter(group.group.filter()).is_err()
+            || !state.insert_group(number, group)
+        {
+            return Err(DecodeError::Invalid("group"));
+        }
+        self.ends.push((number, end));
+        Ok(())
+    }
+
+    pub(super) fn leave(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let request: u64 = reader.read()?;
+        let leaving = Leaving {
+            share: reader.read()?,
+            filter: read_filter(reader)?,
+            member: reader.read()?,
+            ended: reader.read()?,
+        };
+        match self.state.leaves.insert(request, leaving) {
+            None => Ok(()),
+            Some(_) => Err(DecodeError::Invalid("leave that is there")),
+        }
+    }
+}
+
+/// What a group says of messages, it says of messages that wait.
+pub(super) fn check(group: &SharedGroup) -> Result<(), DecodeError> {
+    let waits = |seq: courser_contract::Seq| group.stream.get(seq.0).is_some();
+    let mut owed = group.group.all_owed();
+    if owed.all(|(seq, _)| waits(seq)) {
+        Ok(())
+    } else {
+        Err(DecodeError::Invalid("message that a group owes"))
+    }
+}

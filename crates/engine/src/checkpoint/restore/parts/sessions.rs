@@ -1,0 +1,164 @@
+//! Sessions with what belongs to them.
+
+use std::collections::BTreeMap;
+
+use compact_str::CompactString;
+use courser_contract::{SessionUid, Will};
+
+use super::{Canonical, DecodeError, Owner, Parts, Reader, SEQ_END, Stream, ids, read_str};
+use crate::{
+    entry::ScanState,
+    l2::Entry,
+    session::{Extra, PACKET_IDS, Saved, Scan, Session, SessionLead, Share, Subscribed},
+};
+
+const NO_SESSION: DecodeError = DecodeError::Invalid("part of no session");
+
+impl Parts {
+    pub(super) fn session(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let uid: SessionUid = reader.read()?;
+        let session = Session {
+            uid,
+            client_id: CompactString::from(read_str(reader)?),
+            epoch: reader.read()?,
+            attached: reader.read()?,
+            receive_maximum: reader.read()?,
+            expiry_seconds: reader.read()?,
+            ends_at: reader.read()?,
+            sent_limit: reader.read()?,
+            stream: Stream::default(),
+            subscriptions: Vec::new(),
+            extra: None,
+            lead: SessionLead::default(),
+            saved: Saved::default(),
+        };
+        let end: u64 = reader.read()?;
+        let state = &mut self.state;
+        let place = ids::place(uid.0) as u32;
+        if ids::owner(uid.0) != Owner::Session
+            || ids::counter(uid.0) > state.last_session
+            || state.sessions.at(place).is_some()
+            || end >= SEQ_END
+        {
+            return Err(DecodeError::Invalid("session"));
+        }
+        if !session.client_id.is_empty() {
+            let before = state.by_client.insert(session.client_id.clone(), uid.0);
+            if before.is_some() {
+                return Err(DecodeError::Invalid("client id of two sessions"));
+            }
+        }
+        self.ends.push((uid.0, end));
+        state.sessions.insert(uid.0, Box::new(session));
+        Ok(())
+    }
+
+    pub(super) fn subscriptions(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let uid: SessionUid = reader.read()?;
+        let count = reader.count(10)?;
+        let state = &mut self.state;
+        let session = state.sessions.get_mut(uid.0).ok_or(NO_SESSION)?;
+        session.subscriptions.reserve_exact(count);
+        for _ in 0..count {
+            let made = read_subscription(reader)?;
+            let new = match &made.share {
+                None => {
+                    let entry = Entry::new(uid.0, made.options, made.identifier);
+                    state.l2.insert_new(&made.filter, entry)
+                }
+                Some(share) => {
+                    state.shared_subscriptions += 1;
+                    session.find(Some(&share.name), &made.filter).is_none()
+                }
+            };
+            if !new {
+                return Err(DecodeError::Invalid("subscription that is there"));
+            }
+            session.subscriptions.push(made);
+            state.subscriptions += 1;
+        }
+        Ok(())
+    }
+
+    pub(super) fn extra(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let uid: SessionUid = reader.read()?;
+        let extra = read_extra(reader, self.state.last_scan)?;
+        let session = self.state.sessions.get_mut(uid.0).ok_or(NO_SESSION)?;
+        if session.extra.replace(Box::new(extra)).is_some() {
+            return Err(DecodeError::Invalid("part of a session that is there"));
+        }
+        Ok(())
+    }
+}
+
+fn read_subscription(reader: &mut Reader<'_>) -> Result<Subscribed, DecodeError> {
+    let filter = read_filter(reader)?;
+    let name: Option<Box<str>> = reader.read()?;
+    Ok(Subscribed {
+        filter,
+        share: name.map(|name| Box::new(Share { name, group: None })),
+        options: reader.read()?,
+        identifier: reader.read()?,
+    })
+}
+
+pub(super) fn read_filter(reader: &mut Reader<'_>) -> Result<Box<str>, DecodeError> {
+    let filter = read_str(reader)?;
+    match router::check_filter(filter) {
+        Ok(()) => Ok(filter.into()),
+        Err(_) => Err(DecodeError::Invalid("filter")),
+    }
+}
+
+fn read_extra(reader: &mut Reader<'_>, last_scan: u64) -> Result<Extra, DecodeError> {
+    let will: Option<Box<Will>> = reader.read()?;
+    let topic = will.as_ref().map(|will| router::check_topic(&will.topic));
+    if topic.is_some_and(|topic| topic.is_err()) {
+        return Err(DecodeError::Invalid("topic of a will"));
+    }
+    let mut extra = Extra {
+        will,
+        will_due: reader.read()?,
+        ..Extra::default()
+    };
+    for _ in 0..reader.count(10)? {
+        let (packet_id, hash): (u16, u64) = reader.read()?;
+        if extra.holds.insert(packet_id, hash).is_some() {
+            return Err(DecodeError::Invalid("hold that is there"));
+        }
+    }
+    for _ in 0..reader.count(16)? {
+        let number: u64 = reader.read()?;
+        let scan = Scan {
+            filter: read_filter(reader)?,
+            cursors: read_cursors(reader)?,
+        };
+        if number > last_scan || extra.scans.insert(number, scan).is_some() {
+            return Err(DecodeError::Invalid("scan"));
+        }
+    }
+    Ok(extra)
+}
+
+fn read_cursors(
+    reader: &mut Reader<'_>,
+) -> Result<BTreeMap<courser_contract::PartitionId, ScanState>, DecodeError> {
+    let mut cursors = BTreeMap::new();
+    for _ in 0..reader.count(2 + ScanState::MIN_BYTES)? {
+        let partition = reader.read()?;
+        if cursors.insert(partition, reader.read()?).is_some() {
+            return Err(DecodeError::Invalid("cursor that is there"));
+        }
+    }
+    Ok(cursors)
+}
+
+/// What [`Session::check`] asserts.
+pub(super) fn check(session: &Session) -> Result<(), DecodeError> {
+    if session.sent_limit > session.stream.floor() + PACKET_IDS
+        || (session.attached && session.ends_at.is_some())
+    {
+        return Err(DecodeError::Invalid("session"));
+    }
+    Ok(())
+}

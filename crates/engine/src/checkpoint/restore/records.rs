@@ -1,0 +1,98 @@
+//! Records of a checkpoint: addresses become rows, entries bring the bytes.
+
+use bytes::Bytes;
+use courser_contract::RecordRef;
+
+use super::RestoreError;
+use crate::{
+    checkpoint::EntrySet,
+    record::{Address, Fill, Records, Slot},
+};
+
+/// Bytes of a block into which records are copied.
+const BLOCK_BYTES: usize = 256 * 1024;
+
+/// Records whose bytes come from the log.
+#[derive(Debug)]
+pub(super) struct Filling {
+    /// Slot of each address in the order in which the checkpoint names them.
+    slots: Vec<Slot>,
+    pub(super) wanted: EntrySet,
+    block: Vec<u8>,
+    fills: Vec<Fill>,
+    /// The row that is probably the next to be filled.
+    next: usize,
+}
+
+impl Filling {
+    /// Makes a row of each address, in ascending order.
+    pub(super) fn new(numbers: Vec<u64>, records: &mut Records) -> Self {
+        let mut order: Vec<(u64, u32)> = numbers.into_iter().zip(0..).collect();
+        // Streams name ascending addresses: a sort that makes use of runs takes little more than a pass.
+        order.sort_by_key(|(address, _)| *address);
+        let mut slots = vec![Slot::NONE; order.len()];
+        let mut wanted = EntrySet::default();
+        for same in order.chunk_by(|a, b| a.0 == b.0) {
+            let address = Address::unpack(same[0].0);
+            let refs = u32::try_from(same.len()).expect("they are numbered by 32 bits");
+            let slot = records.expect(address, refs);
+            wanted.insert(address.index);
+            for (_, number) in same {
+                slots[*number as usize] = slot;
+            }
+        }
+        wanted.settle();
+        Self {
+            slots,
+            wanted,
+            block: Vec::new(),
+            fills: Vec::new(),
+            next: 0,
+        }
+    }
+
+    /// Copies what lives of an entry.
+    pub(super) fn entry(
+        &mut self,
+        index: u64,
+        bytes: &Bytes,
+        records: &mut Records,
+    ) -> Result<(), RestoreError> {
+        for slot in records.expected(index, self.next) {
+            let byte = records.address(slot).ordinal;
+            let place = usize::try_from(byte).ok();
+            let record = place.and_then(|place| RecordRef::parse(bytes, place));
+            let record = record.ok_or(RestoreError::NoRecord { index, byte })?;
+            let start = record.start();
+            let offset = u32::try_from(self.block.len()).expect("a block is far below 4 GiB");
+            let len = u32::try_from(record.encoded_len()).expect("its length has 32 bits");
+            self.block
+                .extend_from_slice(&bytes[start..start + record.encoded_len()]);
+            self.fills.push(Fill { slot, offset, len });
+            self.next = slot.0 as usize + 1;
+        }
+        if self.block.len() >= BLOCK_BYTES {
+            self.flush(records);
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, records: &mut Records) {
+        if !self.fills.is_empty() {
+            let block = std::mem::take(&mut self.block);
+            records.fill(block.into(), &self.fills);
+            self.fills.clear();
+        }
+    }
+
+    /// All entries have come.
+    pub(super) fn finish(mut self, records: &mut Records) -> Result<Vec<Slot>, RestoreError> {
+        self.flush(records);
+        match records.first_expected() {
+            Some(address) => Err(RestoreError::EntryMissing {
+                index: address.index,
+            }),
+            None => Ok(self.slots),
+        }
+    }
+}

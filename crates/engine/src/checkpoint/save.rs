@@ -1,0 +1,316 @@
+//! A checkpoint in the making: what is written of each part of the state.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    rc::Rc,
+};
+
+use courser_contract::{PartitionId, Seq, SessionUid};
+
+use super::{
+    entry_set::EntrySet,
+    unit::{Addresses, Kind, Names, Output, VERSION},
+    walk::Walk,
+};
+use crate::{
+    canonical::{Canonical, write_count, write_str},
+    entry::Target,
+    outbox::{Forward, Refusable},
+    record::Slot,
+    session::{Session, Subscribed},
+    state::{Forwarded, Leaving, SharedGroup, State},
+    stream::{Chunk, Stream},
+};
+
+/// Targets of a set in one unit.
+pub(super) const SET_STEP: usize = 512;
+/// Subscriptions in one unit.
+const SUBSCRIPTIONS_STEP: usize = 128;
+
+/// A part of the state that the walk has begun and not finished.
+#[derive(Debug)]
+pub(super) struct OpenSet {
+    pub(super) set: u32,
+    pub(super) targets: Rc<[Target]>,
+    pub(super) from: usize,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Saving {
+    /// Its number. What carries it has been written, or came after it began.
+    pub(super) mark: u32,
+    /// Place of the last entry that is in it.
+    pub(super) index: u64,
+    pub(super) term: courser_contract::Term,
+    pub(super) output: Output,
+    pub(super) needed: EntrySet,
+    pub(super) walk: Walk,
+    /// Where the outboxes ended.
+    pub(super) outboxes: BTreeMap<PartitionId, Seq>,
+    /// The last request to leave a group.
+    pub(super) last_leave: Option<u64>,
+    /// Sets that were defined since.
+    pub(super) new_sets: HashSet<u32, foldhash::fast::FixedState>,
+    /// Sets on their way into units: none of them changes any more.
+    pub(super) open_sets: Vec<OpenSet>,
+    /// Session whose subscriptions are written up to a place.
+    pub(super) open_session: Option<(SessionUid, usize)>,
+    /// A bug for tests that look for it.
+    #[cfg(feature = "planted")]
+    pub(super) late: bool,
+}
+
+impl Saving {
+    /// Begins with what is small and changes with every message.
+    pub(super) fn begin(state: &State, mark: u32) -> Self {
+        let boxes = state.outboxes.iter();
+        let outboxes: BTreeMap<_, _> = boxes.map(|(to, outbox)| (to, outbox.next())).collect();
+        let mut saving = Self {
+            mark,
+            index: state.index,
+            term: state.term,
+            output: Output::default(),
+            needed: EntrySet::default(),
+            walk: Walk::default(),
+            outboxes,
+            last_leave: state.leaves.last_key_value().map(|(request, _)| *request),
+            new_sets: HashSet::default(),
+            open_sets: Vec::new(),
+            open_session: None,
+            #[cfg(feature = "planted")]
+            late: false,
+        };
+        let output = &mut saving.output;
+        output.unit(Kind::Head, |out| write_head(state, out));
+        output.unit(Kind::Origins, |out| state.origins.encode(out));
+        output.unit(Kind::Inbox, |out| state.inbox.encode(out));
+        for (to, next) in &saving.outboxes {
+            output.unit(Kind::Outbox, |out| {
+                to.write(out);
+                next.write(out);
+            });
+        }
+        saving
+    }
+
+    /// A session without subscriptions, extra part and stream; returns bytes.
+    pub(super) fn session(&mut self, session: &mut Session) -> usize {
+        if session.saved.head == self.mark {
+            return 0;
+        }
+        session.saved.head = self.mark;
+        self.output.unit(Kind::Session, |out| {
+            session.uid.write(out);
+            write_str(&session.client_id, out);
+            session.epoch.write(out);
+            session.attached.write(out);
+            session.receive_maximum.write(out);
+            session.expiry_seconds.write(out);
+            session.ends_at.write(out);
+            session.sent_limit.write(out);
+            session.stream.next().write(out);
+        })
+    }
+
+    /// The next subscriptions of a session, or its extra part behind the last of them; returns bytes, 0 at the end.
+    pub(super) fn subscriptions(&mut self, session: &mut Session) -> usize {
+        if session.saved.rest == self.mark {
+            return 0;
+        }
+        let from = match self.open_session {
+            Some((uid, from)) if uid == session.uid => from,
+            Some(_) | None => 0,
+        };
+        let end = session.subscriptions.len().min(from + SUBSCRIPTIONS_STEP);
+        let part = &session.subscriptions[from..end];
+        let mut bytes = 0;
+        if !part.is_empty() {
+            bytes = self.output.unit(Kind::Subscriptions, |out| {
+                session.uid.write(out);
+                write_count(part.len(), out);
+                part.iter().for_each(|made| write_subscription(made, out));
+            });
+        }
+        if end < session.subscriptions.len() {
+            self.open_session = Some((session.uid, end));
+            return bytes;
+        }
+        session.saved.rest = self.mark;
+        if let Some(extra) = &session.extra {
+            bytes += self.output.unit(Kind::Extra, |out| {
+                session.uid.write(out);
+                crate::state::encode_extra(extra, out);
+            });
+        }
+        bytes
+    }
+
+    /// A session with all but its stream.
+    pub(super) fn whole_session(&mut self, session: &mut Session) {
+        self.session(session);
+        let walked = self.open_session;
+        while session.saved.rest != self.mark {
+            self.subscriptions(session);
+        }
+        self.open_session = walked;
+    }
+
+    /// Chunks of a stream with positions of a range.
+    pub(super) fn chunks(
+        &mut self,
+        number: u64,
+        stream: &mut Stream,
+        range: (u64, u64),
+        names: Names<'_>,
+    ) {
+        let Self {
+            mark,
+            output,
+            needed,
+            ..
+        } = self;
+        stream.save(range, *mark, |chunk| {
+            write_chunk(number, chunk, names, output, needed);
+        });
+    }
+
+    /// One chunk of a stream, the first from `from` on that is not written; returns its bytes and where the next one begins.
+    pub(super) fn next_chunk(
+        &mut self,
+        number: u64,
+        stream: &mut Stream,
+        from: u64,
+        names: Names<'_>,
+    ) -> Option<(usize, u64)> {
+        let chunk = stream.next_unsaved(from, self.mark)?;
+        let bytes = write_chunk(number, chunk, names, &mut self.output, &mut self.needed);
+        Some((bytes, chunk.end()))
+    }
+
+    /// A group without its stream; returns bytes.
+    pub(super) fn group(&mut self, number: u64, group: &mut SharedGroup) -> usize {
+        if group.saved == self.mark {
+            return 0;
+        }
+        group.saved = self.mark;
+        self.output.unit(Kind::Group, |out| {
+            number.write(out);
+            group.stream.next().write(out);
+            group.group.encode(out);
+        })
+    }
+
+    /// Retained messages of some topics; returns bytes.
+    pub(super) fn retained<'a>(
+        &mut self,
+        topics: impl IntoIterator<Item = (&'a str, Slot)>,
+        names: Names<'_>,
+    ) -> usize {
+        let needed = &mut self.needed;
+        self.output.unit(Kind::Retained, |out| {
+            let start = out.len();
+            write_count(0, out);
+            let mut count = 0u32;
+            let mut addresses = Addresses::new(out, needed);
+            for (topic, slot) in topics {
+                write_str(topic, addresses.out);
+                addresses.write(names.records.address(slot));
+                count += 1;
+            }
+            out[start..start + 4].copy_from_slice(&count.to_le_bytes());
+        })
+    }
+
+    /// A forward that waits; returns bytes.
+    pub(super) fn forward(
+        &mut self,
+        to: PartitionId,
+        seq: Seq,
+        forward: &Forward<Forwarded>,
+        names: Names<'_>,
+    ) -> usize {
+        let needed = &mut self.needed;
+        self.output.unit(Kind::Forward, |out| {
+            to.write(out);
+            seq.write(out);
+            forward.session.write(out);
+            (forward.refusable == Refusable::Yes).write(out);
+            forward.item.keep_retained.write(out);
+            let address = names.records.address(forward.item.slot);
+            Addresses::new(out, needed).write(address);
+        })
+    }
+
+    /// Somebody on the way out of a group; returns bytes.
+    pub(super) fn leave(&mut self, request: u64, leaving: &Leaving) -> usize {
+        self.output.unit(Kind::Leave, |out| {
+            request.write(out);
+            leaving.share.write(out);
+            leaving.filter.write(out);
+            leaving.member.write(out);
+            leaving.ended.write(out);
+        })
+    }
+
+    /// Some more targets of the sets that are open; returns bytes.
+    pub(super) fn set(&mut self) -> usize {
+        let Some(open) = self.open_sets.last_mut() else {
+            return 0;
+        };
+        let end = open.targets.len().min(open.from + SET_STEP);
+        let part = &open.targets[open.from..end];
+        let bytes = self.output.unit(Kind::Set, |out| {
+            open.set.write(out);
+            write_count(part.len(), out);
+            part.iter().for_each(|target| target.write(out));
+        });
+        open.from = end;
+        if end == open.targets.len() {
+            self.open_sets.pop();
+        }
+        bytes
+    }
+
+    /// The last unit.
+    pub(super) fn end(&mut self) {
+        let units = self.output.units;
+        self.output.unit(Kind::End, |out| units.write(out));
+        self.needed.settle();
+    }
+}
+
+fn write_head(state: &State, out: &mut Vec<u8>) {
+    VERSION.write(out);
+    state.id.write(out);
+    state.index.write(out);
+    state.wall.write(out);
+    state.term.0.write(out);
+    state.last_session.write(out);
+    state.last_group.write(out);
+    state.last_scan.write(out);
+    state.outboxes.base().write(out);
+}
+
+fn write_subscription(made: &Subscribed, out: &mut Vec<u8>) {
+    write_str(&made.filter, out);
+    made.share.is_some().write(out);
+    if let Some(name) = made.share_name() {
+        write_str(name, out);
+    }
+    made.options.write(out);
+    made.identifier.write(out);
+}
+
+fn write_chunk(
+    number: u64,
+    chunk: &Chunk,
+    names: Names<'_>,
+    output: &mut Output,
+    needed: &mut EntrySet,
+) -> usize {
+    output.unit(Kind::Chunk, |out| {
+        number.write(out);
+        chunk.write(&names, &mut Addresses::new(out, needed));
+    })
+}

@@ -1,0 +1,236 @@
+//! The form of a checkpoint: units, one after the other, cut into pieces wherever a piece is full.
+//!
+//! ```text
+//! unit   0 u8 kind   1 u32 length of what follows, little endian   5 the parts, as in `canonical`
+//! ```
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::{entry_set::EntrySet, varint};
+use crate::{
+    canonical::{DecodeError, Reader},
+    look::Looks,
+    record::{Address, Records, Slot},
+};
+
+/// Version of this form. Another one is refused by name.
+pub(super) const VERSION: u16 = 1;
+/// Bytes of a piece, the last one excepted.
+pub(super) const PIECE_BYTES: usize = 64 * 1024;
+pub(super) const UNIT_HEADER_BYTES: usize = 5;
+
+/// What a unit holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    /// Version, partition, place in the log, counters. The first one.
+    Head = 1,
+    /// Appends that were taken (M14).
+    Origins = 2,
+    /// Forwards that were taken (M19).
+    Inbox = 3,
+    /// Some targets of a set; a set may take several (M8).
+    Set = 4,
+    /// A session without what follows in units of their own.
+    Session = 5,
+    /// Some subscriptions of a session, in their order.
+    Subscriptions = 6,
+    /// Will, holds and scans of a session.
+    Extra = 7,
+    /// 256 references of a stream of a session or a group.
+    Chunk = 8,
+    /// A shared group without its stream.
+    Group = 9,
+    /// A session that left a group which has not confirmed it.
+    Leave = 10,
+    /// Retained messages.
+    Retained = 11,
+    /// An outbox without its forwards.
+    Outbox = 12,
+    /// A forward.
+    Forward = 13,
+    /// How many units there were. The last one.
+    End = 14,
+}
+
+impl Kind {
+    pub(super) const fn from_bits(bits: u8) -> Option<Self> {
+        Some(match bits {
+            1 => Self::Head,
+            2 => Self::Origins,
+            3 => Self::Inbox,
+            4 => Self::Set,
+            5 => Self::Session,
+            6 => Self::Subscriptions,
+            7 => Self::Extra,
+            8 => Self::Chunk,
+            9 => Self::Group,
+            10 => Self::Leave,
+            11 => Self::Retained,
+            12 => Self::Outbox,
+            13 => Self::Forward,
+            14 => Self::End,
+            _ => return None,
+        })
+    }
+}
+
+/// Units on their way into pieces.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    open: Vec<u8>,
+    full: VecDeque<Bytes>,
+    /// Units so far.
+    pub(super) units: u64,
+    /// Their bytes.
+    pub(super) bytes: u64,
+}
+
+impl Output {
+    /// Appends a unit; returns its bytes.
+    pub(super) fn unit(&mut self, kind: Kind, write: impl FnOnce(&mut Vec<u8>)) -> usize {
+        let start = self.open.len();
+        self.open.push(kind as u8);
+        self.open.extend_from_slice(&[0; 4]);
+        write(&mut self.open);
+        let len = self.open.len() - start;
+        let body = u32::try_from(len - UNIT_HEADER_BYTES).expect("a unit is far below 4 GiB");
+        self.open[start + 1..start + UNIT_HEADER_BYTES].copy_from_slice(&body.to_le_bytes());
+        self.units += 1;
+        self.bytes += len as u64;
+        self.cut();
+        len
+    }
+
+    fn cut(&mut self) {
+        if self.open.len() < PIECE_BYTES {
+            return;
+        }
+        let open = std::mem::replace(&mut self.open, Vec::with_capacity(PIECE_BYTES));
+        let open = Bytes::from(open);
+        let whole = open.len() / PIECE_BYTES * PIECE_BYTES;
+        for start in (0..whole).step_by(PIECE_BYTES) {
+            self.full.push_back(open.slice(start..start + PIECE_BYTES));
+        }
+        self.open.extend_from_slice(&open[whole..]);
+    }
+
+    /// The next full piece.
+    pub(super) fn take_full(&mut self) -> Option<Bytes> {
+        self.full.pop_front()
+    }
+
+    /// What is left when no unit follows any more.
+    pub(super) fn take_rest(&mut self) -> Option<Bytes> {
+        (!self.open.is_empty()).then(|| std::mem::take(&mut self.open).into())
+    }
+
+    pub(super) fn has_full(&self) -> bool {
+        !self.full.is_empty()
+    }
+
+    /// Bytes that wait to be taken.
+    pub(super) fn waiting(&self) -> usize {
+        self.open.len() + self.full.len() * PIECE_BYTES
+    }
+}
+
+/// What gives slots and looks names that last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Names<'a> {
+    pub(crate) records: &'a Records,
+    pub(crate) looks: &'a Looks,
+}
+
+/// Writes addresses of records, each as a difference to the one before.
+#[derive(Debug)]
+pub(crate) struct Addresses<'a> {
+    pub(crate) out: &'a mut Vec<u8>,
+    needed: &'a mut EntrySet,
+    last: Address,
+}
+
+const START: Address = Address {
+    index: 0,
+    ordinal: 0,
+};
+
+impl<'a> Addresses<'a> {
+    pub(crate) fn new(out: &'a mut Vec<u8>, needed: &'a mut EntrySet) -> Self {
+        Self {
+            out,
+            needed,
+            last: START,
+        }
+    }
+
+    /// Appends an address.
+    pub(crate) fn write(&mut self, address: Address) {
+        let step = address.index.wrapping_sub(self.last.index).cast_signed();
+        varint::write(varint::zigzag(step), self.out);
+        let eighth = i64::from(address.ordinal >> 3);
+        let from = if step == 0 {
+            i64::from(self.last.ordinal >> 3)
+        } else {
+            0
+        };
+        varint::write(varint::zigzag(eighth - from), self.out);
+        if step != 0 {
+            self.needed.insert(address.index);
+        }
+        self.last = address;
+    }
+}
+
+/// Reads what [`Addresses`] wrote. Each address gets a place in a list; its number stands where the slot will.
+#[derive(Debug)]
+pub(crate) struct AddressReader<'a> {
+    found: &'a mut Vec<u64>,
+    /// Highest place in the log that may be named.
+    end: u64,
+    last: Address,
+}
+
+const ADDRESS: DecodeError = DecodeError::Invalid("address of a record");
+
+impl<'a> AddressReader<'a> {
+    pub(super) fn new(found: &'a mut Vec<u64>, end: u64) -> Self {
+        Self {
+            found,
+            end,
+            last: START,
+        }
+    }
+
+    /// Addresses so far.
+    pub(super) fn count(&self) -> usize {
+        self.found.len()
+    }
+
+    /// The next address.
+    pub(crate) fn read(&mut self, reader: &mut Reader<'_>) -> Result<Slot, DecodeError> {
+        let step = varint::unzigzag(varint::read(reader)?);
+        let eighth = varint::unzigzag(varint::read(reader)?);
+        let index = self.last.index.wrapping_add_signed(step);
+        let from = if step == 0 {
+            i64::from(self.last.ordinal >> 3)
+        } else {
+            0
+        };
+        let ordinal = from.checked_add(eighth).ok_or(ADDRESS)?;
+        let ordinal = u32::try_from(ordinal).map_err(|_| ADDRESS)?;
+        if index == 0 || index > self.end || ordinal >= Address::EIGHTHS_MAX {
+            return Err(ADDRESS);
+        }
+        let ordinal = ordinal << 3;
+        self.last = Address { index, ordinal };
+        let number = u32::try_from(self.found.len()).map_err(|_| ADDRESS)?;
+        if Slot(number) == Slot::NONE {
+            return Err(ADDRESS);
+        }
+        self.found.push(self.last.pack());
+        Ok(Slot(number))
+    }
+}

@@ -1,0 +1,276 @@
+//! Chunks of a stream in a checkpoint: what is not done, by address.
+//!
+//! ```text
+//! u64 seq of the first   u16 positions   u8 flags: 1 some are done, 2 some are received
+//! 4 u64 done, if some are   4 u64 received, if some are
+//! looks: u16 n, then n times (u8 QoS and RETAIN << 2, identifiers); with n > 1 a byte for each reference that is not done
+//! for each reference that is not done: its record's address, as a difference to the one before
+//! ```
+
+use std::sync::Arc;
+
+use courser_contract::QoS;
+
+use super::{
+    Stream,
+    chunk::{CHUNK, Chunk, Looks as ChunkLooks, Reference, WORDS},
+};
+use crate::{
+    canonical::{Canonical, DecodeError, Reader},
+    checkpoint::{AddressReader, Addresses, Names},
+    look::{self, Looks},
+    record::Slot,
+};
+
+const SOME_DONE: u8 = 1;
+const SOME_RECEIVED: u8 = 2;
+
+impl Chunk {
+    /// Appends the chunk.
+    pub(crate) fn write(&self, names: &Names<'_>, addresses: &mut Addresses<'_>) {
+        let some = |words: &[u64; WORDS], flag| if *words == [0; WORDS] { 0 } else { flag };
+        let flags = some(&self.done, SOME_DONE) | some(&self.received, SOME_RECEIVED);
+        let out = &mut *addresses.out;
+        self.base.write(out);
+        (self.len() as u16).write(out);
+        flags.write(out);
+        if flags & SOME_DONE != 0 {
+            self.done.iter().for_each(|word| word.write(out));
+        }
+        if flags & SOME_RECEIVED != 0 {
+            self.received.iter().for_each(|word| word.write(out));
+        }
+        self.write_looks(names.looks, out);
+        for reference in self.live() {
+            addresses.write(names.records.address(reference.slot));
+        }
+    }
+
+    /// References that are not done.
+    fn live(&self) -> impl Iterator<Item = Reference> + '_ {
+        let mut seq = self.base;
+        std::iter::from_fn(move || {
+            let found = self.next_not_done(seq)?;
+            seq = found + 1;
+            self.get(found)
+        })
+    }
+
+    fn write_looks(&self, looks: &Looks, out: &mut Vec<u8>) {
+        let mut distinct: Vec<u32> = Vec::new();
+        let mut each = Vec::new();
+        match &self.looks {
+            ChunkLooks::All(look) => distinct.extend((self.open > 0).then_some(*look)),
+            ChunkLooks::Each(_) => {
+                for reference in self.live() {
+                    let at = distinct.iter().position(|&look| look == reference.look);
+                    let at = at.unwrap_or_else(|| {
+                        distinct.push(reference.look);
+                        distinct.len() - 1
+                    });
+                    each.push(at as u8);
+                }
+            }
+        }
+        (distinct.len() as u16).write(out);
+        for &each in &distinct {
+            (look::qos(each) as u8 | u8::from(look::retain(each)) << 2).write(out);
+            looks.identifiers(each).cloned().write(out);
+        }
+        if distinct.len() > 1 {
+            out.extend_from_slice(&each);
+        }
+    }
+
+    /// Reads what [`Chunk::write`] wrote. Each reference becomes a place in `found`, which stands where its slot will.
+    pub(crate) fn read(
+        reader: &mut Reader<'_>,
+        looks: &mut Looks,
+        addresses: &mut AddressReader<'_>,
+    ) -> Result<Self, DecodeError> {
+        let mut chunk = Self::new(reader.read()?);
+        let len: u16 = reader.read()?;
+        let flags: u8 = reader.read()?;
+        if len == 0 || u64::from(len) > CHUNK || flags > (SOME_DONE | SOME_RECEIVED) {
+            return Err(DecodeError::Invalid("head of a chunk"));
+        }
+        chunk.base.checked_add(CHUNK).ok_or(POSITIONS)?;
+        chunk.done = read_words(reader, flags & SOME_DONE != 0, len)?;
+        chunk.received = read_words(reader, flags & SOME_RECEIVED != 0, len)?;
+        let both = chunk.done.iter().zip(&chunk.received);
+        if both
+            .into_iter()
+            .any(|(done, received)| done & received != 0)
+        {
+            return Err(DecodeError::Invalid("received and done"));
+        }
+        let done: u32 = chunk.done.iter().map(|word| word.count_ones()).sum();
+        chunk.len = len;
+        chunk.open = len - u16::try_from(done).expect("at most 256");
+        if chunk.open == 0 {
+            return chunk.read_spent(reader);
+        }
+        chunk.read_references(reader, looks, addresses)?;
+        Ok(chunk)
+    }
+
+    /// A chunk between others of which all is done.
+    fn read_spent(self, reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        if reader.read::<u16>()? != 0 || !self.is_full() {
+            return Err(DecodeError::Invalid("chunk of which all is done"));
+        }
+        Ok(self)
+    }
+
+    fn read_references(
+        &mut self,
+        reader: &mut Reader<'_>,
+        looks: &mut Looks,
+        addresses: &mut AddressReader<'_>,
+    ) -> Result<(), DecodeError> {
+        let distinct = read_looks(reader)?;
+        let each = if distinct.len() > 1 {
+            reader.take(usize::from(self.open))?
+        } else {
+            &[]
+        };
+        let mut numbers = Vec::new();
+        self.slots = vec![Slot::NONE; usize::from(self.len)];
+        let mut seq = self.base;
+        for n in 0..usize::from(self.open) {
+            let found = self.next_not_done(seq).expect("they were counted");
+            seq = found + 1;
+            let at = (found - self.base) as usize;
+            let look = each.get(n).map_or(0, |&look| usize::from(look));
+            let (qos, retain, identifiers) =
+                distinct.get(look).ok_or(DecodeError::Invalid("look"))?;
+            let number = looks.make(*qos, *retain, identifiers.as_ref());
+            if each.is_empty() {
+                self.looks = ChunkLooks::All(number);
+            } else {
+                numbers.resize(at + 1, 0);
+                numbers[at] = number;
+            }
+            self.slots[at] = addresses.read(reader)?;
+        }
+        if !each.is_empty() {
+            numbers.resize(self.slots.len(), 0);
+            self.looks = ChunkLooks::Each(numbers);
+        }
+        Ok(())
+    }
+}
+
+const POSITIONS: DecodeError = DecodeError::Invalid("positions of a stream");
+
+type Look = (QoS, bool, Option<Arc<[u32]>>);
+
+fn read_looks(reader: &mut Reader<'_>) -> Result<Vec<Look>, DecodeError> {
+    let count: u16 = reader.read()?;
+    if count == 0 || u64::from(count) > CHUNK {
+        return Err(DecodeError::Invalid("looks of a chunk"));
+    }
+    let mut looks = Vec::new();
+    for _ in 0..count {
+        let bits: u8 = reader.read()?;
+        let qos = QoS::from_bits(bits & 3).filter(|_| bits < 8);
+        let identifiers: Option<Arc<[u32]>> = reader.read()?;
+        if identifiers.as_ref().is_some_and(|list| list.is_empty()) {
+            return Err(DecodeError::Invalid("identifiers"));
+        }
+        let qos = qos.ok_or(DecodeError::Invalid("look"))?;
+        looks.push((qos, bits & 4 != 0, identifiers));
+    }
+    Ok(looks)
+}
+
+fn read_words(reader: &mut Reader<'_>, there: bool, len: u16) -> Result<[u64; WORDS], DecodeError> {
+    let mut words = [0; WORDS];
+    if !there {
+        return Ok(words);
+    }
+    for (at, word) in words.iter_mut().enumerate() {
+        *word = reader.read()?;
+        let inside = (usize::from(len)).saturating_sub(at * 64).min(64);
+        if inside < 64 && *word >> inside != 0 {
+            return Err(DecodeError::Invalid("position behind the end"));
+        }
+    }
+    Ok(words)
+}
+
+impl Stream {
+    /// Hands each chunk that holds a position of `first..end` and does not carry `mark` to `save`, and marks it.
+    pub(crate) fn save(
+        &mut self,
+        (first, end): (u64, u64),
+        mark: u32,
+        mut save: impl FnMut(&Chunk),
+    ) {
+        let Some(front) = self.chunks.front() else {
+            return;
+        };
+        let base = front.base;
+        let from = first.saturating_sub(base) / CHUNK;
+        let count = end.saturating_sub(base).div_ceil(CHUNK);
+        let from = usize::try_from(from).unwrap_or(usize::MAX);
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let to = count.min(self.chunks.len());
+        for chunk in self.chunks.range_mut(from.min(to)..to) {
+            if chunk.saved != mark {
+                chunk.saved = mark;
+                save(chunk);
+            }
+        }
+    }
+
+    /// The first chunk at or after `seq` that does not carry `mark`; it carries it from now on.
+    pub(crate) fn next_unsaved(&mut self, seq: u64, mark: u32) -> Option<&Chunk> {
+        let base = self.chunks.front()?.base;
+        let from = usize::try_from(seq.saturating_sub(base) / CHUNK).ok()?;
+        let from = from.min(self.chunks.len());
+        let chunks = &mut self.chunks.range_mut(from..);
+        let chunk = chunks.find(|chunk| chunk.saved != mark)?;
+        chunk.saved = mark;
+        Some(chunk)
+    }
+
+    /// Puts back a chunk; they come in any order, and [`Stream::restore`] puts them in theirs.
+    pub(crate) fn restore_chunk(&mut self, chunk: Chunk) {
+        self.chunks.push_back(Box::new(chunk));
+    }
+
+    /// All chunks are back: whether they make a stream that ends before `next`.
+    pub(crate) fn restore(&mut self, next: u64) -> Result<(), DecodeError> {
+        let chunks = self.chunks.make_contiguous();
+        chunks.sort_unstable_by_key(|chunk| chunk.base);
+        let mut base = chunks.first().map_or(next, |chunk| chunk.base);
+        for (at, chunk) in chunks.iter().enumerate() {
+            if chunk.base != base || !(chunk.is_full() || at + 1 == chunks.len()) {
+                return Err(POSITIONS);
+            }
+            base += chunk.len();
+            self.live += u32::from(chunk.open);
+        }
+        self.floor = match chunks.first() {
+            Some(first) => first.first_not_done().ok_or(POSITIONS)?,
+            None => next,
+        };
+        if base != next {
+            return Err(POSITIONS);
+        }
+        self.next = next;
+        Ok(())
+    }
+
+    /// Gives each reference the slot of its record; `slot` also says the record's bytes.
+    pub(crate) fn place(&mut self, mut slot: impl FnMut(Slot) -> (Slot, u32)) {
+        for chunk in &mut self.chunks {
+            for place in chunk.slots.iter_mut().filter(|slot| **slot != Slot::NONE) {
+                let (found, bytes) = slot(*place);
+                *place = found;
+                self.bytes += u64::from(bytes);
+            }
+        }
+    }
+}

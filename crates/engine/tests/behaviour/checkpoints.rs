@@ -1,0 +1,229 @@
+//! Rules of checkpoints: one place of the log whatever is applied meanwhile, and bad bytes are errors.
+
+use std::collections::BTreeMap;
+
+use courser_contract::{DetachCause, QoS, ToHome, Will};
+use courser_engine::{Limits, Partition, PartitionConfig, Restore, RestoreError};
+use proptest::prelude::*;
+
+use crate::world::{Acks, DURABLE, OTHER, Options, Whole, World, message, to};
+
+/// A partition with something of each kind: sessions with and without messages, shared ones, wills, holds, scans, retained
+/// messages, forwards that wait, target sets.
+fn furnished() -> World {
+    let mut world = World::new();
+    for n in 0..4 {
+        let at = world.client(&format!("client-{n}"));
+        let will = (n == 1).then(|| Will {
+            topic: "other/will".into(),
+            properties: Box::default(),
+            payload: Box::from(*b"gone"),
+            qos: QoS::AtLeastOnce,
+            retain: false,
+            delay_seconds: 1_000,
+            expiry_seconds: None,
+        });
+        let options = Options {
+            will,
+            ..Options::durable()
+        };
+        world.attach(at, options);
+        world.subscribe(at, to("a/+", QoS::ExactlyOnce));
+        world.subscribe(at, to(&format!("own/{n}"), QoS::AtLeastOnce));
+        let mut shared = to("a/#", QoS::AtLeastOnce);
+        shared.share = Some("g".into());
+        world.subscribe(at, shared);
+        world.clients[at].acks = Acks::Held;
+    }
+    for n in 0..40 {
+        world.send("a/b", &format!("{n}"), QoS::ExactlyOnce);
+        world.retain(&format!("kept/{}", n % 7), "r", QoS::AtLeastOnce);
+    }
+    let home = world.home(0);
+    let publish = message("other/queue", "held", QoS::ExactlyOnce);
+    let hold = ToHome::Publish2 {
+        session: home.session,
+        epoch: world.clients[0].epoch,
+        publish: Box::new(courser_contract::Published2 {
+            packet_id: 7,
+            hash: 1,
+            record: courser_contract::Record::copy_of(&(&publish).into()),
+            destinations: [OTHER].into_iter().collect(),
+        }),
+    };
+    world.send_home(home.partition, hold);
+    world.ack(0, 3);
+    world.detach(1, DetachCause::Lost);
+    world
+}
+
+fn whole(world: &mut World) -> Whole {
+    let before = world.checkpoints;
+    for _ in 0..10_000 {
+        world.turn();
+        if world.checkpoints > before + 4 {
+            let whole = world.nodes[&DURABLE].checkpoints.whole();
+            return whole.expect("some have ended").clone();
+        }
+    }
+    panic!("checkpoints end");
+}
+
+fn config() -> PartitionConfig {
+    PartitionConfig {
+        limits: Limits::default(),
+        ..PartitionConfig::new(DURABLE, courser_contract::Class::Durable)
+    }
+}
+
+fn log(world: &World) -> BTreeMap<courser_contract::LogIndex, bytes::Bytes> {
+    world.nodes[&DURABLE].log.iter().cloned().collect()
+}
+
+#[test]
+fn a_checkpoint_says_what_it_holds() {
+    let mut world = furnished();
+    let whole = whole(&mut world);
+    let mut restore = Restore::new(config());
+    for piece in &whole.pieces {
+        restore.piece(piece).expect("a piece as it was written");
+    }
+    let summary = restore.summary();
+    let counts = world.nodes[&DURABLE].partition.counts();
+    assert_eq!(summary.index, whole.end.index.0);
+    assert_eq!(
+        (summary.sessions, summary.subscriptions, summary.retained),
+        (
+            counts.sessions,
+            counts.subscriptions,
+            counts.retained_messages
+        )
+    );
+    assert_eq!(
+        (summary.queued, summary.groups),
+        (counts.queued_messages, 1)
+    );
+    assert!(summary.queued > 100 && summary.retained == 7);
+}
+
+#[test]
+fn one_checkpoint_at_a_time_and_a_cancelled_one_leaves_nothing_behind() {
+    let mut world = furnished();
+    let node = world.nodes.get_mut(&DURABLE).expect("it is there");
+    node.partition.cancel_checkpoint();
+    assert!(node.partition.begin_checkpoint());
+    assert!(!node.partition.begin_checkpoint());
+    node.partition.take_checkpoint_piece(100);
+    assert!(node.partition.checkpoint_bytes() > 0);
+    assert!(node.partition.checkpoint_end().is_none());
+    node.partition.cancel_checkpoint();
+    assert_eq!(node.partition.checkpoint_bytes(), 0);
+    // The next one has all, although parts were written for the one that was given up.
+    world.send("a/b", "more", QoS::AtLeastOnce);
+    whole(&mut world);
+}
+
+#[test]
+fn a_missing_or_wrong_entry_is_told() {
+    let mut world = furnished();
+    let whole = whole(&mut world);
+    let log = log(&world);
+    let read = || {
+        let mut restore = Restore::new(config());
+        whole
+            .pieces
+            .iter()
+            .for_each(|piece| restore.piece(piece).expect("a piece"));
+        restore
+    };
+    let wanted = read().wanted().expect("whole");
+    let (first, _) = wanted.ranges().next().expect("something lives");
+    let mut restore = read();
+    for (at, entry) in log.iter().filter(|(at, _)| **at != first) {
+        restore.live_entry(*at, entry).expect("entries of the log");
+    }
+    let missing = restore.finish().expect_err("one entry has not come");
+    assert_eq!(missing, RestoreError::EntryMissing { index: first.0 });
+    let mut restore = read();
+    let wrong = restore.live_entry(first, &bytes::Bytes::from_static(b"no entry"));
+    assert!(matches!(wrong, Err(RestoreError::NoRecord { index, .. }) if index == first.0));
+    assert_eq!(
+        Restore::new(PartitionConfig::new(
+            OTHER,
+            courser_contract::Class::Durable
+        ))
+        .piece(&whole.pieces[0])
+        .expect_err("of another partition"),
+        RestoreError::OtherPartition { found: DURABLE.0 }
+    );
+}
+
+/// Reads pieces that may be anything.
+fn read(
+    bytes: &[u8],
+    log: &BTreeMap<courser_contract::LogIndex, bytes::Bytes>,
+) -> Result<Partition, RestoreError> {
+    let mut restore = Restore::new(config());
+    for piece in bytes.chunks(1_000) {
+        restore.piece(piece)?;
+    }
+    for (first, last) in restore.wanted()?.ranges() {
+        for (at, entry) in log.range(first..=last) {
+            restore.live_entry(*at, entry)?;
+        }
+    }
+    restore.finish()
+}
+
+#[test]
+fn a_checkpoint_cut_anywhere_is_an_error() {
+    let mut world = furnished();
+    let whole = whole(&mut world);
+    let log = log(&world);
+    let bytes: Vec<u8> = whole.pieces.iter().flatten().copied().collect();
+    assert!(read(&bytes, &log).is_ok());
+    for cut in 0..bytes.len() {
+        assert!(read(&bytes[..cut], &log).is_err(), "cut at {cut}");
+    }
+}
+
+#[test]
+fn changed_bytes_are_an_error_or_another_state_and_never_a_panic() {
+    let mut world = furnished();
+    let whole = whole(&mut world);
+    let log = log(&world);
+    let bytes: Vec<u8> = whole.pieces.iter().flatten().copied().collect();
+    let changes = prop::collection::vec((0..bytes.len(), any::<u8>()), 1..4);
+    let config = ProptestConfig {
+        cases: 2_000,
+        ..ProptestConfig::default()
+    };
+    let counts = [std::cell::Cell::new(0), std::cell::Cell::new(0)];
+    proptest!(config, |(changes in changes)| {
+        let mut changed = bytes.clone();
+        for (at, byte) in changes {
+            changed[at] = byte;
+        }
+        let count = &counts[usize::from(read(&changed, &log).is_ok())];
+        count.set(count.get() + 1);
+    });
+    let [refused, taken] = counts.map(|count| count.get());
+    assert!(
+        refused > 100 && taken > 10,
+        "{refused} refused, {taken} taken"
+    );
+}
+
+/// The bug of which M42 warns: a part that changes before it is written is written as it is afterwards.
+#[cfg(feature = "planted")]
+#[test]
+fn pieces_that_are_valid_at_different_places_are_found_m42() {
+    let mut world = furnished();
+    world.plant_late_pieces = true;
+    let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        for n in 0..50 {
+            world.send("a/b", &n.to_string(), QoS::AtLeastOnce);
+        }
+    }));
+    assert!(found.is_err(), "the planted bug is found");
+}

@@ -1,0 +1,115 @@
+//! Checkpoints as a broker takes them: begun as soon as the last one has ended, a small slice a turn, so that entries are
+//! applied all the while; and partitions built from the last whole one and the entries behind it.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use courser_contract::LogIndex;
+use courser_engine::{CheckpointEnd, CheckpointPiece, Partition, PartitionConfig, Restore};
+
+use super::World;
+use crate::world::PartitionId;
+
+/// Slices of the turns, in turn: from one unit to all there is.
+const BUDGETS: [usize; 5] = [1, 100, 40, 1_000, 7];
+
+#[derive(Default)]
+pub(crate) struct Checkpoints {
+    turns: usize,
+    /// Of the one under way.
+    pieces: Vec<Bytes>,
+    whole: Option<Whole>,
+}
+
+/// A checkpoint with its end.
+#[derive(Clone)]
+pub(crate) struct Whole {
+    pub(crate) pieces: Vec<Bytes>,
+    pub(crate) end: CheckpointEnd,
+}
+
+impl Checkpoints {
+    /// A slice; whether a checkpoint has become whole.
+    pub(crate) fn turn(&mut self, partition: &mut Partition) -> bool {
+        if partition.begin_checkpoint() {
+            self.pieces.clear();
+        }
+        let budget = BUDGETS[self.turns % BUDGETS.len()];
+        self.turns += 1;
+        while let Some(piece) = partition.take_checkpoint_piece(budget) {
+            assert!(piece.bytes.len() <= CheckpointPiece::BYTES_MAX);
+            self.pieces.push(piece.bytes);
+        }
+        let Some(end) = partition.checkpoint_end() else {
+            return false;
+        };
+        let pieces = std::mem::take(&mut self.pieces);
+        let bytes: usize = pieces.iter().map(Bytes::len).sum();
+        assert_eq!(bytes as u64, end.bytes);
+        self.whole = Some(Whole { pieces, end });
+        true
+    }
+
+    pub(crate) fn whole(&self) -> Option<&Whole> {
+        self.whole.as_ref()
+    }
+}
+
+impl Whole {
+    /// A partition as it was, of the entries that hold live records and no others.
+    pub(crate) fn restore(
+        &self,
+        config: PartitionConfig,
+        log: &BTreeMap<LogIndex, Bytes>,
+    ) -> Partition {
+        let mut restore = Restore::new(config);
+        for piece in &self.pieces {
+            restore.piece(piece).expect("a piece as it was written");
+        }
+        let wanted = restore.wanted().expect("the pieces fit each other");
+        let ranges: Vec<_> = wanted.ranges().collect();
+        let live: Vec<_> = self.end.live.ranges().collect();
+        assert_eq!(ranges, live, "the end names what is wanted");
+        for (first, last) in ranges {
+            for (at, entry) in log.range(first..=last) {
+                let given = restore.live_entry(*at, entry);
+                given.expect("an entry that is in the log");
+            }
+        }
+        let partition = restore.finish().expect("all that was wanted has come");
+        assert_eq!(partition.applied(), self.end.index);
+        partition.check();
+        partition
+    }
+}
+
+impl World {
+    /// A slice of a checkpoint of each partition with a log.
+    pub(super) fn save(&mut self) {
+        for (id, node) in &mut self.nodes {
+            if !id.is_volatile() && node.checkpoints.turn(&mut node.partition) {
+                self.checkpoints += 1;
+            }
+            #[cfg(feature = "planted")]
+            if self.plant_late_pieces {
+                node.partition.plant_late_pieces();
+            }
+        }
+    }
+
+    /// The partition as a start makes it: from its last checkpoint, and the entries behind that.
+    pub(crate) fn started(&self, id: PartitionId) -> Partition {
+        let node = &self.nodes[&id];
+        let config = self.config[&id].clone();
+        let log: BTreeMap<_, _> = node.log.iter().cloned().collect();
+        let mut partition = match node.checkpoints.whole() {
+            Some(whole) => whole.restore(config, &log),
+            None => Partition::new(config),
+        };
+        for (at, entry) in log.range(partition.applied().next()..) {
+            let replayed = partition.replay_entry(*at, entry);
+            replayed.expect("an entry that is in the log");
+        }
+        partition
+    }
+}
