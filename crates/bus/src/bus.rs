@@ -8,14 +8,14 @@ use crate::key::{Key, KeyError};
 use crate::keys::Keys;
 use crate::local;
 use crate::plan::PlanRef;
-use crate::presence::Barrier;
+use crate::presence::{Barrier, Visit};
 use crate::record::{Limits, Record, add};
 use crate::retained::Retained;
 use crate::ring::{Ring, RingOptions};
 use crate::stats::Stats;
 use crate::stream::MessageStream;
 use crate::subscription::Subscription;
-use crate::walk::{self, Post};
+use crate::walk::{self, Marks, Post};
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// How a router is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouterOptions {
-    /// Keys that the cache of each posting thread holds, rounded up to a power of two. 32 bytes each, taken as
+    /// Keys that the cache of each posting thread holds, rounded up to a power of two. 24 bytes each, taken as
     /// needed. A thread that posts to more keys in turn matches anew for those that met another.
     pub cached_keys: usize,
     /// Bytes of match lists that the cache of each posting thread holds; equal lists are held once. When there
@@ -107,7 +107,7 @@ impl<M: 'static> Router<M> {
             keys,
             bytes: options.cached_bytes,
         };
-        let inner = Inner::new(barrier, limits, walk::end::<M>());
+        let inner = Inner::new(barrier, limits, Marks::of::<M>());
         let more = More {
             keys: Mutex::default(),
             retained: Mutex::default(),
@@ -248,25 +248,42 @@ impl<M: 'static> Router<M> {
     /// The caller is the thread that owns `record`, which is one of this router.
     #[inline(always)] // with its arguments in registers
     unsafe fn post_on(&self, record: &Record, key: &Key, message: &M) {
-        let outermost = record.presence().enter();
+        let Some(visit) = record.presence().enter() else {
+            // SAFETY: passed on, and the thread is present.
+            return unsafe { self.post_slowly(key, message, record, None) };
+        };
         // Acquire: who sees the version sees everything that it stands for.
         let version = self.inner.version.load(Ordering::Acquire);
         // SAFETY: passed on.
-        let plan = match unsafe { record.cached(key.id(), version) } {
-            Some(plan) => plan,
-            // SAFETY: the thread is present and owns the record; `describe` does not post; nothing is walked on
-            // this thread if it was not present before.
-            None => unsafe {
-                record.look_up(key, version, outermost, |builder, list| {
-                    self.inner.describe(builder, list)
-                })
-            },
+        let Some(plan) = (unsafe { record.cached(key.id(), version) }) else {
+            // SAFETY: as above.
+            return unsafe { self.post_slowly(key, message, record, Some(visit)) };
         };
         self.walk(record, plan, key, message);
-        if outermost {
-            record.presence().leave();
-        } else {
-            add(&record.counters.nested, 1);
+        record.presence().leave(visit);
+    }
+
+    /// A post of a key whose plan is not known to hold, or within a post. Apart, so that the other way saves
+    /// no registers for it.
+    ///
+    /// # Safety
+    /// As for `post_on`; the thread is present, and was so before if there is no `visit`.
+    #[cold]
+    #[inline(never)]
+    unsafe fn post_slowly(&self, key: &Key, message: &M, record: &Record, visit: Option<Visit>) {
+        let version = self.inner.version.load(Ordering::Acquire);
+        // SAFETY: passed on.
+        let cached = unsafe { record.cached(key.id(), version) };
+        let plan = cached.unwrap_or_else(|| {
+            let describe = |planner: &mut _, list| self.inner.describe(planner, list);
+            // SAFETY: the thread is present and owns the record; `describe` does not post; nothing is walked on
+            // this thread if it was not present before.
+            unsafe { record.look_up(key, version, visit.is_some(), describe) }
+        });
+        self.walk(record, plan, key, message);
+        match visit {
+            Some(visit) => record.presence().leave(visit),
+            None => add(&record.counters.nested, 1),
         }
     }
 
@@ -275,20 +292,12 @@ impl<M: 'static> Router<M> {
         let post = Post {
             router: self,
             key,
-            calls: Cell::new(0),
-            panics: Cell::new(0),
+            record,
+            calls: Cell::new(plan.singles() as u64),
         };
-        // Before the walk: nested posts may free the plan's place in the cache, though not the plan itself.
-        let singles = plan.singles() as u64;
         // SAFETY: the plan is one of this router, this thread is present, and frees no plan while one is walked.
         unsafe { walk::run(plan.groups(), &post, message) };
-        add(
-            &record.counters.hits,
-            singles.wrapping_add(post.calls.get()),
-        );
-        if post.panics.get() != 0 {
-            add(&record.counters.panics, post.panics.get());
-        }
+        add(&record.counters.hits, post.calls.get());
     }
 
     /// All live subscriptions with their filters, in no order. Linear, under the router's lock.

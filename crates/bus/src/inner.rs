@@ -13,12 +13,12 @@
 
 use crate::handler::{Handler, SubscriptionId};
 use crate::local;
-use crate::plan::PlanBuilder;
+use crate::planner::Planner;
 use crate::presence::{Barrier, Grace};
 use crate::record::{Limits, Record};
 use crate::segments::Segments;
 use crate::slot::{Chunk, EXPANDED, Pool, Slot, SlotHead, SlotLayout};
-use crate::walk::{End, Walks};
+use crate::walk::{Marks, Walks};
 use router::{SharedMatcher, Writer};
 use std::any::TypeId;
 use std::collections::HashMap;
@@ -53,7 +53,7 @@ impl Default for List {
 
 /// What is known of a type of handlers.
 struct HandlerType {
-    walks: Walks,
+    walks: &'static Walks,
     drop: unsafe fn(NonNull<SlotHead>),
     needs_drop: bool,
     layout: SlotLayout,
@@ -101,8 +101,8 @@ pub(crate) struct Inner {
     pub(crate) alive: Arc<()>,
     barrier: Barrier,
     limits: Limits,
-    /// What plans end with: a function for this router's messages.
-    end: End,
+    /// What plans end with: functions for this router's messages.
+    marks: Marks,
     lists: Segments<List>,
     types: Segments<OnceLock<HandlerType>>,
     state: Mutex<State>,
@@ -126,7 +126,7 @@ pub(crate) struct Sizes {
 }
 
 impl Inner {
-    pub(crate) fn new(barrier: Barrier, limits: Limits, end: End) -> Inner {
+    pub(crate) fn new(barrier: Barrier, limits: Limits, marks: Marks) -> Inner {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let (writer, _reader) = SharedMatcher::new();
         let state = State {
@@ -151,7 +151,7 @@ impl Inner {
             alive: Arc::new(()),
             barrier,
             limits,
-            end,
+            marks,
             lists: Segments::new(),
             types: Segments::new(),
             state: Mutex::new(state),
@@ -169,7 +169,7 @@ impl Inner {
     /// Registers the calling thread.
     pub(crate) fn new_record(&self) -> Arc<Record> {
         let reader = self.lock().writer.reader();
-        let record = Arc::new(Record::new(self.barrier, reader, self.limits, self.end));
+        let record = Arc::new(Record::new(self.barrier, reader, self.limits, self.marks));
         let mut records = self.records.lock().expect("no code panics under this lock");
         records.fold_left();
         records.all.push(Arc::clone(&record));
@@ -177,7 +177,7 @@ impl Inner {
     }
 
     /// Adds a list to a plan. The caller is present, and found the list in the trie since.
-    pub(crate) fn describe(&self, builder: &mut PlanBuilder, list: u32) {
+    pub(crate) fn describe(&self, planner: &mut Planner, list: u32) {
         let list = self.lists.get(list).expect("a list in the trie was made");
         let ty = list.ty.load(Ordering::Relaxed);
         let info = self
@@ -187,7 +187,7 @@ impl Inner {
             .expect("a list in the trie has a type");
         let head = NonNull::new(list.head.load(Ordering::Acquire));
         // SAFETY: the list is of this type, and was not reused since the caller became present.
-        unsafe { builder.add(ty, info.walks, head, info.first_slot, info.slot_size) };
+        unsafe { planner.add(ty, info.walks, head, info.first_slot, info.slot_size) };
     }
 
     pub(crate) fn subscribe<M: 'static, H: Handler<M>>(

@@ -1,6 +1,6 @@
 //! The keys of a router: one identity for one text.
 
-use crate::key::{Key, KeyError};
+use crate::key::{Key, KeyError, Text};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use std::hash::BuildHasher;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 #[derive(Default)]
 pub(crate) struct Keys {
-    by_text: HashTable<(u64, Arc<str>)>,
+    by_text: HashTable<(u64, Text)>,
     hasher: RandomState,
     sweep_at: usize,
 }
@@ -18,7 +18,7 @@ const SWEEP_MIN: usize = 1024;
 impl Keys {
     pub(crate) fn get(&mut self, text: &str) -> Result<Key, KeyError> {
         let hash = self.hasher.hash_one(text);
-        if let Some((id, text)) = self.by_text.find(hash, |(_, other)| &**other == text) {
+        if let Some((id, text)) = self.by_text.find(hash, |(_, other)| ***other == *text) {
             return Ok(Key::from_parts(*id, Arc::clone(text)));
         }
         let key = Key::new(text)?;
@@ -30,7 +30,7 @@ impl Keys {
         let hasher = &self.hasher;
         self.by_text
             .insert_unique(hash, (key.id(), Arc::clone(key.text())), |(_, text)| {
-                hasher.hash_one(&**text)
+                hasher.hash_one(&***text)
             });
         Ok(key)
     }

@@ -12,6 +12,7 @@ mod local;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod plan;
+mod planner;
 mod presence;
 mod record;
 mod retained;
@@ -22,6 +23,7 @@ mod stats;
 mod stream;
 mod subscription;
 mod sync;
+mod table;
 mod walk;
 
 pub use crate::bus::{Router, RouterOptions};

@@ -39,15 +39,15 @@ impl Model {
 
     /// A post of the thread with that presence: the id that was called.
     fn post(&self, thread: usize) -> Option<u64> {
-        let outermost = self.presences[thread].enter();
+        let visit = self.presences[thread].enter();
         self.version.load(Ordering::Acquire);
         let called = self.head.live().inspect(|&id| {
             // SAFETY: loom checks that nobody writes.
             let handler = self.handler.with(|handler| unsafe { *handler });
             assert_eq!(handler, id, "the handler is that of the subscription");
         });
-        if outermost {
-            self.presences[thread].leave();
+        if let Some(visit) = visit {
+            self.presences[thread].leave(visit);
         }
         called
     }

@@ -1,134 +1,44 @@
-//! What a post does for a key: for each handler type one static call, over the slots of all matching filters.
+//! What a post does for a key: for each handler type static calls, over the slots of all matching filters.
 //!
 //! A plan is one block of words, read from front to back:
 //!
 //! ```text
-//! [references][words][singles in all]  then for each type  [walk][to chunks][to end][slot ..][chunk ..]  then [end]
+//! [references][words][singles in all][base]  then groups:  [walk][slot ..]  or  [walk][to end][chunk ..]
+//! then [end], or [go on][groups of the base]
 //! ```
-//! `walk` is the function made for the handler type; it handles its group and goes on with the function of the next
-//! one. After it come the distances in bytes from the group's first word to its chunks and to its end. A type
-//! with no chunks and few slots has for each slot a group `[walk_one][slot]` instead, which has no loop.
-//! Slots and chunks lie in the order of their addresses, so that equal match lists are equal words, and a
-//! thread keeps each plan once however many keys share it.
+//! `walk` is the function made for the handler type (and for so many slots); it handles its group and goes on with
+//! the function of the next one. Slots and chunks lie in the order of their addresses, so that equal match lists are
+//! equal words, and a thread keeps each plan once however many keys share it.
+//!
+//! What most keys of a kind match (the filters with many subscribers) is a plan of its own, the *base*, on which
+//! the plans of these keys go on. Thousands of different plans are then a cache line or two each, and the base, where
+//! most of the handlers are, stays in the first cache.
 #![allow(unsafe_code)]
 
-use crate::slot::{Chunk, EXPANDED, SlotHead};
-use crate::walk::{End, Walks};
+use crate::planner::Planner;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
-use std::hash::{BuildHasher, Hash};
+use std::hash::BuildHasher;
 use std::ptr::NonNull;
 
 /// Pointers and numbers alike; numbers are pointers without provenance.
 pub(crate) type Word = *const ();
 
-const HEADER: usize = 3;
-const GROUP_HEADER: usize = 3;
-/// So many slots of a type, without chunks, are each a group: the loop's set-up costs more than their jumps.
-const ONES: usize = 4;
+pub(crate) const HEADER: usize = 4;
+const REFERENCES: usize = 0;
+pub(crate) const WORDS: usize = 1;
+pub(crate) const SINGLES: usize = 2;
+pub(crate) const BASE: usize = 3;
 
-/// A match that goes into a plan.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Part {
-    Slot(*const SlotHead),
-    Chunk(*const Chunk),
-}
+/// Plans are allocated by the cache line, so that a small one is a single miss.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+struct Line([Word; LINE]);
 
-impl Part {
-    fn word(self) -> Word {
-        match self {
-            Part::Slot(slot) => slot.cast(),
-            Part::Chunk(chunk) => chunk.cast(),
-        }
-    }
-}
+const LINE: usize = 8;
+const _: () = assert!(size_of::<Line>() == 64, "a line has no padding");
 
-/// Collects the parts of a plan.
-pub(crate) struct PlanBuilder {
-    /// Type of the handlers, the functions that walk them, the part.
-    parts: Vec<(u32, Walks, Part)>,
-    words: Vec<Word>,
-    end: End,
-}
-
-impl PlanBuilder {
-    /// A builder of plans that end with `end`.
-    pub(crate) fn new(end: End) -> Self {
-        PlanBuilder {
-            parts: Vec::new(),
-            words: Vec::new(),
-            end,
-        }
-    }
-
-    /// Adds all chunks of one list.
-    ///
-    /// # Safety
-    /// `head` is a list of slots of the type that `walks` were made for, and the caller is present.
-    pub(crate) unsafe fn add(
-        &mut self,
-        ty: u32,
-        walks: Walks,
-        head: Option<NonNull<Chunk>>,
-        first_slot: usize,
-        size: usize,
-    ) {
-        let mut next = head;
-        while let Some(chunk) = next {
-            // SAFETY: chunks of a list that is in the trie are initialised, and the caller is present.
-            let header = unsafe { chunk.as_ref() };
-            if header.capacity() <= EXPANDED {
-                for at in 0..header.len() as usize {
-                    let slot = chunk
-                        .as_ptr()
-                        .cast_const()
-                        .wrapping_byte_add(first_slot + at * size)
-                        .cast();
-                    self.parts.push((ty, walks, Part::Slot(slot)));
-                }
-            } else {
-                self.parts.push((ty, walks, Part::Chunk(chunk.as_ptr())));
-            }
-            next = header.next();
-        }
-    }
-
-    /// The words of the plan, in their one order.
-    fn finish(&mut self) -> &[Word] {
-        self.parts.sort_unstable();
-        self.words.clear();
-        self.words.extend([number(0), number(0), number(0)]);
-        let mut singles_in_all = 0;
-        for group in self.parts.chunk_by(|a, b| a.0 == b.0) {
-            let singles = group
-                .iter()
-                .take_while(|(_, _, part)| matches!(part, Part::Slot(_)))
-                .count();
-            singles_in_all += singles;
-            let (_, walks, _) = group[0];
-            if singles == group.len() && singles <= ONES {
-                self.words.extend(
-                    group
-                        .iter()
-                        .flat_map(|(_, _, part)| [walks.one, part.word()]),
-                );
-                continue;
-            }
-            let distance = |words: usize| number((GROUP_HEADER + words) * size_of::<Word>());
-            self.words
-                .extend([walks.group, distance(singles), distance(group.len())]);
-            self.words
-                .extend(group.iter().map(|(_, _, part)| part.word()));
-        }
-        self.words.push(self.end.0);
-        self.words[1] = number(self.words.len());
-        self.words[2] = number(singles_in_all);
-        self.parts.clear();
-        &self.words
-    }
-}
-
-fn number(n: usize) -> Word {
+pub(crate) fn number(n: usize) -> Word {
     std::ptr::without_provenance(n)
 }
 
@@ -144,26 +54,39 @@ impl PlanRef {
         unsafe { self.0.as_ptr().add(HEADER) }
     }
 
-    /// Slots that are entered one by one.
+    /// Slots that are entered one by one, those of the base included.
     #[inline]
     pub(crate) fn singles(self) -> usize {
-        // SAFETY: a plan has a header.
-        unsafe { *self.0.as_ptr().add(2) }.addr()
+        self.header(SINGLES).addr()
+    }
+
+    /// As the word of another plan's header.
+    pub(crate) fn word(self) -> Word {
+        self.0.as_ptr().cast_const().cast()
+    }
+
+    fn base(self) -> Option<PlanRef> {
+        NonNull::new(self.header(BASE).cast_mut().cast()).map(PlanRef)
     }
 
     fn words(self) -> usize {
-        // SAFETY: a plan has a header.
-        unsafe { *self.0.as_ptr().add(1) }.addr()
+        self.header(WORDS).addr()
     }
 
     fn references(self) -> usize {
+        self.header(REFERENCES).addr()
+    }
+
+    #[inline]
+    fn header(self, at: usize) -> Word {
+        debug_assert!(at < HEADER, "{at} is no place of the header");
         // SAFETY: a plan has a header.
-        unsafe { *self.0.as_ptr() }.addr()
+        unsafe { *self.0.as_ptr().add(at) }
     }
 
     fn set_references(self, references: usize) {
         // SAFETY: a plan has a header, and only the thread that owns the pool counts.
-        unsafe { *self.0.as_ptr() = number(references) };
+        unsafe { *self.0.as_ptr().add(REFERENCES) = number(references) };
     }
 
     /// What makes plans equal: all but the count of references.
@@ -174,7 +97,7 @@ impl PlanRef {
     }
 
     fn bytes(self) -> usize {
-        self.words() * size_of::<Word>()
+        self.words().div_ceil(LINE) * size_of::<Line>()
     }
 }
 
@@ -187,16 +110,22 @@ pub(crate) struct PlanPool {
 }
 
 impl PlanPool {
-    /// The plan for what the builder has gathered, with one reference more.
-    pub(crate) fn share(&mut self, builder: &mut PlanBuilder) -> PlanRef {
-        let words = builder.finish();
+    /// The plan for what the planner has gathered, with one reference more.
+    pub(crate) fn share(&mut self, planner: &mut Planner) -> PlanRef {
+        let base = planner.split().then(|| self.share_words(planner.base()));
+        self.share_words(planner.whole(base))
+    }
+
+    fn share_words(&mut self, words: &[Word]) -> PlanRef {
         let hash = hash(&self.hasher, &words[1..]);
         if let Some(&plan) = self.plans.find(hash, |plan| plan.content() == &words[1..]) {
             plan.set_references(plan.references() + 1);
+            if let Some(base) = plan.base() {
+                self.release(base); // the plan that was there has its own reference
+            }
             return plan;
         }
-        let block: Box<[Word]> = words.into();
-        let plan = PlanRef(NonNull::from(Box::leak(block)).cast());
+        let plan = allocate(words);
         plan.set_references(1);
         self.bytes += plan.bytes();
         let hasher = &self.hasher;
@@ -216,7 +145,11 @@ impl PlanPool {
                 .expect("a plan is in its pool")
                 .remove();
             self.bytes -= plan.bytes();
+            let base = plan.base();
             free(plan);
+            if let Some(base) = base {
+                self.release(base); // once: a base has none
+            }
         }
     }
 
@@ -237,14 +170,23 @@ impl Drop for PlanPool {
     }
 }
 
+fn allocate(words: &[Word]) -> PlanRef {
+    let line = |words: &[Word]| {
+        let mut line = Line([number(0); LINE]);
+        line.0[..words.len()].copy_from_slice(words);
+        line
+    };
+    let lines: Box<[Line]> = words.chunks(LINE).map(line).collect();
+    PlanRef(NonNull::from(Box::leak(lines)).cast())
+}
+
 fn free(plan: PlanRef) {
-    let words = plan.words();
-    // SAFETY: made from a box of so many words in `share`, and not in the pool any more.
-    drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(plan.0.as_ptr(), words)) });
+    let lines = plan.words().div_ceil(LINE);
+    let first = plan.0.as_ptr().cast::<Line>();
+    // SAFETY: made from a box of so many lines in `allocate`, and not in the pool any more.
+    drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(first, lines)) });
 }
 
 fn hash(hasher: &RandomState, words: &[Word]) -> u64 {
-    let mut state = hasher.build_hasher();
-    words.hash(&mut state);
-    std::hash::Hasher::finish(&state)
+    hasher.hash_one(words)
 }

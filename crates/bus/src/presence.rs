@@ -47,7 +47,10 @@ impl Barrier {
     fn light(self) {
         match self {
             Barrier::Membarrier => compiler_fence(Ordering::SeqCst),
-            Barrier::Fence => fence(Ordering::SeqCst),
+            Barrier::Fence => {
+                std::hint::cold_path(); // the other one goes straight on
+                fence(Ordering::SeqCst);
+            }
         }
     }
 
@@ -72,8 +75,8 @@ fn expedited() {
     unreachable!("membarrier is only chosen where it is detected");
 }
 
-/// Counter of one thread, alone on its cache lines. Written by that thread only.
-#[repr(align(128))]
+/// Counter of one thread, written by that thread only; to be kept apart from what other threads write.
+#[repr(C)]
 pub(crate) struct Presence {
     count: AtomicU64,
     barrier: Barrier,
@@ -87,25 +90,25 @@ impl Presence {
         }
     }
 
-    /// Makes the counter odd; `false` if it was, because this is called from within a post.
+    /// Makes the counter odd; `None` if it was, because this is called from within a post.
     #[inline]
-    pub(crate) fn enter(&self) -> bool {
+    pub(crate) fn enter(&self) -> Option<Visit> {
         let count = self.count.load(Ordering::Relaxed);
         if count & 1 == 1 {
-            return false;
+            return None;
         }
         // Release: who waits may miss the even number in between, and must then see from this one that the post
         // before has ended.
         self.count.store(count + 1, Ordering::Release);
         self.barrier.light();
-        true
+        Some(Visit(count))
     }
 
-    /// Ends what an `enter` that returned `true` began.
+    /// Ends what `enter` began. The counter was not changed since: reading it again would make the next post wait
+    /// for one store more.
     #[inline]
-    pub(crate) fn leave(&self) {
-        let count = self.count.load(Ordering::Relaxed);
-        self.count.store(count + 1, Ordering::Release);
+    pub(crate) fn leave(&self, visit: Visit) {
+        self.count.store(visit.0 + 2, Ordering::Release);
     }
 
     /// Whether the calling thread, which must be the owner, is within a post.
@@ -119,6 +122,10 @@ impl Presence {
         self.count.load(Ordering::Relaxed).div_ceil(2)
     }
 }
+
+/// Being inside, with the counter as it was before.
+#[must_use = "who enters must leave"]
+pub(crate) struct Visit(u64);
 
 /// A grace period under way.
 pub(crate) struct Grace<R> {

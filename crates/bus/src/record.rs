@@ -1,15 +1,17 @@
 //! What one thread keeps for one router: its presence, its counters, and its cache of plans.
 //!
-//! The cache is a table in which each key has one place; it doubles when keys meet, up to a limit, so it is
-//! bounded in keys, and the plans behind it in bytes: when they are too many, all are dropped and made anew.
+//! The cache is bounded in keys by its table, and in bytes of the plans behind it: when they are too many, all are
+//! dropped and made anew.
 //! Nothing here is written by two threads.
 #![allow(unsafe_code)]
 
 use crate::key::Key;
-use crate::plan::{PlanBuilder, PlanPool, PlanRef};
+use crate::plan::{PlanPool, PlanRef};
+use crate::planner::Planner;
 use crate::presence::{Barrier, Presence};
-use crate::walk::End;
-use router::{Epoch, Epochs, Reader};
+use crate::table::{Table, View};
+use crate::walk::Marks;
+use router::{Epochs, Reader};
 use std::borrow::Borrow;
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,36 +25,23 @@ pub(crate) struct Limits {
     pub(crate) bytes: usize,
 }
 
-/// A key's place: what it matched, and until when that is known to hold.
-#[derive(Clone, Copy, Default)]
-#[repr(align(32))]
-struct Entry {
-    key: u64,
-    /// The router's version at which `plan` was last known to hold.
-    version: u64,
-    epoch: Epoch,
-    plan: Option<PlanRef>,
-}
-
-const _: () = assert!(size_of::<Entry>() == 32, "two entries a cache line");
-const KEYS_MIN: usize = 64;
-
 /// The part that only the owner touches.
 struct Private {
-    entries: Vec<Entry>,
+    table: Table,
     pool: PlanPool,
-    builder: PlanBuilder,
+    planner: Planner,
     reader: Reader<u32>,
     /// Replaced within a post: an outer post may still be walking them.
     garbage: Vec<PlanRef>,
-    limits: Limits,
+    bytes_max: usize,
 }
 
 /// Counters that their owner adds to by a load and a store, and anyone reads.
 #[derive(Default)]
+#[repr(C)]
 pub(crate) struct Counters {
-    pub(crate) nested: AtomicU64,
     pub(crate) hits: AtomicU64,
+    pub(crate) nested: AtomicU64,
     pub(crate) misses: AtomicU64,
     pub(crate) rechecks: AtomicU64,
     pub(crate) panics: AtomicU64,
@@ -69,24 +58,23 @@ pub(crate) fn add(counter: &AtomicU64, more: u64) {
     );
 }
 
-#[repr(C)]
+/// Alone on its cache lines (two: neighbours are fetched in pairs), and what each post touches is on the first.
+#[repr(C, align(128))]
 pub(crate) struct Record {
     presence: Presence,
-    table: Cell<Table>,
+    view: Cell<View>,
     pub(crate) counters: Counters,
     /// Its thread has ended.
     left: AtomicBool,
     private: UnsafeCell<Private>,
 }
 
-/// Where the entries are, for the hot path. A copy of what `Private::entries` says.
-#[derive(Clone, Copy)]
-struct Table {
-    entries: *const Entry,
-    mask: usize,
-}
+const _: () = assert!(
+    std::mem::offset_of!(Record, counters.hits) < 64,
+    "a post touches one line of its record"
+);
 
-// SAFETY: `presence`, `counters` and `left` are atomics. `table` and `private` are touched by the owning thread
+// SAFETY: `presence`, `counters` and `left` are atomics. `view` and `private` are touched by the owning thread
 // only, or, when the last reference goes, by whoever drops it; what they own may be dropped on any thread.
 unsafe impl Sync for Record {}
 // SAFETY: as above.
@@ -99,23 +87,25 @@ impl Borrow<Presence> for Record {
 }
 
 impl Record {
-    pub(crate) fn new(barrier: Barrier, reader: Reader<u32>, limits: Limits, end: End) -> Record {
-        let entries = vec![Entry::default(); KEYS_MIN.min(limits.keys)];
-        let table = Cell::new(Table {
-            entries: entries.as_ptr(),
-            mask: entries.len() - 1,
-        });
+    pub(crate) fn new(
+        barrier: Barrier,
+        reader: Reader<u32>,
+        limits: Limits,
+        marks: Marks,
+    ) -> Record {
+        let table = Table::new(limits.keys);
+        let view = Cell::new(table.view());
         let private = Private {
-            entries,
+            table,
             pool: PlanPool::default(),
-            builder: PlanBuilder::new(end),
+            planner: Planner::new(marks),
             reader,
             garbage: Vec::new(),
-            limits,
+            bytes_max: limits.bytes,
         };
         Record {
             presence: Presence::new(barrier),
-            table,
+            view,
             counters: Counters::default(),
             left: AtomicBool::new(false),
             private: UnsafeCell::new(private),
@@ -141,14 +131,15 @@ impl Record {
     /// The caller is the owning thread.
     #[inline]
     pub(crate) unsafe fn cached(&self, key: u64, version: u64) -> Option<PlanRef> {
-        let table = self.table.get();
+        let view = self.view.get();
         // SAFETY: the mask keeps the index within the entries, which change only on this thread, elsewhere.
-        let entry = unsafe { &*table.entries.add(key as usize & table.mask) };
-        if entry.key == key && entry.version == version {
-            entry.plan
-        } else {
-            None
-        }
+        let entry = unsafe { &*view.entries.add(key as usize & view.mask) };
+        // One comparison for both, and none for the plan: the processor's width is what small posts are bound by.
+        let differs = (view.version ^ version) | (entry.stamp ^ key ^ view.generation);
+        (differs == 0).then(|| {
+            // SAFETY: stamps with a generation, which is never 0, are set together with a plan.
+            unsafe { entry.plan.unwrap_unchecked() }
+        })
     }
 
     /// Finds out what `key` matches, from the cache if nothing that concerns it has changed.
@@ -164,85 +155,44 @@ impl Record {
         key: &Key,
         version: u64,
         outermost: bool,
-        describe: impl FnMut(&mut PlanBuilder, u32),
+        describe: impl FnMut(&mut Planner, u32),
     ) -> PlanRef {
         // SAFETY: only the owner gets here, and nothing below comes back.
         let private = unsafe { &mut *self.private.get() };
+        let table = &mut private.table;
+        table.advance(version);
         // Read before matching: a change in between makes the result stale, not wrong.
         let epoch = private.reader.epoch(key.as_str());
-        let at = key.id() as usize & (private.entries.len() - 1);
-        let entry = &mut private.entries[at];
-        if let Some(plan) = entry
-            .plan
-            .filter(|_| entry.key == key.id() && entry.epoch == epoch)
-        {
-            entry.version = version;
+        let confirmed = table.confirm(key.id(), epoch);
+        if let Some(plan) = confirmed {
             add(&self.counters.rechecks, 1);
+            self.view.set(table.view());
             return plan;
         }
         add(&self.counters.misses, 1);
         private.collect_garbage(outermost);
         let plan = private.build(key, describe);
-        private.store(Entry {
-            key: key.id(),
-            version,
-            epoch,
-            plan: Some(plan),
-        });
-        self.table.set(Table {
-            entries: private.entries.as_ptr(),
-            mask: private.entries.len() - 1,
-        });
-        self.counters
-            .plans
-            .store(private.pool.len() as u64, Ordering::Relaxed);
-        self.counters
-            .plan_bytes
-            .store(private.pool.bytes() as u64, Ordering::Relaxed);
+        // What goes may be walked by an outer post, or be the very plan that was just made: it waits.
+        let gone = private.table.store(key.id(), epoch, plan);
+        private.garbage.extend(gone);
+        self.view.set(private.table.view());
+        let set = |counter: &AtomicU64, to: usize| counter.store(to as u64, Ordering::Relaxed);
+        set(&self.counters.plans, private.pool.len());
+        set(&self.counters.plan_bytes, private.pool.bytes());
         plan
     }
 }
 
 impl Private {
-    fn build(&mut self, key: &Key, mut describe: impl FnMut(&mut PlanBuilder, u32)) -> PlanRef {
-        let builder = &mut self.builder;
+    fn build(&mut self, key: &Key, mut describe: impl FnMut(&mut Planner, u32)) -> PlanRef {
+        let planner = &mut self.planner;
         self.reader
-            .for_each_match(key.as_str(), |&list| describe(builder, list));
-        let plan = self.pool.share(builder);
-        if self.pool.bytes() > self.limits.bytes {
-            let all = self
-                .entries
-                .iter_mut()
-                .filter_map(|entry| std::mem::take(entry).plan);
-            self.garbage.extend(all);
+            .for_each_match(key.as_str(), |&list| describe(planner, list));
+        let plan = self.pool.share(planner);
+        if self.pool.bytes() > self.bytes_max {
+            self.garbage.extend(self.table.drain());
         }
         plan
-    }
-
-    /// Puts an entry in its place, making room by growing or by forgetting what is there. The plan that goes
-    /// may be walked by an outer post, or be the very one that was just made: it waits.
-    fn store(&mut self, entry: Entry) {
-        loop {
-            let at = entry.key as usize & (self.entries.len() - 1);
-            let other = self.entries[at].key;
-            if other != 0 && other != entry.key && self.entries.len() < self.limits.keys {
-                self.grow();
-                continue;
-            }
-            self.garbage
-                .extend(std::mem::replace(&mut self.entries[at], entry).plan);
-            return;
-        }
-    }
-
-    fn grow(&mut self) {
-        let mask = 2 * self.entries.len() - 1;
-        let old = std::mem::replace(&mut self.entries, vec![Entry::default(); mask + 1]);
-        for entry in old {
-            if entry.key != 0 {
-                self.entries[entry.key as usize & mask] = entry; // keys that had a place each still do
-            }
-        }
     }
 
     fn collect_garbage(&mut self, nothing_is_walked: bool) {
@@ -265,7 +215,7 @@ mod tests {
             Barrier::Fence,
             reader,
             Limits { keys, bytes },
-            crate::walk::end::<()>(),
+            Marks::of::<()>(),
         )
     }
 

@@ -1,13 +1,24 @@
 //! The last message of keys for which that was chosen.
 
 use crate::filter::Filter;
-use crate::key::Key;
+use crate::key::{Key, Text};
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
 /// Ordered by text, so that only keys that begin like a filter are looked at.
-pub(crate) struct Retained<M>(BTreeMap<Arc<str>, (Key, Arc<M>)>);
+pub(crate) struct Retained<M>(BTreeMap<ByText, (Key, Arc<M>)>);
+
+/// A key's text as the key of the map, to be found by any text.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct ByText(Text);
+
+impl Borrow<str> for ByText {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
 
 impl<M> Default for Retained<M> {
     fn default() -> Self {
@@ -18,7 +29,7 @@ impl<M> Default for Retained<M> {
 impl<M> Retained<M> {
     pub(crate) fn set(&mut self, key: &Key, message: Arc<M>) -> Option<Arc<M>> {
         self.0
-            .insert(Arc::clone(key.text()), (key.clone(), message))
+            .insert(ByText(Arc::clone(key.text())), (key.clone(), message))
             .map(|(_, old)| old)
     }
 
@@ -43,8 +54,8 @@ impl<M> Retained<M> {
             .0
             .range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
         range
-            .take_while(|(key, _)| key.starts_with(prefix))
-            .filter(|(key, _)| filter.matches(key))
+            .take_while(|(text, _)| text.0.starts_with(prefix))
+            .filter(|(text, _)| filter.matches(&text.0))
             .map(|(_, (key, message))| (key.clone(), Arc::clone(message)))
             .collect()
     }
