@@ -40,6 +40,10 @@ class Broker:
         self.log = folder / "broker.log"
         self.process: subprocess.Popen | None = None
         self.port = 0
+        # Where the output of the current start begins in the log.
+        self.said = 0
+        # What the command is run by, such as strace with its arguments.
+        self.wrapper: list[str] = []
 
     @property
     def address(self) -> tuple[str, int]:
@@ -52,6 +56,7 @@ class Broker:
         """Starts the process and waits until it accepts a connection. A port that someone else took meanwhile is replaced."""
         for attempt in range(3):
             self.port = free_port()
+            self.said = self.log.stat().st_size if self.log.exists() else 0
             with self.log.open("ab") as log:
                 self.process = subprocess.Popen(
                     self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder
@@ -65,12 +70,24 @@ class Broker:
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 return False
-            try:
-                socket.create_connection(self.address, timeout=1).close()
+            if self.is_ready():
                 return True
-            except OSError:
-                time.sleep(0.02)
+            time.sleep(0.01)
         return False
+
+    def is_ready(self) -> bool:
+        """Whether it accepts a connection."""
+        try:
+            socket.create_connection(self.address, timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def output(self) -> str:
+        """What this start has written so far."""
+        with self.log.open("rb") as log:
+            log.seek(self.said)
+            return log.read().decode(errors="replace")
 
     def stop(self, signal_number: int = signal.SIGTERM, timeout: float = 20) -> int:
         """Ends the process and returns its exit code (negative: the signal that killed it)."""
@@ -116,7 +133,12 @@ class Courser(Broker):
     SETTINGS = {
         "keep_alive_max": "mqtt.keep_alive_max_seconds={}",
         "sys_interval": "sys.interval={}s",
+        "segment_bytes": "log.segment_bytes={}",
+        "reserve_bytes": "log.reserve_bytes={}",
+        "checkpoint_bytes": "log.checkpoint_bytes={}",
     }
+    # Small segments: hundreds of brokers of a run make their files ahead of need.
+    ALWAYS = {"segment_bytes": "1MiB"}
 
     @staticmethod
     def binary() -> Path:
@@ -130,9 +152,15 @@ class Courser(Broker):
         shards = os.environ.get("COURSER_SHARDS")
         if shards:
             command += ["--shards", shards]
-        for key, value in self.settings.items():
+        if os.environ.get("COURSER_IN_MEMORY"):
+            command.append("--in-memory")
+        for key, value in {**self.ALWAYS, **self.settings}.items():
             command += ["--set", self.SETTINGS[key].format(value)]
-        return command
+        return self.wrapper + command
+
+    def is_ready(self) -> bool:
+        """Whether it has recovered and takes sessions: it says so."""
+        return "\nready\n" in self.output()
 
 
 class Mosquitto(Broker):

@@ -25,6 +25,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "v5: MQTT 5.0 only")
     config.addinivalue_line("markers", "v3: MQTT 3.1.1 only")
     config.addinivalue_line("markers", "courser: needs the courser binary itself")
+    config.addinivalue_line("markers", "restart: also run with the broker killed before each session is taken up again")
 
 
 def versions_of(metafunc) -> list[int]:
@@ -34,11 +35,28 @@ def versions_of(metafunc) -> list[int]:
 
 def pytest_generate_tests(metafunc):
     versions = versions_of(metafunc)
+    restarts = [False, True] if list(metafunc.definition.iter_markers("restart")) else [False]
     if "mqtt" in metafunc.fixturenames:
-        pairs = [(library, version) for library in library_names() for version in versions]
-        metafunc.parametrize("mqtt", pairs, indirect=True, ids=[f"{library}-v{version}" for library, version in pairs])
+        # With restarts one library is enough: what is looked at is the broker.
+        found = [
+            pytest.param((library, version, restart), id=f"{library}-v{version}" + "-restart" * restart, marks=marks(restart))
+            for restart in restarts
+            for library in (library_names()[:1] if restart else library_names())
+            for version in versions
+        ]
+        metafunc.parametrize("mqtt", found, indirect=True)
     elif "raw" in metafunc.fixturenames:
-        metafunc.parametrize("raw", versions, indirect=True, ids=[f"v{version}" for version in versions])
+        found = [
+            pytest.param((version, restart), id=f"v{version}" + "-restart" * restart, marks=marks(restart))
+            for restart in restarts
+            for version in versions
+        ]
+        metafunc.parametrize("raw", found, indirect=True)
+
+
+def marks(restart: bool) -> list:
+    """Only a broker with a data folder outlives being killed."""
+    return [pytest.mark.courser] if restart else []
 
 
 def pytest_collection_modifyitems(config, items):
@@ -96,19 +114,32 @@ def broker(brokers) -> Broker:
     found.check_alive()
 
 
+def broker_for(request, restart: bool) -> Broker:
+    """One that is killed is nobody else's."""
+    return request.getfixturevalue("brokers").own() if restart else request.getfixturevalue("broker")
+
+
 @pytest.fixture
-def mqtt(request, broker) -> Library:
-    library = Library(broker, *request.param)
+def mqtt(request) -> Library:
+    name, version, restart = request.param
+    library = Library(broker_for(request, restart), name, version)
+    library.restarts = restart
     yield library
     for client in library.made:
         client.release()
+    if restart:
+        assert library.broker.stop() == 0
 
 
 @pytest.fixture
-def raw(request, broker) -> Raw:
-    found = Raw(broker, V5 if request.param == 5 else V3)
+def raw(request) -> Raw:
+    version, restart = request.param
+    found = Raw(broker_for(request, restart), V5 if version == 5 else V3)
+    found.restarts = restart
     yield found
     found.release()
+    if restart:
+        assert found.broker.stop() == 0
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -133,8 +164,10 @@ def pytest_runtest_makereport(item, call):
     """Adds the end of the broker's log to a failure."""
     outcome = yield
     report = outcome.get_result()
-    if report.failed and "broker" in getattr(item, "funcargs", {}):
-        found = item.funcargs["broker"]
+    used = getattr(item, "funcargs", {})
+    names = used.get("mqtt") or used.get("raw")
+    if report.failed and (names or "broker" in used):
+        found = names.broker if names else used["broker"]
         report.sections.append((f"log of {found.name}, port {found.port}, in {found.log}", found.tail()))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import uuid
 
 from broker import Broker
@@ -31,8 +32,20 @@ def library_names() -> list[str]:
 class Names:
     """Topics and client ids that no other test uses, so that one broker serves them all at once."""
 
+    # Whether the broker is killed and started again each time before a session is taken up again.
+    restarts = False
+
     def __init__(self):
         self.mark = uuid.uuid4().hex[:12]
+        self.taken_up: set[str] = set()
+
+    def before_resume(self, name: str) -> None:
+        """What the marker `restart` adds to a scenario: nothing that a client was told may depend on the process."""
+        if self.restarts and name in self.taken_up:
+            self.broker.check_alive()
+            self.broker.stop(signal.SIGKILL)
+            self.broker.start()
+        self.taken_up.add(name)
 
     def topic(self, tail: str = "a") -> str:
         return f"t{self.mark}/{tail}"
@@ -71,6 +84,7 @@ class Library(Names):
 
     def resume(self, name: str, **options) -> tuple[Client, Connack]:
         """Connects with a session that outlives the connection; takes up the old one if there is one."""
+        self.before_resume(name)
         options.setdefault("clean_start", False)
         if self.v5:
             options["properties"] = {"session_expiry": SESSION_SECONDS, **options.get("properties", {})}
@@ -114,6 +128,7 @@ class Raw(Names):
 
     def resume(self, name: str, properties=None, **options) -> tuple[RawClient, bool]:
         """A client whose session outlives the connection, and whether one was there."""
+        self.before_resume(name)
         client = self.open()
         given = {"session_expiry": SESSION_SECONDS, **(properties or {})} if self.v5 else ()
         found = client.connect(self.client_id(name), clean=options.pop("clean", False), properties=given, **options)

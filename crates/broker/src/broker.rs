@@ -18,6 +18,7 @@ use crate::metrics::{CLOSES, DROPPED, dropped_name};
 use crate::node::{DataFolder, FolderError};
 use crate::rings::{self, Doze};
 use crate::shard::{self, Phase, ShardParts, StopSignal};
+use crate::stations::{COUNTERS, DiskFailure, DiskPorts, Stage, Stations, StationsError};
 use crate::sys::ShardReport;
 
 /// How often a stop looks whether all shards are quiet.
@@ -34,6 +35,9 @@ pub enum StartError {
     /// The data folder.
     #[error(transparent)]
     Folder(#[from] FolderError),
+    /// The threads beside the shards.
+    #[error(transparent)]
+    Log(StationsError),
     /// A thread.
     #[error("cannot start a thread for a shard")]
     Thread(#[source] io::Error),
@@ -51,6 +55,12 @@ pub enum StopError {
         #[source]
         source: io::Error,
     },
+    /// The disk: what was not acknowledged before may be lost.
+    #[error("{0}")]
+    Disk(DiskFailure),
+    /// A bug in the writer or the reader of the log: the message was printed when it happened.
+    #[error("a thread of the log has panicked")]
+    StationPanicked,
     /// A bug: the message was printed when it happened.
     #[error("shard {shard} has panicked")]
     Panicked {
@@ -61,13 +71,17 @@ pub enum StopError {
 
 /// What a broker has done, for the last line of its log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Summary(ShardReport);
+pub struct Summary {
+    shards: ShardReport,
+    /// What the stations counted, by name.
+    disk: Vec<(&'static str, u64)>,
+}
 
 impl Summary {
     /// Counters that are not zero, by name. `allocations` are those of the shards' threads, in a binary that counts them.
     #[must_use]
     pub fn counters(&self) -> Vec<(String, u64)> {
-        let counters = &self.0.counters;
+        let counters = &self.shards.counters;
         let plain = [
             ("sockets", counters.sockets),
             ("sessions_attached", counters.connects),
@@ -82,7 +96,7 @@ impl Summary {
             ("publishers_slowed", counters.publishers_slowed),
             ("turns", counters.turns),
             ("longest_turn_us", counters.longest_turn_us),
-            ("allocations", self.0.allocations),
+            ("allocations", self.shards.allocations),
         ];
         let plain = plain.map(|(name, value)| (name.to_owned(), value));
         let closes = CLOSES
@@ -93,13 +107,28 @@ impl Summary {
             .iter()
             .zip(counters.dropped)
             .map(|(&why, value)| (format!("dropped_{}", dropped_name(why)), value));
+        let disk = self.disk.iter();
         plain
             .into_iter()
             .chain(closes)
             .chain(dropped)
+            .chain(disk.map(|&(name, value)| (name.to_owned(), value)))
             .filter(|(_, value)| *value > 0)
             .collect()
     }
+}
+
+/// How far a broker is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It reads its log. Connections are accepted; CONNECT is answered with "server unavailable".
+    Reading,
+    /// It makes its partitions of what was read; the same for clients.
+    Recovering,
+    /// It serves.
+    Serving,
+    /// Its disk failed: nothing is acknowledged any more, and it is to be stopped.
+    Failed(DiskFailure),
 }
 
 /// A broker that serves. Dropped without [`stop`](Self::stop) its threads go on until the process ends.
@@ -110,8 +139,15 @@ pub struct Broker {
     dozes: Vec<Arc<Doze>>,
     stop: Arc<StopSignal>,
     stop_timeout: Duration,
+    kept: Option<Kept>,
+}
+
+/// What there is besides the shards where messages are kept on a disk.
+#[derive(Debug)]
+struct Kept {
+    stations: Stations,
     /// Held until the last thread has ended.
-    _folder: Option<DataFolder>,
+    folder: DataFolder,
 }
 
 /// Opens the data folder, unless everything is kept in memory. A folder that exists says how many partitions there are.
@@ -127,33 +163,37 @@ fn open_folder(config: &mut Config) -> Result<Option<DataFolder>, FolderError> {
 }
 
 impl Broker {
-    /// Binds all addresses and starts the shards. When it returns, connections are accepted.
+    /// Binds all addresses and starts all threads. When it returns, connections are accepted; sessions are as soon as
+    /// [`status`](Self::status) says so, which without a disk is at once.
     ///
     /// # Errors
-    /// [`StartError::Listen`] when an address cannot be bound, [`StartError::Folder`] when the data folder cannot be used:
-    /// nothing is left running. [`StartError::Thread`] when the system gives no thread.
+    /// [`StartError::Listen`] when an address cannot be bound, [`StartError::Folder`] when the data folder cannot be used,
+    /// [`StartError::Log`] when its log cannot be: nothing is left running. [`StartError::Thread`] when the system gives no
+    /// thread.
     pub fn start(mut config: Config) -> Result<Self, StartError> {
         let folder = open_folder(&mut config)?;
         let listeners = listen::listen(&config.listen, config.shards)?;
         let ports = rings::mesh(config.shards, config.ring_slots);
         let dozes = ports[0].dozes.clone();
-        let (writer, reader) = SharedMatcher::new();
         let mut broker = Self {
             addresses: listeners.addresses,
             threads: Vec::new(),
             dozes,
             stop: Arc::new(StopSignal::new(config.shards)),
             stop_timeout: config.stop_timeout,
-            _folder: folder,
+            kept: None,
         };
+        let disks = broker.start_stations(folder, &config)?;
         let start = broker
-            ._folder
+            .kept
             .as_ref()
-            .map_or(1, |folder| folder.node().start);
+            .map_or(1, |kept| kept.folder.node().start);
+        let (writer, reader) = SharedMatcher::new();
         let (clock, connections) = (Clock::default(), Arc::new(AtomicUsize::new(0)));
         let (config, mut writer) = (Arc::new(config), Some(writer));
-        for ((id, ports), listeners) in (0..).map(ShardId).zip(ports).zip(listeners.by_shard) {
-            let parts = ShardParts {
+        let shards = ports.into_iter().zip(listeners.by_shard).zip(disks);
+        for (id, ((ports, listeners), disk)) in (0..).map(ShardId).zip(shards) {
+            broker.start_shard(ShardParts {
                 id,
                 config: Arc::clone(&config),
                 clock,
@@ -164,19 +204,62 @@ impl Broker {
                 connections: Arc::clone(&connections),
                 stop: Arc::clone(&broker.stop),
                 start,
-            };
-            let thread = thread::Builder::new()
-                .name(format!("shard-{}", id.0))
-                .spawn(move || shard::run(parts));
-            match thread {
-                Ok(thread) => broker.threads.push(thread),
-                Err(error) => {
-                    broker.enter(Phase::Ending);
-                    return Err(StartError::Thread(error));
-                }
-            }
+                disk,
+            })?;
         }
         Ok(broker)
+    }
+
+    /// Starts what keeps messages in `folder`; gives each shard its ways to it.
+    fn start_stations(
+        &mut self,
+        folder: Option<DataFolder>,
+        config: &Config,
+    ) -> Result<Vec<Option<DiskPorts>>, StartError> {
+        let Some(folder) = folder else {
+            return Ok((0..config.shards).map(|_| None).collect());
+        };
+        let (stations, ports) =
+            Stations::start(&folder, config, &self.dozes).map_err(StartError::Log)?;
+        self.kept = Some(Kept { stations, folder });
+        Ok(ports.into_iter().map(Some).collect())
+    }
+
+    fn start_shard(&mut self, parts: ShardParts) -> Result<(), StartError> {
+        let thread = thread::Builder::new()
+            .name(format!("shard-{}", parts.id.0))
+            .spawn(move || shard::run(parts));
+        match thread {
+            Ok(thread) => {
+                self.threads.push(thread);
+                Ok(())
+            }
+            Err(error) => {
+                self.enter(Phase::Ending);
+                Err(StartError::Thread(error))
+            }
+        }
+    }
+
+    /// How far it is. Cheap: a few loads.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let Some(kept) = &self.kept else {
+            return Status::Serving;
+        };
+        let state = kept.stations.state();
+        match (state.failure(), state.stage()) {
+            (Some(failure), _) => Status::Failed(failure.clone()),
+            (None, Stage::Reading) => Status::Reading,
+            (None, Stage::Restoring | Stage::Replaying) => Status::Recovering,
+            (None, Stage::Serving) => Status::Serving,
+        }
+    }
+
+    /// What was found on the disk at the start, for people. None before the log is read, and where nothing is kept.
+    #[must_use]
+    pub fn recovered(&self) -> Option<&str> {
+        self.kept.as_ref()?.stations.state().report()
     }
 
     /// Where it listens, with the ports that were chosen.
@@ -185,17 +268,20 @@ impl Broker {
         &self.addresses
     }
 
-    /// Whether a shard has ended by itself, which only a failure makes.
+    /// Whether a thread has ended by itself, which only a failure makes.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        self.threads.iter().any(JoinHandle::is_finished)
+        let kept = self.kept.as_ref();
+        kept.is_some_and(|kept| kept.stations.has_failed())
+            || self.threads.iter().any(JoinHandle::is_finished)
     }
 
-    /// Stops: v5 clients get DISCONNECT 0x8B, wills go out, outputs are written, for at most [`Config::stop_timeout`]. Blocks.
+    /// Stops: v5 clients get DISCONNECT 0x8B, wills go out, outputs are written, for at most [`Config::stop_timeout`]; what was
+    /// written is synced. Blocks.
     ///
     /// # Errors
-    /// The first shard that failed.
-    pub fn stop(self) -> Result<Summary, StopError> {
+    /// [`StopError::Disk`] when the disk failed, else the first thread that failed.
+    pub fn stop(mut self) -> Result<Summary, StopError> {
         self.step(Phase::Wills, self.stop_timeout.min(WILLS_MAX));
         self.step(Phase::Closing, self.stop_timeout);
         self.enter(Phase::Ending);
@@ -204,7 +290,11 @@ impl Broker {
             let report = thread.join().map_err(|_| StopError::Panicked { shard })?;
             sum.add(&report.map_err(|source| StopError::Shard { shard, source })?);
         }
-        Ok(Summary(sum))
+        let disk = match self.kept.take() {
+            Some(kept) => end_stations(kept)?,
+            None => Vec::new(),
+        };
+        Ok(Summary { shards: sum, disk })
     }
 
     /// Begins a step of the stop and waits until it is over.
@@ -227,5 +317,18 @@ impl Broker {
         for doze in &self.dozes {
             doze.wake();
         }
+    }
+}
+
+/// Waits for the stations' own end, which is a last sync.
+fn end_stations(kept: Kept) -> Result<Vec<(&'static str, u64)>, StopError> {
+    let state = Arc::clone(kept.stations.state());
+    let joined = kept.stations.join();
+    // Only now may another process have the folder.
+    drop(kept.folder);
+    match state.failure() {
+        Some(failure) => Err(StopError::Disk(failure.clone())),
+        None if joined => Ok(COUNTERS.into_iter().zip(state.counted()).collect()),
+        None => Err(StopError::StationPanicked),
     }
 }

@@ -9,7 +9,7 @@
 //!             │ ready: sockets that woke     index: filter → partitions (L1), written by shard 0
 //!             │ turn: what happens, in order appends: publishes that wait, by partition
 //!             │ fronts, partitions           slots: name → partition → shard
-//!             └ store: entries until they are committed
+//!             └ store: entries until they are committed ──▶ stations: log writer and reader, on the folder of node
 //! ```
 #![forbid(unsafe_code)]
 
@@ -24,11 +24,13 @@ mod node;
 mod rings;
 mod shard;
 mod slots;
+mod stations;
 mod store;
 mod sys;
 mod timer;
 
-pub use broker::{Broker, StartError, StopError, Summary};
+pub use broker::{Broker, StartError, Status, StopError, Summary};
 pub use config::{Config, Pinning};
 pub use listen::ListenError;
 pub use node::FolderError;
+pub use stations::{DiskFailure, StationsError};

@@ -4,11 +4,13 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
-use courser_broker::{Broker, Config, FolderError, ListenError, StartError};
-use courser_settings::{Settings, Sources};
+use courser_broker::{
+    Broker, Config, DiskFailure, FolderError, ListenError, StartError, Status, StopError,
+};
+use courser_settings::{Keep, Settings, Sources};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -16,8 +18,12 @@ use crate::cli::exit::{Exit, usage};
 
 /// Descriptors that a broker needs beside its connections.
 const DESCRIPTORS_BESIDE: u64 = 64;
-/// How often it is checked that all shards run.
-const LOOK: Duration = Duration::from_millis(200);
+/// How often it is checked that all threads run.
+const LOOK: Duration = Duration::from_millis(100);
+/// The same during the start, whose end somebody waits for.
+const LOOK_STARTING: Duration = Duration::from_millis(2);
+/// How often a start that takes long says so.
+const PROGRESS: Duration = Duration::from_secs(1);
 
 /// Flags of `courser server`.
 #[derive(Args, Debug)]
@@ -70,7 +76,10 @@ pub(crate) fn run(arguments: &Server) -> Exit {
             "mqtt.listen is empty: there is nothing to serve; name an address with --mqtt ADDRESS:PORT",
         );
     }
-    let data = settings.data.path.clone();
+    let data = match settings.data.store {
+        Keep::Disk => Some(settings.data.path.clone()),
+        Keep::Memory => None,
+    };
     let mut config = Config::new(settings);
     let descriptors = raise_descriptors();
     let allowed =
@@ -100,12 +109,16 @@ pub(crate) fn run(arguments: &Server) -> Exit {
         data,
         anyone: !open.is_empty(),
         capped,
-    }
-    .text();
-    // A closed standard output is no reason not to serve.
-    let _ = io::stdout().lock().write_all(greeting.as_bytes());
-    let reason = runtime.block_on(wait(signals, &broker));
+    };
+    say(&greeting.beginning());
+    let reason = runtime.block_on(wait(signals, &broker, &greeting));
     stop(broker, reason)
+}
+
+/// A closed standard output is no reason not to serve.
+fn say(text: &str) {
+    let mut out = io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
 /// Default < file < --set < flags of their own.
@@ -138,14 +151,16 @@ fn settings(arguments: &Server) -> Result<Settings, Exit> {
 struct Greeting<'a> {
     broker: &'a Broker,
     shards: u16,
-    data: PathBuf,
+    /// None where nothing is kept.
+    data: Option<PathBuf>,
     anyone: bool,
     /// Connections that the limit of descriptors allows, where the settings would allow more.
     capped: Option<usize>,
 }
 
 impl Greeting<'_> {
-    fn text(&self) -> String {
+    /// Once it listens.
+    fn beginning(&self) -> String {
         let mut text = format!(
             "courser {}, {} shards\n",
             env!("CARGO_PKG_VERSION"),
@@ -154,11 +169,12 @@ impl Greeting<'_> {
         for address in self.broker.addresses() {
             let _ = writeln!(text, "MQTT 3.1.1 and 5.0 on {address}");
         }
-        let _ = writeln!(
-            text,
-            "data: {} (in memory: nothing survives a stop)",
-            self.data.display()
-        );
+        match &self.data {
+            Some(data) => {
+                let _ = writeln!(text, "data: {}", data.display());
+            }
+            None => text.push_str("data: in memory, nothing survives a stop\n"),
+        }
         text.push_str(if self.anyone {
             "anonymous: anyone who reaches these addresses may connect\n"
         } else {
@@ -170,8 +186,18 @@ impl Greeting<'_> {
                 "at most {connections} connections: the limit of open descriptors (ulimit -n, LimitNOFILE)"
             );
         }
-        text.push_str("ready\n");
         text
+    }
+
+    /// Once it serves, `took` after it began to read.
+    fn end(&self, took: Duration) -> String {
+        match self.broker.recovered() {
+            Some(found) => format!(
+                "recovered: {found}; all in {} ms\nready\n",
+                took.as_millis()
+            ),
+            None => "ready\n".to_owned(),
+        }
     }
 }
 
@@ -199,20 +225,62 @@ enum Reason {
     Failure,
 }
 
-async fn wait(mut signals: Signals, broker: &Broker) -> Reason {
-    let mut look = tokio::time::interval(LOOK);
+/// Says how far the start has come, and waits for a reason to stop.
+async fn wait(mut signals: Signals, broker: &Broker, greeting: &Greeting<'_>) -> Reason {
+    let mut start = Start::default();
     loop {
+        let look = if start.is_over { LOOK } else { LOOK_STARTING };
         tokio::select! {
             _ = signals.terminate.recv() => return Reason::Signal,
             _ = signals.interrupt.recv() => return Reason::Signal,
             _ = signals.hangup.recv() => {
                 eprintln!("courser: SIGHUP is ignored: settings are read at the start only");
             }
-            _ = look.tick() => {
-                if broker.has_failed() {
+            () = tokio::time::sleep(look) => {
+                if broker.has_failed() || matches!(broker.status(), Status::Failed(_)) {
                     return Reason::Failure;
                 }
+                if !start.is_over {
+                    start.look(broker, greeting);
+                }
             }
+        }
+    }
+}
+
+/// What was said of a start.
+struct Start {
+    began: Instant,
+    said: Instant,
+    is_over: bool,
+}
+
+impl Default for Start {
+    fn default() -> Self {
+        let now = Instant::now();
+        Self {
+            began: now,
+            said: now,
+            is_over: false,
+        }
+    }
+}
+
+impl Start {
+    /// Says what is new; while nothing is, that it goes on.
+    fn look(&mut self, broker: &Broker, greeting: &Greeting<'_>) {
+        let what = match broker.status() {
+            Status::Serving => {
+                self.is_over = true;
+                return say(&greeting.end(self.began.elapsed()));
+            }
+            Status::Failed(_) => return,
+            Status::Reading => "reading the log",
+            Status::Recovering => "recovering sessions and messages",
+        };
+        if self.said.elapsed() >= PROGRESS {
+            self.said = Instant::now();
+            say(&format!("{what}, {} s\n", self.began.elapsed().as_secs()));
         }
     }
 }
@@ -231,7 +299,25 @@ fn stop(broker: Broker, reason: Reason) -> Exit {
                 Reason::Failure => Exit::Internal,
             }
         }
+        Err(StopError::Disk(failure)) => disk_failed(&failure),
         Err(error) => internal(&chain(&error)),
+    }
+}
+
+/// What is on the disk is checked at the next start; trying again at once would only hide what happened.
+fn disk_failed(failure: &DiskFailure) -> Exit {
+    match failure {
+        DiskFailure::Io(text) => {
+            eprintln!(
+                "courser: {text}\ncourser: stopped acknowledging: nothing that was acknowledged is lost. Look at the disk (dmesg, \
+                 smartctl, df) before the next start, which checks the log"
+            );
+            Exit::Disk
+        }
+        DiskFailure::Refused(text) => {
+            eprintln!("courser: {text}");
+            Exit::Refused
+        }
     }
 }
 
@@ -242,6 +328,7 @@ fn cannot_start(error: &StartError) -> Exit {
         | StartError::Folder(FolderError::InUse { .. }) => Exit::Conflict,
         StartError::Listen(ListenError::Denied { .. } | ListenError::Other { .. })
         | StartError::Folder(_)
+        | StartError::Log(_)
         | StartError::Thread(_) => Exit::Refused,
     }
 }

@@ -34,8 +34,10 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     (
         "courser-broker",
         &[
+            "courser-cluster",
             "courser-contract",
             "courser-engine",
+            "courser-log",
             "courser-memory",
             "courser-mqtt",
             "courser-settings",

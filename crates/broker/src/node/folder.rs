@@ -88,7 +88,6 @@ pub(crate) struct DataFolder {
     _lock: File,
 }
 
-#[cfg_attr(not(test), expect(dead_code, reason = "the log moves in next"))]
 impl DataFolder {
     /// Opens or makes the folder and counts this start: the number is on the disk when this returns, so that no later start
     /// has it again whatever happens. `partitions` is for a new folder; one that exists keeps its own.

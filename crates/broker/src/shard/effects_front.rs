@@ -70,6 +70,9 @@ impl FrontEffects for FrontFx<'_> {
 
     fn send_home(&mut self, partition: PartitionId, message: ToHome) {
         if let ToHome::Attach(attach) = &message {
+            if !self.shard.hub.serving {
+                return self.shard.refuse_early(self.id);
+            }
             self.has_will |= attach.will.is_some();
         }
         self.shard

@@ -16,6 +16,7 @@ use crate::index::{FenceBook, IndexRequest, RoundId, Rounds, Routes, Watermarks}
 use crate::metrics::Counters;
 use crate::rings::{Batch, Message, Ports};
 use crate::slots::{Places, is_own_topic};
+use crate::stations::DiskState;
 
 /// The writer of L1 and its book; only shard 0 has it.
 pub(crate) struct IndexWriter {
@@ -97,12 +98,26 @@ pub(crate) struct Hub {
     pub(crate) touched: Vec<Place>,
     /// Connections of the process.
     pub(crate) connections: Arc<AtomicUsize>,
+    /// Whether CONNECT is taken: all partitions of the process serve (M39).
+    pub(crate) serving: bool,
+    /// What the stations know; none where nothing is kept.
+    pub(crate) disk: Option<Arc<DiskState>>,
 }
 
 /// How long a shard does not read sockets for want of room on a link, in milliseconds (M49).
 pub(crate) const NOT_READING_MS: u64 = 5_000;
 
 impl Hub {
+    /// What the stations know.
+    ///
+    /// # Panics
+    /// Where nothing is kept.
+    pub(crate) fn disk_state(&self) -> &DiskState {
+        self.disk
+            .as_deref()
+            .expect("a shard with a log knows its disk")
+    }
+
     /// The batch for a shard: a ring's, or the one of this shard to itself.
     #[inline]
     pub(crate) fn batch(&mut self, shard: ShardId) -> &mut Batch {

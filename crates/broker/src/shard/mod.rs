@@ -17,6 +17,7 @@ mod pacing;
 mod partitions;
 mod publish;
 mod ready;
+mod recovery;
 mod reports;
 mod sockets;
 mod stop;
@@ -34,6 +35,7 @@ use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
 
 use courser_contract::{Now, Origin, PartitionId, ShardId, Term};
+use courser_engine::DiskRoom;
 use courser_memory::{PoolLimits, ReceivePool};
 use courser_mqtt::front::{FrontConfig, PreparedScratch};
 use rand::SeedableRng;
@@ -47,6 +49,7 @@ use self::messages::Inbound;
 use self::pacing::Pacing;
 use self::partitions::Partitions;
 use self::ready::{Place, ReadyQueue};
+use self::recovery::Recovery;
 use self::reports::Reports;
 use self::timers::Timer;
 use self::turn::Next;
@@ -57,7 +60,8 @@ use crate::index::{FenceBook, Rounds, Routes};
 use crate::metrics::Counters;
 use crate::rings::{Batch, Doze, Ports};
 use crate::slots::Places;
-use crate::store::{InMemory, Store};
+use crate::stations::DiskPorts;
+use crate::store::{InMemory, OnDisk, Store, Stores};
 use crate::sys::ShardReport;
 use crate::timer::Wheel;
 
@@ -77,6 +81,8 @@ pub(crate) struct ShardParts {
     pub(crate) stop: Arc<StopSignal>,
     /// Start counter of this node.
     pub(crate) start: u32,
+    /// To the stations; none where nothing is kept.
+    pub(crate) disk: Option<DiskPorts>,
 }
 
 /// See the module.
@@ -87,7 +93,9 @@ pub(crate) struct Shard {
     scratch: PreparedScratch,
     front_config: Rc<FrontConfig>,
     pool: ReceivePool,
-    store: InMemory,
+    store: Stores,
+    recovery: Recovery,
+    disk_room: DiskRoom,
     timers: Wheel<Timer>,
     /// Timers that fired, with the memory of the last turn.
     due: Vec<Timer>,
@@ -167,6 +175,7 @@ impl Shard {
             listeners,
             reader,
             writer,
+            disk,
             ..
         } = parts;
         let now = clock.now();
@@ -202,8 +211,17 @@ impl Shard {
             waiting_for_link: Vec::new(),
             touched: Vec::new(),
             connections: parts.connections,
+            serving: disk.is_none(),
+            disk: disk.as_ref().map(|disk| Arc::clone(&disk.state)),
             ports,
             config: Arc::clone(&config),
+        };
+        let (store, recovery) = match disk {
+            None => (Stores::Memory(InMemory::default()), Recovery::Over),
+            Some(disk) => (
+                Stores::Disk(Box::new(OnDisk::new(places, disk.orders))),
+                Recovery::Reading(disk.recovered),
+            ),
         };
         Ok(Self {
             fronts: Fronts::new(id),
@@ -211,7 +229,9 @@ impl Shard {
             scratch: PreparedScratch::default(),
             front_config: config.front(),
             pool: ReceivePool::new(PoolLimits::default()),
-            store: InMemory::default(),
+            store,
+            recovery,
+            disk_room: DiskRoom::Enough,
             timers: Wheel::new(now.tick),
             due: Vec::new(),
             watching: false,
@@ -233,8 +253,12 @@ impl Shard {
         })
     }
 
-    /// Every durable partition of a single node leads itself; its first entry is committed before anybody is accepted.
+    /// Where nothing is kept every durable partition leads itself at once; its first entry is committed before anybody is
+    /// accepted. With a log there is something to recover first, see [`recovery`].
     fn lead(&mut self) {
+        if matches!(self.store, Stores::Disk(_)) {
+            return self.begin_reporting();
+        }
         for place in 1..self.partitions.len() {
             let id = self.partitions.at(place).id;
             self.with_partition(id, |it, now: Now, fx| it.handle_leader(now, Term(1), fx));

@@ -1,7 +1,7 @@
 //! The partitions that a shard owns: its volatile one, and the durable ones whose number mod shards is the shard's.
 
 use courser_contract::{Class, PartitionId, ShardId, Tick};
-use courser_engine::{Counts, Limits, Partition, PartitionConfig};
+use courser_engine::{Counts, DiskRoom, Limits, Partition, PartitionConfig};
 
 use crate::slots::Places;
 use crate::timer::TimerKey;
@@ -90,6 +90,26 @@ impl Partitions {
             owned.dirty = true;
             self.dirty.push(place);
         }
+    }
+
+    /// Tells those with a log how much room the disk has.
+    pub(crate) fn set_disk_room(&mut self, room: DiskRoom) {
+        for owned in &mut self.owned {
+            if let Some(partition) = &mut owned.partition
+                && !owned.id.is_volatile()
+            {
+                partition.set_disk_room(room);
+            }
+        }
+    }
+
+    /// Whether all with a log take connections.
+    #[must_use]
+    pub(crate) fn all_serve(&self) -> bool {
+        self.owned
+            .iter()
+            .flat_map(|owned| &owned.partition)
+            .all(|partition| partition.serves())
     }
 
     /// What all of them hold.

@@ -30,6 +30,7 @@ impl Shard {
         self.hub.now = self.clock.now();
         self.hub.budget = Budget::of(Budget::TURN);
         self.observe_stop();
+        self.observe_disk();
         self.store.begin_turn();
         self.handle_commits();
         self.hub.budget = Budget::of(Budget::TURN / 2);
@@ -44,6 +45,19 @@ impl Shard {
         let next = self.next(timers_left, context);
         self.count_turn();
         next
+    }
+
+    /// What the stations say that concerns the shard's decisions.
+    fn observe_disk(&mut self) {
+        let Some(disk) = &self.hub.disk else {
+            return;
+        };
+        let room = disk.room();
+        if room != self.disk_room {
+            self.disk_room = room;
+            self.partitions.set_disk_room(room);
+        }
+        self.recover();
     }
 
     /// What the store has for partitions, until the budget is spent.
@@ -162,7 +176,11 @@ impl Shard {
         }
         self.want_returns();
         self.doze.lie_down();
-        if self.hub.ports.has_work() || self.store.has_work() || self.stop.is_new() {
+        if self.hub.ports.has_work()
+            || self.store.has_work()
+            || self.recover()
+            || self.stop.is_new()
+        {
             return Next::Turn;
         }
         match self.timers.next_deadline() {
@@ -184,6 +202,7 @@ impl Shard {
             || !self.partitions.dirty.is_empty()
             || self.inbound.iter().any(Option::is_some)
             || self.store.has_work()
+            || self.recovery.is_at_work()
             || self.hub.has_index_changes()
     }
 

@@ -4,16 +4,17 @@
 //! in the order of the proposals of that partition. What stands behind it is not the shard's business: nothing
 //! ([`InMemory`]), or consensus and a log on a disk.
 
+mod disk;
 mod memory;
 
 use bytes::Bytes;
 use courser_contract::{LogIndex, PartitionId, Term};
 
+pub(crate) use disk::OnDisk;
 pub(crate) use memory::InMemory;
 
 /// What the store has for a partition.
 #[derive(Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "the store on a disk is next")]
 pub(crate) enum Stored {
     /// An entry is committed; no log has numbered it.
     Unlogged(PartitionId, Bytes),
@@ -44,4 +45,56 @@ pub(crate) trait Store {
 
     /// Whether nothing is on its way.
     fn is_quiet(&self) -> bool;
+}
+
+/// The store of a shard.
+pub(crate) enum Stores {
+    /// Nothing is kept.
+    Memory(InMemory),
+    /// A log on a disk.
+    Disk(Box<OnDisk>),
+}
+
+impl Store for Stores {
+    fn propose(&mut self, partition: PartitionId, entry: Bytes) {
+        match self {
+            Self::Memory(store) => store.propose(partition, entry),
+            Self::Disk(store) => store.propose(partition, entry),
+        }
+    }
+
+    fn begin_turn(&mut self) {
+        match self {
+            Self::Memory(store) => store.begin_turn(),
+            Self::Disk(store) => store.begin_turn(),
+        }
+    }
+
+    fn next(&mut self) -> Option<Stored> {
+        match self {
+            Self::Memory(store) => store.next(),
+            Self::Disk(store) => store.next(),
+        }
+    }
+
+    fn end_turn(&mut self) {
+        match self {
+            Self::Memory(store) => store.end_turn(),
+            Self::Disk(store) => store.end_turn(),
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        match self {
+            Self::Memory(store) => store.has_work(),
+            Self::Disk(store) => store.has_work(),
+        }
+    }
+
+    fn is_quiet(&self) -> bool {
+        match self {
+            Self::Memory(store) => store.is_quiet(),
+            Self::Disk(store) => store.is_quiet(),
+        }
+    }
 }

@@ -5,9 +5,11 @@
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use courser_broker::{Broker, Config};
+use courser_broker::{Broker, Config, Status};
 use courser_settings::Sources;
 
 /// How long a test waits for what must come.
@@ -25,6 +27,23 @@ pub(crate) fn broker(shards: u16, settings: &[&str], change: impl FnOnce(&mut Co
     config.shards = shards;
     change(&mut config);
     Broker::start(config).expect("a free port can be bound")
+}
+
+/// The same with a data folder; it serves when this returns.
+pub(crate) fn broker_on(folder: &Path, shards: u16, settings: &[&str]) -> Broker {
+    let path = format!("data.path={}", folder.display());
+    let mine = ["data.store=disk", "log.segment_bytes=1MiB", path.as_str()];
+    let broker = broker(shards, &[&mine, settings].concat(), |_| {});
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match broker.status() {
+            Status::Serving => return broker,
+            Status::Reading | Status::Recovering => {}
+            Status::Failed(failure) => panic!("the disk failed: {failure}"),
+        }
+        assert!(Instant::now() < deadline, "the broker does not serve");
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// A packet: its first byte and its body.
@@ -70,6 +89,29 @@ impl Client {
         flags: u8,
         properties: &[u8],
     ) -> Self {
+        Self::session(address, client_id, version, flags, properties).0
+    }
+
+    /// The same, with whether a session was there.
+    pub(crate) fn session(
+        address: SocketAddr,
+        client_id: &str,
+        version: u8,
+        flags: u8,
+        properties: &[u8],
+    ) -> (Self, bool) {
+        Self::open_session(address, client_id, version, flags, properties, &[])
+    }
+
+    /// The same; `payload` follows the client id: will properties, topic and payload.
+    pub(crate) fn open_session(
+        address: SocketAddr,
+        client_id: &str,
+        version: u8,
+        flags: u8,
+        properties: &[u8],
+        payload: &[u8],
+    ) -> (Self, bool) {
         let mut client = Self::open(address);
         let mut body = vec![0, 4, b'M', b'Q', b'T', b'T', version, flags, 0, 60];
         if version == 5 {
@@ -77,10 +119,11 @@ impl Client {
             body.extend_from_slice(properties);
         }
         body.extend(text(client_id));
+        body.extend_from_slice(payload);
         client.send(0x10, &body);
         let connack = client.receive();
         assert_eq!((connack.first, connack.body[1]), (0x20, 0), "{connack:?}");
-        client
+        (client, connack.body[0] == 1)
     }
 
     /// Sends a packet.
@@ -200,7 +243,8 @@ pub(crate) fn publish(topic: &str, qos: u8, packet_id: u16, payload: &[u8]) -> V
     encode(0x30 | qos << 1, &body)
 }
 
-fn text(text: &str) -> Vec<u8> {
+/// A string of MQTT.
+pub(crate) fn text(text: &str) -> Vec<u8> {
     let mut bytes = (text.len() as u16).to_be_bytes().to_vec();
     bytes.extend_from_slice(text.as_bytes());
     bytes

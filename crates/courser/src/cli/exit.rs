@@ -24,6 +24,8 @@ pub(crate) enum Exit {
     TimedOut = 27,
     /// A failure of the program itself, as `EX_SOFTWARE` of sysexits.
     Internal = 70,
+    /// The disk failed, as `EX_IOERR` of sysexits.
+    Disk = 74,
 }
 
 impl From<Exit> for ExitCode {

@@ -1,0 +1,220 @@
+//! What all threads know of the disk: how far the start has come, whether it failed, whether it is nearly full, and what was
+//! done on it.
+
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+
+use courser_engine::DiskRoom;
+
+/// Why the broker cannot go on with its disk. Nothing is acknowledged any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DiskFailure {
+    /// A read, write or sync failed (RELIABILITY §3.4): the process is to end with code 74.
+    Io(String),
+    /// What is on the disk is not for this program: another version, another node.
+    Refused(String),
+}
+
+impl fmt::Display for DiskFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(text) | Self::Refused(text) => f.write_str(text),
+        }
+    }
+}
+
+/// How far the start has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// The log is being read.
+    Reading,
+    /// Partitions are being made of checkpoints.
+    Restoring,
+    /// Entries behind the checkpoints are being applied.
+    Replaying,
+    /// All partitions of all shards serve.
+    Serving,
+}
+
+/// Shared by the stations and the shards. Nothing of it is written for a message.
+#[derive(Debug)]
+pub(crate) struct DiskState {
+    shards: u16,
+    failure: OnceLock<DiskFailure>,
+    /// What recovery found, for people; there once the log is read.
+    report: OnceLock<String>,
+    short: AtomicBool,
+    /// Shards whose partitions are made of their checkpoints.
+    restored: AtomicU16,
+    /// Shards whose partitions all serve.
+    serving: AtomicU16,
+    counters: [AtomicU64; COUNTERS.len()],
+}
+
+/// What the stations count, in the order of [`COUNTERS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counter {
+    Syncs,
+    Batches,
+    Records,
+    Bytes,
+    Witnesses,
+    CreatedSegments,
+    RecycledSegments,
+    RollsUnprepared,
+    Checkpoints,
+    CheckpointBytes,
+    RecoveredEntries,
+    CutBytes,
+    RottenPlaces,
+    TimesShort,
+}
+
+/// The words of the counters in reports.
+pub(crate) const COUNTERS: [&str; 14] = [
+    "log_syncs",
+    "log_batches",
+    "log_records",
+    "log_bytes",
+    "log_witnesses",
+    "log_created_segments",
+    "log_recycled_segments",
+    "log_rolls_unprepared",
+    "checkpoints",
+    "checkpoint_bytes",
+    "log_recovered_entries",
+    "log_cut_bytes",
+    "log_rotten_places",
+    "disk_times_short",
+];
+const _: () = assert!(Counter::TimesShort as usize + 1 == COUNTERS.len());
+
+impl DiskState {
+    /// Of a disk whose log is still to be read, for this many shards.
+    pub(crate) fn new(shards: u16) -> Self {
+        Self {
+            shards,
+            failure: OnceLock::new(),
+            report: OnceLock::new(),
+            short: AtomicBool::new(false),
+            restored: AtomicU16::new(0),
+            serving: AtomicU16::new(0),
+            counters: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+
+    /// Notes that the disk failed; the first failure counts.
+    pub(crate) fn fail(&self, failure: DiskFailure) {
+        // A second one says nothing new.
+        let _ = self.failure.set(failure);
+    }
+
+    /// Why the disk failed, if it did.
+    pub(crate) fn failure(&self) -> Option<&DiskFailure> {
+        self.failure.get()
+    }
+
+    /// The log is read.
+    pub(crate) fn set_report(&self, report: String) {
+        let set = self.report.set(report);
+        assert!(set.is_ok(), "the log is read once");
+    }
+
+    /// What recovery found.
+    pub(crate) fn report(&self) -> Option<&str> {
+        self.report.get().map(String::as_str)
+    }
+
+    /// A shard has made its partitions of their checkpoints. True when it was the last one.
+    pub(crate) fn shard_restored(&self) -> bool {
+        self.restored.fetch_add(1, Ordering::SeqCst) + 1 == self.shards
+    }
+
+    /// All partitions of a shard serve. True when it was the last one.
+    pub(crate) fn shard_serves(&self) -> bool {
+        self.serving.fetch_add(1, Ordering::SeqCst) + 1 == self.shards
+    }
+
+    /// How far the start has come.
+    pub(crate) fn stage(&self) -> Stage {
+        if self.serving.load(Ordering::SeqCst) == self.shards {
+            Stage::Serving
+        } else if self.restored.load(Ordering::SeqCst) == self.shards {
+            Stage::Replaying
+        } else if self.report.get().is_some() {
+            Stage::Restoring
+        } else {
+            Stage::Reading
+        }
+    }
+
+    /// Room for new messages (M47).
+    pub(crate) fn room(&self) -> DiskRoom {
+        if self.short.load(Ordering::Relaxed) {
+            DiskRoom::Short
+        } else {
+            DiskRoom::Enough
+        }
+    }
+
+    /// Says how much room there is. True when that is new.
+    pub(crate) fn set_room(&self, room: DiskRoom) -> bool {
+        let short = room == DiskRoom::Short;
+        let changed = self.short.swap(short, Ordering::Relaxed) != short;
+        if changed && short {
+            self.add(Counter::TimesShort, 1);
+        }
+        changed
+    }
+
+    /// Counts.
+    pub(crate) fn add(&self, counter: Counter, more: u64) {
+        self.counters[counter as usize].fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// Replaces a count that its one writer keeps.
+    pub(crate) fn set(&self, counter: Counter, number: u64) {
+        self.counters[counter as usize].store(number, Ordering::Relaxed);
+    }
+
+    /// What was counted since the start of the process, in the order of [`COUNTERS`].
+    pub(crate) fn counted(&self) -> [u64; COUNTERS.len()] {
+        std::array::from_fn(|at| self.counters[at].load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn m39_all_shards_together_take_each_step_of_the_start() {
+        let state = DiskState::new(2);
+        assert_eq!(state.stage(), Stage::Reading);
+        state.set_report("3 entries".to_owned());
+        assert_eq!(state.stage(), Stage::Restoring);
+        assert!(!state.shard_restored() && state.stage() == Stage::Restoring);
+        assert!(state.shard_restored() && state.stage() == Stage::Replaying);
+        assert!(!state.shard_serves() && state.stage() == Stage::Replaying);
+        assert!(state.shard_serves() && state.stage() == Stage::Serving);
+    }
+
+    #[test]
+    fn the_first_failure_counts() {
+        let state = DiskState::new(1);
+        state.fail(DiskFailure::Io("sync failed".to_owned()));
+        state.fail(DiskFailure::Io("write failed".to_owned()));
+        let first = DiskFailure::Io("sync failed".to_owned());
+        assert_eq!(state.failure(), Some(&first));
+    }
+
+    #[test]
+    fn m47_each_time_that_space_is_short_counts_once() {
+        let state = DiskState::new(1);
+        assert!(state.set_room(DiskRoom::Short) && !state.set_room(DiskRoom::Short));
+        assert_eq!(state.room(), DiskRoom::Short);
+        assert!(state.set_room(DiskRoom::Enough) && state.set_room(DiskRoom::Short));
+        assert_eq!(state.counted()[Counter::TimesShort as usize], 2);
+    }
+}

@@ -1,0 +1,27 @@
+//! The stations beside the shards: threads that do what a shard must not (DESIGN §5).
+//!
+//! ```text
+//! shard 0 ──order──▶ ┌────────────┐ one pwritev,          ┌────────────┐
+//! shard 1 ──order──▶ │ log-writer │ one fdatasync ──job──▶ │ log-reader │ zeroes segments ahead,
+//!         ◀──done─── └────────────┘ for all of them        └────────────┘ writes checkpoints
+//! ```
+//! - [`orders`]: the rings between a shard and the writer.
+//! - [`recovery`]: what the writer's thread does first.
+//! - [`writer`]: the one owner of the log. While a sync is under way the next batch gathers (DESIGN rule 5).
+//! - [`reader`]: slow work with files that must not delay the writer.
+//! - [`disk`]: what all threads know of the disk.
+//! - [`start`]: the threads and everything between them.
+
+mod disk;
+mod orders;
+mod reader;
+mod recovery;
+mod start;
+mod writer;
+
+pub use disk::DiskFailure;
+pub(crate) use disk::{COUNTERS, DiskState, Stage};
+pub(crate) use orders::{Checkpointed, Order, OrderSender};
+pub(crate) use recovery::{Found, RecoveredShard};
+pub use start::StationsError;
+pub(crate) use start::{DiskPorts, Stations};

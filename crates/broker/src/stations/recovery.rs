@@ -1,0 +1,156 @@
+//! What the writer's thread does first: it reads the log and gives every shard what belongs to its partitions.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Instant;
+
+use courser_contract::PartitionId;
+use courser_log::{
+    CheckpointStore, Disk, EntryReader, Log, LogConfig, OpenError, Recovered, RecoveredPartition,
+    StartId, WriteError,
+};
+
+use super::disk::{Counter, DiskFailure, DiskState};
+use super::writer::{Writer, WriterParts};
+use crate::rings::Doze;
+use crate::slots::Places;
+
+/// What was found of one partition.
+pub(crate) struct Found<D: Disk> {
+    /// Which.
+    pub(crate) id: PartitionId,
+    /// Entries, term and vote, checkpoint; nothing in a new folder.
+    pub(crate) found: RecoveredPartition,
+    /// Reads entries below the checkpoint that are still needed.
+    pub(crate) entries: EntryReader<D>,
+}
+
+/// What was found of the partitions of one shard, by number.
+pub(crate) type RecoveredShard<D> = Vec<Found<D>>;
+
+/// Where a shard hears of its partitions, and what wakes it.
+pub(crate) struct ShardDoor<D: Disk> {
+    pub(crate) recovered: mpsc::Sender<RecoveredShard<D>>,
+    pub(crate) doze: Arc<Doze>,
+}
+
+/// The writer's thread before it begins.
+pub(crate) struct LogStation<D: Disk> {
+    pub(crate) log: D,
+    pub(crate) checkpoints: D,
+    pub(crate) config: LogConfig,
+    pub(crate) start: StartId,
+    pub(crate) places: Places,
+    /// By shard.
+    pub(crate) doors: Vec<ShardDoor<D>>,
+    pub(crate) parts: WriterParts<D>,
+}
+
+impl<D: Disk> LogStation<D> {
+    /// Reads the log, hands it out, and writes until all shards have ended. What goes wrong is noted as the disk's failure.
+    pub(crate) fn run(self) {
+        let state = Arc::clone(&self.parts.state);
+        if let Err(failure) = self.try_run() {
+            state.fail(failure);
+        }
+    }
+
+    fn try_run(self) -> Result<(), DiskFailure> {
+        let Self {
+            log,
+            checkpoints,
+            config,
+            start,
+            places,
+            doors,
+            parts,
+        } = self;
+        let begun = Instant::now();
+        let (_store, loaded) = CheckpointStore::open(checkpoints, config.node)
+            .map_err(|error| DiskFailure::Refused(with_causes(&error)))?;
+        let (log, recovered) = Log::open(log, config, start, &loaded.manifests)
+            .map_err(|error| open_failure(&error))?;
+        refuse_damage(&recovered)?;
+        note(&recovered, &parts.state, begun);
+        hand_out(&log, recovered, &places, &doors);
+        Writer::new(log, parts)
+            .run()
+            .map_err(|error: WriteError| DiskFailure::Io(with_causes(&error)))
+    }
+}
+
+/// Entries that were synced are gone: what comes after them cannot be applied, and going on without them would lose
+/// acknowledged messages in silence.
+fn refuse_damage(recovered: &Recovered) -> Result<(), DiskFailure> {
+    let mut text = String::new();
+    for (id, partition) in &recovered.partitions {
+        if let Some(damage) = &partition.damage {
+            let _ = write!(text, "; partition {}: {damage}", id.0);
+        }
+    }
+    if text.is_empty() {
+        return Ok(());
+    }
+    Err(DiskFailure::Refused(format!(
+        "the log is damaged{text}. Put the folder back from a backup; `courser inspect segment` shows the places. {}",
+        recovered.report
+    )))
+}
+
+fn note(recovered: &Recovered, state: &DiskState, begun: Instant) {
+    let report = &recovered.report;
+    state.add(Counter::RecoveredEntries, report.entries);
+    state.add(Counter::RottenPlaces, report.damages.len() as u64);
+    state.add(Counter::CutBytes, report.cut.map_or(0, |cut| cut.bytes));
+    state.set_report(format!(
+        "{report}, read in {} ms",
+        begun.elapsed().as_millis()
+    ));
+}
+
+/// Gives each shard its partitions. One that has ended meanwhile needs none.
+fn hand_out<D: Disk>(
+    log: &Log<D>,
+    mut recovered: Recovered,
+    places: &Places,
+    doors: &[ShardDoor<D>],
+) {
+    let mut by_shard: Vec<RecoveredShard<D>> = doors.iter().map(|_| Vec::new()).collect();
+    for id in places.durable() {
+        by_shard[usize::from(places.shard_of(id).0)].push(Found {
+            id,
+            found: recovered.partitions.remove(&id).unwrap_or_default(),
+            entries: log.reader(id),
+        });
+    }
+    for (door, found) in doors.iter().zip(by_shard) {
+        let _ = door.recovered.send(found);
+        door.doze.wake();
+    }
+}
+
+fn open_failure(error: &OpenError) -> DiskFailure {
+    let text = with_causes(error);
+    if error
+        .source()
+        .is_some_and(|source| source.is::<io::Error>())
+    {
+        DiskFailure::Io(text)
+    } else {
+        DiskFailure::Refused(text)
+    }
+}
+
+/// An error with all its causes.
+pub(crate) fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let _ = write!(text, ": {error}");
+        cause = error.source();
+    }
+    text
+}

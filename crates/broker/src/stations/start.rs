@@ -1,0 +1,169 @@
+//! The threads of the stations and everything between them and the shards.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+
+use courser_log::{FileDisk, LogConfig, NodeIdentity, StartId};
+
+use super::disk::DiskState;
+use super::orders::{OrderSender, orders};
+use super::reader::{Job, Reader};
+use super::recovery::{LogStation, RecoveredShard, ShardDoor};
+use super::writer::WriterParts;
+use crate::config::Config;
+use crate::node::DataFolder;
+use crate::rings::Doze;
+use crate::slots::Places;
+
+/// What a shard has of the stations.
+pub(crate) struct DiskPorts {
+    pub(crate) orders: OrderSender,
+    /// Its partitions, once the log is read.
+    pub(crate) recovered: mpsc::Receiver<RecoveredShard<FileDisk>>,
+    pub(crate) state: Arc<DiskState>,
+}
+
+/// Why the stations did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StationsError {
+    /// A folder.
+    #[error("cannot open {}", path.display())]
+    Folder {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A setting that does not go with the log.
+    #[error("log.segment_bytes: {0}")]
+    Segment(#[from] courser_log::SegmentBytesError),
+    /// A thread.
+    #[error("cannot start a thread for the log")]
+    Thread(#[source] io::Error),
+}
+
+/// The running stations.
+#[derive(Debug)]
+pub(crate) struct Stations {
+    writer: JoinHandle<()>,
+    reader: JoinHandle<()>,
+    jobs: mpsc::Sender<Job<FileDisk>>,
+    writer_doze: Arc<Doze>,
+    state: Arc<DiskState>,
+}
+
+impl Stations {
+    /// Starts the writer and the reader on a folder, for the shards that `dozes` wake. The ports are for them, in order.
+    ///
+    /// # Errors
+    /// See [`StationsError`]; nothing is left running.
+    pub(crate) fn start(
+        folder: &DataFolder,
+        config: &Config,
+        dozes: &[Arc<Doze>],
+    ) -> Result<(Self, Vec<DiskPorts>), StationsError> {
+        let state = Arc::new(DiskState::new(config.shards));
+        let writer_doze = Arc::new(Doze::default());
+        let (jobs, jobs_taken) = mpsc::channel();
+        let (prepared, prepared_taken) = mpsc::channel();
+        let (mut ports, mut receivers, mut doors) = (Vec::new(), Vec::new(), Vec::new());
+        for doze in dozes {
+            let (sender, receiver) = orders(Arc::clone(doze), Arc::clone(&writer_doze));
+            let (recovered, found) = mpsc::channel();
+            ports.push(DiskPorts {
+                orders: sender,
+                recovered: found,
+                state: Arc::clone(&state),
+            });
+            receivers.push(receiver);
+            doors.push(ShardDoor {
+                recovered,
+                doze: Arc::clone(doze),
+            });
+        }
+        let node = folder.node();
+        let station = LogStation {
+            log: open(folder.log())?,
+            checkpoints: open(folder.checkpoints())?,
+            config: log_config(config, folder)?,
+            start: StartId {
+                counter: node.start,
+                word: node.word,
+            },
+            places: Places::new(config.partitions, config.shards),
+            doors,
+            parts: WriterParts {
+                shards: receivers,
+                doze: Arc::clone(&writer_doze),
+                state: Arc::clone(&state),
+                jobs: jobs.clone(),
+                prepared: prepared_taken,
+            },
+        };
+        let reader = Reader {
+            jobs: jobs_taken,
+            prepared,
+            writer: Arc::clone(&writer_doze),
+        };
+        let reader = spawn("log-reader", move || reader.run())?;
+        // Without a writer the reader ends with the last sender of jobs.
+        let writer = spawn("log-writer", move || station.run())?;
+        let stations = Self {
+            writer,
+            reader,
+            jobs,
+            writer_doze,
+            state,
+        };
+        Ok((stations, ports))
+    }
+
+    /// What the stations know.
+    pub(crate) const fn state(&self) -> &Arc<DiskState> {
+        &self.state
+    }
+
+    /// Whether a thread has ended although shards run.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.writer.is_finished() || self.reader.is_finished()
+    }
+
+    /// Waits for the end of both threads; to be called when all shards have ended. False when one has panicked.
+    pub(crate) fn join(self) -> bool {
+        self.writer_doze.wake();
+        let writer = self.writer.join();
+        // A reader that is gone needs no word.
+        let _ = self.jobs.send(Job::End);
+        let reader = self.reader.join();
+        writer.is_ok() && reader.is_ok()
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StationsError> {
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(run)
+        .map_err(StationsError::Thread)
+}
+
+fn open(path: PathBuf) -> Result<FileDisk, StationsError> {
+    FileDisk::open(&path).map_err(|source| StationsError::Folder { path, source })
+}
+
+fn log_config(config: &Config, folder: &DataFolder) -> Result<LogConfig, StationsError> {
+    let log = &config.settings.log;
+    let [a, b, c, d, e, f, g, h, ..] = folder.node().identity;
+    let identity = NodeIdentity(u64::from_le_bytes([a, b, c, d, e, f, g, h]));
+    let segment = log.segment_bytes.bytes();
+    let mut sizes = LogConfig::new(identity, segment)?;
+    let reserve = log.reserve_bytes.bytes();
+    if reserve > 0 {
+        sizes.reserve_segments = u32::try_from(reserve.div_ceil(segment)).unwrap_or(u32::MAX);
+    }
+    Ok(sizes)
+}

@@ -1,0 +1,346 @@
+//! The log writer: one thread, the one owner of the log.
+//!
+//! It takes all orders of all shards that gathered while the last sync was under way, writes them in one batch, syncs once,
+//! and answers each shard with one wake. What does not fit the batch goes into the next one, in order. Alone, an order is
+//! written at once: no delay is added for company.
+//!
+//! A write or sync that fails is final (RELIABILITY §3.4): nothing is answered any more, the disk counts as failed, the
+//! thread ends, and the process is to end with code 74. A disk without room is not a failure: orders wait until there is
+//! some (M47).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::task::{Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use courser_engine::DiskRoom;
+use courser_log::{Batch, Disk, Log, Prepared, Push, SpaceState, WriteError};
+
+use super::disk::{Counter, DiskState};
+use super::orders::{Mark, Order, OrderReceiver};
+use super::reader::Job;
+use crate::rings::Doze;
+
+/// A disk that is idle for so long gets a witness: an empty batch which says that all before it is synced (M44).
+const IDLE: Duration = Duration::from_millis(100);
+/// What was only written is synced after so long at the latest (M1).
+const RELAXED: Duration = Duration::from_millis(100);
+/// How often the free space is looked at: while it is short, and while nothing happens that would show it.
+const SPACE_LOOK: Duration = Duration::from_millis(200);
+
+/// Wakes a thread that parks.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// A waker of the calling thread.
+pub(crate) fn unparker() -> Waker {
+    Waker::from(Arc::new(Unpark(thread::current())))
+}
+
+/// An order that is being worked off.
+struct Pending {
+    shard: usize,
+    order: Order,
+    /// Records of it that were taken into a batch.
+    taken: usize,
+}
+
+/// What is to be done with time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Clockwork {
+    /// Nothing: all is synced, and the last batch says so.
+    Rest,
+    /// All is synced since then; a witness is to follow.
+    Synced(Instant),
+    /// Something is only written, since then.
+    Written(Instant),
+}
+
+/// See the module.
+pub(crate) struct Writer<D: Disk> {
+    log: Log<D>,
+    batch: Batch,
+    shards: Vec<OrderReceiver>,
+    /// In order of arrival. Those in front are taken into batches, the last of them perhaps in part.
+    pending: VecDeque<Pending>,
+    clockwork: Clockwork,
+    doze: Arc<Doze>,
+    state: Arc<DiskState>,
+    /// To the reader.
+    jobs: mpsc::Sender<Job<D>>,
+    /// Segments that the reader has made ready.
+    prepared: mpsc::Receiver<Prepared<D::File>>,
+    /// When the free space was looked at last.
+    looked: Instant,
+}
+
+/// What the writer's thread is started with.
+pub(crate) struct WriterParts<D: Disk> {
+    pub(crate) shards: Vec<OrderReceiver>,
+    pub(crate) doze: Arc<Doze>,
+    pub(crate) state: Arc<DiskState>,
+    pub(crate) jobs: mpsc::Sender<Job<D>>,
+    pub(crate) prepared: mpsc::Receiver<Prepared<D::File>>,
+}
+
+impl<D: Disk> Writer<D> {
+    /// Of a log that was just opened.
+    pub(crate) fn new(mut log: Log<D>, parts: WriterParts<D>) -> Self {
+        let WriterParts {
+            shards,
+            doze,
+            state,
+            jobs,
+            prepared,
+        } = parts;
+        Self {
+            batch: log.new_batch(),
+            log,
+            shards,
+            pending: VecDeque::new(),
+            clockwork: Clockwork::Rest,
+            doze,
+            state,
+            jobs,
+            prepared,
+            looked: Instant::now(),
+        }
+    }
+
+    /// Works until all shards have ended and all that they ordered is done; the log is synced then.
+    ///
+    /// # Errors
+    /// The failure of the log, which is final.
+    pub(crate) fn run(mut self) -> Result<(), WriteError> {
+        self.doze.set_waker(&unparker());
+        loop {
+            self.doze.get_up();
+            self.gather();
+            if !self.pending.is_empty() {
+                self.work()?;
+                continue;
+            }
+            if self.has_ended() {
+                self.log.witness()?;
+                self.publish();
+                return Ok(());
+            }
+            self.doze.lie_down();
+            self.take_prepared();
+            if !self.shards.iter().any(OrderReceiver::has_order) && !self.has_ended() {
+                self.rest()?;
+            }
+        }
+    }
+
+    /// Whether nobody is left to order anything.
+    fn has_ended(&self) -> bool {
+        self.shards.iter().all(OrderReceiver::has_ended)
+    }
+
+    /// Takes all orders that are there.
+    fn gather(&mut self) {
+        for (shard, orders) in self.shards.iter_mut().enumerate() {
+            while let Some(order) = orders.take() {
+                self.pending.push_back(Pending {
+                    shard,
+                    order,
+                    taken: 0,
+                });
+            }
+        }
+    }
+
+    /// One batch: as many of the pending records as fit, written, synced and answered.
+    fn work(&mut self) -> Result<(), WriteError> {
+        self.fill();
+        if !self.batch.is_empty() {
+            self.write()?;
+        }
+        if self.wants_sync() {
+            self.log.sync()?;
+            self.clockwork = Clockwork::Synced(Instant::now());
+        }
+        self.look_ahead();
+        // The rest of a large entry is in the next batch: nobody is answered before that is durable.
+        if self.batch.is_empty() {
+            self.answer();
+        }
+        Ok(())
+    }
+
+    /// Takes records into the batch until it is full.
+    fn fill(&mut self) {
+        for pending in &mut self.pending {
+            for record in &pending.order.records[pending.taken..] {
+                match self.batch.push(record) {
+                    Push::Taken => pending.taken += 1,
+                    Push::Full => return,
+                }
+            }
+        }
+    }
+
+    /// Writes the batch. Without room it waits for some: what was ordered is not refused any more (M47).
+    fn write(&mut self) -> Result<(), WriteError> {
+        loop {
+            match self.log.write(&mut self.batch) {
+                Ok(_) => break,
+                Err(error) if error.is_final() => return Err(error),
+                Err(_) => {
+                    self.look_at_space();
+                    thread::sleep(SPACE_LOOK);
+                    self.take_prepared();
+                }
+            }
+        }
+        self.batch.clear();
+        match self.clockwork {
+            Clockwork::Rest | Clockwork::Synced(_) => {
+                self.clockwork = Clockwork::Written(Instant::now());
+            }
+            Clockwork::Written(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Whether what was written is to be synced now.
+    fn wants_sync(&self) -> bool {
+        let awaited = |pending: &Pending| pending.taken > 0 && pending.order.mark == Mark::Synced;
+        match self.clockwork {
+            Clockwork::Rest | Clockwork::Synced(_) => false,
+            Clockwork::Written(since) => {
+                self.pending.iter().any(awaited) || since.elapsed() >= RELAXED
+            }
+        }
+    }
+
+    /// Answers the orders that are done, and wakes each of their shards once.
+    fn answer(&mut self) {
+        let log_bytes = self.log.counts().bytes;
+        let mut woken: u64 = 0;
+        while let Some(Pending {
+            shard, mut order, ..
+        }) = self
+            .pending
+            .pop_front_if(|pending| pending.taken == pending.order.records.len())
+        {
+            for done in order.checkpoints.drain(..) {
+                self.log.set_checkpoint(done.partition, done.at, done.live);
+            }
+            order.log_bytes = log_bytes;
+            // The shard's own copies alone keep the bytes from now on.
+            order.records.clear();
+            self.shards[shard].answer(order);
+            woken |= 1 << (shard % 64);
+        }
+        for (shard, orders) in self.shards.iter().enumerate() {
+            if woken & (1 << (shard % 64)) != 0 {
+                orders.wake();
+            }
+        }
+        self.publish();
+    }
+
+    /// What comes due while there is no order; sleeps until then at most.
+    fn rest(&mut self) -> Result<(), WriteError> {
+        let due = match self.clockwork {
+            Clockwork::Rest => None,
+            Clockwork::Synced(since) => Some(since + IDLE),
+            Clockwork::Written(since) => Some(since + RELAXED),
+        };
+        let look = self.is_short().then(|| self.looked + SPACE_LOOK);
+        let now = Instant::now();
+        match due.into_iter().chain(look).min() {
+            None => thread::park(),
+            Some(due) if due > now => thread::park_timeout(due - now),
+            Some(_) => self.come_due(now)?,
+        }
+        Ok(())
+    }
+
+    fn come_due(&mut self, now: Instant) -> Result<(), WriteError> {
+        match self.clockwork {
+            Clockwork::Synced(since) if since + IDLE <= now => {
+                match self.log.witness() {
+                    Ok(_) => {}
+                    // Without room there is none: it makes recovery surer, not right.
+                    Err(error) if !error.is_final() => {}
+                    Err(error) => return Err(error),
+                }
+                self.clockwork = Clockwork::Rest;
+            }
+            Clockwork::Written(since) if since + RELAXED <= now => {
+                self.log.sync()?;
+                self.clockwork = Clockwork::Synced(now);
+            }
+            Clockwork::Rest | Clockwork::Synced(_) | Clockwork::Written(_) => {}
+        }
+        if self.is_short() && self.looked + SPACE_LOOK <= now {
+            self.look_at_space();
+        }
+        self.publish();
+        Ok(())
+    }
+
+    /// Asks the reader for a segment where one is wanted, and sees whether space is short.
+    fn look_ahead(&mut self) {
+        if let Some(job) = self.log.prepare() {
+            // Without a reader the process is ending.
+            let _ = self.jobs.send(Job::Prepare(job));
+        }
+        self.tell_space();
+    }
+
+    fn take_prepared(&mut self) {
+        while let Ok(prepared) = self.prepared.try_recv() {
+            self.log.prepared(prepared);
+            self.look_ahead();
+        }
+    }
+
+    fn look_at_space(&mut self) {
+        self.looked = Instant::now();
+        self.log.refresh_space();
+        self.look_ahead();
+    }
+
+    fn tell_space(&mut self) {
+        let room = match self.log.space().state {
+            SpaceState::Enough => DiskRoom::Enough,
+            SpaceState::Low => DiskRoom::Short,
+        };
+        if self.state.set_room(room) {
+            self.looked = Instant::now();
+        }
+    }
+
+    fn is_short(&self) -> bool {
+        self.state.room() == DiskRoom::Short
+    }
+
+    /// Shows what the log has counted.
+    fn publish(&self) {
+        let counts = self.log.counts();
+        let numbers = [
+            (Counter::Syncs, counts.syncs),
+            (Counter::Batches, counts.batches),
+            (Counter::Records, counts.records),
+            (Counter::Bytes, counts.bytes),
+            (Counter::Witnesses, counts.witnesses),
+            (Counter::CreatedSegments, counts.created),
+            (Counter::RecycledSegments, counts.recycled),
+            (Counter::RollsUnprepared, counts.rolls_unprepared),
+        ];
+        for (counter, number) in numbers {
+            self.state.set(counter, number);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Consensus and the log: a group for each durable partition of a shard, and one order a turn for the log writer.
+//!
+//! ```text
+//! propose ─▶ group ──records──▶ order ─▶ writer ─▶ sync ─▶ answer ─▶ group ─▶ committed entries ─▶ partition
+//!                    end_turn                            begin_turn
+//! ```
+//! A group is polled when something happened to it: at the beginning of a turn those of answered orders, so that what they
+//! commit is applied in the same turn, and at its end those with proposals. Nothing is done for a group that sleeps.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use courser_cluster::{
+    Consensus, ConsensusEffects, Group, NodeId, PeerMessage, Polled, Role, SnapshotDescriptor,
+};
+use courser_contract::{LogIndex, PartitionId, Term};
+use courser_log::Record;
+
+use super::{Store, Stored};
+use crate::slots::Places;
+use crate::stations::{Checkpointed, Order, OrderSender};
+
+/// A group and what the store keeps of it.
+struct Grouped {
+    group: Group,
+    /// Whether it is in the list of those that are to be polled.
+    dirty: bool,
+}
+
+/// See the module.
+pub(crate) struct OnDisk {
+    places: Places,
+    /// By place on the shard. A partition whose group is not there yet proposes nothing.
+    groups: Vec<Option<Grouped>>,
+    /// Places of groups to which something happened.
+    dirty: VecDeque<usize>,
+    link: OrderSender,
+    gathering: Order,
+    /// What groups have handed over and the shard has not taken.
+    ready: VecDeque<Stored>,
+    log_bytes: u64,
+}
+
+impl OnDisk {
+    /// Without groups.
+    pub(crate) fn new(places: Places, link: OrderSender) -> Self {
+        Self {
+            places,
+            groups: Vec::new(),
+            dirty: VecDeque::new(),
+            link,
+            gathering: Order::default(),
+            ready: VecDeque::new(),
+            log_bytes: 0,
+        }
+    }
+
+    /// Takes the group of a partition of this shard; it stands for election at the end of this turn.
+    pub(crate) fn add(&mut self, group: Group) {
+        let place = self.places.on_shard(group.partition());
+        if place >= self.groups.len() {
+            self.groups.resize_with(place + 1, || None);
+        }
+        self.groups[place] = Some(Grouped {
+            group,
+            dirty: false,
+        });
+        self.touch(place);
+    }
+
+    /// Bytes that the log of this node has taken since the start, as of the last answer.
+    pub(crate) const fn log_bytes(&self) -> u64 {
+        self.log_bytes
+    }
+
+    /// Bytes that are on their way to the disk.
+    pub(crate) const fn backlog_bytes(&self) -> usize {
+        self.link.away_bytes() + self.gathering.bytes
+    }
+
+    /// A checkpoint is durable: the group and the log forget what is below it.
+    pub(crate) fn checkpointed(&mut self, checkpoint: Checkpointed) {
+        let place = self.places.on_shard(checkpoint.partition);
+        if let Some(Some(grouped)) = self.groups.get_mut(place) {
+            grouped.group.compact(checkpoint.at.index);
+        }
+        self.gathering.checkpoints.push(checkpoint);
+    }
+
+    /// Term of an entry that is not compacted.
+    pub(crate) fn term_of(&self, partition: PartitionId, index: LogIndex) -> Option<Term> {
+        let grouped = self.groups.get(self.places.on_shard(partition))?.as_ref()?;
+        grouped.group.term_of(index)
+    }
+
+    fn touch(&mut self, place: usize) {
+        if let Some(Some(grouped)) = self.groups.get_mut(place)
+            && !grouped.dirty
+        {
+            grouped.dirty = true;
+            self.dirty.push_back(place);
+        }
+    }
+
+    /// Polls the groups to which something happened, once each. One with more to say stays for the next turn.
+    fn poll(&mut self) {
+        for _ in 0..self.dirty.len() {
+            let Some(place) = self.dirty.pop_front() else {
+                break;
+            };
+            let grouped = self.groups[place]
+                .as_mut()
+                .expect("a group stays for the life of its shard");
+            grouped.dirty = false;
+            let polled = grouped.group.poll(&mut Effects {
+                partition: grouped.group.partition(),
+                place: place as u16,
+                order: &mut self.gathering,
+                ready: &mut self.ready,
+            });
+            match polled {
+                Polled::Quiet => {}
+                Polled::More => self.touch(place),
+            }
+        }
+    }
+}
+
+impl Store for OnDisk {
+    fn propose(&mut self, partition: PartitionId, entry: Bytes) {
+        let place = self.places.on_shard(partition);
+        if let Some(Some(grouped)) = self.groups.get_mut(place)
+            && grouped.group.propose(entry).is_ok()
+        {
+            self.touch(place);
+        }
+    }
+
+    fn begin_turn(&mut self) {
+        while let Some(order) = self.link.next_done() {
+            self.log_bytes = order.log_bytes;
+            for &(place, number) in &order.groups {
+                let place = usize::from(place);
+                if let Some(Some(grouped)) = self.groups.get_mut(place) {
+                    grouped.group.persisted(number);
+                    self.touch(place);
+                }
+            }
+            self.link.keep(order);
+        }
+        // What was handed over and not taken comes first: nothing more is asked for until then.
+        if self.ready.is_empty() {
+            self.poll();
+        }
+    }
+
+    fn next(&mut self) -> Option<Stored> {
+        self.ready.pop_front()
+    }
+
+    fn end_turn(&mut self) {
+        self.poll();
+        self.link.send(&mut self.gathering);
+    }
+
+    fn has_work(&self) -> bool {
+        !self.ready.is_empty() || !self.dirty.is_empty() || self.link.has_answer()
+    }
+
+    fn is_quiet(&self) -> bool {
+        !self.has_work() && self.gathering.is_empty() && self.link.away() == 0
+    }
+}
+
+/// What one group hands over.
+struct Effects<'a> {
+    partition: PartitionId,
+    place: u16,
+    order: &'a mut Order,
+    ready: &'a mut VecDeque<Stored>,
+}
+
+impl ConsensusEffects for Effects<'_> {
+    fn write(&mut self, number: u64, records: impl Iterator<Item = Record>) {
+        for record in records {
+            self.order.push(record);
+        }
+        self.order.groups.push((self.place, number));
+    }
+
+    fn committed(&mut self, index: LogIndex, _term: Term, entry: Bytes) {
+        let stored = Stored::Committed(self.partition, index, entry);
+        self.ready.push_back(stored);
+    }
+
+    fn role(&mut self, role: Role) {
+        self.ready.push_back(match role {
+            Role::Leader(term) => Stored::Leads(self.partition, term),
+            Role::Follower => Stored::Follows(self.partition),
+        });
+    }
+
+    fn send(&mut self, _to: NodeId, _message: PeerMessage) {
+        unreachable!("a group of one has no peers");
+    }
+
+    fn restore(&mut self, _snapshot: SnapshotDescriptor) {
+        unreachable!("a group of one is sent no snapshots");
+    }
+
+    fn fetch(&mut self, _first: LogIndex, _last: LogIndex) {
+        unreachable!("a group of one has nobody who lags behind");
+    }
+}

@@ -1,0 +1,289 @@
+//! A broker with a data folder ends and starts again: what clients find then (I1, M26, M28, M30).
+
+mod support;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use courser_broker::{Broker, Summary};
+use support::{Client, Packet, broker_on, publish, text};
+
+/// 3.1.1: CleanSession 0. 5.0: Clean Start 0.
+const KEEP: u8 = 0x00;
+const DISCONNECT: u8 = 0xE0;
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder for a test")
+}
+
+fn start(folder: &Path) -> (Broker, SocketAddr) {
+    let broker = broker_on(folder, 2, &["sys.interval=0s"]);
+    let address = broker.addresses()[0];
+    (broker, address)
+}
+
+fn stop(broker: Broker) -> Summary {
+    broker.stop().expect("nothing failed")
+}
+
+fn keep(address: SocketAddr, client_id: &str) -> (Client, bool) {
+    Client::session(address, client_id, 4, KEEP, &[])
+}
+
+fn leave(mut client: Client) {
+    client.send(DISCONNECT, &[]);
+    assert!(client.is_closed());
+}
+
+fn send_all(address: SocketAddr, topic: &str, payloads: &[&str]) {
+    let mut publisher = Client::connect(address, "publisher");
+    for (payload, packet_id) in payloads.iter().zip(1..) {
+        publisher.send_raw(&publish(topic, 1, packet_id, payload.as_bytes()));
+    }
+    for packet_id in 1..=payloads.len() as u16 {
+        let id = packet_id.to_be_bytes().to_vec();
+        assert_eq!(publisher.receive(), packet(0x40, &id));
+    }
+    leave(publisher);
+}
+
+fn packet(first: u8, body: &[u8]) -> Packet {
+    Packet {
+        first,
+        body: body.to_vec(),
+    }
+}
+
+/// First byte, packet id and payload of a delivery, which is not acknowledged.
+fn delivery(client: &mut Client, topic: &str) -> (u8, u16, String) {
+    let Packet { first, body } = client.receive();
+    let at = 2 + topic.len();
+    assert_eq!(&body[2..at], topic.as_bytes());
+    let id = u16::from_be_bytes([body[at], body[at + 1]]);
+    let payload = String::from_utf8(body[at + 2..].to_vec()).expect("it was text");
+    (first, id, payload)
+}
+
+#[test]
+fn i1_a_session_with_its_queue_and_retained_messages_survives() {
+    let folder = folder();
+    let (broker, address) = start(folder.path());
+    let (mut absent, present) = keep(address, "absent");
+    assert!(!present);
+    absent.subscribe("t", 1);
+    leave(absent);
+    let payloads: Vec<String> = (0..100).map(|number| number.to_string()).collect();
+    let payloads: Vec<&str> = payloads.iter().map(String::as_str).collect();
+    send_all(address, "t", &payloads);
+    let mut publisher = Client::connect(address, "retainer");
+    let mut retained = publish("r", 1, 9, b"kept");
+    retained[0] |= 1;
+    publisher.send_raw(&retained);
+    publisher.receive();
+    stop(broker);
+    for _ in 0..2 {
+        let (broker, address) = start(folder.path());
+        let (mut absent, present) = keep(address, "absent");
+        assert!(present, "the session is there");
+        for payload in &payloads {
+            let (first, _, got) = delivery(&mut absent, "t");
+            assert_eq!(first & 0xF6, 0x32, "QoS 1");
+            assert_eq!(got, *payload);
+        }
+        let mut reader = Client::connect(address, "reader");
+        reader.subscribe("r", 1);
+        assert_eq!(reader.receive_publish(), ("r".to_owned(), b"kept".to_vec()));
+        stop(broker);
+    }
+}
+
+#[test]
+fn m30_what_was_not_acknowledged_comes_again_with_its_packet_id_and_dup() {
+    let folder = folder();
+    let (broker, address) = start(folder.path());
+    let (mut reader, _) = keep(address, "reader");
+    reader.subscribe("t", 1);
+    send_all(address, "t", &["a", "b", "c"]);
+    let before: Vec<_> = (0..3).map(|_| delivery(&mut reader, "t")).collect();
+    assert!(before.iter().all(|(first, ..)| *first == 0x32));
+    // The second is acknowledged: it must not come again.
+    reader.send(0x40, &before[1].1.to_be_bytes());
+    reader.send(0xC0, &[]);
+    assert_eq!(reader.receive(), packet(0xD0, &[]));
+    stop(broker);
+    let (broker, address) = start(folder.path());
+    let (mut reader, present) = keep(address, "reader");
+    assert!(present);
+    for at in [0, 2] {
+        let (first, id, payload) = delivery(&mut reader, "t");
+        assert_eq!(first, 0x3A, "QoS 1 with DUP");
+        assert_eq!((id, &payload), (before[at].1, &before[at].2));
+        reader.send(0x40, &id.to_be_bytes());
+    }
+    send_all(address, "t", &["d"]);
+    let (first, id, payload) = delivery(&mut reader, "t");
+    assert_eq!((first, payload.as_str()), (0x32, "d"));
+    assert!(before.iter().all(|(_, used, _)| *used != id));
+    stop(broker);
+}
+
+#[test]
+fn m28_a_qos_2_publish_is_taken_once_whatever_is_resent() {
+    let folder = folder();
+    let (broker, address) = start(folder.path());
+    let (mut reader, _) = keep(address, "reader");
+    reader.subscribe("t", 1);
+    leave(reader);
+    let (mut sender, _) = keep(address, "sender");
+    sender.send_raw(&publish("t", 2, 7, b"once"));
+    assert_eq!(sender.receive(), packet(0x50, &[0, 7]));
+    stop(broker);
+    let (broker, address) = start(folder.path());
+    let (mut sender, present) = keep(address, "sender");
+    assert!(present);
+    let mut again = publish("t", 2, 7, b"once");
+    again[0] |= 0x08;
+    sender.send_raw(&again);
+    assert_eq!(sender.receive(), packet(0x50, &[0, 7]));
+    sender.send(0x62, &[0, 7]);
+    assert_eq!(sender.receive(), packet(0x70, &[0, 7]));
+    stop(broker);
+    let (broker, address) = start(folder.path());
+    let (mut sender, _) = keep(address, "sender");
+    sender.send(0x62, &[0, 7]);
+    assert_eq!(sender.receive(), packet(0x70, &[0, 7]), "PUBREL again");
+    send_all(address, "t", &["end"]);
+    let (mut reader, _) = keep(address, "reader");
+    for expected in ["once", "end"] {
+        assert_eq!(delivery(&mut reader, "t").2, expected);
+    }
+    stop(broker);
+}
+
+#[test]
+fn m32_a_qos_2_delivery_goes_on_where_it_was() {
+    let folder = folder();
+    let (broker, address) = start(folder.path());
+    let (mut reader, _) = keep(address, "reader");
+    reader.subscribe("t", 2);
+    let (mut sender, _) = keep(address, "sender");
+    for (payload, packet_id) in [(b"a", 1), (b"b", 2)] {
+        sender.send_raw(&publish("t", 2, packet_id, payload));
+    }
+    let first = delivery(&mut reader, "t");
+    let second = delivery(&mut reader, "t");
+    assert_eq!((first.0, second.0), (0x34, 0x34));
+    reader.send(0x50, &first.1.to_be_bytes());
+    assert_eq!(reader.receive(), packet(0x62, &first.1.to_be_bytes()));
+    stop(broker);
+    let (broker, address) = start(folder.path());
+    let (mut reader, _) = keep(address, "reader");
+    let mut owed = [reader.receive(), reader.receive()];
+    owed.sort_by_key(|packet| packet.first);
+    assert_eq!(owed[0].first, 0x3C, "the second one is sent again with DUP");
+    assert_eq!(
+        owed[1],
+        packet(0x62, &first.1.to_be_bytes()),
+        "of the first one PUBREL is owed"
+    );
+    reader.send(0x70, &first.1.to_be_bytes());
+    stop(broker);
+}
+
+#[test]
+fn m26_a_delayed_will_of_a_lost_connection_outlives_the_broker() {
+    let folder = folder();
+    let (broker, address) = start(folder.path());
+    let (mut watcher, _) = keep(address, "watcher");
+    watcher.subscribe("will", 1);
+    leave(watcher);
+    // Session Expiry Interval 100; Will Delay Interval 2.
+    let session = [0x11, 0, 0, 0, 100];
+    let mut will = vec![5, 0x18, 0, 0, 0, 2];
+    will.extend(text("will"));
+    will.extend(text("gone"));
+    let (client, _) = Client::open_session(address, "dying", 5, 0x0C, &session, &will);
+    drop(client);
+    thread::sleep(Duration::from_millis(200));
+    stop(broker);
+    let (broker, address) = start(folder.path());
+    let (mut watcher, present) = keep(address, "watcher");
+    assert!(present);
+    assert_eq!(
+        watcher.receive_publish(),
+        ("will".to_owned(), b"gone".to_vec())
+    );
+    stop(broker);
+}
+
+#[test]
+fn m26_sessions_and_messages_expire_while_the_broker_is_away() {
+    let folder = folder();
+    let (broker, address) = start(folder.path());
+    let expiry = |seconds: u8| [0x11, 0, 0, 0, seconds];
+    let (short, _) = Client::session(address, "short", 5, KEEP, &expiry(1));
+    let (mut long, _) = Client::session(address, "long", 5, KEEP, &expiry(100));
+    long.send(0x82, &[&[0, 1, 0][..], &text("t"), &[1]].concat());
+    assert_eq!(long.receive().first, 0x90);
+    drop(short);
+    drop(long);
+    let mut sender = Client::connect_with(address, "sender", 5, 0x02, &[]);
+    for (seconds, payload) in [(1, "short"), (100, "long")] {
+        let properties = [5, 0x02, 0, 0, 0, seconds];
+        let body = [
+            &text("t")[..],
+            &[0, seconds],
+            &properties,
+            payload.as_bytes(),
+        ]
+        .concat();
+        sender.send(0x32, &body);
+        assert_eq!(sender.receive().first, 0x40);
+    }
+    stop(broker);
+    thread::sleep(Duration::from_millis(1_500));
+    let (broker, address) = start(folder.path());
+    let (_, present) = Client::session(address, "short", 5, KEEP, &expiry(1));
+    assert!(!present, "its second is over");
+    let (mut long, present) = Client::session(address, "long", 5, KEEP, &expiry(100));
+    assert!(present);
+    let Packet { body, .. } = long.receive();
+    assert!(
+        body.ends_with(b"long"),
+        "the other one has expired: {body:?}"
+    );
+    stop(broker);
+}
+
+#[test]
+fn m13_what_nobody_must_keep_never_touches_the_disk() {
+    let records = |work: fn(SocketAddr)| {
+        let folder = folder();
+        let (broker, address) = start(folder.path());
+        work(address);
+        let summary = stop(broker).counters();
+        let found = summary.iter().find(|(name, _)| name == "log_records");
+        found.expect("elections are written").1
+    };
+    let nothing = records(|_| {});
+    let clean = records(|address| {
+        let mut reader = Client::connect(address, "reader");
+        reader.subscribe("t/#", 1);
+        let mut sender = Client::connect(address, "sender");
+        for qos in [0, 1, 2] {
+            sender.send_raw(&publish("t/x", qos, 5, b"x"));
+            assert_eq!(reader.receive_publish().1, b"x");
+        }
+        sender.send_raw(&publish("nobody", 1, 6, b"x"));
+        leave(reader);
+        leave(sender);
+    });
+    assert_eq!(clean, nothing);
+    let kept = records(|address| leave(keep(address, "kept").0));
+    assert!(
+        kept > nothing,
+        "a session that outlives its connection does"
+    );
+}
