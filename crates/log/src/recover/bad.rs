@@ -65,10 +65,10 @@ impl Bad {
         let (Some((header, _)), Some(next)) = (&self.remains, self.later.first()) else {
             return;
         };
-        let is_void = match next.header.number.get() - header.number.get() {
-            0 => false,
-            1 => next.header.previous_crc != header.crc,
-            _ => next.header.start.get() > header.start.get(),
+        let is_void = match next.number().0.checked_sub(header.number.get()) {
+            None | Some(0) => false,
+            Some(1) => next.header.previous_crc != header.crc,
+            Some(_) => next.header.start.get() > header.start.get(),
         };
         if is_void {
             self.remains = None;

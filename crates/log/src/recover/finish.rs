@@ -48,7 +48,8 @@ pub(super) fn finish<D: Disk>(
     report.passed_over = picture.passed_over;
     report.leftovers = survey.leftovers;
     sealed_tails(&mut picture, &survey, &mut report);
-    headers(&picture, &survey, &mut report);
+    headers(&mut picture, &survey, &mut report);
+    picture.finish();
     report.rewritten_bytes = rewrite(&survey.files, &unproven)?;
 
     let last = last.map_or_else(LastBatch::default, |last| LastBatch {
@@ -161,21 +162,29 @@ fn sealed_tails<F: DiskFile>(
         });
         picture.doubt(*number, u64::MAX);
     }
-    picture.finish();
 }
 
-fn headers<F>(picture: &Picture, survey: &Survey<F>, report: &mut RecoveryReport) {
-    for (number, segment) in &picture.segments {
-        if survey.files.get(number).is_some_and(|f| !f.has_header) {
-            report.damages.push(Damage {
-                place: Place {
-                    segment: *number,
-                    offset: 0,
-                },
-                first: segment.last,
-                last: segment.last,
-                kind: DamageKind::SegmentHeader,
-            });
+/// Files whose header is gone. Names are given to files that have one, so each of them had.
+fn headers<F>(picture: &mut Picture, survey: &Survey<F>, report: &mut RecoveryReport) {
+    for (number, found) in survey.files.iter().filter(|(_, f)| !f.has_header) {
+        let segment = picture.segments.get(number);
+        let last = segment.map_or(BatchNumber(0), |segment| segment.last);
+        let is_lost = segment.is_none() && found.is_short;
+        report.damages.push(Damage {
+            place: Place {
+                segment: *number,
+                offset: 0,
+            },
+            first: last,
+            last,
+            kind: if is_lost {
+                DamageKind::ShortFile
+            } else {
+                DamageKind::SegmentHeader
+            },
+        });
+        if is_lost {
+            picture.doubt(*number, u64::MAX);
         }
     }
 }

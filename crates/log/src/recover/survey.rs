@@ -10,7 +10,7 @@ use crate::{
     config::LogConfig,
     disk::Disk,
     error::OpenError,
-    format::{BLOCK_BYTES, Seen, SegmentHeader},
+    format::{Seen, SegmentHeader},
     ids::{NodeIdentity, SegmentNumber},
     scan::{Fault, Window},
 };
@@ -68,7 +68,7 @@ impl<F: crate::disk::DiskFile> Survey<F> {
         self.next_segment = self.next_segment.max(number.next());
         let file = disk.open(name).map_err(cannot_open(name))?;
         let mut window = Window::new(file).map_err(cannot_open(name))?;
-        let header = match window.bytes(0, BLOCK_BYTES as u64) {
+        let header = match window.bytes(0, size_of::<SegmentHeader>() as u64) {
             Ok(block) => SegmentHeader::see(&block),
             Err(Fault::End | Fault::Unreadable(_)) => Seen::Nothing,
         };
@@ -95,7 +95,7 @@ impl<F: crate::disk::DiskFile> Survey<F> {
                     version,
                 });
             }
-            Seen::Nothing => (false, false),
+            Seen::Nothing => (false, window.len() < config.segment_bytes()),
         };
         let found = Found {
             window,

@@ -365,3 +365,23 @@ fn summary(state: &State) -> Vec<String> {
     };
     state.iter().map(line).collect()
 }
+
+pub(crate) fn checkpoint_at(index: u64, term: u64) -> CheckpointAt {
+    CheckpointAt {
+        index: LogIndex(index),
+        term: Term(term),
+    }
+}
+
+/// The manifests of a folder in which partition 1 has a checkpoint at this index, of which nothing older is needed.
+pub(crate) fn manifest(index: u64, partition: u16, synced: courser_log::Synced) -> Manifests {
+    let disk = MemDisk::new();
+    let (store, _) = CheckpointStore::open(disk.clone(), NODE).expect("an empty folder");
+    let mut writer = store
+        .writer(PartitionId(partition), checkpoint_at(index, 1))
+        .expect("created");
+    writer.piece(b"state").expect("written");
+    writer.finish(LiveEntries::NONE, synced).expect("finished");
+    let (_, loaded) = CheckpointStore::open(disk, NODE).expect("opens");
+    loaded.manifests
+}

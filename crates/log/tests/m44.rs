@@ -1,0 +1,588 @@
+//! Torn or rotten (M44): one test for each row of the table in `docs/log-format.md`.
+
+mod support;
+
+use std::{collections::BTreeMap, io::ErrorKind};
+
+use courser_contract::{LogIndex, PartitionId};
+use courser_log::{
+    Batch, BatchPlace, DamageKind, Log, Manifests, OpenError, PartitionDamage, Push, Recovered,
+    testing::{Call, MemDisk, Survival},
+};
+use support::{entry, open, start};
+
+/// A log with batches of which each holds the next entry of one partition.
+struct Recorded {
+    disk: MemDisk,
+    log: Log<MemDisk>,
+    batch: Batch,
+    places: Vec<BatchPlace>,
+    last: BTreeMap<u16, u64>,
+}
+
+impl Recorded {
+    fn new() -> Self {
+        Self::on(MemDisk::new(), 1)
+    }
+
+    fn on(disk: MemDisk, counter: u32) -> Self {
+        let (mut log, recovered) = open(&disk, counter, &Manifests::new()).expect("opens");
+        let last = recovered
+            .partitions
+            .iter()
+            .map(|(id, found)| (id.0, found.entries.last().map_or(0, |entry| entry.index.0)))
+            .collect();
+        let batch = log.new_batch();
+        Self {
+            disk,
+            log,
+            batch,
+            places: Vec::new(),
+            last,
+        }
+    }
+
+    /// One batch, with the next entry of each of these partitions.
+    fn write(&mut self, partitions: &[u16]) -> BatchPlace {
+        self.write_of(partitions, 600)
+    }
+
+    fn write_of(&mut self, partitions: &[u16], bytes: usize) -> BatchPlace {
+        self.batch.clear();
+        for id in partitions {
+            let last = self.last.entry(*id).or_insert(0);
+            *last += 1;
+            let data = data(*id, *last, bytes);
+            assert_eq!(self.batch.push(&entry(*id, *last, &data)), Push::Taken);
+        }
+        let place = self.log.write(&mut self.batch).expect("written");
+        self.places.push(place);
+        place
+    }
+
+    fn write_synced(&mut self, partitions: &[u16]) -> BatchPlace {
+        let place = self.write(partitions);
+        self.log.sync().expect("synced");
+        place
+    }
+
+    /// Flips a bit of a batch, counted from its beginning.
+    fn rot(&self, place: BatchPlace, byte: u64) {
+        let name = place.place.segment.file_name();
+        self.disk.rot(&name, place.place.offset + byte, 0x10);
+    }
+
+    fn restart(&self, counter: u32) -> Recovered {
+        let (log, recovered) = open(&self.disk.kill(), counter, &Manifests::new()).expect("opens");
+        log.check();
+        for (id, found) in &recovered.partitions {
+            for (at, entry) in found.entries.iter().enumerate() {
+                assert_eq!(entry.index, LogIndex(at as u64 + 1));
+                let expected = data(id.0, entry.index.0, entry.data.len());
+                assert!(entry.data == expected, "entry {:?} of {id:?}", entry.index);
+            }
+        }
+        recovered
+    }
+}
+
+fn data(partition: u16, index: u64, bytes: usize) -> Vec<u8> {
+    let seed = u64::from(partition) << 32 | index;
+    (0..bytes as u64)
+        .map(|at| (seed.wrapping_mul(31).wrapping_add(at * 7) >> 1) as u8)
+        .collect()
+}
+
+fn entries(recovered: &Recovered, partition: u16) -> usize {
+    let found = recovered.partitions.get(&PartitionId(partition));
+    found.map_or(0, |found| found.entries.len())
+}
+
+fn damage(recovered: &Recovered, partition: u16) -> Option<PartitionDamage> {
+    recovered.damage(PartitionId(partition))
+}
+
+const HEADER: u64 = 88;
+const FRAME: u64 = 32;
+
+#[test]
+fn m44_a_torn_last_batch_is_cut_and_counted() {
+    let mut recorded = Recorded::new();
+    recorded.write_synced(&[1]);
+    let torn = recorded.write_of(&[1, 2], 3_000);
+    // The first sector is there, with the header, and nothing else.
+    recorded.disk = recorded.disk.power_loss_with(|all| all, |_| Survival::Gone);
+    let mut header = vec![0; 512];
+    header[..].copy_from_slice(&{
+        let mut again = Recorded::new();
+        again.write_synced(&[1]);
+        let place = again.write_of(&[1, 2], 3_000);
+        let bytes = again
+            .disk
+            .bytes(&place.place.segment.file_name())
+            .expect("it is there");
+        bytes[place.place.offset as usize..][..512].to_vec()
+    });
+    let name = torn.place.segment.file_name();
+    let mut bytes = recorded.disk.bytes(&name).expect("it is there");
+    bytes[torn.place.offset as usize..][..512].copy_from_slice(&header);
+    recorded.disk.replace(&name, bytes);
+
+    let recovered = recorded.restart(2);
+    let cut = recovered.report.cut.expect("it is cut");
+    assert_eq!(
+        (cut.place, cut.batches, cut.bytes),
+        (torn.place, 1, torn.bytes)
+    );
+    assert_eq!(recovered.report.damages, []);
+    assert_eq!((entries(&recovered, 1), entries(&recovered, 2)), (1, 0));
+}
+
+#[test]
+fn m44_nothing_at_the_end_is_no_cut() {
+    let mut recorded = Recorded::new();
+    recorded.write_synced(&[1]);
+    let recovered = recorded.restart(2);
+    assert_eq!(recovered.report.cut, None);
+    assert_eq!(entries(&recovered, 1), 1);
+}
+
+#[test]
+fn m44_a_bad_batch_that_a_later_one_calls_synced_is_rot_and_only_the_bad_record_is_lost() {
+    let mut recorded = Recorded::new();
+    recorded.write_synced(&[1, 2]);
+    let bad = recorded.write_synced(&[1, 2, 3]);
+    recorded.write_synced(&[1, 3]);
+    // In the data of the second record.
+    let record = (FRAME + 600).next_multiple_of(8);
+    recorded.rot(bad, HEADER + record + FRAME + 100);
+    let recovered = recorded.restart(2);
+    let damages = &recovered.report.damages;
+    assert_eq!(damages.len(), 1);
+    assert_eq!(
+        (damages[0].place, damages[0].first),
+        (bad.place, bad.number)
+    );
+    let kind = DamageKind::Rot {
+        salvaged: 2,
+        lost: Some(1),
+    };
+    assert_eq!(damages[0].kind, kind);
+    assert_eq!(recovered.report.cut, None);
+    let found = [1, 2, 3].map(|id| (entries(&recovered, id), damage(&recovered, id)));
+    let lost = PartitionDamage::InDoubt { after: LogIndex(1) };
+    assert_eq!(found, [(3, None), (1, Some(lost)), (2, None)]);
+}
+
+#[test]
+fn m44_a_lost_header_concerns_the_partitions_that_the_next_batch_names() {
+    let mut recorded = Recorded::new();
+    recorded.write_synced(&[1, 2, 3]);
+    let bad = recorded.write_synced(&[2]);
+    recorded.write_synced(&[1]);
+    recorded.write_synced(&[3]);
+    recorded.rot(bad, 20);
+    let recovered = recorded.restart(2);
+    let found = [1, 2, 3].map(|id| (entries(&recovered, id), damage(&recovered, id)));
+    let lost = PartitionDamage::InDoubt { after: LogIndex(1) };
+    assert_eq!(found, [(2, None), (1, Some(lost)), (2, None)]);
+    let kind = DamageKind::Rot {
+        salvaged: 0,
+        lost: None,
+    };
+    assert_eq!(recovered.report.damages[0].kind, kind);
+}
+
+#[test]
+fn m44_a_gap_before_a_later_entry_is_said_exactly_and_nothing_behind_it_is_delivered() {
+    let mut recorded = Recorded::new();
+    recorded.write_synced(&[1]);
+    let first = recorded.write_synced(&[1]);
+    let second = recorded.write_synced(&[1]);
+    recorded.write_synced(&[1]);
+    recorded.write_synced(&[1]);
+    recorded.rot(first, 8);
+    recorded.rot(second, 8);
+    let recovered = recorded.restart(2);
+    let lost = PartitionDamage::Missing {
+        first: LogIndex(2),
+        last: LogIndex(3),
+    };
+    assert_eq!(
+        (entries(&recovered, 1), damage(&recovered, 1)),
+        (1, Some(lost))
+    );
+    let damage = recovered.report.damages[0];
+    assert_eq!((damage.first, damage.last), (first.number, second.number));
+}
+
+#[test]
+fn m44_the_last_batch_is_rot_once_a_witness_calls_it_synced() {
+    for witness in [false, true] {
+        let mut recorded = Recorded::new();
+        recorded.write_synced(&[1]);
+        let last = recorded.write_synced(&[1]);
+        if witness {
+            assert!(recorded.log.witness().expect("written"));
+            assert!(!recorded.log.witness().expect("one is enough"));
+        }
+        recorded.rot(last, HEADER + FRAME + 1);
+        let recovered = recorded.restart(2);
+        assert_eq!(entries(&recovered, 1), 1);
+        assert_eq!(recovered.report.cut.is_some(), !witness);
+        assert_eq!(recovered.report.damages.len(), usize::from(witness));
+        assert_eq!(damage(&recovered, 1).is_some(), witness);
+    }
+}
+
+#[test]
+fn m44_a_batch_that_a_checkpoint_calls_synced_is_rot() {
+    let mut recorded = Recorded::new();
+    recorded.write_synced(&[1]);
+    let last = recorded.write_synced(&[1]);
+    let manifests = support::manifest(2, 1, recorded.log.synced());
+    recorded.rot(last, HEADER + FRAME + 1);
+    let (_, recovered) = open(&recorded.disk.kill(), 2, &manifests).expect("opens");
+    assert_eq!(recovered.report.cut, None);
+    assert_eq!(recovered.report.damages.len(), 1);
+    let lost = PartitionDamage::InDoubt { after: LogIndex(2) };
+    assert_eq!(damage(&recovered, 1), Some(lost));
+}
+
+#[test]
+fn m44_evidence_is_found_in_the_next_segment() {
+    let mut recorded = Recorded::new();
+    let mut before = recorded.write_synced(&[1]);
+    loop {
+        let place = recorded.write_synced(&[1]);
+        if place.place.segment > before.place.segment {
+            break;
+        }
+        before = place;
+    }
+    // The last batch of the first segment, and its header with it.
+    recorded.rot(before, 8);
+    let recovered = recorded.restart(2);
+    assert_eq!(recovered.report.cut, None);
+    assert_eq!(recovered.report.damages[0].place, before.place);
+    assert!(matches!(
+        damage(&recovered, 1),
+        Some(PartitionDamage::Missing { .. })
+    ));
+}
+
+#[test]
+fn m44_what_was_cut_stays_void_after_later_starts() {
+    let mut recorded = Recorded::new();
+    recorded.write_synced(&[1]);
+    // Three writes without a sync: the first is lost, the others are intact.
+    let lost = recorded.write(&[1]);
+    recorded.write(&[1]);
+    recorded.write(&[1]);
+    let mut first = true;
+    recorded.disk = recorded.disk.power_loss_with(
+        |all| all,
+        |_| {
+            if std::mem::take(&mut first) {
+                Survival::Gone
+            } else {
+                Survival::Whole
+            }
+        },
+    );
+    let cut = recorded.restart(2).report.cut.expect("it is cut");
+    assert_eq!((cut.place, cut.batches), (lost.place, 2));
+    // Nothing was written in between: the same once more.
+    assert_eq!(recorded.restart(3).report.cut, Some(cut));
+    let mut again = Recorded::on(recorded.disk.kill(), 4);
+    assert_eq!(again.write(&[2]).place, lost.place);
+    again.log.sync().expect("synced");
+    // Behind it stand intact batches of the first start, with the very next number.
+    let recovered = again.restart(5);
+    assert_eq!(
+        (recovered.report.cut, &recovered.report.damages[..]),
+        (None, &[][..])
+    );
+    assert_eq!((entries(&recovered, 1), entries(&recovered, 2)), (1, 1));
+}
+
+#[test]
+fn d10_blocks_of_a_recycled_segment_are_never_read_as_new() {
+    let mut recorded = Recorded::new();
+    for _ in 0..40 {
+        recorded.write_synced(&[1]);
+    }
+    let stale = recorded.places[0].place.segment;
+    let at = support::checkpoint_at(40, 1);
+    recorded
+        .log
+        .set_checkpoint(PartitionId(1), at, Default::default());
+    while let Some(job) = recorded.log.prepare() {
+        recorded.log.prepared(job.run());
+    }
+    assert!(recorded.log.counts().recycled > 0);
+    let manifests = support::manifest(40, 1, recorded.log.synced());
+    let mut before = recorded.places[0];
+    for _ in 0..60 {
+        let place = recorded.write_synced(&[1]);
+        assert_ne!(place.place.segment, stale, "numbers are not used again");
+        // A crash at every fill of the recycled segment.
+        let (_, recovered) = open(&recorded.disk.fork().kill(), 2, &manifests).expect("opens");
+        assert_eq!(recovered.report.damages, []);
+        assert_eq!(recovered.report.cut, None);
+        let found = &recovered.partitions[&PartitionId(1)].entries;
+        assert_eq!(found.len() as u64, recorded.last[&1] - 40);
+        assert_eq!(
+            found.last().map(|entry| entry.index.0),
+            Some(recorded.last[&1])
+        );
+        before = place;
+    }
+    assert!(before.place.segment > stale);
+}
+
+#[test]
+fn d10_a_lost_write_under_which_an_older_batch_lies_is_told_by_the_next_one() {
+    let mut recorded = Recorded::new();
+    recorded.write_synced(&[1]);
+    let old = recorded.write(&[1]);
+    // The batch is there, but the process that finds it says it is cut: here the bytes are put back by hand.
+    let name = old.place.segment.file_name();
+    let older = recorded.disk.bytes(&name).expect("it is there");
+    recorded.disk = recorded.disk.power_loss_with(|all| all, |_| Survival::Gone);
+    let mut again = Recorded::on(recorded.disk.clone(), 2);
+    let new = again.write_synced(&[2]);
+    again.write_synced(&[3]);
+    assert_eq!((new.place, new.number), (old.place, old.number));
+    let mut bytes = again.disk.bytes(&name).expect("it is there");
+    let range = old.place.offset as usize..(old.place.offset + old.bytes) as usize;
+    bytes[range.clone()].copy_from_slice(&older[range]);
+    again.disk.replace(&name, bytes);
+    let recovered = again.restart(3);
+    assert_eq!(recovered.report.damages[0].kind, DamageKind::Replaced);
+    assert_eq!(
+        entries(&recovered, 1),
+        1,
+        "what was never acknowledged stays away"
+    );
+    assert!(damage(&recovered, 2).is_some());
+    assert_eq!(damage(&recovered, 3), None);
+}
+
+#[test]
+fn d7_what_cannot_be_read_is_rot_when_it_was_synced_and_refused_when_nobody_knows() {
+    let mut recorded = Recorded::new();
+    recorded.write_synced(&[2]);
+    let middle = recorded.write_synced(&[1]);
+    let last = recorded.write_synced(&[2]);
+    let name = last.place.segment.file_name();
+    let fork = recorded.disk.fork();
+    let (from, to) = (middle.place.offset, middle.place.offset + 4_095);
+    fork.make_unreadable(&name, from, to);
+    let (_, recovered) = open(&fork.kill(), 2, &Manifests::new()).expect("opens");
+    assert_eq!(recovered.report.damages.len(), 1);
+    assert!(damage(&recovered, 1).is_some());
+    assert_eq!((entries(&recovered, 2), damage(&recovered, 2)), (2, None));
+
+    let (from, to) = (last.place.offset, last.place.offset + 4_095);
+    recorded.disk.make_unreadable(&name, from, to);
+    let refused = open(&recorded.disk.kill(), 2, &Manifests::new());
+    assert!(matches!(refused, Err(OpenError::Read { place, .. }) if place == last.place));
+}
+
+#[test]
+fn m44_the_end_of_a_segment_whose_successors_are_gone_is_known_from_later_heads() {
+    let mut recorded = Recorded::new();
+    // Partition 2 has its last entry at the end of the first segment, partition 1 fills some more.
+    let mut before = recorded.write_synced(&[1]);
+    while recorded.log.segments() == 1 {
+        before = recorded.write_synced(&[2]);
+    }
+    let end = recorded.places[recorded.places.len() - 2];
+    assert_eq!(end.place.segment.0 + 1, before.place.segment.0);
+    while recorded.log.segments() < 4 {
+        recorded.write_synced(&[1]);
+    }
+    // The second segment is recycled; the first has something live of partition 2.
+    let at = support::checkpoint_at(recorded.last[&1], 1);
+    recorded
+        .log
+        .set_checkpoint(PartitionId(1), at, Default::default());
+    let manifests = support::manifest(recorded.last[&1], 1, recorded.log.synced());
+    recorded.rot(end, 8);
+    let (_, recovered) = open(&recorded.disk.kill(), 2, &manifests).expect("opens");
+    let found = damage(&recovered, 2);
+    assert!(found.is_some(), "{}", recovered.report);
+}
+
+#[test]
+fn a_file_that_was_cut_short_is_damage_and_not_a_torn_end() {
+    let mut recorded = Recorded::new();
+    recorded.write_synced(&[1]);
+    let last = recorded.write_synced(&[1]);
+    let name = last.place.segment.file_name();
+    recorded.disk.truncate(&name, last.place.offset + 100);
+    let recovered = recorded.restart(2);
+    assert_eq!(recovered.report.damages[0].kind, DamageKind::ShortFile);
+    assert_eq!(entries(&recovered, 1), 1);
+    assert!(damage(&recovered, 1).is_some());
+}
+
+#[test]
+fn a_missing_segment_is_damage_when_it_is_needed() {
+    let mut recorded = Recorded::new();
+    while recorded.log.segments() < 4 {
+        recorded.write_synced(&[1]);
+    }
+    let second = courser_log::SegmentNumber(recorded.places[0].place.segment.0 + 1);
+    use courser_log::Disk as _;
+    recorded.disk.remove(&second.file_name()).expect("removed");
+    let recovered = recorded.restart(2);
+    assert!(matches!(
+        damage(&recovered, 1),
+        Some(PartitionDamage::Missing { .. })
+    ));
+}
+
+#[test]
+fn a_damaged_segment_header_is_said_and_its_batches_are_read() {
+    let mut recorded = Recorded::new();
+    recorded.write_synced(&[1]);
+    let place = recorded.write_synced(&[1]);
+    recorded.disk.rot(&place.place.segment.file_name(), 9, 1);
+    let recovered = recorded.restart(2);
+    assert_eq!(recovered.report.damages[0].kind, DamageKind::SegmentHeader);
+    assert_eq!((entries(&recovered, 1), damage(&recovered, 1)), (2, None));
+    // Nothing more is written into it.
+    let mut again = Recorded::on(recorded.disk.kill(), 3);
+    assert!(again.write_synced(&[1]).place.segment > place.place.segment);
+    assert_eq!(entries(&again.restart(4), 1), 3);
+}
+
+#[test]
+fn a_log_of_a_later_start_another_node_or_another_version_is_refused() {
+    let mut recorded = Recorded::new();
+    let place = recorded.write_synced(&[1]);
+    let disk = recorded.disk.kill();
+    let same = open(&disk, 1, &Manifests::new());
+    assert!(matches!(
+        same,
+        Err(OpenError::Start {
+            found: 1,
+            given: 1,
+            ..
+        })
+    ));
+    let mut config = support::config();
+    config.node = courser_log::NodeIdentity(1);
+    let other = Log::open(disk.clone(), config, start(2), &Manifests::new());
+    assert!(matches!(other, Err(OpenError::Foreign { .. })));
+    let name = place.place.segment.file_name();
+    let mut bytes = disk.bytes(&name).expect("it is there");
+    bytes[8] = 9;
+    let crc = crc32c::crc32c(&bytes[..60]);
+    bytes[60..64].copy_from_slice(&crc.to_le_bytes());
+    disk.replace(&name, bytes);
+    let error = open(&disk, 2, &Manifests::new()).expect_err("another version");
+    assert!(matches!(error, OpenError::Version { version: 9, .. }));
+    let text = error.to_string();
+    assert!(
+        text.contains("format version 9") && text.contains("reads version 1"),
+        "{text}"
+    );
+}
+
+#[test]
+fn d8_a_full_disk_refuses_to_roll_and_recovers_by_itself() {
+    use courser_log::{SpaceState, WriteError};
+    let mut recorded = Recorded::new();
+    let segment = support::SEGMENT;
+    // Room for the reserve of one segment, one ahead, and half of another.
+    recorded.disk.set_capacity(Some(segment * 7 / 2));
+    let mut low = false;
+    let error = loop {
+        if let Some(job) = recorded.log.prepare() {
+            recorded.log.prepared(job.run());
+        }
+        let next = recorded.last.entry(1).or_insert(0);
+        *next += 1;
+        let record = entry(1, *next, &data(1, *next, 3_000));
+        recorded.batch.clear();
+        assert_eq!(recorded.batch.push(&record), Push::Taken);
+        match recorded.log.write(&mut recorded.batch) {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+        recorded.log.sync().expect("synced");
+        low |= recorded.log.space().state == SpaceState::Low;
+        recorded.log.check();
+    };
+    assert!(low, "it is said before it is too late");
+    assert!(matches!(error, WriteError::NoSpace));
+    assert_eq!(recorded.log.refresh_space().state, SpaceState::Low);
+    recorded.disk.set_capacity(Some(segment * 8));
+    assert_eq!(recorded.log.refresh_space().state, SpaceState::Enough);
+    recorded
+        .log
+        .write(&mut recorded.batch)
+        .expect("the same batch");
+    recorded.log.sync().expect("synced");
+    let recovered = recorded.restart(2);
+    assert_eq!(entries(&recovered, 1) as u64, recorded.last[&1]);
+}
+
+#[test]
+fn d8_segments_that_a_checkpoint_frees_end_the_shortage() {
+    use courser_log::SpaceState;
+    let mut recorded = Recorded::new();
+    recorded.disk.set_capacity(Some(support::SEGMENT * 4));
+    while recorded.log.refresh_space().state == SpaceState::Enough {
+        recorded.write_synced(&[1]);
+        if let Some(job) = recorded.log.prepare() {
+            recorded.log.prepared(job.run());
+        }
+    }
+    let at = support::checkpoint_at(recorded.last[&1], 1);
+    let freed = recorded
+        .log
+        .set_checkpoint(PartitionId(1), at, Default::default());
+    assert!(freed > 0);
+    assert_eq!(recorded.log.refresh_space().state, SpaceState::Enough);
+}
+
+#[test]
+fn d5_after_a_failed_sync_everything_is_refused() {
+    let mut recorded = Recorded::new();
+    recorded.write_synced(&[1]);
+    recorded.disk.fail(Call::Sync, 0, 1, ErrorKind::Other);
+    recorded.write(&[1]);
+    let error = recorded.log.sync().expect_err("it fails");
+    assert!(error.is_final());
+    for _ in 0..3 {
+        assert!(recorded.log.sync().expect_err("for good").is_final());
+        assert!(recorded.log.witness().expect_err("for good").is_final());
+        assert!(recorded.log.write(&mut recorded.batch).is_err());
+        assert!(recorded.log.prepare().is_none());
+    }
+}
+
+#[test]
+fn a_manifest_that_is_older_than_the_log_says_is_damage() {
+    let mut recorded = Recorded::new();
+    while recorded.log.segments() < 3 {
+        recorded.write_synced(&[1]);
+    }
+    let at = support::checkpoint_at(recorded.last[&1], 1);
+    recorded
+        .log
+        .set_checkpoint(PartitionId(1), at, Default::default());
+    let segments = recorded.log.segments();
+    while recorded.log.segments() == segments {
+        recorded.write_synced(&[1]);
+    }
+    let lost = PartitionDamage::ManifestLost {
+        checkpoint: at.index,
+    };
+    let (_, recovered) = open(&recorded.disk.kill(), 2, &Manifests::new()).expect("opens");
+    assert_eq!(damage(&recovered, 1), Some(lost));
+}
