@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use courser_contract::{CloseCause, Now, Tick};
 use courser_memory::{Buffer, ReceivePool};
-use courser_mqtt::front::{Front, Output, Reading};
+use courser_mqtt::front::{Front, Output, Reading, Socket};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
@@ -196,6 +196,15 @@ impl Connection {
         self.stream.poll_read_ready(&mut context).is_ready()
     }
 
+    /// Writes before the end of the turn what has become much, so that a client that does not read is known before it has cost more
+    /// than it may (M23). The end of the turn does what follows on a write.
+    #[inline]
+    pub(crate) fn send_early(&mut self, counters: &mut Counters) {
+        if !self.write_blocked && self.front.output().own_bytes() >= Output::OWN_BYTES_MAX {
+            self.send(counters);
+        }
+    }
+
     /// Writes the front's output until it is empty or the socket is full, and counts what goes.
     pub(crate) fn send(&mut self, counters: &mut Counters) -> Written {
         counters.packets_sent += u64::from(self.front.output().take_packets());
@@ -206,6 +215,7 @@ impl Connection {
             let output = self.front.output();
             if output.is_empty() {
                 self.write_blocked = false;
+                output.set_socket(Socket::Open);
                 return Written::All;
             }
             match write(&self.stream, output) {
@@ -217,6 +227,7 @@ impl Connection {
                     let mut context = Context::from_waker(&self.waker);
                     if self.stream.poll_write_ready(&mut context).is_pending() {
                         self.write_blocked = true;
+                        output.set_socket(Socket::Full);
                         return Written::Blocked;
                     }
                 }

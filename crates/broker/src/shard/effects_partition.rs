@@ -131,7 +131,9 @@ impl Shard {
                     connection
                         .front
                         .deliver(now, &mut prepared, target, &mut fx);
-                    if let Some(cause) = fx.close {
+                    let close = fx.close;
+                    connection.send_early(&mut hub.counters);
+                    if let Some(cause) = close {
                         closed.get_or_insert_default().push((target.front, cause));
                     }
                     if !connection.touched {

@@ -1,6 +1,6 @@
 //! Deliveries to the client: window, bounds of the output, what is held back and in which order it leaves.
 //!
-//! - QoS 0 is dropped when the output is at its bound, never held.
+//! - QoS 0 is dropped when the output is at its bound, or when the socket is full and the output has 64 KiB of its own; never held.
 //! - QoS > 0 is held by reference while the window is full or the output is above [`HOLD_ABOVE_BYTES`]; it leaves in its stream's order
 //!   (v3 [MQTT-4.6.0-6], v5 [MQTT-4.6.0-5]). What a session holds is bounded by the window that its home keeps; groups have a credit
 //!   each, and take back after 50 ms what was not sent (M31).
@@ -154,6 +154,11 @@ impl Front {
             return fx.dropped(Dropped::OutputFull, 1);
         }
         match self.variant(prepared, to) {
+            Ok((_, sizes))
+                if self.output.is_blocked() && !prepared.fits_blocked(sizes, &self.output) =>
+            {
+                fx.dropped(Dropped::OutputFull, 1);
+            }
             Ok((variant, sizes)) => self.append(prepared, (&variant, sizes), 0),
             Err(skip) => fx.dropped(skip.dropped(), 1),
         }

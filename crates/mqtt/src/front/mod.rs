@@ -64,8 +64,10 @@ use crate::codec::{
 
 pub use auth::{Anonymous, AuthExchange, AuthStep, Authentication, Login, Password};
 pub use config::{Feature, FrontConfig, Redirect, RedirectKind};
-pub use output::{Output, OutputPool};
-pub use prepared::{Prepared, PreparedScratch, SHARED_PAYLOAD_BYTES_MIN};
+pub use output::{Output, OutputPool, Socket};
+pub use prepared::{
+    BLOCKED_SHARED_PAYLOAD_BYTES_MIN, Prepared, PreparedScratch, SHARED_PAYLOAD_BYTES_MIN,
+};
 
 /// Whether the shell reads the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

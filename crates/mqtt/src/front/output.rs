@@ -4,6 +4,9 @@
 //! between the bytes before and after them by one vectored write. The buffer goes back to the pool as soon as all is
 //! written, so an idle connection holds none.
 //!
+//! A socket that takes no more makes its output *blocked*. From then on it should grow by references only (M23): thousands of
+//! clients that do not read then cost one copy of what they do not read, not one each.
+//!
 //! Invariants (`check`, run by the tests after every step):
 //! - `start <= own.len()`; places of payloads are ascending and lie in `start..=own.len()`
 //! - nothing to write means no buffer: `len() == 0` implies `own.capacity() == 0`
@@ -137,6 +140,24 @@ struct Piece {
     bytes: Bytes,
 }
 
+/// A size in units of 16 bytes, as large as the largest pooled buffer and more.
+#[derive(Clone, Copy, Debug, Default)]
+struct Usual(u16);
+
+impl Usual {
+    const UNIT_BYTES: usize = 16;
+
+    /// So much was needed this time; what was needed before counts less and less.
+    fn note(&mut self, bytes: usize) {
+        let units = u16::try_from(bytes.div_ceil(Self::UNIT_BYTES)).unwrap_or(u16::MAX);
+        self.0 = units.max(self.0 / 2);
+    }
+
+    fn bytes(self) -> usize {
+        usize::from(self.0) * Self::UNIT_BYTES
+    }
+}
+
 /// What is still to be written to one socket. See the module's text.
 #[derive(Debug)]
 pub struct Output {
@@ -146,14 +167,30 @@ pub struct Output {
     start: usize,
     shared: Option<Box<Shared>>,
     /// What the last turns needed: a busy connection takes a buffer of this size at once instead of growing to it.
-    usual: u32,
+    usual: Usual,
     /// Packets since the last [`take_packets`](Self::take_packets).
     packets: u32,
+    socket: Socket,
+}
+
+/// Whether a socket takes bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Socket {
+    /// It does, as far as is known.
+    #[default]
+    Open,
+    /// It took no more at the last write.
+    Full,
 }
 
 impl Output {
     /// Below this many bytes the shell calls [`Front::handle_output_room`](super::Front::handle_output_room).
     pub const LOW_BYTES: usize = 32 * 1024;
+    /// What a blocked output has of its own at most, besides answers to what its client sends (M23). An output that is not blocked
+    /// should be written as soon as it has so much, so that a client that does not read is known as such.
+    pub const OWN_BYTES_MAX: usize = 64 * 1024;
+    /// What a reference takes of it: their list grows by doubling.
+    pub(super) const REFERENCE_BYTES: usize = 2 * size_of::<Piece>();
 
     /// An output with nothing in it.
     #[must_use]
@@ -163,8 +200,31 @@ impl Output {
             own: Vec::new(),
             start: 0,
             shared: None,
-            usual: 0,
+            usual: Usual::default(),
             packets: 0,
+            socket: Socket::Open,
+        }
+    }
+
+    /// To be called by the shell with what a write has shown.
+    pub const fn set_socket(&mut self, socket: Socket) {
+        self.socket = socket;
+    }
+
+    /// Whether the socket took no more at the last write.
+    #[inline]
+    pub(super) fn is_blocked(&self) -> bool {
+        self.socket == Socket::Full
+    }
+
+    /// Bytes of memory that only this output needs: what is copied into it, and its references.
+    #[must_use]
+    #[inline]
+    pub fn own_bytes(&self) -> usize {
+        let own = self.own.len() - self.start;
+        match &self.shared {
+            None => own,
+            Some(shared) => own + shared.pieces.len() * Self::REFERENCE_BYTES,
         }
     }
 
@@ -252,9 +312,7 @@ impl Output {
     }
 
     fn release(&mut self) {
-        self.usual = u32::try_from(self.own.len())
-            .unwrap_or(u32::MAX)
-            .max(self.usual / 2);
+        self.usual.note(self.own.len());
         self.start = 0;
         let own = std::mem::take(&mut self.own);
         if own.capacity() > 0 {
@@ -288,8 +346,12 @@ impl Output {
             self.own.copy_within(self.start.., 0);
             self.own.truncate(unsent);
         } else {
-            let usual = (self.usual as usize).min(class_bytes(CLASSES - 1));
-            let bytes = needed.max(unsent * 2).max(usual);
+            let usual = self.usual.bytes().min(class_bytes(CLASSES - 1));
+            let twice = match self.socket {
+                Socket::Open => unsent * 2,
+                Socket::Full => (unsent * 2).min(Self::OWN_BYTES_MAX),
+            };
+            let bytes = needed.max(twice).max(usual);
             let mut larger = self.pool.take(bytes);
             larger.extend_from_slice(&self.own[self.start..]);
             let own = std::mem::replace(&mut self.own, larger);

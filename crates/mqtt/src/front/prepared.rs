@@ -15,6 +15,9 @@ use crate::codec::{PACKET_BYTES_MAX, PacketType, ProtocolVersion};
 /// 25 ns (two atomics and a slot of a vectored write), a copy of 2 KiB about as much.
 pub const SHARED_PAYLOAD_BYTES_MIN: usize = 2 * 1024;
 
+/// The same for a client that does not read: what a copy costs is then memory, as long as it does not.
+pub const BLOCKED_SHARED_PAYLOAD_BYTES_MIN: usize = 256;
+
 /// A payload that is stored nowhere is copied for its first receiver up to this size: one copy, as sharing it would cost.
 const UNSTORED_COPY_BYTES_MAX: usize = 64 * 1024;
 
@@ -89,12 +92,14 @@ struct Shape {
     version: ProtocolVersion,
     first: u8,
     alias: u8,
+    payload: Payload,
     identifiers: SmallVec<[u32; 2]>,
 }
 
 impl Shape {
-    fn is(&self, variant: &Variant<'_>) -> bool {
+    fn is(&self, variant: &Variant<'_>, payload: Payload) -> bool {
         self.first == variant.first_byte()
+            && self.payload == payload
             && self.version == variant.version
             && self.alias == variant.alias.kind()
             && same(&self.identifiers, variant.identifiers)
@@ -223,6 +228,17 @@ impl<'a> Prepared<'a> {
         (sizes.total <= packet_bytes_max.min(PACKET_BYTES_MAX) as usize).then_some(sizes)
     }
 
+    /// Whether an output that is blocked has room for the packet, of which [`Prepared::fit`] gave the lengths (M23).
+    pub(super) fn fits_blocked(&self, sizes: Sizes, output: &Output) -> bool {
+        let payload = self.delivery.view.payload.len();
+        let own = if payload < BLOCKED_SHARED_PAYLOAD_BYTES_MIN {
+            sizes.total
+        } else {
+            sizes.total - payload + Output::REFERENCE_BYTES
+        };
+        output.own_bytes() + own <= Output::OWN_BYTES_MAX
+    }
+
     /// Appends the packet, of which [`Prepared::fit`] gave the lengths, to an output.
     #[inline]
     pub(super) fn append(
@@ -231,12 +247,12 @@ impl<'a> Prepared<'a> {
         packet_id: u16,
         output: &mut Output,
     ) {
-        let payload = self.payload_way();
+        let payload = self.payload_way(output);
         let known = self
             .scratch
             .encodings
             .iter()
-            .position(|encoding| encoding.shape.is(variant));
+            .position(|encoding| encoding.shape.is(variant, payload));
         match known {
             Some(index) => {
                 let cached = self.cached(index, (variant, sizes), payload);
@@ -248,6 +264,7 @@ impl<'a> Prepared<'a> {
                         version: variant.version,
                         first: variant.first_byte(),
                         alias: variant.alias.kind(),
+                        payload,
                         identifiers: match variant.identifiers {
                             [] => SmallVec::new(),
                             identifiers => SmallVec::from_slice(identifiers),
@@ -272,8 +289,14 @@ impl<'a> Prepared<'a> {
         }
     }
 
-    fn payload_way(&mut self) -> Payload {
+    fn payload_way(&mut self, output: &Output) -> Payload {
         let len = self.delivery.view.payload.len();
+        if len < BLOCKED_SHARED_PAYLOAD_BYTES_MIN {
+            return Payload::Copied;
+        }
+        if output.is_blocked() {
+            return Payload::Shared;
+        }
         if len < SHARED_PAYLOAD_BYTES_MIN {
             return Payload::Copied;
         }

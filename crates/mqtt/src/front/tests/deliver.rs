@@ -10,7 +10,10 @@ use courser_contract::{
 
 use super::support::{Client, Hello, V5, V311, block, lines, to_front, to_group, to_session, view};
 use crate::codec::{MqttStr, Property, PropertyScope, ProtocolVersion};
-use crate::front::{Front, Prepared, PreparedScratch, SHARED_PAYLOAD_BYTES_MIN};
+use crate::front::{
+    BLOCKED_SHARED_PAYLOAD_BYTES_MIN, Front, Output, Prepared, PreparedScratch,
+    SHARED_PAYLOAD_BYTES_MIN, Socket,
+};
 
 fn with_packet_max(bytes: u32) -> Client {
     Client::attached_with(
@@ -229,6 +232,73 @@ fn qos_0_beyond_the_bound_of_the_output_is_dropped() {
     assert_eq!(client.hears().len(), 1);
 }
 
+/// Gives one message that is stored nowhere to several clients.
+fn fan_out(clients: &mut [Client], payload: &[u8]) {
+    let message = view("t", QoS::AtMostOnce, payload);
+    let mut scratch = PreparedScratch::default();
+    let delivery = Delivery {
+        view: message,
+        record: None,
+    };
+    let mut prepared = Prepared::new(delivery, clients[0].now, &mut scratch);
+    for client in clients {
+        let to = to_front(QoS::AtMostOnce);
+        client
+            .front
+            .deliver(client.now, &mut prepared, &to, &mut client.shell);
+        client.front.check();
+    }
+}
+
+#[test]
+fn clients_that_do_not_read_share_what_they_do_not_read_m23() {
+    for (len, shared) in [(255, false), (256, true)] {
+        let mut clients: Vec<Client> = (0..3).map(|_| Client::attached(V311)).collect();
+        for client in &mut clients[1..] {
+            client.front.output().set_socket(Socket::Full);
+        }
+        fan_out(&mut clients, &vec![b'x'; len]);
+        let places: Vec<_> = clients
+            .iter_mut()
+            .map(|client| {
+                let slices: Vec<_> = client.front.output().slices().collect();
+                let payload = slices.last().expect("a packet was given");
+                payload.as_ptr() as usize + payload.len()
+            })
+            .collect();
+        assert_ne!(places[0], places[1], "who reads has a copy");
+        assert_eq!(places[1] == places[2], shared, "{len} bytes");
+        for client in &mut clients {
+            assert_eq!(client.hears().len(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_client_that_does_not_read_has_64_kib_of_its_own_m23() {
+    for (len, kept_min) in [(20, 64 * 1024 / 30), (1_000, 600)] {
+        let mut clients = vec![Client::attached(V311)];
+        clients[0].front.output().set_socket(Socket::Full);
+        for _ in 0..5_000 {
+            fan_out(&mut clients, &vec![b'x'; len]);
+        }
+        let output = clients[0].front.output();
+        assert!(output.own_bytes() <= Output::OWN_BYTES_MAX);
+        assert!(output.len() <= 1024 * 1024 + 1_100, "the other bound holds");
+        let dropped = clients[0].effects().len();
+        output_reads_again(&mut clients[0], 5_000 - dropped, kept_min);
+    }
+}
+
+/// All that was not dropped comes once it reads, and then it gets more.
+fn output_reads_again(client: &mut Client, kept: usize, kept_min: usize) {
+    assert!(kept >= kept_min, "{kept} packets");
+    assert_eq!(client.hears().len(), kept);
+    client.front.output().set_socket(Socket::Open);
+    fan_out(std::slice::from_mut(client), b"more");
+    assert_eq!(client.hears().len(), 1);
+}
+
 #[test]
 fn a_client_that_reads_no_answers_is_not_read() {
     let mut client = Client::attached_with(
@@ -260,7 +330,12 @@ fn nothing_is_delivered_before_connack_or_after_the_end() {
 /// Fronts of both versions get one message in many shapes: each gets what it would get alone.
 #[test]
 fn receivers_of_one_message_do_not_disturb_each_other() {
-    let payloads = [20, SHARED_PAYLOAD_BYTES_MIN, 70_000];
+    let payloads = [
+        20,
+        BLOCKED_SHARED_PAYLOAD_BYTES_MIN,
+        SHARED_PAYLOAD_BYTES_MIN,
+        70_000,
+    ];
     for (payload_len, stored) in payloads
         .into_iter()
         .flat_map(|len| [(len, false), (len, true)])
@@ -315,7 +390,10 @@ fn receivers_of_one_message_do_not_disturb_each_other() {
             record: stored.then(|| record.as_ref()),
         };
         let mut prepared = Prepared::new(delivery, now, &mut scratch);
-        for (client, (_, to)) in together.iter_mut().zip(&shapes) {
+        for (n, (client, (_, to))) in together.iter_mut().zip(&shapes).enumerate() {
+            if n % 3 == 0 {
+                client.front.output().set_socket(Socket::Full);
+            }
             client
                 .front
                 .deliver(now, &mut prepared, to, &mut client.shell);
