@@ -8,6 +8,10 @@ use courser_mqtt::codec::{
 #[path = "../../crates/mqtt/tests/codec_support/generate.rs"]
 mod generate;
 
+/// The readers of the log's files.
+#[path = "../../crates/log/tests/fuzzed/mod.rs"]
+pub mod fuzzed;
+
 use generate::{Choices, with_packet};
 
 fn rules(version: ProtocolVersion, sender: Sender) -> Rules {

@@ -20,6 +20,9 @@ pub const BATCH_BYTES_MAX: usize = 4 << 20;
 /// Frames begin at multiples of this many bytes of a batch.
 pub(crate) const FRAME_ALIGN: usize = 8;
 
+/// Batches, segments and entries are not numbered higher: counting from there cannot overflow.
+pub(crate) const NUMBER_MAX: u64 = u64::MAX / 4;
+
 pub(crate) const SEGMENT_MAGIC: [u8; 8] = *b"CourSeg\n";
 pub(crate) const BATCH_MAGIC: u32 = 0x4843_4243; // "CBCH"
 
@@ -195,9 +198,17 @@ impl BatchHeader {
             return Seen::Nothing;
         }
         match header.version.get() {
-            SEGMENT_VERSION => Seen::Header(header),
+            SEGMENT_VERSION if header.is_sound() => Seen::Header(header),
+            SEGMENT_VERSION => Seen::Nothing,
             other => Seen::Other(other),
         }
+    }
+
+    /// Whether its numbers are ones that are given.
+    fn is_sound(&self) -> bool {
+        let number = self.number.get();
+        let fits = self.body_bytes.get() as usize <= BATCH_BYTES_MAX - BATCH_HEADER_BYTES;
+        fits && self.synced.get() < number && number <= NUMBER_MAX
     }
 
     /// Bytes that the batch takes in the file, whole blocks.

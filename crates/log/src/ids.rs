@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::format::NUMBER_MAX;
+
 /// Number of a segment; in its file's name, in its header and in each of its batches. Never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentNumber(pub u64);
@@ -23,7 +25,7 @@ impl SegmentNumber {
     #[must_use]
     pub fn of_file_name(name: &str) -> Option<Self> {
         let digits = name.strip_suffix(Self::SUFFIX)?;
-        let number = Self(digits.parse().ok()?);
+        let number = Self(digits.parse().ok().filter(|number| *number <= NUMBER_MAX)?);
         // One name for each number: "+1.seg" is none of ours.
         (number.file_name() == name).then_some(number)
     }
@@ -91,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_file_name_is_read_as_it_is_written() {
-        for number in [0, 1, 42, 9_999_999_999, 10_000_000_000, u64::MAX] {
+        for number in [0, 1, 42, 9_999_999_999, 10_000_000_000, u64::MAX / 4] {
             let number = SegmentNumber(number);
             assert_eq!(
                 SegmentNumber::of_file_name(&number.file_name()),
@@ -105,6 +107,7 @@ mod tests {
             "0000000001.new",
             ".seg",
             "000000000a.seg",
+            "18446744073709551615.seg",
         ] {
             assert_eq!(SegmentNumber::of_file_name(name), None, "{name}");
         }

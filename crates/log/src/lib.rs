@@ -9,7 +9,7 @@
 //! - [`Log::prepare`] gives the slow part of making segments as a job for another thread.
 //! - [`EntryReader`] reads entries back, away from the writer.
 //! - [`CheckpointStore`] keeps checkpoints and the manifests that say which one counts.
-
+//! - [`inspect`] reads segments offline, as a tool does.
 //!
 //! The disk is a trait ([`Disk`]); [`FileDisk`] is the real one, and `testing::MemDisk` (feature `testing`) one that loses
 //! power, tears writes and fails. Nothing here starts a thread or reads a clock.
@@ -25,6 +25,7 @@ mod disk;
 mod error;
 mod format;
 mod ids;
+pub mod inspect;
 mod live;
 mod log;
 mod places;

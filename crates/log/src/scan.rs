@@ -10,8 +10,7 @@ use crate::{
     batch::frame_bytes,
     disk::DiskFile,
     format::{
-        BATCH_BYTES_MAX, BATCH_HEADER_BYTES, BatchHeader, FRAME_BYTES, Frame, Kind, Seen,
-        frame_crc, frame_seed,
+        BATCH_HEADER_BYTES, BatchHeader, FRAME_BYTES, Frame, Kind, Seen, frame_crc, frame_seed,
     },
 };
 
@@ -138,9 +137,6 @@ pub(crate) fn batch_at<F: DiskFile>(window: &mut Window<F>, offset: u64) -> Batc
         Seen::Header(header) => header,
     };
     let body_bytes = header.body_bytes.get() as usize;
-    if body_bytes > BATCH_BYTES_MAX - BATCH_HEADER_BYTES {
-        return BatchSeen::Nothing;
-    }
     // The slice must not keep the chunk from being used again.
     drop(head);
     let from = offset + BATCH_HEADER_BYTES as u64;

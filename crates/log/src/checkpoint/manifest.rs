@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     disk::{Disk, DiskFile},
+    format::NUMBER_MAX,
     ids::{BatchNumber, NodeIdentity, Synced},
     live::LiveEntries,
     record::CheckpointAt,
@@ -114,6 +115,9 @@ pub(super) fn decode(
     if version != CHECKPOINT_VERSION {
         let name = name.to_owned();
         return Err(CheckpointError::Version { name, version });
+    }
+    if header.index.get() > NUMBER_MAX || header.synced.get() > NUMBER_MAX {
+        return Err(damaged(name, 16, "its numbers are none that are given"));
     }
     let ranges = <[LiveRange]>::ref_from_bytes(rest)
         .ok()

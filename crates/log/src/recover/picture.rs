@@ -11,7 +11,7 @@ use crate::{
     batch::Run,
     checkpoint::Manifests,
     error::OpenError,
-    format::{FRAME_FLAG_OPTIONAL, Kind, PieceHeader, partition_bit},
+    format::{FRAME_FLAG_OPTIONAL, Kind, NUMBER_MAX, PieceHeader, partition_bit},
     ids::{BatchNumber, Place, SegmentNumber},
     log::{Known, Segment},
     places::Places,
@@ -119,6 +119,9 @@ impl Picture {
             self.passed_over += 1;
             return Ok(true);
         };
+        if !(1..=NUMBER_MAX).contains(&frame.index.0) && matches!(kind, Kind::Entry | Kind::Piece) {
+            return Ok(false);
+        }
         let made_sense = match kind {
             Kind::Entry => {
                 self.drop_open(frame.partition);
@@ -130,7 +133,7 @@ impl Picture {
             Kind::Checkpoint => {
                 let partition = self.partitions.entry(frame.partition).or_default();
                 partition.said_checkpoint = partition.said_checkpoint.max(Some(frame.index));
-                true
+                frame.index.0 <= NUMBER_MAX
             }
             Kind::Sealed => {
                 let segment = SegmentNumber(frame.term.0);

@@ -1,0 +1,56 @@
+//! The kept inputs of the fuzz targets (`fuzz/corpus/log_*`) and some that a generator makes.
+
+#[allow(
+    unreachable_pub,
+    reason = "the fuzz targets, in another crate, use them too"
+)]
+mod fuzzed;
+
+use std::{fs, path::Path};
+
+use courser_log::testing::Choices;
+
+fn replay(target: &str, run: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fuzz/corpus")
+        .join(target);
+    let mut count = 0;
+    for file in fs::read_dir(folder).expect("the corpus is there") {
+        run(&fs::read(file.expect("listed").path()).expect("a file"));
+        count += 1;
+    }
+    assert!(count > 0, "{target} has kept inputs");
+}
+
+fn generated(count: u64, run: fn(&[u8])) {
+    for seed in 0..count {
+        let mut choices = Choices::new(seed);
+        let len = choices.below(40);
+        let mut bytes: Vec<u8> = (0..len).map(|_| choices.next_u64() as u8).collect();
+        // Most changes would fall into zeros: steer half of them into headers.
+        for place in bytes.iter_mut().skip(1).step_by(3) {
+            if choices.below(2) == 0 {
+                *place &= 0x30;
+            }
+        }
+        run(&bytes);
+    }
+}
+
+#[test]
+fn segments() {
+    replay("log_segment", fuzzed::segment);
+    generated(4_000, fuzzed::segment);
+}
+
+#[test]
+fn raw_segments() {
+    replay("log_segment_raw", fuzzed::segment_raw);
+    generated(500, fuzzed::segment_raw);
+}
+
+#[test]
+fn checkpoints() {
+    replay("log_checkpoint", fuzzed::checkpoint);
+    generated(4_000, fuzzed::checkpoint);
+}

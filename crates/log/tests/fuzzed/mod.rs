@@ -1,0 +1,252 @@
+//! What the fuzz targets of the log do with their input; the kept corpus runs through the same code as a plain test.
+
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use courser_contract::{LogIndex, PartitionId, Term};
+use courser_log::{
+    Batch, CheckpointAt, CheckpointReader, CheckpointStore, Disk, LiveEntries, Log, LogConfig,
+    Manifests, NodeIdentity, OpenError, Push, Record, SEGMENT_BYTES_MIN, StartId,
+    inspect::SegmentInspector, testing::MemDisk,
+};
+
+const NODE: NodeIdentity = NodeIdentity(1);
+const PARTITION: PartitionId = PartitionId(1);
+const BLOCK: usize = 4096;
+
+/// Reads choices from the input.
+struct Input<'a>(&'a [u8]);
+
+impl Input<'_> {
+    fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn place(&mut self, len: usize) -> Option<usize> {
+        let (high, low) = (self.byte()?, self.byte()?);
+        Some((usize::from(high) << 8 | usize::from(low)) % len)
+    }
+}
+
+/// How the bytes of a recorded file are changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seal {
+    /// Changes are rot.
+    Broken,
+    /// Checksums are made right again: changes are what a faulty program wrote.
+    MadeRight,
+}
+
+/// Changes single bytes; gives how the rest of the input wants them sealed.
+fn change(input: &mut Input<'_>, bytes: &mut [u8]) -> Seal {
+    let seal = match input.byte() {
+        Some(first) if first % 2 == 1 => Seal::MadeRight,
+        Some(_) | None => Seal::Broken,
+    };
+    while let (Some(at), Some(flip)) = (input.place(bytes.len()), input.byte()) {
+        bytes[at] ^= flip;
+    }
+    seal
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    let word = bytes[at..at + 4].try_into().expect("four bytes");
+    u32::from_le_bytes(word)
+}
+
+/// Makes the checksums of all batches right for what is in them now.
+fn seal_batches(bytes: &mut [u8]) {
+    for block in (BLOCK..bytes.len()).step_by(BLOCK) {
+        if &bytes[block..block + 4] != b"CBCH" {
+            continue;
+        }
+        let body = word(bytes, block + 76) as usize;
+        let from = block + 88;
+        if let Some(body) = bytes.get(from..from.saturating_add(body)) {
+            let crc = crc32c::crc32c(body);
+            bytes[block + 80..block + 84].copy_from_slice(&crc.to_le_bytes());
+        }
+        let crc = crc32c::crc32c(&bytes[block..block + 84]);
+        bytes[block + 84..block + 88].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+fn config() -> LogConfig {
+    LogConfig::new(NODE, SEGMENT_BYTES_MIN).expect("a good size")
+}
+
+fn start(counter: u32) -> StartId {
+    StartId { counter, word: 99 }
+}
+
+fn entry(index: u64) -> Record {
+    Record::Entry {
+        partition: PARTITION,
+        term: Term(1),
+        index: LogIndex(index),
+        data: data(index),
+    }
+}
+
+fn data(index: u64) -> Bytes {
+    Bytes::from(vec![index as u8; 40 * index as usize])
+}
+
+fn put(log: &mut Log<MemDisk>, batch: &mut Batch, record: &Record) {
+    batch.clear();
+    assert_eq!(batch.push(record), Push::Taken);
+    loop {
+        log.write(batch).expect("written");
+        if !batch.is_unfinished() {
+            break;
+        }
+        batch.clear();
+    }
+    log.sync().expect("synced");
+}
+
+/// A segment with all kinds of records: seven entries, one of them in pieces.
+fn recorded() -> &'static (String, Vec<u8>) {
+    static RECORDED: OnceLock<(String, Vec<u8>)> = OnceLock::new();
+    RECORDED.get_or_init(|| {
+        let disk = MemDisk::new();
+        let (mut log, _) =
+            Log::open(disk.clone(), config(), start(1), &Manifests::new()).expect("empty");
+        let mut batch = log.new_batch();
+        for index in 1..=5 {
+            put(&mut log, &mut batch, &entry(index));
+        }
+        put(&mut log, &mut batch, &entry(500));
+        let state = Record::HardState {
+            partition: PARTITION,
+            term: Term(1),
+            vote: 1,
+            commit: LogIndex(5),
+        };
+        put(&mut log, &mut batch, &state);
+        log.witness().expect("written");
+        let name = disk.names().remove(0);
+        let bytes = disk.bytes(&name).expect("it is there");
+        (name, bytes)
+    })
+}
+
+fn disk_with(name: &str, bytes: Vec<u8>) -> MemDisk {
+    let disk = MemDisk::new();
+    drop(disk.create(name).expect("created"));
+    disk.replace(name, bytes);
+    disk.sync_dir().expect("synced");
+    disk
+}
+
+/// A segment that was damaged or made by a faulty program: read by recovery, by the reader of entries and offline.
+pub fn segment(input: &[u8]) {
+    let (name, bytes) = recorded();
+    let mut bytes = bytes.clone();
+    let mut input = Input(input);
+    let seal = change(&mut input, &mut bytes);
+    if seal == Seal::MadeRight {
+        seal_batches(&mut bytes);
+    }
+    let disk = disk_with(name, bytes);
+    let file = disk.open(name).expect("it is there");
+    if let Ok(inspector) = SegmentInspector::new(file) {
+        assert!(inspector.count() < 10_000, "a segment has an end");
+    }
+    match Log::open(disk.clone(), config(), start(2), &Manifests::new()) {
+        Ok((mut log, recovered)) => {
+            log.check();
+            for (id, found) in &recovered.partitions {
+                let mut reader = log.reader(*id);
+                for entry in &found.entries {
+                    let read = reader.read(entry.index);
+                    if seal == Seal::Broken {
+                        assert_eq!(entry.data, data(entry.index.0), "a wrong record");
+                        assert_eq!(read.expect("read back").data, entry.data);
+                    }
+                }
+            }
+            let mut batch = log.new_batch();
+            put(&mut log, &mut batch, &entry(1));
+        }
+        Err(
+            OpenError::Version { .. }
+            | OpenError::Kind { .. }
+            | OpenError::Foreign { .. }
+            | OpenError::Start { .. },
+        ) => assert!(
+            seal == Seal::MadeRight,
+            "rot does not look like another program"
+        ),
+        Err(error) => panic!("the disk gives and takes everything: {error}"),
+    }
+}
+
+/// Any bytes in place of the batches of a segment.
+pub fn segment_raw(input: &[u8]) {
+    let (name, bytes) = recorded();
+    let mut bytes = bytes.clone();
+    let len = input.len().min(bytes.len() - BLOCK);
+    bytes[BLOCK..].fill(0);
+    bytes[BLOCK..BLOCK + len].copy_from_slice(&input[..len]);
+    seal_batches(&mut bytes);
+    let disk = disk_with(name, bytes);
+    let file = disk.open(name).expect("it is there");
+    if let Ok(inspector) = SegmentInspector::new(file) {
+        assert!(inspector.count() < 10_000, "a segment has an end");
+    }
+    if let Ok((log, _)) = Log::open(disk, config(), start(u32::MAX), &Manifests::new()) {
+        log.check();
+    }
+}
+
+/// A checkpoint's file and a manifest: damaged ones are told, anything else in their place is no harm.
+pub fn checkpoint(input: &[u8]) {
+    let disk = MemDisk::new();
+    let (store, _) = CheckpointStore::open(disk.clone(), NODE).expect("an empty folder");
+    let (mut log, _) =
+        Log::open(MemDisk::new(), config(), start(1), &Manifests::new()).expect("empty");
+    let at = CheckpointAt {
+        index: LogIndex(100),
+        term: Term(3),
+    };
+    let mut writer = store.writer(PARTITION, at).expect("created");
+    for piece in [&b"first"[..], &[7; 300], &[]] {
+        writer.piece(piece).expect("written");
+    }
+    let live: LiveEntries = [3, 4, 5, 80].map(LogIndex).into_iter().collect();
+    let synced = log.sync().expect("synced");
+    writer.finish(live, synced).expect("finished");
+    let mut input = Input(input);
+    let which = usize::from(input.byte().unwrap_or(0));
+    let names = disk.names();
+    let name = &names[which % names.len()];
+    let mut bytes = disk.bytes(name).expect("it is there");
+    if which >= 128 {
+        bytes = input.0.to_vec();
+    } else {
+        change(&mut input, &mut bytes);
+    }
+    let changed = Some(&bytes) != disk.bytes(name).as_ref();
+    disk.replace(name, bytes.clone());
+    if let Ok(mut reader) = CheckpointReader::new(disk.open(name).expect("there"), name.clone()) {
+        while let Ok(Some(_)) = reader.next_piece() {}
+    }
+    let whole = CheckpointStore::open(disk.kill(), NODE)
+        .ok()
+        .and_then(|(store, loaded)| {
+            let manifest = loaded.manifests.get(&PARTITION)?;
+            assert_eq!(manifest.live.iter().count(), 4);
+            let mut reader = store.reader(manifest).ok()?;
+            let mut pieces = 0;
+            while let Some(piece) = reader.next_piece().ok()? {
+                assert!(piece.is_empty() || piece == b"first"[..] || piece == [7; 300][..]);
+                pieces += 1;
+            }
+            assert_eq!(pieces, 3);
+            Some(())
+        });
+    assert!(whole.is_none() || !changed, "damage is told");
+}

@@ -1,0 +1,6 @@
+//! See `courser_fuzz::fuzzed::segment_raw`.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| courser_fuzz::fuzzed::segment_raw(data));
