@@ -94,6 +94,7 @@ impl Summary {
             ("publishes_received", counters.publishes_received),
             ("publishes_sent", counters.publishes_sent),
             ("publishers_slowed", counters.publishers_slowed),
+            ("fronts_panicked", counters.fronts_panicked),
             ("turns", counters.turns),
             ("longest_turn_us", counters.longest_turn_us),
             ("allocations", self.shards.allocations),

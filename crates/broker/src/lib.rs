@@ -13,10 +13,15 @@
 //! ```
 #![forbid(unsafe_code)]
 
+// The client of the integration tests serves unit tests too.
+#[cfg(test)]
+extern crate self as courser_broker;
+
 mod appends;
 mod broker;
 mod clock;
 mod config;
+mod failpoint;
 mod index;
 mod listen;
 mod metrics;

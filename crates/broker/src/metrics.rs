@@ -91,6 +91,8 @@ pub(crate) struct Counters {
     pub(crate) packets_sent: u64,
     /// Times that a publisher was not read for a moment because it is faster than a session that gets its messages.
     pub(crate) publishers_slowed: u64,
+    /// Connections that were closed because their front panicked (M50): each is a fault of ours.
+    pub(crate) fronts_panicked: u64,
     /// Turns.
     pub(crate) turns: u64,
     /// Longest turn in microseconds of the thread's CPU time.
@@ -129,6 +131,7 @@ impl Counters {
             (&mut self.packets_received, other.packets_received),
             (&mut self.packets_sent, other.packets_sent),
             (&mut self.publishers_slowed, other.publishers_slowed),
+            (&mut self.fronts_panicked, other.fronts_panicked),
             (&mut self.turns, other.turns),
         ];
         for (mine, theirs) in pairs {

@@ -12,6 +12,7 @@ use rand::Rng;
 
 use super::Shard;
 use super::connection::Connection;
+use super::guard::Inside;
 use super::hub::Hub;
 
 /// Effects of a front that was taken out.
@@ -49,7 +50,9 @@ impl<'a> FrontFx<'a> {
 impl FrontEffects for FrontFx<'_> {
     #[inline]
     fn publish(&mut self, publish: &Publish<'_>, ticket: Ticket) -> Routed {
+        self.shard.hub.inside = Inside::Shell;
         let routed = self.shard.publish(self.id, publish, ticket);
+        self.shard.hub.inside = Inside::Front;
         if routed == Routed::Waits {
             self.unsettled += 1;
         }
@@ -57,7 +60,10 @@ impl FrontEffects for FrontFx<'_> {
     }
 
     fn destinations(&mut self, topic: &str, retain: bool) -> Destinations {
-        self.shard.hub.destinations_of_client(topic, retain)
+        self.shard.hub.inside = Inside::Shell;
+        let destinations = self.shard.hub.destinations_of_client(topic, retain);
+        self.shard.hub.inside = Inside::Front;
+        destinations
     }
 
     fn home_partition(&self, client_id: &str) -> PartitionId {
@@ -75,9 +81,10 @@ impl FrontEffects for FrontFx<'_> {
             }
             self.has_will |= attach.will.is_some();
         }
-        self.shard
-            .hub
-            .send_from_front(self.id, self.unsettled, partition, message);
+        let hub = &mut self.shard.hub;
+        hub.inside = Inside::Shell;
+        hub.send_from_front(self.id, self.unsettled, partition, message);
+        hub.inside = Inside::Front;
     }
 
     fn close(&mut self, cause: CloseCause) {
@@ -107,7 +114,10 @@ impl FrontEffects for DeliverFx<'_> {
     }
 
     fn destinations(&mut self, topic: &str, retain: bool) -> Destinations {
-        self.hub.destinations_of_client(topic, retain)
+        self.hub.inside = Inside::Shell;
+        let destinations = self.hub.destinations_of_client(topic, retain);
+        self.hub.inside = Inside::Front;
+        destinations
     }
 
     fn home_partition(&self, client_id: &str) -> PartitionId {
@@ -119,8 +129,10 @@ impl FrontEffects for DeliverFx<'_> {
     }
 
     fn send_home(&mut self, partition: PartitionId, message: ToHome) {
+        self.hub.inside = Inside::Shell;
         self.hub
             .send_from_front(self.id, self.unsettled, partition, message);
+        self.hub.inside = Inside::Front;
     }
 
     fn close(&mut self, cause: CloseCause) {

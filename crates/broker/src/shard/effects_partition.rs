@@ -1,5 +1,7 @@
 //! What partitions ask for. Nothing here calls a partition: messages are queued and handled after the call that sends them.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use courser_contract::{
     AppendNumber, CloseCause, DeliverTo, Delivery, Destinations, Dropped, FrontId, IndexChange,
     IndexToken, Origin, PartitionEffects, PartitionId, Settled, ShardId, ToFront, ToPartition,
@@ -7,9 +9,12 @@ use courser_contract::{
 use courser_mqtt::front::Prepared;
 
 use super::Shard;
+use super::connection::Connection;
 use super::effects_front::DeliverFx;
 use super::fronts::Access;
-use super::hub::Budget;
+use super::guard::Inside;
+use super::hub::{Budget, Hub};
+use crate::failpoint;
 use crate::index::IndexRequest;
 use crate::rings::Message;
 
@@ -26,6 +31,51 @@ pub(crate) enum Place {
 pub(crate) struct PartitionFx<'a> {
     pub(crate) shard: &'a mut Shard,
     pub(crate) id: PartitionId,
+}
+
+/// How far a delivery has come.
+#[derive(Debug, Default)]
+struct Given {
+    /// The next receiver.
+    next: usize,
+    /// Whether some are on other shards.
+    elsewhere: bool,
+    closed: Option<Vec<(FrontId, CloseCause)>>,
+}
+
+impl Given {
+    /// Gives the message to one front.
+    #[inline]
+    fn give(
+        &mut self,
+        hub: &mut Hub,
+        connection: &mut Connection,
+        prepared: &mut Prepared<'_>,
+        target: &DeliverTo,
+    ) {
+        hub.inside = Inside::Front;
+        failpoint::in_delivery(connection.front.client_id());
+        let mut fx = DeliverFx {
+            unsettled: connection.unsettled,
+            hub: &mut *hub,
+            id: target.front,
+            close: None,
+        };
+        let now = fx.hub.now;
+        connection.front.deliver(now, prepared, target, &mut fx);
+        let close = fx.close;
+        hub.inside = Inside::Shell;
+        connection.send_early(&mut hub.counters);
+        if let Some(cause) = close {
+            self.closed
+                .get_or_insert_default()
+                .push((target.front, cause));
+        }
+        if !connection.touched {
+            connection.touched = true;
+            hub.touched.push(target.front.slot);
+        }
+    }
 }
 
 impl PartitionEffects for PartitionFx<'_> {
@@ -96,8 +146,35 @@ impl PartitionEffects for PartitionFx<'_> {
 impl Shard {
     /// Gives a message to fronts of this shard and passes it on to those of others.
     pub(crate) fn deliver(&mut self, delivery: Delivery<'_>, to: &[DeliverTo], place: Place) {
-        let mut elsewhere = false;
-        let mut closed: Option<Vec<(FrontId, CloseCause)>> = None;
+        let mut given = Given::default();
+        while given.next < to.len() {
+            let called = catch_unwind(AssertUnwindSafe(|| {
+                self.deliver_here(&delivery, to, place, &mut given);
+            }));
+            if let Err(panic) = called {
+                self.hub.note_panic(panic);
+                self.hub.inside = Inside::Shell;
+                self.bury_receiver(to[given.next].front);
+                given.next += 1;
+            }
+        }
+        if given.elsewhere {
+            self.deliver_elsewhere(&delivery, to);
+        }
+        for (front, cause) in given.closed.into_iter().flatten() {
+            self.close_front(front, cause);
+        }
+    }
+
+    /// The receivers of this shard, from `given.next` on.
+    #[inline]
+    fn deliver_here(
+        &mut self,
+        delivery: &Delivery<'_>,
+        to: &[DeliverTo],
+        place: Place,
+        given: &mut Given,
+    ) {
         let Self {
             fronts,
             hub,
@@ -106,54 +183,30 @@ impl Shard {
         } = self;
         let now = hub.now;
         let payload = delivery.view.payload.len() as u64;
-        let mut prepared = Prepared::new(delivery, now, scratch);
-        for target in to {
+        let mut prepared = Prepared::new(*delivery, now, scratch);
+        while let Some(target) = to.get(given.next) {
             if target.front.shard != hub.id {
-                elsewhere = true;
-                continue;
-            }
-            if place == Place::BehindQueued && fronts.has_queued(target.front) {
+                given.elsewhere = true;
+            } else if place == Place::BehindQueued && fronts.has_queued(target.front) {
                 fronts.note_queued(target.front);
-                hub.local.push_delivery(&delivery, std::iter::once(target));
-                continue;
-            }
-            match fronts.get(target.front) {
-                Access::Here(connection) if connection.takes_events() => {
-                    hub.budget.spend(Budget::DELIVERY);
-                    hub.counters.publishes_sent += 1;
-                    hub.counters.publish_bytes_sent += payload;
-                    let mut fx = DeliverFx {
-                        unsettled: connection.unsettled,
-                        hub: &mut *hub,
-                        id: target.front,
-                        close: None,
-                    };
-                    connection
-                        .front
-                        .deliver(now, &mut prepared, target, &mut fx);
-                    let close = fx.close;
-                    connection.send_early(&mut hub.counters);
-                    if let Some(cause) = close {
-                        closed.get_or_insert_default().push((target.front, cause));
+                hub.local.push_delivery(delivery, std::iter::once(target));
+            } else {
+                match fronts.get(target.front) {
+                    Access::Here(connection) if connection.takes_events() => {
+                        hub.budget.spend(Budget::DELIVERY);
+                        hub.counters.publishes_sent += 1;
+                        hub.counters.publish_bytes_sent += payload;
+                        given.give(hub, connection, &mut prepared, target);
                     }
-                    if !connection.touched {
-                        connection.touched = true;
-                        hub.touched.push(target.front.slot);
+                    // To itself, in the middle of its own read: right after that.
+                    Access::Taken => {
+                        hub.local.push_delivery(delivery, std::iter::once(target));
+                        fronts.note_queued(target.front);
                     }
+                    Access::Here(_) | Access::Gone => {}
                 }
-                // To itself, in the middle of its own read: right after that.
-                Access::Taken => {
-                    hub.local.push_delivery(&delivery, std::iter::once(target));
-                    fronts.note_queued(target.front);
-                }
-                Access::Here(_) | Access::Gone => {}
             }
-        }
-        if elsewhere {
-            self.deliver_elsewhere(&delivery, to);
-        }
-        for (front, cause) in closed.into_iter().flatten() {
-            self.close_front(front, cause);
+            given.next += 1;
         }
     }
 

@@ -9,6 +9,7 @@ use courser_contract::{
 use rand::rngs::StdRng;
 use router::Writer;
 
+use super::guard::Inside;
 use super::ready::Place;
 use crate::appends::{Appends, LastWords};
 use crate::config::Config;
@@ -92,6 +93,8 @@ pub(crate) struct Hub {
     pub(crate) overfull: bool,
     /// Set when an append of the front that is being called went to a session that is slower than it.
     pub(crate) slow: bool,
+    /// Whose code runs, for panics.
+    pub(crate) inside: Inside,
     /// Connections that are not read until a link has room.
     pub(crate) waiting_for_link: Vec<Place>,
     /// Connections with output to write.

@@ -11,6 +11,7 @@ mod connection;
 mod effects_front;
 mod effects_partition;
 mod fronts;
+mod guard;
 mod hub;
 mod messages;
 mod pacing;
@@ -44,6 +45,7 @@ use router::{Reader, Writer};
 
 use self::accept::Accepting;
 use self::fronts::Fronts;
+use self::guard::Inside;
 use self::hub::{Budget, Hub, IndexWriter};
 use self::messages::Inbound;
 use self::pacing::Pacing;
@@ -208,6 +210,7 @@ impl Shard {
             congested: vec![None; usize::from(config.shards)],
             overfull: false,
             slow: false,
+            inside: Inside::Shell,
             waiting_for_link: Vec::new(),
             touched: Vec::new(),
             connections: parts.connections,

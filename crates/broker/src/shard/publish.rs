@@ -11,6 +11,7 @@ use super::Shard;
 use super::effects_partition::PartitionFx;
 use super::hub::Budget;
 use crate::appends::Waiting;
+use crate::failpoint;
 use crate::index::Way;
 use crate::slots::is_own_topic;
 
@@ -127,6 +128,7 @@ impl Shard {
     #[inline]
     pub(crate) fn append_here(&mut self, id: PartitionId, append: &Append<'_>) -> Pace {
         self.with_partition(id, |partition, now, fx| {
+            failpoint::in_partition(append.publish.payload);
             partition.handle_append(now, append, fx)
         })
     }

@@ -14,6 +14,7 @@ use super::fronts::Access;
 use super::hub::Budget;
 use super::ready::{Place, SocketWaker};
 use super::timers::Timer;
+use crate::failpoint;
 
 /// Bytes that a front gets at once: between two pieces the shard looks at its budget.
 const PIECE_BYTES: usize = 4 * 1024;
@@ -157,42 +158,18 @@ impl Shard {
         mut buffer: Buffer,
     ) -> Option<CloseCause> {
         let now = self.hub.now;
-        let bytes_before = buffer.bytes().len();
-        let mut fx = FrontFx::new(self, id, connection);
-        let mut used = 0;
-        let mut piece = PIECE_BYTES;
-        let data = buffer.bytes();
-        loop {
-            let end = data.len().min(used + piece);
-            let taken = connection
-                .front
-                .handle_bytes(now, &data[used..end], &mut fx);
-            used += taken;
-            if fx.close.is_some() || used == data.len() {
-                break;
-            }
-            if !connection.front.wants_read() {
-                connection.hold = Hold::Front;
-                connection.unparsed = true;
-                break;
-            }
-            if taken == 0 {
-                // An unfinished packet: all of it is here, or the rest has not come.
-                if end == data.len() {
-                    break;
-                }
-                piece *= 2;
-                continue;
-            }
-            piece = PIECE_BYTES;
-            if fx.shard.hub.budget.is_spent() {
-                connection.unparsed = true;
-                break;
-            }
-        }
-        connection.front.handle_read_end(now, &mut fx);
-        let close = fx.finish(connection);
-        debug_assert!(used <= bytes_before, "a front takes what it was given");
+        let (used, close) = self.call_front(id, connection, |connection, fx| {
+            let used = feed(connection, now, buffer.bytes(), fx);
+            connection.front.handle_read_end(now, fx);
+            used
+        });
+        let Some(used) = used else {
+            return close;
+        };
+        debug_assert!(
+            used <= buffer.bytes().len(),
+            "a front takes what it was given"
+        );
         buffer.consume(used);
         connection.rest = buffer.settle();
         connection.unparsed &= connection.rest.is_some();
@@ -225,9 +202,10 @@ impl Shard {
         connection.unparsed = false;
         connection.front.output().clear();
         let now = self.hub.now;
-        let mut fx = FrontFx::new(self, id, connection);
-        connection.front.handle_lost(now, &mut fx);
-        fx.finish(connection)
+        let lost = |connection: &mut Connection, fx: &mut FrontFx<'_>| {
+            connection.front.handle_lost(now, fx);
+        };
+        self.call_front(id, connection, lost).1
     }
 
     /// Reads a closed connection's last bytes away; at their end it is gone.
@@ -256,11 +234,11 @@ impl Shard {
             return None;
         }
         let now = self.hub.now;
-        let mut fx = FrontFx::new(self, id, &connection);
-        let result = act(&mut connection.front, now, &mut fx);
-        let close = fx.finish(&mut connection);
+        let (result, close) = self.call_front(id, &mut connection, |connection, fx| {
+            act(&mut connection.front, now, fx)
+        });
         self.put_back(id, connection, close);
-        Some(result)
+        result
     }
 
     /// What follows on every call of a front: its end, its output, its timer, its reading.
@@ -351,6 +329,39 @@ impl Shard {
             self.with_front(id, |front, now, fx| front.handle_timeout(now, fx));
         } else {
             self.arm(id);
+        }
+    }
+}
+
+/// Gives bytes to a front piece by piece, until they are used up, it takes no more, or the budget is spent. How many it used.
+fn feed(connection: &mut Connection, now: Now, data: &[u8], fx: &mut FrontFx<'_>) -> usize {
+    failpoint::in_front(data);
+    let mut used = 0;
+    let mut piece = PIECE_BYTES;
+    loop {
+        let end = data.len().min(used + piece);
+        let taken = connection.front.handle_bytes(now, &data[used..end], fx);
+        used += taken;
+        if fx.close.is_some() || used == data.len() {
+            return used;
+        }
+        if !connection.front.wants_read() {
+            connection.hold = Hold::Front;
+            connection.unparsed = true;
+            return used;
+        }
+        if taken == 0 {
+            // An unfinished packet: all of it is here, or the rest has not come.
+            if end == data.len() {
+                return used;
+            }
+            piece *= 2;
+            continue;
+        }
+        piece = PIECE_BYTES;
+        if fx.shard.hub.budget.is_spent() {
+            connection.unparsed = true;
+            return used;
         }
     }
 }

@@ -7,7 +7,6 @@ use courser_mqtt::front::Output;
 
 use super::Shard;
 use super::connection::{Connection, Hold, Life, Written};
-use super::effects_front::FrontFx;
 use super::ready::Place;
 use crate::metrics::close_index;
 
@@ -87,9 +86,9 @@ impl Shard {
                 break;
             }
             let now = self.hub.now;
-            let mut fx = FrontFx::new(self, id, &connection);
-            connection.front.handle_output_room(now, &mut fx);
-            close = fx.finish(&mut connection);
+            (_, close) = self.call_front(id, &mut connection, |connection, fx| {
+                connection.front.handle_output_room(now, fx);
+            });
             if close.is_some()
                 || connection.front.output().len() == left
                 || connection.write_blocked

@@ -1,0 +1,88 @@
+//! M50, with faults that the failpoints of this crate's unit tests plant.
+
+#[path = "../../../tests/support/mod.rs"]
+mod support;
+
+use std::time::{Duration, Instant};
+
+use support::{Client, broker, publish};
+
+use crate::{StopError, Summary};
+
+fn panics(summary: &Summary) -> u64 {
+    let counters = summary.counters();
+    let found = counters.iter().find(|(name, _)| name == "fronts_panicked");
+    found.map_or(0, |(_, count)| *count)
+}
+
+#[test]
+fn m50_a_panic_in_a_front_ends_its_connection_only() {
+    let broker = broker(2, &[], |_| {});
+    let address = broker.addresses()[0];
+    let mut others: Vec<Client> = (0..4)
+        .map(|number| {
+            let mut client = Client::connect(address, &format!("other-{number}"));
+            client.subscribe("t", 1);
+            client
+        })
+        .collect();
+    // CleanSession 0: its home is a durable partition, which must hear that it is gone.
+    for flags in [0x02, 0] {
+        let mut bad = Client::connect_with(address, "bad", 4, flags, &[]);
+        bad.send_raw(&publish("t", 1, 1, b"failpoint: front"));
+        assert!(bad.is_closed());
+    }
+    let mut again = Client::connect_with(address, "bad", 4, 0, &[]);
+    again.send_raw(&publish("t", 1, 1, b"sound"));
+    assert_eq!(again.receive().first, 0x40);
+    for client in &mut others {
+        assert_eq!(client.receive_publish().1, b"sound");
+    }
+    assert_eq!(panics(&broker.stop().expect("no shard failed")), 2);
+}
+
+#[test]
+fn m50_a_panic_within_a_delivery_leaves_the_other_receivers_theirs() {
+    for qos in [0, 1] {
+        let broker = broker(1, &[], |_| {});
+        let address = broker.addresses()[0];
+        let mut subscribers: Vec<Client> = ["a", "failpoint: delivery", "b"]
+            .into_iter()
+            .map(|client_id| {
+                let mut client = Client::connect(address, client_id);
+                client.subscribe("t", qos);
+                client
+            })
+            .collect();
+        let mut publisher = Client::connect(address, "publisher");
+        for number in 0..3_u8 {
+            publisher.send_raw(&publish("t", qos, u16::from(number) + 1, &[number]));
+        }
+        for number in 0..3 {
+            assert_eq!(subscribers[0].receive_publish().1, [number]);
+            assert_eq!(subscribers[2].receive_publish().1, [number]);
+        }
+        assert!(subscribers[1].is_closed());
+        assert_eq!(panics(&broker.stop().expect("no shard failed")), 1);
+    }
+}
+
+#[test]
+fn m50_a_panic_in_a_partition_ends_the_process() {
+    let broker = broker(1, &[], |_| {});
+    let mut client = Client::connect(broker.addresses()[0], "client");
+    client.subscribe("t", 1);
+    client.send_raw(&publish("t", 1, 1, b"failpoint: partition"));
+    let began = Instant::now();
+    while !broker.has_failed() {
+        assert!(
+            began.elapsed() < Duration::from_secs(10),
+            "the shard goes on"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(matches!(
+        broker.stop(),
+        Err(StopError::Panicked { shard: 0 })
+    ));
+}
