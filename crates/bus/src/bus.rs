@@ -175,7 +175,7 @@ impl<M: 'static> Router<M> {
         handler: H,
     ) -> Result<Subscription, FilterError> {
         let filter = filter.into_filter()?;
-        let (slot, id) = self.inner.subscribe::<M, H>(filter.as_str(), handler);
+        let (slot, id) = self.inner.subscribe::<M, H>(filter, handler);
         Ok(Subscription::new(Arc::clone(&self.inner), slot, id))
     }
 

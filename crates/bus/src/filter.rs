@@ -91,6 +91,10 @@ impl Filter {
         &self.0
     }
 
+    pub(crate) fn into_text(self) -> Box<str> {
+        self.0
+    }
+
     /// Whether a key of this text would be delivered.
     #[must_use]
     pub fn matches(&self, key: &str) -> bool {

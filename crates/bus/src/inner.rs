@@ -11,6 +11,7 @@
 //! No code of the user runs under the lock.
 #![allow(unsafe_code)]
 
+use crate::filter::Filter;
 use crate::handler::{Handler, SubscriptionId};
 use crate::local;
 use crate::planner::Planner;
@@ -192,15 +193,18 @@ impl Inner {
 
     pub(crate) fn subscribe<M: 'static, H: Handler<M>>(
         &self,
-        filter: &str,
+        filter: Filter,
         handler: H,
     ) -> (NonNull<SlotHead>, u64) {
         let mut state = self.lock();
         let ty = self.type_of::<M, H>(&mut state);
         let same_type = |list: &&u32| self.list(**list).ty.load(Ordering::Relaxed) == ty;
+        let spot = state
+            .writer
+            .locate(filter.into_text(), std::thread::yield_now);
         let found = state
             .writer
-            .subscribers(filter)
+            .subscribers_at(&spot)
             .iter()
             .find(same_type)
             .copied();
@@ -218,12 +222,11 @@ impl Inner {
         state.empty -= usize::from(live == 0 && found.is_some());
         match (found, change) {
             (None, _) => {
-                state.writer.insert(filter, list);
-                state.writer.publish(std::thread::yield_now);
+                state.writer.insert_at(spot, list);
                 self.version.fetch_add(1, Ordering::SeqCst);
             }
             (Some(_), SlotChange::Plans(_)) => {
-                state.writer.touch(filter);
+                state.writer.touch(spot.filter());
                 self.version.fetch_add(1, Ordering::SeqCst);
             }
             (Some(_), SlotChange::Reused | SlotChange::Seen(_)) => {}

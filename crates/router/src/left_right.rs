@@ -176,6 +176,25 @@ impl<T> WriteSide<T> {
         self.both.copies[active].with(|copy| unsafe { &*copy })
     }
 
+    /// The copy that the writer changes next.
+    pub(crate) fn inactive(&self) -> &T {
+        let inactive = 1 - self.both.active.load(Ordering::Relaxed);
+        // SAFETY: copies change only under `&mut self` of the one writer.
+        self.both.copies[inactive].with(|copy| unsafe { &*copy })
+    }
+
+    /// Changes the inactive copy without making it the active one.
+    ///
+    /// # Panics
+    /// As for [`switch`](Self::switch).
+    pub(crate) fn prepare<R>(&mut self, change: impl FnOnce(&mut T) -> R) -> R {
+        assert!(self.awaited.is_empty(), "the inactive copy has readers");
+        let inactive = 1 - self.both.active.load(Ordering::Relaxed);
+        // SAFETY: no reader looks at the inactive copy (asserted above), none can start to before a switch, and
+        // `&mut self` of the only writer excludes every other change.
+        self.both.copies[inactive].with_mut(|copy| change(unsafe { &mut *copy }))
+    }
+
     /// Whether no reader looks at the inactive copy any more; never waits.
     pub(crate) fn drained(&mut self) -> bool {
         self.awaited
@@ -188,11 +207,8 @@ impl<T> WriteSide<T> {
     /// # Panics
     /// If [`drained`](Self::drained) has not said that the inactive copy is free.
     pub(crate) fn switch(&mut self, change: impl FnOnce(&mut T)) {
-        assert!(self.awaited.is_empty(), "the inactive copy has readers");
+        self.prepare(change);
         let inactive = 1 - self.both.active.load(Ordering::Relaxed);
-        // SAFETY: no reader looks at the inactive copy (asserted above), none can start to before the switch
-        // below, and `&mut self` of the only writer excludes every other change.
-        self.both.copies[inactive].with_mut(|copy| change(unsafe { &mut *copy }));
         self.both.active.store(inactive, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let readers = self

@@ -72,5 +72,5 @@ pub use epoch::{Epoch, Epochs, Stripes};
 pub use filter::{FilterError, TopicError, check_filter, check_topic, filter_matches};
 pub use list_pool::ListPool;
 pub use matcher::{Inserted, Matcher};
-pub use shared::{Busy, Reader, SharedMatcher, Writer};
+pub use shared::{Busy, Reader, SharedMatcher, Spot, Writer};
 pub use walk::Visited;

@@ -16,6 +16,8 @@ use std::hash::BuildHasher;
 pub(crate) struct NodeId(pub(crate) u32);
 
 pub(crate) const ROOT: NodeId = NodeId(0);
+/// The parent of a place that is not used.
+const FREE: NodeId = NodeId(u32::MAX);
 
 /// What hangs below a node, in one word: either a tail of so many levels, or children: two bits for the
 /// wildcards, so that a match asks the table only for children that exist, and the number of literal ones.
@@ -159,6 +161,9 @@ impl<S> Nodes<S> {
                 u32::try_from(self.nodes.len() - 1).expect("fewer than 2^32 nodes fit in memory")
             }
         };
+        if self.children.len() == self.children.capacity() {
+            self.grow(id);
+        }
         let (nodes, hasher) = (&self.nodes, &self.hasher);
         self.children
             .insert_unique(hash(hasher, parent, token), id, |&id| {
@@ -166,6 +171,21 @@ impl<S> Nodes<S> {
                 hash(hasher, node.parent, node.token)
             });
         NodeId(id)
+    }
+
+    /// Makes the table larger, with all nodes but `new`. The table could do that by itself, but in its own order,
+    /// which is none in memory: each node would be a cache miss.
+    #[cold]
+    fn grow(&mut self, new: u32) {
+        let mut children = HashTable::with_capacity(2 * self.children.len());
+        let hash_of = |node: &Node<S>| hash(&self.hasher, node.parent, node.token);
+        for (id, node) in (0..).zip(&self.nodes).skip(1) {
+            if id != new && node.parent != FREE {
+                children.insert_unique(hash_of(node), id, |&id| hash_of(&self.nodes[id as usize]));
+            }
+        }
+        debug_assert_eq!(children.len(), self.children.len(), "every node moves");
+        self.children = children;
     }
 
     /// Takes a node without children out, and says what its parent is.
@@ -180,6 +200,7 @@ impl<S> Nodes<S> {
         let node = self.get_mut(id);
         node.subscribers = Subscribers::None;
         node.links = Links::default();
+        node.parent = FREE;
         self.free.push(id.0);
         parent
     }

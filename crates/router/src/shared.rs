@@ -8,7 +8,7 @@
 
 use crate::epoch::{COUNTERS, Epoch, Epochs, Stripes, Striping, sum};
 use crate::left_right::{ReadSide, WriteSide, left_right};
-use crate::trie::Trie;
+use crate::trie::{Known, Levels, Trie};
 use crate::walk::Visited;
 use std::fmt;
 use std::hash::Hash;
@@ -20,23 +20,55 @@ struct Shared {
     counters: [AtomicU64; COUNTERS],
 }
 
-enum Change<S> {
-    Insert(Box<str>, S),
-    Remove(Box<str>, S),
+#[derive(Clone, Copy)]
+enum Action<S> {
+    Insert(S),
+    Remove(S),
+}
+
+struct Change<S> {
+    filter: Box<str>,
+    action: Action<S>,
+    /// Where the filter was found when the change was applied to a copy: the other one then needs no search.
+    found: Option<(Levels, Known)>,
 }
 
 impl<S: Copy + Eq + Hash> Change<S> {
-    fn apply(&self, trie: &mut Trie<S>) {
-        match self {
-            Change::Insert(filter, s) => drop(trie.insert(filter, *s)),
-            Change::Remove(filter, s) => drop(trie.remove(filter, s)),
+    fn new(filter: &str, action: Action<S>) -> Self {
+        Change {
+            filter: filter.into(),
+            action,
+            found: None,
         }
     }
 
-    fn filter(&self) -> &str {
-        match self {
-            Change::Insert(filter, _) | Change::Remove(filter, _) => filter,
+    fn apply(&mut self, trie: &mut Trie<S>) {
+        let (levels, known) = self.found.get_or_insert_with(|| trie.locate(&self.filter));
+        match &self.action {
+            Action::Insert(s) => {
+                trie.insert_located(&self.filter, levels, *known, *s);
+            }
+            Action::Remove(s) => {
+                trie.remove_located(*known, s);
+            }
         }
+    }
+}
+
+/// Where a filter is, or would be, in what a [`Writer`] will publish next; see [`Writer::locate`].
+pub struct Spot {
+    filter: Box<str>,
+    levels: Levels,
+    known: Known,
+    /// Changes that the writer had made by then.
+    changes: u64,
+}
+
+impl Spot {
+    /// The filter.
+    #[must_use]
+    pub fn filter(&self) -> &str {
+        &self.filter
     }
 }
 
@@ -76,6 +108,7 @@ impl<S: Copy + Eq + Hash> SharedMatcher<S> {
                 side: write,
                 gathered: Vec::new(),
                 lagging: Vec::new(),
+                changes: 0,
             },
             reader,
         )
@@ -90,19 +123,21 @@ pub struct Writer<S> {
     gathered: Vec<Change<S>>,
     /// Published, but not yet applied to the copy that was active before.
     lagging: Vec<Change<S>>,
+    /// Times that the copies were changed.
+    changes: u64,
 }
 
 impl<S: Copy + Eq + Hash> Writer<S> {
     /// Adds `subscriber` to `filter` in place of an equal one, with the next [`publish`](Self::publish).
     pub fn insert(&mut self, filter: &str, subscriber: S) {
         self.gathered
-            .push(Change::Insert(filter.into(), subscriber));
+            .push(Change::new(filter, Action::Insert(subscriber)));
     }
 
     /// Removes the subscriber of `filter` that equals `subscriber`, with the next [`publish`](Self::publish).
     pub fn remove(&mut self, filter: &str, subscriber: &S) {
         self.gathered
-            .push(Change::Remove(filter.into(), *subscriber));
+            .push(Change::new(filter, Action::Remove(*subscriber)));
     }
 
     /// Changes that wait to be published.
@@ -122,31 +157,79 @@ impl<S: Copy + Eq + Hash> Writer<S> {
         if !self.side.drained() {
             return Err(Busy);
         }
-        let lagging = std::mem::take(&mut self.lagging);
-        let batch = std::mem::take(&mut self.gathered);
+        self.changes += 1;
+        let (lagging, batch) = (&mut self.lagging, &mut self.gathered);
         self.side.switch(|trie| {
-            lagging
-                .iter()
-                .chain(&batch)
-                .for_each(|change| change.apply(trie))
+            lagging.drain(..).for_each(|mut lag| lag.apply(trie));
+            batch.iter_mut().for_each(|change| change.apply(trie));
         });
-        for change in &batch {
-            let counter = &self.shared.counters[self.shared.striping.of_filter(change.filter())];
-            // Release, after the switch: who reads the new epoch also finds the new copy active.
-            counter.store(
-                counter.load(Ordering::Relaxed).wrapping_add(1),
-                Ordering::Release,
-            );
-        }
-        self.lagging = batch;
+        std::mem::swap(lagging, batch);
+        self.lagging
+            .iter()
+            .for_each(|change| self.touch(&change.filter));
         Ok(())
+    }
+
+    /// Finds a filter, after publishing what was gathered; `wait` is called as by [`publish`](Self::publish). What
+    /// is found is good until the next change: [`insert_at`](Self::insert_at) then does not search again, which
+    /// makes it cheaper than [`subscribers`](Self::subscribers) and [`insert`](Self::insert) for who needs both.
+    pub fn locate(&mut self, filter: Box<str>, mut wait: impl FnMut()) -> Spot {
+        self.publish(&mut wait);
+        while !self.side.drained() {
+            wait();
+        }
+        let lagging = &mut self.lagging;
+        self.side
+            .prepare(|trie| lagging.drain(..).for_each(|mut lag| lag.apply(trie)));
+        let (levels, known) = self.side.inactive().locate(&filter);
+        Spot {
+            filter,
+            levels,
+            known,
+            changes: self.changes,
+        }
+    }
+
+    /// The subscribers of the filter that was found.
+    ///
+    /// # Panics
+    /// If there was a change since.
+    #[must_use]
+    pub fn subscribers_at(&self, spot: &Spot) -> &[S] {
+        self.check(spot);
+        self.side.inactive().subscribers_of(spot.known)
+    }
+
+    /// Adds `subscriber` to the filter that was found, in place of an equal one, and publishes that. Never waits.
+    ///
+    /// # Panics
+    /// If there was a change since.
+    pub fn insert_at(&mut self, spot: Spot, subscriber: S) {
+        self.check(&spot);
+        self.changes += 1;
+        let mut change = Change {
+            filter: spot.filter,
+            action: Action::Insert(subscriber),
+            found: Some((spot.levels, spot.known)),
+        };
+        self.side.switch(|trie| change.apply(trie));
+        self.touch(&change.filter);
+        self.lagging.push(change);
+    }
+
+    fn check(&self, spot: &Spot) {
+        assert!(
+            spot.changes == self.changes && self.gathered.is_empty(),
+            "a spot is used before the next change"
+        );
     }
 
     /// Moves the epoch of what `filter` concerns, at once and without a change: for callers who keep something
     /// behind a subscriber that results depend on.
     pub fn touch(&self, filter: &str) {
         let counter = &self.shared.counters[self.shared.striping.of_filter(filter)];
-        // Release: who reads the new epoch also sees what the caller did before. Only the writer adds.
+        // Release: who reads the new epoch also sees what was done before, and finds the copy active that was
+        // switched to. Only the writer adds.
         counter.store(
             counter.load(Ordering::Relaxed).wrapping_add(1),
             Ordering::Release,
@@ -174,10 +257,12 @@ impl<S: Copy + Eq + Hash> Writer<S> {
         if !self.side.drained() {
             return Err(Busy);
         }
-        let lagging = std::mem::take(&mut self.lagging);
+        self.changes += 1;
+        let mut lagging = std::mem::take(&mut self.lagging);
         // The other copy is complete after this, so it may as well be the active one from here on.
-        self.side
-            .switch(|trie| lagging.iter().for_each(|change| change.apply(trie)));
+        self.side.switch(|trie| {
+            lagging.iter_mut().for_each(|change| change.apply(trie));
+        });
         Ok(())
     }
 

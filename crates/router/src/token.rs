@@ -43,7 +43,7 @@ impl Tokens {
         let tokens = &mut self.tokens;
         if let Some(&at) = self
             .by_text
-            .find(hash, |&at| tokens[at as usize].text == text)
+            .find(hash, |&at| same(&tokens[at as usize].text, text))
         {
             tokens[at as usize].references += 1;
             return TokenId(at + FIRST);
@@ -71,6 +71,20 @@ impl Tokens {
         TokenId(at + FIRST)
     }
 
+    /// Takes one reference more of a number that is in use; `false` if it is not. Wildcards have none.
+    pub(crate) fn retain(&mut self, id: TokenId) -> bool {
+        if id == ANY || id == REST {
+            return true;
+        }
+        match self.tokens.get_mut((id.0 - FIRST) as usize) {
+            Some(token) if token.references != 0 => {
+                token.references += 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Gives back one reference. Wildcards have none and are ignored.
     pub(crate) fn release(&mut self, id: TokenId) {
         if id == ANY || id == REST {
@@ -96,7 +110,7 @@ impl Tokens {
         let hash = self.hasher.hash_one(text);
         match self
             .by_text
-            .find(hash, |&at| self.tokens[at as usize].text == text)
+            .find(hash, |&at| same(&self.tokens[at as usize].text, text))
         {
             Some(&at) => TokenId(at + FIRST),
             None => UNKNOWN,
@@ -116,4 +130,18 @@ impl Tokens {
     pub(crate) fn len(&self) -> usize {
         self.tokens.len() - self.free.len()
     }
+}
+
+/// Whether two texts are equal. Level texts are short, and often copied a moment ago: a vector comparison would have to
+/// wait until the copy has reached the cache, which single bytes need not.
+#[inline]
+fn same(a: &str, b: &str) -> bool {
+    const SHORT: usize = 16;
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    a.len() == b.len()
+        && if a.len() <= SHORT {
+            a.iter().zip(b).all(|(a, b)| a == b)
+        } else {
+            a == b
+        }
 }

@@ -8,7 +8,7 @@
 use crate::node::{Links, Node, NodeId, Nodes, ROOT};
 use crate::subscribers::{Lists, Subscribers};
 use crate::tail::{TailId, Tails};
-use crate::token::{ANY, REST, TokenId, Tokens};
+use crate::token::{ANY, REST, TokenId, Tokens, UNKNOWN};
 use smallvec::SmallVec;
 use std::hash::Hash;
 
@@ -47,10 +47,62 @@ enum Place {
     Below(NodeId, usize),
 }
 
+/// How far a filter is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Known {
+    pub(crate) node: NodeId,
+    /// Levels above the node.
+    depth: usize,
+    /// The filter ends at the node, or with its tail.
+    pub(crate) whole: bool,
+}
+
+const NOTHING: Known = Known {
+    node: ROOT,
+    depth: 0,
+    whole: false,
+};
+
 impl<S: Copy + Eq + Hash> Trie<S> {
     pub(crate) fn insert(&mut self, filter: &str, s: S) -> Option<S> {
         let levels = parse(filter, |text| self.tokens.acquire(text));
-        let replaced = match self.place(&levels) {
+        self.insert_levels(&levels, NOTHING, s)
+    }
+
+    /// The numbers of a filter's levels, [`UNKNOWN`] for texts that no filter has, and how far it is known.
+    pub(crate) fn locate(&self, filter: &str) -> (Levels, Known) {
+        let levels = parse(filter, |text| self.tokens.find(text));
+        let known = self.descend(&levels);
+        (levels, known)
+    }
+
+    /// Inserts a filter that was located since the last change, in this trie or in another one that had the same
+    /// changes: numbers of texts and nodes depend on nothing else. Completes the levels.
+    pub(crate) fn insert_located(
+        &mut self,
+        filter: &str,
+        levels: &mut Levels,
+        known: Known,
+        s: S,
+    ) -> Option<S> {
+        debug_assert_eq!(self.locate(filter).1, known, "both tries are the same");
+        self.acquire_located(filter, levels);
+        self.insert_levels(levels, known, s)
+    }
+
+    /// Takes a reference for each level; nothing is hashed but texts that are new.
+    fn acquire_located(&mut self, filter: &str, levels: &mut Levels) {
+        for (level, text) in levels.iter_mut().zip(filter.split('/')) {
+            if *level == UNKNOWN || !self.tokens.retain(*level) {
+                *level = self.tokens.acquire(text);
+            }
+            debug_assert_eq!(self.tokens.text(*level), text, "numbers agree");
+        }
+    }
+
+    /// Inserts a filter for whose levels references were taken, from where it is known on.
+    fn insert_levels(&mut self, levels: &[TokenId], known: Known, s: S) -> Option<S> {
+        let replaced = match self.place(levels, known) {
             Place::At(node) => {
                 levels.iter().for_each(|&token| self.tokens.release(token));
                 self.subscribe(node, s)
@@ -83,9 +135,8 @@ impl<S: Copy + Eq + Hash> Trie<S> {
     }
 
     /// Goes as far as the filter is known, turning a tail that ends elsewhere into nodes on the way.
-    fn place(&mut self, levels: &[TokenId]) -> Place {
-        let mut at = ROOT;
-        let mut depth = 0;
+    fn place(&mut self, levels: &[TokenId], known: Known) -> Place {
+        let (mut at, mut depth) = (known.node, known.depth);
         loop {
             let node = self.nodes.get(at);
             let tail_len = node.links.tail_len();
@@ -147,7 +198,16 @@ impl<S: Copy + Eq + Hash> Trie<S> {
     }
 
     pub(crate) fn remove(&mut self, filter: &str, s: &S) -> Option<S> {
-        let at = self.find(filter)?;
+        let (_, known) = self.locate(filter);
+        self.remove_located(known, s)
+    }
+
+    /// Like `remove`, of a filter that was located as for `insert_located`.
+    pub(crate) fn remove_located(&mut self, known: Known, s: &S) -> Option<S> {
+        if !known.whole {
+            return None;
+        }
+        let at = known.node;
         let subscribers = &mut self.nodes.get_mut(at).subscribers;
         let removed = self.lists.remove(subscribers, s)?;
         self.subscriptions -= 1;
@@ -176,28 +236,39 @@ impl<S: Copy + Eq + Hash> Trie<S> {
         }
     }
 
-    /// The node at which a filter ends, if it is known to the letter.
-    fn find(&self, filter: &str) -> Option<NodeId> {
-        let levels = parse(filter, |text| self.tokens.find(text));
-        let mut at = ROOT;
-        let mut depth = 0;
+    /// Goes as far as the levels are known.
+    fn descend(&self, levels: &[TokenId]) -> Known {
+        let mut known = NOTHING;
         loop {
-            let node = self.nodes.get(at);
-            let tail_len = node.links.tail_len();
+            let node = self.nodes.get(known.node);
+            let (rest, tail_len) = (&levels[known.depth..], node.links.tail_len());
             if tail_len != 0 {
-                return (self.tails.get(node.tail, tail_len) == &levels[depth..]).then_some(at);
+                known.whole = self.tails.get(node.tail, tail_len) == rest;
+                return known;
             }
-            if depth == levels.len() {
-                return Some(at);
+            let Some(&level) = rest.first() else {
+                known.whole = true;
+                return known;
+            };
+            match self.nodes.child(known.node, level) {
+                Some(child) => known.node = child,
+                None => return known,
             }
-            at = self.nodes.child(at, levels[depth])?;
-            depth += 1;
+            known.depth += 1;
         }
     }
 
     pub(crate) fn subscribers(&self, filter: &str) -> &[S] {
-        self.find(filter)
-            .map_or(&[], |at| self.lists.get(&self.nodes.get(at).subscribers))
+        let (_, known) = self.locate(filter);
+        self.subscribers_of(known)
+    }
+
+    pub(crate) fn subscribers_of(&self, known: Known) -> &[S] {
+        if known.whole {
+            self.lists.get(&self.nodes.get(known.node).subscribers)
+        } else {
+            &[]
+        }
     }
 
     pub(crate) fn filters(&self) -> usize {

@@ -134,6 +134,61 @@ proptest! {
         }
     }
 
+    /// A writer that searches and inserts in one agrees with one that does either, whatever comes in between, and so do
+    /// its two copies, which take turns.
+    #[test]
+    fn a_located_insertion_is_an_insertion(ops in prop::collection::vec((op(), 0..3u8), 0..60)) {
+        let (mut writer, reader) = SharedMatcher::new();
+        let mut naive = Naive::default();
+        let nobody = || unreachable!("nobody looks");
+        for (op, way) in &ops {
+            match (op, way) {
+                (Op::Insert(filter, s), 0) => {
+                    writer.insert(filter, *s);
+                    naive.insert(filter, *s);
+                }
+                (Op::Insert(filter, s), _) => {
+                    let spot = writer.locate(filter.as_str().into(), nobody);
+                    let mut found = writer.subscribers_at(&spot).to_vec();
+                    found.sort_unstable();
+                    let mut expected: Vec<u8> = naive.0.iter().filter(|(f, _)| f == filter).map(|&(_, s)| s).collect();
+                    expected.sort_unstable();
+                    prop_assert_eq!(found, expected);
+                    if *way == 1 {
+                        writer.insert_at(spot, *s);
+                        naive.insert(filter, *s);
+                    }
+                }
+                (Op::Remove(filter, s), _) => {
+                    writer.remove(filter, s);
+                    naive.remove(filter, s);
+                }
+                (Op::RemoveAt(at), _) => {
+                    if !naive.0.is_empty() {
+                        let (filter, s) = naive.0[at.index(naive.0.len())].clone();
+                        writer.remove(&filter, &s);
+                        naive.remove(&filter, &s);
+                    }
+                }
+                (Op::Match(topic), _) => {
+                    writer.publish(nobody);
+                    let mut found = Vec::new();
+                    reader.for_each_match(topic, |&s| found.push(s));
+                    found.sort_unstable();
+                    prop_assert_eq!(found, naive.matches(topic), "topic {:?}", topic);
+                }
+            }
+        }
+        writer.publish(nobody);
+        for _ in 0..2 {
+            let mut all = Vec::new();
+            writer.for_each_filter(|filter, list| all.extend(list.iter().map(|&s| (filter.to_owned(), s))));
+            all.sort();
+            prop_assert_eq!(&all, &stored(&naive), "the copy in use");
+            writer.try_settle().expect("nobody looks"); // to the other one
+        }
+    }
+
     /// Deep ones: filters and topics of up to 128 levels.
     #[test]
     fn deep_filters_agree_with_the_naive_matcher(
