@@ -230,6 +230,28 @@ impl<'a> RecordRef<'a> {
         Self { block, start, len }
     }
 
+    /// The same with the length that the record says.
+    ///
+    /// # Panics
+    /// When the block ends before that.
+    #[must_use]
+    #[inline]
+    pub fn trusted_at(block: &'a Bytes, start: usize) -> Self {
+        let len = Self::len_at(block, start) as usize;
+        Self { block, start, len }
+    }
+
+    /// Bytes of the record that begins at byte `start` of `block`, as it says itself: nothing is checked.
+    ///
+    /// # Panics
+    /// When the block ends before its head does.
+    #[must_use]
+    #[inline]
+    pub fn len_at(block: &[u8], start: usize) -> u32 {
+        let head = block[start..].first_chunk();
+        u32::from_le_bytes(*head.expect("a record begins with its length"))
+    }
+
     /// Its parts.
     ///
     /// # Panics

@@ -101,6 +101,11 @@ impl Setup {
 
     /// A session with one subscription of its own.
     fn open(&mut self, number: u32, stage: AttachStage, expiry_seconds: u32) {
+        let filter = format!("device/{number:08}/commands");
+        self.open_with(number, stage, expiry_seconds, &filter);
+    }
+
+    fn open_with(&mut self, number: u32, stage: AttachStage, expiry_seconds: u32, filter: &str) {
         let front = FrontId {
             shard: ShardId(0),
             slot: number,
@@ -118,7 +123,7 @@ impl Setup {
         self.call(ToHome::Attach(Box::new(attach)));
         let (home, epoch) = self.shell.attached.expect("it is attached");
         let subscription = Subscription {
-            filter: format!("device/{number:08}/commands").into(),
+            filter: filter.into(),
             share: None,
             options: SubscriptionOptions {
                 qos: QoS::AtLeastOnce,
@@ -177,13 +182,8 @@ fn a_detached_durable_session_is_small() {
     assert!(each <= 768, "{each} bytes");
 }
 
-#[test]
-fn a_stored_reference_takes_little_beside_its_record_m17() {
-    const COUNT: u64 = 50_000;
-    let mut setup = Setup::new(Class::Durable);
-    setup.open(0, AttachStage::Claim, 3_600);
-    let topic = "device/00000000/commands";
-    let before = live_bytes();
+/// Messages of a turn, and their turn.
+fn publish(setup: &mut Setup, topic: &str, count: u64) {
     let append = Append {
         key: AppendKey::Unanswered,
         publish: Publish {
@@ -198,18 +198,53 @@ fn a_stored_reference_takes_little_beside_its_record_m17() {
         keep_retained: false,
         deliver: true,
     };
-    for n in 0..COUNT {
+    for _ in 0..count {
         setup
             .partition
             .handle_append(NOW, &append, &mut setup.shell);
-        if n % 100 == 99 {
-            setup.turn();
+    }
+    setup.turn();
+}
+
+/// Rows, slots, chunks and what blocks keep beside the records' bytes, at sizes where tables that double have just done so.
+#[test]
+fn a_stored_message_takes_little_beside_its_record_m17() {
+    let mut setup = Setup::new(Class::Durable);
+    setup.open(0, AttachStage::Claim, 3_600);
+    let before = live_bytes();
+    let mut stored = 0;
+    for count in [20_000, 33_000, 66_000, 100_000] {
+        while stored < count {
+            publish(&mut setup, "device/00000000/commands", 100);
+            stored += 100;
         }
+        let counts = setup.partition.counts();
+        assert_eq!((counts.queued_messages, counts.records), (count, count));
+        let beside = live_bytes() - before - counts.record_bytes;
+        let each = beside as f64 / count as f64;
+        eprintln!("a stored message, {count} of them: {each:.1} bytes beside its record");
+        assert!(each <= 32.0, "{each} bytes");
+    }
+}
+
+#[test]
+fn a_reference_to_a_message_of_many_sessions_takes_less() {
+    const SESSIONS: u64 = 100;
+    const COUNT: u64 = 1_000;
+    let mut setup = Setup::new(Class::Durable);
+    for number in 0..SESSIONS as u32 {
+        setup.open_with(number, AttachStage::Claim, 3_600, "all");
+    }
+    let before = live_bytes();
+    for _ in 0..COUNT / 10 {
+        publish(&mut setup, "all", 10);
     }
     let counts = setup.partition.counts();
-    assert_eq!((counts.queued_messages, counts.records), (COUNT, COUNT));
-    let record = 128;
-    let each = (live_bytes() - before) / COUNT;
-    eprintln!("a stored message: {each} bytes, its record {record}");
-    assert!(each <= record + 48, "{each} bytes");
+    assert_eq!(counts.queued_messages, SESSIONS * COUNT);
+    let each = (live_bytes() - before) as f64 / counts.queued_messages as f64;
+    eprintln!(
+        "a reference, one of {SESSIONS} to a message of {} bytes: {each:.1} bytes with its share of the message",
+        counts.record_bytes / COUNT
+    );
+    assert!(each <= 8.0, "{each} bytes");
 }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use courser_contract::RecordRef;
 
 /// Bytes of entries that stay where they came in. When there are more, the older half moves out at once, so that survivors of
 /// many small entries share a block.
@@ -141,6 +142,13 @@ impl Blocks {
 
     pub(super) fn bytes(&self, number: u32) -> &Bytes {
         &self.blocks[number as usize].bytes
+    }
+
+    /// Length of the record that begins at a byte of a block.
+    #[inline]
+    pub(super) fn record_len(&self, number: u32, offset: u32) -> u32 {
+        let block = &self.blocks[number as usize].bytes;
+        RecordRef::len_at(block, offset as usize)
     }
 
     pub(super) fn live_bytes(&self, number: u32) -> usize {

@@ -1,7 +1,7 @@
 //! The record table: where each live message is, and how many places need it (M16, M17).
 //!
 //! A record is found in a **block**, shared bytes: the entry that brought it, or a block of the old generation. References
-//! are slots (`u32`); a row takes 24 bytes. A block goes when its last live record does. So that one stuck message does
+//! are slots (`u32`); a row takes 20 bytes, and a record says its length itself. A block goes when its last live record does. So that one stuck message does
 //! not pin the 64 KiB buffer around its entry, an entry ages: once [`block::YOUNG_BYTES`] more have come, what still lives in it is
 //! copied, once, into a dense block of the old generation; an old block of which less than half is live is copied again.
 //! Held bytes are therefore at most the young window and twice the live bytes (`check`).
@@ -9,11 +9,15 @@
 //! Addresses (log index, byte in the entry) never change; places are this process's own business (M16).
 
 mod block;
+mod rows;
 
 use bytes::Bytes;
 use courser_contract::{Record, RecordRef, RecordView};
 
-use self::block::{Block, Blocks};
+use self::{
+    block::{Block, Blocks},
+    rows::{Row, Rows},
+};
 
 /// A reference to a live record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,40 +60,17 @@ impl Address {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Row {
-    block: u32,
-    offset: u32,
-    len: u32,
-    /// Places that need it; in a free row the next free one.
-    refs: u32,
-    address: u64,
-}
-
-const _: () = assert!(
-    size_of::<Row>() == 24,
-    "a row is what the memory goal counts with"
-);
-
 /// A free row is in this block.
 const FREE: u32 = u32::MAX;
 /// A row on its way from one block to another: a slot that stands twice in the lists is moved once.
 const MOVING: u32 = u32::MAX - 1;
-
-/// Where the bytes of an expected row are.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fill {
-    pub(crate) slot: Slot,
-    /// Byte of the block.
-    pub(crate) offset: u32,
-    /// Bytes of the record.
-    pub(crate) len: u32,
-}
+/// A row of a checkpoint whose bytes have not come out of the log.
+const EXPECTED: u32 = u32::MAX - 2;
 
 /// All live records of a partition.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
-    rows: Vec<Row>,
+    rows: Rows,
     free: Option<u32>,
     live: usize,
     blocks: Blocks,
@@ -119,24 +100,15 @@ impl Records {
             index,
             ordinal: offset,
         };
-        let row = Row {
-            block,
-            offset,
-            len,
-            refs: 1,
-            address: address.pack(),
-        };
+        let row = Row::new(block, offset, 1, address);
         let slot = match self.free {
             Some(slot) => {
-                let place = &mut self.rows[slot as usize];
+                let place = &mut self.rows[slot];
                 self.free = (place.refs != u32::MAX).then_some(place.refs);
                 *place = row;
                 slot
             }
-            None => {
-                self.rows.push(row);
-                u32::try_from(self.rows.len() - 1).expect("fewer than 2^32 records are live")
-            }
+            None => self.rows.push(row),
         };
         self.live += 1;
         self.blocks.get_mut(block).add(slot, len);
@@ -152,19 +124,20 @@ impl Records {
     /// So many more places need it.
     #[inline]
     pub(crate) fn keep_for(&mut self, slot: Slot, places: u32) {
-        self.rows[slot.0 as usize].refs += places;
+        self.rows[slot.0].refs += places;
     }
 
     /// One place less needs it. Returns whether that was the last one.
     #[inline]
     pub(crate) fn release(&mut self, slot: Slot) -> bool {
-        let row = &mut self.rows[slot.0 as usize];
+        let row = &mut self.rows[slot.0];
         assert!(row.block != FREE, "a reference leads to a live record");
         row.refs -= 1;
         if row.refs > 0 {
             return false;
         }
-        let (block, len) = (row.block, row.len);
+        let block = row.block;
+        let len = self.blocks.record_len(block, row.offset);
         row.block = FREE;
         row.refs = self.free.unwrap_or(u32::MAX);
         self.free = Some(slot.0);
@@ -177,13 +150,9 @@ impl Records {
 
     /// The record.
     pub(crate) fn get(&self, slot: Slot) -> RecordRef<'_> {
-        let row = &self.rows[slot.0 as usize];
+        let row = &self.rows[slot.0];
         assert!(row.block != FREE, "a reference leads to a live record");
-        RecordRef::trusted(
-            self.blocks.bytes(row.block),
-            row.offset as usize,
-            row.len as usize,
-        )
+        RecordRef::trusted_at(self.blocks.bytes(row.block), row.offset as usize)
     }
 
     /// Its parts.
@@ -196,21 +165,21 @@ impl Records {
         self.get(slot).to_record()
     }
 
-    /// Bytes of the encoded record.
+    /// Bytes of the encoded record, as it says itself.
+    #[inline]
     pub(crate) fn len_of(&self, slot: Slot) -> u32 {
-        self.rows[slot.0 as usize].len
+        let row = &self.rows[slot.0];
+        self.blocks.record_len(row.block, row.offset)
     }
 
     /// Whether the slot holds a record.
     pub(crate) fn is_live(&self, slot: Slot) -> bool {
-        self.rows
-            .get(slot.0 as usize)
-            .is_some_and(|row| row.block != FREE)
+        (slot.0 as usize) < self.rows.len() && self.rows[slot.0].block != FREE
     }
 
     /// Where it was born.
     pub(crate) fn address(&self, slot: Slot) -> Address {
-        Address::unpack(self.rows[slot.0 as usize].address)
+        self.rows[slot.0].address()
     }
 
     /// Live records.
@@ -225,65 +194,57 @@ impl Records {
 
     /// References of a live record; for `check`.
     pub(crate) fn references(&self, slot: Slot) -> u32 {
-        self.rows[slot.0 as usize].refs
+        self.rows[slot.0].refs
     }
 
     /// All live records.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Slot> + '_ {
-        let rows = self.rows.iter().enumerate();
+        let rows = self.rows.from(0);
         rows.filter(|(_, row)| row.block != FREE)
-            .map(|(slot, _)| Slot(u32::try_from(slot).expect("fewer than 2^32 rows")))
+            .map(|(slot, _)| Slot(slot))
     }
 
     /// A row whose bytes come later, by [`Records::fill`]. In ascending order of addresses, before any other row.
     pub(crate) fn expect(&mut self, address: Address, refs: u32) -> Slot {
-        let row = Row {
-            block: MOVING,
-            offset: 0,
-            len: 0,
-            refs,
-            address: address.pack(),
-        };
-        self.rows.push(row);
         self.live += 1;
-        Slot(u32::try_from(self.rows.len() - 1).expect("fewer than 2^32 records are live"))
+        Slot(self.rows.push(Row::new(EXPECTED, 0, refs, address)))
     }
 
-    /// Rows of an entry whose bytes have not come; `near` is where they probably begin.
-    pub(crate) fn expected(&self, index: u64, near: usize) -> impl Iterator<Item = Slot> + use<> {
-        let of = |row: &Row| Address::unpack(row.address).index;
-        let begins = |at: usize| {
-            self.rows.get(at).is_some_and(|row| of(row) == index)
-                && at
-                    .checked_sub(1)
-                    .is_none_or(|before| of(&self.rows[before]) < index)
-        };
-        let first = if begins(near) {
+    /// The next row of an entry whose bytes have not come, with the byte of the entry at which its record begins. It no longer
+    /// counts as such. `near` is where it probably is.
+    pub(crate) fn take_expected(&mut self, index: u64, near: u32) -> Option<(Slot, u32)> {
+        let is_next = |row: &Row| row.block == EXPECTED && row.address().index == index;
+        let at = if (near as usize) < self.rows.len() && is_next(&self.rows[near]) {
             near
         } else {
-            self.rows.partition_point(|row| of(row) < index)
+            let first = self.rows.partition_point(|row| row.address().index < index);
+            let mut rows = self.rows.from(first);
+            let same = rows
+                .by_ref()
+                .take_while(|(_, row)| row.address().index == index);
+            let (at, _) = same.into_iter().find(|(_, row)| is_next(row))?;
+            at
         };
-        let rows = self.rows[first..].iter();
-        let count = rows
-            .take_while(|row| of(row) == index && row.block == MOVING)
-            .count();
-        (first..first + count).map(|at| Slot(u32::try_from(at).expect("fewer than 2^32 rows")))
+        let row = &mut self.rows[at];
+        row.block = MOVING;
+        Some((Slot(at), row.address().ordinal))
     }
 
-    /// Takes in a dense block that has the bytes of some expected rows.
-    pub(crate) fn fill(&mut self, bytes: Bytes, fills: &[Fill]) {
-        let slots: Vec<u32> = fills.iter().map(|fill| fill.slot.0).collect();
+    /// Takes in a dense block that has the bytes of some rows that were taken: each with its byte in the block.
+    pub(crate) fn fill(&mut self, bytes: Bytes, fills: &[(Slot, u32)]) {
+        let slots: Vec<u32> = fills.iter().map(|(slot, _)| slot.0).collect();
         let block = self.blocks.add_old(bytes, &slots);
-        for fill in fills {
-            let row = &mut self.rows[fill.slot.0 as usize];
-            (row.block, row.offset, row.len) = (block, fill.offset, fill.len);
+        for (slot, offset) in fills {
+            let row = &mut self.rows[slot.0];
+            (row.block, row.offset) = (block, *offset);
         }
     }
 
     /// The first row whose bytes have not come.
     pub(crate) fn first_expected(&self) -> Option<Address> {
-        let row = self.rows.iter().find(|row| row.block == MOVING)?;
-        Some(Address::unpack(row.address))
+        let mut rows = self.rows.from(0);
+        let (_, row) = rows.find(|(_, row)| row.block == EXPECTED)?;
+        Some(row.address())
     }
 
     /// Copies what lives in some blocks into one new block of the old generation and lets them go.
@@ -296,14 +257,14 @@ impl Records {
         let mut slots = Vec::new();
         for &block in from {
             for slot in self.blocks.take_slots(block) {
-                let row = &mut self.rows[slot as usize];
+                let row = &mut self.rows[slot];
                 if row.block != block {
                     continue;
                 }
                 let start = row.offset as usize;
+                let len = self.blocks.record_len(block, row.offset) as usize;
                 row.offset = u32::try_from(bytes.len()).expect("an entry is shorter than 4 GiB");
-                let record = &self.blocks.bytes(block)[start..start + row.len as usize];
-                bytes.extend_from_slice(record);
+                bytes.extend_from_slice(&self.blocks.bytes(block)[start..start + len]);
                 row.block = MOVING;
                 slots.push(slot);
             }
@@ -314,7 +275,7 @@ impl Records {
         }
         let to = self.blocks.add_old(bytes.into(), &slots);
         for slot in slots {
-            self.rows[slot as usize].block = to;
+            self.rows[slot].block = to;
         }
     }
 
@@ -322,15 +283,11 @@ impl Records {
     pub(crate) fn check(&self) {
         let mut live_bytes = vec![0u64; self.blocks.len()];
         for slot in self.iter() {
-            let row = &self.rows[slot.0 as usize];
+            let row = &self.rows[slot.0];
             assert!(row.refs > 0, "a live record is needed somewhere");
-            live_bytes[row.block as usize] += u64::from(row.len);
-            let view = self.get(slot).view();
-            assert_eq!(
-                view.encoded_len(),
-                row.len as usize,
-                "a row knows its record's length"
-            );
+            let len = self.get(slot).view().encoded_len();
+            assert_eq!(self.len_of(slot) as usize, len, "a record says its length");
+            live_bytes[row.block as usize] += len as u64;
         }
         self.blocks.check(&live_bytes);
         assert_eq!(self.iter().count(), self.live, "live records are counted");

@@ -6,7 +6,7 @@ use courser_contract::RecordRef;
 use super::RestoreError;
 use crate::{
     checkpoint::EntrySet,
-    record::{Address, Fill, Records, Slot},
+    record::{Address, Records, Slot},
 };
 
 /// Bytes of a block into which records are copied.
@@ -19,9 +19,10 @@ pub(super) struct Filling {
     slots: Vec<Slot>,
     pub(super) wanted: EntrySet,
     block: Vec<u8>,
-    fills: Vec<Fill>,
+    /// Rows of the block, each with its byte there.
+    fills: Vec<(Slot, u32)>,
     /// The row that is probably the next to be filled.
-    next: usize,
+    next: u32,
 }
 
 impl Filling {
@@ -58,18 +59,15 @@ impl Filling {
         bytes: &Bytes,
         records: &mut Records,
     ) -> Result<(), RestoreError> {
-        for slot in records.expected(index, self.next) {
-            let byte = records.address(slot).ordinal;
-            let place = usize::try_from(byte).ok();
-            let record = place.and_then(|place| RecordRef::parse(bytes, place));
+        while let Some((slot, byte)) = records.take_expected(index, self.next) {
+            let record = RecordRef::parse(bytes, byte as usize);
             let record = record.ok_or(RestoreError::NoRecord { index, byte })?;
-            let start = record.start();
             let offset = u32::try_from(self.block.len()).expect("a block is far below 4 GiB");
-            let len = u32::try_from(record.encoded_len()).expect("its length has 32 bits");
+            let start = record.start();
             self.block
                 .extend_from_slice(&bytes[start..start + record.encoded_len()]);
-            self.fills.push(Fill { slot, offset, len });
-            self.next = slot.0 as usize + 1;
+            self.fills.push((slot, offset));
+            self.next = slot.0 + 1;
         }
         if self.block.len() >= BLOCK_BYTES {
             self.flush(records);
