@@ -25,7 +25,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "v5: MQTT 5.0 only")
     config.addinivalue_line("markers", "v3: MQTT 3.1.1 only")
     config.addinivalue_line("markers", "courser: needs the courser binary itself")
-    config.addinivalue_line("markers", "restart: also run with the broker killed before each session is taken up again")
+    config.addinivalue_line("markers", "restart: also run with the broker stopped and started before each session is taken up again")
 
 
 def versions_of(metafunc) -> list[int]:
@@ -55,7 +55,7 @@ def pytest_generate_tests(metafunc):
 
 
 def marks(restart: bool) -> list:
-    """Only a broker with a data folder outlives being killed."""
+    """Only a broker with a data folder remembers."""
     return [pytest.mark.courser] if restart else []
 
 
@@ -115,7 +115,7 @@ def broker(brokers) -> Broker:
 
 
 def broker_for(request, restart: bool) -> Broker:
-    """One that is killed is nobody else's."""
+    """One that is stopped is nobody else's."""
     return request.getfixturevalue("brokers").own() if restart else request.getfixturevalue("broker")
 
 

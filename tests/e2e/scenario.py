@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import signal
 import uuid
 
 from broker import Broker
@@ -32,7 +31,7 @@ def library_names() -> list[str]:
 class Names:
     """Topics and client ids that no other test uses, so that one broker serves them all at once."""
 
-    # Whether the broker is killed and started again each time before a session is taken up again.
+    # Whether the broker is stopped and started again each time before a session is taken up again.
     restarts = False
 
     def __init__(self):
@@ -43,7 +42,7 @@ class Names:
         """What the marker `restart` adds to a scenario: nothing that a client was told may depend on the process."""
         if self.restarts and name in self.taken_up:
             self.broker.check_alive()
-            self.broker.stop(signal.SIGKILL)
+            assert self.broker.stop() == 0
             self.broker.start()
         self.taken_up.add(name)
 

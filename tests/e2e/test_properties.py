@@ -30,6 +30,7 @@ def test_passed_on_unchanged(mqtt, qos):
     assert {name: found.get(name) for name in PASSED_ON} == PASSED_ON
 
 
+@pytest.mark.restart
 def test_passed_on_to_absent_session(mqtt):
     """The same for a message that waited in a session."""
     topic = mqtt.topic()
@@ -55,6 +56,7 @@ def test_order_of_user_properties(mqtt):
     assert subscriber.message().user_properties == pairs
 
 
+@pytest.mark.restart
 def test_message_expires_in_queue(mqtt):
     """A message whose time is over is not delivered; others come with the time that is left.
 

@@ -102,6 +102,7 @@ def test_mixed_qos_on_one_topic(mqtt):
         assert part == list(range(qos, 90, 3))
 
 
+@pytest.mark.restart
 def test_held_acks_then_redelivery(mqtt):
     """Unacknowledged QoS 1 messages come again after a reconnect: in order, with DUP, then never more.
 
@@ -120,7 +121,7 @@ def test_held_acks_then_redelivery(mqtt):
     again = second.messages(10)
     assert [message.payload for message in again] == [b"%d" % number for number in range(10)]
     assert all(message.dup is not False for message in again)
-    publisher.publish(topic, b"marker", 1)
+    mqtt.connect("pub").publish(topic, b"marker", 1)
     assert second.messages_until(b"marker") == []
 
 

@@ -98,6 +98,7 @@ def take(client, count):
     return [client.expect(PUBLISH) for _ in range(count)]
 
 
+@pytest.mark.restart
 def test_redelivery_of_qos1(raw):
     """Unacknowledged PUBLISH packets are sent again after the reconnect: same ids, same order, DUP; the acknowledged are not.
 
@@ -123,7 +124,7 @@ def test_redelivery_of_qos1(raw):
     assert all(packet.dup for packet in second)
     for packet in second:
         client.send(wire.ack(PUBACK, packet.packet_id))
-    publisher.publish(raw.topic(), b"new", qos=1)
+    raw.connect("pub").publish(raw.topic(), b"new", qos=1)
     assert client.message(payload=b"new").dup is False
     client.ping()
     client.close()
@@ -131,6 +132,7 @@ def test_redelivery_of_qos1(raw):
     client.ping()
 
 
+@pytest.mark.restart
 def test_redelivery_of_qos2(raw):
     """Before PUBREC the PUBLISH is repeated, after it only the PUBREL, after PUBCOMP nothing.
 
@@ -158,7 +160,7 @@ def test_redelivery_of_qos2(raw):
     assert found[PUBREL].packet_id == half.packet_id
     client.send(wire.ack(PUBCOMP, half.packet_id))
     client.answer(again)
-    publisher.publish(raw.topic(), b"marker", qos=2)
+    raw.connect("pub").publish(raw.topic(), b"marker", qos=2)
     client.message(payload=b"marker")
     client.ping()
 
@@ -180,6 +182,7 @@ def test_pubrec_repeated_by_client(raw):
 
 @pytest.mark.v5
 @pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.restart
 def test_refusal_by_client_settles(raw, qos):
     """PUBACK or PUBREC of 0x80 and more: the message is done, no PUBREL, no redelivery.
 
@@ -231,6 +234,7 @@ def test_receive_maximum_is_kept(raw, qos, window):
 
 
 @pytest.mark.v5
+@pytest.mark.restart
 def test_receive_maximum_after_resume(raw):
     """A session taken up with a smaller window drains in order within it.
 
@@ -292,6 +296,7 @@ def test_expiry_does_not_stop_qos2(raw):
     client.ping()
 
 
+@pytest.mark.restart
 def test_unsubscribe_finishes_what_was_begun(raw):
     """Messages that were sent before UNSUBSCRIBE finish their handshakes; nothing new comes.
 

@@ -4,6 +4,7 @@ import pytest
 from clients.base import Subscription, Will
 
 
+@pytest.mark.restart
 def test_session_present(mqtt):
     """The session is there after a reconnect with its subscriptions.
 
@@ -20,6 +21,7 @@ def test_session_present(mqtt):
     assert again.message().payload == b"still subscribed"
 
 
+@pytest.mark.restart
 def test_offline_queue(mqtt):
     """QoS 1 and 2 messages wait for an absent session, in order; the delivery is not a duplicate.
 
@@ -41,6 +43,7 @@ def test_offline_queue(mqtt):
     assert not any(message.dup for message in found)
 
 
+@pytest.mark.restart
 def test_offline_queue_many(mqtt):
     """A thousand QoS 1 messages wait for an absent session."""
     topic = mqtt.topic()
@@ -54,6 +57,7 @@ def test_offline_queue_many(mqtt):
     assert [message.payload for message in again.messages(1000)] == payloads
 
 
+@pytest.mark.restart
 def test_clean_start_discards(mqtt):
     """A clean start ends the old session with its subscriptions and its queue.
 
@@ -76,6 +80,7 @@ def test_clean_start_discards(mqtt):
     assert not after.session_present
 
 
+@pytest.mark.restart
 def test_clean_session_does_not_last(mqtt):
     """A session without expiry ends with its connection.
 
