@@ -1,17 +1,25 @@
 //! Speed of the router: `cargo bench -p courser-router --bench router -- [--twin DIR] [--rounds N] [PART ...]`
 //!
-//! Parts: `fixed`, `random`, `churn`, `threads`, `latency`, `million`; all if none is named. With `--twin` (a folder
-//! with the compiled classes of the router on the JVM) `fixed` runs it too, in turn with ours, and prints the
-//! ratios. Figures are CPU nanoseconds of one thread, medians over the rounds, unless they say otherwise. With
-//! `--test` everything runs once and small, so that it cannot rot.
+//! Parts are the three workloads `fixed`, `random`, `churn`, and `million`; all if none is named, which takes less than
+//! six minutes on a quiet machine and prints what `BENCHMARKS.md` shows. With `--twin` (a folder with the compiled
+//! classes of the router on the JVM) `fixed` runs it too, in turn with ours, and prints the ratios. With `--test`
+//! everything runs once and small, so that it cannot rot.
 #![allow(clippy::print_stdout)] // it is what a benchmark is for
 
+mod churn;
+mod fixed;
+mod machine;
 mod measure;
-mod parts;
+mod million;
+mod random;
+mod table;
 mod twin;
+mod wall;
 mod workload;
 
 use std::path::PathBuf;
+use std::time::Duration;
+use workload::Shape;
 
 pub(crate) struct Options {
     twin: Option<PathBuf>,
@@ -19,6 +27,30 @@ pub(crate) struct Options {
     /// Once and small.
     test: bool,
 }
+
+impl Options {
+    /// Every row of a workload: place in the table of sizes, subscribers, shape.
+    fn rows(&self) -> impl Iterator<Item = (usize, u64, Shape)> + use<> {
+        let sizes = if self.test { &SIZES[..3] } else { &SIZES };
+        let shapes = [Shape::Mono, Shape::Mega];
+        sizes
+            .iter()
+            .enumerate()
+            .flat_map(move |(at, &n)| shapes.map(move |shape| (at, n, shape)))
+    }
+
+    /// CPU time that one round of a measurement takes, about.
+    fn round_ns(&self) -> f64 {
+        if self.test { 1e5 } else { 3e7 }
+    }
+
+    /// Wall time of one round on one or two threads.
+    fn round_wall(&self) -> Duration {
+        Duration::from_millis(if self.test { 2 } else { 100 })
+    }
+}
+
+const SIZES: [u64; 5] = [10, 100, 1_000, 10_000, 100_000];
 
 fn main() {
     let mut options = Options {
@@ -42,17 +74,23 @@ fn main() {
             part => parts.push(part.to_owned()),
         }
     }
-    let wanted = |part: &str| parts.is_empty() || parts.iter().any(|p| p == part);
     type Part = (&'static str, fn(&Options));
-    let all: [Part; 6] = [
-        ("fixed", parts::fixed),
-        ("random", parts::random),
-        ("churn", parts::churn),
-        ("threads", parts::threads),
-        ("latency", parts::latency),
-        ("million", parts::million),
+    let all: [Part; 4] = [
+        ("fixed", fixed::run),
+        ("random", random::run),
+        ("churn", churn::run),
+        ("million", million::run),
     ];
+    if let Some(unknown) = parts
+        .iter()
+        .find(|part| all.iter().all(|(name, _)| name != part))
+    {
+        panic!("there is no part {unknown:?}");
+    }
+    let wanted = |part: &str| parts.is_empty() || parts.iter().any(|p| p == part);
+    machine::describe();
     all.iter()
         .filter(|(name, _)| wanted(name))
         .for_each(|(_, part)| part(&options));
+    machine::load("at the end");
 }

@@ -4,7 +4,10 @@ use crate::workload::Shape;
 use std::path::Path;
 use std::process::Command;
 
-/// CPU nanoseconds a post of the fixed key: the mean over a second after its warm-up.
+/// So long it is measured, after the three seconds of its warm-up.
+const SECONDS: &str = "0.5";
+
+/// CPU nanoseconds a post of the fixed key: the mean over the time that it is measured.
 pub(crate) fn cpu_ns(classes: &Path, subscribers: u64, shape: Shape) -> f64 {
     let shape = match shape {
         Shape::Mono => "mono",
@@ -13,7 +16,14 @@ pub(crate) fn cpu_ns(classes: &Path, subscribers: u64, shape: Shape) -> f64 {
     let mut java = Command::new("java");
     java.args(["-XX:+UseParallelGC", "-Xms1g", "-Xmx1g", "-cp"])
         .arg(classes);
-    java.args(["Bench", &subscribers.to_string(), "1", shape, "list", "1"]);
+    java.args([
+        "Bench",
+        &subscribers.to_string(),
+        "1",
+        shape,
+        "list",
+        SECONDS,
+    ]);
     let output = java.output().expect("java runs");
     let text = String::from_utf8_lossy(&output.stdout);
     let after = text

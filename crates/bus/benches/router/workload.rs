@@ -36,6 +36,15 @@ pub(crate) enum Shape {
     Mega,
 }
 
+impl Shape {
+    pub(crate) fn types(self) -> u32 {
+        match self {
+            Shape::Mono => 1,
+            Shape::Mega => 8,
+        }
+    }
+}
+
 macro_rules! listeners {
     ($($name:ident $acc:ident $id:ident $do:expr;)*) => {$(
         pub(crate) struct $name(pub(crate) u64);

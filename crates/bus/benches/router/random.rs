@@ -1,0 +1,94 @@
+//! The second workload: random concrete keys.
+
+use crate::Options;
+use crate::fixed::post_ns;
+use crate::measure::{best_cpu_each, median};
+use crate::table::{Table, verdict};
+use crate::wall::Wall;
+use crate::workload::{Bare, Message, Random, fixed_key, random_keys, router, specs};
+use std::hint::black_box;
+
+/// Draws before they repeat: an order that no predictor learns.
+const ORDER: usize = 1 << 16;
+
+/// What a post may cost, by what one to the fixed key costs.
+fn at_most(subscribers: u64, fixed: f64) -> Option<f64> {
+    match subscribers {
+        0..=100 => Some(fixed + 60.0),
+        101..=1_000 => Some(2.0 * fixed),
+        _ => None,
+    }
+}
+
+pub(crate) fn run(options: &Options) {
+    let side = if options.test { 20 } else { 320 };
+    let title = format!(
+        "random keys out of {side} x {side}: CPU ns a post, one thread, median of {}",
+        options.rounds
+    );
+    let columns = [
+        "subscribers",
+        "types",
+        "fixed key",
+        "random",
+        "at most",
+        "",
+        "hits each",
+        "a hit",
+        "hit rate",
+        "match lists",
+        "their bytes",
+    ];
+    let (mut cpu, mut wall) = (Table::new(title, &columns), Wall::new("random keys"));
+    for (_, n, shape) in options.rows() {
+        let specs = specs(n, shape);
+        let (bare, router) = (Bare::new(&specs), router(&specs));
+        let (fixed_key, keys) = (fixed_key(&router), random_keys(&router, side));
+        let mut random = Random::new();
+        let order: Vec<u32> = (0..ORDER)
+            .map(|_| random.below(side * side) as u32)
+            .collect();
+        let post =
+            |message: &Message, at: usize| router.post(&keys[order[at % ORDER] as usize], message);
+        let message = Message::default();
+        keys.iter().for_each(|key| router.post(key, &message));
+        let before = router.stats();
+        let (mut fixed, mut each, mut at) = (vec![], vec![], 0);
+        for _ in 0..options.rounds {
+            fixed.push(post_ns(options, &router, &fixed_key));
+            each.push(best_cpu_each(options.round_ns(), || {
+                post(black_box(&message), at);
+                at += 1;
+            }));
+        }
+        let (fixed, each) = (median(fixed), median(each));
+        // Those of random keys alone.
+        let start = router.stats();
+        (0..ORDER).for_each(|at| post(&message, at));
+        let after = router.stats();
+        let hits = (after.hits - start.hits) as f64 / ORDER as f64;
+        let (posts, misses) = (
+            after.posts - before.posts,
+            after.cache_misses - before.cache_misses,
+        );
+        let limit = at_most(n, fixed);
+        cpu.row(vec![
+            n.to_string(),
+            shape.types().to_string(),
+            format!("{fixed:.1}"),
+            format!("{each:.1}"),
+            limit.map_or_else(String::new, |limit| format!("{limit:.1}")),
+            limit.map_or_else(String::new, |limit| verdict(each <= limit)),
+            format!("{hits:.1}"),
+            format!("{:.2}", each / hits),
+            format!("{:.4}", 1.0 - misses as f64 / posts as f64),
+            after.cached_lists.to_string(),
+            after.cached_bytes.to_string(),
+        ]);
+        wall.row(options, (n, shape), &post, &|message, _| {
+            black_box(&bare).walk(message)
+        });
+    }
+    cpu.print();
+    wall.print();
+}
