@@ -22,6 +22,9 @@ use crate::{
     record::{CheckpointAt, HardState, Record},
 };
 
+#[cfg(test)]
+mod tests;
+
 /// Data up to this length is copied into the batch's buffer, longer is referenced (M45).
 pub const COPY_BYTES_MAX: usize = 4096;
 

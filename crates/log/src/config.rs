@@ -24,6 +24,51 @@ pub struct LogConfig {
     pub ahead_segments: u32,
     /// Segments in which nothing is live, kept for use again beyond those; more are removed. Default 4.
     pub spare_segments: u32,
+    planted: Option<Planted>,
+}
+
+/// Bugs that tests plant to see that they are found; without the feature `testing` there is no way to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// A sync says that it is done and is not (I2).
+    SyncNothing,
+    /// Only the newest segment is synced after a roll.
+    ForgetOlderSegment,
+    /// A header calls synced what was only written.
+    ClaimTooMuch,
+    /// Names of segments are not made durable.
+    SkipFolderSync,
+    /// Heads of segments leave out hard states.
+    HeadWithoutHardStates,
+    /// Segments are used again although older entries in them are needed.
+    FreeLiveSegments,
+    /// Rot is cut like a torn end (M44).
+    CutRot,
+    /// Batches of the segment that a file was before are read.
+    ReadRecycled,
+    /// Batches that a later start has cut are read.
+    ReadVoid,
+    /// Records of damaged batches are taken without looking at their checksums (I5).
+    TakeDamaged,
+    /// The end of the log is taken as durable because it can be read.
+    TrustTheCache,
+}
+
+impl Planted {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::SyncNothing,
+        Self::ForgetOlderSegment,
+        Self::ClaimTooMuch,
+        Self::SkipFolderSync,
+        Self::HeadWithoutHardStates,
+        Self::FreeLiveSegments,
+        Self::CutRot,
+        Self::ReadRecycled,
+        Self::ReadVoid,
+        Self::TakeDamaged,
+        Self::TrustTheCache,
+    ];
 }
 
 /// A size that the log does not work with.
@@ -49,7 +94,21 @@ impl LogConfig {
             reserve_segments: 4,
             ahead_segments: 1,
             spare_segments: 4,
+            planted: None,
         })
+    }
+
+    /// The same with a bug.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub const fn with(mut self, planted: Planted) -> Self {
+        self.planted = Some(planted);
+        self
+    }
+
+    /// Whether this bug is planted: never without the feature `testing`.
+    pub(crate) fn has(&self, planted: Planted) -> bool {
+        cfg!(feature = "testing") && self.planted == Some(planted)
     }
 
     /// Size of a segment's file.

@@ -15,6 +15,9 @@ use crate::{
     ids::{Place, SegmentNumber},
 };
 
+#[cfg(test)]
+mod tests;
+
 /// A look-up may have to read this far, and one batch more.
 pub(crate) const STRETCH_BYTES: u64 = 256 << 10;
 

@@ -2,21 +2,8 @@
 
 mod support;
 
-use courser_log::testing::{Call, Choices};
-use std::io::ErrorKind;
-use support::World;
-
-fn run(seed: u64, crash: impl Fn(&mut World, &mut Choices)) -> World {
-    let mut world = World::new(seed);
-    let mut choices = Choices::new(seed ^ 0x5555);
-    for _ in 0..6 {
-        for _ in 0..choices.below(120) {
-            world.step();
-        }
-        crash(&mut world, &mut choices);
-    }
-    world
-}
+use courser_log::testing::Call;
+use support::{fail_and_restart, lose_power, run};
 
 fn with_seeds(count: u64, run: impl Fn(u64)) {
     let number = |name: &str| Some(std::env::var(name).ok()?.parse().expect("a number"));
@@ -38,17 +25,13 @@ fn d1_power_loss_leaves_a_state_that_was_written_and_none_before_the_last_sync()
     let mut cut = 0;
     with_seeds(20, |seed| {
         run(seed, |world, choices| {
-            let disk = world.disk.power_loss(choices.next_u64());
-            let checkpoints = world.checkpoints.power_loss(choices.next_u64());
-            world.restart(disk, checkpoints);
+            lose_power(world, choices);
         });
     });
     for seed in 0..8 {
         let world = run(seed, |world, choices| {
             world.write().expect("written");
-            let disk = world.disk.power_loss(choices.next_u64());
-            let checkpoints = world.checkpoints.power_loss(choices.next_u64());
-            world.restart(disk, checkpoints);
+            lose_power(world, choices);
         });
         cut += world.seen_cut;
     }
@@ -62,45 +45,9 @@ fn p1_a_killed_process_loses_nothing_that_it_wrote_and_power_loss_after_the_next
             let (disk, checkpoints) = (world.disk.kill(), world.checkpoints.kill());
             world.restart(disk, checkpoints);
             // All that was recovered is durable now.
-            let disk = world.disk.power_loss(choices.next_u64());
-            let checkpoints = world.checkpoints.power_loss(choices.next_u64());
-            world.restart(disk, checkpoints);
+            lose_power(world, choices);
         });
     });
-}
-
-/// A failed call, then the end of the process; sometimes of the power too.
-fn fail_and_restart(world: &mut World, choices: &mut Choices, call: Call) {
-    world.disk.fail(call, choices.below(4), 1, ErrorKind::Other);
-    let mut failed = false;
-    for _ in 0..60 {
-        let result = match choices.below(3) {
-            0 => world.sync(),
-            1 => world.log.witness().map(|_| ()),
-            _ => world.write(),
-        };
-        if let Err(error) = result {
-            assert!(error.is_final());
-            failed = true;
-            break;
-        }
-        world.background();
-    }
-    if failed {
-        assert!(world.log.sync().is_err(), "a failure is final");
-        assert!(world.write().is_err(), "a failure is final");
-    }
-    let (disk, checkpoints) = (world.disk.kill(), world.checkpoints.kill());
-    if choices.below(2) == 0 {
-        let disk = disk.power_loss(choices.next_u64());
-        let checkpoints = checkpoints.power_loss(choices.next_u64());
-        world.restart(disk, checkpoints);
-    } else {
-        world.restart(disk, checkpoints);
-        let disk = world.disk.power_loss(choices.next_u64());
-        let checkpoints = world.checkpoints.power_loss(choices.next_u64());
-        world.restart(disk, checkpoints);
-    }
 }
 
 #[test]

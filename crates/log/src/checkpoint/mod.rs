@@ -22,6 +22,9 @@ pub use self::{
 
 use crate::{disk::Disk, ids::NodeIdentity, record::CheckpointAt};
 
+#[cfg(all(test, feature = "testing"))]
+mod tests;
+
 /// The last durable checkpoint of each partition that has one.
 pub type Manifests = BTreeMap<PartitionId, Manifest>;
 

@@ -17,7 +17,7 @@ pub use self::space::{Space, SpaceState};
 
 use crate::{
     batch::{Batch, Change, Run, Seal, Tags},
-    config::LogConfig,
+    config::{LogConfig, Planted},
     disk::{Disk, DiskFile},
     error::{BatchPlace, WriteError},
     format::{BLOCK_BYTES, FLAG_WITNESS},
@@ -171,13 +171,19 @@ impl<D: Disk> Log<D> {
     pub fn sync(&mut self) -> Result<Synced, WriteError> {
         self.usable()?;
         if self.synced < self.last.number {
-            for file in std::mem::take(&mut self.dirty) {
+            let older = std::mem::take(&mut self.dirty);
+            for file in older {
+                if self.config.has(Planted::ForgetOlderSegment) {
+                    break;
+                }
                 let synced = file.sync();
                 self.or_fail("syncing the log", synced)?;
                 self.counts.syncs += 1;
             }
-            let synced = self.active.file.sync();
-            self.or_fail("syncing the log", synced)?;
+            if !self.config.has(Planted::SyncNothing) {
+                let synced = self.active.file.sync();
+                self.or_fail("syncing the log", synced)?;
+            }
             self.counts.syncs += 1;
             self.synced = self.last.number;
         }
@@ -317,7 +323,11 @@ impl<D: Disk> Log<D> {
             flags,
             number,
             segment: self.active.segment,
-            synced: self.synced,
+            synced: if self.config.has(Planted::ClaimTooMuch) {
+                self.last.number
+            } else {
+                self.synced
+            },
             start: self.start,
             previous_partitions: self.last.partitions,
             previous_crc: self.last.crc,

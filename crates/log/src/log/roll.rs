@@ -5,6 +5,7 @@ use courser_contract::PartitionId;
 use super::{Active, Known, Log, Ready, Segment};
 use crate::{
     batch::{Batch, Push},
+    config::Planted,
     disk::Disk,
     error::{PrepareError, WriteError},
     format::{BLOCK_BYTES, FLAG_HEAD},
@@ -147,12 +148,13 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    pub(crate) const fn new_segment(&self, segment: SegmentNumber) -> NewSegment {
+    pub(crate) fn new_segment(&self, segment: SegmentNumber) -> NewSegment {
         NewSegment {
             segment,
             bytes: self.config.segment_bytes(),
             node: self.config.node,
             start: self.start,
+            syncs_folder: !self.config.has(Planted::SkipFolderSync),
         }
     }
 
@@ -187,6 +189,9 @@ impl<D: Disk> Log<D> {
             })
             .collect();
         for (partition, known) in &partitions {
+            if self.config.has(Planted::HeadWithoutHardStates) {
+                break;
+            }
             while !push_facts(own, *partition, known) {
                 self.put(own, FLAG_HEAD)?;
                 own.clear();
@@ -201,7 +206,8 @@ impl<D: Disk> Log<D> {
         let unneeded = |(partition, (first, last)): (&PartitionId, &_)| {
             self.partitions.get(partition).is_some_and(|known| {
                 let covered = known.checkpoint.is_some_and(|at| *last <= at.index);
-                covered && !known.live.overlaps(*first, *last)
+                let is_live = known.live.overlaps(*first, *last);
+                covered && (!is_live || self.config.has(Planted::FreeLiveSegments))
             })
         };
         segment.in_doubt == 0 && segment.ranges.iter().all(unneeded)

@@ -7,6 +7,7 @@ use super::{
     report::{Cut, Damage, DamageKind},
 };
 use crate::{
+    config::Planted,
     disk::DiskFile,
     error::OpenError,
     format::{BatchHeader, Kind, Seen},
@@ -228,7 +229,7 @@ impl<F: DiskFile> Chain<F> {
             Some(expected) => self.proven >= expected,
             None => self.proven > BatchNumber(0),
         };
-        if was_synced || bad.is_short {
+        if (was_synced || bad.is_short) && !self.config.has(Planted::CutRot) {
             return self.rot(bad);
         }
         match bad.unreadable {
@@ -339,7 +340,12 @@ impl<F: DiskFile> Chain<F> {
         body: &bytes::Bytes,
     ) -> Result<(u64, u64), OpenError> {
         let mut salvaged = 0;
-        for frame in Frames::new(body, header.tag.get(), Check::Checksums).flatten() {
+        let check = if self.config.has(Planted::TakeDamaged) {
+            Check::Lengths
+        } else {
+            Check::Checksums
+        };
+        for frame in Frames::new(body, header.tag.get(), check).flatten() {
             salvaged += 1;
             self.picture.take(frame, place)?;
         }

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     checkpoint::Manifests,
+    config::{LogConfig, Planted},
     disk::DiskFile,
     error::OpenError,
     format::{BLOCK_BYTES, BatchHeader, FLAG_WITNESS},
@@ -56,11 +57,13 @@ pub(super) struct Unproven {
 /// Reads everything.
 pub(super) fn scan<F: DiskFile>(
     survey: Survey<F>,
+    config: LogConfig,
     start: StartId,
     manifests: &Manifests,
 ) -> Result<Scanned<F>, OpenError> {
     let mut chain = Chain {
         files: survey.files,
+        config,
         start,
         picture: Picture::new(manifests),
         report: RecoveryReport::default(),
@@ -92,6 +95,7 @@ pub(super) fn scan<F: DiskFile>(
 #[derive(Debug)]
 pub(super) struct Chain<F> {
     pub(super) files: BTreeMap<SegmentNumber, Found<F>>,
+    pub(super) config: LogConfig,
     pub(super) start: StartId,
     pub(super) picture: Picture,
     pub(super) report: RecoveryReport,
@@ -143,13 +147,14 @@ impl<F: DiskFile> Chain<F> {
 
     /// Whether a header was written into this segment, by the start of the last batch or a later one, with a higher number.
     pub(super) fn is_later(&self, header: &BatchHeader, place: Place) -> Result<bool, OpenError> {
-        if header.segment.get() != place.segment.0 {
+        let is_here = header.segment.get() == place.segment.0;
+        if !is_here && !self.config.has(Planted::ReadRecycled) {
             return Ok(false);
         }
         if let Some(last) = &self.last {
             let start = header.start.get();
             let same = start == last.start && header.word.get() == last.word;
-            let later = start > last.start || same;
+            let later = start > last.start || same || self.config.has(Planted::ReadVoid);
             if !later || header.number.get() <= last.number.0 {
                 return Ok(false);
             }

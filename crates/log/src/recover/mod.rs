@@ -130,7 +130,7 @@ impl<D: Disk> Log<D> {
         manifests: &Manifests,
     ) -> Result<(Self, Recovered), OpenError> {
         let survey = survey::Survey::new(&disk, &config)?;
-        let scanned = chain::scan(survey, start, manifests)?;
+        let scanned = chain::scan(survey, config, start, manifests)?;
         finish::finish(disk, config, start, manifests, scanned)
     }
 }

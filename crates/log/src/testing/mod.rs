@@ -14,6 +14,8 @@
 mod disk;
 mod state;
 
+pub use crate::config::Planted;
+
 pub use self::{
     disk::{MemDisk, MemFile},
     state::{Call, Survival, Unsynced},

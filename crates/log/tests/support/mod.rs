@@ -3,14 +3,14 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, io::ErrorKind};
 
 use bytes::Bytes;
 use courser_contract::{LogIndex, PartitionId, Term};
 use courser_log::{
     Batch, CheckpointAt, CheckpointStore, HardState, LiveEntries, Log, LogConfig, Manifests,
     NodeIdentity, OpenError, PrepareJob, Push, Record, Recovered, StartId, WriteError,
-    testing::{Choices, MemDisk},
+    testing::{Call, Choices, MemDisk, Planted},
 };
 
 pub(crate) const NODE: NodeIdentity = NodeIdentity(42);
@@ -30,11 +30,24 @@ pub(crate) struct PartitionState {
 
 pub(crate) type State = BTreeMap<u16, PartitionState>;
 
+thread_local! {
+    /// Bug of all logs that this thread opens.
+    static PLANTED: std::cell::Cell<Option<Planted>> = const { std::cell::Cell::new(None) };
+}
+
+/// Every log that this thread opens from now on has this bug.
+pub(crate) fn plant(planted: Option<Planted>) {
+    PLANTED.set(planted);
+}
+
 pub(crate) fn config() -> LogConfig {
     let mut config = LogConfig::new(NODE, SEGMENT).expect("a good size");
     config.reserve_segments = 1;
     config.spare_segments = 1;
-    config
+    match PLANTED.get() {
+        Some(planted) => config.with(planted),
+        None => config,
+    }
 }
 
 pub(crate) fn start(counter: u32) -> StartId {
@@ -384,4 +397,56 @@ pub(crate) fn manifest(index: u64, partition: u16, synced: courser_log::Synced) 
     writer.finish(LiveEntries::NONE, synced).expect("finished");
     let (_, loaded) = CheckpointStore::open(disk, NODE).expect("opens");
     loaded.manifests
+}
+
+/// Steps without failures, and a crash now and then.
+pub(crate) fn run(seed: u64, crash: impl Fn(&mut World, &mut Choices)) -> World {
+    let mut world = World::new(seed);
+    let mut choices = Choices::new(seed ^ 0x5555);
+    for _ in 0..6 {
+        for _ in 0..choices.below(120) {
+            world.step();
+        }
+        crash(&mut world, &mut choices);
+    }
+    world
+}
+
+/// Power is lost, and the process starts again.
+pub(crate) fn lose_power(world: &mut World, choices: &mut Choices) {
+    let disk = world.disk.power_loss(choices.next_u64());
+    let checkpoints = world.checkpoints.power_loss(choices.next_u64());
+    world.restart(disk, checkpoints);
+}
+
+/// A failed call, then the end of the process; sometimes of the power too.
+pub(crate) fn fail_and_restart(world: &mut World, choices: &mut Choices, call: Call) {
+    world.disk.fail(call, choices.below(4), 1, ErrorKind::Other);
+    let mut failed = false;
+    for _ in 0..60 {
+        let result = match choices.below(3) {
+            0 => world.sync(),
+            1 => world.log.witness().map(|_| ()),
+            _ => world.write(),
+        };
+        if let Err(error) = result {
+            assert!(error.is_final());
+            failed = true;
+            break;
+        }
+        world.background();
+    }
+    if failed {
+        assert!(world.log.sync().is_err(), "a failure is final");
+        assert!(world.write().is_err(), "a failure is final");
+    }
+    let (disk, checkpoints) = (world.disk.kill(), world.checkpoints.kill());
+    if choices.below(2) == 0 {
+        let disk = disk.power_loss(choices.next_u64());
+        let checkpoints = checkpoints.power_loss(choices.next_u64());
+        world.restart(disk, checkpoints);
+    } else {
+        world.restart(disk, checkpoints);
+        lose_power(world, choices);
+    }
 }

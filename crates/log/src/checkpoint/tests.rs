@@ -1,0 +1,123 @@
+use courser_contract::{LogIndex, PartitionId, Term};
+
+use super::{CheckpointError, CheckpointStore, Manifest, PIECE_BYTES_MAX};
+use crate::{
+    ids::{BatchNumber, NodeIdentity, Synced},
+    live::LiveEntries,
+    record::CheckpointAt,
+    testing::{Choices, MemDisk},
+};
+
+const NODE: NodeIdentity = NodeIdentity(3);
+const PARTITION: PartitionId = PartitionId(6);
+
+fn pieces(index: u64) -> Vec<Vec<u8>> {
+    let lens = [1, 0, 5_000, PIECE_BYTES_MAX];
+    lens.iter().map(|len| vec![index as u8; *len]).collect()
+}
+
+fn live(index: u64) -> LiveEntries {
+    (1..=index).step_by(3).map(LogIndex).collect()
+}
+
+fn take(store: &CheckpointStore<MemDisk>, index: u64) -> Result<Manifest, CheckpointError> {
+    let at = CheckpointAt {
+        index: LogIndex(index),
+        term: Term(1),
+    };
+    let mut writer = store.writer(PARTITION, at)?;
+    for piece in pieces(index) {
+        writer.piece(&piece)?;
+    }
+    writer.finish(live(index), Synced(BatchNumber(index * 2)))
+}
+
+/// The index of the checkpoint that counts, after everything of it was read.
+fn read(disk: &MemDisk) -> Option<u64> {
+    let (store, loaded) = CheckpointStore::open(disk.clone(), NODE).expect("opens");
+    assert!(loaded.damaged.is_empty(), "{:?}", loaded.damaged);
+    let manifest = loaded.manifests.get(&PARTITION)?;
+    let index = manifest.at.index.0;
+    assert_eq!(manifest.live, live(index));
+    assert_eq!(manifest.synced.batch(), BatchNumber(index * 2));
+    let mut reader = store.reader(manifest).expect("it is there");
+    for piece in pieces(index) {
+        assert_eq!(reader.next_piece().expect("whole"), Some(piece.into()));
+    }
+    assert_eq!(reader.next_piece().expect("whole"), None);
+    assert_eq!(disk.names().len(), 2, "files that nothing names are gone");
+    Some(index)
+}
+
+#[test]
+fn the_last_checkpoint_counts() {
+    let disk = MemDisk::new();
+    let (store, _) = CheckpointStore::open(disk.clone(), NODE).expect("an empty folder");
+    assert_eq!(read(&disk), None);
+    for index in [4, 9, 20] {
+        take(&store, index).expect("taken");
+        assert_eq!(read(&disk), Some(index));
+    }
+}
+
+#[test]
+fn p2_d4_wherever_the_process_or_the_power_ends_one_whole_checkpoint_counts() {
+    let disk = MemDisk::new();
+    let (store, _) = CheckpointStore::open(disk.clone(), NODE).expect("an empty folder");
+    take(&store, 4).expect("taken");
+    let before = disk.changes();
+    take(
+        &CheckpointStore::open(disk.fork(), NODE).expect("opens").0,
+        9,
+    )
+    .expect("taken");
+    let calls = {
+        let fork = disk.fork();
+        let (store, _) = CheckpointStore::open(fork.clone(), NODE).expect("opens");
+        take(&store, 9).expect("taken");
+        fork.changes() - before
+    };
+    assert!(calls > 10);
+    let (mut old, mut new) = (0, 0);
+    for nth in 1..=calls + 1 {
+        for seed in 0..20 {
+            let fork = disk.fork();
+            let (store, _) = CheckpointStore::open(fork.clone(), NODE).expect("opens");
+            fork.die_at(nth);
+            let taken = take(&store, 9);
+            assert_eq!(taken.is_ok(), nth > calls);
+            let fork = fork.power_loss(Choices::new(seed).next_u64());
+            match read(&fork) {
+                Some(4) => old += 1,
+                Some(9) => new += 1,
+                other => panic!("died at call {nth}, seed {seed}: {other:?}"),
+            }
+            assert!(
+                taken.is_err() || read(&fork) == Some(9),
+                "what was finished counts"
+            );
+        }
+    }
+    assert!(old > 0 && new > 0);
+}
+
+#[test]
+fn a_damaged_manifest_is_told_and_its_checkpoint_kept() {
+    let disk = MemDisk::new();
+    let (store, _) = CheckpointStore::open(disk.clone(), NODE).expect("an empty folder");
+    take(&store, 4).expect("taken");
+    disk.rot("6.manifest", 20, 1);
+    let (_, loaded) = CheckpointStore::open(disk.clone(), NODE).expect("opens");
+    assert!(loaded.manifests.is_empty());
+    assert_eq!(loaded.damaged[0].0, PARTITION);
+    assert!(disk.names().contains(&"6-4.ckp".to_owned()));
+}
+
+#[test]
+fn another_nodes_checkpoints_are_refused() {
+    let disk = MemDisk::new();
+    let (store, _) = CheckpointStore::open(disk.clone(), NODE).expect("an empty folder");
+    take(&store, 4).expect("taken");
+    let refused = CheckpointStore::open(disk, NodeIdentity(4));
+    assert!(matches!(refused, Err(CheckpointError::Foreign { .. })));
+}
