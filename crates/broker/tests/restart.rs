@@ -257,6 +257,66 @@ fn m26_sessions_and_messages_expire_while_the_broker_is_away() {
     stop(broker);
 }
 
+/// With small segments the log goes round several times: what is read back at the end was in checkpoints and in live records.
+#[test]
+fn m42_checkpoints_free_the_log_and_a_start_reads_them() {
+    let folder = folder();
+    let settings = ["sys.interval=0s", "log.checkpoint_bytes=2MiB"];
+    let open = || {
+        let broker = broker_on(folder.path(), 2, &settings);
+        let address = broker.addresses()[0];
+        (broker, address)
+    };
+    let (broker, address) = open();
+    for name in ["absent-1", "absent-2"] {
+        let (mut absent, _) = keep(address, name);
+        absent.subscribe(name, 1);
+        leave(absent);
+    }
+    send_all(address, "absent-1", &["first", "second"]);
+    let (mut busy, _) = keep(address, "busy");
+    busy.subscribe("busy", 1);
+    let payload = "x".repeat(4_000);
+    for _ in 0..60 {
+        send_all(address, "busy", &[payload.as_str(); 50]);
+        for _ in 0..50 {
+            busy.receive_publish();
+        }
+    }
+    send_all(address, "absent-2", &["last"]);
+    leave(busy);
+    let counters = stop(broker).counters();
+    let counter = |name: &str| {
+        counters
+            .iter()
+            .find(|(found, _)| found == name)
+            .map_or(0, |(_, value)| *value)
+    };
+    assert!(counter("checkpoints") >= 2, "{counters:?}");
+    assert!(counter("log_recycled_segments") >= 2, "{counters:?}");
+    let files = std::fs::read_dir(folder.path().join("log"))
+        .expect("it is there")
+        .count();
+    assert!(
+        files <= 16,
+        "{files} segments of 1 MiB after 12 MiB of messages"
+    );
+    for _ in 0..2 {
+        let (broker, address) = open();
+        for (name, expected) in [
+            ("absent-1", &["first", "second"][..]),
+            ("absent-2", &["last"]),
+        ] {
+            let (mut absent, present) = keep(address, name);
+            assert!(present);
+            for payload in expected {
+                assert_eq!(delivery(&mut absent, name).2, *payload);
+            }
+        }
+        stop(broker);
+    }
+}
+
 #[test]
 fn m13_what_nobody_must_keep_never_touches_the_disk() {
     let records = |work: fn(SocketAddr)| {

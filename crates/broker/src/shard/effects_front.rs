@@ -76,10 +76,10 @@ impl FrontEffects for FrontFx<'_> {
 
     fn send_home(&mut self, partition: PartitionId, message: ToHome) {
         if let ToHome::Attach(attach) = &message {
-            if !self.shard.hub.serving {
-                return self.shard.refuse_early(self.id);
-            }
             self.has_will |= attach.will.is_some();
+            if !self.shard.hub.serving {
+                return self.shard.hub.come_early(self.id, partition, message);
+            }
         }
         let hub = &mut self.shard.hub;
         hub.inside = Inside::Shell;

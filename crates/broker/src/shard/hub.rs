@@ -1,5 +1,6 @@
 //! What fronts and partitions of a shard share: everything but themselves.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -11,6 +12,7 @@ use router::Writer;
 
 use super::guard::Inside;
 use super::ready::Place;
+use super::recovery::Early;
 use crate::appends::{Appends, LastWords};
 use crate::config::Config;
 use crate::index::{FenceBook, IndexRequest, RoundId, Rounds, Routes, Watermarks};
@@ -103,6 +105,8 @@ pub(crate) struct Hub {
     pub(crate) connections: Arc<AtomicUsize>,
     /// Whether CONNECT is taken: all partitions of the process serve (M39).
     pub(crate) serving: bool,
+    /// CONNECTs that came before, until when each waits, in order.
+    pub(crate) early: VecDeque<Early>,
     /// What the stations know; none where nothing is kept.
     pub(crate) disk: Option<Arc<DiskState>>,
 }

@@ -7,6 +7,7 @@
 //! other fronts are made at once, everything else is a message that is handled after the call.
 
 mod accept;
+mod checkpoints;
 mod connection;
 mod effects_front;
 mod effects_partition;
@@ -44,6 +45,7 @@ use rand::rngs::{StdRng, SysRng};
 use router::{Reader, Writer};
 
 use self::accept::Accepting;
+use self::checkpoints::{CheckpointLink, Checkpoints};
 use self::fronts::Fronts;
 use self::guard::Inside;
 use self::hub::{Budget, Hub, IndexWriter};
@@ -97,6 +99,8 @@ pub(crate) struct Shard {
     pool: ReceivePool,
     store: Stores,
     recovery: Recovery,
+    /// Of the partitions with a log.
+    checkpoints: Option<Checkpoints>,
     disk_room: DiskRoom,
     timers: Wheel<Timer>,
     /// Timers that fired, with the memory of the last turn.
@@ -215,25 +219,42 @@ impl Shard {
             touched: Vec::new(),
             connections: parts.connections,
             serving: disk.is_none(),
+            early: VecDeque::new(),
             disk: disk.as_ref().map(|disk| Arc::clone(&disk.state)),
             ports,
             config: Arc::clone(&config),
         };
-        let (store, recovery) = match disk {
-            None => (Stores::Memory(InMemory::default()), Recovery::Over),
-            Some(disk) => (
-                Stores::Disk(Box::new(OnDisk::new(places, disk.orders))),
-                Recovery::Reading(disk.recovered),
-            ),
+        let partitions = Partitions::new(id, &places, &limits);
+        let (store, recovery, checkpoints) = match disk {
+            None => (Stores::Memory(InMemory::default()), Recovery::Over, None),
+            Some(disk) => {
+                let link = CheckpointLink {
+                    jobs: disk.jobs,
+                    done: disk.checkpoints,
+                    pieces: Arc::default(),
+                };
+                let every = config.settings.log.checkpoint_bytes.bytes();
+                (
+                    Stores::Disk(Box::new(OnDisk::new(places, disk.orders))),
+                    Recovery::Reading(disk.recovered),
+                    Some(Checkpoints::new(
+                        link,
+                        every,
+                        config.partitions,
+                        partitions.ids(),
+                    )),
+                )
+            }
         };
         Ok(Self {
             fronts: Fronts::new(id),
-            partitions: Partitions::new(id, &places, &limits),
+            partitions,
             scratch: PreparedScratch::default(),
             front_config: config.front(),
             pool: ReceivePool::new(PoolLimits::default()),
             store,
             recovery,
+            checkpoints,
             disk_room: DiskRoom::Enough,
             timers: Wheel::new(now.tick),
             due: Vec::new(),

@@ -1,7 +1,8 @@
 //! The partitions that a shard owns: its volatile one, and the durable ones whose number mod shards is the shard's.
 
-use courser_contract::{Class, PartitionId, ShardId, Tick};
+use courser_contract::{Class, LogIndex, PartitionId, ShardId, Term, Tick};
 use courser_engine::{Counts, DiskRoom, Limits, Partition, PartitionConfig};
+use courser_log::CheckpointAt;
 
 use crate::slots::Places;
 use crate::timer::TimerKey;
@@ -14,8 +15,24 @@ pub(crate) struct Owned {
     pub(crate) partition: Option<Box<Partition>>,
     /// Whether it is in the list of those that may have an entry.
     pub(crate) dirty: bool,
+    /// The last entry that was applied, of one with a log.
+    pub(crate) applied: CheckpointAt,
     pub(crate) timer: Option<TimerKey>,
     pub(crate) armed: Tick,
+}
+
+/// Before the first entry.
+const NOTHING: CheckpointAt = CheckpointAt {
+    index: LogIndex(0),
+    term: Term(0),
+};
+
+/// What a partition is told when it is made.
+pub(crate) fn config(id: PartitionId, class: Class, limits: &Limits) -> PartitionConfig {
+    PartitionConfig {
+        limits: limits.clone(),
+        ..PartitionConfig::new(id, class)
+    }
 }
 
 /// A shard's partitions: the volatile one first, then by number.
@@ -38,11 +55,9 @@ impl Partitions {
             .chain(durable.map(|id| (id, Class::Durable)))
             .map(|(id, class)| Owned {
                 id,
-                partition: Some(Box::new(Partition::new(PartitionConfig {
-                    limits: limits.clone(),
-                    ..PartitionConfig::new(id, class)
-                }))),
+                partition: Some(Box::new(Partition::new(config(id, class, limits)))),
                 dirty: false,
+                applied: NOTHING,
                 timer: None,
                 armed: Tick(u64::MAX),
             })
@@ -59,6 +74,11 @@ impl Partitions {
     #[must_use]
     pub(crate) fn place(&self, id: PartitionId) -> usize {
         self.places.on_shard(id)
+    }
+
+    /// Their numbers, by place.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = PartitionId> + '_ {
+        self.owned.iter().map(|owned| owned.id)
     }
 
     /// Number of partitions.

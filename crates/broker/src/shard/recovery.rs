@@ -7,20 +7,24 @@
 //! ```
 //! No group stands for election before all partitions of the process are made of their checkpoints: what a leader sends to
 //! another partition then finds the one that is to get it. And no CONNECT is taken before all partitions serve: until then L1
-//! lacks filters, and a publish would miss their sessions (M39).
+//! lacks filters, and a publish would miss their sessions (M39). It waits a moment, and is told then that the server is not
+//! available.
+
+mod making;
 
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::mpsc;
 
-use courser_cluster::{Group, GroupConfig, NodeId, Restored};
-use courser_contract::{ConnectRefusal, FrontId, LogIndex, Term, ToFront};
+use courser_cluster::{Group, GroupConfig, NodeId};
+use courser_contract::{ConnectRefusal, FrontId, PartitionId, Tick, ToFront, ToHome};
 use courser_log::FileDisk;
 use rand::Rng;
 
+use self::making::{Made, Making};
 use super::Shard;
 use super::hub::Hub;
-use crate::stations::{DiskFailure, Found, RecoveredShard, Stage};
+use crate::stations::{DiskFailure, RecoveredShard, Stage};
 use crate::store::Stores;
 
 /// How far this shard's partitions have come.
@@ -32,10 +36,12 @@ pub(crate) enum Recovery {
     /// Partitions are made of what was found.
     Restoring {
         /// Of these.
-        left: VecDeque<Found<FileDisk>>,
+        left: VecDeque<Making>,
         /// Groups of those that are made.
         groups: Vec<Group>,
     },
+    /// What was found makes no partition: nothing is served, and the process is to end.
+    Failed,
     /// Other shards are not so far.
     Restored(Vec<Group>),
     /// Groups hand over what is in the log, and lead then.
@@ -58,9 +64,10 @@ impl Shard {
         let before = mem::discriminant(&self.recovery);
         self.recovery = match mem::replace(&mut self.recovery, Recovery::Over) {
             Recovery::Over => return false,
+            Recovery::Failed => Recovery::Failed,
             Recovery::Reading(recovered) => match recovered.try_recv() {
                 Ok(found) => Recovery::Restoring {
-                    left: found.into(),
+                    left: found.into_iter().map(Making::new).collect(),
                     groups: Vec::new(),
                 },
                 Err(_) => Recovery::Reading(recovered),
@@ -77,7 +84,7 @@ impl Shard {
                 Recovery::Served
             }
             Recovery::Served if self.hub.start_has_come_to(Stage::Serving) => {
-                self.hub.serving = true;
+                self.admit_early();
                 Recovery::Over
             }
             waits @ (Recovery::Restored(_) | Recovery::Replaying | Recovery::Served) => waits,
@@ -85,28 +92,55 @@ impl Shard {
         mem::discriminant(&self.recovery) != before || self.recovery.is_at_work()
     }
 
-    /// Makes the next partition. After the last one this shard waits for the others.
-    fn restore(&mut self, mut left: VecDeque<Found<FileDisk>>, mut groups: Vec<Group>) -> Recovery {
-        let Some(Found { id, found, .. }) = left.pop_front() else {
+    /// Goes on with the partition that is being made, or takes the next. After the last one this shard waits for the others.
+    fn restore(&mut self, mut left: VecDeque<Making>, mut groups: Vec<Group>) -> Recovery {
+        let Some(making) = left.front_mut() else {
             if self.hub.disk_state().shard_restored() {
                 self.hub.wake_all();
             }
             return Recovery::Restored(groups);
         };
-        let config = GroupConfig::alone(id, NodeId(1), self.hub.rng.next_u64());
-        let restored = Restored {
-            hard_state: found.hard_state,
-            snapshot: (LogIndex(0), Term(0)),
-            entries: found.entries,
-        };
-        match Group::new(&config, restored) {
-            Ok(group) => groups.push(group),
-            Err(error) => self.hub.disk_state().fail(DiskFailure::Refused(format!(
-                "the log of partition {} is not in order: {error}",
-                id.0
-            ))),
+        let limits = self.hub.config.limits();
+        match making.go_on(&limits) {
+            Ok(None) => {}
+            Ok(Some(made)) => {
+                left.pop_front();
+                groups.extend(self.take_in(made));
+            }
+            Err(error) => {
+                // The process is ended by whoever sees it; nothing is served meanwhile.
+                left.clear();
+                self.hub.disk_state().fail(DiskFailure::Refused(error));
+                return Recovery::Failed;
+            }
         }
         Recovery::Restoring { left, groups }
+    }
+
+    /// A partition is made: the group begins with the entries behind its checkpoint.
+    fn take_in(&mut self, made: Made) -> Option<Group> {
+        let place = self.partitions.place(made.id);
+        if let Some((mut partition, at)) = made.partition {
+            partition.set_disk_room(self.disk_room);
+            let owned = self.partitions.at(place);
+            owned.partition = Some(partition);
+            owned.applied = at;
+            if let Some(checkpoints) = &mut self.checkpoints {
+                checkpoints.restored(place, at);
+            }
+        }
+        let config = GroupConfig::alone(made.id, NodeId(1), self.hub.rng.next_u64());
+        match Group::new(&config, made.restored) {
+            Ok(group) => Some(group),
+            Err(error) => {
+                let text = format!(
+                    "the log of partition {} is not in order: {error}",
+                    made.id.0
+                );
+                self.hub.disk_state().fail(DiskFailure::Refused(text));
+                None
+            }
+        }
     }
 
     fn begin_groups(&mut self, groups: Vec<Group>) {
@@ -118,15 +152,54 @@ impl Shard {
         }
     }
 
-    /// A front asks for its session before there are any: it is told to come again.
-    pub(crate) fn refuse_early(&mut self, front: FrontId) {
-        self.fronts.note_queued(front);
-        let refused = ToFront::ConnectRefused(ConnectRefusal::Unavailable);
-        self.hub.send_front(front, refused);
+    /// All partitions serve: who came early gets its session.
+    fn admit_early(&mut self) {
+        self.hub.serving = true;
+        for Early {
+            partition, message, ..
+        } in std::mem::take(&mut self.hub.early)
+        {
+            self.hub.send_home(partition, message);
+        }
+    }
+
+    /// Tells those to come again who have waited long enough.
+    pub(crate) fn refuse_early(&mut self) {
+        let now = self.hub.now.tick;
+        while let Some(Early { front, .. }) =
+            self.hub.early.pop_front_if(|early| early.deadline <= now)
+        {
+            self.fronts.note_queued(front);
+            let refused = ToFront::ConnectRefused(ConnectRefusal::Unavailable);
+            self.hub.send_front(front, refused);
+        }
     }
 }
 
+/// A CONNECT that came before there are sessions.
+#[derive(Debug)]
+pub(crate) struct Early {
+    front: FrontId,
+    deadline: Tick,
+    partition: PartitionId,
+    message: ToHome,
+}
+
+/// How long a CONNECT waits for the end of a start before it is refused, in milliseconds. An ordinary start is over by then,
+/// and no client gives up earlier.
+const EARLY_MS: u64 = 2_000;
+
 impl Hub {
+    /// A front asks for its session before there are any.
+    pub(crate) fn come_early(&mut self, front: FrontId, partition: PartitionId, message: ToHome) {
+        self.early.push_back(Early {
+            front,
+            deadline: self.now.tick.after_ms(EARLY_MS),
+            partition,
+            message,
+        });
+    }
+
     fn start_has_come_to(&self, stage: Stage) -> bool {
         self.disk_state().stage() >= stage
     }

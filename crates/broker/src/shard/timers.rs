@@ -120,13 +120,15 @@ impl Shard {
     fn watch(&mut self) {
         self.watching = false;
         self.hub.send_overdue_words();
+        self.refuse_early();
         self.watch_soon();
     }
 
     /// Arms the watch when there is something to watch.
     pub(crate) fn watch_soon(&mut self) {
         let full = self.hub.congested.iter().any(Option::is_some);
-        if !self.watching && (full || !self.hub.last_words.is_empty()) {
+        let waiting = !self.hub.last_words.is_empty() || !self.hub.early.is_empty();
+        if !self.watching && (full || waiting) {
             self.watching = true;
             self.timers
                 .insert(self.hub.now.tick.after_ms(WATCH_MS), Timer::WATCH);

@@ -6,6 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::Shard;
 use super::accept::LISTENERS;
+use super::checkpoints::Checkpoints;
 use super::hub::Budget;
 use crate::store::{Store, Stored};
 
@@ -77,7 +78,11 @@ impl Shard {
             Stored::Committed(id, at, entry) => {
                 let bytes = i64::try_from(entry.len()).unwrap_or(i64::MAX);
                 self.hub.budget.spend(bytes / Budget::ENTRY_BYTES);
-                self.with_partition(id, |it, now, fx| it.handle_committed(now, at, entry, fx));
+                let place = self.partitions.place(id);
+                self.partitions.at(place).applied = at;
+                self.with_partition(id, |it, now, fx| {
+                    it.handle_committed(now, at.index, entry, fx);
+                });
             }
             Stored::Leads(id, term) => {
                 self.with_partition(id, |it, now, fx| it.handle_leader(now, term, fx));
@@ -127,6 +132,7 @@ impl Shard {
                 break;
             }
         }
+        self.save();
         self.store.end_turn();
         for sender in self.hub.ports.to.iter_mut().flatten() {
             sender.collect();
@@ -203,6 +209,10 @@ impl Shard {
             || self.inbound.iter().any(Option::is_some)
             || self.store.has_work()
             || self.recovery.is_at_work()
+            || self
+                .checkpoints
+                .as_ref()
+                .is_some_and(Checkpoints::is_at_work)
             || self.hub.has_index_changes()
     }
 

@@ -65,6 +65,7 @@ pub(crate) enum Counter {
     RollsUnprepared,
     Checkpoints,
     CheckpointBytes,
+    CheckpointsGivenUp,
     RecoveredEntries,
     CutBytes,
     RottenPlaces,
@@ -72,7 +73,7 @@ pub(crate) enum Counter {
 }
 
 /// The words of the counters in reports.
-pub(crate) const COUNTERS: [&str; 14] = [
+pub(crate) const COUNTERS: [&str; 15] = [
     "log_syncs",
     "log_batches",
     "log_records",
@@ -83,6 +84,7 @@ pub(crate) const COUNTERS: [&str; 14] = [
     "log_rolls_unprepared",
     "checkpoints",
     "checkpoint_bytes",
+    "checkpoints_given_up",
     "log_recovered_entries",
     "log_cut_bytes",
     "log_rotten_places",

@@ -22,6 +22,7 @@ mod writer;
 pub use disk::DiskFailure;
 pub(crate) use disk::{COUNTERS, DiskState, Stage};
 pub(crate) use orders::{Checkpointed, Order, OrderSender};
-pub(crate) use recovery::{Found, RecoveredShard};
+pub(crate) use reader::{CheckpointDone, Job};
+pub(crate) use recovery::{Found, RecoveredShard, with_causes};
 pub use start::StationsError;
 pub(crate) use start::{DiskPorts, Stations};

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use courser_contract::PartitionId;
-use courser_log::{CheckpointAt, LiveEntries, Record};
+use courser_log::{CheckpointAt, LiveEntries, Record, Synced};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::rings::Doze;
@@ -52,8 +52,10 @@ pub(crate) struct Order {
     pub(crate) groups: Vec<(u16, u64)>,
     /// What the log may forget.
     pub(crate) checkpoints: Vec<Checkpointed>,
-    /// In the answer: bytes that the log has taken since the start of the process.
+    /// In the answer: where the log stands, in bytes with what was there at the start.
     pub(crate) log_bytes: u64,
+    /// In the answer: what is synced, its own records included where that was asked for.
+    pub(crate) synced: Option<Synced>,
 }
 
 impl Order {

@@ -1,32 +1,92 @@
 //! The log reader: slow work with files that must delay neither a shard nor the writer.
+//!
+//! Segments are made ready ahead of need, and checkpoints are written. A checkpoint that cannot be written for want of room is
+//! given up and tried again later; any other failure of the disk is final (RELIABILITY §3.4).
 
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-use courser_log::{Disk, PrepareJob, Prepared};
+use bytes::Bytes;
+use courser_contract::{PartitionId, ShardId};
+use courser_log::{
+    CheckpointAt, CheckpointError, CheckpointStore, CheckpointWriter, Disk, LiveEntries,
+    PrepareJob, Prepared, Synced,
+};
 
-use std::sync::Arc;
-
+use super::disk::{Counter, DiskFailure, DiskState};
+use super::recovery::with_causes;
 use crate::rings::Doze;
 
 /// What the reader is asked for.
 pub(crate) enum Job<D: Disk> {
     /// Make a segment ready and tell the writer.
     Prepare(PrepareJob<D>),
+    /// The folder of checkpoints, which recovery has opened; before any checkpoint.
+    Checkpoints(CheckpointStore<D>),
+    /// A partition begins a checkpoint at an entry.
+    CheckpointBegins(PartitionId, CheckpointAt),
+    /// Its next piece.
+    CheckpointPiece {
+        /// Whose.
+        partition: PartitionId,
+        /// What is written.
+        bytes: Bytes,
+        /// Pieces of the shard on their way: one less when it is written.
+        waiting: Arc<AtomicUsize>,
+        /// Who waits for that.
+        shard: ShardId,
+    },
+    /// Its last piece was the one before: make it the one that counts, and answer.
+    CheckpointEnds {
+        /// Whose.
+        partition: PartitionId,
+        /// Entries below it that are still needed.
+        live: LiveEntries,
+        /// Proof that the log is synced to its index.
+        synced: Synced,
+        /// Who waits.
+        shard: ShardId,
+    },
+    /// It is given up.
+    CheckpointCancelled(PartitionId),
     /// Nothing more will come.
     End,
 }
 
-/// The reader's ways to the others.
+/// Answer to the end of a checkpoint, or to a piece that could not be written.
+#[derive(Debug)]
+pub(crate) struct CheckpointDone {
+    /// Whose.
+    pub(crate) partition: PartitionId,
+    /// Entries below it that are still needed; none: it was given up.
+    pub(crate) live: Option<LiveEntries>,
+}
+
+/// Where a shard hears of its checkpoints.
+pub(crate) struct CheckpointDoor {
+    pub(crate) done: mpsc::Sender<CheckpointDone>,
+    pub(crate) doze: Arc<Doze>,
+}
+
+/// The reader's ways to the others, and what it has open.
 pub(crate) struct Reader<D: Disk> {
     pub(crate) jobs: mpsc::Receiver<Job<D>>,
     pub(crate) prepared: mpsc::Sender<Prepared<D::File>>,
     /// Wakes the writer.
     pub(crate) writer: Arc<Doze>,
+    /// Once recovery has opened it.
+    pub(crate) checkpoints: Option<CheckpointStore<D>>,
+    /// By shard.
+    pub(crate) shards: Vec<CheckpointDoor>,
+    pub(crate) state: Arc<DiskState>,
+    pub(crate) open: HashMap<PartitionId, CheckpointWriter<D>>,
 }
 
 impl<D: Disk> Reader<D> {
     /// Works until it is told to end.
-    pub(crate) fn run(self) {
+    pub(crate) fn run(mut self) {
         while let Ok(job) = self.jobs.recv() {
             match job {
                 Job::Prepare(job) => {
@@ -34,8 +94,84 @@ impl<D: Disk> Reader<D> {
                     let _ = self.prepared.send(job.run());
                     self.writer.wake();
                 }
+                Job::Checkpoints(store) => self.checkpoints = Some(store),
+                Job::CheckpointBegins(partition, at) => self.begin(partition, at),
+                Job::CheckpointPiece {
+                    partition,
+                    bytes,
+                    waiting,
+                    shard,
+                } => {
+                    self.piece(partition, &bytes, shard);
+                    waiting.fetch_sub(1, Ordering::AcqRel);
+                    self.shards[usize::from(shard.0)].doze.wake();
+                }
+                Job::CheckpointEnds {
+                    partition,
+                    live,
+                    synced,
+                    shard,
+                } => self.end(partition, live, synced, shard),
+                Job::CheckpointCancelled(partition) => drop(self.open.remove(&partition)),
                 Job::End => return,
             }
+        }
+    }
+
+    /// One that cannot be begun has no writer, so its end is answered as given up.
+    fn begin(&mut self, partition: PartitionId, at: CheckpointAt) {
+        let store = self.checkpoints.as_ref();
+        let store = store.expect("partitions are recovered before one is saved");
+        match store.writer(partition, at) {
+            Ok(writer) => drop(self.open.insert(partition, writer)),
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    fn piece(&mut self, partition: PartitionId, bytes: &Bytes, shard: ShardId) {
+        let Some(writer) = self.open.get_mut(&partition) else {
+            return;
+        };
+        if let Err(error) = writer.piece(bytes) {
+            self.failed(&error);
+            self.open.remove(&partition);
+            self.answer(partition, shard, None);
+        }
+    }
+
+    fn end(&mut self, partition: PartitionId, live: LiveEntries, synced: Synced, shard: ShardId) {
+        let Some(writer) = self.open.remove(&partition) else {
+            return self.answer(partition, shard, None);
+        };
+        let bytes = writer.bytes();
+        match writer.finish(live.clone(), synced) {
+            Ok(_) => {
+                self.state.add(Counter::Checkpoints, 1);
+                self.state.add(Counter::CheckpointBytes, bytes);
+                self.answer(partition, shard, Some(live));
+            }
+            Err(error) => {
+                self.failed(&error);
+                self.answer(partition, shard, None);
+            }
+        }
+    }
+
+    fn answer(&self, partition: PartitionId, shard: ShardId, live: Option<LiveEntries>) {
+        let door = &self.shards[usize::from(shard.0)];
+        // A shard that has ended needs no answer.
+        let _ = door.done.send(CheckpointDone { partition, live });
+        door.doze.wake();
+    }
+
+    /// A disk without room is no failure.
+    fn failed(&self, error: &CheckpointError) {
+        let full = matches!(error, CheckpointError::Disk { source, .. }
+            if matches!(source.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded));
+        if full {
+            self.state.add(Counter::CheckpointsGivenUp, 1);
+        } else {
+            self.state.fail(DiskFailure::Io(with_causes(error)));
         }
     }
 }

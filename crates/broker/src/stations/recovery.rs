@@ -9,11 +9,12 @@ use std::time::Instant;
 
 use courser_contract::PartitionId;
 use courser_log::{
-    CheckpointStore, Disk, EntryReader, Log, LogConfig, OpenError, Recovered, RecoveredPartition,
-    StartId, WriteError,
+    CheckpointReader, CheckpointStore, Disk, EntryReader, Log, LogConfig, Manifests, OpenError,
+    Recovered, RecoveredPartition, StartId, WriteError,
 };
 
 use super::disk::{Counter, DiskFailure, DiskState};
+use super::reader::Job;
 use super::writer::{Writer, WriterParts};
 use crate::rings::Doze;
 use crate::slots::Places;
@@ -24,6 +25,8 @@ pub(crate) struct Found<D: Disk> {
     pub(crate) id: PartitionId,
     /// Entries, term and vote, checkpoint; nothing in a new folder.
     pub(crate) found: RecoveredPartition,
+    /// Its checkpoint, if it has one.
+    pub(crate) pieces: Option<CheckpointReader<D::File>>,
     /// Reads entries below the checkpoint that are still needed.
     pub(crate) entries: EntryReader<D>,
 }
@@ -69,14 +72,26 @@ impl<D: Disk> LogStation<D> {
             parts,
         } = self;
         let begun = Instant::now();
-        let (_store, loaded) = CheckpointStore::open(checkpoints, config.node)
+        let (store, loaded) = CheckpointStore::open(checkpoints, config.node)
             .map_err(|error| DiskFailure::Refused(with_causes(&error)))?;
+        if let Some((id, error)) = loaded.damaged.first() {
+            let text = with_causes(error);
+            return Err(DiskFailure::Refused(format!("partition {}: {text}", id.0)));
+        }
         let (log, recovered) = Log::open(log, config, start, &loaded.manifests)
             .map_err(|error| open_failure(&error))?;
         refuse_damage(&recovered)?;
         note(&recovered, &parts.state, begun);
-        hand_out(&log, recovered, &places, &doors);
-        Writer::new(log, parts)
+        let bytes = recovered.report.bytes;
+        let stored = Stored {
+            log: &log,
+            store: &store,
+            manifests: &loaded.manifests,
+        };
+        // Without a reader the process is ending.
+        let _ = parts.jobs.send(Job::Checkpoints(store.clone()));
+        hand_out(&stored, recovered, &places, &doors)?;
+        Writer::new(log, bytes, parts)
             .run()
             .map_err(|error: WriteError| DiskFailure::Io(with_causes(&error)))
     }
@@ -111,25 +126,43 @@ fn note(recovered: &Recovered, state: &DiskState, begun: Instant) {
     ));
 }
 
+/// What there is to read of.
+struct Stored<'a, D: Disk> {
+    log: &'a Log<D>,
+    store: &'a CheckpointStore<D>,
+    manifests: &'a Manifests,
+}
+
 /// Gives each shard its partitions. One that has ended meanwhile needs none.
 fn hand_out<D: Disk>(
-    log: &Log<D>,
+    stored: &Stored<'_, D>,
     mut recovered: Recovered,
     places: &Places,
     doors: &[ShardDoor<D>],
-) {
+) -> Result<(), DiskFailure> {
     let mut by_shard: Vec<RecoveredShard<D>> = doors.iter().map(|_| Vec::new()).collect();
     for id in places.durable() {
+        let pieces = match stored.manifests.get(&id) {
+            Some(manifest) => Some(
+                stored
+                    .store
+                    .reader(manifest)
+                    .map_err(|error| DiskFailure::Refused(with_causes(&error)))?,
+            ),
+            None => None,
+        };
         by_shard[usize::from(places.shard_of(id).0)].push(Found {
             id,
             found: recovered.partitions.remove(&id).unwrap_or_default(),
-            entries: log.reader(id),
+            pieces,
+            entries: stored.log.reader(id),
         });
     }
     for (door, found) in doors.iter().zip(by_shard) {
         let _ = door.recovered.send(found);
         door.doze.wake();
     }
+    Ok(())
 }
 
 fn open_failure(error: &OpenError) -> DiskFailure {

@@ -1,5 +1,6 @@
 //! The threads of the stations and everything between them and the shards.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use courser_log::{FileDisk, LogConfig, NodeIdentity, StartId};
 
 use super::disk::DiskState;
 use super::orders::{OrderSender, orders};
-use super::reader::{Job, Reader};
+use super::reader::{CheckpointDone, CheckpointDoor, Job, Reader};
 use super::recovery::{LogStation, RecoveredShard, ShardDoor};
 use super::writer::WriterParts;
 use crate::config::Config;
@@ -23,6 +24,10 @@ pub(crate) struct DiskPorts {
     pub(crate) orders: OrderSender,
     /// Its partitions, once the log is read.
     pub(crate) recovered: mpsc::Receiver<RecoveredShard<FileDisk>>,
+    /// To the reader.
+    pub(crate) jobs: mpsc::Sender<Job<FileDisk>>,
+    /// What became of checkpoints.
+    pub(crate) checkpoints: mpsc::Receiver<CheckpointDone>,
     pub(crate) state: Arc<DiskState>,
 }
 
@@ -72,12 +77,20 @@ impl Stations {
         let (jobs, jobs_taken) = mpsc::channel();
         let (prepared, prepared_taken) = mpsc::channel();
         let (mut ports, mut receivers, mut doors) = (Vec::new(), Vec::new(), Vec::new());
+        let mut checkpoint_doors = Vec::new();
         for doze in dozes {
             let (sender, receiver) = orders(Arc::clone(doze), Arc::clone(&writer_doze));
             let (recovered, found) = mpsc::channel();
+            let (done, checkpoints) = mpsc::channel();
+            checkpoint_doors.push(CheckpointDoor {
+                done,
+                doze: Arc::clone(doze),
+            });
             ports.push(DiskPorts {
                 orders: sender,
                 recovered: found,
+                jobs: jobs.clone(),
+                checkpoints,
                 state: Arc::clone(&state),
             });
             receivers.push(receiver);
@@ -109,6 +122,10 @@ impl Stations {
             jobs: jobs_taken,
             prepared,
             writer: Arc::clone(&writer_doze),
+            checkpoints: None,
+            shards: checkpoint_doors,
+            state: Arc::clone(&state),
+            open: HashMap::new(),
         };
         let reader = spawn("log-reader", move || reader.run())?;
         // Without a writer the reader ends with the last sender of jobs.

@@ -79,6 +79,8 @@ pub(crate) struct Writer<D: Disk> {
     prepared: mpsc::Receiver<Prepared<D::File>>,
     /// When the free space was looked at last.
     looked: Instant,
+    /// What was in the log at the start.
+    recovered_bytes: u64,
 }
 
 /// What the writer's thread is started with.
@@ -91,8 +93,8 @@ pub(crate) struct WriterParts<D: Disk> {
 }
 
 impl<D: Disk> Writer<D> {
-    /// Of a log that was just opened.
-    pub(crate) fn new(mut log: Log<D>, parts: WriterParts<D>) -> Self {
+    /// Of a log that was just opened, with so many bytes in it.
+    pub(crate) fn new(mut log: Log<D>, recovered_bytes: u64, parts: WriterParts<D>) -> Self {
         let WriterParts {
             shards,
             doze,
@@ -111,6 +113,7 @@ impl<D: Disk> Writer<D> {
             jobs,
             prepared,
             looked: Instant::now(),
+            recovered_bytes,
         }
     }
 
@@ -224,7 +227,7 @@ impl<D: Disk> Writer<D> {
 
     /// Answers the orders that are done, and wakes each of their shards once.
     fn answer(&mut self) {
-        let log_bytes = self.log.counts().bytes;
+        let log_bytes = self.recovered_bytes + self.log.counts().bytes;
         let mut woken: u64 = 0;
         while let Some(Pending {
             shard, mut order, ..
@@ -236,6 +239,7 @@ impl<D: Disk> Writer<D> {
                 self.log.set_checkpoint(done.partition, done.at, done.live);
             }
             order.log_bytes = log_bytes;
+            order.synced = Some(self.log.synced());
             // The shard's own copies alone keep the bytes from now on.
             order.records.clear();
             self.shards[shard].answer(order);

@@ -14,7 +14,7 @@ use courser_cluster::{
     Consensus, ConsensusEffects, Group, NodeId, PeerMessage, Polled, Role, SnapshotDescriptor,
 };
 use courser_contract::{LogIndex, PartitionId, Term};
-use courser_log::Record;
+use courser_log::{CheckpointAt, Record, Synced};
 
 use super::{Store, Stored};
 use crate::slots::Places;
@@ -39,6 +39,7 @@ pub(crate) struct OnDisk {
     /// What groups have handed over and the shard has not taken.
     ready: VecDeque<Stored>,
     log_bytes: u64,
+    synced: Option<Synced>,
 }
 
 impl OnDisk {
@@ -52,6 +53,7 @@ impl OnDisk {
             gathering: Order::default(),
             ready: VecDeque::new(),
             log_bytes: 0,
+            synced: None,
         }
     }
 
@@ -68,7 +70,7 @@ impl OnDisk {
         self.touch(place);
     }
 
-    /// Bytes that the log of this node has taken since the start, as of the last answer.
+    /// Where the log stood at the last answer, in bytes.
     pub(crate) const fn log_bytes(&self) -> u64 {
         self.log_bytes
     }
@@ -87,10 +89,9 @@ impl OnDisk {
         self.gathering.checkpoints.push(checkpoint);
     }
 
-    /// Term of an entry that is not compacted.
-    pub(crate) fn term_of(&self, partition: PartitionId, index: LogIndex) -> Option<Term> {
-        let grouped = self.groups.get(self.places.on_shard(partition))?.as_ref()?;
-        grouped.group.term_of(index)
+    /// What was synced at the last answer: all that was committed so far.
+    pub(crate) const fn synced(&self) -> Option<Synced> {
+        self.synced
     }
 
     fn touch(&mut self, place: usize) {
@@ -139,6 +140,7 @@ impl Store for OnDisk {
     fn begin_turn(&mut self) {
         while let Some(order) = self.link.next_done() {
             self.log_bytes = order.log_bytes;
+            self.synced = order.synced;
             for &(place, number) in &order.groups {
                 let place = usize::from(place);
                 if let Some(Some(grouped)) = self.groups.get_mut(place) {
@@ -188,8 +190,9 @@ impl ConsensusEffects for Effects<'_> {
         self.order.groups.push((self.place, number));
     }
 
-    fn committed(&mut self, index: LogIndex, _term: Term, entry: Bytes) {
-        let stored = Stored::Committed(self.partition, index, entry);
+    fn committed(&mut self, index: LogIndex, term: Term, entry: Bytes) {
+        let at = CheckpointAt { index, term };
+        let stored = Stored::Committed(self.partition, at, entry);
         self.ready.push_back(stored);
     }
 

@@ -8,7 +8,8 @@ mod disk;
 mod memory;
 
 use bytes::Bytes;
-use courser_contract::{LogIndex, PartitionId, Term};
+use courser_contract::{PartitionId, Term};
+use courser_log::CheckpointAt;
 
 pub(crate) use disk::OnDisk;
 pub(crate) use memory::InMemory;
@@ -18,8 +19,8 @@ pub(crate) use memory::InMemory;
 pub(crate) enum Stored {
     /// An entry is committed; no log has numbered it.
     Unlogged(PartitionId, Bytes),
-    /// An entry is committed at a place of the log.
-    Committed(PartitionId, LogIndex, Bytes),
+    /// An entry is committed at a place of the log, which has this term.
+    Committed(PartitionId, CheckpointAt, Bytes),
     /// This node leads the partition: everything before the term was handed over.
     Leads(PartitionId, Term),
     /// It no longer does.

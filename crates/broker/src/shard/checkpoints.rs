@@ -1,0 +1,212 @@
+//! Checkpoints of the shard's partitions (M42), one at a time, in slices of turns.
+//!
+//! A partition's turn comes when the log has taken `log.checkpoint_bytes` since its last one, and partitions come one after the
+//! other so that they do not all write at once. Pieces go to the reader station, which writes them; when the manifest is
+//! durable, the group and the log forget what is below. An idle partition writes none: nothing of it is in newer segments.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use courser_contract::PartitionId;
+use courser_log::{CheckpointAt, FileDisk, LiveEntries};
+
+use super::Shard;
+use crate::stations::{CheckpointDone, Checkpointed, Job};
+use crate::store::Stores;
+
+/// Bytes of state that one turn writes at most: some 30 µs.
+const SLICE_BYTES: usize = 32 << 10;
+/// Pieces on their way to the reader at most: 1 MiB.
+const PIECES_MAX: usize = 16;
+
+/// A shard's way to the reader.
+pub(crate) struct CheckpointLink {
+    pub(crate) jobs: mpsc::Sender<Job<FileDisk>>,
+    pub(crate) done: mpsc::Receiver<CheckpointDone>,
+    /// Pieces of this shard that the reader has not written.
+    pub(crate) pieces: Arc<AtomicUsize>,
+}
+
+/// What is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// Nothing.
+    None,
+    /// The partition at this place gives pieces.
+    Pieces(usize),
+    /// All of it is at the reader.
+    Handed(usize),
+}
+
+/// Checkpoints of one shard's partitions.
+pub(crate) struct Checkpoints {
+    link: CheckpointLink,
+    /// Bytes of log from one checkpoint of a partition to its next.
+    every: u64,
+    progress: Progress,
+    /// By place: where the log stands when the next one is due, and the entry of the last one.
+    due: Vec<(u64, CheckpointAt)>,
+}
+
+impl Checkpoints {
+    /// For these partitions, each with its place among all of the node: the first ones come spread over one interval.
+    pub(crate) fn new(
+        link: CheckpointLink,
+        every: u64,
+        partitions: u16,
+        owned: impl Iterator<Item = PartitionId>,
+    ) -> Self {
+        let none = CheckpointAt {
+            index: courser_contract::LogIndex(0),
+            term: courser_contract::Term(0),
+        };
+        let due = owned.map(|id| match id.volatile_shard() {
+            Some(_) => (u64::MAX, none),
+            None => (every * u64::from(id.0) / u64::from(partitions), none),
+        });
+        Self {
+            link,
+            every,
+            progress: Progress::None,
+            due: due.collect(),
+        }
+    }
+
+    /// The partition at `place` was made of the checkpoint at `at`.
+    pub(crate) fn restored(&mut self, place: usize, at: CheckpointAt) {
+        self.due[place].1 = at;
+    }
+
+    /// Whether the next turn would go on, without anything from the reader.
+    pub(crate) fn is_at_work(&self) -> bool {
+        matches!(self.progress, Progress::Pieces(_))
+            && self.link.pieces.load(Ordering::Acquire) < PIECES_MAX
+    }
+
+    fn send(&self, job: Job<FileDisk>) {
+        // A reader that is gone has failed, which others see; the checkpoint is then never done.
+        let _ = self.link.jobs.send(job);
+    }
+}
+
+impl Shard {
+    /// Goes on with the checkpoint that is under way, or begins one that is due.
+    pub(crate) fn save(&mut self) {
+        let Some(mut checkpoints) = self.checkpoints.take() else {
+            return;
+        };
+        while let Ok(done) = checkpoints.link.done.try_recv() {
+            self.checkpoint_done(&mut checkpoints, done);
+        }
+        match checkpoints.progress {
+            Progress::None if !self.is_stopping() && self.hub.serving => {
+                self.begin_due(&mut checkpoints);
+            }
+            Progress::Pieces(place) if self.is_stopping() => {
+                self.give_up(&mut checkpoints, place);
+            }
+            Progress::Pieces(place) if checkpoints.is_at_work() => {
+                self.save_slice(&mut checkpoints, place);
+            }
+            Progress::None | Progress::Pieces(_) | Progress::Handed(_) => {}
+        }
+        self.checkpoints = Some(checkpoints);
+    }
+
+    /// Begins the checkpoint that has been due for longest.
+    fn begin_due(&mut self, checkpoints: &mut Checkpoints) {
+        let Stores::Disk(store) = &self.store else {
+            return;
+        };
+        let stands = store.log_bytes();
+        let Some(place) = (0..checkpoints.due.len())
+            .filter(|&place| checkpoints.due[place].0 <= stands)
+            .min_by_key(|&place| checkpoints.due[place].0)
+        else {
+            return;
+        };
+        checkpoints.due[place].0 = stands + checkpoints.every;
+        let owned = self.partitions.at(place);
+        let at = owned.applied;
+        let partition = owned
+            .partition
+            .as_mut()
+            .expect("a partition is at home between calls");
+        if at.index <= checkpoints.due[place].1.index || !partition.begin_checkpoint() {
+            return;
+        }
+        checkpoints.due[place].1 = at;
+        checkpoints.progress = Progress::Pieces(place);
+        checkpoints.send(Job::CheckpointBegins(owned.id, at));
+    }
+
+    fn save_slice(&mut self, checkpoints: &mut Checkpoints, place: usize) {
+        let owned = self.partitions.at(place);
+        let id = owned.id;
+        let partition = owned
+            .partition
+            .as_mut()
+            .expect("a partition is at home between calls");
+        if let Some(piece) = partition.take_checkpoint_piece(SLICE_BYTES) {
+            checkpoints.link.pieces.fetch_add(1, Ordering::AcqRel);
+            checkpoints.send(Job::CheckpointPiece {
+                partition: id,
+                bytes: piece.bytes,
+                waiting: Arc::clone(&checkpoints.link.pieces),
+                shard: self.hub.id,
+            });
+            return;
+        }
+        let Some(end) = partition.checkpoint_end() else {
+            return;
+        };
+        let Stores::Disk(store) = &self.store else {
+            return;
+        };
+        let synced = store
+            .synced()
+            .expect("what is applied was synced, and the answer said so");
+        let mut live = LiveEntries::NONE;
+        for (first, last) in end.live.ranges() {
+            live.push_range(first, last);
+        }
+        checkpoints.progress = Progress::Handed(place);
+        checkpoints.send(Job::CheckpointEnds {
+            partition: id,
+            live,
+            synced,
+            shard: self.hub.id,
+        });
+    }
+
+    /// A broker that stops does not wait for it.
+    fn give_up(&mut self, checkpoints: &mut Checkpoints, place: usize) {
+        let owned = self.partitions.at(place);
+        if let Some(partition) = &mut owned.partition {
+            partition.cancel_checkpoint();
+        }
+        checkpoints.progress = Progress::None;
+        checkpoints.send(Job::CheckpointCancelled(owned.id));
+    }
+
+    fn checkpoint_done(&mut self, checkpoints: &mut Checkpoints, done: CheckpointDone) {
+        let place = self.partitions.place(done.partition);
+        match checkpoints.progress {
+            Progress::Handed(under_way) if under_way == place => {}
+            // The reader could not write a piece.
+            Progress::Pieces(under_way) if under_way == place => {
+                self.give_up(checkpoints, place);
+            }
+            Progress::None | Progress::Pieces(_) | Progress::Handed(_) => return,
+        }
+        checkpoints.progress = Progress::None;
+        if let (Some(live), Stores::Disk(store)) = (done.live, &mut self.store) {
+            store.checkpointed(Checkpointed {
+                partition: done.partition,
+                at: checkpoints.due[place].1,
+                live,
+            });
+        }
+    }
+}
