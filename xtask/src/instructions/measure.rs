@@ -13,11 +13,12 @@ use std::fmt;
 use std::fs;
 
 /// The benchmarks that count instructions: package and name.
-const BENCHMARKS: [(&str, &str); 4] = [
+const BENCHMARKS: [(&str, &str); 5] = [
     ("courser-cluster", "consensus_instructions"),
     ("courser-mqtt", "codec_instructions"),
     ("courser-trie", "matcher_instructions"),
     ("courser-engine", "partition_instructions"),
+    ("courser-router", "post_instructions"),
 ];
 
 /// One thing that is counted.

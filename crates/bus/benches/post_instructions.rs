@@ -1,4 +1,4 @@
-//! Instruction counts of a post: `cargo bench -p courser-router --bench instructions` (needs valgrind and
+//! Instruction counts of a post: `cargo bench -p courser-router --bench post_instructions` (needs valgrind and
 //! gungraun-runner).
 #![allow(missing_docs)] // the macros make undocumented items
 
