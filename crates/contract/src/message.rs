@@ -161,6 +161,8 @@ pub enum ToHome {
         group: u64,
         /// Member that had them.
         member: HomeRef,
+        /// Its connection.
+        front: FrontId,
         /// First delivery.
         first: Seq,
         /// Last delivery.
@@ -331,6 +333,18 @@ pub enum ToFront {
         /// Its name as in [`Attached::groups`].
         name: u64,
     },
+    /// The same of a group that the session has left: nothing is owed. Comes from the home.
+    NothingOwed {
+        /// Its name as in [`Attached::groups`].
+        name: u64,
+    },
+    /// A shared group has committed the end of a delivery of QoS 2: its packet id is free (M31).
+    Finished {
+        /// The group.
+        group: GroupRef,
+        /// The delivery.
+        seq: Seq,
+    },
 }
 
 /// Why a partition closes a connection.
@@ -356,7 +370,7 @@ pub struct Attached {
     /// Packet ids of deliveries are `1 + seq mod 32767` for the home's stream; the first that may be sent.
     pub next: Seq,
     /// Shared groups that may owe the session something, by hashes of their share names and filters: packet ids from 32,768
-    /// are free for others once each of them has sent [`ToFront::Owed`] (M31).
+    /// are free for others once [`ToFront::Owed`] or [`ToFront::NothingOwed`] has come for each of them (M31).
     pub groups: Vec<u64>,
 }
 
@@ -477,12 +491,14 @@ pub enum ToPartition {
         /// The asker's number.
         request: u64,
     },
-    /// Answer to it.
+    /// Answer to it; once more when nothing is left of what was begun with the session.
     Left {
         /// Session that left.
         member: HomeRef,
         /// The asker's number.
         request: u64,
+        /// The group, while something that was begun with the session is not finished: it must hear of its connections.
+        owing: Option<GroupRef>,
     },
     /// A member's connection came or went.
     MemberFront {

@@ -60,8 +60,9 @@ impl Partition {
                 front,
             } => self.group_owed(group, member, front, fx),
             After::GroupFact(group, fact) => self.group_fact(group, &fact, fx),
+            After::GroupNews(group, news) => self.group_news(group, &news, fx),
             After::Scan(scan) => self.answer_scan(&scan, fx),
-            After::TermBegun => self.term_begun(fx),
+            After::TermBegun(began) => self.term_begun(began, fx),
         }
     }
 }

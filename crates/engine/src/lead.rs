@@ -3,7 +3,7 @@
 //! Nothing of it is replicated; a new leader starts with an empty one (M5).
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     rc::Rc,
 };
 
@@ -18,7 +18,7 @@ use hashbrown::{HashMap, HashSet};
 use crate::{
     due::DueIndex,
     entry::TargetList,
-    group::Fact,
+    group::{Fact, News},
     ids::Numbers,
     origins::Origins,
     outbox::{Inbox, Sender},
@@ -39,6 +39,15 @@ pub(crate) enum Role {
     Indexing,
     /// It serves.
     Leading,
+}
+
+/// When a leader began: what lived in the memory of the process is gone, or goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Began {
+    /// It is the first of its process: sessions of volatile partitions, that others have heard of before, are gone.
+    WithProcess,
+    /// The partition was led in this process before.
+    InProcess,
 }
 
 /// What happens once an entry is applied.
@@ -91,12 +100,14 @@ pub(crate) enum After {
     },
     /// What is known of a message of a group is committed.
     GroupFact(u64, Fact),
+    /// What has come to its end in a group is committed.
+    GroupNews(u64, News),
     /// A question for retained messages that came behind what is applied now.
     Scan(Box<RetainedScan>),
     /// A message to another partition that waited for the commit.
     Send(PartitionId, Box<ToPartition>),
     /// The first entry of the term.
-    TermBegun,
+    TermBegun(Began),
 }
 
 /// A session on its way to being attached.
@@ -211,8 +222,10 @@ pub(crate) enum Holder {
     Clean(FrontId, Epoch),
     /// A front with a session of this partition.
     Home(FrontId, SessionUid),
-    /// Nobody; an entry or a fence is under way before the next one may have it.
+    /// The last one lets go, which is proposed: nobody may have it before that is applied.
     Leaving,
+    /// Nobody; a fence or a will may be under way before the next one has it.
+    Left,
 }
 
 /// Who waits for the answer to a forward.
@@ -299,6 +312,10 @@ pub(crate) struct Lead {
     pub(crate) answers: HashMap<(PartitionId, Seq), Waiter, Hasher>,
     /// Holds whose PUBREC waits for answers, with how many.
     pub(crate) holding: HashMap<(SessionUid, u16), (Box<Holding>, usize), Hasher>,
+    /// Forwards of earlier leaders that may be refused and are not answered, by session: which holds they belong to is not known.
+    pub(crate) inherited: BTreeMap<SessionUid, BTreeSet<(PartitionId, Seq)>>,
+    /// Holds of earlier leaders whose PUBREC waits for those of their session, with the front that asked again (M28).
+    pub(crate) waiting_holds: BTreeMap<(SessionUid, u16), FrontId>,
     pub(crate) tokens: u64,
     pub(crate) requests: u64,
     pub(crate) open_joins: HashMap<u64, OpenJoin, Hasher>,
@@ -365,6 +382,8 @@ impl Default for Lead {
             forwarded: Vec::new(),
             answers: HashMap::default(),
             holding: HashMap::default(),
+            inherited: BTreeMap::new(),
+            waiting_holds: BTreeMap::new(),
             tokens: 0,
             unconfirmed: BTreeMap::new(),
             fences: HashMap::default(),

@@ -188,10 +188,11 @@ impl Partition {
             ToHome::GroupOutcome {
                 group,
                 member,
+                front,
                 first,
                 last,
                 kind,
-            } => self.group_outcome(group, member, (first, last), kind, fx),
+            } => self.group_outcome(group, (member, front), (first, last), kind, fx),
         }
     }
 
@@ -248,7 +249,7 @@ impl Partition {
                 cause,
                 request,
             } => self.group_leave((share, filter), member, cause, request, fx),
-            ToPartition::Left { request, .. } => self.left(request, fx),
+            ToPartition::Left { request, owing, .. } => self.left(request, owing, fx),
             ToPartition::MemberFront {
                 group,
                 member,

@@ -3,17 +3,22 @@
 //! A group lives in the partition with a log of its slot, also while all its members have sessions that end with their
 //! connections: the swap between a volatile and a durable part (M36) is an optimisation that is not made here.
 
-mod group;
+mod facts;
+mod fronts;
+mod give;
+mod members;
 
 use courser_contract::{
     GroupRef, HomeRef, Join, JoinResult, LeaveCause, PartitionEffects, PartitionId, Refusal,
-    SessionUid, SubscribeResult, ToPartition,
+    SessionUid, SubscribeResult, ToFront, ToPartition,
 };
 
 use crate::{
     Partition,
     entry::{Haste, Rare},
     lead::{After, Awaited, Joining, OpenJoin, Subscribing},
+    session::group_name,
+    state::Leaving,
 };
 
 impl Partition {
@@ -79,6 +84,11 @@ impl Partition {
         fx: &mut impl PartitionEffects,
     ) {
         let open = self.lead.open_joins.remove(&request);
+        if open.is_none()
+            && let JoinResult::Joined(group) = result
+        {
+            self.leave_again(member.session, Some(group), fx);
+        }
         if let (JoinResult::Joined(group), Some(session)) =
             (result, self.state.sessions.get_mut(member.session.0))
         {
@@ -129,18 +139,53 @@ impl Partition {
         }
     }
 
-    /// Tells all groups of a session that its connection came or went.
+    /// Tells all groups of a session that its connection came or went, also those that it has left and that have something
+    /// of it.
     pub(crate) fn tell_groups(&self, uid: SessionUid, fx: &mut impl PartitionEffects) {
         let Some(session) = self.state.sessions.get(uid.0) else {
             return;
         };
+        let front = session.member_front();
         let shares = session
             .subscriptions
             .iter()
             .filter_map(|s| s.share.as_ref());
         for group in shares.filter_map(|share| share.group) {
-            tell_group(group, self.home_ref(uid), session.member_front(), fx);
+            tell_group(group, self.home_ref(uid), front, fx);
         }
+        let left = self.state.leaves_of(uid);
+        if front.is_some() {
+            // Asked again: another leader of the group may not know that it must say when it is over.
+            return self.leave_again(uid, None, fx);
+        }
+        for group in left.filter_map(|(_, leaving)| leaving.group) {
+            tell_group(group, self.home_ref(uid), front, fx);
+        }
+    }
+
+    /// Says again that a session has left, to one group or to all that may have something of it.
+    fn leave_again(&self, uid: SessionUid, only: Option<GroupRef>, fx: &mut impl PartitionEffects) {
+        let left = self.state.leaves_of(uid);
+        for (request, leaving) in left.filter(|(_, l)| only.is_none() || l.group == only) {
+            self.send_leave(request, leaving, fx);
+        }
+    }
+
+    fn send_leave(&self, request: u64, leaving: &Leaving, fx: &mut impl PartitionEffects) {
+        let cause = if leaving.ended {
+            LeaveCause::SessionEnded
+        } else {
+            LeaveCause::Unsubscribed
+        };
+        let leave = ToPartition::Leave {
+            share: leaving.share.clone(),
+            filter: leaving.filter.clone(),
+            member: self.home_ref(leaving.member),
+            cause,
+            request,
+        };
+        let to = fx.group_partition(&leaving.share, &leaving.filter, false);
+        fx.send_partition(to, leave);
     }
 
     /// The end of a session: its groups must hear of it, whatever happens (M35).
@@ -149,9 +194,11 @@ impl Partition {
             return;
         };
         let shares = session.subscriptions.iter();
-        let names: Vec<(Box<str>, Box<str>)> = shares
+        let mut names: Vec<(Box<str>, Box<str>)> = shares
             .filter_map(|s| Some((s.share_name()?.into(), s.filter.clone())))
             .collect();
+        let left = self.state.leaves_of(uid);
+        names.extend(left.map(|(_, l)| (l.share.clone(), l.filter.clone())));
         for (share, filter) in names {
             self.write_leave(uid, &share, &filter, LeaveCause::SessionEnded, fx);
         }
@@ -186,12 +233,32 @@ impl Partition {
         request
     }
 
-    /// A group has heard that a session left.
-    pub(crate) fn left(&mut self, request: u64, fx: &mut impl PartitionEffects) {
-        if self.state.leaves.contains_key(&request) {
-            let haste = Haste::Lazy(self.lead.now.tick);
-            let fact = Rare::LeaveDone { request };
-            fact.write(&mut self.gather, haste, &mut self.lead.scratch);
+    /// A group has heard that a session left. While it has something of it, it is told of the session's connections.
+    pub(crate) fn left(
+        &mut self,
+        request: u64,
+        owing: Option<GroupRef>,
+        fx: &mut impl PartitionEffects,
+    ) {
+        if let Some(leaving) = self.state.leaves.get_mut(&request) {
+            let uid = leaving.member;
+            let session = self.state.sessions.get(uid.0);
+            let front = session.and_then(|session| session.member_front());
+            match owing {
+                Some(group) => {
+                    leaving.group = Some(group);
+                    tell_group(group, self.home_ref(uid), front, fx);
+                }
+                None => {
+                    let name = group_name(&leaving.share, &leaving.filter);
+                    if let Some((front, _)) = front {
+                        fx.send_front(front, ToFront::NothingOwed { name });
+                    }
+                    let haste = Haste::Lazy(self.lead.now.tick);
+                    let fact = Rare::LeaveDone { request };
+                    fact.write(&mut self.gather, haste, &mut self.lead.scratch);
+                }
+            }
         }
         let waiting = std::mem::take(&mut self.lead.leaving);
         for mut unsubscribing in waiting {
@@ -203,20 +270,7 @@ impl Partition {
     /// A new leader says again what groups must hear.
     pub(crate) fn resend_leaves(&mut self, fx: &mut impl PartitionEffects) {
         for (&request, leaving) in &self.state.leaves {
-            let cause = if leaving.ended {
-                LeaveCause::SessionEnded
-            } else {
-                LeaveCause::Unsubscribed
-            };
-            let leave = ToPartition::Leave {
-                share: leaving.share.clone(),
-                filter: leaving.filter.clone(),
-                member: self.home_ref(leaving.member),
-                cause,
-                request,
-            };
-            let to = fx.group_partition(&leaving.share, &leaving.filter, false);
-            fx.send_partition(to, leave);
+            self.send_leave(request, leaving, fx);
         }
         for number in self.state.sessions.sorted() {
             let session = self.state.sessions.get(number).expect("it was listed");

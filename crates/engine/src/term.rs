@@ -9,7 +9,7 @@ use crate::{
     Partition,
     entry::Rare,
     ids::Numbers,
-    lead::{After, Due, Fenced, Holder, Lead, OpenScan, Role},
+    lead::{After, Began, Due, Fenced, Holder, Lead, OpenScan, Role},
     session::SessionLead,
     state::{GroupLead, IndexChanged},
 };
@@ -17,14 +17,18 @@ use crate::{
 impl Partition {
     pub(crate) fn lead_begins(&mut self, now: Now, term: Term, fx: &mut impl PartitionEffects) {
         self.lead_ends(now, fx);
+        let began = match self.lead.term {
+            Term(0) => Began::WithProcess,
+            Term(_) => Began::InProcess,
+        };
         self.lead.term = term;
         self.lead.role = Role::Elected;
         self.write(&Rare::TermBegun {});
-        self.lead.after(After::TermBegun);
+        self.lead.after(After::TermBegun(began));
     }
 
     /// The first entry of the term is applied: everything before it is, too.
-    pub(crate) fn term_begun(&mut self, fx: &mut impl PartitionEffects) {
+    pub(crate) fn term_begun(&mut self, began: Began, fx: &mut impl PartitionEffects) {
         self.lead.sessions = Numbers::of(&self.state.sessions, self.state.last_session);
         self.lead.groups = Numbers::of(&self.state.groups, self.state.last_group);
         self.lead.origins = self.state.origins.clone();
@@ -33,10 +37,11 @@ impl Partition {
         self.lead.role = Role::Leading;
         self.rename_sets();
         self.find_due();
-        self.begin_groups(fx);
+        self.begin_groups(began, fx);
         self.detach_all(fx);
         self.continue_scans(fx);
         self.tell_whole_index(fx);
+        self.inherit_forwards();
         self.send_forwards(fx);
         self.resend_leaves(fx);
         for (from, message) in std::mem::take(&mut self.lead.early) {
@@ -175,7 +180,7 @@ impl Partition {
                     let refused = ToFront::ConnectRefused(ConnectRefusal::Unavailable);
                     fx.send_front(front, refused);
                 }
-                Holder::Home(..) | Holder::Leaving => {}
+                Holder::Home(..) | Holder::Leaving | Holder::Left => {}
             }
         }
         for number in self.state.sessions.sorted() {

@@ -8,6 +8,7 @@ use crate::{
     ids::{self, Owner},
     lead::Due,
     record::{Address, Slot},
+    session::Going,
     stream::Stream,
 };
 
@@ -55,7 +56,7 @@ impl Partition {
         let Some(session) = self.state.sessions.get(uid.0) else {
             return;
         };
-        if session.lead.ending || session.ends_at.is_none_or(|at| at > wall) {
+        if session.lead.going == Going::Ended || session.ends_at.is_none_or(|at| at > wall) {
             return;
         }
         if self.lead.clients.contains_key(&session.client_id) {

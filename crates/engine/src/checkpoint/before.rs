@@ -197,6 +197,15 @@ impl Saving {
         }
     }
 
+    /// Leaves that end with something else of their session.
+    fn before_leaves(&mut self, state: &State, session: SessionUid, name: Option<(&str, &str)>) {
+        for (request, leaving) in state.leaves_of(session) {
+            if name.is_none_or(|name| name == (&*leaving.share, &*leaving.filter)) {
+                self.before_leave_done(state, request);
+            }
+        }
+    }
+
     fn before_rare(&mut self, state: &mut State, fact: &Rare) {
         match fact {
             // What they change was written at the beginning, or is new.
@@ -213,14 +222,25 @@ impl Saving {
             Rare::SessionAttached { session, .. }
             | Rare::SessionDetached { session, .. }
             | Rare::WillTaken { session }
-            | Rare::Subscribed { session, .. }
             | Rare::Unsubscribed { session, .. }
             | Rare::ScanMoved { session, .. }
             | Rare::ScanEnded { session, .. }
             | Rare::Held { session, .. }
             | Rare::Released { session, .. } => self.before_session(state, *session),
+            Rare::Subscribed {
+                session,
+                share,
+                filter,
+                ..
+            } => {
+                self.before_session(state, *session);
+                if let Some(share) = share {
+                    self.before_leaves(state, *session, Some((share, filter)));
+                }
+            }
             Rare::SessionEnded { session } => {
                 self.before_session(state, *session);
+                self.before_leaves(state, *session, None);
                 self.stream(state, session.0, |_| ALL);
             }
             Rare::RetainedExpired { topic, .. } => self.before_retained(state, topic),

@@ -73,6 +73,23 @@ pub(crate) struct Dispatch {
     aside: usize,
     /// Deliveries of messages that came back, also those not committed yet.
     attempts: BTreeMap<Seq, u32>,
+    news: News,
+}
+
+/// What has come to its end since the caller asked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct News {
+    /// Deliveries of QoS 2, with their members: the packet ids are free when that is committed (M31).
+    pub(crate) finished: Vec<(HomeRef, Seq)>,
+    /// Sessions that have left, when nothing more is under way with them.
+    pub(crate) cleared: Vec<HomeRef>,
+}
+
+impl News {
+    /// Whether there is none.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.finished.is_empty() && self.cleared.is_empty()
+    }
 }
 
 impl Dispatch {
@@ -88,6 +105,7 @@ impl Dispatch {
             uncounted: BTreeSet::new(),
             aside: 0,
             attempts: BTreeMap::new(),
+            news: News::default(),
         };
         for (home, &member) in group.members() {
             dispatch.seats.place(home, member, Standing::Member);
@@ -161,6 +179,21 @@ impl Dispatch {
         self.clear_away(seat);
     }
 
+    /// What has come to its end since the last call.
+    pub(crate) fn take_news(&mut self) -> News {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Whether something has come to its end since then.
+    pub(crate) const fn has_news(&self) -> bool {
+        !self.news.is_empty()
+    }
+
+    /// Whether a session takes part, or has something under way.
+    pub(crate) fn knows(&self, home: HomeRef) -> bool {
+        self.seats.seat_of(home).is_some()
+    }
+
     /// What a member's front says of the deliveries `first..=last`; those that are not with this member are passed over. What
     /// is to be written down is appended to `facts`. A refusal by the client ends a message for all (v5 [MQTT-4.8.2-6]).
     pub(crate) fn outcome(
@@ -214,6 +247,9 @@ impl Dispatch {
                 self.end(seq, seat);
                 self.forget(seq);
                 facts.push(Fact::Done { seq });
+                if qos == QoS::ExactlyOnce {
+                    self.news.finished.push((self.seats.get(seat).home, seq));
+                }
             }
             OutcomeKind::Received => {
                 if qos == QoS::ExactlyOnce && step == Step::Begun {
@@ -464,6 +500,7 @@ impl Dispatch {
     fn clear_away(&mut self, seat: SeatId) {
         let place = self.seats.get(seat);
         if place.standing == Standing::Leaving && place.outstanding == 0 {
+            self.news.cleared.push(place.home);
             self.seats.remove(seat);
         }
     }

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 use courser_contract::{HomeRef, Seq, SharedStrategy, SubscriptionOptions};
 
-pub(crate) use self::dispatch::{Assignment, Dispatch, Message};
+pub(crate) use self::dispatch::{Assignment, Dispatch, Message, News};
 pub(crate) use self::seats::Receiver;
 use crate::seq_table::SeqTable;
 

@@ -9,7 +9,7 @@ use courser_contract::{
     PartitionId, Seq, SessionUid, ToFront,
 };
 
-use super::Live;
+use super::{Going, Live, group_name};
 use crate::{
     Partition,
     entry::{AttachFact, Rare},
@@ -178,11 +178,15 @@ impl Partition {
             .sessions
             .get(uid.0)
             .map_or(1, |s| self.window(s.receive_maximum));
+        let left = self.state.leaves_of(uid);
+        let left: Vec<u64> = left.map(|(_, l)| group_name(&l.share, &l.filter)).collect();
         let session = self
             .state
             .sessions
             .get_mut(uid.0)
             .expect("it was just attached");
+        let mut groups = session.groups();
+        groups.extend(left);
         let attached = Attached {
             home: HomeRef {
                 partition: self.config.id,
@@ -191,9 +195,10 @@ impl Partition {
             epoch: session.epoch,
             present: attaching.present,
             next: Seq(session.stream.floor()),
-            groups: session.groups(),
+            groups,
         };
         session.lead.will_forgotten = false;
+        session.lead.going = Going::Nowhere;
         let live = Live {
             front: attaching.front,
             pushed: session.stream.floor(),
@@ -242,7 +247,6 @@ impl Partition {
         if !matches!(client.holder, Holder::Clean(_, held) if held == epoch) {
             return;
         }
-        client.holder = Holder::Leaving;
         self.let_go(client_id, &open, fx);
     }
 
@@ -257,7 +261,7 @@ impl Partition {
         let Some(client) = self.lead.clients.get_mut(&client_id) else {
             return;
         };
-        client.holder = Holder::Leaving;
+        client.holder = Holder::Left;
         // Without a successor at this moment one may still come before the appends have settled.
         if open.is_empty() {
             return self.pass_on(&client_id, fx);
@@ -273,7 +277,7 @@ impl Partition {
         let Some(client) = self.lead.clients.get_mut(client_id) else {
             return;
         };
-        if client.holder != Holder::Leaving || client.fenced || client.wills > 0 {
+        if client.holder != Holder::Left || client.fenced || client.wills > 0 {
             return;
         }
         match client.waiting.take() {
@@ -288,7 +292,7 @@ impl Partition {
         self.state
             .sessions
             .get(uid.0)
-            .is_none_or(|session| session.lead.ending)
+            .is_none_or(|session| session.lead.going == Going::Ended)
     }
 }
 
@@ -313,7 +317,7 @@ impl Client {
                 self.told = true;
                 fx.send_front(front, ToFront::TakenOver);
             }
-            Holder::Coming(_) | Holder::Leaving => {}
+            Holder::Coming(_) | Holder::Leaving | Holder::Left => {}
         }
     }
 

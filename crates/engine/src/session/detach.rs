@@ -6,7 +6,7 @@ use courser_contract::{
     RecordView, SessionUid, ToPartition, WallMs, Will,
 };
 
-use super::Session;
+use super::{Going, Session};
 use crate::{
     Partition,
     entry::Rare,
@@ -37,7 +37,8 @@ impl Partition {
         let Some(session) = self.state.sessions.get(uid.0) else {
             return;
         };
-        if session.epoch != epoch || !session.attached || session.lead.ending {
+        let going = session.lead.going != Going::Nowhere;
+        if session.epoch != epoch || !session.attached || going {
             return;
         }
         let client_id = session.client_id.clone();
@@ -91,6 +92,9 @@ impl Partition {
         }
         self.write(&fact);
         self.lead.due.insert(ends_at, Due::SessionEnd(uid.0));
+        if let Some(session) = self.state.sessions.get_mut(uid.0) {
+            session.lead.going = Going::Detached;
+        }
     }
 
     fn will_fate(
@@ -148,7 +152,7 @@ impl Partition {
         self.leave_groups(uid, fx);
         self.write(&Rare::SessionEnded { session: uid });
         if let Some(session) = self.state.sessions.get_mut(uid.0) {
-            session.lead.ending = true;
+            session.lead.going = Going::Ended;
         }
     }
 

@@ -65,6 +65,8 @@ pub(crate) struct Extra {
     pub(crate) holds: BTreeMap<u16, u64>,
     /// Scans of retained messages that go on, oldest first (M34).
     pub(crate) scans: BTreeMap<u64, Scan>,
+    /// Its entries in [`State::leaves`](crate::state::State::leaves) while it lives; follows from them.
+    pub(crate) leaves: Vec<u64>,
 }
 
 /// A subscription as the home keeps it.
@@ -103,10 +105,22 @@ pub(crate) struct SessionLead {
     pub(crate) proposed_holds: BTreeMap<u16, Option<u64>>,
     /// What the last connection was sent lies below.
     pub(crate) sent_by_last: u64,
-    /// The end is proposed.
-    pub(crate) ending: bool,
+    /// What is proposed of its end.
+    pub(crate) going: Going,
     /// The will's end is proposed.
     pub(crate) will_forgotten: bool,
+}
+
+/// What of a session's end is proposed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Going {
+    /// Nothing.
+    #[default]
+    Nowhere,
+    /// The end of its attachment: whoever says it again, a front or a new leader, lets nobody go once more.
+    Detached,
+    /// Its own.
+    Ended,
 }
 
 /// What is proposed and not yet in a stream, less what is proposed to be ended in it (M4).
@@ -181,6 +195,7 @@ impl Session {
                 && extra.will_due.is_none()
                 && extra.holds.is_empty()
                 && extra.scans.is_empty()
+                && extra.leaves.is_empty()
         });
         if empty {
             self.extra = None;

@@ -10,6 +10,7 @@ use crate::{
     DiskRoom, Partition,
     entry::{Haste, Rare},
     lead::{After, Holding, Waiter},
+    outbox::Refusable,
 };
 
 /// How long a refused forward waits before it is sent again.
@@ -68,6 +69,10 @@ impl Partition {
             Hold::Committed(hash) if hash == publish.hash => {
                 match self.lead.holding.get_mut(&(uid, packet_id)) {
                     Some((holding, _)) => holding.front = front,
+                    None if self.lead.inherited.contains_key(&uid) => {
+                        let waiting = &mut self.lead.waiting_holds;
+                        waiting.insert((uid, packet_id), front);
+                    }
                     None => fx.send_front(front, say(Settled::Ok, true)),
                 }
                 return;
@@ -176,6 +181,7 @@ impl Partition {
 
     fn write_release(&mut self, uid: SessionUid, packet_id: u16) {
         self.lead.holding.remove(&(uid, packet_id));
+        self.lead.waiting_holds.remove(&(uid, packet_id));
         if let Some(session) = self.state.sessions.get_mut(uid.0) {
             session.lead.proposed_holds.insert(packet_id, None);
         }
@@ -183,6 +189,45 @@ impl Partition {
             session: uid,
             packet_id,
         });
+    }
+
+    /// Finds the forwards that an earlier leader wrote and that may be refused: a PUBREC that is asked for again waits for
+    /// them, so that what the client publishes after it does not overtake them (M28).
+    pub(crate) fn inherit_forwards(&mut self) {
+        for (to, outbox) in self.state.outboxes.iter() {
+            for (seq, forward) in outbox.iter() {
+                if let (Some(uid), Refusable::Yes) = (forward.session, forward.refusable) {
+                    let inherited = self.lead.inherited.entry(uid).or_default();
+                    inherited.insert((to, seq));
+                }
+            }
+        }
+    }
+
+    /// A forward is at its end: if it was the last one that its session had from an earlier leader, its holds are answered.
+    fn end_inherited(&mut self, to: PartitionId, seq: Seq, fx: &mut impl PartitionEffects) {
+        let outbox = self.state.outboxes.get(to);
+        let forward = outbox.and_then(|outbox| outbox.get(seq));
+        let Some(uid) = forward.and_then(|forward| forward.session) else {
+            return;
+        };
+        let Some(left) = self.lead.inherited.get_mut(&uid) else {
+            return;
+        };
+        left.remove(&(to, seq));
+        if !left.is_empty() {
+            return;
+        }
+        self.lead.inherited.remove(&uid);
+        let range = (uid, 0)..=(uid, u16::MAX);
+        for ((_, packet_id), front) in self.lead.waiting_holds.extract_if(range, |_, _| true) {
+            let message = ToFront::Received {
+                packet_id,
+                result: Settled::Ok,
+                matched: true,
+            };
+            fx.send_front(front, message);
+        }
     }
 
     /// The hold is gone: PUBCOMP.
@@ -250,6 +295,7 @@ impl Partition {
         let waiter = self.lead.answers.remove(&(from, seq));
         match (result, waiter) {
             (Settled::Ok, waiter) => {
+                self.end_inherited(from, seq, fx);
                 self.end_forward(from, seq);
                 self.forward_taken(waiter, fx);
             }

@@ -450,12 +450,11 @@ impl State {
                     filter: filter.clone(),
                     member: *member,
                     ended: *ended,
+                    group: None,
                 };
-                self.leaves.insert(*request, leaving);
+                self.begin_leave(*request, leaving);
             }
-            Rare::LeaveDone { request } => {
-                self.leaves.remove(request);
-            }
+            Rare::LeaveDone { request } => self.end_leave(*request),
         }
     }
 

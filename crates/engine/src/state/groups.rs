@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use courser_contract::{
-    FrontId, HomeRef, QoS, Seq, SessionUid, SharedStrategy, SubscriptionOptions, Tick,
+    FrontId, GroupRef, HomeRef, QoS, Seq, SessionUid, SharedStrategy, SubscriptionOptions, Tick,
 };
 
 use super::{IndexChanged, Sink, State};
@@ -40,15 +40,19 @@ pub(crate) struct GroupLead {
     pub(crate) joining: u32,
     /// When a member had its last outcome.
     pub(crate) taken_at: Option<Tick>,
+    /// Sessions that have left and have something under way, with the numbers under which their homes hear when it is over.
+    pub(crate) departed: BTreeMap<HomeRef, u64>,
 }
 
-/// A session that left a group which has not confirmed it.
+/// A session that left a group which has not confirmed it, or has something of it that is not finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Leaving {
     pub(crate) share: Box<str>,
     pub(crate) filter: Box<str>,
     pub(crate) member: SessionUid,
     pub(crate) ended: bool,
+    /// The group that has something of it; the leader's memory.
+    pub(crate) group: Option<GroupRef>,
 }
 
 /// What L2 says of a group: the highest QoS, RETAIN kept; each member's own options count when it is picked.
@@ -165,6 +169,47 @@ impl State {
         }
     }
 
+    /// A session leaves a group.
+    pub(super) fn begin_leave(&mut self, request: u64, leaving: Leaving) {
+        if !leaving.ended
+            && let Some(session) = self.sessions.get_mut(leaving.member.0)
+        {
+            session.extra_mut().leaves.push(request);
+        }
+        self.leaves.insert(request, leaving);
+    }
+
+    /// A group has nothing of a session that left.
+    pub(super) fn end_leave(&mut self, request: u64) {
+        let leaving = self.leaves.remove(&request);
+        let member = leaving.map(|leaving| leaving.member.0);
+        if let Some(session) = member.and_then(|number| self.sessions.get_mut(number))
+            && let Some(extra) = &mut session.extra
+        {
+            extra.leaves.retain(|known| *known != request);
+            session.tidy_extra();
+        }
+    }
+
+    /// A session subscribes to a group that it has left: it is the subscription again that the group speaks of.
+    pub(super) fn take_leave_back(&mut self, member: SessionUid, share: &str, filter: &str) {
+        let named = |leaving: &Leaving| &*leaving.share == share && &*leaving.filter == filter;
+        let left = self.leaves_of(member).filter(|(_, l)| named(l));
+        let left: Vec<u64> = left.map(|(request, _)| request).collect();
+        for request in left {
+            self.end_leave(request);
+        }
+    }
+
+    /// Groups that a session has left and that may have something of it, oldest first.
+    pub(crate) fn leaves_of(&self, uid: SessionUid) -> impl Iterator<Item = (u64, &Leaving)> {
+        let session = self.sessions.get(uid.0);
+        let extra = session.and_then(|session| session.extra.as_deref());
+        let requests = extra.map_or(&[][..], |extra| &extra.leaves);
+        let known = |&request| Some((request, self.leaves.get(&request)?));
+        requests.iter().filter_map(known)
+    }
+
     pub(super) fn group_streams(&self) -> impl Iterator<Item = &Stream> {
         self.groups.iter().map(|(_, group)| &group.stream)
     }
@@ -187,7 +232,31 @@ impl State {
         }
     }
 
+    fn check_leaves(&self) {
+        for (number, session) in self.sessions.iter() {
+            let extra = session.extra.as_deref();
+            let requests = extra.map_or(&[][..], |extra| &extra.leaves);
+            for request in requests {
+                assert!(
+                    self.leaves
+                        .get(request)
+                        .is_some_and(|leaving| { leaving.member.0 == number && !leaving.ended }),
+                    "a session knows the groups that may have something of it"
+                );
+            }
+        }
+        for (request, leaving) in self.leaves.iter().filter(|(_, l)| !l.ended) {
+            let session = self.sessions.get(leaving.member.0);
+            let extra = session.and_then(|session| session.extra.as_deref());
+            assert!(
+                extra.is_some_and(|extra| extra.leaves.contains(request)),
+                "what a session has left ends with it"
+            );
+        }
+    }
+
     pub(super) fn check_groups(&self) {
+        self.check_leaves();
         for (number, group) in self.groups.iter() {
             group.group.check();
             group.stream.check();

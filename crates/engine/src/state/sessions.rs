@@ -45,6 +45,11 @@ impl State {
             return;
         };
         sink.ended(&session);
+        if let Some(extra) = &session.extra {
+            for request in &extra.leaves {
+                self.leaves.remove(request);
+            }
+        }
         if self.by_client.get(&session.client_id) == Some(&uid.0) {
             self.by_client.remove(&session.client_id);
         }
@@ -84,6 +89,9 @@ impl State {
     }
 
     pub(super) fn subscribe(&mut self, uid: SessionUid, made: Subscribed, scan: u64) {
+        if let Some(share) = made.share_name() {
+            self.take_leave_back(uid, share, &made.filter);
+        }
         let Some(session) = self.sessions.get_mut(uid.0) else {
             return;
         };

@@ -46,12 +46,13 @@ impl Front {
         match found {
             Some((place, Exchange::Pubrec)) => {
                 // v5 [MQTT-4.4.0-2]
-                let (next, kind) = if reason.is_error() {
-                    (Exchange::None, OutcomeKind::Rejected)
+                let kind = if reason.is_error() {
+                    self.end_exchange(packet_id);
+                    OutcomeKind::Rejected
                 } else {
-                    (Exchange::Stored, OutcomeKind::Received)
+                    self.set_exchange(packet_id, Exchange::Stored);
+                    OutcomeKind::Received
                 };
-                self.set_exchange(packet_id, next);
                 self.outcome(place, kind, fx);
             }
             // PUBREL follows when the home has answered.
@@ -60,7 +61,15 @@ impl Front {
                 self.send_ack(PacketType::Pubrel, packet_id, ReasonCode::Success);
             }
             // v5 section 3.6.2.1; 3.1.1 gets a plain PUBREL, which lets the client finish.
-            Some((_, Exchange::Puback | Exchange::Named | Exchange::Again | Exchange::None))
+            Some((
+                _,
+                Exchange::Puback
+                | Exchange::Named
+                | Exchange::Again
+                | Exchange::Finished
+                | Exchange::FinishedAgain
+                | Exchange::None,
+            ))
             | None => {
                 if !reason.is_error() {
                     self.send_ack(
@@ -80,21 +89,33 @@ impl Front {
             .as_ref()
             .and_then(|outbound| outbound.window.find(packet_id));
         if let Some((place, Exchange::Pubcomp | Exchange::PubcompOfEarlier)) = found {
-            self.set_exchange(packet_id, Exchange::None);
+            self.end_exchange(packet_id);
             self.outcome(place, OutcomeKind::Done, fx);
         }
     }
 
     /// "Received" is stored: PUBREL may leave (M32). For a delivery of an earlier connection: it leaves again,
     /// v3 [MQTT-4.4.0-1], v5 [MQTT-4.4.0-1].
-    pub(super) fn handle_release(&mut self, place: Place, given: Option<u16>) {
+    pub(super) fn handle_release(
+        &mut self,
+        place: Place,
+        given: Option<u16>,
+        fx: &mut impl FrontEffects,
+    ) {
         let outbound = self.outbound_mut();
         let packet_id = match outbound.window.locate(place) {
             Some((packet_id, Exchange::Stored)) => {
                 outbound.window.set(packet_id, Exchange::Pubcomp);
                 packet_id
             }
-            Some((packet_id, Exchange::Pubcomp | Exchange::PubcompOfEarlier)) => packet_id,
+            // It has left on this connection: v5 [MQTT-4.4.0-1] allows no repeat.
+            Some((_, Exchange::Pubcomp | Exchange::PubcompOfEarlier)) => return,
+            // A new leader of the group has not heard that it is over (M27).
+            Some((packet_id, Exchange::Finished | Exchange::FinishedAgain)) => {
+                outbound.window.set(packet_id, Exchange::FinishedAgain);
+                self.outcome(place, OutcomeKind::Done, fx);
+                return self.flush_outcomes(fx);
+            }
             // No PUBREC has come on this connection: nothing can be released.
             Some((
                 _,
@@ -115,6 +136,12 @@ impl Front {
             }
         };
         self.send_ack(PacketType::Pubrel, packet_id, ReasonCode::Success);
+    }
+
+    fn end_exchange(&mut self, packet_id: u16) {
+        if let Some(outbound) = &mut self.outbound {
+            outbound.window.end(packet_id);
+        }
     }
 
     fn set_exchange(&mut self, packet_id: u16, next: Exchange) {
@@ -179,6 +206,7 @@ impl Front {
                 ToHome::GroupOutcome {
                     group: group.group,
                     member: home,
+                    front: self.id,
                     first,
                     last,
                     kind,

@@ -31,14 +31,16 @@ impl Front {
                 fx,
             ),
             // Its groups may have heard of the connection sooner.
-            ToFront::Release { .. } | ToFront::Name { .. } | ToFront::Owed { .. } => {
-                self.message_early(message);
-            }
+            ToFront::Release { .. }
+            | ToFront::Name { .. }
+            | ToFront::Owed { .. }
+            | ToFront::NothingOwed { .. } => self.message_early(message),
             // Nothing else is said to a session before it is attached.
             ToFront::Subscribed { .. }
             | ToFront::Unsubscribed { .. }
             | ToFront::Received { .. }
-            | ToFront::Released { .. } => {}
+            | ToFront::Released { .. }
+            | ToFront::Finished { .. } => {}
         }
     }
 

@@ -91,9 +91,9 @@ impl Outbound {
         }
     }
 
-    /// Drops what an earlier leader of a group had named.
-    pub(super) fn forget_named(&mut self, group: GroupRef) {
-        self.window.forget_named(group);
+    /// Drops what an earlier leader of a group had named, and what this one knows to be over.
+    pub(super) fn settle_with(&mut self, group: GroupRef) {
+        self.window.settle_with(group);
         let window = &self.window;
         self.held_of_groups.retain(|held| match held.to.packet_id {
             Some(packet_id) => window
@@ -101,6 +101,13 @@ impl Outbound {
                 .is_some_and(|(place, _)| place == held.place),
             None => true,
         });
+    }
+
+    /// Place of the first shared delivery that goes back. One with a packet id stays: it is this session's own by a committed
+    /// word of the group, and leaves as soon as the client reads on.
+    fn next_to_return(&self, due: impl Fn(Tick) -> bool) -> Option<usize> {
+        let mut held = self.held_of_groups.iter();
+        held.position(|held| held.to.packet_id.is_none() && due(held.since))
     }
 
     fn holds_nothing(&self) -> bool {
@@ -188,6 +195,15 @@ impl Front {
                     }
                     Given::Taken => outbound.window.has_room(),
                     Given::UnderWay => return,
+                    // Said to a leader that has lost it (M27).
+                    Given::Received => {
+                        self.outcome(place, OutcomeKind::Received, fx);
+                        return self.flush_skipped(fx);
+                    }
+                    Given::Finished => {
+                        self.outcome(place, OutcomeKind::Done, fx);
+                        return self.flush_skipped(fx);
+                    }
                     Given::InUse => {
                         self.outcome(place, OutcomeKind::Returned, fx);
                         return self.flush_skipped(fx);
@@ -224,7 +240,7 @@ impl Front {
             Ok(planned) => planned,
             Err(skip) => {
                 fx.dropped(skip.dropped(), 1);
-                self.free_given(to);
+                self.end_given(to);
                 return self.outcome(place, OutcomeKind::Skipped, fx);
             }
         };
@@ -246,10 +262,10 @@ impl Front {
         }
     }
 
-    /// A delivery with a packet id will not be sent: the id is free.
-    fn free_given(&mut self, to: &DeliverTo) {
+    /// A delivery with a packet id will not be sent: the id is free when the group knows.
+    fn end_given(&mut self, to: &DeliverTo) {
         if let Some(packet_id) = to.packet_id {
-            self.outbound_mut().window.set(packet_id, Exchange::None);
+            self.outbound_mut().window.end(packet_id);
         }
     }
 
@@ -355,7 +371,9 @@ impl Front {
     /// When shared messages go back to their group.
     pub(super) fn held_deadline(&self) -> Option<Tick> {
         let outbound = self.outbound.as_ref()?;
-        let held = outbound.held_of_groups.front().map(|held| held.since);
+        let may = |held: &&Held| held.to.packet_id.is_none();
+        let held = outbound.held_of_groups.iter().find(may);
+        let held = held.map(|held| held.since);
         let since = held
             .into_iter()
             .chain(outbound.groups.asked_since())
@@ -366,9 +384,9 @@ impl Front {
     pub(super) fn return_held(&mut self, now: Now, fx: &mut impl FrontEffects) {
         let due = |since: Tick| since.after_ms(GROUP_HELD_MS) <= now.tick;
         while let Some(outbound) = &mut self.outbound
-            && let Some(held) = outbound.held_of_groups.pop_front_if(|held| due(held.since))
+            && let Some(at) = outbound.next_to_return(due)
+            && let Some(held) = outbound.held_of_groups.remove(at)
         {
-            self.free_given(&held.to);
             self.outcome(held.place, OutcomeKind::Returned, fx);
         }
         while let Some(outbound) = &mut self.outbound

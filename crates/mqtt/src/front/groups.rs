@@ -2,7 +2,8 @@
 //!
 //! A delivery of QoS 2 gets its packet id before it is sent, so that the group can commit it: the group asks, the front names an id
 //! and keeps a place in the window for it, the group delivers with that id. After a reconnect the groups deliver and release again
-//! what they owe, each under its old id; until all have done so no other delivery of a group gets an id.
+//! what they owe, each under its old id; until all have done so no other delivery of a group gets an id. An id is free again when
+//! the group has committed that its exchange is over: a leader that has not heard of it would use it once more.
 
 use std::collections::VecDeque;
 
@@ -11,6 +12,7 @@ use courser_contract::{
     ToFront, ToHome,
 };
 
+use super::deliver::HOLD_ABOVE_BYTES;
 use super::prepared::Prepared;
 use super::window::{Exchange, Place};
 use super::{Front, Phase};
@@ -54,8 +56,7 @@ impl Groups {
         Some((Source::Group(group), seq))
     }
 
-    fn hear(&mut self, group: GroupRef, name: u64) {
-        self.asked.retain(|(asked, _, _)| *asked != group);
+    fn hear(&mut self, name: u64) {
         self.missing.retain(|missing| *missing != name);
     }
 }
@@ -134,15 +135,33 @@ impl Front {
         fx: &mut impl FrontEffects,
     ) {
         if let Some(outbound) = &mut self.outbound {
-            outbound.groups.hear(group, name);
-            outbound.forget_named(group);
+            let asked = &mut outbound.groups.asked;
+            asked.retain(|(asked, _, _)| *asked != group);
+            outbound.groups.hear(name);
+            outbound.settle_with(group);
             self.send_held(now, fx);
         }
     }
 
-    /// Names packet ids as far as the window has room.
+    /// A group that the session has left owes it nothing.
+    pub(super) fn handle_nothing_owed(&mut self, now: Now, name: u64, fx: &mut impl FrontEffects) {
+        if let Some(outbound) = &mut self.outbound {
+            outbound.groups.hear(name);
+            self.send_held(now, fx);
+        }
+    }
+
+    /// A group has committed the end of a delivery of QoS 2.
+    pub(super) fn handle_finished(&mut self, group: GroupRef, seq: Seq) {
+        if let Some(outbound) = &mut self.outbound {
+            outbound.window.finished(group, seq);
+        }
+    }
+
+    /// Names packet ids as far as the window has room, for a client that reads.
     pub(super) fn name_asked(&mut self, fx: &mut impl FrontEffects) {
-        while let Some(outbound) = &mut self.outbound
+        while self.output.len() < HOLD_ABOVE_BYTES
+            && let Some(outbound) = &mut self.outbound
             && outbound.groups.may_name()
             && outbound.window.has_room()
             && let Some((group, seq, _)) = outbound.groups.asked.pop_front()

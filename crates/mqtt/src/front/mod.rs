@@ -380,9 +380,11 @@ impl Front {
                 source,
                 seq,
                 packet_id,
-            } => self.handle_release((source, seq), packet_id),
+            } => self.handle_release((source, seq), packet_id, fx),
             ToFront::Name { group, seq } => self.handle_name(now, (group, seq), fx),
             ToFront::Owed { group, name } => self.handle_owed(now, (group, name), fx),
+            ToFront::NothingOwed { name } => self.handle_nothing_owed(now, name, fx),
+            ToFront::Finished { group, seq } => self.handle_finished(group, seq),
             // Answers of an attach that is long over.
             ToFront::Attached(_) | ToFront::Claimed { .. } | ToFront::ConnectRefused(_) => {}
         }

@@ -36,12 +36,21 @@ pub(super) enum Exchange {
     /// QoS 2, begun on an earlier connection: PUBCOMP. Receive Maximum began anew with this connection (v5 section 4.9), so it does
     /// not count.
     PubcompOfEarlier,
+    /// QoS 2 of a group: over for the client; its packet id is free once the group has committed that. A new leader that has
+    /// not heard of it would deliver or release with this id.
+    Finished,
+    /// The same, told to a new leader of the group.
+    FinishedAgain,
 }
 
 impl Exchange {
     const fn counts(self) -> bool {
         match self {
-            Self::None | Self::Again | Self::PubcompOfEarlier => false,
+            Self::None
+            | Self::Again
+            | Self::PubcompOfEarlier
+            | Self::Finished
+            | Self::FinishedAgain => false,
             Self::Named | Self::Puback | Self::Pubrec | Self::Stored | Self::Pubcomp => true,
         }
     }
@@ -54,8 +63,12 @@ pub(super) enum Given {
     Taken,
     /// The delivery has it and its place in the window.
     Named,
-    /// The delivery is under way on this connection.
+    /// The delivery is under way on this connection, and the group knows all that the client has said.
     UnderWay,
+    /// The client has received it, which the group does not know.
+    Received,
+    /// It is over for the client, which the group does not know.
+    Finished,
     /// Another delivery has it.
     InUse,
 }
@@ -197,7 +210,21 @@ impl Window {
     pub(super) fn give(&mut self, group: GroupRef, seq: Seq, packet_id: u16) -> Given {
         match self.locate((Source::Group(group), seq)) {
             Some((id, Exchange::Named)) if id == packet_id => Given::Named,
-            Some(_) => Given::UnderWay,
+            Some((_, Exchange::Stored)) => Given::Received,
+            Some((id, Exchange::Finished | Exchange::FinishedAgain)) => {
+                self.set(id, Exchange::FinishedAgain);
+                Given::Finished
+            }
+            Some((
+                _,
+                Exchange::None
+                | Exchange::Named
+                | Exchange::Again
+                | Exchange::Puback
+                | Exchange::Pubrec
+                | Exchange::Pubcomp
+                | Exchange::PubcompOfEarlier,
+            )) => Given::UnderWay,
             None if self.find(packet_id).is_some() => Given::InUse,
             None => {
                 let entry = GroupExchange {
@@ -216,14 +243,43 @@ impl Window {
         matches!(self.find(packet_id), Some((_, Exchange::Named)))
     }
 
-    /// What a group asked names for and has not committed is void: another leader speaks for it.
-    pub(super) fn forget_named(&mut self, group: GroupRef) {
+    /// A leader of a group has said all that it owes: what it has not committed of names is void, and of what is over and was
+    /// not told again it knows.
+    pub(super) fn settle_with(&mut self, group: GroupRef) {
         for index in 0..self.groups.len() {
-            let named = self.groups[index]
-                .is_some_and(|entry| entry.group == group && entry.exchange == Exchange::Named);
-            if named {
-                self.set(GROUP_IDS_FROM + index as u16, Exchange::None);
-            }
+            let Some(entry) = self.groups[index].filter(|entry| entry.group == group) else {
+                continue;
+            };
+            let next = match entry.exchange {
+                Exchange::Named | Exchange::Finished => Exchange::None,
+                Exchange::FinishedAgain => Exchange::Finished,
+                Exchange::None
+                | Exchange::Again
+                | Exchange::Puback
+                | Exchange::Pubrec
+                | Exchange::Stored
+                | Exchange::Pubcomp
+                | Exchange::PubcompOfEarlier => continue,
+            };
+            self.set(GROUP_IDS_FROM + index as u16, next);
+        }
+    }
+
+    /// Ends an exchange. The packet id of a group's delivery of QoS 2 stays taken until [`Window::finished`].
+    pub(super) fn end(&mut self, packet_id: u16) {
+        let next = match packet_id {
+            GROUP_IDS_FROM.. => Exchange::Finished,
+            _ => Exchange::None,
+        };
+        self.set(packet_id, next);
+    }
+
+    /// A group has committed the end of a delivery.
+    pub(super) fn finished(&mut self, group: GroupRef, seq: Seq) {
+        if let Some((packet_id, Exchange::Finished | Exchange::FinishedAgain)) =
+            self.locate((Source::Group(group), seq))
+        {
+            self.set(packet_id, Exchange::None);
         }
     }
 

@@ -271,6 +271,7 @@ impl Parts {
             let stream = self.stream(number).expect("its end was noted with it");
             stream.restore(end)?;
         }
+        self.link_leaves()?;
         for (_, session) in self.state.sessions.iter() {
             sessions::check(session)?;
         }

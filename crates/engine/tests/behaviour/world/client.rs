@@ -236,6 +236,7 @@ impl Client {
                 self.owed.push(group);
                 Vec::new()
             }
+            ToFront::NothingOwed { .. } | ToFront::Finished { .. } => Vec::new(),
             ToFront::Release { source, seq, .. } => {
                 self.held.remove(&(source, seq));
                 self.released.push((source, seq));
@@ -303,6 +304,7 @@ impl Client {
                 let message = ToHome::GroupOutcome {
                     group: group.group,
                     member: home,
+                    front: self.front.expect("it is connected"),
                     first: seq,
                     last: seq,
                     kind,

@@ -37,11 +37,23 @@ impl Parts {
             filter: read_filter(reader)?,
             member: reader.read()?,
             ended: reader.read()?,
+            group: None,
         };
         match self.state.leaves.insert(request, leaving) {
             None => Ok(()),
             Some(_) => Err(DecodeError::Invalid("leave that is there")),
         }
+    }
+
+    /// Sessions that live know their leaves.
+    pub(super) fn link_leaves(&mut self) -> Result<(), DecodeError> {
+        let leaves = self.state.leaves.iter();
+        for (&request, leaving) in leaves.filter(|(_, leaving)| !leaving.ended) {
+            let session = self.state.sessions.get_mut(leaving.member.0);
+            let session = session.ok_or(DecodeError::Invalid("leave of no session"))?;
+            session.extra_mut().leaves.push(request);
+        }
+        Ok(())
     }
 }
 

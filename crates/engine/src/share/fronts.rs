@@ -1,0 +1,196 @@
+//! Connections of a group's members: what is owed to them, and what they say (M31).
+
+use courser_contract::{
+    FrontId, HomeRef, OutcomeKind, PartitionEffects, QoS, Seq, Source, ToFront,
+};
+
+use super::give::Given;
+use crate::{
+    Partition,
+    group::{Receiver, Stage},
+    lead::After,
+    session::group_name,
+    state::SharedGroup,
+};
+
+impl Partition {
+    /// A member's connection came or went.
+    pub(crate) fn group_front(
+        &mut self,
+        number: u64,
+        member: HomeRef,
+        front: Option<(FrontId, u16)>,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let Some(group) = self.state.groups.get_mut(number) else {
+            return;
+        };
+        // It has left, and its home is about to hear that nothing is left of it here.
+        if !group.has_something_of(member) {
+            return;
+        }
+        let SharedGroup { group, lead, .. } = &mut **group;
+        let Some(dispatch) = &mut lead.dispatch else {
+            return;
+        };
+        let before = lead.fronts.get(&member).copied();
+        if before == front.map(|(front, _)| front) {
+            return;
+        }
+        let mut facts = Vec::new();
+        if before.is_some() {
+            lead.fronts.remove(&member);
+            dispatch.detached(group, member, &mut facts);
+        }
+        let unsure = group.owed_to(member).next().is_some() || dispatch.has_begun(member);
+        if let Some((front, _)) = front {
+            lead.fronts.insert(member, front);
+        }
+        self.write_group_facts(number, &facts);
+        if let Some(front) = front {
+            self.owe(number, member, front, unsure, fx);
+        }
+        self.pump_group(number, fx);
+        self.tell_group_news(number, fx);
+        self.end_group_if_over(number);
+    }
+
+    /// What is owed to a connection is known once all is applied that was proposed before it came; nothing new is given to it
+    /// before.
+    fn owe(
+        &mut self,
+        group: u64,
+        member: HomeRef,
+        front: (FrontId, u16),
+        unsure: bool,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let after = After::GroupOwed {
+            group,
+            member,
+            front,
+        };
+        if unsure && self.gather.facts() > 0 {
+            self.gather.hurry();
+            self.lead.after(after);
+        } else if unsure && self.lead.number > self.lead.applied {
+            self.lead.after.push_back((self.lead.number, after));
+        } else {
+            self.group_owed(group, member, front, fx);
+        }
+    }
+
+    /// Sends again what a member is owed, and says that this was all (M31).
+    pub(crate) fn group_owed(
+        &mut self,
+        number: u64,
+        member: HomeRef,
+        (front, window): (FrontId, u16),
+        fx: &mut impl PartitionEffects,
+    ) {
+        let Some(owing) = self.state.groups.get(number) else {
+            return;
+        };
+        if owing.lead.fronts.get(&member) != Some(&front) {
+            return;
+        }
+        let name = group_name(owing.group.share(), owing.group.filter());
+        self.send_owed(number, member, front, fx);
+        let group = self.group_ref(number);
+        fx.send_front(front, ToFront::Owed { group, name });
+        if let Some(owing) = self.state.groups.get_mut(number)
+            && let Some(dispatch) = &mut owing.lead.dispatch
+        {
+            dispatch.attached(member, front, u32::from(window));
+        }
+        self.pump_group(number, fx);
+    }
+
+    /// A member's front has chosen a packet id: once that is committed, the PUBLISH leaves (M31).
+    pub(crate) fn group_named(
+        &mut self,
+        number: u64,
+        (member, front): (HomeRef, FrontId),
+        seq: Seq,
+        packet_id: u16,
+    ) {
+        let mut facts = Vec::new();
+        if let Some(group) = self.state.groups.get_mut(number)
+            && group.lead.fronts.get(&member) == Some(&front)
+            && let Some(dispatch) = &mut group.lead.dispatch
+        {
+            dispatch.named(member, seq, packet_id, &mut facts);
+        }
+        self.write_group_facts(number, &facts);
+    }
+
+    /// What a member has of QoS 2 from before comes first, in order (v5 [MQTT-4.8.2-4]).
+    fn send_owed(
+        &self,
+        number: u64,
+        member: HomeRef,
+        front: FrontId,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let Some(group) = self.state.groups.get(number) else {
+            return;
+        };
+        for (seq, owed) in group.group.owed_to(member) {
+            let source = Source::Group(self.group_ref(number));
+            match owed.stage {
+                Stage::Received => {
+                    let message = ToFront::Release {
+                        source,
+                        seq,
+                        packet_id: owed.packet_id,
+                    };
+                    fx.send_front(front, message);
+                }
+                Stage::Assigned => {
+                    let given = Given {
+                        seq,
+                        receiver: group.group.member(member).map(|&member_of| Receiver {
+                            home: member,
+                            front,
+                            member: member_of,
+                        }),
+                        front,
+                        qos: QoS::ExactlyOnce,
+                        packet_id: owed.packet_id,
+                        duplicate: true,
+                    };
+                    self.deliver_shared(number, &given, fx);
+                }
+            }
+        }
+    }
+
+    /// What a member's front says of deliveries.
+    pub(crate) fn group_outcome(
+        &mut self,
+        number: u64,
+        (member, front): (HomeRef, FrontId),
+        range: (Seq, Seq),
+        kind: OutcomeKind,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let mut facts = Vec::new();
+        let Some(group) = self.state.groups.get_mut(number) else {
+            return;
+        };
+        // What a client has said is true whichever connection it said it on; what a connection did not send says nothing of
+        // the next one.
+        let returned = kind == OutcomeKind::Returned;
+        if returned && group.lead.fronts.get(&member) != Some(&front) {
+            return;
+        }
+        group.lead.taken_at = Some(self.lead.now.tick);
+        if let Some(dispatch) = &mut group.lead.dispatch {
+            dispatch.outcome(member, range, kind, &mut facts);
+        }
+        self.write_group_facts(number, &facts);
+        self.pump_group(number, fx);
+        self.tell_group_news(number, fx);
+        self.end_group_if_over(number);
+    }
+}

@@ -1,0 +1,327 @@
+//! The group's half of shared subscriptions: who takes part (M35).
+
+use courser_contract::{
+    GroupRef, HomeRef, Join, JoinResult, LeaveCause, PartitionEffects, Refusal, Seq, ToFront,
+    ToPartition,
+};
+
+use crate::{
+    Partition,
+    entry::Rare,
+    group::{Dispatch, Leave, News},
+    ids::{Numbers, Owner},
+    lead::{After, Began, Indexed},
+    state::SharedGroup,
+};
+
+impl Partition {
+    /// A session joins, or changes what it asked for.
+    pub(crate) fn group_join(&mut self, mut join: Box<Join>, fx: &mut impl PartitionEffects) {
+        let name = (join.share.clone(), join.filter.clone());
+        let known = self
+            .lead
+            .making
+            .get(&name)
+            .or_else(|| self.state.by_share.get(&name))
+            .copied();
+        let usable = |number: &u64| {
+            self.state
+                .groups
+                .get(*number)
+                .is_none_or(|g| !g.lead.ending)
+        };
+        let number = match known.filter(usable) {
+            Some(number) => number,
+            None => {
+                let Some(number) = self.lead.groups.next(Owner::Group) else {
+                    return answer(&join, JoinResult::Refused(Refusal::QuotaExceeded), fx);
+                };
+                self.lead.making.insert(name, number);
+                self.write(&Rare::GroupMade {
+                    group: number,
+                    share: join.share.clone(),
+                    filter: join.filter.clone(),
+                    strategy: join.strategy,
+                });
+                number
+            }
+        };
+        if let Some(group) = self.state.groups.get_mut(number) {
+            group.lead.joining += 1;
+            // The home tells of its connections, and may have done so again by the time that this is committed.
+            if group.has_something_of(join.member) {
+                join.front = None;
+            }
+        }
+        self.write(&Rare::GroupJoined {
+            group: number,
+            member: join.member,
+            options: join.options,
+            identifier: join.identifier,
+        });
+        self.lead.after(After::GroupJoined(number, join));
+    }
+
+    /// A join is applied.
+    pub(crate) fn group_joined(
+        &mut self,
+        number: u64,
+        join: &Join,
+        fx: &mut impl PartitionEffects,
+    ) {
+        self.lead
+            .making
+            .remove(&(join.share.clone(), join.filter.clone()));
+        let Some(group) = self.state.groups.get_mut(number) else {
+            return;
+        };
+        group.lead.joining = group.lead.joining.saturating_sub(1);
+        group.lead.departed.remove(&join.member);
+        group.joined(join.member);
+        if join.front.is_some() {
+            self.group_front(number, join.member, join.front, fx);
+        }
+        self.pump_group(number, fx);
+        let (member, request) = (join.member, join.request);
+        match self.lead.unconfirmed.last_entry() {
+            Some(mut last) => last.get_mut().push(Indexed::Join {
+                member,
+                request,
+                group: number,
+            }),
+            None => self.answer_join(member, request, number, fx),
+        }
+    }
+
+    /// L1 has the group's filter.
+    pub(crate) fn answer_join(
+        &self,
+        member: HomeRef,
+        request: u64,
+        group: u64,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let message = ToPartition::Joined {
+            member,
+            request,
+            result: JoinResult::Joined(self.group_ref(group)),
+        };
+        fx.send_partition(member.partition, message);
+    }
+
+    pub(super) fn group_ref(&self, group: u64) -> GroupRef {
+        GroupRef {
+            partition: self.config.id,
+            group,
+        }
+    }
+
+    /// A session leaves.
+    pub(crate) fn group_leave(
+        &mut self,
+        name: (Box<str>, Box<str>),
+        member: HomeRef,
+        cause: LeaveCause,
+        request: u64,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let group = self
+            .lead
+            .making
+            .get(&name)
+            .or_else(|| self.state.by_share.get(&name))
+            .copied();
+        let Some(group) = group else {
+            return self.group_left(None, member, cause, request, fx);
+        };
+        self.write(&Rare::GroupLeft {
+            group,
+            member,
+            ended: cause == LeaveCause::SessionEnded,
+        });
+        self.lead.after(After::GroupLeft {
+            group: Some(group),
+            member,
+            cause,
+            request,
+        });
+    }
+
+    /// A leave is applied.
+    pub(crate) fn group_left(
+        &mut self,
+        number: Option<u64>,
+        member: HomeRef,
+        cause: LeaveCause,
+        request: u64,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let owing = number.filter(|&number| self.take_leave(number, (member, request), cause, fx));
+        let owing = owing.map(|number| self.group_ref(number));
+        let left = ToPartition::Left {
+            member,
+            request,
+            owing,
+        };
+        fx.send_partition(member.partition, left);
+    }
+
+    /// Whether the group still has something of the session that has left.
+    fn take_leave(
+        &mut self,
+        number: u64,
+        (member, request): (HomeRef, u64),
+        cause: LeaveCause,
+        fx: &mut impl PartitionEffects,
+    ) -> bool {
+        let mut facts = Vec::new();
+        if let Some(group) = self.state.groups.get_mut(number) {
+            let why = match cause {
+                LeaveCause::Unsubscribed => Leave::Unsubscribed,
+                LeaveCause::SessionEnded => Leave::SessionEnded,
+            };
+            if let Some(dispatch) = &mut group.lead.dispatch {
+                dispatch.left(&group.group, member, why, &mut facts);
+            }
+            match why {
+                Leave::SessionEnded => {
+                    group.lead.fronts.remove(&member);
+                    group.lead.departed.remove(&member);
+                }
+                Leave::Unsubscribed if group.has_something_of(member) => {
+                    group.lead.departed.insert(member, request);
+                }
+                Leave::Unsubscribed => {
+                    group.lead.fronts.remove(&member);
+                }
+            }
+        }
+        self.write_group_facts(number, &facts);
+        self.pump_group(number, fx);
+        self.tell_group_news(number, fx);
+        self.end_group_if_over(number);
+        let group = self.state.groups.get(number);
+        group.is_some_and(|group| group.lead.departed.contains_key(&member))
+    }
+
+    /// What has come to its end is committed: packet ids are free (M31), and homes hear of sessions that are done with (M35).
+    pub(crate) fn group_news(&mut self, number: u64, news: &News, fx: &mut impl PartitionEffects) {
+        let group_ref = self.group_ref(number);
+        let Some(group) = self.state.groups.get_mut(number) else {
+            return;
+        };
+        for &(member, seq) in &news.finished {
+            if let Some(&front) = group.lead.fronts.get(&member) {
+                let group = group_ref;
+                fx.send_front(front, ToFront::Finished { group, seq });
+            }
+        }
+        for &member in &news.cleared {
+            let again = group.lead.dispatch.as_ref();
+            if again.is_some_and(|dispatch| dispatch.knows(member)) {
+                continue;
+            }
+            group.lead.fronts.remove(&member);
+            if let Some(request) = group.lead.departed.remove(&member) {
+                let left = ToPartition::Left {
+                    member,
+                    request,
+                    owing: None,
+                };
+                fx.send_partition(member.partition, left);
+            }
+        }
+        self.end_group_if_over(number);
+    }
+
+    pub(super) fn end_group_if_over(&mut self, number: u64) {
+        let Some(group) = self.state.groups.get_mut(number) else {
+            return;
+        };
+        let busy = group
+            .lead
+            .dispatch
+            .as_ref()
+            .is_some_and(|d| d.under_way() > 0);
+        if !group.group.is_over() || busy || group.lead.ending || group.lead.joining > 0 {
+            return;
+        }
+        group.lead.ending = true;
+        self.write(&Rare::GroupEnded { group: number });
+    }
+
+    /// A new leader begins to pick, and asks the homes of all members for their connections.
+    pub(crate) fn begin_groups(&mut self, began: Began, fx: &mut impl PartitionEffects) {
+        self.lead.groups = Numbers::of(&self.state.groups, self.state.last_group);
+        for number in self.state.groups.sorted() {
+            let group = self.state.groups.get_mut(number).expect("it was listed");
+            group.begin();
+            let mut members: Vec<HomeRef> = group.group.members().map(|(home, _)| home).collect();
+            // Sessions that have left, and have something: their homes know of it, and say again that they left.
+            members.extend(group.group.all_owed().map(|(_, owed)| owed.member));
+            members.sort_unstable();
+            members.dedup();
+            for member in members {
+                match began {
+                    Began::WithProcess if member.partition.is_volatile() => {
+                        self.end_member(number, member);
+                    }
+                    Began::WithProcess | Began::InProcess => {
+                        self.answer_join(member, 0, number, fx);
+                    }
+                }
+            }
+            self.end_group_if_over(number);
+        }
+    }
+
+    /// A member's session ended with the last process; another one will have its number.
+    fn end_member(&mut self, group: u64, member: HomeRef) {
+        self.write(&Rare::GroupLeft {
+            group,
+            member,
+            ended: true,
+        });
+        self.lead.after(After::GroupLeft {
+            group: Some(group),
+            member,
+            cause: LeaveCause::SessionEnded,
+            request: 0,
+        });
+    }
+}
+
+impl SharedGroup {
+    /// Whether something is under way with a session, member or not, or committed to be.
+    pub(super) fn has_something_of(&self, member: HomeRef) -> bool {
+        let dispatch = self.lead.dispatch.as_ref();
+        dispatch.is_some_and(|dispatch| dispatch.knows(member))
+            || self.group.owed_to(member).next().is_some()
+    }
+
+    fn begin(&mut self) {
+        self.lead.dispatch = Some(Dispatch::new(&self.group, Seq(self.stream.floor())));
+    }
+
+    fn joined(&mut self, member: HomeRef) {
+        if self.lead.dispatch.is_none() {
+            self.begin();
+        }
+        if let Some(dispatch) = &mut self.lead.dispatch {
+            if !dispatch.knows(member) {
+                // It had left with nothing: its seat is a new one, without a connection until its home tells of it.
+                self.lead.fronts.remove(&member);
+            }
+            dispatch.joined(&self.group, member);
+        }
+    }
+}
+
+fn answer(join: &Join, result: JoinResult, fx: &mut impl PartitionEffects) {
+    let message = ToPartition::Joined {
+        member: join.member,
+        request: join.request,
+        result,
+    };
+    fx.send_partition(join.member.partition, message);
+}
