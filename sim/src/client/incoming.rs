@@ -182,7 +182,8 @@ impl Client {
                 self.fail(ctx, &text);
             }
         }
-        if !got.dup || got.retain || named == 0 || ctx.oracle.copies(named) > 1 {
+        // A retained message may have come live, and again by the scan of a subscription.
+        if !got.dup || got.retain || named == 0 || ctx.oracle.comes_again(named) {
             return;
         }
         let elsewhere = self

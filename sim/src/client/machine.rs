@@ -139,7 +139,12 @@ impl Client {
             Some(life) => {
                 let it = &mut ctx.oracle.lives[life];
                 it.resumed = true;
-                it.fuzzy |= !self.belief.surely_there;
+                if !self.belief.surely_there {
+                    // It may be a new one that an earlier connection opened, unheard: what was received is of the last one.
+                    it.fuzzy = true;
+                    self.open.clear();
+                    self.received.clear();
+                }
                 life
             }
             None => {

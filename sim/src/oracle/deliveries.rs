@@ -9,6 +9,10 @@ use super::{LifeId, MsgId, Oracle, matches};
 pub(crate) struct Seen {
     /// Deliveries that were processed: repeats of an exchange are not.
     pub(crate) processed: u32,
+    /// Those of them that had DUP and came to a client without a memory of its session.
+    pub(crate) forgotten: u32,
+    /// Those of them with QoS 0.
+    pub(crate) routed: u32,
     /// Highest QoS of them.
     pub(crate) qos: u8,
 }
@@ -118,17 +122,18 @@ impl Oracle {
         let from_scan = got.retain && !as_published;
         let seen = it.seen.entry(id).or_default();
         let first = seen.processed == 0;
+        // A client that lost its own half takes a repeat for something new.
+        seen.forgotten += u32::from(it.fuzzy && got.dup);
+        // What is only routed leaves before the commit: after a crash the message may come again, and be stored then.
+        seen.routed += u32::from(got.qos == QoS::AtMostOnce);
         seen.processed += 1;
         seen.qos = seen.qos.max(got.qos.number());
-        let most = msg.copies + if msg.retain { scans } else { 0 };
-        // A client that lost its own half may take a repeat for something new. At QoS 1 a shared group may give a message
-        // again under another id. What is only routed leaves before the commit, so that a crash may repeat it.
+        let routed = if self.faulted { seen.routed } else { 0 };
+        let most = msg.copies + seen.forgotten + routed + if msg.retain { scans } else { 0 };
         let shared = subs_are_shared(&it.subs, &msg.topic);
-        let excused = it.fuzzy && got.dup
-            // Its publisher's session may have ended behind its back, and the exchange with it.
-            || uncertain
-            || shared && got.qos == QoS::AtLeastOnce
-            || self.faulted && got.qos == QoS::AtMostOnce;
+        let excused = // Its publisher's session may have ended behind its back, and the exchange with it.
+            uncertain
+            || shared && got.qos == QoS::AtLeastOnce;
         if seen.processed > most && !excused {
             return Err(format!(
                 "I4: processed {} times, at most {most} may be",

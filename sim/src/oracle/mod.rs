@@ -159,9 +159,10 @@ impl Oracle {
         deliveries::id_of(payload).unwrap_or(0)
     }
 
-    /// How often a message was sent.
-    pub(crate) fn copies(&self, msg: MsgId) -> u32 {
-        self.msgs.get(&msg).map_or(0, |msg| msg.copies)
+    /// Whether a session may have several deliveries of a message: it was sent again, or is found by scans.
+    pub(crate) fn comes_again(&self, msg: MsgId) -> bool {
+        let msg = self.msgs.get(&msg);
+        msg.is_some_and(|msg| msg.copies > 1 || msg.retain)
     }
 
     pub(crate) fn resent(&mut self, msg: MsgId) {

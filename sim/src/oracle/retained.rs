@@ -7,7 +7,7 @@ use courser_mqtt::codec::QoS;
 use super::{MsgId, Oracle};
 
 impl Oracle {
-    /// Values that may be a topic's last one: the last that is certain, or one after it. None: no value.
+    /// Messages whose value may be a topic's last one: the last that is certain, or one after it. None: nobody's.
     fn candidates(&self, topic: &str) -> Vec<Option<MsgId>> {
         let mut values = vec![None];
         for &id in self.retained.get(topic).into_iter().flatten() {
@@ -27,7 +27,7 @@ impl Oracle {
                     })
                 });
             }
-            values.push((!msg.payload.is_empty()).then_some(id));
+            values.push(Some(id));
         }
         values
     }
@@ -46,7 +46,10 @@ impl Oracle {
                 return self.fail(format!("M33: {} retained messages for {topic}", got.len()));
             }
             let candidates = self.candidates(&topic);
-            let payload = |id: &Option<MsgId>| id.map(|id| self.msgs[&id].payload.clone());
+            let payload = |id: &Option<MsgId>| {
+                let payload = id.map(|id| self.msgs[&id].payload.clone());
+                payload.filter(|payload| !payload.is_empty())
+            };
             let got = got.first().cloned();
             if !candidates.iter().any(|id| payload(id) == got) {
                 let got = got.map(|payload| {

@@ -140,7 +140,7 @@ impl Hub {
         }
     }
 
-    /// Sends a message to a partition, now if it has a leader that this shard knows of; questions are kept until answered.
+    /// Sends a message to a partition; questions are kept until answered, and wait until this shard knows of a leader.
     pub(crate) fn send_partition(
         &mut self,
         from: PartitionId,
@@ -148,7 +148,12 @@ impl Hub {
         message: ToPartition,
     ) {
         self.parcels.note(from, to, &message);
-        let Some(term) = self.term(to) else { return };
+        let term = match self.term(to) {
+            Some(term) => term,
+            None if Parcels::is_question(&message) => return,
+            // Who asked leads, or another one will know what to do with the answer.
+            None => Term(0),
+        };
         self.push_partition(from, to, term, message);
     }
 

@@ -67,7 +67,9 @@ impl Parcels {
             ToPartition::Joined {
                 member, request, ..
             }
-            | ToPartition::Left { member, request } => Name::Request(*member, *request),
+            | ToPartition::Left {
+                member, request, ..
+            } => Name::Request(*member, *request),
             ToPartition::Append { .. }
             | ToPartition::ScanRetained(_)
             | ToPartition::Join(_)

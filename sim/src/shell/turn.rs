@@ -1,6 +1,9 @@
 //! One turn of a shard: everything that can happen, in order.
 
-use courser_contract::{Delivery, PartitionId, Record, ShardId, Term, Tick, ToPartition};
+use courser_contract::{
+    Delivery, FrontId, PartitionId, Record, ShardId, Source, Term, Tick, ToFront, ToHome,
+    ToPartition,
+};
 use courser_mqtt::front::{Front, Prepared};
 
 use super::effects::PartitionFx;
@@ -12,7 +15,7 @@ use crate::bug::Bug;
 use courser_contract::Now;
 use courser_engine::Partition;
 
-/// What the trace says of messages between outboxes and their destinations.
+/// What the trace says of messages between partitions.
 fn forward_line(from: PartitionId, to: PartitionId, message: &ToPartition) -> Option<String> {
     let text = match message {
         ToPartition::Append { key, record, .. } => {
@@ -25,15 +28,55 @@ fn forward_line(from: PartitionId, to: PartitionId, message: &ToPartition) -> Op
             )
         }
         ToPartition::Forwarded { seq, result } => format!("answer {seq:?} {result:?}"),
-        ToPartition::ScanRetained(_)
-        | ToPartition::RetainedFound(_)
-        | ToPartition::Join(_)
-        | ToPartition::Joined { .. }
+        ToPartition::Join(join) => format!("join {:?} {:?}", join.member, join.front),
+        ToPartition::Joined { .. }
         | ToPartition::Leave { .. }
         | ToPartition::Left { .. }
-        | ToPartition::MemberFront { .. } => return None,
+        | ToPartition::MemberFront { .. } => format!("{message:?}"),
+        ToPartition::ScanRetained(_) | ToPartition::RetainedFound(_) => return None,
     };
     Some(format!("partition {} to {}: {text}", from.0, to.0))
+}
+
+/// What it says of messages between fronts and groups.
+fn group_line(partition: PartitionId, message: &ToHome) -> Option<String> {
+    match message {
+        ToHome::GroupOutcome { .. } | ToHome::Named { .. } => {
+            Some(format!("front to partition {}: {message:?}", partition.0))
+        }
+        ToHome::Attach(_)
+        | ToHome::Unclaim { .. }
+        | ToHome::Subscribe { .. }
+        | ToHome::Unsubscribe { .. }
+        | ToHome::Outcome { .. }
+        | ToHome::Publish2 { .. }
+        | ToHome::Release { .. }
+        | ToHome::Detach { .. } => None,
+    }
+}
+
+/// What it says of messages of groups to a front.
+fn owed_line(front: FrontId, message: &ToFront) -> Option<String> {
+    match message {
+        ToFront::Release {
+            source: Source::Group(_),
+            ..
+        }
+        | ToFront::Name { .. }
+        | ToFront::Owed { .. }
+        | ToFront::NothingOwed { .. }
+        | ToFront::Finished { .. } => Some(format!("to conn {}: {message:?}", front.slot)),
+        ToFront::Attached(_)
+        | ToFront::Claimed { .. }
+        | ToFront::ConnectRefused(_)
+        | ToFront::TakenOver
+        | ToFront::Closed(_)
+        | ToFront::Subscribed { .. }
+        | ToFront::Unsubscribed { .. }
+        | ToFront::Received { .. }
+        | ToFront::Released { .. }
+        | ToFront::Release { .. } => None,
+    }
 }
 
 /// Messages of a shard to itself that one call may lead to, I9: more is a loop.
@@ -190,9 +233,15 @@ impl Shard {
             }
             Message::Deliver { record, stored, to } => self.deliver(&record, stored, to),
             Message::Home(partition, message) => {
+                let line = group_line(partition, &message);
+                self.hub.actions.extend(line.map(Action::Note));
                 self.with_partition(partition, |it, now, fx| it.handle_home(now, message, fx));
             }
-            Message::Front(front, message) => self.tell_front(front, message),
+            Message::Front(front, message) => {
+                let line = owed_line(front, &message);
+                self.hub.actions.extend(line.map(Action::Note));
+                self.tell_front(front, message);
+            }
             Message::Partition {
                 from,
                 to,

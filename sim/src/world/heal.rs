@@ -3,8 +3,11 @@
 use super::World;
 use crate::client::Client;
 
-/// Longest time to converge, in virtual milliseconds. A connection may have to wait for patience (10 s) twice.
-const CONVERGE_MS: u64 = 120_000;
+/// Longest time without anything new, in virtual milliseconds, before all has converged. A connection may have to wait for
+/// patience (10 s) twice.
+const STUCK_MS: u64 = 120_000;
+/// Longest time to converge. A session of window 1 gets one message a round trip with its commits, of a backlog of thousands.
+const CONVERGE_MS: u64 = 10 * STUCK_MS;
 /// So long nothing may happen before all is taken to have come.
 const QUIET_MS: u64 = 3_000;
 
@@ -35,14 +38,18 @@ impl World {
     /// Runs until every client is connected and has nothing open, and then until nothing comes any more.
     fn converge(&mut self, when: &str) -> bool {
         let end = self.now + CONVERGE_MS;
+        let mut moved = (self.counts.delivered, self.now);
         while !self.failed() {
             let step = self.now + 250;
             self.run_until(step);
+            if self.counts.delivered > moved.0 {
+                moved = (self.counts.delivered, self.now);
+            }
             let quiet = self.now.saturating_sub(QUIET_MS + 2 * self.plan.commit_ms);
             if self.clients.iter().all(|client| client.is_settled(quiet)) {
                 return !self.failed();
             }
-            if self.now >= end {
+            if self.now >= end || self.now >= moved.1 + STUCK_MS {
                 let stuck = self
                     .clients
                     .iter()
