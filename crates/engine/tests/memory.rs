@@ -1,154 +1,22 @@
 //! What sessions and stored messages cost in memory, on the heap, measured.
 
+mod stored_support;
+
 use std::alloc::System;
 
-use compact_str::format_compact;
-use courser_contract::{
-    Append, AppendKey, AppendNumber, Attach, AttachStage, Class, DeliverTo, Delivery, Destinations,
-    DetachCause, Dropped, Epoch, FrontId, HomeRef, IndexChange, IndexToken, Now, Origin,
-    PartitionEffects, PartitionId, Publish, QoS, Settled, ShardId, Subscription,
-    SubscriptionOptions, Tick, ToFront, ToHome, ToPartition, WallMs,
-};
-use courser_engine::{Partition, PartitionConfig};
+use courser_contract::{AttachStage, Class, Epoch};
 use courser_memory::{Counting, thread_snapshot};
+use stored_support::Setup;
 
 #[global_allocator]
 static ALLOCATOR: Counting<System> = Counting::new(System);
 
-const NOW: Now = Now {
-    tick: Tick(1),
-    wall: WallMs(1_000_000),
-};
-
-#[derive(Default)]
-struct Shell {
-    attached: Option<(HomeRef, Epoch)>,
-    index: Vec<IndexToken>,
-}
-
-impl PartitionEffects for Shell {
-    fn deliver(&mut self, _: Delivery<'_>, _: &[DeliverTo]) {}
-
-    fn send_front(&mut self, _: FrontId, message: ToFront) {
-        if let ToFront::Attached(attached) = message {
-            self.attached = Some((attached.home, attached.epoch));
-        }
+/// Messages of a turn, and their turn.
+fn publish(setup: &mut Setup, topic: &str, count: u64) {
+    for _ in 0..count {
+        setup.append(topic);
     }
-
-    fn send_partition(&mut self, _: PartitionId, _: ToPartition) {}
-
-    fn settled(&mut self, _: Origin, _: AppendNumber, _: Settled) {}
-
-    fn change_index(&mut self, token: IndexToken, _: IndexChange) {
-        self.index.push(token);
-    }
-
-    fn fence(&mut self, _: IndexToken) {}
-
-    fn destinations(&mut self, _: &str, _: bool) -> Destinations {
-        Destinations::new()
-    }
-
-    fn retained_partition(&self, _: &str) -> PartitionId {
-        PartitionId(1)
-    }
-
-    fn retained_partitions(&self) -> Destinations {
-        Destinations::new()
-    }
-
-    fn group_partition(&self, _: &str, _: &str, _: bool) -> PartitionId {
-        PartitionId(1)
-    }
-
-    fn dropped(&mut self, _: Dropped, _: u64) {}
-}
-
-struct Setup {
-    partition: Partition,
-    shell: Shell,
-}
-
-impl Setup {
-    fn new(class: Class) -> Self {
-        let mut setup = Self {
-            partition: Partition::new(PartitionConfig::new(PartitionId(1), class)),
-            shell: Shell::default(),
-        };
-        if class != Class::Volatile {
-            setup
-                .partition
-                .handle_leader(NOW, courser_contract::Term(1), &mut setup.shell);
-            setup.turn();
-        }
-        setup
-    }
-
-    fn turn(&mut self) {
-        let Self { partition, shell } = self;
-        while let Some(entry) = partition.take_entry(NOW) {
-            partition.handle_unlogged(NOW, entry, shell);
-        }
-        while let Some(token) = shell.index.pop() {
-            partition.handle_index_confirmed(NOW, token, shell);
-        }
-    }
-
-    fn call(&mut self, message: ToHome) {
-        self.partition.handle_home(NOW, message, &mut self.shell);
-        self.turn();
-    }
-
-    /// A session with one subscription of its own.
-    fn open(&mut self, number: u32, stage: AttachStage, expiry_seconds: u32) {
-        let filter = format!("device/{number:08}/commands");
-        self.open_with(number, stage, expiry_seconds, &filter);
-    }
-
-    fn open_with(&mut self, number: u32, stage: AttachStage, expiry_seconds: u32, filter: &str) {
-        let front = FrontId {
-            shard: ShardId(0),
-            slot: number,
-            generation: 1,
-        };
-        let attach = Attach {
-            front,
-            client_id: format_compact!("device-{number:08}"),
-            stage,
-            clean_start: false,
-            expiry_seconds,
-            receive_maximum: 100,
-            will: None,
-        };
-        self.call(ToHome::Attach(Box::new(attach)));
-        let (home, epoch) = self.shell.attached.expect("it is attached");
-        let subscription = Subscription {
-            filter: filter.into(),
-            share: None,
-            options: SubscriptionOptions {
-                qos: QoS::AtLeastOnce,
-                // A scan that waits would count; it ends, and what it took is gone.
-                retain_handling: courser_contract::RetainHandling::DoNotSend,
-                ..SubscriptionOptions::default()
-            },
-            identifier: None,
-        };
-        self.call(ToHome::Subscribe {
-            session: home.session,
-            epoch,
-            packet_id: 1,
-            subscriptions: vec![subscription],
-        });
-        if expiry_seconds > 0 {
-            self.call(ToHome::Detach {
-                session: home.session,
-                epoch,
-                cause: DetachCause::Lost,
-                expiry_seconds: None,
-                open: Vec::new(),
-            });
-        }
-    }
+    setup.turn();
 }
 
 fn live_bytes() -> u64 {
@@ -158,7 +26,7 @@ fn live_bytes() -> u64 {
 /// Bytes for each of 20,000 sessions, half of the tables' doublings included.
 fn each_session(class: Class, stage: AttachStage, expiry_seconds: u32) -> u64 {
     const COUNT: u32 = 20_000;
-    let mut setup = Setup::new(class);
+    let mut setup = Setup::new(class, None);
     let before = live_bytes();
     for number in 0..COUNT {
         setup.open(number, stage, expiry_seconds);
@@ -182,34 +50,10 @@ fn a_detached_durable_session_is_small() {
     assert!(each <= 768, "{each} bytes");
 }
 
-/// Messages of a turn, and their turn.
-fn publish(setup: &mut Setup, topic: &str, count: u64) {
-    let append = Append {
-        key: AppendKey::Unanswered,
-        publish: Publish {
-            topic,
-            properties: b"",
-            payload: &[7; 64],
-            qos: QoS::AtLeastOnce,
-            retain: false,
-            expires_at: None,
-            publisher: None,
-        },
-        keep_retained: false,
-        deliver: true,
-    };
-    for _ in 0..count {
-        setup
-            .partition
-            .handle_append(NOW, &append, &mut setup.shell);
-    }
-    setup.turn();
-}
-
 /// Rows, slots, chunks and what blocks keep beside the records' bytes, at sizes where tables that double have just done so.
 #[test]
 fn a_stored_message_takes_little_beside_its_record_m17() {
-    let mut setup = Setup::new(Class::Durable);
+    let mut setup = Setup::new(Class::Durable, None);
     setup.open(0, AttachStage::Claim, 3_600);
     let before = live_bytes();
     let mut stored = 0;
@@ -231,7 +75,7 @@ fn a_stored_message_takes_little_beside_its_record_m17() {
 fn a_reference_to_a_message_of_many_sessions_takes_less() {
     const SESSIONS: u64 = 100;
     const COUNT: u64 = 1_000;
-    let mut setup = Setup::new(Class::Durable);
+    let mut setup = Setup::new(Class::Durable, None);
     for number in 0..SESSIONS as u32 {
         setup.open_with(number, AttachStage::Claim, 3_600, "all");
     }

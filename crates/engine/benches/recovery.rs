@@ -1,0 +1,134 @@
+//! What a start costs: entries replayed, a checkpoint written and read back.
+//!
+//! `cargo bench -p courser-engine --bench recovery`; under `cargo test` it runs with few sessions and messages.
+
+#[path = "../tests/stored_support/mod.rs"]
+mod stored_support;
+
+use std::{collections::BTreeMap, time::Instant};
+
+use courser_contract::{AttachStage, Class, PartitionId};
+use courser_engine::{Partition, PartitionConfig, Restore};
+use stored_support::Setup;
+
+/// Messages of an entry.
+const BATCH: u64 = 64;
+/// Bytes of a checkpoint that a turn writes.
+const SLICE: usize = 32 * 1024;
+
+/// Nanoseconds that this thread has run: the machine may be busy with other things.
+fn on_cpu() -> f64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells it");
+    let first = stat.split(' ').next().expect("three numbers");
+    first.parse().expect("nanoseconds")
+}
+
+fn config() -> PartitionConfig {
+    PartitionConfig::new(PartitionId(1), Class::Durable)
+}
+
+/// Sessions that are away, each with a share of so many messages; with the entries.
+fn stored(sessions: u32, messages: u64) -> Setup {
+    let mut setup = Setup::new(Class::Durable, Some(Vec::new()));
+    for number in 0..sessions {
+        setup.open(number, AttachStage::Claim, 3_600);
+    }
+    let mut left = messages;
+    let mut number = 0;
+    while left > 0 {
+        let count = left.min(BATCH);
+        for _ in 0..count {
+            let device = format!("device/{:08}/commands", number % sessions);
+            setup.append(&device);
+            number += 1;
+        }
+        setup.turn();
+        left -= count;
+    }
+    setup
+}
+
+/// Entries of many sessions and of one, applied again.
+fn replay(name: &str, sessions: u32, messages: u64) {
+    let setup = stored(sessions, messages);
+    let log = setup.log.expect("entries are kept");
+    let state = setup.partition.encode_state();
+    let mut partition = Partition::new(config());
+    let start = on_cpu();
+    for (at, entry) in &log {
+        let replayed = partition.replay_entry(*at, entry);
+        replayed.expect("an entry that was just written");
+    }
+    let elapsed = on_cpu() - start;
+    assert!(partition.encode_state() == state, "the replay is the same");
+    eprintln!(
+        "replay {name:<22} {:>7.0} ns/message {:>9.0} messages/s",
+        elapsed / messages as f64,
+        messages as f64 / elapsed * 1e9
+    );
+}
+
+/// A checkpoint in slices, and a partition out of it.
+fn checkpoint(sessions: u32, messages: u64) {
+    let mut setup = stored(sessions, messages);
+    let partition = &mut setup.partition;
+    let mut pieces = Vec::new();
+    let mut slices = Vec::new();
+    assert!(partition.begin_checkpoint());
+    let end = loop {
+        let start = Instant::now();
+        let piece = partition.take_checkpoint_piece(SLICE);
+        let end = partition.checkpoint_end();
+        slices.push(start.elapsed().as_nanos() as f64);
+        pieces.extend(piece);
+        if let Some(end) = end {
+            break end;
+        }
+    };
+    let megabytes = end.bytes as f64 / 1e6;
+    let total: f64 = slices.iter().sum();
+    slices.sort_by(f64::total_cmp);
+    // On the wall, since a thread's time is counted in ticks: the longest are those in which the machine did something else.
+    let percentile = |part: f64| slices[((slices.len() - 1) as f64 * part) as usize] / 1e3;
+    eprintln!(
+        "checkpoint: {sessions} sessions, {messages} references: {megabytes:.1} MB in {:.0} ms, {:.0} MB/s, slices p50 {:.0} µs, p90 {:.0} µs, longest {:.0} µs",
+        total / 1e6,
+        megabytes / total * 1e9,
+        percentile(0.5),
+        percentile(0.9),
+        percentile(1.0)
+    );
+    let log: BTreeMap<_, _> = setup.log.iter().flatten().cloned().collect();
+    let start = on_cpu();
+    let mut restore = Restore::new(config());
+    for piece in &pieces {
+        restore.piece(&piece.bytes).expect("as it was written");
+    }
+    let read = on_cpu();
+    for (first, last) in restore.wanted().expect("whole").ranges() {
+        for (at, entry) in log.range(first..=last) {
+            restore.live_entry(*at, entry).expect("an entry of the log");
+        }
+    }
+    let restored = restore.finish().expect("nothing is missing");
+    let done = on_cpu();
+    assert!(restored.encode_state() == setup.partition.encode_state());
+    eprintln!(
+        "restore: pieces {:.0} ms, records {:.0} ms, {:.0} references/s in all",
+        (read - start) / 1e6,
+        (done - read) / 1e6,
+        messages as f64 / (done - start) * 1e9
+    );
+}
+
+fn main() {
+    let full = std::env::args().any(|arg| arg == "--bench");
+    let of = |full_size, small| if full { full_size } else { small };
+    replay("to one session", 1, of(100_000, 1_000));
+    replay(
+        "to 1,000 sessions",
+        of(1_000, 10) as u32,
+        of(1_000_000, 1_000),
+    );
+    checkpoint(of(100_000, 100) as u32, of(1_000_000, 1_000));
+}

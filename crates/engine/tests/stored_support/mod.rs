@@ -1,0 +1,185 @@
+//! A partition with a log in memory, sessions that are away, and messages stored for them.
+
+use bytes::Bytes;
+use compact_str::format_compact;
+use courser_contract::{
+    Append, AppendKey, AppendNumber, Attach, AttachStage, Class, DeliverTo, Delivery, Destinations,
+    DetachCause, Dropped, Epoch, FrontId, HomeRef, IndexChange, IndexToken, LogIndex, Now, Origin,
+    PartitionEffects, PartitionId, Publish, QoS, Settled, ShardId, Subscription,
+    SubscriptionOptions, Term, Tick, ToFront, ToHome, ToPartition, WallMs,
+};
+use courser_engine::{Partition, PartitionConfig};
+
+const NOW: Now = Now {
+    tick: Tick(1),
+    wall: WallMs(1_000_000),
+};
+
+#[derive(Default)]
+struct Shell {
+    attached: Option<(HomeRef, Epoch)>,
+    index: Vec<IndexToken>,
+}
+
+impl PartitionEffects for Shell {
+    fn deliver(&mut self, _: Delivery<'_>, _: &[DeliverTo]) {}
+
+    fn send_front(&mut self, _: FrontId, message: ToFront) {
+        if let ToFront::Attached(attached) = message {
+            self.attached = Some((attached.home, attached.epoch));
+        }
+    }
+
+    fn send_partition(&mut self, _: PartitionId, _: ToPartition) {}
+
+    fn settled(&mut self, _: Origin, _: AppendNumber, _: Settled) {}
+
+    fn change_index(&mut self, token: IndexToken, _: IndexChange) {
+        self.index.push(token);
+    }
+
+    fn fence(&mut self, _: IndexToken) {}
+
+    fn destinations(&mut self, _: &str, _: bool) -> Destinations {
+        Destinations::new()
+    }
+
+    fn retained_partition(&self, _: &str) -> PartitionId {
+        PartitionId(1)
+    }
+
+    fn retained_partitions(&self) -> Destinations {
+        Destinations::new()
+    }
+
+    fn group_partition(&self, _: &str, _: &str, _: bool) -> PartitionId {
+        PartitionId(1)
+    }
+
+    fn dropped(&mut self, _: Dropped, _: u64) {}
+}
+
+/// See the module.
+pub(crate) struct Setup {
+    pub(crate) partition: Partition,
+    shell: Shell,
+    /// Entries, if they are kept.
+    pub(crate) log: Option<Vec<(LogIndex, Bytes)>>,
+}
+
+impl Setup {
+    /// A partition that leads; its entries are kept, or not.
+    pub(crate) fn new(class: Class, log: Option<Vec<(LogIndex, Bytes)>>) -> Self {
+        let mut setup = Self {
+            partition: Partition::new(PartitionConfig::new(PartitionId(1), class)),
+            shell: Shell::default(),
+            log,
+        };
+        if class != Class::Volatile {
+            let shell = &mut setup.shell;
+            setup.partition.handle_leader(NOW, Term(1), shell);
+            setup.turn();
+        }
+        setup
+    }
+
+    /// Commits what was decided.
+    pub(crate) fn turn(&mut self) {
+        let Self {
+            partition,
+            shell,
+            log,
+        } = self;
+        while let Some(entry) = partition.take_entry(NOW) {
+            if let Some(log) = log {
+                log.push((partition.applied().next(), entry.clone()));
+            }
+            partition.handle_unlogged(NOW, entry, shell);
+        }
+        while let Some(token) = shell.index.pop() {
+            partition.handle_index_confirmed(NOW, token, shell);
+        }
+    }
+
+    fn call(&mut self, message: ToHome) {
+        self.partition.handle_home(NOW, message, &mut self.shell);
+        self.turn();
+    }
+
+    /// A session with one subscription of its own.
+    pub(crate) fn open(&mut self, number: u32, stage: AttachStage, expiry_seconds: u32) {
+        let filter = format!("device/{number:08}/commands");
+        self.open_with(number, stage, expiry_seconds, &filter);
+    }
+
+    /// The same with a filter.
+    pub(crate) fn open_with(
+        &mut self,
+        number: u32,
+        stage: AttachStage,
+        expiry_seconds: u32,
+        filter: &str,
+    ) {
+        let front = FrontId {
+            shard: ShardId(0),
+            slot: number,
+            generation: 1,
+        };
+        let attach = Attach {
+            front,
+            client_id: format_compact!("device-{number:08}"),
+            stage,
+            clean_start: false,
+            expiry_seconds,
+            receive_maximum: 100,
+            will: None,
+        };
+        self.call(ToHome::Attach(Box::new(attach)));
+        let (home, epoch) = self.shell.attached.expect("it is attached");
+        let subscription = Subscription {
+            filter: filter.into(),
+            share: None,
+            options: SubscriptionOptions {
+                qos: QoS::AtLeastOnce,
+                // A scan that waits would count; it ends, and what it took is gone.
+                retain_handling: courser_contract::RetainHandling::DoNotSend,
+                ..SubscriptionOptions::default()
+            },
+            identifier: None,
+        };
+        self.call(ToHome::Subscribe {
+            session: home.session,
+            epoch,
+            packet_id: 1,
+            subscriptions: vec![subscription],
+        });
+        if expiry_seconds > 0 {
+            self.call(ToHome::Detach {
+                session: home.session,
+                epoch,
+                cause: DetachCause::Lost,
+                expiry_seconds: None,
+                open: Vec::new(),
+            });
+        }
+    }
+
+    /// A message of 64 bytes.
+    pub(crate) fn append(&mut self, topic: &str) {
+        let append = Append {
+            key: AppendKey::Unanswered,
+            publish: Publish {
+                topic,
+                properties: b"",
+                payload: &[7; 64],
+                qos: QoS::AtLeastOnce,
+                retain: false,
+                expires_at: None,
+                publisher: None,
+            },
+            keep_retained: false,
+            deliver: true,
+        };
+        self.partition.handle_append(NOW, &append, &mut self.shell);
+    }
+}
