@@ -184,3 +184,6 @@ impl Planner {
         in_all
     }
 }
+
+#[cfg(test)]
+mod tests;
