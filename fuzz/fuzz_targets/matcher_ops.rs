@@ -92,7 +92,14 @@ fuzz_target!(|data: &[u8]| {
             .position(|(other, t)| *other == filter && *t == s);
         if op % 3 == 0 {
             matcher.insert(&filter, s);
-            writer.insert(&filter, s);
+            if op < 128 {
+                writer.insert(&filter, s);
+            } else {
+                let spot = writer.locate(filter.as_str().into(), || unreachable!("nobody looks"));
+                let there = naive.iter().filter(|(other, _)| *other == filter).count();
+                assert_eq!(writer.subscribers_at(&spot).len(), there);
+                writer.insert_at(spot, s);
+            }
             if known.is_none() {
                 naive.push((filter, s));
             }
