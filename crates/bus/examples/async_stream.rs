@@ -57,3 +57,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{seen} of 3,003 prices were looked at");
     Ok(())
 }
+
+#[test]
+fn it_runs() {
+    main().unwrap();
+}

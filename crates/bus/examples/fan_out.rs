@@ -53,3 +53,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!((stats.posts, stats.hits), (3, 3 + 2 + 6));
     Ok(())
 }
+
+#[test]
+fn it_runs() {
+    main().unwrap();
+}

@@ -68,3 +68,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     server.join().expect("the server does not panic");
     Ok(())
 }
+
+#[test]
+fn it_runs() {
+    main().unwrap();
+}

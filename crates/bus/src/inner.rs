@@ -260,3 +260,6 @@ impl Drop for Inner {
         left.iter().for_each(|retired| self.drop_handler(retired));
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;
