@@ -31,6 +31,8 @@ class Kind:
     files: tuple[tuple[str, str], ...] = ()
     # How to get the binary; empty: it is ours or the user's.
     install: str = ""
+    # Whether it takes part without being named.
+    usual: bool = True
 
 
 MOSQUITTO = """listener {port} 127.0.0.1
@@ -67,10 +69,12 @@ dynamic_filters = true
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("courser", str(TARGET / "release" / "courser"),
-             "{binary} server --mqtt 127.0.0.1:{port} --data {folder}/data"),
+        # In memory, as the others are in these workloads; `courser-disk` syncs what durable sessions get before it acknowledges.
+        Kind("courser", str(TARGET / "release" / "courser"), "{binary} server --mqtt 127.0.0.1:{port} --in-memory"),
         Kind("courser-1", str(TARGET / "release" / "courser"),
-             "{binary} server --mqtt 127.0.0.1:{port} --data {folder}/data --shards 1"),
+             "{binary} server --mqtt 127.0.0.1:{port} --in-memory --shards 1"),
+        Kind("courser-disk", str(TARGET / "release" / "courser"),
+             "{binary} server --mqtt 127.0.0.1:{port} --data {folder}/data", usual=False),
         Kind("mosquitto", "mosquitto", "{binary} -c {folder}/mosquitto.conf",
              (("mosquitto.conf", MOSQUITTO),), "apt-get install -y mosquitto"),
         Kind("rumqttd", str(PEERS / "bin" / "rumqttd"), "{binary} -q -c {folder}/rumqttd.toml",
@@ -137,15 +141,23 @@ class Broker:
         while time.monotonic() < deadline:
             if self.process and self.process.poll() is not None:
                 break
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=0.2).close()
+            if self._answers():
                 time.sleep(0.3)
                 return
-            except OSError:
-                time.sleep(0.05)
+            time.sleep(0.05)
         log = (self.folder / "log").read_text(errors="replace")[-2000:]
         self.__exit__(None, None, None)
         raise RuntimeError(f"{self.kind.name} did not start:\n{log}")
+
+    def _answers(self) -> bool:
+        """Whether a CONNECT is accepted: a broker that listens may still be reading its log."""
+        connect = b"\x10\x11\x00\x04MQTT\x04\x02\x00\x00\x00\x05ready"
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1.0) as probe:
+                probe.sendall(connect)
+                return probe.recv(4) == b"\x20\x02\x00\x00"
+        except OSError:
+            return False
 
     def __exit__(self, *_: object) -> None:
         if self.process and self.process.poll() is None:

@@ -4,7 +4,9 @@
     bench/run.py                                    all rows, all brokers, three rounds
     bench/run.py --row "QoS 1" --round 5            some rows
     bench/run.py --broker courser --broker mosquitto
-    bench/run.py --add 'bare=/path/bare-relay {port}'   any other broker that can be started on a port
+    bench/run.py --broker courser --broker courser-disk   what the disk costs
+    bench/run.py --add 'bare=/path/bare-relay {port}'   any other broker that can be started on a port, such as a relay that shows
+                                                    what the kernel takes
 
 Rounds are interleaved: in each, every row runs on every broker, each on a freshly started one, in an order that changes from round
 to round. Figures are medians over the rounds, with the range behind them. The load generator is `courser bench`.
@@ -145,7 +147,8 @@ def main() -> int:
     options = arguments()
     subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "courser"], cwd=ROOT, check=True)
     raise_open_files()
-    kinds = [KINDS[name] for name in (options.broker or KINDS)] + [custom(text) for text in options.add]
+    usual = [name for name, kind in KINDS.items() if kind.usual]
+    kinds = [KINDS[name] for name in (options.broker or usual)] + [custom(text) for text in options.add]
     for kind in kinds:
         if not options.no_install:
             install(kind)
