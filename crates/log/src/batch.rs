@@ -1,10 +1,9 @@
 //! A batch while it gathers: what is written with one `pwritev` and made durable by one sync.
 //!
-//! Frames and small data stand in one buffer that is used again; large data is referenced and written from where it is. An
+//! All of it stands in one buffer that is used again and begins at a multiple of the block size in memory, so that a disk may
+//! take it as it is, without a copy through the page cache. An
 //! entry that is larger than a batch can be goes ahead as pieces: the first with the batch that it was pushed into, the
 //! others with those that [`Batch::clear`] begins, until [`Batch::is_unfinished`] says no.
-
-use std::io::IoSlice;
 
 use bytes::Bytes;
 use courser_contract::{LogIndex, PartitionId, Term};
@@ -22,16 +21,14 @@ use crate::{
     record::{CheckpointAt, HardState, Record},
 };
 
+mod aligned;
 #[cfg(test)]
 mod tests;
 
-/// Data up to this length is copied into the batch's buffer, longer is referenced (M45).
-pub const COPY_BYTES_MAX: usize = 4096;
+use self::aligned::Aligned;
 
 /// Room that must be left for the first piece of a large entry, unless the batch is empty.
 const PIECE_BYTES_MIN: usize = 64 << 10;
-
-const ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 
 /// What became of a pushed record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,23 +70,12 @@ pub struct Batch {
     limit: usize,
     tags: Tags,
     seed: u32,
-    /// Header, frames, small data.
-    buffer: Vec<u8>,
-    /// Data that stands outside the buffer.
-    shared: Vec<Shared>,
-    /// Bytes of all shared data.
-    shared_bytes: usize,
+    /// Header and frames.
+    buffer: Aligned,
     records: u32,
     partitions: u64,
     changes: Vec<Change>,
     carry: Option<Carry>,
-}
-
-/// Data that follows the buffer's bytes up to `after`.
-#[derive(Debug)]
-struct Shared {
-    after: usize,
-    data: Bytes,
 }
 
 /// The rest of a large entry.
@@ -147,9 +133,7 @@ impl Batch {
             limit,
             tags,
             seed: 0,
-            buffer: Vec::new(),
-            shared: Vec::new(),
-            shared_bytes: 0,
+            buffer: Aligned::new(limit),
             records: 0,
             partitions: 0,
             changes: Vec::new(),
@@ -159,7 +143,7 @@ impl Batch {
         batch
     }
 
-    /// Adds a record. Its data is copied when it is short, and shared otherwise.
+    /// Adds a record; its data is copied.
     ///
     /// A record that did not fit changes nothing. While a large entry is unfinished nothing else fits behind it, so that
     /// records keep their order.
@@ -205,7 +189,7 @@ impl Batch {
     /// Bytes that the batch takes in the file, whole blocks.
     #[must_use]
     pub const fn bytes(&self) -> usize {
-        padded(self.used() as u64) as usize
+        padded(self.buffer.len() as u64) as usize
     }
 
     /// Records in it.
@@ -226,20 +210,14 @@ impl Batch {
     fn reset(&mut self) {
         self.seed = frame_seed(self.tags.tag());
         self.buffer.clear();
-        self.buffer.resize(BATCH_HEADER_BYTES, 0);
-        self.shared.clear();
-        self.shared_bytes = 0;
+        self.buffer.zeros(BATCH_HEADER_BYTES);
         self.records = 0;
         self.partitions = 0;
         self.changes.clear();
     }
 
-    const fn used(&self) -> usize {
-        self.buffer.len() + self.shared_bytes
-    }
-
     const fn room(&self) -> usize {
-        self.limit.saturating_sub(self.used())
+        self.limit - self.buffer.len()
     }
 
     fn push_entry(
@@ -267,7 +245,7 @@ impl Batch {
             return Push::Taken;
         }
         let frame = self.frame(Kind::Entry, partition, (term, index), data.len());
-        self.put(frame, &[], data, Some(data));
+        self.put(frame, &[], data);
         self.note_entry(partition, index);
         Push::Taken
     }
@@ -301,7 +279,7 @@ impl Batch {
         let bytes = PIECE_HEADER_BYTES + part.len();
         let at = (carry.term, carry.index);
         let frame = self.frame(Kind::Piece, carry.partition, at, bytes);
-        self.put(frame, head.as_bytes(), &part, Some(&part));
+        self.put(frame, head.as_bytes(), &part);
         let is_last = end == carry.data.len();
         self.changes.push(Change::Piece(PieceRef {
             partition: carry.partition,
@@ -347,7 +325,7 @@ impl Batch {
             return Push::Full;
         }
         let frame = self.frame(kind, partition, at, data.len());
-        self.put(frame, &[], data, None);
+        self.put(frame, &[], data);
         Push::Taken
     }
 
@@ -371,23 +349,13 @@ impl Batch {
         }
     }
 
-    /// Writes a frame; `data` is referenced when it is long and `owner` given.
-    fn put(&mut self, mut frame: Frame, head: &[u8], data: &[u8], owner: Option<&Bytes>) {
+    fn put(&mut self, mut frame: Frame, head: &[u8], data: &[u8]) {
         frame.crc = U32::new(frame_crc(self.seed, &frame, head, data));
-        self.buffer.extend_from_slice(frame.as_bytes());
-        self.buffer.extend_from_slice(head);
-        match owner {
-            Some(owner) if data.len() > COPY_BYTES_MAX => {
-                self.shared.push(Shared {
-                    after: self.buffer.len(),
-                    data: owner.clone(),
-                });
-                self.shared_bytes += data.len();
-            }
-            Some(_) | None => self.buffer.extend_from_slice(data),
-        }
-        let fill = self.used().next_multiple_of(FRAME_ALIGN) - self.used();
-        self.buffer.extend_from_slice(&ZEROS[..fill]);
+        self.buffer.extend(frame.as_bytes());
+        self.buffer.extend(head);
+        self.buffer.extend(data);
+        let len = self.buffer.len();
+        self.buffer.zeros(len.next_multiple_of(FRAME_ALIGN) - len);
         self.records += 1;
         // Facts about segments belong to no partition.
         if frame.kind != Kind::Sealed.number() {
@@ -397,7 +365,7 @@ impl Batch {
 
     /// Writes the header: after this the batch is what goes to the file.
     pub(crate) fn seal(&mut self, seal: Seal) -> BatchHeader {
-        let body_bytes = self.used() - BATCH_HEADER_BYTES;
+        let body = &self.buffer.bytes()[BATCH_HEADER_BYTES..];
         let mut header = BatchHeader::new_zeroed();
         header.magic = U32::new(crate::format::BATCH_MAGIC);
         header.version = U16::new(crate::format::SEGMENT_VERSION);
@@ -413,40 +381,16 @@ impl Batch {
         header.previous_partitions = U64::new(seal.previous_partitions);
         header.previous_crc = U32::new(seal.previous_crc);
         header.body_bytes =
-            U32::new(u32::try_from(body_bytes).expect("a batch is not longer than its limit"));
-        header.body_crc = U32::new(self.body_crc());
+            U32::new(u32::try_from(body.len()).expect("a batch is not longer than its limit"));
+        header.body_crc = U32::new(crc32c::crc32c(body));
         header.seal();
-        self.buffer[..BATCH_HEADER_BYTES].copy_from_slice(header.as_bytes());
+        self.buffer.bytes_mut()[..BATCH_HEADER_BYTES].copy_from_slice(header.as_bytes());
         header
     }
 
-    fn body_crc(&self) -> u32 {
-        let mut crc = 0;
-        let mut from = BATCH_HEADER_BYTES;
-        for shared in &self.shared {
-            crc = crc32c::crc32c_append(crc, &self.buffer[from..shared.after]);
-            crc = crc32c::crc32c_append(crc, &shared.data);
-            from = shared.after;
-        }
-        crc32c::crc32c_append(crc, &self.buffer[from..])
-    }
-
-    /// Gives the parts of the file to `write`, with zeros up to a whole block.
-    pub(crate) fn with_parts<R>(&self, write: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
-        let fill = &ZEROS[..self.bytes() - self.used()];
-        if self.shared.is_empty() {
-            return write(&[IoSlice::new(&self.buffer), IoSlice::new(fill)]);
-        }
-        let mut parts = Vec::with_capacity(2 * self.shared.len() + 2);
-        let mut from = 0;
-        for shared in &self.shared {
-            parts.push(IoSlice::new(&self.buffer[from..shared.after]));
-            parts.push(IoSlice::new(&shared.data));
-            from = shared.after;
-        }
-        parts.push(IoSlice::new(&self.buffer[from..]));
-        parts.push(IoSlice::new(fill));
-        write(&parts)
+    /// What goes into the file: whole blocks, the last one filled with zeros.
+    pub(crate) fn blocks(&mut self) -> &[u8] {
+        self.buffer.blocks()
     }
 
     pub(crate) fn changes(&self) -> &[Change] {

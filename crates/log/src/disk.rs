@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 
 mod real;
 
-pub use real::{FileDisk, RealFile};
+pub use real::{FileDisk, PageCache, RealFile};
 
 /// One folder. A clone is the same folder.
 ///

@@ -38,13 +38,13 @@ mod scan;
 pub mod testing;
 
 pub use self::{
-    batch::{Batch, COPY_BYTES_MAX, Push},
+    batch::{Batch, Push},
     checkpoint::{
         CHECKPOINT_VERSION, CheckpointError, CheckpointReader, CheckpointStore, CheckpointSummary,
         CheckpointWriter, LoadedCheckpoints, Manifest, Manifests, PIECE_BYTES_MAX,
     },
     config::{LogConfig, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SegmentBytesError},
-    disk::{Disk, DiskFile, FileDisk, RealFile},
+    disk::{Disk, DiskFile, FileDisk, PageCache, RealFile},
     error::{BatchPlace, OpenError, PrepareError, ReadError, WriteError},
     format::{BATCH_BYTES_MAX, BLOCK_BYTES, SEGMENT_VERSION},
     ids::{BatchNumber, NodeIdentity, Place, SegmentNumber, StartId, Synced},

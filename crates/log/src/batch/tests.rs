@@ -46,10 +46,9 @@ fn bytes(batch: &mut Batch) -> (BatchHeader, Bytes) {
         previous_partitions: 0,
         previous_crc: 0,
     });
-    let bytes = batch.with_parts(|parts| {
-        let all: Vec<u8> = parts.iter().flat_map(|part| part.to_vec()).collect();
-        Bytes::from(all)
-    });
+    let blocks = batch.blocks();
+    assert!(blocks.as_ptr().addr().is_multiple_of(BLOCK_BYTES));
+    let bytes = Bytes::copy_from_slice(blocks);
     assert_eq!(bytes.len(), batch.bytes());
     assert!(bytes.len().is_multiple_of(BLOCK_BYTES));
     (header, bytes)

@@ -4,7 +4,10 @@ use std::{
     io::{self, IoSlice},
     os::fd::OwnedFd,
     path::Path,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use rustix::{
@@ -13,6 +16,7 @@ use rustix::{
 };
 
 use super::{Disk, DiskFile};
+use crate::format::BLOCK_BYTES;
 
 /// Parts of one system call at most; more are written by several.
 const PARTS_MAX: usize = 256;
@@ -21,6 +25,18 @@ const PARTS_MAX: usize = 256;
 #[derive(Clone, Debug)]
 pub struct FileDisk {
     folder: Arc<OwnedFd>,
+    cache: PageCache,
+}
+
+/// Which way whole blocks take to the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PageCache {
+    /// Past the system's page cache where the file system can (`O_DIRECT`): a commit costs less CPU, and large ones do not wait for
+    /// each other's pages. What is no whole block goes through it all the same.
+    #[default]
+    Around,
+    /// Through it.
+    Through,
 }
 
 impl FileDisk {
@@ -29,17 +45,38 @@ impl FileDisk {
     /// # Errors
     /// Those of the system.
     pub fn open(path: &Path) -> io::Result<Self> {
+        Self::open_with(path, PageCache::default())
+    }
+
+    /// The same, and says how whole blocks are written.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn open_with(path: &Path, cache: PageCache) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(path, flags, Mode::empty())?;
         Ok(Self {
             folder: Arc::new(folder),
+            cache,
         })
     }
 
     fn open_at(&self, name: &str, flags: OFlags) -> io::Result<RealFile> {
-        let flags = flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = rustix::fs::openat(&self.folder, name, flags, Mode::RUSR | Mode::WUSR)?;
-        Ok(RealFile { file })
+        let with = |flags: OFlags| {
+            let flags = flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            rustix::fs::openat(&self.folder, name, flags, Mode::RUSR | Mode::WUSR)
+        };
+        let file = with(flags)?;
+        let direct = match self.cache {
+            // Not every file system has it.
+            PageCache::Around => with(OFlags::DIRECT).ok(),
+            PageCache::Through => None,
+        };
+        Ok(RealFile {
+            file,
+            direct,
+            refused: AtomicBool::new(false),
+        })
     }
 }
 
@@ -91,6 +128,10 @@ impl Disk for FileDisk {
 #[derive(Debug)]
 pub struct RealFile {
     file: OwnedFd,
+    /// The same file past the page cache.
+    direct: Option<OwnedFd>,
+    /// The file system opened it and then did not take a write.
+    refused: AtomicBool,
 }
 
 impl RealFile {
@@ -100,7 +141,35 @@ impl RealFile {
     /// Those of the system.
     pub fn read_only(path: &Path) -> io::Result<Self> {
         let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self { file })
+        Ok(Self {
+            file,
+            direct: None,
+            refused: AtomicBool::new(true),
+        })
+    }
+
+    /// Writes whole blocks past the page cache. `None`: that is no way for these.
+    fn write_direct(&self, bufs: &[IoSlice<'_>], offset: u64) -> Option<io::Result<()>> {
+        let direct = self.direct.as_ref()?;
+        let [blocks] = bufs else {
+            return None;
+        };
+        let is_block = blocks.as_ptr().addr().is_multiple_of(BLOCK_BYTES)
+            && blocks.len().is_multiple_of(BLOCK_BYTES)
+            && offset.is_multiple_of(BLOCK_BYTES as u64);
+        if !is_block || self.refused.load(Ordering::Relaxed) {
+            return None;
+        }
+        match rustix::io::pwritev(direct, bufs, offset) {
+            Ok(written) if written == blocks.len() => Some(Ok(())),
+            Err(Errno::INVAL) => {
+                self.refused.store(true, Ordering::Relaxed);
+                None
+            }
+            // Interrupted or short: from the beginning, the way that goes on from any byte.
+            Ok(_) | Err(Errno::INTR) => None,
+            Err(error) => Some(Err(error.into())),
+        }
     }
 }
 
@@ -126,6 +195,9 @@ impl DiskFile for RealFile {
     }
 
     fn write_at(&self, bufs: &[IoSlice<'_>], mut offset: u64) -> io::Result<()> {
+        if let Some(written) = self.write_direct(bufs, offset) {
+            return written;
+        }
         for bufs in bufs.chunks(PARTS_MAX) {
             let mut parts = [IoSlice::new(&[]); PARTS_MAX];
             let parts = &mut parts[..bufs.len()];

@@ -9,7 +9,10 @@
 mod roll;
 mod space;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io::IoSlice,
+};
 
 use courser_contract::{LogIndex, PartitionId};
 
@@ -59,7 +62,7 @@ pub struct Log<D: Disk> {
     pub(crate) sweep: bool,
     pub(crate) space: Space,
     /// For the first batches of segments and for witnesses.
-    pub(crate) own: Batch,
+    pub(crate) own: Option<Batch>,
     pub(crate) batches_made: u32,
     pub(crate) failed: bool,
     pub(crate) counts: LogCounts,
@@ -210,7 +213,7 @@ impl<D: Disk> Log<D> {
             // The next segment's head says the same.
             self.roll().and_then(|()| self.put(&mut own, FLAG_WITNESS))
         };
-        self.own = own;
+        self.own = Some(own);
         written?;
         self.counts.witnesses += 1;
         self.sync()?;
@@ -311,8 +314,10 @@ impl<D: Disk> Log<D> {
     /// The log's own batch, empty.
     pub(crate) fn take_own(&mut self) -> Batch {
         let limit = self.config.batch_bytes_max();
-        let unused = Batch::new(limit, Tags::new(self.start, 0));
-        let mut own = std::mem::replace(&mut self.own, unused);
+        let mut own = self
+            .own
+            .take()
+            .unwrap_or_else(|| Batch::new(limit, Tags::new(self.start, 0)));
         own.clear();
         own
     }
@@ -336,7 +341,8 @@ impl<D: Disk> Log<D> {
             segment: self.active.segment,
             offset: self.active.offset,
         };
-        let written = batch.with_parts(|parts| self.active.file.write_at(parts, place.offset));
+        let parts = [IoSlice::new(batch.blocks())];
+        let written = self.active.file.write_at(&parts, place.offset);
         self.or_fail("writing to the log", written)?;
         let bytes = batch.bytes() as u64;
         self.active.offset += bytes;

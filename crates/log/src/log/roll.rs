@@ -163,7 +163,7 @@ impl<D: Disk> Log<D> {
     pub(crate) fn write_head(&mut self) -> Result<(), WriteError> {
         let mut own = self.take_own();
         let written = self.write_head_with(&mut own);
-        self.own = own;
+        self.own = Some(own);
         self.active.head = self.last.number;
         self.sweep = true;
         written

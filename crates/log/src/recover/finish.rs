@@ -13,7 +13,6 @@ use super::{
     survey::{Found, Survey},
 };
 use crate::{
-    batch::{Batch, Tags},
     checkpoint::Manifests,
     config::{LogConfig, Planted},
     disk::{Disk, DiskFile},
@@ -75,7 +74,7 @@ pub(super) fn finish<D: Disk>(
     let needs_head = active.offset == BLOCK;
     let recovered = recovered(&mut picture, manifests, report);
     let mut log = Log {
-        own: Batch::new(config.batch_bytes_max(), Tags::new(start, 0)),
+        own: None,
         disk,
         config,
         start,
