@@ -32,11 +32,51 @@ pub enum Bug {
     NoTimers,
     /// An entry is forgotten at a restart (I1).
     LoseEntry,
+    /// PUBREL leaves before "received" is committed (M32).
+    EarlyPubrel,
+    /// The hold of a QoS 2 publish is not found again by the next connection (M28).
+    ForgetHold,
+    /// An outbox forwards a message twice, under two numbers (M19).
+    ForwardTwice,
+    /// DUP says the opposite now and then (M30).
+    WrongDup,
+    /// The start counter is not raised (M14).
+    SameStart,
+    /// On a disk: shards hear that records are durable when they are written (I2).
+    AckBeforeSync,
+    /// On a disk: they hear so of records that wait for the next batch.
+    CommitBeyondSynced,
+    /// On a disk: records of an order are written in reverse.
+    SwapRecords,
+    /// On a disk: the folder is never synced.
+    NoDirectorySync,
+    /// On a disk: a segment that was left is not synced.
+    OldSegmentNotSynced,
+    /// On a disk: a failed sync counts as one that succeeded.
+    SyncErrorIgnored,
+    /// On a disk: a manifest may name pieces that are not synced (M42).
+    PiecesNotSynced,
+    /// On a disk: pieces of a checkpoint are as they are when they are written (M42).
+    LatePieces,
+    /// On a disk: term and vote are not written (I6).
+    ForgetVote,
+    /// On a disk: rot is cut like a torn end (M44).
+    CutRot,
+    /// On a disk: blocks of an older life of a segment count as new (M44).
+    ReadRecycled,
+    /// On a disk: segments with live entries are used again.
+    FreeLiveSegments,
+    /// On a disk: what can be read after a start counts as durable.
+    TrustTheCache,
+    /// On a disk: the head of a segment does not repeat term and vote.
+    EmptyHeads,
+    /// On a disk: a partition out of a checkpoint has forgotten which forwards it took (M19).
+    ForgetInbox,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 33] = [
         Self::ForgetResend,
         Self::ResendRenumbered,
         Self::ApplyBeforeCommit,
@@ -50,6 +90,26 @@ impl Bug {
         Self::SkipFence,
         Self::NoTimers,
         Self::LoseEntry,
+        Self::EarlyPubrel,
+        Self::ForgetHold,
+        Self::ForwardTwice,
+        Self::WrongDup,
+        Self::SameStart,
+        Self::AckBeforeSync,
+        Self::CommitBeyondSynced,
+        Self::SwapRecords,
+        Self::NoDirectorySync,
+        Self::OldSegmentNotSynced,
+        Self::SyncErrorIgnored,
+        Self::PiecesNotSynced,
+        Self::LatePieces,
+        Self::ForgetVote,
+        Self::CutRot,
+        Self::ReadRecycled,
+        Self::FreeLiveSegments,
+        Self::TrustTheCache,
+        Self::EmptyHeads,
+        Self::ForgetInbox,
     ];
 }
 

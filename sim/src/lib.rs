@@ -18,7 +18,7 @@ mod world;
 
 pub use bug::Bug;
 pub use rng::Rng;
-pub use seeds::Plan;
+pub use seeds::{DiskPlan, Plan};
 pub use world::{Counts, Outcome, run};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -48,12 +48,16 @@ pub fn run_plan(plan: Plan) -> Outcome {
 /// The command that runs a plan again: its seed, and what was changed in it.
 #[must_use]
 pub fn replay_command(plan: &Plan) -> String {
-    let drawn = Plan::new(plan.seed);
+    let drawn = match plan.disk {
+        Some(_) => Plan::on_disk(plan.seed),
+        None => Plan::new(plan.seed),
+    };
     let mut command = format!(
         "cargo run --release -p courser-sim -- --seeds 1 --from {} --trace",
         plan.seed
     );
     for (changed, argument) in [
+        (plan.disk.is_some(), " --disk"),
         (drawn.groups && !plan.groups, " --no-groups"),
         (drawn.deposals > 0 && plan.deposals == 0, " --no-deposals"),
         (drawn.kills > 0 && plan.kills == 0, " --no-kills"),

@@ -15,6 +15,8 @@ struct Arguments {
     trace: bool,
     keep_going: bool,
     bug: Option<Bug>,
+    /// Nodes with a disk.
+    disk: bool,
     /// Without these.
     no_groups: bool,
     no_deposals: bool,
@@ -28,6 +30,7 @@ fn arguments() -> Result<Arguments> {
         trace: false,
         keep_going: false,
         bug: None,
+        disk: false,
         no_groups: false,
         no_deposals: false,
         no_kills: false,
@@ -43,6 +46,7 @@ fn arguments() -> Result<Arguments> {
             "--seeds" => found.seeds = value()?.parse().context("--seeds wants a number")?,
             "--from" => found.from = value()?.parse().context("--from wants a number")?,
             "--bug" => found.bug = Some(value()?.parse().map_err(anyhow::Error::msg)?),
+            "--disk" => found.disk = true,
             "--no-groups" => found.no_groups = true,
             "--no-deposals" => found.no_deposals = true,
             "--no-kills" => found.no_kills = true,
@@ -50,7 +54,7 @@ fn arguments() -> Result<Arguments> {
             "--keep-going" => found.keep_going = true,
             other => {
                 bail!(
-                    "{other}: known are --seeds N, --from S, --bug NAME, --trace, --keep-going, --no-groups, --no-deposals, --no-kills"
+                    "{other}: known are --seeds N, --from S, --bug NAME, --disk, --trace, --keep-going, --no-groups, --no-deposals, --no-kills"
                 )
             }
         }
@@ -63,7 +67,12 @@ fn main() -> Result<ExitCode> {
     let mut sum = Counts::default();
     let mut failed = 0_u64;
     for seed in arguments.from..arguments.from.saturating_add(arguments.seeds) {
-        let mut plan = Plan::new(seed).with_bug(arguments.bug);
+        let plan = if arguments.disk {
+            Plan::on_disk(seed)
+        } else {
+            Plan::new(seed)
+        };
+        let mut plan = plan.with_bug(arguments.bug);
         plan.groups &= !arguments.no_groups;
         plan.deposals *= u64::from(!arguments.no_deposals);
         plan.kills *= u64::from(!arguments.no_kills);

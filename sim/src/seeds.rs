@@ -40,8 +40,29 @@ pub struct Plan {
     pub receive_maximum: u16,
     /// Limits of the partitions.
     pub limits: Limits,
+    /// The node's disk; none: its logs are lists that a kill cannot hurt.
+    pub disk: Option<DiskPlan>,
     /// A planted bug.
     pub bug: Option<Bug>,
+}
+
+/// How the disk of a node is, and what happens to it.
+#[derive(Clone, Debug)]
+pub struct DiskPlan {
+    /// Size of a segment of the log.
+    pub segment_bytes: u64,
+    /// A partition gets a checkpoint after so many entries.
+    pub checkpoint_entries: u64,
+    /// Bytes of a checkpoint that a turn writes.
+    pub checkpoint_budget: usize,
+    /// Failing calls of the disk, at most.
+    pub failures: u64,
+    /// Times in which the disk is full, at most.
+    pub full: u64,
+    /// How likely a kill is a loss of power, in percent.
+    pub power_losses: u64,
+    /// After one sync in so many it is looked whether all that is committed would survive a loss of power.
+    pub probe_every: u64,
 }
 
 impl Plan {
@@ -71,7 +92,29 @@ impl Plan {
                 outbound_window_max: *rng.pick(&[1, 4, 64]),
                 ..Limits::default()
             },
+            disk: None,
             bug: None,
+        }
+    }
+
+    /// The plan of a seed for a node with a disk. Groups of one never lose their leader; the node dies instead.
+    #[must_use]
+    pub fn on_disk(seed: u64) -> Self {
+        let mut rng = Rng::new(seed ^ 0x00D1_5C0C_05E2_5000);
+        Self {
+            deposals: 0,
+            kills: rng.between(1, 4),
+            commit_ms: *rng.pick(&[1, 5, 20]),
+            disk: Some(DiskPlan {
+                segment_bytes: *rng.pick(&[64 << 10, 128 << 10, 1 << 20]),
+                checkpoint_entries: *rng.pick(&[15, 50, 200, 2_000]),
+                checkpoint_budget: *rng.pick(&[500, 4_000, 100_000]),
+                failures: rng.below(3),
+                full: u64::from(rng.chance(25)),
+                power_losses: *rng.pick(&[0, 50, 100]),
+                probe_every: rng.between(20, 60),
+            }),
+            ..Self::new(seed)
         }
     }
 

@@ -1,6 +1,7 @@
 //! The world: virtual time, shards, links, logs, sockets and clients, all moved by one queue of events.
 
 mod checks;
+mod disk;
 mod faults;
 mod heal;
 mod net;
@@ -14,6 +15,7 @@ use std::fmt::Write;
 
 use courser_contract::{Now, PartitionId, ShardId, Term, Tick, WallMs};
 
+use self::disk::{DiskEvent, DiskNode};
 use self::net::Net;
 pub use self::outcome::{Counts, Outcome};
 use self::store::Store;
@@ -43,6 +45,7 @@ pub(crate) enum Event {
     Start,
     Depose,
     Elect(PartitionId),
+    Disk(DiskEvent),
 }
 
 /// See the module.
@@ -61,6 +64,8 @@ pub(crate) struct World {
     timer_at: Vec<u64>,
     links: Links,
     store: Store,
+    /// The node's disk, in worlds that have one; `store` is for the others.
+    disk: Option<Box<DiskNode>>,
     pub(crate) net: Net,
     pub(crate) clients: Vec<Client>,
     pub(crate) oracle: Oracle,
@@ -100,6 +105,7 @@ impl World {
         Self {
             links: Links::new(plan.shards, plan.link_ms),
             store: Store::new(&places),
+            disk: DiskNode::new(&plan, &places).map(Box::new),
             net: Net::new(plan.socket_ms),
             oracle: Oracle::new(&plan),
             clients,
@@ -186,6 +192,7 @@ impl World {
             Event::Start => self.start(),
             Event::Depose => self.depose(),
             Event::Elect(partition) => self.elect(partition),
+            Event::Disk(event) => self.disk_event(event),
         }
     }
 

@@ -46,7 +46,7 @@ impl Shard {
                 self.hub.actions.push(Action::Propose(id, entry.clone()));
             }
             if id.is_volatile() || early {
-                self.committed(id, entry);
+                self.committed(id, None, entry);
             }
         }
         some

@@ -109,8 +109,9 @@ impl Hub {
         front: FrontId,
         unsettled: u32,
         partition: PartitionId,
-        message: ToHome,
+        mut message: ToHome,
     ) {
+        self.plant_home(front, &mut message);
         let is_last = matches!(message, ToHome::Detach { .. } | ToHome::Unclaim { .. });
         if is_last && unsettled > 0 {
             let now = self.now.tick;
@@ -148,6 +149,7 @@ impl Hub {
         message: ToPartition,
     ) {
         self.parcels.note(from, to, &message);
+        self.plant_forward(from, to, &message);
         let term = match self.term(to) {
             Some(term) => term,
             None if Parcels::is_question(&message) => return,

@@ -12,6 +12,7 @@ mod last_words;
 mod message;
 mod parcels;
 mod places;
+mod planted;
 mod publish;
 mod turn;
 
@@ -23,7 +24,7 @@ use courser_contract::{
     Class, CloseCause, DetachCause, Epoch, FrontId, LogIndex, Now, PartitionId, ShardId, Term,
     ToFront, ToHome,
 };
-use courser_engine::{Limits, Partition, PartitionConfig};
+use courser_engine::{DiskRoom, Limits, Partition, PartitionConfig};
 use courser_mqtt::front::{Front, FrontConfig, PreparedScratch};
 
 use self::effects::FrontFx;
@@ -44,7 +45,10 @@ pub(crate) enum Inbound {
     Batch(ShardId, Vec<Message>),
     /// A peer has handled this many batches of this shard.
     Returned(ShardId, u64),
-    Committed(PartitionId, Bytes),
+    /// An entry is committed, at this place of its log.
+    Committed(PartitionId, LogIndex, Bytes),
+    /// How much room the disk has.
+    Room(DiskRoom),
     Follow(PartitionId),
     Lead(PartitionId, Term),
 }
@@ -66,8 +70,6 @@ struct Owned {
     term: Term,
     /// The first entry of the term is not applied yet.
     elected: bool,
-    /// Entries that it has applied, those of its replay included.
-    applied: usize,
 }
 
 /// See the module.
@@ -109,7 +111,7 @@ impl Shard {
     pub(crate) fn new(
         make: Make<'_>,
         rng: Rng,
-        mut log: impl FnMut(PartitionId) -> Vec<Bytes>,
+        mut recovered: impl FnMut(PartitionConfig) -> Partition,
     ) -> Self {
         let mine = make
             .places
@@ -118,21 +120,15 @@ impl Shard {
         let volatile = PartitionId::volatile_of(make.id);
         let partitions = mine.chain([volatile]).map(|id| {
             let config = partition_config(id, make.limits);
-            let entries = if id.is_volatile() {
-                Vec::new()
+            let partition = if id.is_volatile() {
+                Partition::new(config)
             } else {
-                log(id)
-            };
-            let applied = entries.len();
-            let partition = match applied {
-                0 => Partition::new(config),
-                _ => Partition::replay(config, (1..).map(LogIndex).zip(entries)),
+                recovered(config)
             };
             let owned = Owned {
                 partition,
                 term: Term(0),
                 elected: false,
-                applied,
             };
             (id, owned)
         });
@@ -163,9 +159,11 @@ impl Shard {
         self.partitions.get(&id).map(|owned| &owned.partition)
     }
 
-    /// Entries that a partition of this shard has applied.
-    pub(crate) fn applied(&self, id: PartitionId) -> usize {
-        self.partitions.get(&id).map_or(0, |owned| owned.applied)
+    /// The same, to be asked for a checkpoint.
+    pub(crate) fn partition_mut(&mut self, id: PartitionId) -> Option<&mut Partition> {
+        self.partitions
+            .get_mut(&id)
+            .map(|owned| &mut owned.partition)
     }
 
     /// Partitions of this shard.

@@ -135,10 +135,19 @@ impl Shard {
                 self.handled[usize::from(from.0)] += 1;
             }
             Inbound::Returned(peer, count) => self.hub.returned[usize::from(peer.0)] = count,
-            Inbound::Committed(id, entry) => {
+            Inbound::Committed(id, at, entry) => {
                 let early = self.hub.bug == Some(Bug::ApplyBeforeCommit);
                 if !early || self.partitions.get(&id).is_some_and(|owned| owned.elected) {
-                    self.committed(id, entry);
+                    self.committed(id, Some(at), entry);
+                }
+            }
+            Inbound::Room(room) => {
+                for (_, owned) in self
+                    .partitions
+                    .iter_mut()
+                    .filter(|(id, _)| !id.is_volatile())
+                {
+                    owned.partition.set_disk_room(room);
                 }
             }
             Inbound::Follow(id) => self.follow(id),
@@ -154,13 +163,21 @@ impl Shard {
         }
     }
 
-    pub(super) fn committed(&mut self, id: PartitionId, entry: bytes::Bytes) {
-        self.with_partition(id, |it, now, fx| it.handle_unlogged(now, entry, fx));
+    /// Applies an entry; those of volatile partitions have no place in a log.
+    pub(super) fn committed(
+        &mut self,
+        id: PartitionId,
+        at: Option<courser_contract::LogIndex>,
+        entry: bytes::Bytes,
+    ) {
+        self.with_partition(id, |it, now, fx| match at {
+            Some(at) => it.handle_committed(now, at, entry, fx),
+            None => it.handle_unlogged(now, entry, fx),
+        });
         let owned = self
             .partitions
             .get_mut(&id)
             .expect("a partition stays on its shard");
-        owned.applied += 1;
         if std::mem::take(&mut owned.elected) {
             let term = owned.term;
             self.hub.actions.push(Action::Led(id));
@@ -297,7 +314,8 @@ impl Shard {
             view: record.view(),
             record: stored.then(|| record.as_ref()),
         };
-        for target in to {
+        for mut target in to {
+            self.hub.plant_delivery(&mut target);
             self.with_front(target.front.slot, |front, now, fx, scratch| {
                 let mut prepared = Prepared::new(delivery, now, scratch);
                 front.deliver(now, &mut prepared, &target, fx);

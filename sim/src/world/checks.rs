@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use courser_contract::{LogIndex, PartitionId};
+use courser_contract::PartitionId;
 use courser_engine::Partition;
 
 use super::World;
@@ -33,13 +33,12 @@ impl World {
         };
         live.check();
         // Entries on their way to it are in the log already.
-        if id.is_volatile() || shard.applied(id) < self.store.entries(id).len() {
+        if id.is_volatile() || live.applied() < self.last_committed(id) {
             return;
         }
         self.counts.replays += 1;
         let config = partition_config(id, &self.plan.limits);
-        let entries = self.store.entries(id).iter().cloned();
-        let replayed = Partition::replay(config, (1..).map(LogIndex).zip(entries));
+        let replayed = Partition::replay(config, self.committed_entries(id));
         if replayed.encode_state() != live.encode_state() {
             self.oracle.fail(format!(
                 "M9/M42: partition {} differs from its replay",

@@ -13,6 +13,7 @@ impl World {
             let at = self.rng.between(500, last);
             self.at(at, Event::Kill);
         }
+        self.plan_disk_faults();
         for _ in 0..self.plan.deposals {
             let at = self.rng.between(500, last);
             self.at(at, Event::Depose);
@@ -25,14 +26,25 @@ impl World {
             return;
         }
         self.note(format_args!("kill"));
+        self.die();
+    }
+
+    /// The process ends: what is in memory is gone, and sockets break.
+    pub(super) fn die(&mut self) {
         self.check_replays();
         self.running = false;
         self.serving = false;
-        let lose = self.plan.bug == Some(Bug::LoseEntry);
         let rng = &mut self.rng;
-        self.store.kill(|end| rng.below(end), lose);
+        match &mut self.disk {
+            Some(disk) => disk.die(),
+            None => {
+                let lose = self.plan.bug == Some(Bug::LoseEntry);
+                self.store.kill(|end| rng.below(end), lose);
+            }
+        }
         self.oracle.killed(self.now);
         self.break_all();
+        self.probe_rot();
         let back = self.now + self.rng.between(10, 1_500);
         self.last_fault = back;
         self.at(back, Event::Start);

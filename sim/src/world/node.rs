@@ -1,14 +1,17 @@
 //! The life of the node: how it begins, who leads, when it serves.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 use std::rc::Rc;
 
 use courser_contract::{PartitionId, ShardId};
+use courser_engine::Partition;
 use courser_mqtt::front::{FrontConfig, OutputPool};
 
 use super::World;
+use crate::bug::Bug;
 use crate::link::Links;
-use crate::shell::{Inbound, Make, Shard};
+use crate::shell::{Inbound, Make, Shard, partition_config};
 
 impl World {
     pub(super) fn look_whether_serving(&mut self) {
@@ -23,9 +26,12 @@ impl World {
     /// A node begins: its partitions come out of their logs.
     pub(super) fn start(&mut self) {
         self.life += 1;
-        self.running = true;
         let life = self.life;
         self.note(format_args!("start {life}"));
+        let Some(mut recovered) = self.recover() else {
+            return;
+        };
+        self.running = true;
         let pool = OutputPool::new(1 << 20);
         let mut fronts = FrontConfig::new(pool);
         fronts.receive_maximum =
@@ -38,20 +44,41 @@ impl World {
         for id in (0..self.plan.shards).map(ShardId) {
             let make = Make {
                 id,
-                start: self.life,
+                start: match self.plan.bug {
+                    Some(Bug::SameStart) => 1,
+                    _ => self.life,
+                },
                 places: self.places,
                 limits: &self.plan.limits,
                 fronts: fronts.clone(),
                 bug: self.plan.bug,
             };
             let rng = self.rng.split();
-            let store = &self.store;
-            self.shards
-                .push(Shard::new(make, rng, |id| store.entries(id).to_vec()));
+            let shard = Shard::new(make, rng, |config| {
+                recovered
+                    .remove(&config.id)
+                    .unwrap_or_else(|| Partition::new(config))
+            });
+            self.shards.push(shard);
+        }
+        if self.disk.is_some() {
+            return self.begin_groups();
         }
         for partition in self.places.durable() {
             self.elect(partition);
         }
+    }
+
+    /// The partitions as their logs say; none: the disk does not give them now.
+    fn recover(&mut self) -> Option<BTreeMap<PartitionId, Partition>> {
+        if self.disk.is_some() {
+            return self.recover_from_disk();
+        }
+        let recovered = self.places.durable().map(|id| {
+            let config = partition_config(id, &self.plan.limits);
+            (id, Partition::replay(config, self.committed_entries(id)))
+        });
+        Some(recovered.collect())
     }
 
     pub(super) fn elect(&mut self, partition: PartitionId) {

@@ -30,6 +30,14 @@ pub struct Counts {
     pub entries: u64,
     /// Comparisons of a partition with its replay.
     pub replays: u64,
+    /// Copies of the disk that were recovered after a loss of power or a flipped bit.
+    pub probes: u64,
+    /// Starts from a disk.
+    pub recoveries: u64,
+    /// Checkpoints that were finished.
+    pub checkpoints: u64,
+    /// Times that the node stopped because of its disk.
+    pub failures: u64,
 }
 
 impl Counts {
@@ -43,5 +51,9 @@ impl Counts {
         self.resumed += other.resumed;
         self.entries += other.entries;
         self.replays += other.replays;
+        self.probes += other.probes;
+        self.recoveries += other.recoveries;
+        self.checkpoints += other.checkpoints;
+        self.failures += other.failures;
     }
 }

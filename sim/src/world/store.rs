@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use courser_contract::{PartitionId, Term};
+use courser_contract::{LogIndex, PartitionId, Term};
 
 use super::{Event, World, term_after};
 use crate::shell::{Inbound, Places};
@@ -71,7 +71,41 @@ impl Store {
 }
 
 impl World {
+    /// What is committed of a partition, with its places.
+    pub(super) fn committed_entries(&self, id: PartitionId) -> Vec<(LogIndex, Bytes)> {
+        match &self.disk {
+            Some(disk) => disk.committed_entries(id),
+            None => (1..)
+                .map(LogIndex)
+                .zip(self.store.entries(id).iter().cloned())
+                .collect(),
+        }
+    }
+
+    /// Place of the last of them.
+    pub(super) fn last_committed(&self, id: PartitionId) -> LogIndex {
+        match &self.disk {
+            Some(disk) => disk.last_committed(id),
+            None => LogIndex(self.store.entries(id).len() as u64),
+        }
+    }
+
+    /// Counts an entry that is handed to its partition, and compares the partition with its replay now and then.
+    pub(super) fn hand_over(&mut self, id: PartitionId, at: LogIndex, entry: Bytes, count: u64) {
+        self.counts.entries += 1;
+        let shard = self.places.shard_of(id);
+        self.inbound(shard, Inbound::Committed(id, at, entry));
+        // The turn that takes it is at this moment or up to two milliseconds later.
+        if count >= REPLAY_FIRST && count.is_power_of_two() {
+            self.turn(shard);
+            self.check_replay(id);
+        }
+    }
+
     pub(super) fn propose(&mut self, id: PartitionId, entry: Bytes) {
+        if let Some(disk) = &mut self.disk {
+            return disk.propose(id, entry);
+        }
         let delay = self.rng.between(1, self.plan.commit_ms);
         let now = self.now;
         let log = self.store.log(id);
@@ -92,14 +126,7 @@ impl World {
         };
         log.entries.push(entry.clone());
         let count = log.entries.len() as u64;
-        self.counts.entries += 1;
-        let shard = self.places.shard_of(id);
-        self.inbound(shard, Inbound::Committed(id, entry));
-        // The turn that takes it is at this moment or up to two milliseconds later.
-        if count >= REPLAY_FIRST && count.is_power_of_two() {
-            self.turn(shard);
-            self.check_replay(id);
-        }
+        self.hand_over(id, LogIndex(count), entry, count);
     }
 
     /// A leader has stepped down: some of what it had proposed is committed all the same, the rest is lost.

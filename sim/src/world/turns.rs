@@ -44,6 +44,7 @@ impl World {
         for action in actions {
             self.act(shard, action);
         }
+        self.end_disk_turn(shard);
         self.arm(shard);
         self.check_owners();
         if !self.serving {

@@ -58,8 +58,10 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     (
         "courser-sim",
         &[
+            "courser-cluster",
             "courser-contract",
             "courser-engine",
+            "courser-log",
             "courser-mqtt",
             "courser-trie",
         ],

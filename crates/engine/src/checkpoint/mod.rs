@@ -130,6 +130,12 @@ impl Partition {
         saving.map_or(0, |saving| saving.output.waiting())
     }
 
+    /// Plants a bug: forwards that were taken before are not known any more. For tests that must find it.
+    #[cfg(feature = "planted")]
+    pub fn plant_forgotten_inbox(&mut self) {
+        self.state.inbox = Default::default();
+    }
+
     /// Plants a bug in the checkpoint under way: what changes is written as it is after the change, so that pieces are valid
     /// at different places of the log. For tests that must find it.
     #[cfg(feature = "planted")]

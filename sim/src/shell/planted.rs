@@ -1,0 +1,78 @@
+//! Planted bugs of messages on their way between fronts and partitions.
+
+use courser_contract::{
+    AppendKey, DeliverTo, FrontId, OutcomeKind, PartitionId, Seq, Source, ToFront, ToHome,
+    ToPartition,
+};
+
+use super::hub::Hub;
+use super::message::Message;
+use crate::bug::Bug;
+
+/// Session packet ids are `1 + seq mod` this (M30).
+const SESSION_IDS: u64 = 32_767;
+
+impl Hub {
+    /// What a bug makes of a front's message to its home.
+    pub(super) fn plant_home(&mut self, front: FrontId, message: &mut ToHome) {
+        match (self.bug, message) {
+            (
+                Some(Bug::EarlyPubrel),
+                ToHome::Outcome {
+                    first,
+                    last,
+                    kind: OutcomeKind::Received,
+                    ..
+                },
+            ) => {
+                for seq in first.0..=last.0 {
+                    let release = ToFront::Release {
+                        source: Source::Session,
+                        seq: Seq(seq),
+                        packet_id: Some(1 + (seq % SESSION_IDS) as u16),
+                    };
+                    self.push(front.shard, Message::Front(front, release));
+                }
+            }
+            (Some(Bug::ForgetHold), ToHome::Publish2 { publish, .. }) => {
+                publish.hash ^= u64::from(front.slot);
+            }
+            (_, _) => {}
+        }
+    }
+
+    /// A forward of an outbox goes out a second time, as if it were another one.
+    pub(super) fn plant_forward(
+        &mut self,
+        from: PartitionId,
+        to: PartitionId,
+        message: &ToPartition,
+    ) {
+        if self.bug != Some(Bug::ForwardTwice) {
+            return;
+        }
+        let Some(term) = self.term(to) else { return };
+        let mut again = message.clone();
+        if let ToPartition::Append {
+            key: AppendKey::Outbox { seq, .. },
+            ..
+        } = &mut again
+        {
+            seq.0 += 1 << 20;
+            let message = Message::Partition {
+                from,
+                to,
+                term,
+                message: again,
+            };
+            self.push(self.places.shard_of(to), message);
+        }
+    }
+
+    /// DUP says the opposite now and then.
+    pub(super) fn plant_delivery(&mut self, to: &mut DeliverTo) {
+        if self.bug == Some(Bug::WrongDup) && self.rng.chance(5) {
+            to.flags.duplicate = !to.flags.duplicate;
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The node's disk: the log and the consensus groups that the broker has, on a disk in memory that loses power, fails and fills
+//! up. In one thread: stations are events.
+//!
+//! ```text
+//!   propose ─▶ group ─▶ order of the shard ─▶ writer: batch, write ─▶ sync ─▶ done of each shard ─▶ group ─▶ committed
+//! ```
+//! What was committed is remembered outside of the node (`Truth`), and every recovery is held against it: nothing committed is
+//! gone (I1), nothing is there that nobody proposed (I5), terms are not forgotten (I6), and damage is reported when, and only
+//! when, something rotted (I7).
+
+mod checkpoints;
+mod faults;
+mod groups;
+mod planted;
+mod probe;
+mod recovery;
+mod truth;
+mod writer;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use courser_cluster::{Consensus, Group};
+use courser_contract::{LogIndex, PartitionId, ShardId};
+use courser_log::testing::{MemDisk, Planted};
+use courser_log::{
+    Batch, CheckpointStore, Log, LogConfig, NodeIdentity, PrepareJob, Record, SpaceState,
+};
+
+use self::checkpoints::Saving;
+use self::groups::Told;
+use self::planted::PlantedDisk;
+use self::truth::Truth;
+use crate::bug::Bug;
+use crate::rng::Rng;
+use crate::seeds::{DiskPlan, Plan};
+use crate::shell::Places;
+
+/// Whose files these are.
+const NODE: NodeIdentity = NodeIdentity(0xC0);
+
+/// Records with this number of their group, of these partitions, are in the order.
+type Marks = Vec<(PartitionId, u64)>;
+
+/// What happens at the stations.
+#[derive(Debug)]
+pub(crate) enum DiskEvent {
+    /// The writer looks at what has gathered.
+    Write(u32),
+    /// Its sync is over.
+    Sync(u32),
+    /// Nothing has happened for a while since the sync of this number.
+    Idle(u32, u64),
+    /// The reader has made a segment ready.
+    Prepared(u32),
+    /// A shard hears that records are durable.
+    Persisted(u32, Marks),
+    /// A checkpoint's pieces are all written.
+    CheckpointDone(u32, PartitionId),
+    /// A call of the disk is going to fail.
+    Fail,
+    /// The disk fills up, or has room again.
+    Full(bool),
+}
+
+/// What a shard's turn wants written.
+#[derive(Debug, Default)]
+struct Order {
+    marks: Marks,
+    records: VecDeque<Record>,
+}
+
+/// A node that runs.
+struct Running {
+    log: Log<PlantedDisk>,
+    batch: Batch,
+    groups: BTreeMap<PartitionId, Group>,
+    orders: VecDeque<Order>,
+    /// Marks of the batch that is written and not synced.
+    writing: Option<Marks>,
+    job: Option<PrepareJob<PlantedDisk>>,
+    store: CheckpointStore<PlantedDisk>,
+    saving: BTreeMap<PartitionId, Saving>,
+    /// Index of the last checkpoint of each partition, and how many syncs there had been.
+    saved: BTreeMap<PartitionId, (LogIndex, u64)>,
+    syncs: u64,
+    space: SpaceState,
+}
+
+/// See the module.
+pub(crate) struct DiskNode {
+    plan: DiskPlan,
+    bug: Option<Bug>,
+    rng: Rng,
+    /// The folders as the next process finds them.
+    log_folder: MemDisk,
+    checkpoint_folder: MemDisk,
+    running: Option<Running>,
+    truth: BTreeMap<PartitionId, Truth>,
+}
+
+impl DiskNode {
+    pub(super) fn new(plan: &Plan, places: &Places) -> Option<Self> {
+        let disk = plan.disk.clone()?;
+        Some(Self {
+            plan: disk,
+            bug: plan.bug,
+            rng: Rng::new(plan.seed ^ 0x00D1_5CFA_0175_0000),
+            log_folder: MemDisk::new(),
+            checkpoint_folder: MemDisk::new(),
+            running: None,
+            truth: places.durable().map(|id| (id, Truth::default())).collect(),
+        })
+    }
+
+    fn config(&self) -> LogConfig {
+        let config = LogConfig::new(NODE, self.plan.segment_bytes)
+            .expect("a plan's segments have a size that can be");
+        let planted = match self.bug {
+            Some(Bug::CutRot) => Planted::CutRot,
+            Some(Bug::ReadRecycled) => Planted::ReadRecycled,
+            Some(Bug::EmptyHeads) => Planted::HeadWithoutHardStates,
+            Some(Bug::FreeLiveSegments) => Planted::FreeLiveSegments,
+            Some(Bug::TrustTheCache) => Planted::TrustTheCache,
+            _ => return config,
+        };
+        config.with(planted)
+    }
+
+    fn folder(&self, folder: &MemDisk) -> PlantedDisk {
+        PlantedDisk::new(folder.clone(), self.bug)
+    }
+
+    pub(super) fn committed_entries(&self, id: PartitionId) -> Vec<(LogIndex, Bytes)> {
+        self.truth[&id].committed_entries()
+    }
+
+    pub(super) fn last_committed(&self, id: PartitionId) -> LogIndex {
+        self.truth[&id].last_committed()
+    }
+
+    pub(super) fn propose(&mut self, id: PartitionId, entry: Bytes) {
+        if let Some(running) = &mut self.running {
+            let group = running
+                .groups
+                .get_mut(&id)
+                .expect("every partition has a group");
+            // What a leader that was not heard of yet proposes is lost, as with any other leadership.
+            let _ = group.propose(entry);
+        }
+    }
+
+    /// The process ends. Its files stay as they are, or as a loss of power leaves them.
+    pub(super) fn die(&mut self) {
+        self.running = None;
+        if self.rng.chance(self.plan.power_losses) {
+            self.log_folder = self.log_folder.power_loss(self.rng.next());
+            self.checkpoint_folder = self.checkpoint_folder.power_loss(self.rng.next());
+        } else {
+            self.log_folder = self.log_folder.kill();
+            self.checkpoint_folder = self.checkpoint_folder.kill();
+        }
+    }
+
+    /// Polls a group: its records become part of the order, the rest is told.
+    fn poll(&mut self, id: PartitionId, order: &mut Order) -> Vec<Told> {
+        let Some(running) = &mut self.running else {
+            return Vec::new();
+        };
+        let group = running
+            .groups
+            .get_mut(&id)
+            .expect("every partition has a group");
+        let truth = self.truth.get_mut(&id).expect("every partition has one");
+        groups::poll(group, order, truth, self.bug)
+    }
+
+    fn shard_partitions(places: &Places, shard: ShardId) -> Vec<PartitionId> {
+        places
+            .durable()
+            .filter(|&id| places.shard_of(id) == shard)
+            .collect()
+    }
+}

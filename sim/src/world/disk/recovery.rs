@@ -1,0 +1,236 @@
+//! The node comes out of its files.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use courser_cluster::{Group, GroupConfig, NodeId, Restored};
+use courser_contract::{LogIndex, PartitionId};
+use courser_engine::{Limits, Partition, Restore};
+use courser_log::{
+    CheckpointStore, LoadedCheckpoints, Log, Manifest, Recovered, SpaceState, StartId,
+};
+
+use super::super::{Event, World};
+use super::planted::PlantedDisk;
+use super::truth::MayRot;
+use super::{DiskEvent, DiskNode, NODE, Running};
+use crate::bug::Bug;
+use crate::shell::partition_config;
+
+/// What is open after a start.
+pub(super) struct Opened {
+    log: Log<PlantedDisk>,
+    store: CheckpointStore<PlantedDisk>,
+    pub(super) recovered: Recovered,
+    pub(super) loaded: LoadedCheckpoints,
+}
+
+/// Opens both folders.
+pub(super) fn open(
+    node: &DiskNode,
+    (log, checkpoints): (PlantedDisk, PlantedDisk),
+    counter: u32,
+) -> Result<Opened, String> {
+    let (store, loaded) =
+        CheckpointStore::open(checkpoints, NODE).map_err(|error| error.to_string())?;
+    let start = StartId {
+        counter,
+        word: u64::from(counter).wrapping_mul(0x9E37_79B9_7F4A_7C15),
+    };
+    let opened = Log::open(log, node.config(), start, &loaded.manifests);
+    let (log, recovered) = opened.map_err(|error| error.to_string())?;
+    log.check();
+    Ok(Opened {
+        log,
+        store,
+        recovered,
+        loaded,
+    })
+}
+
+impl Opened {
+    /// Holds all that was found against what is known.
+    pub(super) fn compare(&self, node: &DiskNode, may_rot: MayRot) -> Result<(), String> {
+        if may_rot == MayRot::No
+            && let Some((id, error)) = self.loaded.damaged.first()
+        {
+            return Err(format!(
+                "partition {}: I7: a manifest is damaged: {error}",
+                id.0
+            ));
+        }
+        for (id, truth) in &node.truth {
+            let lost_manifest = self.loaded.damaged.iter().any(|(damaged, _)| damaged == id);
+            if lost_manifest {
+                continue;
+            }
+            let found = self.recovered.partitions.get(id);
+            let damage = self.recovered.damage(*id);
+            truth
+                .compare(found, damage, may_rot)
+                .map_err(|text| format!("partition {}: {text}", id.0))?;
+        }
+        Ok(())
+    }
+}
+
+impl World {
+    /// Opens the log, checks what came out of it, and makes partitions and groups. None: the disk failed, and the node is
+    /// started again later.
+    pub(in super::super) fn recover_from_disk(
+        &mut self,
+    ) -> Option<BTreeMap<PartitionId, Partition>> {
+        let life = self.life;
+        let node = self.disk.as_mut().expect("worlds with a disk only");
+        let folders = (
+            node.folder(&node.log_folder),
+            node.folder(&node.checkpoint_folder),
+        );
+        let mut opened = match open(node, folders, life) {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.start_again(&error);
+                return None;
+            }
+        };
+        let compared = opened.compare(node, MayRot::No);
+        self.counts.recoveries += 1;
+        let report = format!("{:?}", opened.recovered.report);
+        if let Err(text) = compared {
+            self.oracle.fail(text);
+            return None;
+        }
+        self.note(format_args!("recovered {report}"));
+        let partitions = match self.restore_partitions(&mut opened) {
+            Ok(partitions) => partitions,
+            Err(text) => {
+                self.oracle.fail(text);
+                return None;
+            }
+        };
+        if let Err(text) = self.begin_running(opened) {
+            self.oracle.fail(text);
+            return None;
+        }
+        Some(partitions)
+    }
+
+    /// A start that failed: the supervisor tries again.
+    fn start_again(&mut self, why: &str) {
+        self.note(format_args!("the node cannot start: {why}"));
+        if let Some(node) = &mut self.disk {
+            node.die();
+        }
+        let back = self.now + self.rng.between(10, 500);
+        self.last_fault = back;
+        self.at(back, Event::Start);
+    }
+
+    /// Partitions from their checkpoints, each equal to what its entries up to there make (M42).
+    fn restore_partitions(
+        &mut self,
+        opened: &mut Opened,
+    ) -> Result<BTreeMap<PartitionId, Partition>, String> {
+        let mut partitions = BTreeMap::new();
+        for (id, manifest) in &opened.loaded.manifests {
+            let found = format!("partition {}", id.0);
+            let mut partition = restore(opened, manifest, &self.plan.limits)
+                .map_err(|text| format!("{found}: {text}"))?;
+            let node = self.disk.as_ref().expect("worlds with a disk only");
+            let entries = node.truth[id].committed_to(manifest.at.index);
+            let replayed = Partition::replay(partition_config(*id, &self.plan.limits), entries);
+            if replayed.encode_state() != partition.encode_state() {
+                return Err(format!(
+                    "{found}: M42: the checkpoint at {} differs from its entries",
+                    manifest.at.index.0
+                ));
+            }
+            self.counts.replays += 1;
+            if self.plan.bug == Some(Bug::ForgetInbox) {
+                partition.plant_forgotten_inbox();
+            }
+            partitions.insert(*id, partition);
+        }
+        Ok(partitions)
+    }
+
+    fn begin_running(&mut self, opened: Opened) -> Result<(), String> {
+        let seed = self.plan.seed;
+        let partitions: Vec<PartitionId> = self.places.durable().collect();
+        let node = self.disk.as_mut().expect("worlds with a disk only");
+        let Opened {
+            mut log,
+            store,
+            mut recovered,
+            loaded,
+        } = opened;
+        let mut groups = BTreeMap::new();
+        for id in partitions {
+            let found = recovered
+                .partitions
+                .remove(&id)
+                .map_or_else(Restored::nothing, Restored::from);
+            let config = GroupConfig::alone(id, NodeId(1), seed);
+            let group = Group::new(&config, found)
+                .map_err(|error| format!("partition {}: I6: {error}", id.0))?;
+            groups.insert(id, group);
+        }
+        node.running = Some(Running {
+            batch: log.new_batch(),
+            log,
+            groups,
+            orders: VecDeque::new(),
+            writing: None,
+            job: None,
+            store,
+            saving: BTreeMap::new(),
+            saved: loaded
+                .manifests
+                .iter()
+                .map(|(id, manifest)| (*id, (manifest.at.index, 0)))
+                .collect(),
+            syncs: 0,
+            space: SpaceState::Enough,
+        });
+        Ok(())
+    }
+
+    /// All groups stand for election; what their logs have above the checkpoints comes as committed.
+    pub(in super::super) fn begin_groups(&mut self) {
+        self.last_fault = self.now;
+        let partitions: Vec<PartitionId> = self.places.durable().collect();
+        self.leaderless.extend(&partitions);
+        self.poll_groups(&partitions);
+        self.tell_room();
+        self.disk_later(1, DiskEvent::Write);
+    }
+}
+
+/// A partition out of its checkpoint and the entries that the checkpoint names.
+fn restore(opened: &Opened, manifest: &Manifest, limits: &Limits) -> Result<Partition, String> {
+    let mut reader = opened
+        .store
+        .reader(manifest)
+        .map_err(|error| format!("I7: {error}"))?;
+    let mut restore = Restore::new(partition_config(manifest.partition, limits));
+    while let Some(piece) = reader
+        .next_piece()
+        .map_err(|error| format!("I7: {error}"))?
+    {
+        restore
+            .piece(&piece)
+            .map_err(|error| format!("M42: {error}"))?;
+    }
+    let wanted = restore.wanted().map_err(|error| format!("M42: {error}"))?;
+    let mut entries = opened.log.reader(manifest.partition);
+    for (first, last) in wanted.ranges() {
+        for index in (first.0..=last.0).map(LogIndex) {
+            let entry = entries
+                .read(index)
+                .map_err(|error| format!("I1: a live entry cannot be read: {error}"))?;
+            restore
+                .live_entry(index, &entry.data)
+                .map_err(|error| format!("M42: {error}"))?;
+        }
+    }
+    restore.finish().map_err(|error| format!("M42: {error}"))
+}

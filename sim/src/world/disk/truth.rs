@@ -1,0 +1,159 @@
+//! What is known of a partition outside of the node.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use courser_cluster::Role;
+use courser_contract::{LogIndex, Term};
+use courser_log::{PartitionDamage, Record, RecoveredPartition};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Truth {
+    /// What was handed to the partition, in order.
+    committed: BTreeMap<LogIndex, (Term, Bytes)>,
+    /// What went to the disk, by place and term.
+    written: BTreeMap<(LogIndex, Term), Bytes>,
+    /// The newest term that was led.
+    term: u64,
+    /// Whom this node voted for, by term.
+    votes: BTreeMap<u64, u64>,
+}
+
+impl Truth {
+    pub(super) fn written(&mut self, record: &Record) {
+        match record {
+            Record::Entry {
+                term, index, data, ..
+            } => {
+                self.written.insert((*index, *term), data.clone());
+            }
+            Record::HardState { term, vote, .. } => {
+                self.votes.insert(term.0, *vote);
+            }
+        }
+    }
+
+    /// An entry is committed; twice only after a restart, and then the same.
+    pub(super) fn committed(
+        &mut self,
+        index: LogIndex,
+        term: Term,
+        entry: &Bytes,
+    ) -> Result<(), String> {
+        let known = self
+            .committed
+            .entry(index)
+            .or_insert_with(|| (term, entry.clone()));
+        if *known != (term, entry.clone()) {
+            return Err(format!("I6: two entries are committed at {}", index.0));
+        }
+        Ok(())
+    }
+
+    pub(super) fn led(&mut self, role: Role) {
+        match role {
+            Role::Leader(term) => self.term = self.term.max(term.0),
+            Role::Follower => {}
+        }
+    }
+
+    pub(super) fn committed_entries(&self) -> Vec<(LogIndex, Bytes)> {
+        self.committed
+            .iter()
+            .map(|(index, (_, entry))| (*index, entry.clone()))
+            .collect()
+    }
+
+    /// Those up to an index.
+    pub(super) fn committed_to(&self, index: LogIndex) -> Vec<(LogIndex, Bytes)> {
+        let upto = self.committed.range(..=index);
+        upto.map(|(index, (_, entry))| (*index, entry.clone()))
+            .collect()
+    }
+
+    /// How many they are.
+    pub(super) fn count(&self) -> u64 {
+        self.committed.len() as u64
+    }
+
+    pub(super) fn last_committed(&self) -> LogIndex {
+        self.committed
+            .last_key_value()
+            .map_or(LogIndex(0), |(index, _)| *index)
+    }
+
+    /// Holds what a recovery found against what is known. `damage` is what it says itself is wrong.
+    pub(super) fn compare(
+        &self,
+        found: Option<&RecoveredPartition>,
+        damage: Option<PartitionDamage>,
+        may_rot: MayRot,
+    ) -> Result<(), String> {
+        if let Some(damage) = damage {
+            return match may_rot {
+                MayRot::Yes => self.is_nothing_made_up(found),
+                MayRot::No => Err(format!("I7: damage where nothing rotted: {damage:?}")),
+            };
+        }
+        self.is_nothing_made_up(found)?;
+        self.is_nothing_gone(found)
+    }
+
+    /// I5: what is there was written.
+    fn is_nothing_made_up(&self, found: Option<&RecoveredPartition>) -> Result<(), String> {
+        for entry in found.iter().flat_map(|found| &found.entries) {
+            let written = self.written.get(&(entry.index, entry.term));
+            if written != Some(&entry.data) {
+                return Err(format!(
+                    "I5: entry {} of term {} is not what was written there",
+                    entry.index.0, entry.term.0
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// I1: what was committed is there, and I6: so is the newest term.
+    fn is_nothing_gone(&self, found: Option<&RecoveredPartition>) -> Result<(), String> {
+        let checkpoint = found
+            .and_then(|found| found.checkpoint)
+            .map_or(LogIndex(0), |at| at.index);
+        let entries: BTreeMap<LogIndex, &Bytes> = found
+            .iter()
+            .flat_map(|found| &found.entries)
+            .map(|entry| (entry.index, &entry.data))
+            .collect();
+        let above = self.committed.range(LogIndex(checkpoint.0 + 1)..);
+        for (index, (_, entry)) in above {
+            if entries.get(index) != Some(&entry) {
+                return Err(format!(
+                    "I1: committed entry {} is gone after a restart",
+                    index.0
+                ));
+            }
+        }
+        let state = found.map_or_else(Default::default, |found| found.hard_state);
+        let (term, vote) = (state.term.0, state.vote);
+        if term < self.term {
+            return Err(format!(
+                "I6: term {term} after a restart, {} was led",
+                self.term
+            ));
+        }
+        // A vote of a term that was led was durable.
+        if term == self.term && self.votes.get(&term).is_some_and(|given| *given != vote) {
+            return Err(format!(
+                "I6: the vote of term {term} is {vote} after a restart"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Whether something may be wrong with a disk that was written rightly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MayRot {
+    Yes,
+    No,
+}
