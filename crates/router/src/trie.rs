@@ -5,6 +5,7 @@
 //! - every node has subscribers, or children;
 //! - a text has one reference for each node and each level of a tail that uses it.
 
+use crate::filter::split_levels;
 use crate::node::{Links, Node, NodeId, Nodes, ROOT};
 use crate::subscribers::{Lists, Subscribers};
 use crate::tail::{TailId, Tails};
@@ -92,7 +93,7 @@ impl<S: Copy + Eq + Hash> Trie<S> {
 
     /// Takes a reference for each level; nothing is hashed but texts that are new.
     fn acquire_located(&mut self, filter: &str, levels: &mut Levels) {
-        for (level, text) in levels.iter_mut().zip(filter.split('/')) {
+        for (level, text) in levels.iter_mut().zip(split_levels(filter)) {
             if *level == UNKNOWN || !self.tokens.retain(*level) {
                 *level = self.tokens.acquire(text);
             }
@@ -317,7 +318,7 @@ impl<S: Copy + Eq + Hash> Trie<S> {
 /// Numbers of the levels of a filter; wildcards only where the standard allows them.
 fn parse(filter: &str, mut number: impl FnMut(&str) -> TokenId) -> Levels {
     let mut levels = Levels::new();
-    let mut texts = filter.split('/').peekable();
+    let mut texts = split_levels(filter).peekable();
     while let Some(text) = texts.next() {
         levels.push(match text {
             "+" => ANY,

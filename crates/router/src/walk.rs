@@ -4,6 +4,7 @@
 //! stack, one level deeper. The stack therefore never holds more than one node a level and one more, and the
 //! number of entered nodes at depth `l` is at most `min(2^l, nodes at depth l)`.
 
+use crate::filter::{SplitLevels, split_levels};
 use crate::node::{NodeId, ROOT};
 use crate::token::{ANY, REST, TokenId, UNKNOWN};
 use crate::trie::{Levels, Trie};
@@ -25,7 +26,7 @@ impl<S: Copy + Eq + Hash> Trie<S> {
     ) -> Visited {
         let mut names = Names {
             trie: self,
-            rest: Some(topic),
+            rest: split_levels(topic),
             known: Levels::new(),
         };
         let mut stack: SmallVec<[(NodeId, u32); 24]> = SmallVec::new();
@@ -74,7 +75,7 @@ impl<S: Copy + Eq + Hash> Trie<S> {
 /// The levels of the topic, numbered no further than the walk has come.
 struct Names<'a, S> {
     trie: &'a Trie<S>,
-    rest: Option<&'a str>,
+    rest: SplitLevels<'a>,
     known: Levels,
 }
 
@@ -83,12 +84,7 @@ impl<S> Names<'_, S> {
     #[inline]
     fn get(&mut self, depth: usize) -> Option<TokenId> {
         while self.known.len() <= depth {
-            let rest = self.rest?;
-            let (level, rest) = match memchr_slash(rest) {
-                Some(at) => (&rest[..at], Some(&rest[at + 1..])),
-                None => (rest, None),
-            };
-            self.rest = rest;
+            let level = self.rest.next()?;
             self.known.push(self.trie.tokens.find(level));
         }
         Some(self.known[depth])
@@ -106,10 +102,4 @@ impl<S> Names<'_, S> {
         }
         self.get(depth + tail.len()).is_none()
     }
-}
-
-/// Levels are short: a plain search beats the set-up of a vector one.
-#[inline]
-fn memchr_slash(text: &str) -> Option<usize> {
-    text.as_bytes().iter().position(|&byte| byte == b'/')
 }
