@@ -40,6 +40,8 @@ class Broker:
         self.log = folder / "broker.log"
         self.process: subprocess.Popen | None = None
         self.port = 0
+        # Whether a later start listens where the first one did.
+        self.keep_port = False
         # Where the output of the current start begins in the log.
         self.said = 0
         # What the command is run by, such as strace with its arguments.
@@ -55,15 +57,20 @@ class Broker:
     def start(self) -> "Broker":
         """Starts the process and waits until it accepts a connection. A port that someone else took meanwhile is replaced."""
         for attempt in range(3):
-            self.port = free_port()
+            if not (self.keep_port and self.port):
+                self.port = free_port()
             self.said = self.log.stat().st_size if self.log.exists() else 0
-            with self.log.open("ab") as log:
-                self.process = subprocess.Popen(
-                    self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder
-                )
+            self.spawn()
             if self._wait_ready():
                 return self
         raise BrokerDied(f"{self.name} did not start:\n{self.tail()}")
+
+    def spawn(self) -> None:
+        """Starts the process and does not wait for it."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder
+            )
 
     def _wait_ready(self) -> bool:
         deadline = time.monotonic() + READY_SECONDS

@@ -67,10 +67,11 @@ hivemq() {
     javac -d "$build/hivemq/classes" -cp "$build/hivemq/lib/*" "$here"/drivers/hivemq/*.java
 }
 
-install_packages "${@#--broker=}"
+[ "${1:-}" = crash ] || install_packages "${@#--broker=}"
 step python "$venv/bin/pytest" "$here/requirements.txt" -- python_clients
-step mqttjs "$build/mqttjs/node_modules/mqtt" "$here"/drivers/mqttjs/{package-lock.json,package.json,driver.js} -- mqttjs
-step hivemq "$build/hivemq/classes/Driver.class" "$here"/drivers/hivemq/* -- hivemq
+# Killing the broker needs one library only.
+[ "${1:-}" = crash ] || step mqttjs "$build/mqttjs/node_modules/mqtt" "$here"/drivers/mqttjs/{package-lock.json,package.json,driver.js} -- mqttjs
+[ "${1:-}" = crash ] || step hivemq "$build/hivemq/classes/Driver.class" "$here"/drivers/hivemq/* -- hivemq
 
 if [ -n "${COURSER_BIN:-}" ]; then
     COURSER_BIN=$(realpath "$COURSER_BIN")
@@ -78,7 +79,7 @@ if [ -n "${COURSER_BIN:-}" ]; then
 fi
 # 5,000 connections need as many descriptors on both sides.
 ulimit -n "$(ulimit -Hn)" || true
-rm -rf "$logs"
+[ "${1:-}" = crash ] || rm -rf "$logs"
 
 # A path among the arguments replaces the whole suite; two workers, each with brokers and drivers of its own.
 paths=("$here")
@@ -89,5 +90,9 @@ for argument in "$@"; do
     esac
 done
 export E2E_BUILD=$build PYTHONDONTWRITEBYTECODE=1
+if [ "${1:-}" = crash ]; then
+    shift
+    exec "$venv/bin/python" "$here/crash.py" "$@"
+fi
 exec "$venv/bin/python" -m pytest -c "$here/pytest.ini" --rootdir "$here" -q -n "${E2E_WORKERS:-2}" --dist worksteal \
     --logs "$logs" "${paths[@]}" "$@"

@@ -43,6 +43,18 @@ enum Command {
         #[arg(long, value_name = "STEP")]
         only: Vec<Step>,
     },
+    /// Kills the broker again and again under load from real clients and checks what it promised.
+    Crash {
+        /// How often; with `--resume` kills of earlier runs count.
+        #[arg(long, default_value_t = 25)]
+        cycles: u32,
+        /// Go on counting where the last run ended.
+        #[arg(long)]
+        resume: bool,
+        /// Of the moments of the kills, as a failed run has printed it.
+        #[arg(long)]
+        seed: Option<u32>,
+    },
     /// House checks: arrows between crates, pure crates, words that must not be in files; report of long files.
     Tidy,
     /// Report of the numbered statements of the MQTT standards that no test names.
@@ -62,12 +74,29 @@ fn main() -> ExitCode {
     })
 }
 
+fn crash(repo: &Repo, cycles: u32, resume: bool, seed: Option<u32>) -> Result<report::Outcome> {
+    let (cycles, seed) = (cycles.to_string(), seed.map(|seed| seed.to_string()));
+    let mut arguments = vec!["--cycles", &cycles];
+    if resume {
+        arguments.push("--resume");
+    }
+    if let Some(seed) = &seed {
+        arguments.extend(["--seed", seed]);
+    }
+    steps::crash(repo, &arguments)
+}
+
 fn run(command: &Command) -> Result<ExitCode> {
     let repo = Repo::find()?;
     let mut report = Report::default();
     match command {
         Command::Ci => ci::run(&repo, &mut report),
         Command::Test { only } => steps::run(&repo, only, &mut report),
+        Command::Crash {
+            cycles,
+            resume,
+            seed,
+        } => report.tests("crash", || crash(&repo, *cycles, *resume, *seed)),
         Command::Tidy => return tidy::run(&repo).map(|()| ExitCode::SUCCESS),
         Command::Clauses => return clauses::run(&repo).map(|()| ExitCode::SUCCESS),
         Command::Instructions { bless: false } => {

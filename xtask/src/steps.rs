@@ -8,6 +8,7 @@ use crate::report::{Outcome, Report};
 use crate::{clauses, instructions, process};
 use anyhow::Result;
 use clap::ValueEnum;
+use std::path::PathBuf;
 use std::process::Command;
 
 /// The variable from which proptest takes its seed.
@@ -36,6 +37,8 @@ pub(crate) enum Step {
     Instructions,
     /// A release build with real clients.
     E2e,
+    /// The broker killed 25 times under load from real clients.
+    Crash,
     /// A short run of every fuzz target.
     Fuzz,
 }
@@ -67,6 +70,7 @@ fn run_step(repo: &Repo, step: Step) -> Result<Outcome> {
         Step::BusPython => script(repo, "crates/bus-python/test.sh"),
         Step::Instructions => instructions::step(repo),
         Step::E2e => e2e(repo),
+        Step::Crash => crash(repo, &["--cycles", "25"]),
         Step::Fuzz => fuzz::short_run(repo),
     }
 }
@@ -112,12 +116,23 @@ fn script(repo: &Repo, path: &str) -> Result<Outcome> {
 }
 
 fn e2e(repo: &Repo) -> Result<Outcome> {
+    let mut tests = at_root(repo, "bash", &["tests/e2e/run.sh"]);
+    count_tests(tests.env("COURSER_BIN", binary(repo)?)).map(Outcome::Counted)
+}
+
+/// Kills the broker under load and checks what it promised; each kill counts as one test.
+pub(crate) fn crash(repo: &Repo, arguments: &[&str]) -> Result<Outcome> {
+    let all = [&["tests/e2e/run.sh", "crash"], arguments].concat();
+    let mut cycles = at_root(repo, "bash", &all);
+    count_tests(cycles.env("COURSER_BIN", binary(repo)?)).map(Outcome::Counted)
+}
+
+/// A release build of the broker.
+fn binary(repo: &Repo) -> Result<PathBuf> {
     process::run(&mut at_root(
         repo,
         "cargo",
         &["build", "--locked", "--release", "--package", "courser"],
     ))?;
-    let binary = repo.target()?.join("release").join("courser");
-    let mut tests = at_root(repo, "bash", &["tests/e2e/run.sh"]);
-    count_tests(tests.env("COURSER_BIN", binary)).map(Outcome::Counted)
+    Ok(repo.target()?.join("release").join("courser"))
 }

@@ -125,6 +125,9 @@ impl Shard {
                 }
                 self.tell_front(front, message);
             }
+            Message::Partition { from, to, message } if self.recovery.holds_messages() => {
+                self.hold_message(from, to, message);
+            }
             Message::Partition { from, to, message } => {
                 self.with_partition(to, |it, now, fx| {
                     it.handle_partition(now, from, message, fx)

@@ -53,7 +53,7 @@ use self::messages::Inbound;
 use self::pacing::Pacing;
 use self::partitions::Partitions;
 use self::ready::{Place, ReadyQueue};
-use self::recovery::Recovery;
+use self::recovery::{Held, Recovery};
 use self::reports::Reports;
 use self::timers::Timer;
 use self::turn::Next;
@@ -99,6 +99,8 @@ pub(crate) struct Shard {
     pool: ReceivePool,
     store: Stores,
     recovery: Recovery,
+    /// Messages for partitions that do not serve yet, in order.
+    held: Vec<Held>,
     /// Of the partitions with a log.
     checkpoints: Option<Checkpoints>,
     disk_room: DiskRoom,
@@ -254,6 +256,7 @@ impl Shard {
             pool: ReceivePool::new(PoolLimits::default()),
             store,
             recovery,
+            held: Vec::new(),
             checkpoints,
             disk_room: DiskRoom::Enough,
             timers: Wheel::new(now.tick),

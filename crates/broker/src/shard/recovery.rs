@@ -17,7 +17,7 @@ use std::mem;
 use std::sync::mpsc;
 
 use courser_cluster::{Group, GroupConfig, NodeId};
-use courser_contract::{ConnectRefusal, FrontId, PartitionId, Tick, ToFront, ToHome};
+use courser_contract::{ConnectRefusal, FrontId, PartitionId, Tick, ToFront, ToHome, ToPartition};
 use courser_log::FileDisk;
 use rand::Rng;
 
@@ -51,6 +51,19 @@ pub(crate) enum Recovery {
 }
 
 impl Recovery {
+    /// Whether messages between partitions wait: a partition that does not serve would drop what is sent again later, and then
+    /// take the messages behind it first (I3).
+    pub(crate) const fn holds_messages(&self) -> bool {
+        match self {
+            Self::Over | Self::Served => false,
+            Self::Reading(_)
+            | Self::Restoring { .. }
+            | Self::Failed
+            | Self::Restored(_)
+            | Self::Replaying => true,
+        }
+    }
+
     /// Whether it goes on without anything from outside.
     pub(crate) const fn is_at_work(&self) -> bool {
         matches!(self, Self::Restoring { .. })
@@ -78,6 +91,7 @@ impl Shard {
                 Recovery::Replaying
             }
             Recovery::Replaying if self.partitions.all_serve() => {
+                self.give_held();
                 if self.hub.disk_state().shard_serves() {
                     self.hub.wake_all();
                 }
@@ -152,6 +166,24 @@ impl Shard {
         }
     }
 
+    /// Keeps a message for a partition of this shard. There are no more of them than partitions send without an answer.
+    pub(crate) fn hold_message(
+        &mut self,
+        from: PartitionId,
+        to: PartitionId,
+        message: ToPartition,
+    ) {
+        self.held.push(Held { from, to, message });
+    }
+
+    fn give_held(&mut self) {
+        for Held { from, to, message } in std::mem::take(&mut self.held) {
+            self.with_partition(to, |it, now, fx| {
+                it.handle_partition(now, from, message, fx)
+            });
+        }
+    }
+
     /// All partitions serve: who came early gets its session.
     fn admit_early(&mut self) {
         self.hub.serving = true;
@@ -174,6 +206,14 @@ impl Shard {
             self.hub.send_front(front, refused);
         }
     }
+}
+
+/// A message between partitions that came before there is one to take it.
+#[derive(Debug)]
+pub(crate) struct Held {
+    from: PartitionId,
+    to: PartitionId,
+    message: ToPartition,
 }
 
 /// A CONNECT that came before there are sessions.

@@ -1,0 +1,260 @@
+"""Kills the broker again and again under load from real clients, and checks what it promised.
+
+    COURSER_BIN=target/release/courser tests/e2e/run.sh crash --cycles 25
+
+Publishers of QoS 1 and 2 and subscribers with sessions that outlive connections (paho, which keeps its half of every
+exchange in memory) run all the time. Each cycle lets them work for a moment, ends the broker's process with SIGKILL (now
+and then with SIGTERM, now and then again in the middle of its recovery) and starts it on the same folder and port. After
+each round of cycles the publishers rest until everything is acknowledged, and then:
+
+- I1: what was acknowledged has reached every subscriber, also the one that was away;
+- I3: of one publisher at one QoS, messages came first in the order in which they were sent;
+- I4: what was published at QoS 2 came to a subscriber of QoS 2 exactly once.
+
+Rounds are counted in a file, so that a run that was ended goes on where it was. A violation ends the run with code 1 and
+keeps the folder; the seed of the kill times is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import paho.mqtt.client as paho
+from broker import Courser
+from paho.mqtt.enums import MessageState
+
+ROUND = 25
+UNDER_WAY = 40
+PATIENCE = 60.0
+
+
+class Violation(AssertionError):
+    """A promise that was not kept."""
+
+
+class Publisher:
+    """Publishes numbers to its own topic, at most `UNDER_WAY` at once, and knows which were acknowledged."""
+
+    def __init__(self, port: int, name: str, qos: int):
+        self.topic, self.qos = f"crash/{name}/{qos}", qos
+        self.next = 0
+        # Packet ids in the order of the publishes, and those of them that are done.
+        self.open: collections.deque[int] = collections.deque()
+        self.done: set[int] = set()
+        self.client = make(name)
+        self.client.on_publish = lambda _client, _data, packet_id, *_: self.done.add(packet_id)
+        self.client.connect_async("127.0.0.1", port, keepalive=20)
+        self.client.loop_start()
+
+    def work(self) -> None:
+        """Sends what there is room for. Acknowledgements come in the order of the publishes."""
+        self.look()
+        while len(self.open) < UNDER_WAY:
+            payload = b"%d " % self.next + b"x" * (self.next * 37 % 400)
+            # Without a connection it is sent with the next one.
+            self.open.append(self.client.publish(self.topic, payload, self.qos).mid)
+            self.next += 1
+
+    def look(self) -> None:
+        while self.open and self.open[0] in self.done:
+            self.done.discard(self.open.popleft())
+
+
+class Subscriber:
+    """Receives everything; what came, by topic, in order."""
+
+    def __init__(self, port: int, name: str, qos: int):
+        self.name, self.qos = name, qos
+        self.came: dict[str, list[int]] = collections.defaultdict(list)
+        self.lock = threading.Lock()
+        self.subscribed = threading.Event()
+        self.client = make(name)
+        self.client.on_message = self.on_message
+        self.client.on_subscribe = lambda *_: self.subscribed.set()
+        self.connect(port)
+        deadline = time.monotonic() + PATIENCE
+        while not self.client.is_connected():
+            assert time.monotonic() < deadline, f"{name} cannot connect"
+            time.sleep(0.01)
+        self.client.subscribe("crash/#", qos)
+        assert self.subscribed.wait(PATIENCE), "no SUBACK"
+
+    def connect(self, port: int) -> None:
+        self.client.connect_async("127.0.0.1", port, keepalive=20)
+        self.client.loop_start()
+
+    def leave(self) -> None:
+        self.client.disconnect()
+        self.client.loop_stop()
+
+    def on_message(self, _client, _data, message) -> None:
+        with self.lock:
+            self.came[message.topic].append(int(message.payload.split()[0]))
+
+    def check(self, publishers: list[Publisher]) -> None:
+        with self.lock:
+            for publisher in publishers:
+                self.check_topic(publisher, self.came[publisher.topic])
+
+    def check_topic(self, publisher: Publisher, came: list[int]) -> None:
+        who = f"{self.name}, {publisher.topic}"
+        first: set[int] = set()
+        highest = -1
+        for number in came:
+            if number not in first:
+                if number < highest:
+                    raise Violation(f"I3: {who}: {number} came first after {highest}")
+                highest = number
+                first.add(number)
+        missing = [number for number in range(publisher.next) if number not in first]
+        if missing:
+            raise Violation(f"I1: {who}: acknowledged and lost: {missing[:20]} of {publisher.next}")
+        if min(self.qos, publisher.qos) == 2 and len(came) != len(first):
+            twice = [number for number, count in collections.Counter(came).items() if count > 1]
+            raise Violation(f"I4: {who}: more than once: {twice[:20]}")
+
+
+class Client(paho.Client):
+    """paho, but for one fault: when a connection cannot be made twice in a row, it forgets that it has a PUBREC and publishes
+    the message anew, without DUP. To the broker, which may have forgotten the exchange by then, that is another message."""
+
+    def _messages_reconnect_reset_out(self) -> None:
+        released = MessageState.MQTT_MS_RESEND_PUBREL
+        owed = [message for message in self._out_messages.values() if message.state == released]
+        super()._messages_reconnect_reset_out()
+        for message in owed:
+            message.state = released
+
+
+def make(name: str) -> paho.Client:
+    client = Client(paho.CallbackAPIVersion.VERSION2, client_id=name, clean_session=False)
+    client.reconnect_delay_set(0.05, 0.2)
+    client.max_inflight_messages_set(UNDER_WAY)
+    return client
+
+
+class Round:
+    """Some cycles on one data folder, then the check."""
+
+    def __init__(self, folder: Path, seed: int):
+        self.random = random.Random(seed)
+        self.broker = Courser(folder, {"checkpoint_bytes": "1MiB", "sys_interval": 0})
+        self.broker.keep_port = True
+        self.broker.start()
+        port = self.broker.port
+        self.subscribers = [Subscriber(port, f"sub{qos}", qos) for qos in (1, 2)]
+        self.absent = Subscriber(port, "absent", 2)
+        self.absent.leave()
+        self.publishers = [Publisher(port, f"pub{number}", 1 + number % 2) for number in range(4)]
+        self.stopping = False
+        self.thread = threading.Thread(target=self.publish)
+        self.thread.start()
+
+    def publish(self) -> None:
+        while not self.stopping:
+            for publisher in self.publishers:
+                publisher.work()
+            time.sleep(0.002)
+
+    def cycle(self) -> None:
+        time.sleep(self.random.uniform(0.05, 0.6))
+        kind = signal.SIGTERM if self.random.random() < 0.1 else signal.SIGKILL
+        self.broker.check_alive()
+        code = self.broker.stop(kind)
+        assert code == (0 if kind == signal.SIGTERM else -signal.SIGKILL), f"the broker ended with {code}"
+        if self.random.random() < 0.3:
+            self.broker.spawn()
+            time.sleep(self.random.uniform(0, 0.1))
+            self.broker.stop(signal.SIGKILL)
+        self.broker.start()
+
+    def check(self) -> int:
+        """Waits until all is acknowledged and delivered; the number of messages."""
+        self.stopping = True
+        self.thread.join()
+        self.absent.connect(self.broker.port)
+        deadline = time.monotonic() + PATIENCE
+        while any(publisher.open for publisher in self.publishers):
+            for publisher in self.publishers:
+                publisher.look()
+            if time.monotonic() > deadline:
+                raise Violation(f"I13: not acknowledged: {[len(publisher.open) for publisher in self.publishers]}")
+            time.sleep(0.01)
+        everybody = [*self.subscribers, self.absent]
+        while True:
+            try:
+                for subscriber in everybody:
+                    subscriber.check(self.publishers)
+                break
+            except Violation as violation:
+                # What is missing may be on its way.
+                if not str(violation).startswith("I1") or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+        # Nothing may come a second time behind the last one.
+        time.sleep(0.3)
+        for subscriber in everybody:
+            subscriber.check(self.publishers)
+        return sum(publisher.next for publisher in self.publishers)
+
+    def end(self) -> None:
+        self.stopping = True
+        self.thread.join()
+        for client in [*(p.client for p in self.publishers), *(s.client for s in self.subscribers), self.absent.client]:
+            client.disconnect()
+            client.loop_stop()
+        self.broker.stop()
+
+
+def run(arguments: argparse.Namespace) -> int:
+    build = Path(os.environ.get("E2E_BUILD", "target/e2e")) / "crash"
+    build.mkdir(parents=True, exist_ok=True)
+    state_file = build / "state.json"
+    state = {"cycles": 0, "messages": 0}
+    if arguments.resume and state_file.exists():
+        state = json.loads(state_file.read_text())
+    while state["cycles"] < arguments.cycles:
+        seed = arguments.seed if arguments.seed is not None else random.randrange(1 << 32)
+        folder = build / f"round-{os.getpid()}-{state['cycles']}"
+        cycles = min(ROUND, arguments.cycles - state["cycles"])
+        found = Round(folder, seed)
+        try:
+            for _ in range(cycles):
+                found.cycle()
+            messages = found.check()
+        except AssertionError as error:
+            print(f"seed {seed}, folder {folder}: {error}\n{found.broker.tail()}", flush=True)
+            print(f"{state['cycles']} passed, 1 failed", flush=True)
+            found.end()
+            return 1
+        found.end()
+        shutil.rmtree(folder)
+        state = {"cycles": state["cycles"] + cycles, "messages": state["messages"] + messages}
+        state_file.write_text(json.dumps(state))
+        print(f"{state['cycles']} of {arguments.cycles} cycles, {state['messages']} messages, seed {seed}", flush=True)
+    print(f"{state['cycles']} passed, 0 failed", flush=True)
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cycles", type=int, default=25, help="kills, those of earlier runs included with --resume")
+    parser.add_argument("--resume", action="store_true", help="go on counting where the last run ended")
+    parser.add_argument("--seed", type=int, help="of the moments of the kills")
+    return run(parser.parse_args())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
