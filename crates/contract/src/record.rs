@@ -274,6 +274,19 @@ impl<'a> RecordRef<'a> {
             .expect("a trusted place holds a record")
     }
 
+    /// [`RecordView::expires_at`] without a look at the rest.
+    ///
+    /// # Panics
+    /// As [`RecordRef::view`].
+    #[must_use]
+    pub fn expires_at(&self) -> Option<super::WallMs> {
+        let header = &self.block[self.start..self.start + HEADER_BYTES];
+        if header[6] & FLAG_EXPIRES == 0 {
+            return None;
+        }
+        self.view().expires_at
+    }
+
     /// A share of the bytes: one atomic count, no copy.
     #[must_use]
     pub fn to_record(&self) -> Record {

@@ -60,7 +60,7 @@ pub enum SubscribeResult {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum SharedStrategy {
-    /// One after the other.
+    /// One after the other, while many messages wait in runs of up to 16.
     #[default]
     RoundRobin = 0,
     /// One member as long as it is there and has room.

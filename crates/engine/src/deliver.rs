@@ -18,7 +18,7 @@ use crate::{
     look,
     publish::answer,
     session::{PACKET_IDS, Reserved, Session},
-    state::{NoSink, RetainedChange, SharedGroup, Sink, Stored},
+    state::{NoSink, RetainedChange, SharedGroup, Sink, State, Stored},
     stream::Stream,
 };
 
@@ -111,23 +111,15 @@ impl<F: PartitionEffects> Sink for Leader<'_, F> {
     }
 
     fn retained(&mut self, change: &RetainedChange<'_>) {
-        match change.slot {
-            Some(slot) => {
-                self.lead
-                    .projection
-                    .applied(change.topic, change.before, change.after);
-                if let (Some(at), Some(address)) = (change.expires_at, change.address) {
-                    self.lead.due.insert(at, Due::retained(slot, address));
-                }
-            }
-            None if change.expired => {
-                let projection = &mut self.lead.projection;
-                projection.changed_otherwise(change.topic, change.before, change.after);
-            }
-            None => self
-                .lead
-                .projection
-                .applied(change.topic, change.before, change.after),
+        let projection = &mut self.lead.projection;
+        if change.expired {
+            return projection.changed_otherwise(change.topic, change.before, change.after);
+        }
+        projection.applied(change.topic, change.bytes, change.before, change.after);
+        if let (Some(slot), Some(at), Some(address)) =
+            (change.slot, change.expires_at, change.address)
+        {
+            self.lead.due.insert(at, Due::retained(slot, address));
         }
     }
 
@@ -265,39 +257,65 @@ impl Partition {
 
     /// Pushes what waits in a session's stream as far as its window goes.
     pub(crate) fn pump(&mut self, stream: u64, fx: &mut impl PartitionEffects) {
-        let wall = self.wall();
         let mut expired = Vec::new();
-        while let Some(session) = self.state.sessions.get_mut(stream)
-            && let Some(live) = session.lead.live
-            && live.has_room()
-        {
-            let Some(seq) = session.stream.next_live(live.pushed) else {
-                set_pushed(session, session.stream.next());
+        if let Some(limited_at) = self.push_waiting(stream, &mut expired, fx) {
+            self.raise_limit(stream, limited_at);
+        }
+        if !expired.is_empty() {
+            fx.dropped(Dropped::Expired, expired.len() as u64);
+            for seq in expired {
+                self.doom(stream, seq, Fate::Expired);
+            }
+        }
+        self.scan_on(stream, fx);
+    }
+
+    /// The same without what follows from it: what has expired goes into `expired`; a position that may not be sent yet comes
+    /// back (M30).
+    fn push_waiting(
+        &mut self,
+        number: u64,
+        expired: &mut Vec<u64>,
+        fx: &mut impl PartitionEffects,
+    ) -> Option<u64> {
+        let wall = self.wall();
+        let doomed = &self.lead.doomed;
+        let State {
+            sessions,
+            records,
+            looks,
+            ..
+        } = &mut self.state;
+        let Session {
+            stream,
+            sent_limit,
+            lead,
+            ..
+        } = &mut **sessions.get_mut(number)?;
+        let live = lead.live.as_mut()?;
+        let mut topic = "";
+        while live.has_room() {
+            let Some((seq, reference)) = stream.next_reference(live.pushed) else {
+                live.pushed = stream.next();
                 break;
             };
-            if seq >= session.sent_limit {
-                set_pushed(session, seq);
-                self.raise_limit(stream, seq);
-                break;
+            if seq >= *sent_limit {
+                live.pushed = seq;
+                return Some(seq);
             }
-            set_pushed(session, seq + 1);
-            if self.lead.doomed.contains(&(stream, seq)) {
+            live.pushed = seq + 1;
+            if !doomed.is_empty() && doomed.contains(&(number, seq)) {
                 continue;
             }
-            let reference = session.stream.get(seq).expect("it is not done");
-            let record = self.state.records.get(reference.slot);
-            let view = record.view();
+            let record = records.get(reference.slot);
+            let view = record.view_like(topic);
+            topic = view.topic;
             if seq >= live.sent_before && view.expires_at.is_some_and(|at| at <= wall) {
                 expired.push(seq);
                 continue;
             }
-            session
-                .lead
-                .live
-                .as_mut()
-                .expect("it was just seen")
-                .under_way += 1;
-            if session.stream.is_received(seq) {
+            live.under_way += 1;
+            if stream.is_received(seq) {
                 let message = ToFront::Release {
                     source: Source::Session,
                     seq: Seq(seq),
@@ -315,7 +333,7 @@ impl Partition {
                     retain: look::retain(reference.look),
                     duplicate: seq < live.sent_before,
                 },
-                identifiers: self.state.looks.identifiers(reference.look).cloned(),
+                identifiers: looks.identifiers(reference.look).cloned(),
             };
             let delivery = Delivery {
                 view,
@@ -323,13 +341,7 @@ impl Partition {
             };
             fx.deliver(delivery, std::slice::from_ref(&to));
         }
-        if !expired.is_empty() {
-            fx.dropped(Dropped::Expired, expired.len() as u64);
-            for seq in expired {
-                self.doom(stream, seq, Fate::Expired);
-            }
-        }
-        self.scan_on(stream, fx);
+        None
     }
 
     /// A delivery waits for the limit below which everything counts as sent, and no outcome may come that would move it.
@@ -367,16 +379,11 @@ impl Partition {
         let Some(session) = self.state.sessions.get_mut(uid.0) else {
             return;
         };
+        self.lead.routed.forget();
         if session.lead.live.replace(live).is_none() {
             self.lead.attached += 1;
         }
         self.pump(uid.0, fx);
-    }
-}
-
-fn set_pushed(session: &mut Session, pushed: u64) {
-    if let Some(live) = &mut session.lead.live {
-        live.pushed = pushed;
     }
 }
 

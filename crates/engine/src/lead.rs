@@ -24,6 +24,7 @@ use crate::{
     outbox::{Inbox, Sender},
     retained::Projection,
     room::Pace,
+    route::Routed,
 };
 
 type Hasher = foldhash::fast::RandomState;
@@ -337,12 +338,16 @@ pub(crate) struct Lead {
     /// Sessions to which more may be pushed.
     pub(crate) pump: Vec<u64>,
     pub(crate) free_sets: Vec<u32>,
+    /// Receivers of what was routed last.
+    pub(crate) routed: Routed,
     /// The targets of what is for no stream.
     pub(crate) nobody: Rc<TargetList>,
     pub(crate) sets_end: u32,
-    /// Receivers of the publish that is being applied or routed.
+    /// Receivers of the publish that is being applied.
     pub(crate) receivers: Vec<DeliverTo>,
     pub(crate) scratch: Vec<u8>,
+    /// Facts about a group that are on their way into the entry.
+    pub(crate) group_facts: Vec<Fact>,
     /// Sessions with a connection.
     pub(crate) attached: u64,
     /// Sessions that it ended because their time was over.
@@ -392,10 +397,12 @@ impl Default for Lead {
             doomed: HashSet::default(),
             pump: Vec::new(),
             free_sets: Vec::new(),
+            routed: Routed::default(),
             nobody: Rc::default(),
             sets_end: 0,
             receivers: Vec::new(),
             scratch: Vec::new(),
+            group_facts: Vec::new(),
             attached: 0,
             expired: 0,
             pace: Pace::Free,

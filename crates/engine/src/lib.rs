@@ -25,7 +25,7 @@
 //! | `entry` | facts and their bytes |
 //! | `state` | what the log makes, fact by fact; canonical bytes; invariants |
 //! | `lead` | what only the leader knows; `term`: how it begins and ends; `after`: what happens behind a commit |
-//! | `publish`, `l2`, `room`, `deliver` | a message in, to whom, whether it fits, out |
+//! | `publish`, `l2`, `room`, `route`, `deliver` | a message in, to whom, whether it fits, out |
 //! | `session` | attach, detach, wills, subscriptions, QoS 2 coming in |
 //! | `share`, `group` | shared subscriptions: home and group |
 //! | `scan`, `retained` | retained messages |
@@ -78,6 +78,7 @@ mod record;
 )]
 mod retained;
 mod room;
+mod route;
 mod scan;
 #[allow(
     dead_code,

@@ -3,14 +3,13 @@
 use std::rc::Rc;
 
 use courser_contract::{
-    Append, AppendKey, DeliverFlags, DeliverTo, Delivery, Dropped, PartitionEffects, PartitionId,
-    QoS, Record, RecordView, Refusal, Settled, ToPartition,
+    Append, AppendKey, Dropped, PartitionEffects, PartitionId, QoS, Record, RecordView, Refusal,
+    Settled, ToPartition,
 };
 
 use crate::{
     Partition,
     entry::{Haste, PublishFact, Rare, SETS_MAX, SettledAs, Target, TargetList, Targets},
-    ids::{self, Owner},
     origins::Known,
     outbox::KnownForward,
     scan::Goes,
@@ -155,14 +154,7 @@ impl Partition {
             }
             return;
         }
-        let routed = if view.qos == QoS::AtMostOnce {
-            &list.targets
-        } else {
-            list.routed()
-        };
-        if !routed.is_empty() {
-            self.route(routed, view, fx);
-        }
+        self.route(list, view, fx);
         if stored.is_empty() && !append.keep_retained {
             self.take_nothing(&append.key, fx);
             return;
@@ -210,14 +202,12 @@ impl Partition {
             true => self.state.l2.targets_without(view.topic, publisher),
             false => TargetList::default(),
         };
-        let (stored, routed) = if view.qos == QoS::AtMostOnce {
-            (&[][..], &list.targets[..])
-        } else {
-            (list.stored(), list.routed())
+        let list = Rc::new(list);
+        let stored = match view.qos {
+            QoS::AtMostOnce => &[],
+            QoS::AtLeastOnce | QoS::ExactlyOnce => list.stored(),
         };
-        if !routed.is_empty() {
-            self.route(routed, view, fx);
-        }
+        self.route(&list, view, fx);
         let fitting = self.reserve(stored, view.encoded_len() as u64, fx);
         let stored = fitting.as_deref().unwrap_or(stored);
         self.note_live_retained(stored, view, Goes::Stored);
@@ -317,60 +307,6 @@ impl Partition {
     pub(crate) fn drop_set(&mut self, set: u32) {
         self.write(&Rare::SetDropped { set });
         self.lead.free_sets.push(set);
-    }
-
-    /// Delivers with QoS 0 to the sessions that have a connection; nothing is stored.
-    fn route(&mut self, targets: &[Target], view: &RecordView<'_>, fx: &mut impl PartitionEffects) {
-        self.note_live_retained(targets, view, Goes::Routed);
-        let mut receivers = std::mem::take(&mut self.lead.receivers);
-        let mut absent = 0;
-        for target in targets {
-            match self.receiver(target, view) {
-                Some(receiver) => receivers.push(receiver),
-                None => absent += 1,
-            }
-        }
-        if !receivers.is_empty() {
-            let delivery = Delivery {
-                view: *view,
-                record: None,
-            };
-            fx.deliver(delivery, &receivers);
-            receivers.clear();
-        }
-        if absent > 0 {
-            fx.dropped(Dropped::Offline, absent);
-        }
-        self.lead.receivers = receivers;
-    }
-}
-
-impl Partition {
-    /// Who gets a message that is not stored.
-    fn receiver(&mut self, target: &Target, view: &RecordView<'_>) -> Option<DeliverTo> {
-        let (front, retain, identifiers) = match ids::owner(target.stream) {
-            Owner::Session => {
-                let session = self.state.sessions.get(target.stream)?;
-                let live = session.lead.live.as_ref()?;
-                let retain = target.retain.of(view.retain);
-                (live.front, retain, target.identifiers.clone())
-            }
-            Owner::Group => {
-                let picked = self.pick_member(target.stream, view)?;
-                (picked.front, picked.retain, picked.identifiers)
-            }
-        };
-        Some(DeliverTo {
-            front,
-            source: None,
-            packet_id: None,
-            qos: QoS::AtMostOnce,
-            flags: DeliverFlags {
-                retain,
-                duplicate: false,
-            },
-            identifiers,
-        })
     }
 }
 

@@ -4,18 +4,18 @@ use courser_contract::{
     AppendKey, DeliverFlags, DeliverTo, Delivery, Dropped, HomeRef, PartitionEffects, PartitionId,
     QoS, Record, RecordView, RetainedFound, RetainedScan, ScanRef, SessionUid, ToPartition,
 };
-use std::sync::Arc;
+use std::{rc::Rc, sync::Arc};
 
 use crate::{
     Partition,
-    entry::{Rare, RetainMark, ScanState, Target},
+    entry::{PublishFact, Rare, RetainMark, ScanState, Target, TargetList, Targets},
     lead::{After, OpenScan},
     retained::Scan,
     session::Subscribed,
 };
 
-/// Most messages of one answer.
-const FIND_MAX: u32 = 64;
+/// Most messages of one answer: a page costs a question, an entry and a turn of each side, whatever is on it.
+const FIND_MAX: u32 = 255;
 /// Most topics that one question looks at.
 const VISITS_MAX: usize = 1_024;
 
@@ -131,7 +131,7 @@ impl Partition {
             },
             filter: open.filter.clone(),
             after,
-            limit: u8::try_from(room.min(FIND_MAX)).expect("it is at most 64"),
+            limit: u8::try_from(room.min(FIND_MAX)).expect("it is at most 255"),
         };
         fx.send_partition(partition, ToPartition::ScanRetained(Box::new(question)));
     }
@@ -166,14 +166,9 @@ impl Partition {
         let end = self.state.retained.scan(&question, &mut found);
         let records = found
             .into_iter()
-            .filter(|&slot| {
-                self.state
-                    .records
-                    .view(slot)
-                    .expires_at
-                    .is_none_or(|at| at > wall)
-            })
-            .map(|slot| self.state.records.share(slot))
+            .map(|slot| self.state.records.get(slot))
+            .filter(|record| record.expires_at().is_none_or(|at| at > wall))
+            .map(|record| record.to_record())
             .collect();
         let answer = RetainedFound {
             scan: scan.scan,
@@ -194,11 +189,6 @@ impl Partition {
             return;
         };
         open.asked = false;
-        let overtaken: Vec<bool> = found
-            .records
-            .iter()
-            .map(|record| open.overtaken.contains(record.view().topic))
-            .collect();
         let state = match &found.next {
             Some(topic) => {
                 open.waiting.push(found.partition);
@@ -209,29 +199,29 @@ impl Partition {
             None => ScanState::Finished,
         };
         let session = self.state.sessions.get(uid.0);
-        let filter = open.filter.clone();
-        let target = session
-            .and_then(|session| {
-                session
-                    .find(None, &filter)
-                    .map(|at| &session.subscriptions[at])
-            })
-            .map(|subscription| {
-                (
-                    found_target(uid, subscription),
-                    subscription.options.no_local,
-                )
-            });
-        let Some((target, no_local)) = target else {
+        let subscription =
+            session.and_then(|session| Some((session, session.find(None, &open.filter)?)));
+        let Some((session, at)) = subscription else {
             self.lead.scans.remove(&(uid, number));
             return;
         };
+        let subscription = &session.subscriptions[at];
+        let target = found_target(uid, subscription);
+        let no_local = subscription.options.no_local;
+        let list = Rc::new(TargetList::of_one(target));
+        // Nothing of what is delivered here changes what overtakes.
+        let overtaken = std::mem::take(&mut open.overtaken);
         let home = found.scan.home;
-        for (record, overtaken) in found.records.iter().zip(overtaken) {
-            let own = no_local && record.view().publisher == Some(home);
-            if !overtaken && !own {
-                self.deliver_found(uid, record, &target, fx);
+        for record in &found.records {
+            let view = record.view();
+            let late = !overtaken.is_empty() && overtaken.contains(view.topic);
+            let own = no_local && view.publisher == Some(home);
+            if !late && !own {
+                self.deliver_found(uid, (record, &view), &list, fx);
             }
+        }
+        if let Some(open) = self.lead.scans.get_mut(&(uid, number)) {
+            open.overtaken = overtaken;
         }
         self.write(&Rare::ScanMoved {
             session: uid,
@@ -246,14 +236,18 @@ impl Partition {
     fn deliver_found(
         &mut self,
         uid: SessionUid,
-        record: &Record,
-        target: &Target,
+        (record, view): (&Record, &RecordView<'_>),
+        list: &Rc<TargetList>,
         fx: &mut impl PartitionEffects,
     ) {
-        let view = record.view();
+        let target = &list.targets[0];
         if view.qos.min(target.qos) > QoS::AtMostOnce {
-            self.store_for(&view, std::slice::from_ref(target), fx);
-            return;
+            // Who published was asked above for the last time.
+            let view = RecordView {
+                publisher: None,
+                ..*view
+            };
+            return self.store_for(&view, list, fx);
         }
         let session = self.state.sessions.get(uid.0);
         let Some(live) = session.and_then(|session| session.lead.live.as_ref()) else {
@@ -271,7 +265,7 @@ impl Partition {
             identifiers: target.identifiers.clone(),
         };
         let delivery = Delivery {
-            view,
+            view: *view,
             record: Some(record.as_ref()),
         };
         fx.deliver(delivery, std::slice::from_ref(&to));
@@ -332,17 +326,24 @@ impl Partition {
         }
     }
 
-    /// Stores a message for sessions of this partition alone.
-    pub(crate) fn store_for(
+    /// Stores a message for the whole of a short list of sessions of this partition, or for those of them that have room.
+    fn store_for(
         &mut self,
         view: &RecordView<'_>,
-        targets: &[Target],
+        list: &Rc<TargetList>,
         fx: &mut impl PartitionEffects,
     ) {
-        match self.reserve(targets, view.encoded_len() as u64, fx) {
-            None => self.write_publish(&AppendKey::Unanswered, false, targets, view),
+        let key = AppendKey::Unanswered;
+        match self.reserve(&list.targets, view.encoded_len() as u64, fx) {
+            None if self.gather.went_to(list) => {
+                PublishFact::write(&mut self.gather, &key, false, Targets::Same, view);
+            }
+            None => {
+                self.write_publish(&key, false, &list.targets, view);
+                self.gather.goes_to(list);
+            }
             Some(fitting) if fitting.is_empty() => {}
-            Some(fitting) => self.write_publish(&AppendKey::Unanswered, false, &fitting, view),
+            Some(fitting) => self.write_publish(&key, false, &fitting, view),
         }
     }
 }

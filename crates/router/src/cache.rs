@@ -95,8 +95,10 @@ pub struct TopicCache<V> {
     limits: CacheLimits,
     bytes: usize,
     hand: usize,
-    /// The entry that was asked for last: publishers repeat themselves.
+    /// The entry that was asked for last.
     last: usize,
+    /// Whether it was asked for twice in a row: then it is looked at first, since publishers repeat themselves.
+    repeats: bool,
     /// Fingerprints of topics that missed once while the cache was full.
     seen: Vec<u8>,
     /// Holds the answer for a topic that was not let in.
@@ -120,6 +122,7 @@ impl<V: Weigh> TopicCache<V> {
             bytes: 0,
             hand: 0,
             last: 0,
+            repeats: false,
             seen: Vec::new(),
             guest: None,
             stats: CacheStats::default(),
@@ -127,7 +130,7 @@ impl<V: Weigh> TopicCache<V> {
     }
 
     /// What `topic` matches: the cached value if its epoch still stands, else what `make` returns. A hit costs
-    /// one hash of the topic and one comparison with it; the topic that was asked for last only the comparison.
+    /// one hash of the topic and one comparison with it; a topic that is asked for again and again only the comparison.
     ///
     /// All calls on one cache must name the same `epochs`: stripes of another source mean nothing.
     #[inline]
@@ -138,9 +141,8 @@ impl<V: Weigh> TopicCache<V> {
         make: impl FnOnce() -> V,
     ) -> &V {
         let entries = &self.entries;
-        let again = entries
-            .get(self.last)
-            .is_some_and(|entry| entry.topic == topic);
+        let last = entries.get(self.last);
+        let again = self.repeats && last.is_some_and(|entry| entry.topic == topic);
         if !again {
             let hash = self.hasher.hash_one(topic);
             let found = self
@@ -149,6 +151,7 @@ impl<V: Weigh> TopicCache<V> {
             let Some(&at) = found else {
                 return self.fill(hash, topic, epochs, make);
             };
+            self.repeats = self.last == at as usize;
             self.last = at as usize;
         }
         let at = self.last;

@@ -155,6 +155,11 @@ impl TargetList {
         }
     }
 
+    /// One stream, whatever the QoS that was granted.
+    pub(crate) fn of_one(target: Target) -> Self {
+        Self::new(vec![target], 1, false)
+    }
+
     /// Those with QoS > 0.
     pub(crate) fn stored(&self) -> &[Target] {
         &self.targets[..self.stored]

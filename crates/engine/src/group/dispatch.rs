@@ -292,7 +292,7 @@ impl Dispatch {
             };
             let turn = match only {
                 Some(seat) => Turn::Seat(seat),
-                None => self.seats.turn(wanting.topic_hash),
+                None => self.seats.turn(wanting.topic_hash, self.waiting(end)),
             };
             match turn {
                 Turn::Seat(seat) => return Some(self.assign(group, seq, seat, wanting.qos)),
@@ -307,6 +307,12 @@ impl Dispatch {
             }
         }
         None
+    }
+
+    /// Messages that wait for anyone, the one included that was just taken out.
+    fn waiting(&self, end: Seq) -> usize {
+        let new = usize::try_from(end.0.saturating_sub(self.cursor.0)).unwrap_or(usize::MAX);
+        new.saturating_add(self.returned.len() + 1)
     }
 
     /// Takes the next message out of where it waits, with the seat for which it was set aside.

@@ -20,7 +20,9 @@ use std::collections::BTreeMap;
 
 use courser_contract::{HomeRef, Seq, SharedStrategy, SubscriptionOptions};
 
-pub(crate) use self::dispatch::{Assignment, Dispatch, Message, News};
+#[cfg(test)]
+use self::dispatch::Assignment;
+pub(crate) use self::dispatch::{Dispatch, Message, News};
 pub(crate) use self::seats::Receiver;
 use crate::seq_table::SeqTable;
 
@@ -189,7 +191,9 @@ impl Group {
                 *counted = attempts.max(*counted);
             }
             Fact::Done { seq } => {
-                self.owed.remove(seq);
+                if !self.owed.is_empty() {
+                    self.owed.remove(seq);
+                }
                 if !self.attempts.is_empty() {
                     self.attempts.remove(&seq);
                 }

@@ -87,6 +87,10 @@ impl Bits {
         self.words.iter().all(|&word| word == 0)
     }
 
+    fn len(&self) -> u32 {
+        self.words.iter().map(|word| word.count_ones()).sum()
+    }
+
     /// The first from `seat` on.
     fn next_from(&self, seat: SeatId) -> Option<SeatId> {
         let first = seat as usize / 64;
@@ -116,6 +120,9 @@ impl Bits {
     }
 }
 
+/// Most messages that a member gets in a row under [`SharedStrategy::RoundRobin`], while more than that wait for each.
+const RUN_MAX: usize = 16;
+
 /// Points of a candidate on the ring of [`SharedStrategy::HashTopic`]: shares of topics then differ by a sixth or so.
 const POINTS: u32 = 32;
 
@@ -137,6 +144,8 @@ pub(super) struct Seats {
     ready: Bits,
     cursor: SeatId,
     sticky: Option<SeatId>,
+    /// Whose run of turns goes on, and how many of it are left.
+    run: (SeatId, usize),
     /// Candidates by the hashes that they own topics from: [`SharedStrategy::HashTopic`] only.
     ring: BTreeSet<(u64, SeatId)>,
 }
@@ -154,6 +163,7 @@ impl Seats {
             ready: Bits::default(),
             cursor: 0,
             sticky: None,
+            run: (0, 0),
             ring: BTreeSet::new(),
         }
     }
@@ -228,9 +238,7 @@ impl Seats {
         };
         self.by_home.remove(&gone.home);
         self.free.push(seat);
-        if self.sticky == Some(seat) {
-            self.sticky = None;
-        }
+        self.forget_favour(seat);
         self.changed(seat, before);
     }
 
@@ -273,10 +281,24 @@ impl Seats {
             .find(|&seat| !self.get(seat).aside.is_empty())
     }
 
-    /// Whose turn it is, among those with room.
-    pub(super) fn turn(&mut self, topic_hash: u64) -> Turn {
+    /// Whose turn it is, among those with room, when so many messages wait.
+    ///
+    /// Under [`SharedStrategy::RoundRobin`] a turn is one message, or a run of them while many wait: what is acknowledged in a
+    /// row then is one range to its front, to the group and in the log, and the shares of the members are as even.
+    pub(super) fn turn(&mut self, topic_hash: u64, waiting: usize) -> Turn {
         let seat = match self.strategy {
-            SharedStrategy::RoundRobin => self.ready.next_round(self.cursor),
+            SharedStrategy::RoundRobin => match self.run {
+                (seat, left @ 1..) if self.ready.contains(seat) => {
+                    self.run.1 = left - 1;
+                    return Turn::Seat(seat);
+                }
+                _ => {
+                    let seat = self.ready.next_round(self.cursor);
+                    let share = waiting / (4 * self.ready.len().max(1) as usize);
+                    self.run = (seat.unwrap_or(0), share.clamp(1, RUN_MAX) - 1);
+                    seat
+                }
+            },
             SharedStrategy::Sticky => self
                 .sticky
                 .filter(|&seat| self.ready.contains(seat))
@@ -296,7 +318,7 @@ impl Seats {
 
     /// Whose turn it is for a message that takes no room: those with room first, then anyone with a connection.
     pub(super) fn turn_unstored(&mut self, topic_hash: u64) -> Option<SeatId> {
-        match self.turn(topic_hash) {
+        match self.turn(topic_hash, 1) {
             Turn::Seat(seat) | Turn::Busy(seat) => Some(seat),
             Turn::Nobody => {
                 let seat = self.candidates.next_round(self.cursor)?;
@@ -309,8 +331,16 @@ impl Seats {
     /// The next turn is someone else's, if there is anyone: this one has just given a message back.
     pub(super) fn pass_over(&mut self, seat: SeatId) {
         self.cursor = seat + 1;
+        self.forget_favour(seat);
+    }
+
+    /// What comes next does not go to this one because the last one did.
+    fn forget_favour(&mut self, seat: SeatId) {
         if self.sticky == Some(seat) {
             self.sticky = None;
+        }
+        if self.run.0 == seat {
+            self.run.1 = 0;
         }
     }
 

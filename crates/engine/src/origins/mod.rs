@@ -19,8 +19,6 @@
 
 mod ranges;
 
-use std::collections::BTreeMap;
-
 use courser_contract::{AppendNumber, Origin, Refusal, Settled, ShardId};
 
 pub(crate) use self::ranges::Ranges;
@@ -62,12 +60,14 @@ impl Taken {
     }
 
     /// Highest number that was taken.
+    #[inline]
     fn last(&self) -> u64 {
         self.above
             .last()
             .unwrap_or_else(|| self.floor.saturating_sub(1))
     }
 
+    #[inline]
     fn classify(&self, number: u64, floor: u64) -> Known {
         let floor = self.floor.max(floor);
         if number < floor {
@@ -86,22 +86,52 @@ impl Taken {
     }
 }
 
-/// One node: only its newest start counts.
+/// One node: only its newest start counts. Shards in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Node {
+    number: u16,
     start: u32,
-    shards: BTreeMap<ShardId, Taken>,
+    shards: Vec<(ShardId, Taken)>,
+}
+
+impl Node {
+    #[inline]
+    fn place(&self, shard: ShardId) -> Result<usize, usize> {
+        // Shards are numbered from 0, so that mostly each is at its own place.
+        match self.shards.get(usize::from(shard.0)) {
+            Some((at, _)) if *at == shard => Ok(usize::from(shard.0)),
+            Some(_) | None => self.shards.binary_search_by_key(&shard, |(at, _)| *at),
+        }
+    }
+
+    #[inline]
+    fn shard(&self, shard: ShardId) -> Option<&Taken> {
+        let at = self.place(shard).ok()?;
+        Some(&self.shards[at].1)
+    }
 }
 
 /// Taken appends of all origins of a partition. Memory: one small entry for each shard of each node, and what
 /// [`SPAN_MAX`] says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Origins {
-    nodes: BTreeMap<u16, Node>,
+    /// In order of their numbers.
+    nodes: Vec<Node>,
 }
 
 impl Origins {
+    #[inline]
+    fn place(&self, node: u16) -> Result<usize, usize> {
+        self.nodes.binary_search_by_key(&node, |at| at.number)
+    }
+
+    #[inline]
+    fn node(&self, node: u16) -> Option<&Node> {
+        self.place(node).ok().map(|at| &self.nodes[at])
+    }
+
     /// What the append `number` of `origin` is, sent with `floor`. Cost: O(log origins + log ranges), the latter mostly 1.
+    #[inline]
     pub(crate) fn classify(
         &self,
         origin: Origin,
@@ -109,10 +139,10 @@ impl Origins {
         floor: AppendNumber,
     ) -> Known {
         let unknown = Taken::starting_at(floor.0);
-        let taken = match self.nodes.get(&origin.node) {
+        let taken = match self.node(origin.node) {
             Some(node) if origin.start < node.start => return Known::Dropped,
             Some(node) if origin.start == node.start => {
-                node.shards.get(&origin.shard).unwrap_or(&unknown)
+                node.shard(origin.shard).unwrap_or(&unknown)
             }
             Some(_) | None => &unknown,
         };
@@ -130,15 +160,7 @@ impl Origins {
         if self.classify(origin, number, floor) != Known::New {
             return false;
         }
-        let node = self.nodes.entry(origin.node).or_default();
-        if node.start != origin.start {
-            node.start = origin.start;
-            node.shards.clear();
-        }
-        let taken = node
-            .shards
-            .entry(origin.shard)
-            .or_insert_with(|| Taken::starting_at(floor.0));
+        let taken = self.taken_mut(origin, floor);
         if floor.0 > taken.floor {
             taken.floor = floor.0;
             taken.above.remove_below(floor.0);
@@ -147,25 +169,48 @@ impl Origins {
         true
     }
 
+    /// The numbers of an origin that is not older than its node, from the floor on if it is new.
+    #[inline]
+    fn taken_mut(&mut self, origin: Origin, floor: AppendNumber) -> &mut Taken {
+        let at = self.place(origin.node).unwrap_or_else(|at| {
+            let node = Node {
+                number: origin.node,
+                ..Node::default()
+            };
+            self.nodes.insert(at, node);
+            at
+        });
+        let node = &mut self.nodes[at];
+        if node.start != origin.start {
+            node.start = origin.start;
+            node.shards.clear();
+        }
+        let at = node.place(origin.shard).unwrap_or_else(|at| {
+            let taken = Taken::starting_at(floor.0);
+            node.shards.insert(at, (origin.shard, taken));
+            at
+        });
+        &mut node.shards[at].1
+    }
+
     /// Whether `number` was taken and is not forgotten: on the replicated copy, whether the first copy has committed.
     pub(crate) fn contains(&self, origin: Origin, number: AppendNumber) -> bool {
-        self.nodes
-            .get(&origin.node)
+        self.node(origin.node)
             .filter(|node| node.start == origin.start)
-            .and_then(|node| node.shards.get(&origin.shard))
+            .and_then(|node| node.shard(origin.shard))
             .is_some_and(|taken| taken.above.contains(number.0))
     }
 
     /// Highest start of any node in this state: a node's next start must be above its own (M14).
     pub(crate) fn start_of(&self, node: u16) -> Option<u32> {
-        self.nodes.get(&node).map(|node| node.start)
+        self.node(node).map(|node| node.start)
     }
 
     /// Appends the canonical bytes.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         write_count(self.nodes.len(), out);
-        for (number, node) in &self.nodes {
-            number.write(out);
+        for node in &self.nodes {
+            node.number.write(out);
             node.start.write(out);
             write_count(node.shards.len(), out);
             for (shard, taken) in &node.shards {
@@ -186,24 +231,21 @@ impl Origins {
 
     /// The same as a part of something larger.
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let mut nodes = BTreeMap::new();
+        let mut nodes: Vec<Node> = Vec::new();
         for _ in 0..reader.count(10)? {
-            let number: u16 = reader.read()?;
             let node = read_node(reader)?;
-            if nodes
-                .last_key_value()
-                .is_some_and(|(last, _)| *last >= number)
-            {
+            if nodes.last().is_some_and(|last| last.number >= node.number) {
                 return Err(DecodeError::Invalid("order of nodes"));
             }
-            nodes.insert(number, node);
+            nodes.push(node);
         }
         Ok(Self { nodes })
     }
 
     /// Asserts the invariants of the module.
     pub(crate) fn check(&self) {
-        for taken in self.nodes.values().flat_map(|node| node.shards.values()) {
+        let shards = self.nodes.iter().flat_map(|node| &node.shards);
+        for (_, taken) in shards {
             taken.above.check();
             assert!(
                 taken
@@ -217,8 +259,9 @@ impl Origins {
 }
 
 fn read_node(reader: &mut Reader<'_>) -> Result<Node, DecodeError> {
+    let number = reader.read()?;
     let start = reader.read()?;
-    let mut shards = BTreeMap::new();
+    let mut shards: Vec<(ShardId, Taken)> = Vec::new();
     for _ in 0..reader.count(14)? {
         let shard: ShardId = reader.read()?;
         let taken = Taken {
@@ -228,15 +271,16 @@ fn read_node(reader: &mut Reader<'_>) -> Result<Node, DecodeError> {
         if taken.above.first().is_none_or(|first| first < taken.floor) {
             return Err(DecodeError::Invalid("taken numbers"));
         }
-        if shards
-            .last_key_value()
-            .is_some_and(|(last, _)| *last >= shard)
-        {
+        if shards.last().is_some_and(|(last, _)| *last >= shard) {
             return Err(DecodeError::Invalid("order of shards"));
         }
-        shards.insert(shard, taken);
+        shards.push((shard, taken));
     }
-    Ok(Node { start, shards })
+    Ok(Node {
+        number,
+        start,
+        shards,
+    })
 }
 
 #[cfg(test)]

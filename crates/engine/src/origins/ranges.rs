@@ -21,6 +21,7 @@ impl Ranges {
     }
 
     /// Adds a number; false when it was in the set.
+    #[inline]
     pub(crate) fn insert(&mut self, number: u64) -> bool {
         if let Some((_, last)) = self.ranges.back_mut()
             && last.checked_add(1) == Some(number)
@@ -28,6 +29,10 @@ impl Ranges {
             *last = number;
             return true;
         }
+        self.insert_within(number)
+    }
+
+    fn insert_within(&mut self, number: u64) -> bool {
         let at = self.ranges.partition_point(|&(_, last)| last < number);
         let next = self.ranges.get(at).copied();
         if next.is_some_and(|(first, _)| first <= number) {
@@ -48,6 +53,7 @@ impl Ranges {
     }
 
     /// Forgets all numbers below `floor`.
+    #[inline]
     pub(crate) fn remove_below(&mut self, floor: u64) {
         while let Some((first, last)) = self.ranges.front_mut() {
             if *last >= floor {

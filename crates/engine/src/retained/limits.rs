@@ -26,9 +26,15 @@ struct Pending {
 /// What the store will be once all that is proposed has been applied, as a difference to what it is. Changes apply in the order in which they were admitted
 /// and cannot fail, so the store never exceeds what was admitted, not even between two of them.
 ///
+/// While the store is less than half full, with every message under way counted as a new topic, messages are only counted
+/// (`roomy`): neither the store nor what is under way is looked up. From the first change on for which that does not do, all are
+/// looked up until nothing is under way; those that were only counted apply first and are counted in full until then.
+///
 /// Leader's memory: dropped with the leadership (M5). Holds only topics with changes under way.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Projection {
+    /// Messages under way that were only counted, with their bytes.
+    roomy: Usage,
     pending: BTreeMap<CompactString, Pending>,
     topics: i64,
     bytes: i64,
@@ -45,6 +51,30 @@ impl Projection {
         topic: &str,
         bytes: Option<u32>,
     ) -> bool {
+        match bytes {
+            Some(bytes) if self.is_roomy(store.usage(), limits, bytes) => {
+                self.roomy.topics += 1;
+                self.roomy.bytes += u64::from(bytes);
+                true
+            }
+            Some(_) | None => self.admit_looked_up(store, limits, topic, bytes),
+        }
+    }
+
+    /// Whether one message more may be only counted.
+    fn is_roomy(&self, now: Usage, limits: RetainedLimits, bytes: u32) -> bool {
+        self.pending.is_empty()
+            && now.topics + self.roomy.topics < limits.topics / 2
+            && now.bytes + self.roomy.bytes + u64::from(bytes) <= limits.bytes / 2
+    }
+
+    fn admit_looked_up<R: Copy + Eq>(
+        &mut self,
+        store: &Retained<R>,
+        limits: RetainedLimits,
+        topic: &str,
+        bytes: Option<u32>,
+    ) -> bool {
         let pending = self.pending.get_mut(topic);
         let before = match &pending {
             Some(pending) => pending.bytes,
@@ -52,10 +82,9 @@ impl Projection {
         };
         let more_topics = i64::from(bytes.is_some()) - i64::from(before.is_some());
         let more_bytes = i64::from(bytes.unwrap_or(0)) - i64::from(before.unwrap_or(0));
-        let Usage {
-            topics: now_topics,
-            bytes: now_bytes,
-        } = store.usage();
+        let now = store.usage();
+        let now_topics = now.topics + self.roomy.topics;
+        let now_bytes = now.bytes + self.roomy.bytes;
         let fits = |more: i64, now: u64, projected: i64, limit: u64| {
             more <= 0 || now.saturating_add_signed(projected + more) <= limit
         };
@@ -79,8 +108,14 @@ impl Projection {
         true
     }
 
-    /// The oldest admitted change of `topic` was applied: `before` and `after` are the store's usage around it.
-    pub(crate) fn applied(&mut self, topic: &str, before: Usage, after: Usage) {
+    /// The oldest admitted change, to a record of `bytes` bytes of `topic`, was applied: `before` and `after` are the store's
+    /// usage around it.
+    pub(crate) fn applied(&mut self, topic: &str, bytes: Option<u32>, before: Usage, after: Usage) {
+        if self.roomy.topics > 0 {
+            self.roomy.topics -= 1;
+            self.roomy.bytes -= u64::from(bytes.expect("only messages are only counted"));
+            return self.changed_otherwise(topic, before, after);
+        }
         self.changed_otherwise(topic, before, after);
         if let Some(pending) = self.pending.get_mut(topic) {
             pending.changes -= 1;
@@ -93,10 +128,16 @@ impl Projection {
     /// A change of `topic` that was not admitted here was applied, such as an expiry: what is still under way for that topic
     /// counts from there.
     pub(crate) fn changed_otherwise(&mut self, topic: &str, before: Usage, after: Usage) {
-        if self.pending.contains_key(topic) {
+        if !self.pending.is_empty() && self.pending.contains_key(topic) {
             self.topics -= after.topics as i64 - before.topics as i64;
             self.bytes -= after.bytes as i64 - before.bytes as i64;
         }
+    }
+
+    /// Messages under way that were only counted.
+    #[cfg(test)]
+    pub(crate) const fn roomy_topics(&self) -> u64 {
+        self.roomy.topics
     }
 
     /// Forgets all that was only proposed: leadership is lost (M5).
@@ -109,6 +150,10 @@ impl Projection {
         assert!(
             !self.pending.is_empty() || (self.topics, self.bytes) == (0, 0),
             "what is projected is under way"
+        );
+        assert!(
+            self.roomy.topics > 0 || self.roomy.bytes == 0,
+            "bytes under way are of messages under way"
         );
     }
 }

@@ -64,7 +64,7 @@ impl Borrow<[u8]> for Key {
 /// The key of a topic, without allocation for all but very long ones.
 fn key_of(topic: &str) -> SmallVec<[u8; 128]> {
     let mut key = SmallVec::from_slice(topic.as_bytes());
-    for byte in &mut key {
+    for byte in key.as_mut_slice() {
         *byte = if *byte == b'/' { SEPARATOR } else { *byte };
     }
     key

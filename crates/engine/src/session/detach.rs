@@ -139,6 +139,7 @@ impl Partition {
             return;
         };
         session.lead.sent_by_last = session.sent_below();
+        self.lead.routed.forget();
         if session.lead.live.take().is_some() {
             self.lead.attached -= 1;
             self.tell_groups(uid, fx);
@@ -303,6 +304,7 @@ impl Lead {
     /// A session is gone: what was open for it is void.
     pub(crate) fn forget_session(&mut self, session: &Session) {
         let uid = session.uid;
+        self.routed.forget();
         if session.lead.live.is_some() {
             self.attached -= 1;
         }

@@ -1,6 +1,6 @@
 //! What entries say of a group's messages, and what follows once they are applied.
 
-use courser_contract::{PartitionEffects, QoS, Source, ToFront};
+use courser_contract::{PartitionEffects, QoS, Seq, Source, ToFront};
 
 use super::give::Given;
 use crate::{
@@ -25,14 +25,8 @@ impl Partition {
                         last = *seq;
                         facts.next();
                     }
-                    let outcome = OutcomeFact {
-                        stream: number,
-                        first: first.0,
-                        last: last.0,
-                        fate: Fate::Done,
-                        sent_limit: 0,
-                    };
-                    outcome.write(&mut self.gather, Haste::Lazy(self.lead.now.tick));
+                    let haste = Haste::Lazy(self.lead.now.tick);
+                    done(number, first, last).write(&mut self.gather, haste);
                 }
                 Fact::Assigned { .. }
                 | Fact::Unassigned { .. }
@@ -122,5 +116,16 @@ impl Partition {
             }
             Fact::Unassigned { .. } | Fact::Done { .. } => self.pump_group(number, fx),
         }
+    }
+}
+
+/// These messages of a group are finished.
+pub(super) const fn done(number: u64, first: Seq, last: Seq) -> OutcomeFact {
+    OutcomeFact {
+        stream: number,
+        first: first.0,
+        last: last.0,
+        fate: Fate::Done,
+        sent_limit: 0,
     }
 }

@@ -174,7 +174,6 @@ impl Partition {
         kind: OutcomeKind,
         fx: &mut impl PartitionEffects,
     ) {
-        let mut facts = Vec::new();
         let Some(group) = self.state.groups.get_mut(number) else {
             return;
         };
@@ -185,10 +184,13 @@ impl Partition {
             return;
         }
         group.lead.taken_at = Some(self.lead.now.tick);
+        let mut facts = std::mem::take(&mut self.lead.group_facts);
         if let Some(dispatch) = &mut group.lead.dispatch {
             dispatch.outcome(member, range, kind, &mut facts);
         }
         self.write_group_facts(number, &facts);
+        facts.clear();
+        self.lead.group_facts = facts;
         self.pump_group(number, fx);
         self.tell_group_news(number, fx);
         self.end_group_if_over(number);

@@ -3,23 +3,27 @@
 use std::sync::Arc;
 
 use courser_contract::{
-    DeliverFlags, DeliverTo, Delivery, FrontId, PartitionEffects, QoS, RecordView, Seq,
+    DeliverFlags, DeliverTo, Delivery, FrontId, GroupRef, PartitionEffects, QoS, RecordView, Seq,
     SharedStrategy, Source, ToFront,
 };
 
+use super::facts::done;
 use crate::{
     Partition,
-    group::{Assignment, Fact, Message, Receiver},
+    entry::Haste,
+    group::{Message, Receiver},
     look,
+    record::Records,
     state::SharedGroup,
+    stream::Stream,
 };
 
 /// Messages of one group that are given out in one call; the rest follows with the next event.
 const GIVEN_MAX: usize = 4_096;
 
-fn topic_hash(strategy: SharedStrategy, topic: &str) -> u64 {
+fn topic_hash<'a>(strategy: SharedStrategy, topic: impl FnOnce() -> &'a str) -> u64 {
     match strategy {
-        SharedStrategy::HashTopic => rapidhash::v3::rapidhash_v3(topic.as_bytes()),
+        SharedStrategy::HashTopic => rapidhash::v3::rapidhash_v3(topic().as_bytes()),
         SharedStrategy::RoundRobin | SharedStrategy::Sticky | SharedStrategy::LeastOutstanding => 0,
     }
 }
@@ -27,67 +31,65 @@ fn topic_hash(strategy: SharedStrategy, topic: &str) -> u64 {
 impl Partition {
     /// Gives out what waits, as far as members have room.
     pub(crate) fn pump_group(&mut self, number: u64, fx: &mut impl PartitionEffects) {
+        let at = self.group_ref(number);
+        let Some(shared) = self.state.groups.get_mut(number) else {
+            return;
+        };
+        let SharedGroup {
+            group,
+            stream,
+            lead,
+            ..
+        } = &mut **shared;
+        let Some(dispatch) = &mut lead.dispatch else {
+            return;
+        };
+        let records = &self.state.records;
+        let doomed = &self.lead.doomed;
+        let end = Seq(stream.next());
+        let strategy = group.strategy();
+        let mut topic = "";
         for _ in 0..GIVEN_MAX {
-            let Some(assignment) = self.next_assignment(number) else {
+            let assignment = dispatch.next(group, end, |seq| {
+                let reference = stream.get(seq.0)?;
+                if !doomed.is_empty() && doomed.contains(&(number, seq.0)) {
+                    return None;
+                }
+                Some(Message {
+                    topic_hash: topic_hash(strategy, || records.view(reference.slot).topic),
+                    qos: look::qos(reference.look),
+                })
+            });
+            let Some(assignment) = assignment else {
                 return;
             };
+            // Whoever had it before, this is another PUBLISH with a packet id of its own.
             let given = Given {
                 seq: assignment.seq,
                 receiver: Some(assignment.receiver),
                 front: assignment.receiver.front,
                 qos: assignment.qos,
                 packet_id: None,
-                // Whoever had it before, this is another PUBLISH with a packet id of its own.
                 duplicate: false,
             };
             match assignment.qos {
                 QoS::AtMostOnce => {
-                    self.deliver_shared(number, &given, fx);
-                    self.write_group_facts(number, &[Fact::Done { seq: given.seq }]);
+                    topic = deliver_given((stream, records), at, &given, topic, fx);
+                    let haste = Haste::Lazy(self.lead.now.tick);
+                    done(number, given.seq, given.seq).write(&mut self.gather, haste);
                 }
-                QoS::AtLeastOnce => self.deliver_shared(number, &given, fx),
+                QoS::AtLeastOnce => {
+                    topic = deliver_given((stream, records), at, &given, topic, fx);
+                }
                 // Whose it is, under which packet id, must be committed before the PUBLISH leaves (M31).
                 QoS::ExactlyOnce => {
-                    let group = self.group_ref(number);
                     let seq = given.seq;
-                    fx.send_front(given.front, ToFront::Name { group, seq });
+                    fx.send_front(given.front, ToFront::Name { group: at, seq });
                 }
             }
         }
         self.lead.pump.push(number);
         self.gather.hurry();
-    }
-
-    fn next_assignment(&mut self, number: u64) -> Option<Assignment> {
-        let group = self.state.groups.get_mut(number)?;
-        let SharedGroup {
-            group,
-            stream,
-            lead,
-            saved: _,
-        } = &mut **group;
-        let dispatch = lead.dispatch.as_mut()?;
-        let records = &self.state.records;
-        let doomed = &self.lead.doomed;
-        dispatch.next(group, Seq(stream.next()), |seq| {
-            let reference = stream.get(seq.0)?;
-            if doomed.contains(&(number, seq.0)) {
-                return None;
-            }
-            let strategy = group.strategy();
-            let hash = match strategy {
-                SharedStrategy::HashTopic => {
-                    topic_hash(strategy, records.view(reference.slot).topic)
-                }
-                SharedStrategy::RoundRobin
-                | SharedStrategy::Sticky
-                | SharedStrategy::LeastOutstanding => 0,
-            };
-            Some(Message {
-                topic_hash: hash,
-                qos: look::qos(reference.look),
-            })
-        })
     }
 
     pub(super) fn deliver_shared(
@@ -96,40 +98,16 @@ impl Partition {
         given: &Given,
         fx: &mut impl PartitionEffects,
     ) {
-        let Some(group) = self.state.groups.get(number) else {
-            return;
-        };
-        let Some(reference) = group.stream.get(given.seq.0) else {
-            return;
-        };
-        let record = self.state.records.get(reference.slot);
-        let asked = given.receiver.map(|receiver| receiver.member);
-        let keep = asked.is_some_and(|asked| asked.options.retain_as_published);
-        let source = Source::Group(self.group_ref(number));
-        let to = DeliverTo {
-            front: given.front,
-            source: (given.qos > QoS::AtMostOnce).then_some((source, given.seq)),
-            packet_id: given.packet_id,
-            qos: given.qos,
-            flags: DeliverFlags {
-                retain: keep && look::retain(reference.look),
-                duplicate: given.duplicate,
-            },
-            identifiers: asked
-                .and_then(|asked| asked.identifier)
-                .map(|id| Arc::from([id])),
-        };
-        let delivery = Delivery {
-            view: record.view(),
-            record: Some(record),
-        };
-        fx.deliver(delivery, std::slice::from_ref(&to));
+        if let Some(group) = self.state.groups.get(number) {
+            let from = (&group.stream, &self.state.records);
+            deliver_given(from, self.group_ref(number), given, "", fx);
+        }
     }
 
     /// The member for a message that is not stored.
     pub(crate) fn pick_member(&mut self, number: u64, view: &RecordView<'_>) -> Option<Picked> {
         let group = self.state.groups.get_mut(number)?;
-        let hash = topic_hash(group.group.strategy(), view.topic);
+        let hash = topic_hash(group.group.strategy(), || view.topic);
         let receiver = group.lead.dispatch.as_mut()?.pick_unstored(hash)?;
         let asked = receiver.member;
         let retain = asked.options.retain_as_published && view.retain;
@@ -139,6 +117,43 @@ impl Partition {
             identifiers: asked.identifier.map(|id| Arc::from([id])),
         })
     }
+}
+
+/// Delivers a message of a group and returns its topic, which the next one's is likely to be as well.
+fn deliver_given<'a>(
+    (stream, records): (&Stream, &'a Records),
+    group: GroupRef,
+    given: &Given,
+    topic: &'a str,
+    fx: &mut impl PartitionEffects,
+) -> &'a str {
+    let Some(reference) = stream.get(given.seq.0) else {
+        return topic;
+    };
+    let record = records.get(reference.slot);
+    let asked = given.receiver.map(|receiver| receiver.member);
+    let keep = asked.is_some_and(|asked| asked.options.retain_as_published);
+    let source = Source::Group(group);
+    let to = DeliverTo {
+        front: given.front,
+        source: (given.qos > QoS::AtMostOnce).then_some((source, given.seq)),
+        packet_id: given.packet_id,
+        qos: given.qos,
+        flags: DeliverFlags {
+            retain: keep && look::retain(reference.look),
+            duplicate: given.duplicate,
+        },
+        identifiers: asked
+            .and_then(|asked| asked.identifier)
+            .map(|id| Arc::from([id])),
+    };
+    let view = record.view_like(topic);
+    let delivery = Delivery {
+        view,
+        record: Some(record),
+    };
+    fx.deliver(delivery, std::slice::from_ref(&to));
+    view.topic
 }
 
 /// The member for a message that is not stored.

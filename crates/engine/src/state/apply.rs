@@ -209,15 +209,17 @@ impl State {
         } else {
             self.records.keep(slot);
             let bytes = self.records.len_of(slot);
-            (self.retained.set(view.topic, slot, bytes), Some(slot))
+            let old = self.retained.set(view.topic, slot, bytes);
+            (old, Some((slot, bytes)))
         };
         if let Some(old) = old {
             self.records.release(old);
         }
         sink.retained(&RetainedChange {
             topic: view.topic,
-            slot: kept,
-            address: kept.map(|slot| self.records.address(slot)),
+            slot: kept.map(|(slot, _)| slot),
+            bytes: kept.map(|(_, bytes)| bytes),
+            address: kept.map(|(slot, _)| self.records.address(slot)),
             expired: false,
             expires_at: view.expires_at,
             before,
@@ -484,6 +486,7 @@ impl State {
         sink.retained(&RetainedChange {
             topic,
             slot: None,
+            bytes: None,
             address: None,
             expired: true,
             expires_at: None,

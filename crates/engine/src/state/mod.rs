@@ -163,6 +163,8 @@ pub(crate) trait Sink {
 pub(crate) struct RetainedChange<'a> {
     pub(crate) topic: &'a str,
     pub(crate) slot: Option<Slot>,
+    /// Bytes of the new record.
+    pub(crate) bytes: Option<u32>,
     pub(crate) address: Option<Address>,
     /// Nobody published: its time was over.
     pub(crate) expired: bool,

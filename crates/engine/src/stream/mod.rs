@@ -216,11 +216,17 @@ impl Stream {
 
     /// The first position at or after `seq` that is not done.
     pub(crate) fn next_live(&self, seq: u64) -> Option<u64> {
+        self.next_reference(seq).map(|(seq, _)| seq)
+    }
+
+    /// The first reference at or after `seq` that is not done.
+    #[inline]
+    pub(crate) fn next_reference(&self, seq: u64) -> Option<(u64, Reference)> {
         let mut seq = seq.max(self.floor);
         while seq < self.next {
             let chunk = self.chunk_of(seq)?;
             if let Some(found) = chunk.next_not_done(seq) {
-                return Some(found);
+                return Some((found, chunk.get(found)?));
             }
             seq = chunk.base + CHUNK;
         }
@@ -231,9 +237,9 @@ impl Stream {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, Reference)> + '_ {
         let mut seq = self.floor;
         std::iter::from_fn(move || {
-            let found = self.next_live(seq)?;
+            let (found, reference) = self.next_reference(seq)?;
             seq = found + 1;
-            Some((found, self.get(found).expect("it is not done")))
+            Some((found, reference))
         })
     }
 
