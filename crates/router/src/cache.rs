@@ -1,9 +1,9 @@
 //! A bounded cache of what topics match.
 //!
 //! Entries are looked up by one hash of the topic and are valid as long as the epoch of their topic stands.
-//! Bounded in entries and in bytes; the hand of a clock finds the victim. When the cache is full a topic gets in
-//! only on its second miss within a while (a filter of fingerprints remembers the first): a sweep over very many
-//! topics then neither throws out the busy ones nor pays for storing what is not asked again.
+//! Bounded in entries and in bytes; the hand of a clock finds the victim. A topic gets in only on its second miss
+//! within a while (a filter of fingerprints remembers the first): a sweep over very many topics then neither throws
+//! out the busy ones nor pays for storing what is not asked again.
 
 use crate::epoch::{Epoch, Epochs, Stripes};
 use foldhash::fast::RandomState;
@@ -61,6 +61,9 @@ impl<T> Weigh for std::rc::Rc<[T]> {
     }
 }
 
+/// Places for fingerprints of topics at first.
+const SEEN_MIN: usize = 256;
+
 /// What a cache has done and holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
@@ -99,8 +102,8 @@ pub struct TopicCache<V> {
     last: usize,
     /// Whether it was asked for twice in a row: then it is looked at first, since publishers repeat themselves.
     repeats: bool,
-    /// Fingerprints of topics that missed once while the cache was full.
-    seen: Vec<u8>,
+    /// Fingerprints of topics that missed once.
+    seen: Vec<[u8; 2]>,
     /// Holds the answer for a topic that was not let in.
     guest: Option<V>,
     stats: CacheStats,
@@ -195,9 +198,7 @@ impl<V: Weigh> TopicCache<V> {
         let epoch = epochs.at(stripes);
         let value = make();
         let bytes = weight::<V>(topic.len(), value.heap_bytes());
-        let full =
-            self.entries.len() >= self.limits.entries || self.bytes + bytes > self.limits.bytes;
-        if bytes > self.limits.bytes || (full && !self.seen_before(hash)) {
+        if !self.seen_before(hash) || bytes > self.limits.bytes {
             return self.guest.insert(value);
         }
         while self.bytes + bytes > self.limits.bytes || self.entries.len() >= self.limits.entries {
@@ -219,15 +220,28 @@ impl<V: Weigh> TopicCache<V> {
         &self.entries[at].value
     }
 
-    /// Whether `hash` missed not long ago; notes that it has now.
+    /// Whether `hash` missed not long ago; notes that it has now. Each place remembers two, so that two busy topics of one
+    /// place do not keep each other out.
     fn seen_before(&mut self, hash: u64) -> bool {
-        let size = self.limits.entries.next_power_of_two().min(1 << 20);
-        if self.seen.len() != size {
-            self.seen = vec![0; size];
+        let most = self.limits.entries.next_power_of_two().clamp(2, 1 << 20) / 2;
+        if self.seen.is_empty() || self.seen.len() < most && self.stats.misses > self.many() {
+            // Small until there are misses to remember; what was remembered misses once more.
+            let size = (4 * self.seen.len()).max(SEEN_MIN).min(most);
+            self.seen = vec![[0; 2]; size];
         }
+        let size = self.seen.len();
         let mark = (hash >> 56) as u8 | 1;
-        let at = hash as usize & (size - 1);
-        std::mem::replace(&mut self.seen[at], mark) == mark
+        let place = &mut self.seen[hash as usize & (size - 1)];
+        let before = place.contains(&mark);
+        if !before {
+            *place = [mark, place[0]];
+        }
+        before
+    }
+
+    /// Misses that the places for fingerprints are enough for.
+    fn many(&self) -> u64 {
+        2 * self.seen.len() as u64
     }
 
     /// Throws out the next entry that was not asked for since the hand last came by. Two rounds at most.

@@ -142,12 +142,26 @@ fn a_sweep_does_not_throw_out_the_busy_topics() {
         missed * 100 <= asked,
         "{missed} misses of {asked} look-ups of busy topics"
     );
-    assert_eq!(cache.stats().entries, 1_000);
+    assert!((100..=1_000).contains(&cache.stats().entries));
     assert!(
-        cache.stats().evicted < 10_000,
+        cache.stats().entries as u64 + cache.stats().evicted < 10_000,
         "most of the sweep never gets in: {:?}",
         cache.stats()
     );
+}
+
+#[test]
+fn a_topic_gets_in_when_it_is_asked_for_again() {
+    let matcher: Matcher<u32> = Matcher::new();
+    let mut cache = TopicCache::new(CacheLimits::default());
+    let mut made = 0;
+    for (entries, makes) in [(0, 1), (1, 2), (1, 2), (1, 2)] {
+        cache.get_or_insert_with("once/more", &matcher, || {
+            made += 1;
+            Vec::<u32>::new()
+        });
+        assert_eq!((cache.stats().entries, made), (entries, makes));
+    }
 }
 
 #[test]

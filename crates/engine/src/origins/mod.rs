@@ -67,6 +67,20 @@ impl Taken {
             .unwrap_or_else(|| self.floor.saturating_sub(1))
     }
 
+    /// Takes a number that is new; false when it is not.
+    #[inline]
+    fn take(&mut self, number: u64, floor: u64) -> bool {
+        if self.classify(number, floor) != Known::New {
+            return false;
+        }
+        if floor > self.floor {
+            self.floor = floor;
+            self.above.remove_below(floor);
+        }
+        self.above.insert(number);
+        true
+    }
+
     #[inline]
     fn classify(&self, number: u64, floor: u64) -> Known {
         let floor = self.floor.max(floor);
@@ -157,20 +171,28 @@ impl Origins {
         number: AppendNumber,
         floor: AppendNumber,
     ) -> bool {
+        if let Some(taken) = self.known_mut(origin) {
+            return taken.take(number.0, floor.0);
+        }
         if self.classify(origin, number, floor) != Known::New {
             return false;
         }
-        let taken = self.taken_mut(origin, floor);
-        if floor.0 > taken.floor {
-            taken.floor = floor.0;
-            taken.above.remove_below(floor.0);
+        self.taken_mut(origin, floor).take(number.0, floor.0)
+    }
+
+    /// The numbers of an origin of which some were taken.
+    #[inline]
+    fn known_mut(&mut self, origin: Origin) -> Option<&mut Taken> {
+        let at = self.place(origin.node).ok()?;
+        let node = &mut self.nodes[at];
+        if node.start != origin.start {
+            return None;
         }
-        taken.above.insert(number.0);
-        true
+        let at = node.place(origin.shard).ok()?;
+        Some(&mut node.shards[at].1)
     }
 
     /// The numbers of an origin that is not older than its node, from the floor on if it is new.
-    #[inline]
     fn taken_mut(&mut self, origin: Origin, floor: AppendNumber) -> &mut Taken {
         let at = self.place(origin.node).unwrap_or_else(|at| {
             let node = Node {
