@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-use courser_contract::PartitionId;
+use courser_contract::{PartitionId, Tick};
+use courser_engine::DiskRoom;
 use courser_log::{CheckpointAt, FileDisk, LiveEntries};
 
 use super::Shard;
@@ -19,6 +20,9 @@ use crate::store::Stores;
 const SLICE_BYTES: usize = 32 << 10;
 /// Pieces on their way to the reader at most: 1 MiB.
 const PIECES_MAX: usize = 16;
+
+/// How often every partition is saved while the disk is short of room, in milliseconds.
+const HURRY_MS: u64 = 1_000;
 
 /// A shard's way to the reader.
 pub(crate) struct CheckpointLink {
@@ -45,6 +49,8 @@ pub(crate) struct Checkpoints {
     /// Bytes of log from one checkpoint of a partition to its next.
     every: u64,
     progress: Progress,
+    /// While the disk is short of room: when all partitions are due again, whatever the log has taken.
+    hurry_at: Tick,
     /// By place: where the log stands when the next one is due, and the entry of the last one.
     due: Vec<(u64, CheckpointAt)>,
 }
@@ -69,6 +75,7 @@ impl Checkpoints {
             link,
             every,
             progress: Progress::None,
+            hurry_at: Tick(0),
             due: due.collect(),
         }
     }
@@ -76,6 +83,16 @@ impl Checkpoints {
     /// The partition at `place` was made of the checkpoint at `at`.
     pub(crate) fn restored(&mut self, place: usize, at: CheckpointAt) {
         self.due[place].1 = at;
+    }
+
+    /// A disk that is short of room gets some back only where a checkpoint lets segments go.
+    fn hurry(&mut self, stands: u64, now: Tick) {
+        self.hurry_at = now.after_ms(HURRY_MS);
+        for (due, _) in &mut self.due {
+            if *due != u64::MAX {
+                *due = stands;
+            }
+        }
     }
 
     /// Whether the next turn would go on, without anything from the reader.
@@ -120,6 +137,9 @@ impl Shard {
             return;
         };
         let stands = store.log_bytes();
+        if self.disk_room == DiskRoom::Short && self.hub.now.tick >= checkpoints.hurry_at {
+            checkpoints.hurry(stands, self.hub.now.tick);
+        }
         let Some(place) = (0..checkpoints.due.len())
             .filter(|&place| checkpoints.due[place].0 <= stands)
             .min_by_key(|&place| checkpoints.due[place].0)

@@ -1,6 +1,7 @@
 //! What fires on a shard's wheel.
 
 use courser_contract::Tick;
+use courser_engine::DiskRoom;
 
 use super::Shard;
 use super::hub::Budget;
@@ -127,7 +128,9 @@ impl Shard {
     /// Arms the watch when there is something to watch.
     pub(crate) fn watch_soon(&mut self) {
         let full = self.hub.congested.iter().any(Option::is_some);
-        let waiting = !self.hub.last_words.is_empty() || !self.hub.early.is_empty();
+        let waiting = !self.hub.last_words.is_empty()
+            || !self.hub.early.is_empty()
+            || self.disk_room == DiskRoom::Short;
         if !self.watching && (full || waiting) {
             self.watching = true;
             self.timers

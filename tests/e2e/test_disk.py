@@ -1,0 +1,166 @@
+"""What the broker does when its disk fails, is slow or is full: real system calls that fail, a real small file system."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+import wire
+from broker import Courser
+from raw import RawClient
+from scenario import Raw
+from wire import CONNACK, PUBACK, PUBLISH, V3, V5
+
+pytestmark = pytest.mark.courser
+
+WRITES = "pwrite64,pwritev,pwritev2"
+DISK_FAILED = 74
+
+
+def strace(tmp_path, *arguments: str) -> list[str]:
+    """A command that runs another one with system calls that fail or wait."""
+    if not shutil.which("strace"):
+        pytest.skip("strace is not installed")
+    # -D: the broker itself is the child that is waited for.
+    return ["strace", "-D", "-f", "-qq", "-o", str(tmp_path / "strace"), *arguments]
+
+
+def broker(folder, wrapper=(), **settings) -> Courser:
+    found = Courser(folder, settings)
+    found.wrapper = list(wrapper)
+    return found
+
+
+def publish(client: RawClient, topic: str, payload: bytes, packet_id: int) -> int:
+    """Reason code of its PUBACK."""
+    client.send(wire.publish(V5, topic, payload, qos=1, packet_id=packet_id))
+    return client.expect(PUBACK, packet_id=packet_id).reason
+
+
+@pytest.mark.parametrize("call", ["fdatasync", WRITES])
+def test_d5_d6_a_failed_write_or_sync_ends_the_process(tmp_path, call):
+    """Nothing is acknowledged after a failed write or sync; exit code 74; what was acknowledged is there afterwards."""
+    # Recovery and elections are over by the sixtieth call.
+    wrapper = strace(tmp_path, "-e", f"trace={call}", "-e", f"inject={call}:error=EIO:when=60+")
+    found = broker(tmp_path / "broker", wrapper).start()
+    raw = Raw(found, V5)
+    absent, _ = raw.resume("absent")
+    absent.subscribe(raw.topic(), qos=1)
+    absent.close()
+    publisher = raw.connect("pub")
+    acknowledged = 0
+    try:
+        for number in range(2000):
+            if publish(publisher, raw.topic(), b"%d" % number, number + 1) == 0:
+                acknowledged += 1
+    except (AssertionError, OSError):
+        pass
+    assert found.process.wait(20) == DISK_FAILED
+    assert "nothing that was acknowledged is lost" in found.output()
+    assert 0 < acknowledged < 2000
+    found.wrapper = []
+    found.start()
+    absent, present = raw.resume("absent")
+    assert present
+    for number in range(acknowledged):
+        absent.answer(absent.expect(PUBLISH, payload=b"%d" % number))
+    raw.release()
+    assert found.stop() == 0
+
+
+@pytest.mark.parametrize("version", [V3, V5])
+def test_m39_a_session_that_is_not_recovered_is_unavailable(tmp_path, version):
+    """CONNECT in the middle of a long start: CONNACK 0x88 (3.1.1: 3), and the session afterwards.
+
+    v5 [MQTT-3.2.2-8]
+    """
+    wrapper = strace(tmp_path, "-e", "trace=fdatasync", "-e", "inject=fdatasync:delay_enter=4000000:when=1")
+    found = broker(tmp_path / "broker", wrapper)
+    found.is_ready = lambda: " on 127.0.0.1:" in found.output()
+    found.start()
+    raw = Raw(found, version)
+    client = raw.open()
+    client.send(wire.connect(version, raw.client_id()))
+    assert client.expect(CONNACK).reason == (0x88 if version == V5 else 3)
+    deadline = time.monotonic() + 20
+    while "\nready\n" not in found.output():
+        assert time.monotonic() < deadline, found.tail()
+        time.sleep(0.02)
+    raw.connect("c").ping()
+    raw.release()
+    assert found.stop() == 0
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 20 MiB."""
+    image, mount = tmp_path / "image", tmp_path / "mount"
+    image.write_bytes(b"")
+    os.truncate(image, 20 << 20)
+    mount.mkdir()
+    commands = [["mkfs.ext4", "-q", "-O", "^has_journal", "-m", "0", str(image)], ["mount", "-o", "loop", str(image), str(mount)]]
+    for command in commands:
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except FileNotFoundError as error:
+            pytest.skip(f"no small file system: {error}")
+        if done.returncode:
+            pytest.skip(f"no small file system: {done.stderr.strip()}")
+    yield mount
+    subprocess.run(["umount", str(mount)], check=True)
+
+
+def test_d8_a_full_disk_refuses_and_recovers(small_disk):
+    """A disk that fills up: publishes are refused with 0x97, the rest goes on, and room comes back when sessions are drained.
+
+    v5 [MQTT-3.4.2-1]
+    """
+    found = broker(small_disk / "broker", checkpoint_bytes="1MiB").start()
+    raw = Raw(found, V5)
+    absent, _ = raw.resume("absent")
+    absent.subscribe(raw.topic(), qos=1)
+    absent.close()
+    live = raw.subscriber(raw.topic("live"), name="live")
+    publisher = raw.connect("pub")
+    payload = b"x" * 4000
+    accepted = 0
+    while (reason := publish(publisher, raw.topic(), b"%06d" % accepted + payload, accepted % 60000 + 1)) == 0:
+        accepted += 1
+        assert accepted < 20_000, "20 MiB are full by now"
+    assert reason == 0x97
+    assert accepted > 500
+    # What is not kept goes on.
+    publisher.send(wire.publish(V5, raw.topic("live"), b"still here"))
+    live.expect(PUBLISH, payload=b"still here")
+    # So do sessions and acknowledgements; killing it changes nothing.
+    found.stop(signal.SIGKILL)
+    found.start()
+    absent, present = raw.resume("absent")
+    assert present
+    for number in range(accepted):
+        packet = absent.expect(PUBLISH)
+        assert packet.payload.startswith(b"%06d" % number)
+        absent.answer(packet)
+    absent.ping()
+    publisher = raw.connect("pub")
+    deadline = time.monotonic() + 30
+    packet_id = 1
+    while publish(publisher, raw.topic(), b"again", packet_id) != 0:
+        assert time.monotonic() < deadline, "no room came back"
+        packet_id += 1
+        time.sleep(0.1)
+    absent.answer(absent.expect(PUBLISH, payload=b"again"))
+    raw.release()
+    assert found.stop() == 0
+
+
+def test_d14_a_folder_in_use_is_refused(tmp_path):
+    """A second broker on the same folder says who has it, and ends with 6."""
+    found = broker(tmp_path / "broker").start()
+    command = [str(Courser.binary()), "server", "--mqtt", "127.0.0.1:0", "--data", str(found.folder / "data")]
+    second = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    assert second.returncode == 6
+    assert f"in use by process {found.process.pid}" in second.stderr
+    assert found.stop() == 0
