@@ -7,7 +7,7 @@ use crate::walk::{GROUP_SIZES, Marks, Walks};
 use std::ptr::NonNull;
 
 /// From this many parts on a plan is made of two, if it can be.
-const SPLIT_FROM: usize = 24;
+const SPLIT_FROM: usize = 16;
 /// A list goes into the base if it has at least this many slots ...
 const COMMON_MIN: usize = 3;
 /// ... and at least one in this many of all that match.
