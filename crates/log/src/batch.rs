@@ -180,7 +180,8 @@ impl Batch {
         self.records == 0
     }
 
-    /// Whether the rest of a large entry must follow in the next batch: what was pushed is durable only with that one.
+    /// Whether the rest of a large entry must follow in the next batch: what was pushed is durable only with that one. No other
+    /// batch is written in between.
     #[must_use]
     pub const fn is_unfinished(&self) -> bool {
         self.carry.is_some()

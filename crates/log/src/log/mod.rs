@@ -52,8 +52,8 @@ pub struct Log<D: Disk> {
     pub(crate) segments: BTreeMap<SegmentNumber, Segment>,
     pub(crate) partitions: BTreeMap<PartitionId, Known>,
     pub(crate) places: Places,
-    /// Places of the pieces so far of an entry that is not whole yet.
-    pub(crate) pieces: Vec<Place>,
+    /// An entry that is not whole yet, and the places of its pieces so far.
+    pub(crate) pieces: Option<(PartitionId, LogIndex, Vec<Place>)>,
     pub(crate) next_segment: SegmentNumber,
     pub(crate) preparing: bool,
     /// The last attempt failed: not again before somebody asks for room or a segment is begun.
@@ -379,10 +379,16 @@ impl<D: Disk> Log<D> {
                         first: piece.index,
                         last: piece.index,
                     });
-                    self.pieces.push(place);
+                    let (partition, index) = (piece.partition, piece.index);
+                    let mut places = match self.pieces.take() {
+                        Some((of, at, places)) if (of, at) == (partition, index) => places,
+                        Some(_) | None => Vec::new(),
+                    };
+                    places.push(place);
                     if piece.is_last {
-                        let places = std::mem::take(&mut self.pieces);
-                        self.places.add_pieces(piece.partition, piece.index, places);
+                        self.places.add_pieces(partition, index, places);
+                    } else {
+                        self.pieces = Some((partition, index, places));
                     }
                 }
                 Change::HardState(partition, state) => {

@@ -93,7 +93,7 @@ pub(super) fn finish<D: Disk>(
             .map(|(id, partition)| (id, partition.known))
             .collect(),
         places: picture.places,
-        pieces: Vec::new(),
+        pieces: None,
         next_segment: stock.next_segment,
         preparing: false,
         prepare_blocked: false,

@@ -45,15 +45,18 @@ impl<F: crate::disk::DiskFile> Survey<F> {
         };
         let mut names = disk.list().map_err(cannot_open("the log's folder"))?;
         names.sort_unstable();
+        let mut unfinished = Vec::new();
         for name in names {
             match SegmentNumber::of_file_name(&name) {
                 Some(number) => survey.look(disk, config, number, &name)?,
-                None if name.ends_with(".new") => {
-                    disk.remove(&name).map_err(cannot_open(&name))?;
-                    survey.leftovers.unfinished += 1;
-                }
+                None if name.ends_with(".new") => unfinished.push(name),
                 None => survey.leftovers.strangers += 1,
             }
+        }
+        // Only now: the folder is this node's.
+        for name in unfinished {
+            disk.remove(&name).map_err(cannot_open(&name))?;
+            survey.leftovers.unfinished += 1;
         }
         Ok(survey)
     }
