@@ -4,7 +4,7 @@
 use courser_sim::{Counts, Plan, replay_command, run_plan};
 
 /// Seeds of an ordinary test run; `COURSER_DISK_SEEDS` by hand.
-const SEEDS: u64 = 80;
+const SEEDS: u64 = 60;
 
 fn seeds() -> u64 {
     let many = std::env::var("COURSER_DISK_SEEDS")

@@ -6,4 +6,5 @@ mod durable;
 mod network;
 mod node;
 mod random;
+mod real_log;
 mod three;

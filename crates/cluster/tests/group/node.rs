@@ -11,6 +11,7 @@ use courser_contract::{LogIndex, PartitionId, Term};
 use courser_log::Record;
 
 use crate::durable::Durable;
+use crate::real_log::RealLog;
 
 /// A batch on its way to the disk.
 #[derive(Debug)]
@@ -110,6 +111,8 @@ pub(crate) struct Node {
     pub(crate) role: Role,
     /// So many reads out of the log fail.
     pub(crate) failing_fetches: u64,
+    /// The same on a real log, where a test wants it.
+    pub(crate) log: Option<RealLog>,
 }
 
 pub(crate) const PARTITION: PartitionId = PartitionId(3);
@@ -157,6 +160,7 @@ impl Node {
             checkpoints,
             role: Role::Follower,
             failing_fetches: 0,
+            log: None,
         }
     }
 
@@ -197,6 +201,9 @@ impl Node {
     }
 
     fn make_durable(&mut self, write: Write) {
+        if let Some(log) = &mut self.log {
+            log.write(&write.records, write.replaces.is_some());
+        }
         if let Some((index, term)) = write.replaces {
             self.durable.replace(index, term);
         }
@@ -224,12 +231,14 @@ impl Node {
                 .expect("a batch can survive that was written");
             self.make_durable(write);
         }
+        let seed = self.durable.entries.len() as u64;
+        let log = self.log.take().map(|log| log.restart(seed, &self.durable));
         let fresh = Self::new(
             self.config.clone(),
             self.durable.clone(),
             std::mem::take(&mut self.checkpoints),
         );
-        *self = fresh;
+        *self = Self { log, ..fresh };
     }
 
     /// Makes a checkpoint of what is applied, and forgets the log below it.

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use courser_cluster::Role;
 
 use crate::network::{Cluster, MEMBERS};
+use crate::real_log::RealLog;
 
 /// SplitMix64.
 struct Rng(u64);
@@ -34,6 +35,13 @@ enum Links {
     Ordered,
     /// Worse than the shell promises; safety must hold all the same.
     Reordering,
+}
+
+/// Whether disks are logs or models of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Disks {
+    Models,
+    RealLogs,
 }
 
 struct Life {
@@ -140,11 +148,14 @@ struct Sums {
     taken: u32,
 }
 
-fn live(seeds: std::ops::Range<u64>, links: Links) -> Sums {
+fn live(seeds: std::ops::Range<u64>, links: Links, disks: Disks) -> Sums {
     let mut sums = Sums::default();
     for seed in seeds {
         let lived = std::panic::catch_unwind(|| {
             let mut life = Life::new(seed, links);
+            if disks == Disks::RealLogs {
+                (0..MEMBERS).for_each(|id| life.cluster.node(id).log = Some(RealLog::new()));
+            }
             for _ in 0..6_000 {
                 life.step();
             }
@@ -178,7 +189,7 @@ fn seeds() -> std::ops::Range<u64> {
 
 #[test]
 fn i6_no_fork_over_ordered_links() {
-    let sums = live(seeds(), Links::Ordered);
+    let sums = live(seeds(), Links::Ordered, Disks::Models);
     assert!(
         sums.committed > 1_000 && sums.snapshots > 10 && sums.fetches > 10,
         "{sums:?}"
@@ -191,8 +202,14 @@ fn i6_no_fork_over_ordered_links() {
 
 #[test]
 fn i6_no_fork_even_when_links_reorder() {
-    let sums = live(seeds(), Links::Reordering);
+    let sums = live(seeds(), Links::Reordering, Disks::Models);
     assert!(sums.committed > 1_000, "{sums:?}");
+}
+
+#[test]
+fn i6_no_fork_over_real_logs() {
+    let sums = live(0..10, Links::Ordered, Disks::RealLogs);
+    assert!(sums.committed > 100, "{sums:?}");
 }
 
 #[test]
