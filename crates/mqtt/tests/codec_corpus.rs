@@ -1,7 +1,7 @@
 //! The kept corpus of the fuzz targets, replayed without nightly or libFuzzer.
 
 #[allow(unreachable_pub)] // a library of its own in fuzz/
-#[path = "../../../fuzz/src/lib.rs"]
+#[path = "../../../fuzz/src/codec.rs"]
 mod checks;
 
 use std::path::Path;
