@@ -73,13 +73,32 @@ def test_the_two_commands(tmp_path):
             time.sleep(0.02)
         text = log.read_text()
         assert "127.0.0.1:1883" in text and "[::1]:1883" in text
-        assert "nothing survives a stop" in text
+        assert "data: data\n" in text and (tmp_path / "data").is_dir()
+        assert "ready" in text
     finally:
         if subscriber is not None:
             subscriber.send_signal(signal.SIGINT)
             subscriber.wait(10)
         server.send_signal(signal.SIGTERM)
         assert server.wait(20) == 0
+
+
+def test_in_memory(tmp_path):
+    """`--in-memory` says that nothing survives, and writes no file."""
+    command = [str(Courser.binary()), "server", "--in-memory", "--mqtt", "127.0.0.1:0"]
+    server = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    try:
+        said = []
+        while "ready" not in said:
+            said.append(first_line(server.stdout))
+            assert said[-1], said
+        assert "data: in memory, nothing survives a stop" in said
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(20) == 0
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        server.kill()
+        server.wait(10)
 
 
 def test_public_address_is_refused(tmp_path):
