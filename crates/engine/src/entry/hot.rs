@@ -11,28 +11,23 @@
 //! A publish says by a flag that its key is the next one of the same sender, and that its targets are the same, as those of
 //! the publish before it in its entry: in a batch most are, and such a publish is 8 bytes and its record.
 
-use std::{cell::Cell, sync::Arc};
-
 use bytes::{BufMut, Bytes};
-use courser_contract::{
-    AppendKey, AppendNumber, Origin, PartitionId, QoS, RecordRef, RecordView, Seq, ShardId,
-};
+use courser_contract::{AppendKey, RecordRef, RecordView};
 
 use super::{
-    FACT_BYTES, Gather, OUTCOME, PUBLISH, Trust, gather::Haste, read_u16, read_u32, read_u64,
+    FACT_BYTES, Gather, OUTCOME, PUBLISH, Target, Targets, TargetsAt, Trust,
+    gather::Haste,
+    key::{
+        KEY_BYTES, KEY_MASK, KEY_NEXT, KEY_NUMBERED, KEY_OUTBOX, Key, next_key, read_key, write_key,
+    },
+    read_u16, read_u32, read_u64,
+    target::skip_target,
 };
-use crate::canonical::{DecodeError, Reader};
+use crate::canonical::DecodeError;
 
-const KEY_BYTES: usize = 24;
 const SET_BYTES: usize = 8;
-const TARGET_BYTES: usize = 16;
 const OUTCOME_BYTES: usize = 40;
 
-const KEY_NUMBERED: u8 = 1;
-const KEY_OUTBOX: u8 = 2;
-/// One more than that of the publish before, with the same floor.
-const KEY_NEXT: u8 = 3;
-const KEY_MASK: u8 = 3;
 const TARGETS_INLINE: u8 = 0;
 const TARGETS_SET: u8 = 1 << 2;
 /// Those of the publish before.
@@ -40,176 +35,6 @@ const TARGETS_SAME: u8 = 2 << 2;
 const TARGETS_MASK: u8 = 3 << 2;
 const KEEP_RETAINED: u8 = 1 << 4;
 const FLAGS_MASK: u8 = KEY_MASK | TARGETS_MASK | KEEP_RETAINED;
-
-/// Where a record goes: one stream, and how the delivery looks (M7).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Target {
-    /// Session or group, see [`crate::ids`].
-    pub(crate) stream: u64,
-    /// Highest QoS of the subscriptions that matched.
-    pub(crate) qos: QoS,
-    /// RETAIN of the delivery.
-    pub(crate) retain: RetainMark,
-    /// Subscription identifiers.
-    pub(crate) identifiers: Option<Arc<[u32]>>,
-}
-
-/// RETAIN of a delivery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub(crate) enum RetainMark {
-    /// Cleared.
-    Clear = 0,
-    /// As the publisher gave it: Retain As Published.
-    Keep = 1,
-    /// Set: found among the retained messages.
-    Set = 2,
-}
-
-impl RetainMark {
-    pub(super) const fn from_bits(bits: u8) -> Option<Self> {
-        match bits {
-            0 => Some(Self::Clear),
-            1 => Some(Self::Keep),
-            2 => Some(Self::Set),
-            _ => None,
-        }
-    }
-
-    /// RETAIN of the delivery of a message that was published with `retain`.
-    pub(crate) const fn of(self, retain: bool) -> bool {
-        match self {
-            Self::Clear => false,
-            Self::Keep => retain,
-            Self::Set => true,
-        }
-    }
-}
-
-impl Target {
-    fn encoded_len(&self) -> usize {
-        let count = self.identifiers.as_ref().map_or(0, |ids| ids.len());
-        TARGET_BYTES + (count * 4).next_multiple_of(8)
-    }
-
-    fn write(&self, out: &mut impl BufMut) {
-        let identifiers = self.identifiers.as_deref().unwrap_or(&[]);
-        let count = u8::try_from(identifiers.len()).expect("at most 255 identifiers are kept");
-        out.put_u64_le(self.stream);
-        out.put_u8(self.qos as u8 | (self.retain as u8) << 2);
-        out.put_u8(count);
-        out.put_bytes(0, 6);
-        for &identifier in identifiers {
-            out.put_u32_le(identifier);
-        }
-        if !identifiers.len().is_multiple_of(2) {
-            out.put_u32_le(0);
-        }
-    }
-
-    fn read(bytes: &[u8], at: &mut usize) -> Result<Self, DecodeError> {
-        let head = bytes
-            .get(*at..*at + TARGET_BYTES)
-            .ok_or(DecodeError::Short)?;
-        let count = usize::from(head[9]);
-        let qos = QoS::from_bits(head[8] & 3).ok_or(DecodeError::Invalid("QoS of a target"))?;
-        let retain = RetainMark::from_bits(head[8] >> 2);
-        *at += TARGET_BYTES;
-        let identifiers = if count == 0 {
-            None
-        } else {
-            let ids = bytes.get(*at..*at + count * 4).ok_or(DecodeError::Short)?;
-            *at += (count * 4).next_multiple_of(8);
-            let ids = ids.chunks_exact(4);
-            Some(ids.map(|id| read_u32(id, 0)).collect::<Result<_, _>>()?)
-        };
-        Ok(Self {
-            stream: read_u64(head, 0)?,
-            qos,
-            retain: retain.ok_or(DecodeError::Invalid("RETAIN of a target"))?,
-            identifiers,
-        })
-    }
-}
-
-/// The targets of a topic: those that are stored for in stream order, then those of QoS 0. Many topics share one list.
-#[derive(Debug, Default)]
-pub(crate) struct TargetList {
-    /// The targets.
-    pub(crate) targets: Vec<Target>,
-    stored: usize,
-    /// Whether a subscription leaves out its own session's messages: then the list depends on the publisher.
-    pub(crate) has_no_local: bool,
-    /// How entries name the stored part (M8).
-    pub(crate) set: Cell<SettledAs>,
-}
-
-impl TargetList {
-    /// A list of which the first `stored` targets have QoS > 0.
-    pub(crate) fn new(targets: Vec<Target>, stored: usize, has_no_local: bool) -> Self {
-        Self {
-            targets,
-            stored,
-            has_no_local,
-            set: Cell::default(),
-        }
-    }
-
-    /// One stream, whatever the QoS that was granted.
-    pub(crate) fn of_one(target: Target) -> Self {
-        Self::new(vec![target], 1, false)
-    }
-
-    /// Those with QoS > 0.
-    pub(crate) fn stored(&self) -> &[Target] {
-        &self.targets[..self.stored]
-    }
-
-    /// Those with QoS 0.
-    pub(crate) fn routed(&self) -> &[Target] {
-        &self.targets[self.stored..]
-    }
-}
-
-/// How entries name a list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum SettledAs {
-    /// Not yet written.
-    #[default]
-    Unwritten,
-    /// Written in place once.
-    Once,
-    /// Written as a set.
-    Set(u32),
-}
-
-/// How a publish names its targets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Targets<'a> {
-    /// A set that was defined before.
-    Set(u32),
-    /// In place.
-    Inline(&'a [Target]),
-    /// Those of the publish before it in the entry.
-    Same,
-}
-
-/// Where the targets of a publish are found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TargetsAt {
-    /// In a set.
-    Set(u32),
-    /// In the fact: as many, from this byte of the entry on.
-    Inline(u16, usize),
-    /// They are those of the publish before.
-    Same,
-}
-
-/// Numbers of sets are lower: a table has a place for each, and a leader keeps few lists at a time.
-pub(crate) const SETS_MAX: u32 = 1 << 20;
-
-/// What makes a repeat known, as in [`AppendKey`].
-pub(crate) type Key = AppendKey;
 
 /// A record and where it goes.
 #[derive(Debug)]
@@ -343,101 +168,6 @@ impl<'a> PublishFact<'a> {
     /// The record.
     pub(crate) fn record(&self) -> RecordRef<'a> {
         RecordRef::trusted(self.bytes, self.record_at, self.record_len)
-    }
-}
-
-fn skip_target(fact: &[u8], at: &mut usize, trust: Trust) -> Result<(), DecodeError> {
-    match trust {
-        Trust::Own => {
-            let head = fact
-                .get(*at..*at + TARGET_BYTES)
-                .ok_or(DecodeError::Short)?;
-            *at += TARGET_BYTES + (usize::from(head[9]) * 4).next_multiple_of(8);
-            Ok(())
-        }
-        Trust::Foreign => Target::read(fact, at).map(drop),
-    }
-}
-
-/// The key that follows in the numbers of the same sender; none where there is none.
-#[inline]
-fn next_key(key: &Key) -> Option<Key> {
-    match *key {
-        AppendKey::Unanswered => None,
-        AppendKey::Numbered {
-            origin,
-            number,
-            floor,
-        } => Some(AppendKey::Numbered {
-            origin,
-            number: AppendNumber(number.0.checked_add(1)?),
-            floor,
-        }),
-        AppendKey::Outbox { source, seq, floor } => Some(AppendKey::Outbox {
-            source,
-            seq: Seq(seq.0.checked_add(1)?),
-            floor,
-        }),
-    }
-}
-
-fn write_key(key: &Key, out: &mut impl BufMut) {
-    match *key {
-        AppendKey::Unanswered => {}
-        AppendKey::Numbered {
-            origin,
-            number,
-            floor,
-        } => {
-            out.put_u16_le(origin.node);
-            out.put_u16_le(origin.shard.0);
-            out.put_u32_le(origin.start);
-            out.put_u64_le(number.0);
-            out.put_u64_le(floor.0);
-        }
-        AppendKey::Outbox { source, seq, floor } => {
-            out.put_u64_le(u64::from(source.0));
-            out.put_u64_le(seq.0);
-            out.put_u64_le(floor.0);
-        }
-    }
-}
-
-fn read_key(bytes: &[u8], kind: u8, at: usize) -> Result<Key, DecodeError> {
-    Ok(match kind {
-        KEY_NUMBERED => AppendKey::Numbered {
-            origin: Origin {
-                node: read_u16(bytes, at)?,
-                shard: ShardId(read_u16(bytes, at + 2)?),
-                start: read_u32(bytes, at + 4)?,
-            },
-            number: AppendNumber(read_u64(bytes, at + 8)?),
-            floor: AppendNumber(read_u64(bytes, at + 16)?),
-        },
-        KEY_OUTBOX => AppendKey::Outbox {
-            source: PartitionId(read_u16(bytes, at)?),
-            seq: Seq(read_u64(bytes, at + 8)?),
-            floor: Seq(read_u64(bytes, at + 16)?),
-        },
-        _ => return Err(DecodeError::Invalid("key of a publish")),
-    })
-}
-
-/// Appends a key where the kind is not told by a flag.
-pub(super) fn write_key_canonical(key: &Key, out: &mut Vec<u8>) {
-    out.push(match key {
-        AppendKey::Unanswered => 0,
-        AppendKey::Numbered { .. } => KEY_NUMBERED,
-        AppendKey::Outbox { .. } => KEY_OUTBOX,
-    });
-    write_key(key, out);
-}
-
-/// Reads what [`write_key_canonical`] wrote.
-pub(super) fn read_key_canonical(reader: &mut Reader<'_>) -> Result<Key, DecodeError> {
-    match reader.read::<u8>()? {
-        0 => Ok(AppendKey::Unanswered),
-        kind => read_key(reader.take(KEY_BYTES)?, kind, 0),
     }
 }
 

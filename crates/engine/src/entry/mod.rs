@@ -12,17 +12,18 @@
 
 mod gather;
 mod hot;
+mod key;
 mod rare;
+mod target;
 
 use bytes::Bytes;
 use courser_contract::{Term, WallMs};
 
 pub(crate) use gather::{Gather, Haste};
-pub(crate) use hot::{
-    Fate, Key, OutcomeFact, PublishFact, RetainMark, SETS_MAX, SettledAs, Target, TargetList,
-    Targets, TargetsAt,
-};
+pub(crate) use hot::{Fate, OutcomeFact, PublishFact};
+pub(crate) use key::Key;
 pub(crate) use rare::{AttachFact, Rare, ScanState};
+pub(crate) use target::{RetainMark, SETS_MAX, SettledAs, Target, TargetList, Targets, TargetsAt};
 
 use crate::canonical::{DecodeError, Reader};
 

@@ -10,7 +10,7 @@ use courser_contract::{
 use super::{
     FACT_BYTES, Gather, Key, RARE, Target,
     gather::Haste,
-    hot::{read_key_canonical, write_key_canonical},
+    key::{read_key_canonical, write_key_canonical},
 };
 use crate::canonical::{Canonical, DecodeError, Reader, read_str, write_count, write_str};
 use crate::group::Fact as GroupFact;
@@ -344,7 +344,7 @@ impl Canonical for Target {
         Ok(Self {
             stream: reader.read()?,
             qos: reader.read()?,
-            retain: super::hot::RetainMark::from_bits(reader.read()?)
+            retain: super::RetainMark::from_bits(reader.read()?)
                 .ok_or(DecodeError::Invalid("RETAIN of a target"))?,
             identifiers: reader.read()?,
         })
