@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use courser_engine::Limits;
 use courser_mqtt::front::{Feature, FrontConfig, OutputPool};
-use courser_settings::Settings;
+use courser_settings::{Acknowledge, Settings};
+
+use crate::stations::Mark;
 
 /// Durable partitions besides partition 0, fixed when a data folder is made (M3).
 const PARTITIONS: u16 = 16;
@@ -69,6 +71,14 @@ impl Config {
             connections_max: settings.listeners.connections_max as usize,
             stop_timeout: Duration::from_secs(5),
             settings,
+        }
+    }
+
+    /// When a record counts as durable (M1).
+    pub(crate) fn mark(&self) -> Mark {
+        match self.settings.log.acknowledge {
+            Acknowledge::Synced => Mark::Synced,
+            Acknowledge::Written => Mark::Written,
         }
     }
 

@@ -40,7 +40,7 @@ pub use error::{Errors, Origin, SettingError};
 pub use reference::{help_text, reference_markdown};
 pub use source::Sources;
 pub use table::{Data, Listeners, Mqtt, Retained, Server, Session, Settings, Sys, table};
-pub use value::{ByteSize, Keep, Overflow, SharedStrategy};
+pub use value::{Acknowledge, ByteSize, Keep, Overflow, SharedStrategy};
 
 /// When a changed value takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! The defaults of limits are those that a broker needs in front of clients it does not know. A doc comment says what
 //! the setting is for and what a larger value costs; it is the text of `--help` and of the reference page.
 
-use crate::value::{ByteSize, Keep, Overflow, SharedStrategy};
+use crate::value::{Acknowledge, ByteSize, Keep, Overflow, SharedStrategy};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -42,6 +42,8 @@ settings! {
 
     /// The log: one for the whole data folder, synced before anything is acknowledged.
     log: Log {
+        /// What is waited for before a message is acknowledged. "written" costs less and may lose the last 100 ms in a power loss; nothing is lost when only the process ends.
+        acknowledge: Acknowledge = Acknowledge::Synced, applies = Restart;
         /// Bytes of one segment, a file of the log. Smaller ones give space back sooner and are changed more often.
         segment_bytes: ByteSize = ByteSize::mib(64), in ByteSize::mib(1)..=ByteSize::gib(4), applies = Restart;
         /// Free bytes on the disk below which publishes are refused, so that acknowledgements still get through. 0 is four segments.

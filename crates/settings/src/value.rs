@@ -256,6 +256,16 @@ choice! {
 }
 
 choice! {
+    /// When a message that is kept on the disk counts as kept.
+    Acknowledge {
+        /// Once it is synced: it survives a power loss.
+        Synced = "synced",
+        /// Once it is written: it survives the end of the process. The sync follows within 100 ms.
+        Written = "written",
+    }
+}
+
+choice! {
     /// What happens to a message for a session that is full.
     Overflow {
         /// The message that arrives is dropped and counted.

@@ -10,7 +10,7 @@ use std::sync::mpsc;
 
 use courser_contract::{PartitionId, Tick};
 use courser_engine::DiskRoom;
-use courser_log::{CheckpointAt, FileDisk, LiveEntries};
+use courser_log::{BatchNumber, CheckpointAt, FileDisk, LiveEntries};
 
 use super::Shard;
 use crate::stations::{CheckpointDone, Checkpointed, Job};
@@ -33,12 +33,18 @@ pub(crate) struct CheckpointLink {
 }
 
 /// What is under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Progress {
     /// Nothing.
     None,
     /// The partition at this place gives pieces.
     Pieces(usize),
+    /// It has given all, and is to be the one that counts once the log is synced to its entry.
+    Given {
+        place: usize,
+        live: LiveEntries,
+        written: BatchNumber,
+    },
     /// All of it is at the reader.
     Handed(usize),
 }
@@ -126,8 +132,10 @@ impl Shard {
             Progress::Pieces(place) if checkpoints.is_at_work() => {
                 self.save_slice(&mut checkpoints, place);
             }
-            Progress::None | Progress::Pieces(_) | Progress::Handed(_) => {}
+            Progress::None | Progress::Pieces(_) | Progress::Given { .. } | Progress::Handed(_) => {
+            }
         }
+        self.hand_over(&mut checkpoints);
         self.checkpoints = Some(checkpoints);
     }
 
@@ -181,19 +189,40 @@ impl Shard {
         let Some(end) = partition.checkpoint_end() else {
             return;
         };
-        let Stores::Disk(store) = &self.store else {
-            return;
-        };
-        let synced = store
-            .synced()
-            .expect("what is applied was synced, and the answer said so");
         let mut live = LiveEntries::NONE;
         for (first, last) in end.live.ranges() {
             live.push_range(first, last);
         }
+        let Stores::Disk(store) = &self.store else {
+            return;
+        };
+        checkpoints.progress = Progress::Given {
+            place,
+            live,
+            written: store.written(),
+        };
+    }
+
+    /// Hands the end of a checkpoint over once the log is synced to its entry: at once, unless records are acknowledged before.
+    fn hand_over(&mut self, checkpoints: &mut Checkpoints) {
+        let (
+            Progress::Given {
+                place,
+                live,
+                written,
+            },
+            Stores::Disk(store),
+        ) = (&mut checkpoints.progress, &self.store)
+        else {
+            return;
+        };
+        let Some(synced) = store.synced_to(*written) else {
+            return;
+        };
+        let (place, live) = (*place, std::mem::take(live));
         checkpoints.progress = Progress::Handed(place);
         checkpoints.send(Job::CheckpointEnds {
-            partition: id,
+            partition: self.partitions.at(place).id,
             live,
             synced,
             shard: self.hub.id,
@@ -215,10 +244,15 @@ impl Shard {
         match checkpoints.progress {
             Progress::Handed(under_way) if under_way == place => {}
             // The reader could not write a piece.
+            Progress::Given {
+                place: under_way, ..
+            } if under_way == place => {}
             Progress::Pieces(under_way) if under_way == place => {
                 self.give_up(checkpoints, place);
             }
-            Progress::None | Progress::Pieces(_) | Progress::Handed(_) => return,
+            Progress::None | Progress::Pieces(_) | Progress::Given { .. } | Progress::Handed(_) => {
+                return;
+            }
         }
         checkpoints.progress = Progress::None;
         if let (Some(live), Stores::Disk(store)) = (done.live, &mut self.store) {

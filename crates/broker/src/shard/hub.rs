@@ -111,6 +111,9 @@ pub(crate) struct Hub {
     pub(crate) disk: Option<Arc<DiskState>>,
 }
 
+/// Bytes of one shard that may be on their way to the disk before it stops reading sockets.
+const DISK_BACKLOG_MAX: usize = 32 << 20;
+
 /// How long a shard does not read sockets for want of room on a link, in milliseconds (M49).
 pub(crate) const NOT_READING_MS: u64 = 5_000;
 
@@ -280,6 +283,22 @@ impl Hub {
         for id in passed {
             self.batch(id.asker).push(Message::FencePassed(id));
         }
+    }
+
+    /// Takes note of a disk that is slower than the publishers: as a link of the shard to itself that is full.
+    pub(crate) fn watch_disk(&mut self, backlog_bytes: usize) {
+        let since = &mut self.congested[usize::from(self.id.0)];
+        match (backlog_bytes < DISK_BACKLOG_MAX, &since) {
+            (true, _) => *since = None,
+            (false, None) => *since = Some(self.now.tick),
+            (false, Some(_)) => {}
+        }
+    }
+
+    /// Whether a link is full; the one of this shard to itself is its disk's.
+    #[inline]
+    pub(crate) fn is_congested(&self, shard: ShardId) -> bool {
+        self.congested[usize::from(shard.0)].is_some()
     }
 
     /// Takes note of links that became full or free.

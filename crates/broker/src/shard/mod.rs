@@ -237,7 +237,7 @@ impl Shard {
                 };
                 let every = config.settings.log.checkpoint_bytes.bytes();
                 (
-                    Stores::Disk(Box::new(OnDisk::new(places, disk.orders))),
+                    Stores::Disk(Box::new(OnDisk::new(places, disk.orders, config.mark()))),
                     Recovery::Reading(disk.recovered),
                     Some(Checkpoints::new(
                         link,

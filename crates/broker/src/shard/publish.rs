@@ -117,6 +117,7 @@ impl Shard {
         self.hub.budget.spend(Budget::STEP);
         let shard = self.hub.places.shard_of(to.partition);
         if shard == self.hub.id {
+            self.hub.overfull |= !to.partition.is_volatile() && self.hub.is_congested(shard);
             self.hub.slow |= self.append_here(to.partition, &append) == Pace::Slow;
         } else {
             self.hub
@@ -158,7 +159,11 @@ impl Shard {
         if self.hub.congested.iter().all(Option::is_none) {
             return false;
         }
-        let mut shards = partitions.map(|partition| self.hub.places.shard_of(partition));
+        // What the disk cannot take at once stops nothing that is not kept.
+        let here = PartitionId::volatile_of(self.hub.id);
+        let mut shards = partitions
+            .filter(|&partition| partition != here)
+            .map(|partition| self.hub.places.shard_of(partition));
         shards.any(|shard: ShardId| self.hub.refuses(shard))
     }
 

@@ -8,7 +8,7 @@ use super::Shard;
 use super::accept::LISTENERS;
 use super::checkpoints::Checkpoints;
 use super::hub::Budget;
-use crate::store::{Store, Stored};
+use crate::store::{Store, Stored, Stores};
 
 /// Commits and messages may lead to each other: so many rounds of both end a turn at the latest.
 const ROUNDS_MAX: usize = 16;
@@ -134,6 +134,9 @@ impl Shard {
         }
         self.save();
         self.store.end_turn();
+        if let Stores::Disk(store) = &self.store {
+            self.hub.watch_disk(store.backlog_bytes());
+        }
         for sender in self.hub.ports.to.iter_mut().flatten() {
             sender.collect();
         }

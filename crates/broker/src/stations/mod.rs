@@ -21,7 +21,7 @@ mod writer;
 
 pub use disk::DiskFailure;
 pub(crate) use disk::{COUNTERS, DiskState, Stage};
-pub(crate) use orders::{Checkpointed, Order, OrderSender};
+pub(crate) use orders::{Checkpointed, Mark, Order, OrderSender};
 pub(crate) use reader::{CheckpointDone, Job};
 pub(crate) use recovery::{Found, RecoveredShard, with_causes};
 pub use start::StationsError;

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use courser_contract::PartitionId;
-use courser_log::{CheckpointAt, LiveEntries, Record, Synced};
+use courser_log::{BatchNumber, CheckpointAt, LiveEntries, Record, Synced};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::rings::Doze;
@@ -54,8 +54,8 @@ pub(crate) struct Order {
     pub(crate) checkpoints: Vec<Checkpointed>,
     /// In the answer: where the log stands, in bytes with what was there at the start.
     pub(crate) log_bytes: u64,
-    /// In the answer: what is synced, its own records included where that was asked for.
-    pub(crate) synced: Option<Synced>,
+    /// In the answer: what is written and what is synced; its own records are in both where that was asked for.
+    pub(crate) log: Option<(BatchNumber, Synced)>,
 }
 
 impl Order {

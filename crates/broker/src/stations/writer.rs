@@ -8,6 +8,9 @@
 //! thread ends, and the process is to end with code 74. A disk without room is not a failure: orders wait until there is
 //! some (M47).
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -239,7 +242,7 @@ impl<D: Disk> Writer<D> {
                 self.log.set_checkpoint(done.partition, done.at, done.live);
             }
             order.log_bytes = log_bytes;
-            order.synced = Some(self.log.synced());
+            order.log = Some((self.log.last_batch(), self.log.synced()));
             // The shard's own copies alone keep the bytes from now on.
             order.records.clear();
             self.shards[shard].answer(order);

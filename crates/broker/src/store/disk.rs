@@ -14,11 +14,11 @@ use courser_cluster::{
     Consensus, ConsensusEffects, Group, NodeId, PeerMessage, Polled, Role, SnapshotDescriptor,
 };
 use courser_contract::{LogIndex, PartitionId, Term};
-use courser_log::{CheckpointAt, Record, Synced};
+use courser_log::{BatchNumber, CheckpointAt, Record, Synced};
 
 use super::{Store, Stored};
 use crate::slots::Places;
-use crate::stations::{Checkpointed, Order, OrderSender};
+use crate::stations::{Checkpointed, Mark, Order, OrderSender};
 
 /// A group and what the store keeps of it.
 struct Grouped {
@@ -39,21 +39,25 @@ pub(crate) struct OnDisk {
     /// What groups have handed over and the shard has not taken.
     ready: VecDeque<Stored>,
     log_bytes: u64,
-    synced: Option<Synced>,
+    /// What was written and what was synced at the last answer.
+    log: Option<(BatchNumber, Synced)>,
 }
 
 impl OnDisk {
-    /// Without groups.
-    pub(crate) fn new(places: Places, link: OrderSender) -> Self {
+    /// Without groups; `mark` says when a record counts as durable (M1).
+    pub(crate) fn new(places: Places, link: OrderSender, mark: Mark) -> Self {
         Self {
             places,
             groups: Vec::new(),
             dirty: VecDeque::new(),
             link,
-            gathering: Order::default(),
+            gathering: Order {
+                mark,
+                ..Order::default()
+            },
             ready: VecDeque::new(),
             log_bytes: 0,
-            synced: None,
+            log: None,
         }
     }
 
@@ -89,9 +93,16 @@ impl OnDisk {
         self.gathering.checkpoints.push(checkpoint);
     }
 
-    /// What was synced at the last answer: all that was committed so far.
-    pub(crate) const fn synced(&self) -> Option<Synced> {
-        self.synced
+    /// Where all that was committed so far is written.
+    pub(crate) fn written(&self) -> BatchNumber {
+        self.log.map_or(BatchNumber(0), |(written, _)| written)
+    }
+
+    /// The proof that all up to `batch` is synced, once an answer has brought it.
+    pub(crate) fn synced_to(&self, batch: BatchNumber) -> Option<Synced> {
+        self.log
+            .map(|(_, synced)| synced)
+            .filter(|synced| synced.batch() >= batch)
     }
 
     fn touch(&mut self, place: usize) {
@@ -140,7 +151,7 @@ impl Store for OnDisk {
     fn begin_turn(&mut self) {
         while let Some(order) = self.link.next_done() {
             self.log_bytes = order.log_bytes;
-            self.synced = order.synced;
+            self.log = order.log;
             for &(place, number) in &order.groups {
                 let place = usize::from(place);
                 if let Some(Some(grouped)) = self.groups.get_mut(place) {

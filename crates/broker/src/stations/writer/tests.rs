@@ -1,0 +1,238 @@
+//! The writer on a disk in memory: what an answer means (I2, M1, M9), how much one sync carries, and failures.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use courser_contract::{LogIndex, PartitionId, Term};
+use courser_log::testing::{Call, MemDisk};
+use courser_log::{Log, LogConfig, NodeIdentity, Record, Recovered, StartId, WriteError};
+
+use super::{Job, Writer, WriterParts};
+use crate::rings::Doze;
+use crate::stations::disk::{Counter, DiskState};
+use crate::stations::orders::{Mark, Order, OrderSender, orders};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+struct World {
+    disk: MemDisk,
+    senders: Vec<OrderSender>,
+    state: Arc<DiskState>,
+    writer: Option<Writer<MemDisk>>,
+    thread: Option<JoinHandle<Result<(), WriteError>>>,
+    doze: Arc<Doze>,
+    /// The reader's end: nothing is made ready in these tests.
+    _jobs: mpsc::Receiver<Job<MemDisk>>,
+}
+
+fn open(disk: &MemDisk, counter: u32) -> (Log<MemDisk>, Recovered) {
+    let config = LogConfig::new(NodeIdentity(7), 1 << 20).expect("a size that logs have");
+    let start = StartId { counter, word: 9 };
+    let none = std::collections::BTreeMap::new();
+    Log::open(disk.clone(), config, start, &none).expect("the disk is right")
+}
+
+fn entry(shard: usize, index: u64, bytes: usize) -> Record {
+    Record::Entry {
+        partition: PartitionId(shard as u16 + 1),
+        term: Term(1),
+        index: LogIndex(index),
+        data: Bytes::from(vec![index as u8; bytes]),
+    }
+}
+
+impl World {
+    /// A writer for `shards` shards that has not begun.
+    fn new(shards: usize) -> Self {
+        let disk = MemDisk::new();
+        let (log, _) = open(&disk, 1);
+        let doze = Arc::new(Doze::default());
+        let state = Arc::new(DiskState::new(1));
+        let (jobs, jobs_taken) = mpsc::channel();
+        let (_, prepared) = mpsc::channel();
+        let (senders, receivers) = (0..shards)
+            .map(|_| orders(Arc::default(), Arc::clone(&doze)))
+            .unzip();
+        let parts = WriterParts {
+            shards: receivers,
+            doze: Arc::clone(&doze),
+            state: Arc::clone(&state),
+            jobs,
+            prepared,
+        };
+        Self {
+            disk,
+            senders,
+            state,
+            writer: Some(Writer::new(log, 0, parts)),
+            thread: None,
+            doze,
+            _jobs: jobs_taken,
+        }
+    }
+
+    fn begin(&mut self) {
+        let writer = self.writer.take().expect("it begins once");
+        self.thread = Some(thread::spawn(move || writer.run()));
+    }
+
+    fn order(&mut self, shard: usize, mark: Mark, indexes: std::ops::Range<u64>) {
+        let mut order = Order {
+            mark,
+            ..Order::default()
+        };
+        for index in indexes {
+            order.push(entry(shard, index, 100));
+        }
+        self.senders[shard].send(&mut order);
+    }
+
+    /// Waits for an answer.
+    fn done(&mut self, shard: usize) -> Order {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(order) = self.senders[shard].next_done() {
+                return order;
+            }
+            assert!(Instant::now() < deadline, "an order is answered");
+            thread::yield_now();
+        }
+    }
+
+    fn counted(&self, counter: Counter) -> u64 {
+        self.state.counted()[counter as usize]
+    }
+
+    fn end(mut self) {
+        self.senders.clear();
+        self.doze.wake();
+        let thread = self.thread.take().expect("it has begun");
+        let ended = thread.join().expect("a writer does not panic");
+        ended.expect("nothing failed");
+    }
+
+    /// Entries of a shard's partition that a start finds after a loss of power.
+    fn survivors(&self, shard: usize, seed: u64) -> Vec<u64> {
+        let (_, recovered) = open(&self.disk.fork().power_loss(seed), 2);
+        let partition = recovered.partitions.get(&PartitionId(shard as u16 + 1));
+        let entries = partition.map(|found| found.entries.iter().map(|entry| entry.index.0));
+        entries.into_iter().flatten().collect()
+    }
+}
+
+#[test]
+fn i2_an_answer_means_that_a_loss_of_power_changes_nothing() {
+    let mut world = World::new(2);
+    world.begin();
+    for round in 0..20 {
+        world.order(0, Mark::Synced, round * 3 + 1..round * 3 + 4);
+        world.order(1, Mark::Synced, round + 1..round + 2);
+        world.done(0);
+        world.done(1);
+        for seed in 0..5 {
+            let expected: Vec<u64> = (1..=round * 3 + 3).collect();
+            assert_eq!(world.survivors(0, seed), expected, "seed {seed}");
+            assert_eq!(world.survivors(1, seed).len() as u64, round + 1);
+        }
+    }
+    world.end();
+}
+
+#[test]
+fn one_sync_carries_what_gathered_from_all_shards() {
+    let mut world = World::new(3);
+    for shard in 0..3 {
+        for order in 0..10 {
+            world.order(shard, Mark::Synced, order * 5 + 1..order * 5 + 6);
+        }
+    }
+    let before = world.counted(Counter::Batches);
+    world.begin();
+    for shard in 0..3 {
+        for _ in 0..10 {
+            assert!(
+                world.done(shard).records.is_empty(),
+                "bytes are shared no longer"
+            );
+        }
+    }
+    assert_eq!(world.survivors(2, 0).len(), 50);
+    let batches = world.counted(Counter::Batches) - before;
+    assert!(
+        batches <= 2,
+        "{batches} batches: its own, and a witness of a slow test"
+    );
+    world.end();
+}
+
+#[test]
+fn m1_what_counts_once_written_is_synced_soon() {
+    let mut world = World::new(1);
+    world.begin();
+    world.order(0, Mark::Written, 1..2);
+    world.done(0);
+    let deadline = Instant::now() + PATIENCE;
+    while (0..5).any(|seed| world.survivors(0, seed) != [1]) {
+        assert!(
+            Instant::now() < deadline,
+            "it is synced without another order"
+        );
+        thread::sleep(Duration::from_millis(5));
+    }
+    world.end();
+}
+
+#[test]
+fn m44_an_idle_disk_gets_one_witness_and_then_nothing() {
+    let mut world = World::new(1);
+    world.begin();
+    world.order(0, Mark::Synced, 1..2);
+    world.done(0);
+    let deadline = Instant::now() + PATIENCE;
+    while world.counted(Counter::Witnesses) == 0 {
+        assert!(Instant::now() < deadline, "an idle disk gets a witness");
+        thread::sleep(Duration::from_millis(5));
+    }
+    let changes = world.disk.changes();
+    thread::sleep(super::IDLE * 3);
+    assert_eq!(
+        world.disk.changes(),
+        changes,
+        "an idle broker leaves the disk alone"
+    );
+    world.end();
+}
+
+#[test]
+fn m45_an_entry_in_pieces_is_answered_when_it_is_whole() {
+    let mut world = World::new(1);
+    world.begin();
+    let mut order = Order::default();
+    order.push(entry(0, 1, 900_000));
+    order.push(entry(0, 2, 10));
+    world.senders[0].send(&mut order);
+    world.done(0);
+    for seed in 0..5 {
+        assert_eq!(world.survivors(0, seed), [1, 2], "seed {seed}");
+    }
+    world.end();
+}
+
+#[test]
+fn d5_d6_after_a_failed_call_nothing_is_answered() {
+    for call in [Call::Sync, Call::Write] {
+        let mut world = World::new(1);
+        world.begin();
+        world.order(0, Mark::Synced, 1..2);
+        world.done(0);
+        world.disk.fail(call, 0, 1, std::io::ErrorKind::Other);
+        world.order(0, Mark::Synced, 2..3);
+        let thread = world.thread.take().expect("it has begun");
+        let ended = thread.join().expect("a writer does not panic");
+        assert!(ended.is_err_and(|error| error.is_final()), "{call:?}");
+        assert!(world.senders[0].next_done().is_none(), "{call:?}");
+    }
+}
