@@ -5,6 +5,7 @@
     bench/run.py --row "QoS 1" --round 5            some rows
     bench/run.py --broker courser --broker mosquitto
     bench/run.py --broker courser --broker courser-disk   what the disk costs
+    bench/run.py --durable                          rows of sessions that are kept on a disk and synced
     bench/run.py --add 'bare=/path/bare-relay {port}'   any other broker that can be started on a port, such as a relay that shows
                                                     what the kernel takes
 
@@ -25,7 +26,7 @@ import time
 from typing import Any
 
 from brokers import KINDS, ROOT, TARGET, Broker, Kind, custom, find_binary, install, raise_open_files
-from rows import ROWS, Figure, Row, is_whole, matching
+from rows import DURABLE, ROWS, Figure, Row, is_whole, matching
 
 Results = dict[tuple[str, str], list[dict[str, Any]]]
 RUN_SECONDS_MAX = 180
@@ -34,6 +35,7 @@ RUN_SECONDS_MAX = 180
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--row", action="append", default=[], help="part of a row's name")
+    parser.add_argument("--durable", action="store_true", help="the rows of kept sessions, with brokers that keep them")
     parser.add_argument("--broker", action="append", default=[], choices=sorted(KINDS))
     parser.add_argument("--add", action="append", default=[], metavar="NAME=COMMAND")
     parser.add_argument("--rounds", type=int, default=3)
@@ -147,7 +149,8 @@ def main() -> int:
     options = arguments()
     subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "courser"], cwd=ROOT, check=True)
     raise_open_files()
-    usual = [name for name, kind in KINDS.items() if kind.usual]
+    kept = ["courser-disk", "mosquitto-kept", "rumqttd", "nats-server"]
+    usual = kept if options.durable else [name for name, kind in KINDS.items() if kind.usual]
     kinds = [KINDS[name] for name in (options.broker or usual)] + [custom(text) for text in options.add]
     for kind in kinds:
         if not options.no_install:
@@ -156,9 +159,10 @@ def main() -> int:
     kinds = [kind for kind in kinds if kind.name not in missing]
     if missing:
         print(f"left out, not installed: {', '.join(missing)}", file=sys.stderr)
-    rows = matching(options.row)
+    every = DURABLE if options.durable else ROWS
+    rows = matching(options.row, every)
     if not rows:
-        raise SystemExit("no such row; rows are:\n" + "\n".join(f"  {row.name}" for row in ROWS))
+        raise SystemExit("no such row; rows are:\n" + "\n".join(f"  {row.name}" for row in every))
     results = measure(rows, kinds, options)
     if options.json:
         flat = [{"row": row, "broker": broker, "runs": runs} for (row, broker), runs in results.items()]

@@ -110,7 +110,7 @@ fn refuse_damage(recovered: &Recovered) -> Result<(), DiskFailure> {
         return Ok(());
     }
     Err(DiskFailure::Refused(format!(
-        "the log is damaged{text}. Put the folder back from a backup; `courser inspect segment` shows the places. {}",
+        "the log is damaged{text}. Put the folder back from a backup; {}",
         recovered.report
     )))
 }
