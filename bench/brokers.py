@@ -66,6 +66,18 @@ max_inflight_count = 200
 dynamic_filters = true
 """
 
+FLASHMQ = """log_file {folder}/flashmq.log
+allow_anonymous true
+max_qos_msg_pending_per_client 65535
+max_qos_bytes_pending_per_client 1073741824
+listen {{
+  protocol mqtt
+  inet_protocol ip4
+  inet4_bind_address 127.0.0.1
+  port {port}
+}}
+"""
+
 KINDS = {
     kind.name: kind
     for kind in (
@@ -85,8 +97,36 @@ KINDS = {
         Kind("nats-server", str(PEERS / "bin" / "nats-server"), "{binary} -c {folder}/nats.conf",
              (("nats.conf", NATS),),
              f"env GOBIN={PEERS / 'bin'} go install github.com/nats-io/nats-server/v2@latest"),
+        # No distribution has it in its usual packages: it takes part where somebody has built it.
+        Kind("flashmq", "flashmq", "{binary} --config-file {folder}/flashmq.conf", (("flashmq.conf", FLASHMQ),)),
     )
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class Running:
+    """A broker that somebody else has started and will stop; it takes the place of a `Broker`, and is the same in all runs."""
+
+    name: str
+    host: str
+    port: int
+    pid: int
+
+    def __enter__(self) -> "Running":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def running(text: str) -> Running:
+    """A broker named on the command line as NAME=HOST:PORT:PID; the process is one of this machine."""
+    name, _, place = text.partition("=")
+    try:
+        host, port, pid = place.rsplit(":", 2)
+        return Running(name, host.strip("[]"), int(port), int(pid))
+    except ValueError:
+        raise SystemExit(f"write NAME=HOST:PORT:PID, not {text!r}") from None
 
 
 def custom(text: str) -> Kind:
@@ -115,6 +155,8 @@ def free_port() -> int:
 
 class Broker:
     """A running broker. Use as a context manager."""
+
+    host = "127.0.0.1"
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind

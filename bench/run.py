@@ -2,14 +2,15 @@
 """Starts this broker and others side by side and prints the table of docs/performance.md.
 
     bench/run.py                                    all rows, all brokers, three rounds
-    bench/run.py --row "QoS 1" --round 5            some rows
+    bench/run.py --row "QoS 1" --rounds 5           some rows
     bench/run.py --broker courser --broker mosquitto
     bench/run.py --broker courser --broker courser-disk   what the disk costs
     bench/run.py --durable                          rows of sessions that are kept on a disk and synced
     bench/run.py --add 'bare=/path/bare-relay {port}'   any other broker that can be started on a port, such as a relay that shows
                                                     what the kernel takes
+    bench/run.py --running other=127.0.0.1:1883:4711   a broker that runs already: host, port and process id
 
-Rounds are interleaved: in each, every row runs on every broker, each on a freshly started one, in an order that changes from round
+Rounds are interleaved: in each, every row runs on every broker, each on a freshly started one (save `--running`), in an order that changes from round
 to round. Figures are medians over the rounds, with the range behind them. The load generator is `courser bench`.
 """
 
@@ -25,7 +26,7 @@ import sys
 import time
 from typing import Any
 
-from brokers import KINDS, ROOT, TARGET, Broker, Kind, custom, find_binary, install, raise_open_files
+from brokers import KINDS, ROOT, TARGET, Broker, Kind, Running, custom, find_binary, install, raise_open_files, running
 from rows import DURABLE, ROWS, Figure, Row, is_whole, matching
 
 Results = dict[tuple[str, str], list[dict[str, Any]]]
@@ -38,6 +39,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--durable", action="store_true", help="the rows of kept sessions, with brokers that keep them")
     parser.add_argument("--broker", action="append", default=[], choices=sorted(KINDS))
     parser.add_argument("--add", action="append", default=[], metavar="NAME=COMMAND")
+    parser.add_argument("--running", action="append", default=[], metavar="NAME=HOST:PORT:PID")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0, help="measured seconds of a timed row")
     parser.add_argument("--version", default="311", choices=("311", "5"))
@@ -46,9 +48,9 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def load(row: Row, broker: Broker, options: argparse.Namespace) -> dict[str, Any]:
-    command = [str(TARGET / "release" / "courser"), "bench", *row.arguments, "-p", str(broker.port), "--pid", str(broker.pid),
-               "-V", options.version, "-o", "jsonl", "--quiet"]
+def load(row: Row, broker: Broker | Running, options: argparse.Namespace) -> dict[str, Any]:
+    command = [str(TARGET / "release" / "courser"), "bench", *row.arguments, "-h", broker.host, "-p", str(broker.port),
+               "--pid", str(broker.pid), "-V", options.version, "-o", "jsonl", "--quiet"]
     if row.arguments[0] == "mqtt":
         command += ["-d", str(options.seconds), "--warmup", "1"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS_MAX,
@@ -58,7 +60,7 @@ def load(row: Row, broker: Broker, options: argparse.Namespace) -> dict[str, Any
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def measure(rows: list[Row], kinds: list[Kind], options: argparse.Namespace) -> Results:
+def measure(rows: list[Row], kinds: list[Kind | Running], options: argparse.Namespace) -> Results:
     results: Results = {}
     for turn in range(options.rounds):
         for row in rows:
@@ -68,7 +70,7 @@ def measure(rows: list[Row], kinds: list[Kind], options: argparse.Namespace) -> 
                     continue
                 print(f"round {turn + 1}/{options.rounds}  {kind.name:12}  {row.name}", file=sys.stderr, flush=True)
                 try:
-                    with Broker(kind) as broker:
+                    with kind if isinstance(kind, Running) else Broker(kind) as broker:
                         result = load(row, broker, options)
                 except (RuntimeError, subprocess.TimeoutExpired) as error:
                     print(f"  failed: {error}", file=sys.stderr)
@@ -109,7 +111,7 @@ def shown(found: list[float], whole: bool) -> str:
     return f"{middle:.{digits}f}{spread}" + ("" if whole else " †")
 
 
-def table(results: Results, rows: list[Row], kinds: list[Kind]) -> tuple[str, bool]:
+def table(results: Results, rows: list[Row], kinds: list[Kind | Running]) -> tuple[str, bool]:
     names = [kind.name for kind in kinds]
     lines = ["| workload | figure | " + " | ".join(names) + " | at most | |", "|---" * (len(names) + 4) + "|"]
     passed = True
@@ -159,6 +161,7 @@ def main() -> int:
     kinds = [kind for kind in kinds if kind.name not in missing]
     if missing:
         print(f"left out, not installed: {', '.join(missing)}", file=sys.stderr)
+    kinds += [running(text) for text in options.running]
     every = DURABLE if options.durable else ROWS
     rows = matching(options.row, every)
     if not rows:
