@@ -150,12 +150,14 @@ fn in_cache((matcher, cache): &mut Cached, topic: &str) -> u64 {
     black_box(found).len() as u64
 }
 
-/// All topics are in the cache.
+/// All topics are in the cache: they get in when they are asked for again, and few are forgotten as it grows.
 fn cached() -> Tables<Cached> {
     let filters = wildcards();
-    Tables::new(|| (fill(&filters), TopicCache::new(CacheLimits::default())))
-        .warm(in_cache, 6)
-        .warm(in_cache, 6)
+    let mut tables = Tables::new(|| (fill(&filters), TopicCache::new(CacheLimits::default())));
+    for _ in 0..16 {
+        tables = tables.warm(in_cache, 6);
+    }
+    tables
 }
 
 #[library_benchmark]
