@@ -317,6 +317,44 @@ fn m42_checkpoints_free_the_log_and_a_start_reads_them() {
     }
 }
 
+/// Acknowledged once written: the end of the process loses nothing, and checkpoints wait for the sync.
+#[test]
+fn m1_what_was_written_is_there_after_the_process() {
+    let folder = folder();
+    let settings = [
+        "log.acknowledge=written",
+        "log.checkpoint_bytes=1MiB",
+        "sys.interval=0s",
+    ];
+    let broker = broker_on(folder.path(), 2, &settings);
+    let address = broker.addresses()[0];
+    let (mut absent, _) = keep(address, "absent");
+    absent.subscribe("t", 1);
+    leave(absent);
+    let payload = "y".repeat(2_000);
+    for _ in 0..40 {
+        send_all(address, "t", &[payload.as_str(); 50]);
+    }
+    // A checkpoint hears of the sync with a later answer.
+    for _ in 0..5 {
+        thread::sleep(Duration::from_millis(120));
+        send_all(address, "t", &[payload.as_str()]);
+    }
+    thread::sleep(Duration::from_millis(120));
+    let counters = stop(broker).counters();
+    assert!(
+        counters.iter().any(|(name, _)| name == "checkpoints"),
+        "{counters:?}"
+    );
+    let broker = broker_on(folder.path(), 2, &settings);
+    let (mut absent, present) = keep(broker.addresses()[0], "absent");
+    assert!(present);
+    for _ in 0..40 * 50 + 5 {
+        assert_eq!(absent.receive_publish().1, payload.as_bytes());
+    }
+    stop(broker);
+}
+
 #[test]
 fn m13_what_nobody_must_keep_never_touches_the_disk() {
     let records = |work: fn(SocketAddr)| {

@@ -9,6 +9,7 @@ use super::timers::Timer;
 use crate::config::Config;
 use crate::metrics::Counters;
 use crate::rings::Message;
+use crate::stations::TOPICS;
 use crate::sys::{ShardReport, Values};
 
 /// The rounds of reports at shard 0.
@@ -93,6 +94,12 @@ impl Shard {
         let heap = heap_bytes();
         for (topic, value) in reports.values.update(&reports.sums, heap, uptime, elapsed) {
             self.publish_value(topic, value.as_bytes());
+        }
+        let disk = self.hub.disk.as_ref().map(|disk| disk.counted());
+        for (topic, value) in TOPICS.into_iter().zip(disk.into_iter().flatten()) {
+            if let Some(value) = self.reports.values.changed(topic, value.to_string()) {
+                self.publish_value(topic, value.as_bytes());
+            }
         }
     }
 

@@ -72,8 +72,17 @@ pub(crate) enum Counter {
     TimesShort,
 }
 
-/// The words of the counters in reports.
-pub(crate) const COUNTERS: [&str; 15] = [
+/// The words of the counters in reports, and the topics that they are published under.
+macro_rules! counters {
+    ($($name:literal),+ $(,)?) => {
+        /// In the order of [`Counter`].
+        pub(crate) const COUNTERS: [&str; 15] = [$($name),+];
+        /// The same as topics.
+        pub(crate) const TOPICS: [&str; 15] = [$(concat!("$SYS/broker/disk/", $name)),+];
+    };
+}
+
+counters![
     "log_syncs",
     "log_batches",
     "log_records",

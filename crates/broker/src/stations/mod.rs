@@ -20,7 +20,7 @@ mod start;
 mod writer;
 
 pub use disk::DiskFailure;
-pub(crate) use disk::{COUNTERS, DiskState, Stage};
+pub(crate) use disk::{COUNTERS, DiskState, Stage, TOPICS};
 pub(crate) use orders::{Checkpointed, Mark, Order, OrderSender};
 pub(crate) use reader::{CheckpointDone, Job};
 pub(crate) use recovery::{Found, RecoveredShard, with_causes};

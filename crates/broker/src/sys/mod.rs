@@ -57,6 +57,15 @@ pub(crate) struct Values {
 }
 
 impl Values {
+    /// A value of its own; none when it was published as it is.
+    pub(crate) fn changed(&mut self, topic: &'static str, value: String) -> Option<String> {
+        if self.published.get(topic) == Some(&value) {
+            return None;
+        }
+        self.published.insert(topic, value.clone());
+        Some(value)
+    }
+
     /// Takes the sums of all shards, `elapsed_ms` after the ones before, and gives topics and values that have changed.
     pub(crate) fn update(
         &mut self,
