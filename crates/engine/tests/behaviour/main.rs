@@ -2,8 +2,14 @@
 
 mod checkpoints;
 mod forwards;
+mod incoming2;
+mod leading;
+mod limits;
 mod oracle;
+mod people;
 mod retained;
 mod sessions;
 mod shared;
+mod takeover;
+mod wills;
 mod world;

@@ -1,0 +1,213 @@
+//! Limits of sessions, and what goes when they are reached.
+
+use courser_contract::{DetachCause, Dropped, Publish, QoS, Refusal, Settled};
+use courser_engine::{DiskRoom, Limits, Overflow, Pace};
+
+use crate::people::{durable, publish2, release};
+use crate::world::{Acks, Commits, DURABLE, OTHER, Options, World, message, to};
+
+fn limited(overflow: Overflow) -> World {
+    World::with_limits(Limits {
+        queue_messages_max: 3,
+        overflow,
+        ..Limits::default()
+    })
+}
+
+#[test]
+fn a_full_session_drops_by_its_policy_m12() {
+    for (overflow, kept, acked) in [
+        (Overflow::DropNewest, ["0", "1", "2"], 6),
+        (Overflow::DropOldest, ["3", "4", "5"], 6),
+        (Overflow::RefusePublisher, ["0", "1", "2"], 3),
+    ] {
+        let mut world = limited(overflow);
+        let a = durable(&mut world, "a");
+        world.subscribe(a, to("t", QoS::AtLeastOnce));
+        world.detach(a, DetachCause::Lost);
+        let tickets: Vec<_> = (0..6)
+            .map(|n| world.send("t", &n.to_string(), QoS::AtLeastOnce))
+            .collect();
+        world.settle();
+        let ok = tickets
+            .iter()
+            .filter(|ticket| world.is_acked(**ticket))
+            .count();
+        assert_eq!(ok, acked, "{overflow:?}");
+        world.attach(a, Options::durable());
+        assert_eq!(world.got(a), kept, "{overflow:?}");
+        let dropped = world.fx.dropped.get(&Dropped::QueueFull).copied();
+        assert_eq!(
+            dropped,
+            (overflow != Overflow::RefusePublisher).then_some(3)
+        );
+    }
+}
+
+#[test]
+fn a_disk_that_is_nearly_full_refuses_what_is_new_and_lets_the_rest_go_on_m47() {
+    let mut world = World::new();
+    let a = durable(&mut world, "a");
+    world.subscribe(a, to("t", QoS::ExactlyOnce));
+    world.detach(a, DetachCause::Lost);
+    let before = world.send("t", "before", QoS::AtLeastOnce);
+    world.settle();
+    let sender = durable(&mut world, "sender");
+    publish2(&mut world, sender, 5, "t", "held", 11);
+    world.settle();
+    let room = |world: &mut World, room| {
+        for id in [DURABLE, OTHER] {
+            world.call(id, |it, _, _| it.set_disk_room(room));
+        }
+    };
+    room(&mut world, DiskRoom::Short);
+    let short = world.send("t", "short", QoS::AtLeastOnce);
+    let kept = world.retain("kept", "short", QoS::AtLeastOnce);
+    let unwanted = world.send("nobody", "short", QoS::AtLeastOnce);
+    publish2(&mut world, sender, 6, "t", "short", 12);
+    publish2(&mut world, sender, 5, "t", "held", 11);
+    world.settle();
+    let refused = Settled::Refused(Refusal::QuotaExceeded);
+    assert!(world.is_acked(before) && world.is_acked(unwanted));
+    assert_eq!(world.publishes[short].1, refused);
+    assert_eq!(world.publishes[kept].1, refused);
+    assert_eq!(
+        world.clients[sender].pubrec,
+        [
+            (5, Settled::Ok, true),
+            (6, refused, true),
+            (5, Settled::Ok, true)
+        ],
+        "what was held is still known"
+    );
+    release(&mut world, sender, 5);
+    assert_eq!(world.clients[sender].pubcomp, [(5, true)]);
+    world.attach(a, Options::durable());
+    assert_eq!(
+        world.got(a),
+        ["before", "held"],
+        "who was away gets its own"
+    );
+    room(&mut world, DiskRoom::Enough);
+    let after = world.send("t", "after", QoS::AtLeastOnce);
+    world.settle();
+    assert!(world.is_acked(after));
+    assert_eq!(world.got(a), ["after"]);
+}
+
+#[test]
+fn publishers_of_a_session_that_takes_and_is_half_full_are_slowed_m12() {
+    let mut world = World::with_limits(Limits {
+        queue_messages_max: 10,
+        ..Limits::default()
+    });
+    let a = durable(&mut world, "a");
+    world.subscribe(a, to("t", QoS::AtLeastOnce));
+    world.clients[a].acks = Acks::Held;
+    let paces = |world: &mut World, count: usize| -> Vec<Pace> {
+        (0..count)
+            .map(|_| {
+                let pace = world.append_to(DURABLE, &message("t", "m", QoS::AtLeastOnce));
+                world.settle();
+                pace
+            })
+            .collect()
+    };
+    assert_eq!(paces(&mut world, 5), [Pace::Free; 5], "up to its half");
+    assert_eq!(paces(&mut world, 3), [Pace::Slow; 3]);
+    world.ack(a, 4);
+    assert_eq!(paces(&mut world, 2), [Pace::Free, Pace::Slow]);
+    world.pass_time(1_000);
+    assert_eq!(
+        paces(&mut world, 1),
+        [Pace::Free],
+        "who has stopped slows nobody"
+    );
+    world.ack(a, 1);
+    assert_eq!(paces(&mut world, 4)[..3], [Pace::Slow; 3]);
+    assert_eq!(
+        paces(&mut world, 1),
+        [Pace::Free],
+        "a full one has its policy"
+    );
+    world.detach(a, DetachCause::Lost);
+    world.pass_time(1);
+    assert_eq!(paces(&mut world, 1), [Pace::Free], "nobody is there");
+}
+
+#[test]
+fn limits_count_what_is_only_proposed_m4() {
+    let mut world = limited(Overflow::RefusePublisher);
+    let a = durable(&mut world, "a");
+    world.subscribe(a, to("t", QoS::AtLeastOnce));
+    world.clients[a].acks = Acks::Held;
+    world.commits = Commits::Held;
+    let tickets: Vec<_> = (0..5)
+        .map(|n| world.send("t", &n.to_string(), QoS::AtLeastOnce))
+        .collect();
+    let refused = |world: &World, at: usize| {
+        world.publishes[at].1 == Settled::Refused(Refusal::QuotaExceeded)
+    };
+    assert!(refused(&world, tickets[3]) && refused(&world, tickets[4]));
+    world.settle();
+    assert_eq!(world.got(a).len(), 3);
+}
+
+#[test]
+fn what_was_sent_is_not_dropped_m30() {
+    let mut world = limited(Overflow::DropOldest);
+    let a = durable(&mut world, "a");
+    world.subscribe(a, to("t", QoS::AtLeastOnce));
+    world.clients[a].acks = Acks::Held;
+    for n in 0..6 {
+        world.send("t", &n.to_string(), QoS::AtLeastOnce);
+    }
+    world.settle();
+    assert_eq!(world.got(a), ["0", "1", "2"], "these are under way");
+    world.ack(a, 3);
+    assert!(
+        world.got(a).is_empty(),
+        "nothing older to drop: the new ones went"
+    );
+}
+
+#[test]
+fn messages_expire_where_they_wait_and_not_under_way() {
+    // v5 [MQTT-3.3.2-5]; M30
+    let mut world = World::new();
+    let a = durable(&mut world, "a");
+    world.subscribe(a, to("t", QoS::AtLeastOnce));
+    world.clients[a].acks = Acks::Held;
+    let soon = |world: &World| Some(courser_contract::WallMs(world.now.wall.0 + 5_000));
+    for n in ["0", "1"] {
+        let publish = Publish {
+            expires_at: soon(&world),
+            ..message("t", n, QoS::AtLeastOnce)
+        };
+        world.publish(&publish);
+    }
+    world.settle();
+    world.pass_time(6_000);
+    world.settle();
+    assert_eq!(
+        world.nodes[&DURABLE].partition.counts().queued_messages,
+        2,
+        "they are under way"
+    );
+    world.ack(a, 2);
+    world.detach(a, DetachCause::Lost);
+    let publish = Publish {
+        expires_at: soon(&world),
+        ..message("t", "2", QoS::AtLeastOnce)
+    };
+    world.publish(&publish);
+    world.send("t", "3", QoS::AtLeastOnce);
+    world.settle();
+    world.pass_time(6_000);
+    world.settle();
+    assert_eq!(world.nodes[&DURABLE].partition.counts().queued_messages, 1);
+    world.clients[a].got.clear();
+    world.attach(a, Options::durable());
+    assert_eq!(world.got(a), ["3"]);
+    assert_eq!(world.fx.dropped[&Dropped::Expired], 1);
+}

@@ -1,0 +1,72 @@
+//! Clients as many tests want them.
+
+use courser_contract::{Published2, QoS, Record, ToHome, Will};
+
+use crate::world::{Options, World, message};
+
+/// A client with a session that outlives its connection.
+pub(crate) fn durable(world: &mut World, name: &str) -> usize {
+    let at = world.client(name);
+    world.attach(at, Options::durable());
+    at
+}
+
+/// A client whose session ends with its connection.
+pub(crate) fn clean(world: &mut World, name: &str) -> usize {
+    let at = world.client(name);
+    world.attach(at, Options::clean());
+    at
+}
+
+/// A session that outlives its connection, with a will.
+pub(crate) fn will(topic: &str, delay_seconds: u32) -> Options {
+    Options {
+        will: Some(Will {
+            topic: topic.into(),
+            properties: Box::default(),
+            payload: Box::from(*b"gone"),
+            qos: QoS::AtLeastOnce,
+            retain: false,
+            delay_seconds,
+            expiry_seconds: None,
+        }),
+        ..Options::durable()
+    }
+}
+
+/// A QoS 2 publish to the home.
+pub(crate) fn publish2(
+    world: &mut World,
+    at: usize,
+    packet_id: u16,
+    topic: &str,
+    payload: &str,
+    hash: u64,
+) {
+    let publish = message(topic, payload, QoS::ExactlyOnce);
+    let destinations = world.fx.route(topic, false);
+    let home = world.home(at);
+    let message = ToHome::Publish2 {
+        session: home.session,
+        epoch: world.clients[at].epoch,
+        publish: Box::new(Published2 {
+            packet_id,
+            hash,
+            record: Record::copy_of(&(&publish).into()),
+            destinations,
+        }),
+    };
+    world.send_home(home.partition, message);
+}
+
+/// PUBREL to the home.
+pub(crate) fn release(world: &mut World, at: usize, packet_id: u16) {
+    let home = world.home(at);
+    let message = ToHome::Release {
+        session: home.session,
+        epoch: world.clients[at].epoch,
+        packet_id,
+    };
+    world.send_home(home.partition, message);
+    world.settle();
+}

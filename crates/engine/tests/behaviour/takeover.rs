@@ -1,0 +1,137 @@
+//! Rules of connections and takeover, as clients see them.
+
+use courser_contract::{ConnectRefusal, DetachCause, QoS};
+
+use crate::people::{clean, durable};
+use crate::world::{Acks, Commits, DURABLE, Options, World, to};
+
+#[test]
+fn a_second_connection_takes_over_only_once_the_first_has_let_go_m25() {
+    // v3 [MQTT-3.1.4-2], v5 [MQTT-3.1.4-3]
+    for options in [Options::durable(), Options::clean()] {
+        let mut world = World::new();
+        let first = world.client("same");
+        world.attach(first, options.clone());
+        world.subscribe(first, to("t", QoS::AtLeastOnce));
+        let second = world.client("same");
+        world.attach(second, options.clone());
+        assert!(world.clients[first].taken_over);
+        let epochs = (world.clients[first].epoch, world.clients[second].epoch);
+        assert!(epochs.0 < epochs.1, "each attach raises the epoch (M24)");
+        let present = options.expiry_seconds > 0;
+        let attached = world.clients[second]
+            .attached
+            .clone()
+            .expect("it is attached");
+        assert_eq!(attached.present, present);
+        world.send("t", "x", QoS::AtLeastOnce);
+        world.settle();
+        assert!(world.got(first).is_empty());
+        assert_eq!(world.got(second).len(), usize::from(present));
+    }
+}
+
+#[test]
+fn a_newer_waiting_connection_displaces_the_one_that_waits() {
+    let mut world = World::new();
+    let first = durable(&mut world, "same");
+    world.commits = Commits::Held;
+    let second = world.client("same");
+    world.connect(second, Options::durable());
+    let third = world.client("same");
+    world.connect(third, Options::durable());
+    assert_eq!(
+        world.clients[second].refused,
+        Some(ConnectRefusal::TakenOver)
+    );
+    world.settle();
+    assert!(world.clients[third].home.is_some() && world.clients[first].home.is_none());
+}
+
+#[test]
+fn a_connection_waits_until_a_new_leader_has_detached_the_old_one_i8() {
+    let mut world = World::new();
+    durable(&mut world, "a");
+    world.commits = Commits::Held;
+    world.restart(DURABLE);
+    world.turn();
+    assert!(world.commit_one(DURABLE), "the term begins");
+    let second = world.client("a");
+    world.connect(second, Options::durable());
+    world.settle();
+    assert!(world.clients[second].home.is_some());
+    let third = world.client("a");
+    world.attach(third, Options::durable());
+    assert!(world.clients[second].taken_over);
+    assert_eq!(world.nodes[&DURABLE].partition.counts().attached, 1);
+}
+
+#[test]
+fn the_next_connection_waits_for_what_the_last_one_published_m25() {
+    let mut world = World::new();
+    let a = durable(&mut world, "a");
+    let reader = clean(&mut world, "reader");
+    world.subscribe(reader, to("other/#", QoS::AtLeastOnce));
+    let b = world.client("b");
+    world.attach(b, Options::durable());
+    world.subscribe(b, to("other/#", QoS::AtLeastOnce));
+    world.commits = Commits::Held;
+    world.send("other/t", "by a", QoS::AtLeastOnce);
+    world.clients[a].open = vec![DURABLE];
+    for (to, message) in world.clients[a].detach(DetachCause::Lost) {
+        world.send_home(to, message);
+    }
+    world.connect(a, Options::durable());
+    let node = world.nodes.get_mut(&DURABLE).expect("it is there");
+    let open = node.proposed.len();
+    assert!(open > 0);
+    assert!(world.clients[a].attached.is_none());
+    world.settle();
+    assert!(world.clients[a].attached.is_some());
+}
+
+#[test]
+fn messages_of_an_older_attachment_are_dropped_m24() {
+    let mut world = World::new();
+    let a = durable(&mut world, "a");
+    world.subscribe(a, to("t", QoS::AtLeastOnce));
+    world.clients[a].acks = Acks::Held;
+    world.send("t", "1", QoS::AtLeastOnce);
+    world.settle();
+    let late: Vec<_> = world.clients[a].ack(1);
+    world.detach(a, DetachCause::Lost);
+    world.attach(a, Options::durable());
+    for (to, message) in late {
+        world.send_home(to, message);
+    }
+    world.settle();
+    assert_eq!(world.nodes[&DURABLE].partition.counts().queued_messages, 1);
+}
+
+#[test]
+fn a_session_ends_when_its_time_is_over() {
+    // v5 [MQTT-3.1.2-23]
+    let mut world = World::new();
+    let a = world.client("a");
+    let options = Options {
+        expiry_seconds: 10,
+        ..Options::durable()
+    };
+    world.attach(a, options.clone());
+    world.subscribe(a, to("t", QoS::AtLeastOnce));
+    world.detach(a, DetachCause::Lost);
+    world.pass_time(9_999);
+    world.settle();
+    assert_eq!(world.nodes[&DURABLE].partition.counts().sessions, 1);
+    world.pass_time(1);
+    world.settle();
+    assert_eq!(world.nodes[&DURABLE].partition.counts().sessions, 0);
+    assert!(world.fx.route("t", false).is_empty(), "L1 has forgotten it");
+    world.attach(a, options);
+    assert!(
+        world.clients[a]
+            .attached
+            .as_ref()
+            .is_some_and(|attached| !attached.present)
+    );
+}

@@ -1,0 +1,76 @@
+//! Rules of wills.
+
+use courser_contract::{DetachCause, QoS};
+
+use crate::people::{clean, durable, will};
+use crate::world::{DURABLE, OTHER, Options, World, to};
+
+#[test]
+fn a_will_is_published_when_the_connection_is_lost_and_not_after_a_good_bye() {
+    // v3 [MQTT-3.1.2-8], v3 [MQTT-3.14.4-3], v5 [MQTT-3.1.2-8], v5 [MQTT-3.14.4-3]
+    let causes = [
+        (DetachCause::Disconnect, 0),
+        (DetachCause::DisconnectWithWill, 1),
+        (DetachCause::Lost, 1),
+        (DetachCause::TakenOver, 1),
+        (DetachCause::ServerStops, 1),
+    ];
+    for lifetime in [0, 3_600] {
+        for (cause, wills) in causes {
+            let mut world = World::new();
+            let reader = durable(&mut world, "reader");
+            world.subscribe(reader, to("will", QoS::AtLeastOnce));
+            let a = world.client("a");
+            let options = Options {
+                expiry_seconds: lifetime,
+                ..will("will", 0)
+            };
+            world.attach(a, options);
+            world.detach(a, cause);
+            assert_eq!(world.got(reader).len(), wills, "{cause:?} {lifetime}");
+        }
+    }
+}
+
+#[test]
+fn a_delayed_will_waits_and_a_return_takes_it_back() {
+    // v5 [MQTT-3.1.3-9]
+    let mut world = World::new();
+    let reader = durable(&mut world, "reader");
+    world.subscribe(reader, to("will", QoS::AtLeastOnce));
+    let a = world.client("a");
+    world.attach(a, will("will", 5));
+    world.detach(a, DetachCause::Lost);
+    world.pass_time(4_999);
+    world.attach(a, will("will", 5));
+    world.pass_time(10_000);
+    world.settle();
+    assert!(world.got(reader).is_empty(), "it came back in time");
+    world.detach(a, DetachCause::Lost);
+    world.pass_time(5_000);
+    world.settle();
+    assert_eq!(world.got(reader), ["gone"]);
+    world.pass_time(4_000_000);
+    world.settle();
+    assert!(world.got(reader).is_empty(), "v5 [MQTT-3.1.2-10]: once");
+}
+
+#[test]
+fn a_will_outlives_a_restart_and_crosses_partitions_once_m19() {
+    let mut world = World::new();
+    let reader = clean(&mut world, "reader");
+    world.subscribe(reader, to("other/will", QoS::AtLeastOnce));
+    let a = world.client("a");
+    let mut options = will("other/will", 5);
+    if let Some(will) = &mut options.will {
+        will.retain = true;
+    }
+    world.attach(a, options);
+    world.restart(DURABLE);
+    world.settle();
+    world.pass_time(6_000);
+    world.settle();
+    assert_eq!(world.got(reader), ["gone"]);
+    assert_eq!(world.nodes[&OTHER].partition.counts().retained_messages, 1);
+    assert_eq!(world.nodes[&DURABLE].partition.counts().outbox_messages, 0);
+}
