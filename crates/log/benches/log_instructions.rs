@@ -6,7 +6,7 @@
 
 mod support;
 
-use courser_log::{Batch, Log, Manifests, testing::MemDisk};
+use courser_log::{Batch, Log, LogConfig, Manifests, NodeIdentity, testing::MemDisk};
 use gungraun::prelude::*;
 use support::{NoDisk, Source, config, start};
 
@@ -38,11 +38,16 @@ fn write_batch((mut log, mut batch, mut source, records): Warm) -> Warm {
     (log, batch, source, records)
 }
 
+/// Segments of 1 MiB: the disk in memory fills them under valgrind.
+fn small() -> LogConfig {
+    LogConfig::new(NodeIdentity(1), 1 << 20).expect("a good size")
+}
+
 /// A disk with a log of that many records, 64 a batch.
 fn recorded(records: usize) -> MemDisk {
     let disk = MemDisk::new();
     let (mut log, _) =
-        Log::open(disk.clone(), config(), start(1), &Manifests::new()).expect("an empty folder");
+        Log::open(disk.clone(), small(), start(1), &Manifests::new()).expect("an empty folder");
     let mut batch = log.new_batch();
     let mut source = Source::new();
     for _ in 0..records / 64 {
@@ -54,10 +59,10 @@ fn recorded(records: usize) -> MemDisk {
 }
 
 #[library_benchmark]
-#[bench::records_64k(recorded(64 << 10))]
+#[bench::records_8192(recorded(8_192))]
 fn recover(disk: MemDisk) -> usize {
     let (log, recovered) =
-        Log::open(disk, config(), start(2), &Manifests::new()).expect("the log opens");
+        Log::open(disk, small(), start(2), &Manifests::new()).expect("the log opens");
     let entries = recovered.report.entries as usize;
     std::mem::forget((log, recovered));
     entries

@@ -290,7 +290,10 @@ impl DiskFile for MemFile {
     }
 
     fn write_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
-        let data: Vec<u8> = bufs.iter().flat_map(|part| part.iter().copied()).collect();
+        let mut data = Vec::new();
+        for part in bufs {
+            data.extend_from_slice(part);
+        }
         let written = self.with(Call::Write, |state, id| {
             let len = file(state, id).visible.len() as u64;
             let grows = (offset + data.len() as u64).saturating_sub(len);
