@@ -13,8 +13,9 @@ use std::fmt;
 use std::fs;
 
 /// The benchmarks that count instructions: package and name.
-const BENCHMARKS: [(&str, &str); 5] = [
+const BENCHMARKS: [(&str, &str); 6] = [
     ("courser-cluster", "consensus_instructions"),
+    ("courser-log", "log_instructions"),
     ("courser-mqtt", "codec_instructions"),
     ("courser-trie", "matcher_instructions"),
     ("courser-engine", "partition_instructions"),
