@@ -204,7 +204,11 @@ fn changed_bytes_are_an_error_or_another_state_and_never_a_panic() {
         for (at, byte) in changes {
             changed[at] = byte;
         }
-        let count = &counts[usize::from(read(&changed, &log).is_ok())];
+        let read = read(&changed, &log);
+        if let Ok(partition) = &read {
+            partition.check();
+        }
+        let count = &counts[usize::from(read.is_ok())];
         count.set(count.get() + 1);
     });
     let [refused, taken] = counts.map(|count| count.get());

@@ -7,6 +7,7 @@ mod leading;
 mod limits;
 mod oracle;
 mod people;
+mod restarts;
 mod retained;
 mod sessions;
 mod shared;
