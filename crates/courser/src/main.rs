@@ -9,6 +9,7 @@
 
 mod bench;
 mod cli;
+mod inspect;
 mod publish;
 mod server;
 mod subscribe;
@@ -41,6 +42,8 @@ enum Command {
     Sub(Box<subscribe::Subscribe>),
     /// Measure and check a broker under load
     Bench(Box<bench::Bench>),
+    /// Look into files of the log, offline
+    Inspect(inspect::Inspect),
 }
 
 fn main() -> ExitCode {
@@ -49,5 +52,6 @@ fn main() -> ExitCode {
         Command::Pub(arguments) => publish::run(&arguments).into(),
         Command::Sub(arguments) => subscribe::run(&arguments).into(),
         Command::Bench(arguments) => bench::run(&arguments).into(),
+        Command::Inspect(arguments) => inspect::run(&arguments).into(),
     }
 }

@@ -50,6 +50,8 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "courser-broker",
             "courser-client",
             "courser-contract",
+            "courser-engine",
+            "courser-log",
             "courser-memory",
             "courser-mqtt",
             "courser-settings",

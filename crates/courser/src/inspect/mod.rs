@@ -1,0 +1,96 @@
+//! `courser inspect`: what is in a file of the data folder, and whether it is damaged. Offline, reading alone.
+
+mod checkpoint;
+mod segment;
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
+
+use clap::{Args, Subcommand};
+use serde_json::Value;
+
+use crate::cli::exit::Exit;
+
+/// Look into files of the log, offline
+///
+/// Reads one file and changes nothing. Exit code 0: it is whole; 1: something that was durable is damaged, or it is no such
+/// file; 2: it cannot be opened; 74: it cannot be read.
+#[derive(Args, Debug)]
+pub(crate) struct Inspect {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    /// A segment: DATA/log/NNNNNNNNNN.seg
+    Segment(Segment),
+    /// A checkpoint: DATA/checkpoints/P-INDEX.ckp
+    Checkpoint(File),
+}
+
+/// The file.
+#[derive(Args, Debug)]
+struct File {
+    /// The file
+    path: PathBuf,
+    /// One JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+struct Segment {
+    #[command(flatten)]
+    file: File,
+    /// Each record, not each batch alone
+    #[arg(long)]
+    records: bool,
+}
+
+pub(crate) fn run(arguments: &Inspect) -> Exit {
+    let stdout = io::stdout().lock();
+    let mut out = io::BufWriter::new(stdout);
+    let exit = match &arguments.what {
+        What::Segment(segment) => segment::run(segment, &mut out),
+        What::Checkpoint(file) => checkpoint::run(file, &mut out),
+    };
+    match exit.and_then(|exit| out.flush().map(|()| exit)) {
+        Ok(exit) => exit,
+        // Whoever read what was printed has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
+        Err(error) => {
+            eprintln!("courser: cannot print: {error}");
+            Exit::Internal
+        }
+    }
+}
+
+/// What is printed of one thing: a line of words, or the fields.
+fn print(out: &mut impl Write, json: bool, words: &str, fields: &Value) -> io::Result<()> {
+    if json {
+        writeln!(out, "{fields}")
+    } else {
+        writeln!(out, "{words}")
+    }
+}
+
+/// Says why a file is not looked at.
+fn fail(file: &File, exit: Exit, why: &dyn std::error::Error) -> Exit {
+    let mut message = why.to_string();
+    let mut source = why.source();
+    while let Some(cause) = source {
+        message.push_str(": ");
+        message.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    eprintln!("courser: {}: {message}", file.path.display());
+    exit
+}
+
+/// "1 entry", "2 entries".
+fn count(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
