@@ -79,6 +79,7 @@ impl Oracle {
     fn judge(&mut self, life: LifeId, id: MsgId, got: &Got, now: u64) -> Result<(), String> {
         self.judge_will(id, now)?;
         let msg = self.msgs[&id].clone();
+        let refused = self.may_have_been_refused(&msg);
         let uncertain = msg.resent && msg.life.is_some_and(|life| self.lives[life].fuzzy);
         let it = &mut self.lives[life];
         if msg.topic != got.topic || msg.payload != got.payload {
@@ -165,7 +166,8 @@ impl Oracle {
                             && !(span.no_local && msg.client == it.client)
                             && matches(&span.filter, &msg.topic)
                     });
-            if let Some(publisher) = msg.life.filter(|_| !shared && whole) {
+            let in_order = !shared && whole && !refused;
+            if let Some(publisher) = msg.life.filter(|_| in_order) {
                 let key = (
                     publisher,
                     msg.topic.clone(),

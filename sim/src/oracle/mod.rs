@@ -17,6 +17,9 @@ pub(crate) use self::deliveries::{Got, Seen};
 use self::wills::Wills;
 use crate::seeds::Plan;
 
+/// A message is where it is refused or stored so many milliseconds after it was sent, if it ever is.
+const ARRIVAL_MS: u64 = 2_000;
+
 /// Number of a message; they count up in the order of publishing.
 pub(crate) type MsgId = u64;
 /// Number of a life.
@@ -92,6 +95,8 @@ pub(crate) struct Oracle {
     wills: Wills,
     /// A kill or a deposal has happened.
     faulted: bool,
+    /// Times in which the disk had only its reserve, and refused what is new (M47).
+    short: Vec<(u64, Option<u64>)>,
     last_msg: MsgId,
     /// Retained topics with what was published to them, in order; none: cleared.
     retained: BTreeMap<String, Vec<MsgId>>,
@@ -105,6 +110,7 @@ impl Oracle {
             lives: Vec::new(),
             wills: Wills::default(),
             faulted: false,
+            short: Vec::new(),
             last_msg: 0,
             retained: BTreeMap::new(),
         }
@@ -121,6 +127,26 @@ impl Oracle {
 
     pub(crate) const fn deposed(&mut self, _now: u64) {
         self.faulted = true;
+    }
+
+    /// The disk has only its reserve, or has room again.
+    pub(crate) fn disk_short(&mut self, short: bool, now: u64) {
+        let open = self.short.last_mut().filter(|(_, end)| end.is_none());
+        match (short, open) {
+            (true, None) => self.short.push((now, None)),
+            (false, Some((_, end))) => *end = Some(now),
+            (true, Some(_)) | (false, None) => {}
+        }
+    }
+
+    /// Whether a message may have been refused for want of room, without its publisher having heard so: then what it sent
+    /// later, when there was room again, comes before the copy that it sends after its next connect.
+    pub(crate) fn may_have_been_refused(&self, msg: &Msg) -> bool {
+        let arrival = msg.first_sent..=msg.first_sent + ARRIVAL_MS;
+        let overlaps = |(from, to): &(u64, Option<u64>)| {
+            *from <= *arrival.end() && to.is_none_or(|to| *arrival.start() <= to)
+        };
+        msg.resent && self.short.iter().any(overlaps)
     }
 
     /// A session begins.

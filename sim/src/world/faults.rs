@@ -43,8 +43,10 @@ impl World {
             }
         }
         self.oracle.killed(self.now);
+        self.oracle.disk_short(false, self.now);
         self.break_all();
         self.probe_rot();
+        self.probe_checkpoint_rot();
         let back = self.now + self.rng.between(10, 1_500);
         self.last_fault = back;
         self.at(back, Event::Start);

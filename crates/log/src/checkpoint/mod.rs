@@ -92,13 +92,19 @@ pub enum CheckpointError {
 }
 
 impl<D: Disk> CheckpointStore<D> {
-    /// Opens the folder, reads all manifests and removes what none of them names.
+    /// Opens the folder, reads all manifests and removes what none of them names. What it gives is durable.
     ///
     /// # Errors
     /// When a file is of another version or node, or the folder cannot be read or changed. A damaged manifest is no error here
     /// but in the result.
     pub fn open(disk: D, node: NodeIdentity) -> Result<(Self, LoadedCheckpoints), CheckpointError> {
         let store = Self { disk, node };
+        // After a sync of the folder that failed, a process that was started again sees a manifest under its new name, and a
+        // loss of power would bring back the one before: after the log has said that there is a newer one.
+        store
+            .disk
+            .sync_dir()
+            .map_err(failed("syncing", "the checkpoints' folder"))?;
         let mut loaded = LoadedCheckpoints::default();
         let mut names = store
             .disk

@@ -1,3 +1,5 @@
+use std::io::ErrorKind;
+
 use courser_contract::{LogIndex, PartitionId, Term};
 
 use super::{CheckpointError, CheckpointStore, Manifest, PIECE_BYTES_MAX};
@@ -5,7 +7,7 @@ use crate::{
     ids::{BatchNumber, NodeIdentity, Synced},
     live::LiveEntries,
     record::CheckpointAt,
-    testing::{Choices, MemDisk},
+    testing::{Call, Choices, MemDisk, Survival},
 };
 
 const NODE: NodeIdentity = NodeIdentity(3);
@@ -50,6 +52,24 @@ fn read(disk: &MemDisk) -> Option<u64> {
 }
 
 #[test]
+fn d5_a_manifest_that_counts_after_a_failed_sync_of_its_folder_is_durable() {
+    let disk = MemDisk::new();
+    let (store, _) = CheckpointStore::open(disk.clone(), NODE).expect("an empty folder");
+    take(&store, 4).expect("taken");
+    // The second sync of the folder is the one behind the rename.
+    disk.fail(Call::SyncDir, 1, 1, ErrorKind::Other);
+    take(&store, 9).expect_err("its folder cannot be synced");
+    let disk = disk.kill();
+    let seen = read(&disk);
+    let disk = disk.power_loss_with(|_| 0, |_| Survival::Gone);
+    assert_eq!(
+        read(&disk),
+        seen,
+        "what one start has seen, the next one sees"
+    );
+}
+
+#[test]
 fn the_last_checkpoint_counts() {
     let disk = MemDisk::new();
     let (store, _) = CheckpointStore::open(disk.clone(), NODE).expect("an empty folder");
@@ -65,7 +85,6 @@ fn p2_d4_wherever_the_process_or_the_power_ends_one_whole_checkpoint_counts() {
     let disk = MemDisk::new();
     let (store, _) = CheckpointStore::open(disk.clone(), NODE).expect("an empty folder");
     take(&store, 4).expect("taken");
-    let before = disk.changes();
     take(
         &CheckpointStore::open(disk.fork(), NODE).expect("opens").0,
         9,
@@ -74,6 +93,7 @@ fn p2_d4_wherever_the_process_or_the_power_ends_one_whole_checkpoint_counts() {
     let calls = {
         let fork = disk.fork();
         let (store, _) = CheckpointStore::open(fork.clone(), NODE).expect("opens");
+        let before = fork.changes();
         take(&store, 9).expect("taken");
         fork.changes() - before
     };

@@ -1,12 +1,14 @@
 //! What would be left if something happened now: tried on a copy of the disk.
 
+use courser_engine::Partition;
 use courser_log::SegmentNumber;
 use courser_log::testing::{MemDisk, Survival};
 
 use super::super::World;
 use super::DiskNode;
-use super::recovery::open;
+use super::recovery::{open, restore};
 use super::truth::MayRot;
+use crate::shell::partition_config;
 
 impl World {
     /// I2: whatever a loss of power takes now, it takes nothing that is committed. The worst one: all that is not synced.
@@ -64,6 +66,52 @@ impl World {
         if let Err(text) = compared {
             self.oracle
                 .fail(format!("{text} (a bit flipped at byte {at} of {name})"));
+        }
+        self.counts.probes += 1;
+    }
+}
+
+impl World {
+    /// I7: a bit that flips in a checkpoint or a manifest is reported, or makes no difference.
+    pub(in super::super) fn probe_checkpoint_rot(&mut self) {
+        let counter = self.life + 1;
+        let limits = self.plan.limits.clone();
+        let Some(node) = self.disk.as_deref_mut() else {
+            return;
+        };
+        let log = node.log_folder.fork().kill();
+        let checkpoints = node.checkpoint_folder.fork().kill();
+        let names = checkpoints.names();
+        let Some(name) = names.get(node.rng.below(names.len() as u64) as usize) else {
+            return;
+        };
+        let len = checkpoints
+            .bytes(name)
+            .map_or(0, |bytes| bytes.len() as u64);
+        if len == 0 {
+            return;
+        }
+        let at = node.rng.below(len);
+        checkpoints.rot(name, at, 1 << node.rng.below(8));
+        let folders = (node.folder(&log), node.folder(&checkpoints));
+        // Folders that do not open have said so, and so have checkpoints that are not read.
+        let Ok(opened) = open(node, folders, counter) else {
+            return;
+        };
+        for manifest in opened.loaded.manifests.values() {
+            let id = manifest.partition;
+            let Ok(partition) = restore(&opened, manifest, &limits) else {
+                continue;
+            };
+            let entries = node.truth[&id].committed_to(manifest.at.index);
+            let replayed = Partition::replay(partition_config(id, &limits), entries);
+            if replayed.encode_state() != partition.encode_state() {
+                self.oracle.fail(format!(
+                    "partition {}: I5: a checkpoint is read that is not what was written (a bit flipped at byte {at} of {name})",
+                    id.0
+                ));
+                return;
+            }
         }
         self.counts.probes += 1;
     }

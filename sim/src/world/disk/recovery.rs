@@ -206,7 +206,11 @@ impl World {
 }
 
 /// A partition out of its checkpoint and the entries that the checkpoint names.
-fn restore(opened: &Opened, manifest: &Manifest, limits: &Limits) -> Result<Partition, String> {
+pub(super) fn restore(
+    opened: &Opened,
+    manifest: &Manifest,
+    limits: &Limits,
+) -> Result<Partition, String> {
     let mut reader = opened
         .store
         .reader(manifest)

@@ -286,6 +286,8 @@ impl World {
             SpaceState::Low => DiskRoom::Short,
         };
         self.note(format_args!("the disk has room: {room:?}"));
+        let now = self.now;
+        self.oracle.disk_short(state == SpaceState::Low, now);
         for shard in (0..self.plan.shards).map(ShardId) {
             self.inbound(shard, Inbound::Room(room));
         }
