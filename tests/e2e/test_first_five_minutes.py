@@ -55,8 +55,10 @@ def test_the_two_commands(tmp_path):
     subscriber = None
     try:
         started = time.monotonic()
+        while "ready\n" not in log.read_text():
+            assert server.poll() is None and time.monotonic() - started < 10, log.read_text()
+            time.sleep(0.01)
         wait_connect("127.0.0.1", DEFAULT_PORT)
-        assert time.monotonic() - started < 5
         wait_connect("::1", DEFAULT_PORT)
         printed = tmp_path / "printed"
         with printed.open("w") as output:
@@ -74,7 +76,11 @@ def test_the_two_commands(tmp_path):
         text = log.read_text()
         assert "127.0.0.1:1883" in text and "[::1]:1883" in text
         assert "data: data\n" in text and (tmp_path / "data").is_dir()
-        assert "ready" in text
+        load = subprocess.run([binary, "bench"], capture_output=True, timeout=60, check=False, **options)
+        assert load.returncode == 0, load.stdout + load.stderr
+        figures = [line.split() for line in load.stdout.splitlines()]
+        assert figures.count(["lost", "0"]) == 2, "first as fast as it goes, then at a rate: " + load.stdout
+        assert {"received_per_second", "delivery_p99_us"} <= {figure[0] for figure in figures if figure}
     finally:
         if subscriber is not None:
             subscriber.send_signal(signal.SIGINT)
