@@ -1,5 +1,9 @@
 //! What the writer's thread does first: it reads the log and gives every shard what belongs to its partitions.
 
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io;
@@ -9,8 +13,8 @@ use std::time::Instant;
 
 use courser_contract::PartitionId;
 use courser_log::{
-    CheckpointReader, CheckpointStore, Disk, EntryReader, Log, LogConfig, Manifests, OpenError,
-    Recovered, RecoveredPartition, StartId, WriteError,
+    CheckpointReader, CheckpointStore, Disk, EntryReader, LiveEntries, Log, LogConfig, Manifests,
+    OpenError, Recovered, RecoveredPartition, StartId, WriteError,
 };
 
 use super::disk::{Counter, DiskFailure, DiskState};
@@ -80,7 +84,7 @@ impl<D: Disk> LogStation<D> {
         }
         let (log, recovered) = Log::open(log, config, start, &loaded.manifests)
             .map_err(|error| open_failure(&error))?;
-        refuse_damage(&recovered)?;
+        refuse_damage(&recovered, &places)?;
         note(&recovered, &parts.state, begun);
         let bytes = recovered.report.bytes;
         let stored = Stored {
@@ -98,12 +102,21 @@ impl<D: Disk> LogStation<D> {
 }
 
 /// Entries that were synced are gone: what comes after them cannot be applied, and going on without them would lose
-/// acknowledged messages in silence.
-fn refuse_damage(recovered: &Recovered) -> Result<(), DiskFailure> {
+/// acknowledged messages in silence. A partition of which the log knows nothing at all may have lost all of it.
+fn refuse_damage(recovered: &Recovered, places: &Places) -> Result<(), DiskFailure> {
     let mut text = String::new();
-    for (id, partition) in &recovered.partitions {
-        if let Some(damage) = &partition.damage {
+    let found = recovered.partitions.keys().copied();
+    for id in places.durable().chain(found).collect::<BTreeSet<_>>() {
+        if let Some(damage) = recovered.damage(id) {
             let _ = write!(text, "; partition {}: {damage}", id.0);
+        }
+        let lost = recovered.partitions.get(&id).map(|it| &it.missing_live);
+        for (first, last) in lost.into_iter().flat_map(LiveEntries::ranges) {
+            let _ = write!(
+                text,
+                "; partition {}: entries {} to {} below its checkpoint are lost and still needed",
+                id.0, first.0, last.0
+            );
         }
     }
     if text.is_empty() {
