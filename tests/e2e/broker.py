@@ -143,6 +143,11 @@ class Courser(Broker):
         "segment_bytes": "log.segment_bytes={}",
         "reserve_bytes": "log.reserve_bytes={}",
         "checkpoint_bytes": "log.checkpoint_bytes={}",
+        "response_information": "mqtt.response_information={}",
+        "redirect_to": "mqtt.redirect_to={}",
+        "redirect_permanently": "mqtt.redirect_permanently={}",
+        "connect_bytes": "mqtt.connect_bytes_max={}",
+        "retained_payload": "retained.payload_bytes_max={}",
     }
     # Small segments: hundreds of brokers of a run make their files ahead of need.
     ALWAYS = {"segment_bytes": "1MiB"}

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use courser_engine::Limits;
-use courser_mqtt::front::{Feature, FrontConfig, OutputPool};
+use courser_mqtt::front::{Feature, FrontConfig, OutputPool, Redirect, RedirectKind};
 use courser_settings::{Acknowledge, Settings};
 
 use crate::stations::Mark;
@@ -115,6 +115,7 @@ impl Config {
         config.limits.topic_levels_max = mqtt.topic_levels_max;
         config.limits.user_properties_max = to_u16(mqtt.user_properties_max.into());
         config.limits.user_property_bytes_max = to_u32(mqtt.user_properties_bytes_max.bytes());
+        config.connect_bytes_max = to_u32(mqtt.connect_bytes_max.bytes());
         config.connect_timeout_ms = milliseconds(mqtt.connect_timeout);
         config.receive_maximum = at_least_one(mqtt.receive_maximum);
         config.window_max = at_least_one(mqtt.outbound_window_max);
@@ -128,8 +129,24 @@ impl Config {
         } else {
             Feature::Off
         };
+        let retained = self.settings.retained.payload_bytes_max.bytes();
+        config.retained_payload_bytes_max = usize::try_from(retained).unwrap_or(usize::MAX);
+        config.response_information = given(&mqtt.response_information);
+        config.redirect = given(&mqtt.redirect_to).map(|reference| Redirect {
+            kind: if mqtt.redirect_permanently {
+                RedirectKind::Permanent
+            } else {
+                RedirectKind::Temporary
+            },
+            reference,
+        });
         Rc::new(config)
     }
+}
+
+/// An empty text is none.
+fn given(text: &str) -> Option<Box<str>> {
+    (!text.is_empty()).then(|| text.into())
 }
 
 const fn overflow(overflow: courser_settings::Overflow) -> courser_engine::Overflow {

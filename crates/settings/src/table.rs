@@ -96,6 +96,12 @@ settings! {
         shared_strategy: SharedStrategy = SharedStrategy::RoundRobin, applies = AtOnce;
         /// Whether clients may store retained messages.
         retain_available: bool = true, applies = NewConnections;
+        /// What clients of MQTT 5.0 get that ask for Response Information, such as the first levels of topics for answers. Empty: nothing.
+        response_information: String = String::new(), applies = NewConnections;
+        /// Sends all clients elsewhere: host names with optional ports, separated by spaces. Clients of 5.0 are told, others are refused. Empty: nobody is sent away.
+        redirect_to: String = String::new(), applies = NewConnections;
+        /// Whether clients that are sent elsewhere should stay there (0x9D) or come again later (0x9C).
+        redirect_permanently: bool = false, applies = NewConnections;
     }
 
     /// Messages that wait for one session.

@@ -195,6 +195,29 @@ impl Value for PathBuf {
     }
 }
 
+/// Texts that are sent to clients: MQTT allows 65,535 bytes, nobody needs them.
+const TEXT_BYTES_MAX: usize = 1024;
+
+impl Value for String {
+    const KIND: &'static str = "text";
+    const EXPECTS: &'static str = "a text of at most 1,024 bytes without control characters";
+
+    fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
+        match raw {
+            Raw::Text(text) if text.len() <= TEXT_BYTES_MAX && !text.contains(char::is_control) => {
+                Ok(text.clone())
+            }
+            Raw::Text(_) | Raw::Bool(_) | Raw::Integer(_) | Raw::List(_) | Raw::Other(_) => {
+                Err(Mismatch::Kind)
+            }
+        }
+    }
+
+    fn show(&self) -> String {
+        format!("{self:?}")
+    }
+}
+
 impl Value for Vec<SocketAddr> {
     const KIND: &'static str = "list of addresses";
     const EXPECTS: &'static str =

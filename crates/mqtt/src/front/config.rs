@@ -9,7 +9,7 @@ use courser_contract::QoS;
 use super::auth::{Anonymous, Authentication};
 use super::output::OutputPool;
 use super::prepared::PreparedScratch;
-use crate::codec::Limits;
+use crate::codec::{BEFORE_CONNECT_BYTES_MAX, Limits};
 
 /// Whether a feature of the protocol is offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub enum RedirectKind {
 pub struct FrontConfig {
     /// What packets may be like after CONNECT; its packet size is announced as Maximum Packet Size.
     pub limits: Limits,
+    /// Largest CONNECT in bytes, fixed header included: it comes before anyone has logged in. Default 16 KiB.
+    pub connect_bytes_max: u32,
     /// Milliseconds from the accepted socket to a whole CONNECT and the end of its authentication. Default 5,000.
     pub connect_timeout_ms: u32,
     /// Milliseconds that a home may take to attach before the client is told that the server is unavailable. Default 10,000.
@@ -56,6 +58,8 @@ pub struct FrontConfig {
     pub maximum_qos: QoS,
     /// Retained messages. Default on.
     pub retain: Feature,
+    /// Largest payload that is retained; a RETAIN publish above it is refused. Default: no limit.
+    pub retained_payload_bytes_max: usize,
     /// Filters with wildcards. Default on.
     pub wildcards: Feature,
     /// Subscription identifiers. Default on.
@@ -97,12 +101,14 @@ impl FrontConfig {
         const DEFAULT_WINDOW: NonZeroU16 = NonZeroU16::new(1024).expect("1,024 is not zero");
         Self {
             limits: Limits::DEFAULT,
+            connect_bytes_max: BEFORE_CONNECT_BYTES_MAX,
             connect_timeout_ms: 5_000,
             attach_timeout_ms: 10_000,
             receive_maximum: DEFAULT_WINDOW,
             window_max: DEFAULT_WINDOW,
             maximum_qos: QoS::ExactlyOnce,
             retain: Feature::On,
+            retained_payload_bytes_max: usize::MAX,
             wildcards: Feature::On,
             subscription_identifiers: Feature::On,
             shared_subscriptions: Feature::On,

@@ -103,6 +103,10 @@ impl Front {
         if will.retain && self.config.retain == Feature::Off {
             return Err(ReasonCode::RetainNotSupported);
         }
+        // Refused here, because nobody could be told when the will is due.
+        if will.retain && self.is_too_large_to_retain(will.payload.as_bytes()) {
+            return Err(ReasonCode::QuotaExceeded);
+        }
         if contract_qos(will.qos) > self.config.maximum_qos {
             return Err(ReasonCode::QosNotSupported);
         }

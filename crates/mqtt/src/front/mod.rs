@@ -57,9 +57,8 @@ use self::deliver::Outbound;
 use self::publish::Inbound;
 use self::subscribe::Requests;
 use crate::codec::{
-    Auth, BEFORE_CONNECT_BYTES_MAX, Disconnect, EncodeError, Frame, PACKET_BYTES_MAX, Packet,
-    PacketType, ProtocolVersion, Puback, Pubcomp, Pubrec, Pubrel, ReasonCode, Receiver, Rules,
-    Sender, Split,
+    Auth, Disconnect, EncodeError, Frame, PACKET_BYTES_MAX, Packet, PacketType, ProtocolVersion,
+    Puback, Pubcomp, Pubrec, Pubrel, ReasonCode, Receiver, Rules, Sender, Split,
 };
 
 pub use auth::{Anonymous, AuthExchange, AuthStep, Authentication, Login, Password};
@@ -247,7 +246,7 @@ impl Front {
 
     fn packet_bytes_max(&self) -> u32 {
         match self.phase {
-            Phase::AwaitConnect => BEFORE_CONNECT_BYTES_MAX,
+            Phase::AwaitConnect => self.config.connect_bytes_max,
             Phase::Connecting(_) | Phase::Attached | Phase::Closed => {
                 self.config.limits.packet_bytes_max
             }

@@ -1,6 +1,8 @@
 //! PUBLISH of the client: QoS 0, QoS 1, and what all have in common. QoS 2 is in `publish2`.
 
-use courser_contract::{Dropped, FrontEffects, Now, Publish, QoS, Routed, Tick, Ticket, WallMs};
+use courser_contract::{
+    Dropped, FrontEffects, Now, Publish, QoS, Refusal, Routed, Tick, Ticket, WallMs,
+};
 
 use super::alias::AliasesIn;
 use super::close::Fault;
@@ -220,10 +222,28 @@ impl Front {
         if self.is_refusing() {
             return fx.dropped(Dropped::Rejected, 1);
         }
-        match fx.publish(publish, Ticket(0)) {
+        match self.hand_over(publish, Ticket(0), fx) {
             Routed::Done { .. } | Routed::Waits => {}
             Routed::Refused(_) => fx.dropped(Dropped::Rejected, 1),
         }
+    }
+
+    /// To the shard, unless it is more than may be retained.
+    #[inline]
+    pub(super) fn hand_over(
+        &self,
+        publish: &Publish<'_>,
+        ticket: Ticket,
+        fx: &mut impl FrontEffects,
+    ) -> Routed {
+        if publish.retain && self.is_too_large_to_retain(publish.payload) {
+            return Routed::Refused(Refusal::TooLarge);
+        }
+        fx.publish(publish, ticket)
+    }
+
+    pub(super) fn is_too_large_to_retain(&self, payload: &[u8]) -> bool {
+        payload.len() > self.config.retained_payload_bytes_max
     }
 
     fn publish_at_least_once(
@@ -241,7 +261,7 @@ impl Front {
         let queue = self.inbound.as_ref().map(|inbound| &inbound.tickets);
         let ticket = queue.map_or(Ticket(0), Tickets::next);
         let alone = queue.is_none_or(Tickets::is_empty);
-        let answer = match fx.publish(&incoming.publish, ticket) {
+        let answer = match self.hand_over(&incoming.publish, ticket, fx) {
             Routed::Done { matched } if alone => {
                 let reason = reason_for(matched);
                 self.send_ack(PacketType::Puback, incoming.packet_id, reason);

@@ -2,7 +2,7 @@
 //! durable (M28).
 
 use courser_contract::{
-    FrontEffects, Now, Published2, Record, RecordView, Routed, Settled, Ticket, ToHome,
+    FrontEffects, Now, Published2, Record, RecordView, Refusal, Routed, Settled, Ticket, ToHome,
 };
 
 use super::close::Fault;
@@ -67,7 +67,7 @@ impl Front {
     fn publish_by_front(&mut self, now: Now, incoming: &Incoming<'_>, fx: &mut impl FrontEffects) {
         let queue = self.inbound.as_ref().map(|inbound| &inbound.tickets);
         let ticket = queue.map_or(Ticket(0), Tickets::next);
-        let answer = match fx.publish(&incoming.publish, ticket) {
+        let answer = match self.hand_over(&incoming.publish, ticket, fx) {
             Routed::Done { matched } => Answer::Due(reason_for(matched)),
             Routed::Waits => Answer::Waits,
             Routed::Refused(refusal) => self.answer_refused(now, refusal, REFUSED_MS),
@@ -78,6 +78,10 @@ impl Front {
     /// A repeat of an earlier connection goes to the home in any case: only the home knows whether it holds the packet id.
     fn publish_by_home(&mut self, now: Now, incoming: &Incoming<'_>, fx: &mut impl FrontEffects) {
         let publish = &incoming.publish;
+        if publish.retain && self.is_too_large_to_retain(publish.payload) {
+            let answer = self.answer_refused(now, Refusal::TooLarge, REFUSED_MS);
+            return self.hold_and_queue(now, incoming, Way::Direct, answer);
+        }
         let destinations = fx.destinations(publish.topic, publish.retain);
         if destinations.is_empty() && !incoming.duplicate {
             let answer = Answer::Due(ReasonCode::NoMatchingSubscribers);

@@ -53,6 +53,19 @@ fn durations() {
 }
 
 #[test]
+fn texts() {
+    let read = |text: &str| String::from_raw(&Raw::Text(text.to_owned()));
+    for text in ["", "reply/", "a.example b.example:1883", "ä\"b"] {
+        assert_eq!(read(text), Ok(text.to_owned()));
+    }
+    assert!(read(&"x".repeat(1024)).is_ok());
+    for text in ["a\0b", "line\n", &"x".repeat(1025)] {
+        assert_eq!(read(text), Err(Mismatch::Kind), "{text:?}");
+    }
+    assert_eq!(String::from_raw(&Raw::Integer(1)), Err(Mismatch::Kind));
+}
+
+#[test]
 fn address_lists() {
     let read = |raw: Raw| Vec::<SocketAddr>::from_raw(&raw);
     let both: Vec<SocketAddr> = vec![

@@ -512,6 +512,16 @@ fn all_clients_can_be_sent_elsewhere() {
 }
 
 #[test]
+fn a_connect_above_its_own_limit_closes() {
+    let limit = |config: &mut crate::front::FrontConfig| config.connect_bytes_max = 64;
+    for (announced, effects) in [(62, &[][..]), (63, &["close Fault(149)"])] {
+        let mut client = Client::new(V5, limit);
+        client.gives(&[0x10, announced]);
+        assert_eq!(client.effects(), effects, "{announced}");
+    }
+}
+
+#[test]
 fn no_connect_in_time_closes() {
     let mut client = Client::new(V5, |_| {});
     client.gives(b"\x10\x0D\x00\x04MQ");

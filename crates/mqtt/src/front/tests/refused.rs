@@ -2,7 +2,8 @@
 
 use courser_contract::{Refusal, Routed, Settled, Ticket, ToFront};
 
-use super::support::{Client, V5, V311, to_session, view};
+use super::support::{Client, Hello, V5, V311, publish, to_session, view};
+use crate::codec::{Binary, Packet, Properties, TopicName, Will};
 use courser_contract::QoS;
 
 const REFUSED: Routed = Routed::Refused(Refusal::QuotaExceeded);
@@ -112,4 +113,68 @@ fn v5_goes_on_after_a_refusal() {
         &to_session(1, QoS::AtLeastOnce),
     );
     assert_eq!(client.hears(), ["PUBLISH \"t\" q1 id=2 'y'"]);
+}
+
+/// A client, with a clean session or a durable one, that may have payloads of no byte retained.
+fn that_retains_nothing(version: crate::codec::ProtocolVersion, durable: bool) -> Client {
+    let mut client = match durable {
+        true => Client::durable(version),
+        false => Client::attached(version),
+    };
+    std::rc::Rc::get_mut(&mut client.front.config)
+        .expect("no other front has it")
+        .retained_payload_bytes_max = 0;
+    client
+}
+
+#[test]
+fn a_payload_above_what_is_retained_is_refused() {
+    for durable in [false, true] {
+        let mut client = that_retains_nothing(V5, durable);
+        for (qos, id) in [(0, 0), (1, 1), (2, 2)] {
+            let mut packet = publish("t", qos, id);
+            packet.retain = true;
+            client.says(&Packet::Publish(packet));
+        }
+        assert_eq!(client.effects(), ["dropped Rejected 1"], "none is stored");
+        assert_eq!(client.hears(), ["PUBACK 1 0x97", "PUBREC 2 0x97"]);
+        // Clearing a topic and publishing without RETAIN go on; the packet ids are free.
+        let mut clearing = publish("t", 1, 1);
+        (clearing.retain, clearing.payload) = (true, b"");
+        client.says(&Packet::Publish(clearing));
+        client.publishes("t", 1, 2);
+        assert_eq!(client.hears(), ["PUBACK 1", "PUBACK 2"]);
+    }
+}
+
+#[test]
+fn a_v3_client_that_has_too_much_retained_is_closed_at_once() {
+    let mut client = that_retains_nothing(V311, false);
+    let mut packet = publish("t", 1, 1);
+    packet.retain = true;
+    client.says(&Packet::Publish(packet));
+    client.passes(0);
+    assert!(client.receives().is_empty());
+    assert_eq!(client.effects().last().unwrap(), "close Refused(151)");
+}
+
+#[test]
+fn a_will_above_what_is_retained_is_refused_with_its_connect() {
+    let will = |payload: &'static [u8]| Hello {
+        will: Some(Will {
+            topic: TopicName::new("w").unwrap(),
+            payload: Binary::new(payload).unwrap(),
+            qos: crate::codec::QoS::AtMostOnce,
+            retain: true,
+            properties: Properties::EMPTY,
+        }),
+        ..Hello::default()
+    };
+    let mut client = Client::new(V5, |config| config.retained_payload_bytes_max = 3);
+    client.connects(&will(b"four"));
+    assert_eq!(client.hears(), ["CONNACK 0x97"]);
+    assert_eq!(client.effects(), ["close Refused(151)"]);
+    let mut client = Client::new(V5, |config| config.retained_payload_bytes_max = 3);
+    client.connects(&will(b"two"));
+    assert!(client.hears().is_empty(), "it waits for its home");
 }
