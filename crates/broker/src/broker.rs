@@ -104,6 +104,10 @@ impl Summary {
             .iter()
             .zip(counters.closes)
             .map(|(name, value)| (format!("closed_{name}"), value));
+        let reasons = counters
+            .reasons
+            .iter()
+            .map(|(code, value)| (format!("closed_with_{code:#04X}"), value));
         let dropped = DROPPED
             .iter()
             .zip(counters.dropped)
@@ -112,6 +116,7 @@ impl Summary {
         plain
             .into_iter()
             .chain(closes)
+            .chain(reasons)
             .chain(dropped)
             .chain(disk.map(|&(name, value)| (name.to_owned(), value)))
             .filter(|(_, value)| *value > 0)

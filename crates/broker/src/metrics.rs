@@ -42,7 +42,7 @@ pub(crate) const CLOSES: [&str; 9] = [
     "server_stops",
 ];
 
-/// The counter of a kind of ending. The reason code of a fault is for the log, not for a counter: the set stays closed.
+/// The counter of a kind of ending. Reason codes have counters of their own, [`Reasons`].
 #[must_use]
 pub(crate) const fn close_index(cause: CloseCause) -> usize {
     match cause {
@@ -58,6 +58,52 @@ pub(crate) const fn close_index(cause: CloseCause) -> usize {
     }
 }
 
+/// The first reason code that is an error (v5 section 2.4).
+const REASON_FIRST: u8 = 0x80;
+/// Counters from there to 0xA2, the last code of MQTT 5.0.
+const REASONS: usize = 35;
+
+/// Connections that a fault of the client or a refusal has ended, by reason code; 3.1.1 has the codes of 5.0 here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reasons([u64; REASONS]);
+
+impl Default for Reasons {
+    fn default() -> Self {
+        Self([0; REASONS])
+    }
+}
+
+impl Reasons {
+    /// Counts an ending that has a reason code.
+    pub(crate) fn count(&mut self, cause: CloseCause) {
+        let code = match cause {
+            CloseCause::Fault(code) | CloseCause::Refused(code) => code,
+            CloseCause::Disconnect
+            | CloseCause::Lost
+            | CloseCause::KeepAlive
+            | CloseCause::ConnectTimeout
+            | CloseCause::TakenOver
+            | CloseCause::Administrative
+            | CloseCause::ServerStops => return,
+        };
+        let place = code.checked_sub(REASON_FIRST).map(usize::from);
+        if let Some(counter) = place.and_then(|place| self.0.get_mut(place)) {
+            *counter += 1;
+        }
+    }
+
+    /// Codes with their counts.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u8, u64)> {
+        (REASON_FIRST..).zip(self.0)
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
+            *mine += theirs;
+        }
+    }
+}
+
 /// Counters of one shard, all since its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
@@ -67,6 +113,8 @@ pub(crate) struct Counters {
     pub(crate) connects: u64,
     /// Connections that ended, by [`CLOSES`].
     pub(crate) closes: [u64; CLOSES.len()],
+    /// Those of them that have a reason code.
+    pub(crate) reasons: Reasons,
     /// Messages not delivered, by [`DROPPED`].
     pub(crate) dropped: [u64; DROPPED.len()],
     /// Sockets closed at once because there were as many as may be.
@@ -140,6 +188,7 @@ impl Counters {
         for (mine, theirs) in self.closes.iter_mut().zip(other.closes) {
             *mine += theirs;
         }
+        self.reasons.add(&other.reasons);
         for (mine, theirs) in self.dropped.iter_mut().zip(other.dropped) {
             *mine += theirs;
         }

@@ -35,6 +35,7 @@ impl Shard {
     /// The front has closed: what it had to say is written, then the socket ends.
     pub(super) fn begin_close(&mut self, connection: &mut Connection, cause: CloseCause) {
         self.hub.counters.closes[close_index(cause)] += 1;
+        self.hub.counters.reasons.count(cause);
         connection.rest = None;
         connection.unparsed = false;
         connection.life = match connection.life {
