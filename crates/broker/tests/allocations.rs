@@ -2,11 +2,20 @@
 
 mod support;
 
-use courser_memory::Counting;
-use support::{Client, broker, encode, publish};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use courser_broker::Summary;
+use courser_memory::{Counting, snapshot, thread_snapshot};
+use support::{Client, broker, broker_on, encode, publish};
 
 #[global_allocator]
 static ALLOCATOR: Counting<std::alloc::System> = Counting::new(std::alloc::System);
+
+/// Totals are those of the process: one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// What the shards did in a life in which a publisher sends `messages` to a subscriber on the same broker.
 struct Life {
@@ -33,14 +42,9 @@ fn live(qos: u8, messages: usize) -> Life {
         }
     }
     let summary = broker.stop().expect("no shard failed");
-    let counters = summary.counters();
-    let counter = |wanted: &str| {
-        let found = counters.iter().find(|(name, _)| name == wanted);
-        found.expect("this binary counts").1
-    };
     Life {
-        allocations: counter("allocations"),
-        turns: counter("turns"),
+        allocations: counter(&summary, "allocations"),
+        turns: counter(&summary, "turns"),
     }
 }
 
@@ -76,6 +80,12 @@ fn answer(client: &mut Client, first: u8, id: std::ops::Range<usize>, with: u8) 
     client.send_raw(&answers);
 }
 
+fn counter(summary: &Summary, wanted: &str) -> u64 {
+    let counters = summary.counters();
+    let found = counters.iter().find(|(name, _)| name == wanted);
+    found.expect("this binary counts").1
+}
+
 const MORE: usize = 20_000;
 
 /// What `MORE` messages cost: a long life less a short one, so that start, warm-up and end count for nothing.
@@ -89,6 +99,7 @@ fn more(qos: u8) -> Life {
 
 #[test]
 fn a_message_of_qos_0_costs_no_allocation() {
+    let _alone = alone();
     let life = more(0);
     let each = life.allocations as f64 / MORE as f64;
     assert!(each <= 0.01, "{each} allocations a message");
@@ -98,6 +109,7 @@ fn a_message_of_qos_0_costs_no_allocation() {
 /// is the load's choice, so the bound is one for turns.
 #[test]
 fn a_turn_of_qos_1_or_2_costs_few_allocations_and_a_message_none() {
+    let _alone = alone();
     for qos in [1, 2] {
         let life = more(qos);
         let bound = 4 * life.turns + MORE as u64 / 100;
@@ -108,4 +120,92 @@ fn a_turn_of_qos_1_or_2_costs_few_allocations_and_a_message_none() {
             life.turns
         );
     }
+}
+
+/// What a broker with a data folder did in a life in which a publisher sends windows of messages to a kept session.
+#[derive(Debug)]
+struct DurableLife {
+    /// Of the shards.
+    allocations: u64,
+    /// Of all other threads of the broker: the log's writer and reader.
+    of_stations: u64,
+    /// Of the log: entries, but for a term and vote of each partition.
+    records: u64,
+}
+
+impl DurableLife {
+    fn less(&self, other: &Self) -> Self {
+        Self {
+            allocations: self.allocations.saturating_sub(other.allocations),
+            of_stations: self.of_stations.saturating_sub(other.of_stations),
+            records: self.records.saturating_sub(other.records),
+        }
+    }
+}
+
+/// Windows of `window` messages, each sent and acknowledged in one piece.
+fn live_durable(windows: usize, window: u16) -> DurableLife {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let (all, mine) = (snapshot(), thread_snapshot());
+    let settings = ["sys.interval=0s"];
+    let broker = broker_on(folder.path(), 1, &settings);
+    let address = broker.addresses()[0];
+    let (mut subscriber, _) = Client::session(address, "sub", 4, 0, &[]);
+    subscriber.subscribe("t", 1);
+    let mut publisher = Client::connect(address, "pub");
+    let packets = (1..=window).map(|packet_id| publish("t", 1, packet_id, b"sixteen bytes..."));
+    let packets: Vec<u8> = packets.flatten().collect();
+    for _ in 0..windows {
+        publisher.send_raw(&packets);
+        let mut acks = Vec::new();
+        for _ in 0..window {
+            let delivery = subscriber.receive();
+            assert_eq!(delivery.first, 0x32);
+            acks.extend(encode(0x40, &delivery.body[3..5]));
+        }
+        for _ in 0..window {
+            assert_eq!(publisher.receive().first, 0x40);
+        }
+        subscriber.send_raw(&acks);
+    }
+    let summary = broker.stop().expect("nothing failed");
+    drop((subscriber, publisher, packets));
+    let mine = thread_snapshot().since(&mine).allocated().allocations;
+    courser_memory::fold();
+    let all = snapshot().since(&all).allocated().allocations;
+    let allocations = counter(&summary, "allocations");
+    DurableLife {
+        allocations,
+        of_stations: all.saturating_sub(allocations + mine),
+        records: counter(&summary, "log_records"),
+    }
+}
+
+/// Windows in a life beyond the short one.
+const MORE_WINDOWS: usize = 200;
+
+fn more_durable(window: u16) -> DurableLife {
+    live_durable(20 + MORE_WINDOWS, window).less(&live_durable(20, window))
+}
+
+/// What is durable costs allocations by the entry, which passes two Readies of its group: one that writes it and one that hands
+/// it over. Eight a Ready are the goal, so even one message at a time stays below it by half.
+#[test]
+fn an_entry_on_the_disk_costs_at_most_eight_allocations_proposer_and_both_readies_included() {
+    let _alone = alone();
+    let life = more_durable(1);
+    assert!(life.records >= MORE_WINDOWS as u64, "{life:?}");
+    let each = life.allocations as f64 / life.records as f64;
+    assert!(each <= 8.0, "{each} allocations an entry: {life:?}");
+    let stations = life.of_stations as f64 / life.records as f64;
+    assert!(stations <= 0.5, "{stations} of the stations: {life:?}");
+}
+
+#[test]
+fn a_message_on_the_disk_costs_few_allocations_where_256_share_an_entry() {
+    let _alone = alone();
+    let life = more_durable(256);
+    let messages = (MORE_WINDOWS * 256) as f64;
+    let each = (life.allocations + life.of_stations) as f64 / messages;
+    assert!(each <= 0.05, "{each} allocations a message: {life:?}");
 }
