@@ -88,10 +88,14 @@ impl Partition {
         let full = self.disk_room == DiskRoom::Short
             || session.holds() >= limits.holds_max as usize
             || forwards + publish.destinations.len() > limits.outbox_messages_max as usize;
+        let refused = Settled::Refused(Refusal::QuotaExceeded);
+        // Before the plan, which admits a retained message: what is admitted must be proposed.
+        if full {
+            return fx.send_front(front, say(refused, true));
+        }
         let view = publish.record.view();
         let plan = self.plan_spread(&view, &publish.destinations, fx);
-        if full || plan.refused {
-            let refused = Settled::Refused(Refusal::QuotaExceeded);
+        if plan.refused {
             return fx.send_front(front, say(refused, true));
         }
         let session = self

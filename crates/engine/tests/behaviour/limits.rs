@@ -3,7 +3,7 @@
 use courser_contract::{DetachCause, Dropped, Publish, QoS, Refusal, Settled};
 use courser_engine::{DiskRoom, Limits, Overflow, Pace};
 
-use crate::people::{durable, publish2, release};
+use crate::people::{durable, publish2, release, retain2};
 use crate::world::{Acks, Commits, DURABLE, OTHER, Options, World, message, to};
 
 fn limited(overflow: Overflow) -> World {
@@ -93,6 +93,22 @@ fn a_disk_that_is_nearly_full_refuses_what_is_new_and_lets_the_rest_go_on_m47() 
     world.settle();
     assert!(world.is_acked(after));
     assert_eq!(world.got(a), ["after"]);
+}
+
+/// What was admitted and then refused stayed counted as under way, and the next clearing of a topic ended the process.
+#[test]
+fn a_refused_qos2_publish_leaves_no_room_taken_in_the_retained_store_m4() {
+    let mut world = World::new();
+    let sender = durable(&mut world, "sender");
+    world.call(DURABLE, |it, _, _| it.set_disk_room(DiskRoom::Short));
+    retain2(&mut world, sender, 6, "kept", "refused");
+    world.settle();
+    let refused = Settled::Refused(Refusal::QuotaExceeded);
+    assert_eq!(world.clients[sender].pubrec, [(6, refused, true)]);
+    world.call(DURABLE, |it, _, _| it.set_disk_room(DiskRoom::Enough));
+    let cleared = world.retain("kept", "", QoS::AtLeastOnce);
+    world.settle();
+    assert!(world.is_acked(cleared));
 }
 
 #[test]

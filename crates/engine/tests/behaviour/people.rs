@@ -1,6 +1,6 @@
 //! Clients as many tests want them.
 
-use courser_contract::{Published2, QoS, Record, ToHome, Will};
+use courser_contract::{Publish, Published2, QoS, Record, ToHome, Will};
 
 use crate::world::{Options, World, message};
 
@@ -44,7 +44,20 @@ pub(crate) fn publish2(
     hash: u64,
 ) {
     let publish = message(topic, payload, QoS::ExactlyOnce);
-    let destinations = world.fx.route(topic, false);
+    hold(world, at, (packet_id, hash), &publish);
+}
+
+/// A QoS 2 publish with RETAIN to the home.
+pub(crate) fn retain2(world: &mut World, at: usize, packet_id: u16, topic: &str, payload: &str) {
+    let publish = Publish {
+        retain: true,
+        ..message(topic, payload, QoS::ExactlyOnce)
+    };
+    hold(world, at, (packet_id, u64::from(packet_id)), &publish);
+}
+
+fn hold(world: &mut World, at: usize, (packet_id, hash): (u16, u64), publish: &Publish<'_>) {
+    let destinations = world.fx.route(publish.topic, publish.retain);
     let home = world.home(at);
     let message = ToHome::Publish2 {
         session: home.session,
@@ -52,7 +65,7 @@ pub(crate) fn publish2(
         publish: Box::new(Published2 {
             packet_id,
             hash,
-            record: Record::copy_of(&(&publish).into()),
+            record: Record::copy_of(&publish.into()),
             destinations,
         }),
     };
