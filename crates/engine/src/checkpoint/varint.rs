@@ -11,7 +11,7 @@ pub(crate) fn write(mut number: u64, out: &mut Vec<u8>) {
     out.push(number as u8);
 }
 
-/// Reads what [`write`] wrote, in the one form that it has.
+/// Reads what [`write()`] wrote, in the one form that it has.
 pub(crate) fn read(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {

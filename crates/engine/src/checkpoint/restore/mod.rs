@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Bytes come from a disk and may be anything: what the writer never writes is an error. Memory follows the bytes that were
-//! received, except for tables by number, which have their own limits ([`crate::ids::PLACES_MAX`], 16 bytes each; [`SETS_MAX`]).
+//! received, except for tables by number, which have their own limits ([`crate::ids::PLACES_MAX`], 16 bytes each; [`crate::entry::SETS_MAX`]).
 
 mod parts;
 mod records;
