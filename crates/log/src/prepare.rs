@@ -4,6 +4,9 @@
 //! and file and name are durable: rolling into it changes no metadata. Zeros are written and not only reserved, because the
 //! first write into a block that was only reserved changes metadata again, which the next sync would pay for.
 
+#[cfg(test)]
+mod tests;
+
 use std::io::{self, IoSlice};
 
 use zerocopy::{
@@ -140,8 +143,13 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> PrepareError {
     }
 }
 
+/// The zeros begin where a block may, so that they take the way past the page cache: nothing is copied, and no pages are left that
+/// the batches to come would have to drop.
 fn fill<F: DiskFile>(file: &F, new: NewSegment) -> io::Result<()> {
-    let zeros = vec![0; FILL_BYTES.min(usize::try_from(new.bytes).unwrap_or(FILL_BYTES))];
+    let len = FILL_BYTES.min(usize::try_from(new.bytes).unwrap_or(FILL_BYTES));
+    let memory = vec![0; len + BLOCK_BYTES];
+    let from = memory.as_ptr().align_offset(BLOCK_BYTES);
+    let zeros = &memory[from..from + len];
     let (mut at, mut synced) = (0, 0);
     while at < new.bytes {
         let len = usize::try_from(new.bytes - at).unwrap_or(FILL_BYTES);
