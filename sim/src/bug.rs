@@ -72,11 +72,15 @@ pub enum Bug {
     EmptyHeads,
     /// On a disk: a partition out of a checkpoint has forgotten which forwards it took (M19).
     ForgetInbox,
+    /// A home hears of a group that it has nothing of a session that left, when it has (M31, M35).
+    ForgetLeavers,
+    /// A packet id of a shared delivery is free before the group has committed its end (M27, M31).
+    FreeIdsEarly,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 35] = [
         Self::ForgetResend,
         Self::ResendRenumbered,
         Self::ApplyBeforeCommit,
@@ -110,6 +114,8 @@ impl Bug {
         Self::TrustTheCache,
         Self::EmptyHeads,
         Self::ForgetInbox,
+        Self::ForgetLeavers,
+        Self::FreeIdsEarly,
     ];
 }
 

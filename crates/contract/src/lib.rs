@@ -30,7 +30,8 @@ pub use ids::{
 pub use message::{
     Append, AppendKey, Attach, AttachStage, Attached, CloseReason, ConnectRefusal, DeliverFlags,
     DeliverTo, Delivery, GroupRef, HomeRef, Join, JoinResult, LeaveCause, OutcomeKind, Published2,
-    Refusal, RetainedFound, RetainedScan, ScanRef, Settled, Source, ToFront, ToHome, ToPartition,
+    Refusal, RetainedFound, RetainedScan, ScanRef, Settled, Source, Tell, ToFront, ToHome,
+    ToPartition,
 };
 pub use record::{Publish, QoS, Record, RecordRef, RecordView};
 pub use session::{

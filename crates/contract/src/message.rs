@@ -5,7 +5,7 @@ use compact_str::CompactString;
 use crate::{
     AppendNumber, DetachCause, Epoch, FrontId, Origin, PartitionId, Publish, QoS, Record,
     RecordRef, RecordView, Seq, SessionUid, SharedStrategy, SubscribeResult, Subscription,
-    SubscriptionOptions, WallMs, Will,
+    SubscriptionOptions, Term, WallMs, Will,
 };
 
 /// A session by the partition of its home.
@@ -447,6 +447,14 @@ pub enum Source {
 /// Between partitions.
 #[derive(Clone, Debug)]
 pub enum ToPartition {
+    /// The sender leads, in this term: what it has not answered is forwarded to it again, in order, before anything new (M14).
+    /// What came before was lost.
+    Leads {
+        /// Its term.
+        term: Term,
+        /// Whether it wants to hear the same of the receiver.
+        tell: Tell,
+    },
     /// Answer to an append with [`AppendKey::Outbox`].
     Forwarded {
         /// Position in the outbox.
@@ -462,6 +470,9 @@ pub enum ToPartition {
         record: Record,
         /// As in [`Append::keep_retained`].
         keep_retained: bool,
+        /// The leader of the receiver that it is for: another one has not heard of older forwards that were lost with that one,
+        /// and takes none of them before it has told the sender of itself. None: it comes once, whoever leads takes it.
+        leader: Option<Term>,
     },
     /// Retained messages that match a filter are wanted.
     ScanRetained(Box<RetainedScan>),
@@ -509,6 +520,15 @@ pub enum ToPartition {
         /// Its front and how much it takes at once; none: it has no connection.
         front: Option<(FrontId, u16)>,
     },
+}
+
+/// What is wanted with [`ToPartition::Leads`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tell {
+    /// The sender is new, and wants to hear who leads the receiver.
+    Asks,
+    /// It answers.
+    Answers,
 }
 
 /// A session that joins a shared group.

@@ -301,6 +301,8 @@ pub(crate) struct Lead {
     pub(crate) projection: Projection,
     pub(crate) due: DueIndex<Due>,
     pub(crate) senders: BTreeMap<PartitionId, Sender>,
+    /// Who leads the partitions to which outboxes lead, as they have said.
+    pub(crate) leaders: BTreeMap<PartitionId, Term>,
     /// Where the outboxes stood, and since when: one that does not move is sent again.
     pub(crate) stood: BTreeMap<PartitionId, (Seq, Tick)>,
     /// Messages of partitions that came before this one leads.
@@ -381,6 +383,7 @@ impl Default for Lead {
             projection: Projection::default(),
             due: DueIndex::default(),
             senders: BTreeMap::new(),
+            leaders: BTreeMap::new(),
             stood: BTreeMap::new(),
             early: VecDeque::new(),
             reserved_forwards: 0,

@@ -214,7 +214,7 @@ impl Partition {
             ToPartition::Append {
                 key: AppendKey::Outbox { .. },
                 ..
-            }
+            } | ToPartition::Leads { .. }
         );
         if !comes_again && self.lead.early.len() < EARLY_MAX {
             self.lead.early.push_back((from, message));
@@ -232,7 +232,14 @@ impl Partition {
                 key,
                 record,
                 keep_retained,
-            } => self.forwarded_append(from, key, &record, keep_retained, fx),
+                leader,
+            } => {
+                // Of what was sent to an earlier leader, all older ones must come first (M14, M19).
+                if leader.is_none_or(|leader| leader == self.lead.term) {
+                    self.forwarded_append(from, key, &record, keep_retained, fx);
+                }
+            }
+            ToPartition::Leads { term, tell } => self.leads(from, term, tell, fx),
             ToPartition::Forwarded { seq, result } => self.forward_answered(from, seq, result, fx),
             ToPartition::ScanRetained(scan) => self.scan_retained(scan, fx),
             ToPartition::RetainedFound(found) => self.retained_found(&found, fx),

@@ -1,8 +1,8 @@
 //! Leadership comes and goes (M5), and what a new leader must know again.
 
 use courser_contract::{
-    CloseReason, ConnectRefusal, DetachCause, IndexChange, Now, PartitionEffects, SessionUid, Term,
-    ToFront,
+    CloseReason, ConnectRefusal, DetachCause, IndexChange, Now, PartitionEffects, SessionUid, Tell,
+    Term, ToFront,
 };
 
 use crate::{
@@ -43,9 +43,19 @@ impl Partition {
         self.tell_whole_index(fx);
         self.inherit_forwards();
         self.send_forwards(fx);
+        self.tell_partitions(fx);
         self.resend_leaves(fx);
         for (from, message) in std::mem::take(&mut self.lead.early) {
             self.take_message(from, message, fx);
+        }
+    }
+
+    /// What others forward came to nobody while nobody led: they hear whom to send it to again, and say who leads them.
+    fn tell_partitions(&self, fx: &mut impl PartitionEffects) {
+        for to in fx.retained_partitions() {
+            if to != self.config.id && !to.is_volatile() {
+                self.tell_leader(to, Tell::Asks, fx);
+            }
         }
     }
 

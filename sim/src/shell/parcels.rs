@@ -1,14 +1,13 @@
 //! Questions between partitions that wait for their answers: a link to a partition that changes its leader sends them again,
-//! in order (M14, M19).
+//! in order (M14). Forwards are not among them: their outboxes send them again.
 
 use std::collections::BTreeMap;
 
-use courser_contract::{AppendKey, HomeRef, PartitionId, Seq, ToPartition};
+use courser_contract::{HomeRef, PartitionId, ToPartition};
 
 /// What an answer names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Name {
-    Forward(Seq),
     Scan(HomeRef, u64),
     Request(HomeRef, u64),
 }
@@ -23,16 +22,13 @@ impl Parcels {
     /// Notes a question that leaves; other messages are not kept.
     pub(crate) fn note(&mut self, from: PartitionId, to: PartitionId, message: &ToPartition) {
         let name = match message {
-            ToPartition::Append {
-                key: AppendKey::Outbox { seq, .. },
-                ..
-            } => Name::Forward(*seq),
             ToPartition::ScanRetained(scan) => Name::Scan(scan.scan.home, scan.scan.scan),
             ToPartition::Join(join) => Name::Request(join.member, join.request),
             ToPartition::Leave {
                 member, request, ..
             } => Name::Request(*member, *request),
             ToPartition::Append { .. }
+            | ToPartition::Leads { .. }
             | ToPartition::Forwarded { .. }
             | ToPartition::RetainedFound(_)
             | ToPartition::Joined { .. }
@@ -47,11 +43,10 @@ impl Parcels {
     /// Whether a message is kept until it is answered.
     pub(crate) const fn is_question(message: &ToPartition) -> bool {
         match message {
+            ToPartition::ScanRetained(_) | ToPartition::Join(_) | ToPartition::Leave { .. } => true,
             ToPartition::Append { .. }
-            | ToPartition::ScanRetained(_)
-            | ToPartition::Join(_)
-            | ToPartition::Leave { .. } => true,
-            ToPartition::Forwarded { .. }
+            | ToPartition::Leads { .. }
+            | ToPartition::Forwarded { .. }
             | ToPartition::RetainedFound(_)
             | ToPartition::Joined { .. }
             | ToPartition::Left { .. }
@@ -62,7 +57,6 @@ impl Parcels {
     /// An answer of `from` has come to `to`.
     pub(crate) fn answered(&mut self, from: PartitionId, to: PartitionId, message: &ToPartition) {
         let name = match message {
-            ToPartition::Forwarded { seq, .. } => Name::Forward(*seq),
             ToPartition::RetainedFound(found) => Name::Scan(found.scan.home, found.scan.scan),
             ToPartition::Joined {
                 member, request, ..
@@ -70,7 +64,9 @@ impl Parcels {
             | ToPartition::Left {
                 member, request, ..
             } => Name::Request(*member, *request),
-            ToPartition::Append { .. }
+            ToPartition::Leads { .. }
+            | ToPartition::Forwarded { .. }
+            | ToPartition::Append { .. }
             | ToPartition::ScanRetained(_)
             | ToPartition::Join(_)
             | ToPartition::Leave { .. }

@@ -1,8 +1,8 @@
 //! One turn of a shard: everything that can happen, in order.
 
 use courser_contract::{
-    Delivery, FrontId, PartitionId, Record, ShardId, Source, Term, Tick, ToFront, ToHome,
-    ToPartition,
+    Delivery, FrontId, GroupRef, OutcomeKind, PartitionId, Record, Seq, ShardId, Source, Term,
+    Tick, ToFront, ToHome, ToPartition,
 };
 use courser_mqtt::front::{Front, Prepared};
 
@@ -29,7 +29,8 @@ fn forward_line(from: PartitionId, to: PartitionId, message: &ToPartition) -> Op
         }
         ToPartition::Forwarded { seq, result } => format!("answer {seq:?} {result:?}"),
         ToPartition::Join(join) => format!("join {:?} {:?}", join.member, join.front),
-        ToPartition::Joined { .. }
+        ToPartition::Leads { .. }
+        | ToPartition::Joined { .. }
         | ToPartition::Leave { .. }
         | ToPartition::Left { .. }
         | ToPartition::MemberFront { .. } => format!("{message:?}"),
@@ -252,6 +253,9 @@ impl Shard {
             Message::Home(partition, message) => {
                 let line = group_line(partition, &message);
                 self.hub.actions.extend(line.map(Action::Note));
+                if self.hub.bug == Some(Bug::FreeIdsEarly) {
+                    self.forge_finished(partition, &message);
+                }
                 self.with_partition(partition, |it, now, fx| it.handle_home(now, message, fx));
             }
             Message::Front(front, message) => {
@@ -263,8 +267,13 @@ impl Shard {
                 from,
                 to,
                 term,
-                message,
+                mut message,
             } => {
+                if self.hub.bug == Some(Bug::ForgetLeavers)
+                    && let ToPartition::Left { owing, .. } = &mut message
+                {
+                    *owing = None;
+                }
                 self.hub.parcels.answered(from, to, &message);
                 // Answers are to positions and numbers that no other leader gives: they are taken whoever asked. Questions to an
                 // old leader come again with the new one's term.
@@ -293,6 +302,28 @@ impl Shard {
                 }
             }
             other => self.handle_control(from, other),
+        }
+    }
+
+    /// The planted bug: a front hears that what it has finished is committed before it is.
+    fn forge_finished(&mut self, partition: PartitionId, message: &ToHome) {
+        if let ToHome::GroupOutcome {
+            group,
+            front,
+            first,
+            last,
+            kind: OutcomeKind::Done,
+            ..
+        } = message
+        {
+            let group = GroupRef {
+                partition,
+                group: *group,
+            };
+            for seq in (first.0..=last.0).map(Seq) {
+                let finished = ToFront::Finished { group, seq };
+                self.hub.push(front.shard, Message::Front(*front, finished));
+            }
         }
     }
 

@@ -250,6 +250,7 @@ impl Partition {
                 key: AppendKey::Unanswered,
                 record: Record::copy_of(view),
                 keep_retained: plan.keeper == Some(to),
+                leader: None,
             };
             self.lead.after(After::Send(to, Box::new(append)));
         }

@@ -1,8 +1,8 @@
 //! QoS 2 publishes of durable sessions (M28): one entry stores the message, the hold, and its places on the way to others.
 
 use courser_contract::{
-    Dropped, Epoch, PartitionEffects, PartitionId, Published2, Refusal, Seq, SessionUid, Settled,
-    ToFront,
+    AppendKey, Dropped, Epoch, PartitionEffects, PartitionId, Published2, Refusal, Seq, SessionUid,
+    Settled, Tell, Term, ToFront, ToPartition,
 };
 
 use super::Session;
@@ -262,20 +262,60 @@ impl Partition {
                 } else if stood.1.after_ms(FORWARD_AGAIN_MS) <= now {
                     stood.1 = now;
                     sender.restart();
+                    let (term, tell) = (self.lead.term, Tell::Asks);
+                    fx.send_partition(to, ToPartition::Leads { term, tell });
                 }
             }
+            // Who it is says so when it begins.
+            let Some(&leader) = self.lead.leaders.get(&to) else {
+                continue;
+            };
             while let Some((seq, forward)) = sender.next(outbox) {
-                let append = courser_contract::ToPartition::Append {
-                    key: courser_contract::AppendKey::Outbox {
+                let append = ToPartition::Append {
+                    key: AppendKey::Outbox {
                         source: self.state.id,
                         seq,
                         floor,
                     },
                     record: self.state.records.share(forward.item.slot),
                     keep_retained: forward.item.keep_retained,
+                    leader: Some(leader),
                 };
                 fx.send_partition(to, append);
             }
+        }
+    }
+
+    /// Says to another partition who leads this one.
+    pub(crate) fn tell_leader(&self, to: PartitionId, tell: Tell, fx: &mut impl PartitionEffects) {
+        let term = self.lead.term;
+        fx.send_partition(to, ToPartition::Leads { term, tell });
+    }
+
+    /// Another partition says who leads it. To a new leader all goes out again that it has not answered, in order (M14).
+    pub(crate) fn leads(
+        &mut self,
+        from: PartitionId,
+        term: Term,
+        tell: Tell,
+        fx: &mut impl PartitionEffects,
+    ) {
+        match tell {
+            Tell::Asks => self.tell_leader(from, Tell::Answers, fx),
+            Tell::Answers => {}
+        }
+        if self
+            .lead
+            .leaders
+            .get(&from)
+            .is_none_or(|known| *known < term)
+        {
+            self.lead.leaders.insert(from, term);
+            self.lead.stood.remove(&from);
+            if let Some(sender) = self.lead.senders.get_mut(&from) {
+                sender.restart();
+            }
+            self.send_forwards(fx);
         }
     }
 
