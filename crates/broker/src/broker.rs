@@ -93,6 +93,7 @@ impl Summary {
             ("packets_sent", counters.packets_sent),
             ("publishes_received", counters.publishes_received),
             ("publishes_sent", counters.publishes_sent),
+            ("deliveries_gathered", counters.deliveries_gathered),
             ("publishers_slowed", counters.publishers_slowed),
             ("fronts_panicked", counters.fronts_panicked),
             ("turns", counters.turns),

@@ -133,6 +133,8 @@ pub(crate) struct Counters {
     pub(crate) publishes_sent: u64,
     /// Bytes of their payloads.
     pub(crate) publish_bytes_sent: u64,
+    /// Deliveries that were gathered for many receivers at once.
+    pub(crate) deliveries_gathered: u64,
     /// Packets received, of every type.
     pub(crate) packets_received: u64,
     /// Packets sent, of every type.
@@ -176,6 +178,7 @@ impl Counters {
             ),
             (&mut self.publishes_sent, other.publishes_sent),
             (&mut self.publish_bytes_sent, other.publish_bytes_sent),
+            (&mut self.deliveries_gathered, other.deliveries_gathered),
             (&mut self.packets_received, other.packets_received),
             (&mut self.packets_sent, other.packets_sent),
             (&mut self.publishers_slowed, other.publishers_slowed),

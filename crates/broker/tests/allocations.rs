@@ -105,6 +105,37 @@ fn a_message_of_qos_0_costs_no_allocation() {
     assert!(each <= 0.01, "{each} allocations a message");
 }
 
+/// What the shard allocates in a life in which windows of 500 messages go to 12 subscribers.
+fn live_gathered(windows: usize) -> u64 {
+    let broker = broker(1, &["sys.interval=0s"], |_| {});
+    let address = broker.addresses()[0];
+    let mut subscribers: Vec<Client> = Vec::new();
+    for number in 0..12 {
+        let mut subscriber = Client::connect(address, &format!("sub-{number}"));
+        subscriber.subscribe("t", 0);
+        subscribers.push(subscriber);
+    }
+    let mut publisher = Client::connect(address, "pub");
+    let window = publish("t", 0, 0, b"sixteen bytes...").repeat(500);
+    for _ in 0..windows {
+        publisher.send_raw(&window);
+        for subscriber in &mut subscribers {
+            (0..500).for_each(|_| drop(subscriber.receive_publish()));
+        }
+    }
+    let summary = broker.stop().expect("no shard failed");
+    assert!(counter(&summary, "deliveries_gathered") > 0);
+    counter(&summary, "allocations")
+}
+
+#[test]
+fn a_message_that_is_gathered_for_many_costs_no_allocation() {
+    let _alone = alone();
+    let more = live_gathered(10 + MORE / 500).saturating_sub(live_gathered(10));
+    let each = more as f64 / MORE as f64;
+    assert!(each <= 0.01, "{each} allocations a message");
+}
+
 /// What is stored costs allocations by the turn, not by the message: an entry is a block of its own. How many messages a turn has
 /// is the load's choice, so the bound is one for turns.
 #[test]

@@ -3,8 +3,8 @@
 use smallvec::SmallVec;
 
 use crate::{
-    AppendNumber, DeliverTo, Delivery, FrontId, IndexToken, Origin, PartitionId, Publish, Settled,
-    Ticket, ToFront, ToHome, ToPartition,
+    AppendNumber, DeliverTo, Delivery, FrontId, IndexToken, ListNumber, Origin, PartitionId,
+    Publish, Settled, Ticket, ToFront, ToHome, ToPartition,
 };
 
 /// Partitions that a publish goes to.
@@ -110,6 +110,13 @@ pub struct IndexChange {
 pub trait PartitionEffects {
     /// Delivers a message to fronts.
     fn deliver(&mut self, delivery: Delivery<'_>, to: &[DeliverTo]);
+
+    /// The same for a message that is not stored, to a list of receivers with a number: as long as the number of a partition stays
+    /// the same, so does the list, and a shell may gather the messages. The order of what a front gets is that of the calls all the
+    /// same.
+    fn deliver_to_list(&mut self, delivery: Delivery<'_>, to: &[DeliverTo], _list: ListNumber) {
+        self.deliver(delivery, to);
+    }
 
     /// Sends a message to a front. A front that is gone: the message is dropped.
     fn send_front(&mut self, front: FrontId, message: ToFront);

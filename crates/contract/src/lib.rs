@@ -24,8 +24,8 @@ pub use effects::{
     CloseCause, Destinations, Dropped, FrontEffects, IndexChange, PartitionEffects, Routed,
 };
 pub use ids::{
-    AppendNumber, Class, Epoch, FrontId, IndexToken, LogIndex, Now, Origin, PartitionId, Seq,
-    SessionUid, ShardId, Term, Tick, Ticket, WallMs,
+    AppendNumber, Class, Epoch, FrontId, IndexToken, ListNumber, LogIndex, Now, Origin,
+    PartitionId, Seq, SessionUid, ShardId, Term, Tick, Ticket, WallMs,
 };
 pub use message::{
     Append, AppendKey, Attach, AttachStage, Attached, CloseReason, ConnectRefusal, DeliverFlags,

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use courser_contract::{
-    DeliverFlags, DeliverTo, Delivery, Dropped, PartitionEffects, QoS, RecordView,
+    DeliverFlags, DeliverTo, Delivery, Dropped, ListNumber, PartitionEffects, QoS, RecordView,
 };
 
 use crate::{
@@ -19,6 +19,8 @@ use crate::{
 pub(crate) struct Routed {
     /// Held, so that its place is nobody else's meanwhile.
     list: Option<Rc<TargetList>>,
+    /// Another one for every list of receivers.
+    number: ListNumber,
     /// Whether the publisher's QoS was 0: then the whole of the list gets it with QoS 0.
     whole: bool,
     retain: bool,
@@ -31,6 +33,14 @@ impl Routed {
     /// A connection came or went.
     pub(crate) fn forget(&mut self) {
         self.list = None;
+    }
+
+    /// None, as after an end of the leadership: numbers go on.
+    pub(crate) fn ended(&self) -> Self {
+        Self {
+            number: self.number,
+            ..Self::default()
+        }
     }
 
     fn is_of(&self, list: &Rc<TargetList>, whole: bool, retain: bool) -> bool {
@@ -78,7 +88,7 @@ impl Partition {
                 view: *view,
                 record: None,
             };
-            fx.deliver(delivery, &routed.receivers);
+            fx.deliver_to_list(delivery, &routed.receivers, routed.number);
         }
         if routed.absent > 0 {
             fx.dropped(Dropped::Offline, routed.absent);
@@ -87,6 +97,7 @@ impl Partition {
     }
 
     fn find_receivers(&mut self, targets: &[Target], view: &RecordView<'_>, routed: &mut Routed) {
+        routed.number.0 += 1;
         routed.receivers.clear();
         routed.absent = 0;
         for target in targets {

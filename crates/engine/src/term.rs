@@ -172,6 +172,7 @@ impl Partition {
             // Tokens of an earlier leadership may still be answered.
             tokens: self.lead.tokens,
             early: std::mem::take(&mut self.lead.early),
+            routed: self.lead.routed.ended(),
             ..Lead::default()
         };
         for (client_id, mut client) in self.lead.clients.drain() {

@@ -4,7 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use courser_contract::{
     AppendNumber, CloseCause, DeliverTo, Delivery, Destinations, Dropped, FrontId, IndexChange,
-    IndexToken, Origin, PartitionEffects, PartitionId, Settled, ShardId, ToFront, ToPartition,
+    IndexToken, ListNumber, Origin, PartitionEffects, PartitionId, Settled, ShardId, ToFront,
+    ToPartition,
 };
 use courser_mqtt::front::Prepared;
 
@@ -82,6 +83,11 @@ impl PartitionEffects for PartitionFx<'_> {
     #[inline]
     fn deliver(&mut self, delivery: Delivery<'_>, to: &[DeliverTo]) {
         self.shard.deliver(delivery, to, Place::BehindQueued);
+    }
+
+    #[inline]
+    fn deliver_to_list(&mut self, delivery: Delivery<'_>, to: &[DeliverTo], list: ListNumber) {
+        self.shard.deliver_to_list(delivery, to, (self.id, list));
     }
 
     fn send_front(&mut self, front: FrontId, message: ToFront) {

@@ -9,6 +9,7 @@ use courser_contract::{FrontId, ShardId};
 
 use super::connection::Connection;
 use super::ready::Place;
+use super::runs::Runs;
 
 #[derive(Debug)]
 enum Entry {
@@ -22,6 +23,8 @@ struct Slot {
     generation: u32,
     /// Messages and deliveries for it in the shard's own queue: what a partition gives it now must not overtake them.
     queued: u32,
+    /// Whether the open run has messages for it: it ends before anything else happens to the connection.
+    in_run: bool,
     entry: Entry,
 }
 
@@ -43,17 +46,19 @@ pub(crate) struct Fronts {
     slots: Vec<Slot>,
     free: Option<Place>,
     len: usize,
+    pub(super) runs: Runs,
 }
 
 impl Fronts {
     /// No connection, of this shard.
     #[must_use]
-    pub(crate) const fn new(shard: ShardId) -> Self {
+    pub(crate) fn new(shard: ShardId) -> Self {
         Self {
             shard,
             slots: Vec::new(),
             free: None,
             len: 0,
+            runs: Runs::default(),
         }
     }
 
@@ -86,6 +91,7 @@ impl Fronts {
                 self.slots.push(Slot {
                     generation: 0,
                     queued: 0,
+                    in_run: false,
                     entry: Entry::Taken,
                 });
                 Place::try_from(self.slots.len() - 1)
@@ -117,6 +123,7 @@ impl Fronts {
 
     /// Takes a connection out to work on it; it must come back by [`put`](Self::put) or [`remove`](Self::remove).
     pub(crate) fn take(&mut self, id: FrontId) -> Option<Box<Connection>> {
+        self.settle(id);
         let slot = self.slots.get_mut(id.slot as usize)?;
         if slot.generation != id.generation || !matches!(slot.entry, Entry::Here(_)) {
             return None;
@@ -153,6 +160,7 @@ impl Fronts {
     /// Looks at a connection.
     #[inline]
     pub(crate) fn get(&mut self, id: FrontId) -> Access<'_> {
+        self.settle(id);
         match self.slots.get_mut(id.slot as usize) {
             Some(slot) if slot.generation == id.generation => match &mut slot.entry {
                 Entry::Here(connection) => Access::Here(connection),
@@ -165,6 +173,7 @@ impl Fronts {
 
     /// Something for this connection is put into the shard's own queue.
     pub(crate) fn note_queued(&mut self, id: FrontId) {
+        self.settle(id);
         if let Some(slot) = self.slot_mut(id) {
             slot.queued += 1;
         }
@@ -182,6 +191,39 @@ impl Fronts {
     pub(crate) fn has_queued(&self, id: FrontId) -> bool {
         let slot = self.slots.get(id.slot as usize);
         slot.is_some_and(|slot| slot.generation == id.generation && slot.queued > 0)
+    }
+
+    /// Ends the run if it has messages for this connection.
+    #[inline]
+    fn settle(&mut self, id: FrontId) {
+        let slot = self.slots.get(id.slot as usize);
+        if slot.is_some_and(|slot| slot.in_run) {
+            self.end_run();
+        }
+    }
+
+    /// The connection of a receiver for which nothing is queued, for a run to begin; it is not to be in one.
+    pub(super) fn candidate(&mut self, id: FrontId) -> Option<&mut Connection> {
+        let slot = self.slot_mut(id)?;
+        match &mut slot.entry {
+            Entry::Here(connection) if slot.queued == 0 && !slot.in_run => Some(connection),
+            Entry::Here(_) | Entry::Taken | Entry::Free(_) => None,
+        }
+    }
+
+    /// Notes that the open run has messages for a connection.
+    pub(super) fn join_run(&mut self, place: Place) {
+        self.slots[place as usize].in_run = true;
+    }
+
+    /// A connection leaves the run that ends.
+    pub(super) fn leave_run(&mut self, place: Place) -> &mut Connection {
+        let slot = &mut self.slots[place as usize];
+        slot.in_run = false;
+        match &mut slot.entry {
+            Entry::Here(connection) => connection,
+            Entry::Taken | Entry::Free(_) => panic!("a run ends before a receiver is taken out"),
+        }
     }
 
     fn slot_mut(&mut self, id: FrontId) -> Option<&mut Slot> {

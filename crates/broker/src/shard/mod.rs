@@ -21,6 +21,7 @@ mod publish;
 mod ready;
 mod recovery;
 mod reports;
+mod runs;
 mod sockets;
 mod stop;
 mod timers;

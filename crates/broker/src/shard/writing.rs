@@ -48,6 +48,7 @@ impl Shard {
 
     /// Writes what the turn has produced, one write a socket.
     pub(crate) fn write_touched(&mut self) {
+        self.fronts.end_turn_of_runs();
         let mut touched = std::mem::take(&mut self.hub.touched);
         for slot in touched.drain(..) {
             if let Some(id) = self.fronts.id(slot) {

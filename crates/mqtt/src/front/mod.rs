@@ -35,6 +35,7 @@ mod output;
 mod prepared;
 mod publish;
 mod publish2;
+mod run;
 mod settle;
 mod subscribe;
 mod tickets;
@@ -67,6 +68,7 @@ pub use output::{Output, OutputPool, Socket};
 pub use prepared::{
     BLOCKED_SHARED_PAYLOAD_BYTES_MIN, Prepared, PreparedScratch, SHARED_PAYLOAD_BYTES_MIN,
 };
+pub use run::{Packed, Run, RunBlocks};
 
 /// Whether the shell reads the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -379,6 +379,11 @@ impl Output {
         shared.pieces.push_back(Piece { at, bytes });
     }
 
+    /// Counts packets that were appended as one: `packets` less one behind [`buffer`](Self::buffer), which counts one.
+    pub(super) fn count_packets(&mut self, packets: u32) {
+        self.packets = self.packets.wrapping_add(packets);
+    }
+
     #[cfg(test)]
     pub(super) fn check(&self) {
         let mut at = self.start;

@@ -159,6 +159,13 @@ pub(super) struct Sizes {
     total: usize,
 }
 
+impl Sizes {
+    /// Bytes of the packet.
+    pub(super) const fn total(self) -> usize {
+        self.total
+    }
+}
+
 impl<'a> Prepared<'a> {
     /// Begins the fan-out of a message. What is left of its lifetime is told as of `now`, rounded up to whole seconds.
     #[must_use]
@@ -287,6 +294,13 @@ impl<'a> Prepared<'a> {
         if payload == Payload::Shared {
             output.push_shared(self.shared_payload());
         }
+    }
+
+    /// Appends the whole packet of a message of QoS 0.
+    pub(super) fn write(&self, out: &mut Vec<u8>, (variant, sizes): (&Variant<'_>, Sizes)) {
+        out.reserve(sizes.total);
+        self.write_head(out, variant, sizes, 0);
+        out.extend_from_slice(self.delivery.view.payload);
     }
 
     fn payload_way(&mut self, output: &Output) -> Payload {
