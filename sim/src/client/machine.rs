@@ -239,6 +239,10 @@ impl Client {
             self.belief.life = None;
             self.forget(ctx);
         }
+        if !was_up && ctx.now >= self.belief.ends.0 {
+            // The session may have ended, and this connection have opened a new one, unheard.
+            self.belief.surely_there = false;
+        }
         let after = u64::from(self.asked.expiry_seconds) * 1_000;
         // The front may have closed before the client hears of it.
         let earliest = (ctx.now + after).saturating_sub(2_000);
