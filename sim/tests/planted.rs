@@ -106,7 +106,12 @@ fn deliveries_that_come_twice() {
 
 #[test]
 fn fences_that_do_not_wait() {
-    is_found(Bug::SkipFence, &["M33:", "M34:"]);
+    // Groups make the window rare: without them a seed in a few thousand is found, around this one.
+    search(Bug::SkipFence, &["M33:", "M34:"], |offset| {
+        let mut plan = Plan::new(40 + offset);
+        plan.groups = false;
+        plan
+    });
 }
 
 #[test]
