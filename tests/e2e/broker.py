@@ -148,6 +148,8 @@ class Courser(Broker):
         "redirect_permanently": "mqtt.redirect_permanently={}",
         "connect_bytes": "mqtt.connect_bytes_max={}",
         "retained_payload": "retained.payload_bytes_max={}",
+        "queue_messages": "session.queue_messages_max={}",
+        "queue_bytes": "session.queue_bytes_max={}",
     }
     # Small segments: hundreds of brokers of a run make their files ahead of need.
     ALWAYS = {"segment_bytes": "1MiB"}

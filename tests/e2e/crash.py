@@ -150,7 +150,9 @@ class Round:
 
     def __init__(self, folder: Path, seed: int):
         self.random = random.Random(seed)
-        self.broker = Courser(folder, {"checkpoint_bytes": "1MiB", "sys_interval": 0})
+        # The absent session keeps all of a round: on a fast machine that is more than a session may by default.
+        limits = {"queue_messages": 10_000_000, "queue_bytes": "4GiB"}
+        self.broker = Courser(folder, {"checkpoint_bytes": "1MiB", "sys_interval": 0, **limits})
         self.broker.keep_port = True
         self.broker.start()
         port = self.broker.port

@@ -83,7 +83,7 @@ def test_the_two_commands(tmp_path):
         assert {"received_per_second", "delivery_p99_us"} <= {figure[0] for figure in figures if figure}
     finally:
         if subscriber is not None:
-            subscriber.send_signal(signal.SIGINT)
+            subscriber.terminate()
             subscriber.wait(10)
         server.send_signal(signal.SIGTERM)
         assert server.wait(20) == 0
