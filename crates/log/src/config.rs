@@ -29,6 +29,10 @@ pub struct LogConfig {
 
 /// Bugs that tests plant to see that they are found; without the feature `testing` there is no way to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(feature = "testing"),
+    allow(unreachable_pub, reason = "exported by the module `testing`")
+)]
 pub enum Planted {
     /// A sync says that it is done and is not (I2).
     SyncNothing,
@@ -54,6 +58,7 @@ pub enum Planted {
     TrustTheCache,
 }
 
+#[cfg(feature = "testing")]
 impl Planted {
     /// All of them.
     pub const ALL: [Self; 11] = [
