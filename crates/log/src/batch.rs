@@ -14,8 +14,8 @@ use zerocopy::{
 
 use crate::{
     format::{
-        BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, FRAME_ALIGN, FRAME_BYTES, Frame, Kind,
-        PIECE_HEADER_BYTES, PieceHeader, frame_crc, frame_seed, padded, partition_bit,
+        BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, FRAME_ALIGN, FRAME_BYTES, Frame, Header,
+        Kind, PIECE_HEADER_BYTES, PieceHeader, frame_crc, frame_seed, padded, partition_bit,
     },
     ids::{BatchNumber, SegmentNumber, StartId},
     record::{CheckpointAt, HardState, Record},

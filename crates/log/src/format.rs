@@ -158,59 +158,94 @@ pub(crate) enum Seen<H> {
     Header(H),
 }
 
-impl SegmentHeader {
-    pub(crate) fn seal(&mut self) {
-        let bytes = self.as_bytes();
-        self.crc = U32::new(crc32c::crc32c(&bytes[..bytes.len() - 4]));
+/// A header that ends with the checksum of the bytes before it.
+pub(crate) trait Header: FromBytes + IntoBytes + Immutable + KnownLayout + Sized {
+    fn version(&self) -> u16;
+
+    fn crc(&self) -> u32;
+
+    fn set_crc(&mut self, crc: u32);
+
+    /// Whether it begins with the magic of its kind.
+    fn is_ours(&self) -> bool;
+
+    /// Whether the numbers of a header of this version are ones that are given.
+    fn is_sound(&self) -> bool;
+
+    /// Writes the checksum: all else is set.
+    fn seal(&mut self) {
+        self.set_crc(checksum(self));
     }
 
-    pub(crate) fn see(block: &[u8]) -> Seen<Self> {
+    /// What a block begins with.
+    fn see(block: &[u8]) -> Seen<Self> {
         let Ok((header, _)) = Self::read_from_prefix(block) else {
             return Seen::Nothing;
         };
-        let bytes = header.as_bytes();
-        if header.magic != SEGMENT_MAGIC
-            || header.crc.get() != crc32c::crc32c(&bytes[..bytes.len() - 4])
-        {
+        if !header.is_ours() || header.crc() != checksum(&header) {
             return Seen::Nothing;
         }
-        match header.version.get() {
-            SEGMENT_VERSION => Seen::Header(header),
-            other => Seen::Other(other),
-        }
-    }
-}
-
-impl BatchHeader {
-    pub(crate) fn seal(&mut self) {
-        let bytes = self.as_bytes();
-        self.crc = U32::new(crc32c::crc32c(&bytes[..bytes.len() - 4]));
-    }
-
-    pub(crate) fn see(block: &[u8]) -> Seen<Self> {
-        let Ok((header, _)) = Self::read_from_prefix(block) else {
-            return Seen::Nothing;
-        };
-        let bytes = header.as_bytes();
-        if header.magic.get() != BATCH_MAGIC
-            || header.crc.get() != crc32c::crc32c(&bytes[..bytes.len() - 4])
-        {
-            return Seen::Nothing;
-        }
-        match header.version.get() {
+        match header.version() {
             SEGMENT_VERSION if header.is_sound() => Seen::Header(header),
             SEGMENT_VERSION => Seen::Nothing,
             other => Seen::Other(other),
         }
     }
+}
 
-    /// Whether its numbers are ones that are given.
+/// CRC32C of all of a header but its last four bytes, which hold it.
+fn checksum(header: &(impl IntoBytes + Immutable)) -> u32 {
+    let bytes = header.as_bytes();
+    crc32c::crc32c(&bytes[..bytes.len() - size_of::<U32>()])
+}
+
+impl Header for SegmentHeader {
+    fn version(&self) -> u16 {
+        self.version.get()
+    }
+
+    fn crc(&self) -> u32 {
+        self.crc.get()
+    }
+
+    fn set_crc(&mut self, crc: u32) {
+        self.crc = U32::new(crc);
+    }
+
+    fn is_ours(&self) -> bool {
+        self.magic == SEGMENT_MAGIC
+    }
+
+    fn is_sound(&self) -> bool {
+        true
+    }
+}
+
+impl Header for BatchHeader {
+    fn version(&self) -> u16 {
+        self.version.get()
+    }
+
+    fn crc(&self) -> u32 {
+        self.crc.get()
+    }
+
+    fn set_crc(&mut self, crc: u32) {
+        self.crc = U32::new(crc);
+    }
+
+    fn is_ours(&self) -> bool {
+        self.magic.get() == BATCH_MAGIC
+    }
+
     fn is_sound(&self) -> bool {
         let number = self.number.get();
         let fits = self.body_bytes.get() as usize <= BATCH_BYTES_MAX - BATCH_HEADER_BYTES;
         fits && self.synced.get() < number && number <= NUMBER_MAX
     }
+}
 
+impl BatchHeader {
     /// Bytes that the batch takes in the file, whole blocks.
     pub(crate) fn file_bytes(&self) -> u64 {
         padded(BATCH_HEADER_BYTES as u64 + u64::from(self.body_bytes.get()))

@@ -11,7 +11,8 @@ use crate::{
     disk::DiskFile,
     error::OpenError,
     format::{
-        BLOCK_BYTES, BatchHeader, FLAG_HEAD, FLAG_WITNESS, Kind, Seen, SegmentHeader, padded,
+        BLOCK_BYTES, BatchHeader, FLAG_HEAD, FLAG_WITNESS, Header, Kind, Seen, SegmentHeader,
+        padded,
     },
     ids::{BatchNumber, NodeIdentity, SegmentNumber},
     scan::{BatchSeen, Check, Fault, Frames, RawFrame, Window, batch_at},

@@ -17,7 +17,7 @@ use zerocopy::{
 use crate::{
     disk::{Disk, DiskFile},
     error::PrepareError,
-    format::{BLOCK_BYTES, SEGMENT_MAGIC, SEGMENT_VERSION, SegmentHeader},
+    format::{BLOCK_BYTES, Header, SEGMENT_MAGIC, SEGMENT_VERSION, SegmentHeader},
     ids::{NodeIdentity, SegmentNumber, StartId},
 };
 

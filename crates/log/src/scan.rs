@@ -10,7 +10,8 @@ use crate::{
     batch::frame_bytes,
     disk::DiskFile,
     format::{
-        BATCH_HEADER_BYTES, BatchHeader, FRAME_BYTES, Frame, Kind, Seen, frame_crc, frame_seed,
+        BATCH_HEADER_BYTES, BatchHeader, FRAME_BYTES, Frame, Header, Kind, Seen, frame_crc,
+        frame_seed,
     },
 };
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{Batch, Change, Push, Run, Seal, Tags};
 use crate::{
-    format::{BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, Kind, Seen},
+    format::{BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, Header, Kind, Seen},
     ids::{BatchNumber, SegmentNumber, StartId},
     record::Record,
     scan::{Check, Frames},

@@ -10,7 +10,7 @@ use crate::{
     config::Planted,
     disk::DiskFile,
     error::OpenError,
-    format::{BatchHeader, Kind, Seen},
+    format::{BatchHeader, Header, Kind, Seen},
     ids::{BatchNumber, Place, SegmentNumber},
     scan::{BatchSeen, Check, Frames, batch_at},
 };

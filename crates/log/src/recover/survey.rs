@@ -10,7 +10,7 @@ use crate::{
     config::LogConfig,
     disk::Disk,
     error::OpenError,
-    format::{Seen, SegmentHeader},
+    format::{Header, Seen, SegmentHeader},
     ids::{NodeIdentity, SegmentNumber},
     scan::{Fault, Window},
 };
