@@ -20,6 +20,14 @@ const REGISTRIES: &[&str] = &[
     concat!("verd", "accio"),
 ];
 
+/// Papers that the project does not carry: a reader could not look them up. Its own pages are named by their path.
+const PAPERS: &[&str] = &[
+    concat!("DESIGN", " "),
+    concat!("RELIABILITY", " "),
+    concat!("STYLE", " §"),
+    concat!("UX", " §"),
+];
+
 /// Crates in which one named module may use `unsafe`; all others forbid it.
 const UNSAFE_MODULES: &[&str] = &[
     "crates/memory/src/lib.rs",
@@ -42,6 +50,12 @@ pub(super) fn forbidden(file: &TextFile) -> Vec<String> {
         if let Some(host) = REGISTRIES.iter().find(|host| line.contains(**host)) {
             broken.push(format!(
                 "{}:{number}: names the registry host {host}",
+                file.path
+            ));
+        }
+        if let Some(paper) = PAPERS.iter().find(|paper| line.contains(**paper)) {
+            broken.push(format!(
+                "{}:{number}: names the paper {paper}that is not part of the project",
                 file.path
             ));
         }

@@ -1,4 +1,4 @@
-//! A shard: one thread with its sockets, sessions and partitions (DESIGN §5).
+//! A shard: one thread with its sockets, sessions and partitions.
 //!
 //! All of it is one task of a `tokio` current-thread runtime. Sockets wake places in a queue ([`ready`]); each poll of the
 //! task is one turn ([`turn`]). Nothing in a turn waits: what cannot go on now is queued, and its owner says what wakes it.

@@ -10,7 +10,7 @@ use courser_engine::DiskRoom;
 /// Why the broker cannot go on with its disk. Nothing is acknowledged any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiskFailure {
-    /// A read, write or sync failed (RELIABILITY §3.4): the process is to end with code 74.
+    /// A read, write or sync failed and is final (`docs/durability.md`): the process is to end with code 74.
     Io(String),
     /// What is on the disk is not for this program: another version, another node.
     Refused(String),

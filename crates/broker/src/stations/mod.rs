@@ -1,4 +1,4 @@
-//! The stations beside the shards: threads that do what a shard must not (DESIGN §5).
+//! The stations beside the shards: threads that do what a shard must not.
 //!
 //! ```text
 //! shard 0 ──order──▶ ┌────────────┐ one pwritev,          ┌────────────┐
@@ -7,7 +7,7 @@
 //! ```
 //! - [`orders`]: the rings between a shard and the writer.
 //! - [`recovery`]: what the writer's thread does first.
-//! - [`writer`]: the one owner of the log. While a sync is under way the next batch gathers (DESIGN rule 5).
+//! - [`writer`]: the one owner of the log. While a sync is under way the next batch gathers, so that batches grow with load and not with timers.
 //! - [`reader`]: slow work with files that must not delay the writer.
 //! - [`disk`]: what all threads know of the disk.
 //! - [`start`]: the threads and everything between them.

@@ -1,7 +1,7 @@
 //! The log reader: slow work with files that must delay neither a shard nor the writer.
 //!
 //! Segments are made ready ahead of need, and checkpoints are written. A checkpoint that cannot be written for want of room is
-//! given up and tried again later; any other failure of the disk is final (RELIABILITY §3.4).
+//! given up and tried again later; any other failure of the disk is final (`docs/durability.md`).
 
 use std::collections::HashMap;
 use std::sync::Arc;

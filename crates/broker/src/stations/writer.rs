@@ -4,7 +4,7 @@
 //! and answers each shard with one wake. What does not fit the batch goes into the next one, in order. Alone, an order is
 //! written at once: no delay is added for company.
 //!
-//! A write or sync that fails is final (RELIABILITY §3.4): nothing is answered any more, the disk counts as failed, the
+//! A write or sync that fails is final (`docs/durability.md`): nothing is answered any more, the disk counts as failed, the
 //! thread ends, and the process is to end with code 74. A disk without room is not a failure: orders wait until there is
 //! some (M47).
 

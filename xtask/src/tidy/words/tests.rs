@@ -24,6 +24,14 @@ fn folders_of_a_machine_are_found() {
 }
 
 #[test]
+fn papers_that_nobody_can_look_up_are_found() {
+    let named = format!("//! As {} says.", concat!("DESIGN", " §5"));
+    assert_eq!(forbidden(&file("crates/a/src/lib.rs", &named)).len(), 1);
+    let ours = "//! As `docs/model.md` says.";
+    assert!(forbidden(&file("crates/a/src/lib.rs", ours)).is_empty());
+}
+
+#[test]
 fn registry_hosts_are_found() {
     let text = format!(
         "\"resolved\": \"https://npm.example/{}/api\"",
