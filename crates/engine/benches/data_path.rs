@@ -79,6 +79,15 @@ impl Row {
     }
 }
 
+/// Retained messages of 1,000 topics.
+fn retained(receivers: Receivers) -> Bench {
+    let mut bench = Bench::new(Class::Durable, receivers);
+    for turn in 0..10 {
+        bench.retain(turn * TURN, &PAYLOAD);
+    }
+    bench
+}
+
 /// A scan of 1,000 retained messages: nanoseconds for each.
 fn replay(rounds: usize) {
     let receivers = Receivers {
@@ -86,10 +95,7 @@ fn replay(rounds: usize) {
         qos: QoS::AtLeastOnce,
         share: None,
     };
-    let mut bench = Bench::new(Class::Durable, receivers);
-    for turn in 0..10 {
-        bench.retain(turn * TURN, &PAYLOAD);
-    }
+    let mut bench = retained(receivers);
     let start = on_cpu();
     for _ in 0..rounds {
         bench.subscribe(0, receivers, RetainHandling::Send);
@@ -106,15 +112,11 @@ fn replay(rounds: usize) {
 
 /// Retained messages of 1,000 topics, each set again and again: nanoseconds for each.
 fn retain(rounds: usize) {
-    let receivers = Receivers {
+    let mut bench = retained(Receivers {
         sessions: 0,
         qos: QoS::AtLeastOnce,
         share: None,
-    };
-    let mut bench = Bench::new(Class::Durable, receivers);
-    for turn in 0..10 {
-        bench.retain(turn * TURN, &PAYLOAD);
-    }
+    });
     let start = on_cpu();
     for turn in 0..rounds {
         bench.retain(turn % 10 * TURN, &PAYLOAD);

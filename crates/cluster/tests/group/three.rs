@@ -14,6 +14,19 @@ fn others(of: u16) -> impl Iterator<Item = u16> {
     (0..MEMBERS).filter(move |&id| id != of)
 }
 
+/// A leader whose log begins behind twenty entries, and a node that is down and has none of them.
+fn behind_the_log(cluster: &mut Cluster) -> (u16, u16) {
+    let leader = cluster.elect(100);
+    let late = others(leader).next().unwrap();
+    cluster.kill(late, 0);
+    for number in 0..20 {
+        cluster.propose(leader, entry(number));
+    }
+    cluster.run();
+    cluster.node(leader).checkpoint();
+    (leader, late)
+}
+
 #[test]
 fn one_of_three_is_elected_and_the_others_follow() {
     for seed in 0..50 {
@@ -162,14 +175,7 @@ fn a_cut_off_node_comes_back_without_an_election() {
 #[test]
 fn m43_a_node_behind_the_compacted_log_gets_a_checkpoint() {
     let mut cluster = Cluster::new(7, 0);
-    let leader = cluster.elect(100);
-    let late = others(leader).next().unwrap();
-    cluster.kill(late, 0);
-    for number in 0..20 {
-        cluster.propose(leader, entry(number));
-    }
-    cluster.run();
-    cluster.node(leader).checkpoint();
+    let (leader, late) = behind_the_log(&mut cluster);
     for number in 20..25 {
         cluster.propose(leader, entry(number));
     }
@@ -244,14 +250,7 @@ fn groups_with_peers_do_not_sleep() {
 #[test]
 fn a_restored_checkpoint_must_be_durable_before_an_election() {
     let mut cluster = Cluster::new(11, 0);
-    let leader = cluster.elect(100);
-    let late = others(leader).next().unwrap();
-    cluster.kill(late, 0);
-    for number in 0..20 {
-        cluster.propose(leader, entry(number));
-    }
-    cluster.run();
-    cluster.node(leader).checkpoint();
+    let (leader, late) = behind_the_log(&mut cluster);
     cluster.start(late);
     // Until the snapshot is there, everything works but the late node's disk.
     for _ in 0..60 {

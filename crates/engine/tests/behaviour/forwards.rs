@@ -1,29 +1,14 @@
 //! What a partition sends to another (M19, M28): QoS 2 publishes whose retained message lives elsewhere.
 
-use courser_contract::{DetachCause, QoS, Refusal, Settled, ToHome};
+use courser_contract::{DetachCause, Refusal, Settled};
 use courser_engine::Limits;
 
-use crate::world::{Commits, DURABLE, OTHER, Options, World, message};
+use crate::people::{release, retain2};
+use crate::world::{Commits, DURABLE, OTHER, Options, World};
 
 /// A QoS 2 publish with RETAIN to a topic whose retained message the other partition keeps. Its payload is its packet id.
 fn publish2(world: &mut World, at: usize, packet_id: u16) {
-    let payload = packet_id.to_string();
-    let publish = courser_contract::Publish {
-        retain: true,
-        ..message("other/t", &payload, QoS::ExactlyOnce)
-    };
-    let home = world.home(at);
-    let message = ToHome::Publish2 {
-        session: home.session,
-        epoch: world.clients[at].epoch,
-        publish: Box::new(courser_contract::Published2 {
-            packet_id,
-            hash: u64::from(packet_id),
-            record: courser_contract::Record::copy_of(&(&publish).into()),
-            destinations: world.fx.route("other/t", true),
-        }),
-    };
-    world.send_home(home.partition, message);
+    retain2(world, at, packet_id, "other/t", &packet_id.to_string());
 }
 
 fn client(world: &mut World) -> usize {
@@ -67,14 +52,7 @@ fn a_refusal_before_pubrec_ends_the_hold_m28() {
     world.settle();
     let refused = Settled::Refused(Refusal::QuotaExceeded);
     assert_eq!(world.clients[a].pubrec, [(1, refused, true)]);
-    let home = world.home(a);
-    let message = ToHome::Release {
-        session: home.session,
-        epoch: world.clients[a].epoch,
-        packet_id: 1,
-    };
-    world.send_home(home.partition, message);
-    world.settle();
+    release(&mut world, a, 1);
     assert_eq!(world.clients[a].pubcomp, [(1, false)], "no hold is left");
     let counts = world.nodes[&DURABLE].partition.counts();
     assert_eq!((counts.outbox_messages, counts.records), (0, 0));

@@ -72,8 +72,14 @@ fn hold(world: &mut World, at: usize, (packet_id, hash): (u16, u64), publish: &P
     world.send_home(home.partition, message);
 }
 
-/// PUBREL to the home.
+/// PUBREL to the home, and all that follows.
 pub(crate) fn release(world: &mut World, at: usize, packet_id: u16) {
+    send_release(world, at, packet_id);
+    world.settle();
+}
+
+/// PUBREL to the home, and nothing yet of what follows.
+pub(crate) fn send_release(world: &mut World, at: usize, packet_id: u16) {
     let home = world.home(at);
     let message = ToHome::Release {
         session: home.session,
@@ -81,5 +87,4 @@ pub(crate) fn release(world: &mut World, at: usize, packet_id: u16) {
         packet_id,
     };
     world.send_home(home.partition, message);
-    world.settle();
 }

@@ -1,8 +1,9 @@
 //! Restarts in the middle: partitions come back from their last checkpoint and the entries behind it, after every step of a
 //! story, and nobody can tell.
 
-use courser_contract::{DetachCause, Publish, QoS, ToHome, Will};
+use courser_contract::{DetachCause, Publish, QoS, Will};
 
+use crate::people::{publish2, send_release};
 use crate::world::{Acks, DURABLE, OTHER, Options, World, message, to};
 
 /// Both partitions with a log stop and start; who was connected connects again.
@@ -23,31 +24,16 @@ fn restart(world: &mut World) {
     }
 }
 
-fn publish2(world: &mut World, at: usize, packet_id: u16, payload: &str) {
-    let publish = message("t/2", payload, QoS::ExactlyOnce);
-    let destinations = world.fx.route("t/2", false);
-    let home = world.home(at);
-    let message = ToHome::Publish2 {
-        session: home.session,
-        epoch: world.clients[at].epoch,
-        publish: Box::new(courser_contract::Published2 {
-            packet_id,
-            hash: u64::from(packet_id),
-            record: courser_contract::Record::copy_of(&(&publish).into()),
-            destinations,
-        }),
-    };
-    world.send_home(home.partition, message);
-}
-
-fn release(world: &mut World, at: usize, packet_id: u16) {
-    let home = world.home(at);
-    let message = ToHome::Release {
-        session: home.session,
-        epoch: world.clients[at].epoch,
+/// A QoS 2 publish to what both subscribers hear.
+fn send2(world: &mut World, packet_id: u16, payload: &str) {
+    publish2(
+        world,
+        PUBLISHER,
         packet_id,
-    };
-    world.send_home(home.partition, message);
+        "t/2",
+        payload,
+        u64::from(packet_id),
+    );
 }
 
 const A: usize = 0;
@@ -58,16 +44,16 @@ const STEPS: usize = 14;
 /// A publisher with QoS 1 and 2, two subscribers that acknowledge when they are told to, one of them away for a while.
 fn step(world: &mut World, step: usize) {
     match step {
-        0 => publish2(world, PUBLISHER, 5, "two-1"),
-        1 => release(world, PUBLISHER, 5),
+        0 => send2(world, 5, "two-1"),
+        1 => send_release(world, PUBLISHER, 5),
         2 => drop(world.send("t/1", "one-1", QoS::AtLeastOnce)),
         3 => drop(world.send("t/1", "one-2", QoS::AtLeastOnce)),
         4 => world.ack(A, 1),
         5 => world.detach(B, DetachCause::Lost),
-        6 => publish2(world, PUBLISHER, 6, "two-2"),
+        6 => send2(world, 6, "two-2"),
         // The same again, as after a connection that was lost before PUBREC.
-        7 => publish2(world, PUBLISHER, 6, "two-2"),
-        8 => release(world, PUBLISHER, 6),
+        7 => send2(world, 6, "two-2"),
+        8 => send_release(world, PUBLISHER, 6),
         9 => world.attach(B, Options::durable()),
         10 => world.ack(B, 2),
         11 => drop(world.retain("t/1", "one-3", QoS::AtLeastOnce)),
