@@ -221,6 +221,7 @@ class Round:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    begun = time.monotonic()
     build = Path(os.environ.get("E2E_BUILD", "target/e2e")) / "crash"
     build.mkdir(parents=True, exist_ok=True)
     state_file = build / "state.json"
@@ -238,7 +239,7 @@ def run(arguments: argparse.Namespace) -> int:
             messages = found.check()
         except AssertionError as error:
             print(f"seed {seed}, folder {folder}: {error}\n{found.broker.tail()}", flush=True)
-            print(f"{state['cycles']} passed, 1 failed", flush=True)
+            print(f"1 failed, {state['cycles']} passed in {time.monotonic() - begun:.1f}s", flush=True)
             found.end()
             return 1
         found.end()
@@ -246,7 +247,7 @@ def run(arguments: argparse.Namespace) -> int:
         state = {"cycles": state["cycles"] + cycles, "messages": state["messages"] + messages}
         state_file.write_text(json.dumps(state))
         print(f"{state['cycles']} of {arguments.cycles} cycles, {state['messages']} messages, seed {seed}", flush=True)
-    print(f"{state['cycles']} passed, 0 failed", flush=True)
+    print(f"{state['cycles']} passed in {time.monotonic() - begun:.1f}s", flush=True)
     return 0
 
 
