@@ -24,6 +24,39 @@
 //! );
 //! # Ok::<(), courser_settings::Errors>(())
 //! ```
+//!
+//! What there may be many of is a list: `[[class]]` in the file, a `Vec` in [`Settings`]. It is declared below `lists` in
+//! the table, each field like a setting of a section, but a field without a default must be given:
+//!
+//! ```text
+//! lists {
+//!     /// What the list is for.
+//!     [[class]] classes: Class by filter, at most 1_024, applies = Restart {
+//!         /// What the field is for. It tells the items apart: no two may have the same.
+//!         filter: TopicFilter, applies = Restart;
+//!         /// A field that may be left out.
+//!         class: Durability = Durability::Durable, applies = Restart;
+//!     }
+//! }
+//! ```
+//!
+//! Items of all files are joined in the order of the files; `--set` gives a list as a whole, in place of the one before.
+//!
+//! ```
+//! use courser_settings::{Durability, Sources};
+//!
+//! let sources = Sources::new().file("courser.toml", "[[class]]\nfilter = \"sensor/#\"\nclass = \"volatile\"\n");
+//! let settings = sources.check()?;
+//! assert_eq!(settings.classes[0].filter.as_str(), "sensor/#");
+//! assert_eq!(settings.classes[0].class, Durability::Volatile);
+//!
+//! let sources = Sources::new().set(r#"class=[{ filter = "a/#" }, { filter = "b/#", class = "relaxed" }]"#);
+//! assert_eq!(sources.check()?.classes.len(), 2);
+//!
+//! let errors = Sources::new().file("courser.toml", "[[class]]\nclass = \"durable\"").check().unwrap_err();
+//! assert_eq!(errors.to_string(), r#"courser.toml:1:1: [[class]] needs "filter""#);
+//! # Ok::<(), courser_settings::Errors>(())
+//! ```
 #![forbid(unsafe_code)]
 
 #[macro_use]
@@ -31,6 +64,7 @@ mod macros;
 
 mod check;
 mod error;
+mod list;
 mod reference;
 mod source;
 mod table;
@@ -39,8 +73,10 @@ mod value;
 pub use error::{Errors, Origin, SettingError};
 pub use reference::{help_text, reference_markdown};
 pub use source::Sources;
-pub use table::{Data, Listeners, Mqtt, Retained, Server, Session, Settings, Sys, table};
-pub use value::{Acknowledge, ByteSize, Keep, Overflow, SharedStrategy};
+pub use table::{
+    Class, Data, Listeners, Mqtt, Retained, Server, Session, Settings, Sys, lists, table,
+};
+pub use value::{Acknowledge, ByteSize, Durability, Keep, Overflow, SharedStrategy, TopicFilter};
 
 /// When a changed value takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,12 +111,30 @@ pub struct Setting {
     pub key: &'static str,
     /// Kind of value: a word such as `size`.
     pub kind: &'static str,
-    /// As it is written in the file.
-    pub default: String,
+    /// As it is written in the file; empty where the setting may be left out and then has no value. None where it must be
+    /// given, which only fields of lists must.
+    pub default: Option<String>,
     /// Smallest and largest value, where there is a range.
     pub range: Option<(String, String)>,
     /// When a change takes effect.
     pub applies: Applies,
     /// What it is for.
     pub doc: &'static str,
+}
+
+/// What the table says of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListSetting {
+    /// As in `[[name]]`.
+    pub name: &'static str,
+    /// The field that tells the items apart.
+    pub identity: &'static str,
+    /// Most items.
+    pub items_max: usize,
+    /// When an item more or less takes effect.
+    pub applies: Applies,
+    /// What it is for.
+    pub doc: &'static str,
+    /// The settings of an item; their keys begin with the name of the list.
+    pub fields: Vec<Setting>,
 }

@@ -1,16 +1,30 @@
 //! The two macros of the table.
 
-/// Declares sections of settings: the structs with their defaults, the assignment by key, and the description.
+/// Declares sections of settings: the structs with their defaults, the assignment by key, and the description; then lists,
+/// whose items are tables of settings with the same parts. A field of an item without a default must be given.
 macro_rules! settings {
-    ($(
-        $(#[doc = $section_doc:literal])+
-        $section:ident: $Section:ident {
+    (
+        $(
+            $(#[doc = $section_doc:literal])+
+            $section:ident: $Section:ident {
+                $(
+                    $(#[doc = $doc:literal])+
+                    $name:ident: $type:ty = $default:expr, $(in $range:expr,)? applies = $applies:ident;
+                )+
+            }
+        )+
+        lists {
             $(
-                $(#[doc = $doc:literal])+
-                $name:ident: $type:ty = $default:expr, $(in $range:expr,)? applies = $applies:ident;
-            )+
+                $(#[doc = $list_doc:literal])+
+                [[$list:ident]] $items:ident: $Item:ident by $identity:ident, at most $items_max:literal, applies = $list_applies:ident {
+                    $(
+                        $(#[doc = $field_doc:literal])+
+                        $field:ident: $field_type:ty $(= $field_default:expr)?, $(in $field_range:expr,)? applies = $field_applies:ident;
+                    )+
+                }
+            )*
         }
-    )+) => {
+    ) => {
         $(
             $(#[doc = $section_doc])+
             #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +43,39 @@ macro_rules! settings {
             }
         )+
 
+        $(
+            $(#[doc = $list_doc])+
+            #[derive(Debug, Clone, PartialEq)]
+            #[non_exhaustive]
+            pub struct $Item {
+                $(
+                    $(#[doc = $field_doc])+
+                    pub $field: $field_type,
+                )+
+            }
+
+            impl $crate::list::Item for $Item {
+                const LIST: &'static str = stringify!($list);
+                const IDENTITY: &'static str = stringify!($identity);
+                const ITEMS_MAX: usize = $items_max;
+
+                fn read(fields: &mut $crate::list::Fields<'_>) -> Option<Self> {
+                    $(
+                        let $field: Option<$field_type> = fields.take(
+                            stringify!($field),
+                            settings!(@range $field_type $(, $field_range)?),
+                            settings!(@default $field_type $(, $field_default)?),
+                        );
+                    )+
+                    Some(Self { $($field: $field?,)+ })
+                }
+
+                fn identity(&self) -> String {
+                    $crate::value::Value::show(&self.$identity)
+                }
+            }
+        )*
+
         /// Checked values of all settings.
         #[derive(Debug, Clone, Default, PartialEq)]
         #[non_exhaustive]
@@ -37,6 +84,10 @@ macro_rules! settings {
                 $(#[doc = $section_doc])+
                 pub $section: $Section,
             )+
+            $(
+                $(#[doc = $list_doc])+
+                pub $items: Vec<$Item>,
+            )*
         }
 
         impl Settings {
@@ -59,27 +110,75 @@ macro_rules! settings {
             }
         }
 
+        impl Settings {
+            /// Gives one list more items, or with [`Given::Instead`](crate::list::Given) other ones; false when there is no such list.
+            pub(crate) fn assign_list(
+                &mut self,
+                list: &str,
+                given: $crate::list::Given,
+                tables: $crate::list::Tables<'_>,
+            ) -> bool {
+                match list {
+                    $(
+                        stringify!($list) => {
+                            tables.read_into(&mut self.$items, given);
+                            true
+                        }
+                    )*
+                    _ => false,
+                }
+            }
+        }
+
+        /// Every list, in the order of the table.
+        #[must_use]
+        pub fn lists() -> Vec<$crate::ListSetting> {
+            vec![$($crate::ListSetting {
+                name: stringify!($list),
+                identity: stringify!($identity),
+                items_max: $items_max,
+                applies: $crate::Applies::$list_applies,
+                doc: concat!($($list_doc),+),
+                fields: vec![$(settings!(
+                    @describe concat!(stringify!($list), ".", stringify!($field)), $field_type,
+                    settings!(@default $field_type $(, $field_default)?),
+                    settings!(@range $field_type $(, $field_range)?),
+                    $field_applies, concat!($($field_doc),+)
+                ),)+],
+            },)*]
+        }
+
         /// Names of the sections with what they are for.
         pub(crate) const SECTIONS: &[(&str, &str)] =
             &[$((stringify!($section), concat!($($section_doc),+)),)+];
 
-        /// Every setting, in the order of the table.
+        /// Every setting outside of lists, in the order of the table.
         #[must_use]
         pub fn table() -> Vec<$crate::Setting> {
-            use $crate::value::Value;
-            vec![$($({
-                let default: $type = $default;
-                let range: Option<std::ops::RangeInclusive<$type>> = settings!(@range $type $(, $range)?);
-                $crate::Setting {
-                    key: concat!(stringify!($section), ".", stringify!($name)),
-                    kind: <$type as Value>::KIND,
-                    default: default.show(),
-                    range: range.map(|range| (range.start().show(), range.end().show())),
-                    applies: $crate::Applies::$applies,
-                    doc: concat!($($doc),+),
-                }
-            },)+)+]
+            vec![$($(settings!(
+                @describe concat!(stringify!($section), ".", stringify!($name)), $type, Some($default),
+                settings!(@range $type $(, $range)?), $applies, concat!($($doc),+)
+            ),)+)+]
         }
+    };
+    (@describe $key:expr, $type:ty, $default:expr, $range:expr, $applies:ident, $doc:expr) => {{
+        use $crate::value::Value;
+        let default: Option<$type> = $default;
+        let range: Option<std::ops::RangeInclusive<$type>> = $range;
+        $crate::Setting {
+            key: $key,
+            kind: <$type as Value>::KIND,
+            default: default.map(|value| value.show()),
+            range: range.map(|range| (range.start().show(), range.end().show())),
+            applies: $crate::Applies::$applies,
+            doc: $doc,
+        }
+    }};
+    (@default $type:ty) => {
+        None::<$type>
+    };
+    (@default $type:ty, $default:expr) => {
+        Some($default)
     };
     (@range $type:ty) => {
         None::<std::ops::RangeInclusive<$type>>

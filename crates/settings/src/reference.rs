@@ -4,7 +4,7 @@
 mod tests;
 
 use crate::Setting;
-use crate::table::{SECTIONS, table};
+use crate::table::{SECTIONS, lists, table};
 use std::fmt::Write;
 
 /// The page `docs/reference/settings.md`.
@@ -14,11 +14,7 @@ pub fn reference_markdown() -> String {
     let settings = table();
     for (section, doc) in SECTIONS {
         // Writing to a string cannot fail.
-        let _ = write!(
-            page,
-            "\n## [{section}]\n\n{}\n\n| key | value | default | allowed | change applies | meaning |\n|---|---|---|---|---|---|\n",
-            doc.trim()
-        );
+        let _ = write!(page, "\n## [{section}]\n\n{}\n\n{COLUMNS}", doc.trim());
         for setting in settings
             .iter()
             .filter(|setting| section_of(setting) == *section)
@@ -26,8 +22,25 @@ pub fn reference_markdown() -> String {
             row(&mut page, setting);
         }
     }
+    for list in lists() {
+        let _ = write!(
+            page,
+            "\n## [[{}]]\n\n{} A list of at most {} tables, each with another `{}`; one more or less applies: {}.\n\n{COLUMNS}",
+            list.name,
+            list.doc.trim(),
+            list.items_max,
+            list.identity,
+            list.applies.name(),
+        );
+        for field in &list.fields {
+            row(&mut page, field);
+        }
+    }
     page
 }
+
+const COLUMNS: &str =
+    "| key | value | default | allowed | change applies | meaning |\n|---|---|---|---|---|---|\n";
 
 const HEAD: &str = "# Settings
 
@@ -38,6 +51,9 @@ The file is TOML and may be empty: every setting has a default. A setting is wri
 below its `[section]`. `--set section.name=value` on the command line wins over the file. Sizes are written as
 `\"16MiB\"` (KiB, MiB, GiB, TiB of 1,024; KB, MB, GB, TB of 1,000) or as a number of bytes; durations as `\"30s\"`,
 `\"250ms\"`, `\"1h30m\"`, `\"7d\"`.
+
+What there may be many of is a list, at the end of this page: each item is a table below `[[name]]`.
+`--set 'name=[{ … }, { … }]'` gives a list as a whole, in place of that of the file.
 
 An unknown key, a value of another kind and a value out of its range stop the start-up with the place of the error.
 ";
@@ -51,12 +67,16 @@ fn row(page: &mut String, setting: &Setting) {
         Some((least, most)) => format!("`{least}` to `{most}`"),
         None => String::new(),
     };
+    let default = match setting.default.as_deref() {
+        None => "must be given".to_owned(),
+        Some("") => "not set".to_owned(),
+        Some(default) => format!("`{default}`"),
+    };
     let _ = writeln!(
         page,
-        "| `{}` | {} | `{}` | {range} | {} | {} |",
+        "| `{}` | {} | {default} | {range} | {} | {} |",
         setting.key,
         setting.kind,
-        setting.default,
         setting.applies.name(),
         setting.doc.trim(),
     );
@@ -66,14 +86,23 @@ fn row(page: &mut String, setting: &Setting) {
 #[must_use]
 pub fn help_text() -> String {
     let mut text = String::new();
+    let mut line = |setting: &Setting, key: &str| {
+        let default = match setting.default.as_deref() {
+            None => "must be given".to_owned(),
+            Some("") => "not set".to_owned(),
+            Some(default) => default.to_owned(),
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  {key} = {default}\n      {}", setting.doc.trim());
+    };
     for setting in table() {
-        let _ = writeln!(
-            text,
-            "  {} = {}\n      {}",
-            setting.key,
-            setting.default,
-            setting.doc.trim()
-        );
+        line(&setting, setting.key);
+    }
+    for list in lists() {
+        for field in &list.fields {
+            let name = field.key.rsplit('.').next().unwrap_or_default();
+            line(field, &format!("[[{}]] {name}", list.name));
+        }
     }
     text
 }

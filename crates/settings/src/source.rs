@@ -5,7 +5,8 @@ mod tests;
 
 use crate::check::contradictions;
 use crate::error::{Errors, Origin, SettingError};
-use crate::table::{SECTIONS, Settings, table};
+use crate::list::{Entry, Given, Table, Tables};
+use crate::table::{SECTIONS, Settings, lists, table};
 use crate::value::{Mismatch, Raw, Refused};
 use std::collections::BTreeMap;
 use toml::Spanned;
@@ -95,6 +96,13 @@ impl Sources {
         value: &Spanned<DeValue<'_>>,
     ) {
         let name = section.get_ref();
+        if lists().iter().any(|list| list.name == name) {
+            match tables(value.get_ref(), |offset| place.of(offset)) {
+                Some(tables) => self.assign_list(name, Given::Also, tables),
+                None => self.refuse(place.of(section.span().start), not_tables(name)),
+            }
+            return;
+        }
         let known = SECTIONS.iter().any(|(known, _)| known == name);
         match value.get_ref() {
             DeValue::Table(entries) if known => {
@@ -136,7 +144,29 @@ impl Sources {
         }
     }
 
+    fn assign_list(&mut self, list: &str, given: Given, tables: Vec<Table>) {
+        let tables = Tables {
+            tables,
+            origins: &mut self.origins,
+            errors: &mut self.errors,
+        };
+        let known = self.settings.assign_list(list, given, tables);
+        assert!(known, "a list of the table can be assigned");
+    }
+
+    fn assign_list_text(&mut self, list: &str, text: &str, origin: Origin) {
+        let value = DeValue::parse(text).ok();
+        let tables = value.and_then(|value| tables(value.get_ref(), |_| origin.clone()));
+        match tables {
+            Some(tables) => self.assign_list(list, Given::Instead, tables),
+            None => self.refuse(origin, not_tables(list)),
+        }
+    }
+
     fn assign_text(&mut self, key: &str, text: &str, origin: Origin) {
+        if lists().iter().any(|list| list.name == key) {
+            return self.assign_list_text(key, text, origin);
+        }
         let as_toml = DeValue::parse(text).ok().map(|value| raw(value.get_ref()));
         let as_text = Raw::Text(text.to_owned());
         // A path may look like a number, so what is no value of the kind is tried as text.
@@ -204,11 +234,44 @@ fn raw(value: &DeValue<'_>) -> Raw {
     }
 }
 
+/// The tables of a list. None where the value is something else.
+fn tables(value: &DeValue<'_>, place: impl Fn(usize) -> Origin) -> Option<Vec<Table>> {
+    let DeValue::Array(items) = value else {
+        return None;
+    };
+    let table = |item: &Spanned<DeValue<'_>>| {
+        let DeValue::Table(entries) = item.get_ref() else {
+            return None;
+        };
+        let entries = entries.iter().map(|(key, value)| Entry {
+            name: key.get_ref().to_string(),
+            key_place: place(key.span().start),
+            value: raw(value.get_ref()),
+            value_place: place(value.span().start),
+        });
+        Some(Table {
+            place: place(item.span().start),
+            entries: entries.collect(),
+        })
+    };
+    items.iter().map(table).collect()
+}
+
+fn not_tables(list: &str) -> String {
+    format!(
+        "{list:?} is a list of tables; write each as [[{list}]], or all as {list} = [{{ … }}, {{ … }}]"
+    )
+}
+
 /// Says that a key does not exist, and which one may be meant.
-fn unknown(key: &str) -> String {
+pub(crate) fn unknown(key: &str) -> String {
+    let lists = lists();
     let proposal = table()
         .iter()
-        .map(|setting| (likeness(key, setting.key), setting.key))
+        .chain(lists.iter().flat_map(|list| &list.fields))
+        .map(|setting| setting.key)
+        .chain(lists.iter().map(|list| list.name))
+        .map(|known| (likeness(key, known), known))
         .filter(|(likeness, _)| *likeness >= ALIKE)
         .max_by(|one, other| one.0.total_cmp(&other.0));
     match proposal {

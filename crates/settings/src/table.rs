@@ -3,7 +3,9 @@
 //! The defaults of limits are those that a broker needs in front of clients it does not know. A doc comment says what
 //! the setting is for and what a larger value costs; it is the text of `--help` and of the reference page.
 
-use crate::value::{Acknowledge, ByteSize, Keep, Overflow, SharedStrategy};
+use crate::value::{
+    Acknowledge, ByteSize, Durability, Keep, Overflow, SharedStrategy, TopicFilter,
+};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -128,5 +130,15 @@ settings! {
     sys: Sys {
         /// Time between two publications. "0s" turns them off.
         interval: Duration = Duration::from_secs(10), in Duration::ZERO..=Duration::from_secs(3600), applies = AtOnce;
+    }
+
+    lists {
+        /// What messages are promised, by where they are kept. The first filter that matches decides; where none does, messages are durable.
+        [[class]] classes: Class by filter, at most 1_024, applies = Restart {
+            /// Topic filter over the client id of a session, for what waits there, and over the topic name of a retained message.
+            filter: TopicFilter, applies = Restart;
+            /// What is promised before a message is acknowledged.
+            class: Durability = Durability::Durable, applies = Restart;
+        }
     }
 }

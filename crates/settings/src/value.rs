@@ -1,12 +1,15 @@
 //! Kinds of values: how each is read and shown.
 
+mod filter;
 mod size;
 mod span;
 #[cfg(test)]
 mod tests;
 
+pub use filter::TopicFilter;
 pub use size::ByteSize;
 
+use std::fmt::Write;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -191,9 +194,12 @@ impl Value for PathBuf {
     }
 
     fn show(&self) -> String {
-        format!("{:?}", self.display().to_string())
+        quoted(&self.display().to_string())
     }
 }
+
+/// The most bytes of an MQTT string.
+pub(crate) const STRING_BYTES_MAX: usize = 65_535;
 
 /// Texts that are sent to clients: MQTT allows 65,535 bytes, nobody needs them.
 const TEXT_BYTES_MAX: usize = 1024;
@@ -214,7 +220,61 @@ impl Value for String {
     }
 
     fn show(&self) -> String {
-        format!("{self:?}")
+        quoted(self)
+    }
+}
+
+/// As TOML reads it.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            // Writing to a string cannot fail.
+            _ if character.is_control() => {
+                let _ = write!(quoted, "\\u{:04X}", u32::from(character));
+            }
+            _ => quoted.push(character),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// A setting that may have no value.
+impl<T: Value> Value for Option<T> {
+    const KIND: &'static str = T::KIND;
+    const EXPECTS: &'static str = T::EXPECTS;
+
+    fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
+        T::from_raw(raw).map(Some)
+    }
+
+    fn show(&self) -> String {
+        self.as_ref().map_or_else(String::new, T::show)
+    }
+}
+
+impl Value for Vec<String> {
+    const KIND: &'static str = "list of texts";
+    const EXPECTS: &'static str = "a list of texts such as [\"a\", \"b\"]";
+
+    fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
+        match raw {
+            Raw::Text(text) if text.is_empty() => Ok(Self::new()),
+            Raw::Text(text) => text
+                .split(',')
+                .map(|part| String::from_raw(&Raw::Text(part.trim().to_owned())))
+                .collect(),
+            Raw::List(items) => items.iter().map(String::from_raw).collect(),
+            Raw::Bool(_) | Raw::Integer(_) | Raw::Other(_) => Err(Mismatch::Kind),
+        }
+    }
+
+    fn show(&self) -> String {
+        let items: Vec<String> = self.iter().map(|text| quoted(text)).collect();
+        format!("[{}]", items.join(", "))
     }
 }
 
@@ -297,5 +357,17 @@ choice! {
         DropOldest = "drop_oldest",
         /// The publisher is refused with a quota reason.
         RefusePublisher = "refuse",
+    }
+}
+
+choice! {
+    /// What is promised of a message before it is acknowledged.
+    Durability {
+        /// Kept on the disk as `log.acknowledge` says.
+        Durable = "durable",
+        /// Written, and synced within 100 ms.
+        Relaxed = "relaxed",
+        /// Kept in memory only.
+        Volatile = "volatile",
     }
 }

@@ -46,7 +46,11 @@ fn nothing_said_gives_the_defaults() {
 #[test]
 fn every_default_can_be_written_in_a_file() {
     for setting in table() {
-        let text = format!("{} = {}", setting.key, setting.default);
+        let default = setting.default.expect("a setting of a section has one");
+        if default.is_empty() {
+            continue;
+        }
+        let text = format!("{} = {default}", setting.key);
         assert_eq!(file(&text), Ok(Settings::default()), "{text}");
     }
 }
@@ -352,6 +356,105 @@ fn values_that_contradict_each_other_are_refused_where_they_were_set() {
         set("mqtt.listen=[::1]:0,[::1]:0").is_ok(),
         "port 0 is any free port"
     );
+}
+
+mod items {
+    use super::{Sources, file, refused, set};
+    use crate::value::Durability;
+
+    #[test]
+    fn are_read_in_order() {
+        let settings =
+            file("[[class]]\nfilter = \"a/#\"\nclass = \"relaxed\"\n\n[[class]]\nfilter = \"#\"\n")
+                .expect("both are right");
+        let classes: Vec<(&str, Durability)> = settings
+            .classes
+            .iter()
+            .map(|class| (class.filter.as_str(), class.class))
+            .collect();
+        assert_eq!(
+            classes,
+            [("a/#", Durability::Relaxed), ("#", Durability::Durable)]
+        );
+    }
+
+    #[test]
+    fn of_two_files_are_joined_and_those_of_an_argument_stand_alone() {
+        let files = || {
+            Sources::new()
+                .file("one.toml", "[[class]]\nfilter = \"a\"")
+                .file("two.toml", "[[class]]\nfilter = \"b\"")
+        };
+        let filters = |sources: Sources| -> Vec<String> {
+            let settings = sources.check().expect("all is right");
+            let filters = settings.classes.iter().map(|class| class.filter.as_str());
+            filters.map(str::to_owned).collect()
+        };
+        assert_eq!(filters(files()), ["a", "b"]);
+        assert_eq!(filters(files().set("class=[{filter=\"b\"}]")), ["b"]);
+        assert!(filters(files().set("class=[]")).is_empty());
+    }
+
+    #[test]
+    fn with_faults_are_named_with_their_places() {
+        let check = |text: &str, expected: &str| refused(file(text), expected);
+        check(
+            "\n[[class]]\nclass = \"durable\"",
+            r#"courser.toml:2:1: [[class]] needs "filter""#,
+        );
+        check(
+            "[[class]]\nfilter = \"a\"\n[[class]]\nclass = \"durable\"",
+            r#"courser.toml:3:1: [[class]] needs "filter""#,
+        );
+        check(
+            "[[class]]\nfilter = \"a\"\n clas = \"durable\"",
+            r#"courser.toml:3:2: unknown key "class.clas"; did you mean "class.class"?"#,
+        );
+        check(
+            "[[class]]\nfilter = \"a#\"",
+            r##"courser.toml:2:10: class.filter: expected a topic filter such as "a/+/b" or "a/#", found "a#""##,
+        );
+        check(
+            "[[class]]\nfilter = \"a\"\nclass = \"safe\"",
+            r#"courser.toml:3:9: class.class: expected one of "durable" "relaxed" "volatile", found "safe""#,
+        );
+        check(
+            "[[class]]\nfilter = \"a\"\n[[class]]\nfilter = \"a\"",
+            r#"courser.toml:3:1: there are two [[class]] with filter = "a""#,
+        );
+        check(
+            "[[clas]]\nfilter = \"a\"",
+            r#"courser.toml:1:3: unknown key "clas"; did you mean "class"?"#,
+        );
+        for text in ["class = 5", "class = [5]", "[class]\nfilter = \"a\""] {
+            let error = file(text).expect_err("this is no list of tables");
+            assert!(
+                error.ends_with(
+                    r#""class" is a list of tables; write each as [[class]], or all as class = [{ … }, { … }]"#
+                ),
+                "{error}"
+            );
+        }
+        refused(
+            set("class=[{filter=\"\"}]"),
+            r##"--set: class.filter: expected a topic filter such as "a/+/b" or "a/#", found """##,
+        );
+    }
+
+    #[test]
+    fn are_bounded() {
+        let text = |count: usize| -> String {
+            (0..count)
+                .map(|n| format!("[[class]]\nfilter = \"{n}\"\n"))
+                .collect()
+        };
+        assert!(file(&text(1_024)).is_ok());
+        let error = file(&text(1_025)).expect_err("one too many");
+        assert_eq!(
+            error,
+            "courser.toml:2049:1: there may be at most 1024 [[class]]"
+        );
+    }
 }
 
 proptest! {

@@ -1,4 +1,6 @@
-use super::{ByteSize, Mismatch, Overflow, Raw, SharedStrategy, Value, size, span};
+use super::{
+    ByteSize, Mismatch, Overflow, Raw, SharedStrategy, TopicFilter, Value, quoted, size, span,
+};
 use proptest::prelude::*;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -116,7 +118,41 @@ fn choices_are_words() {
     assert_eq!(Overflow::from_raw(&Raw::Bool(true)), Err(Mismatch::Kind));
 }
 
+#[test]
+fn topic_filters() {
+    let read = |text: &str| TopicFilter::from_raw(&Raw::Text(text.to_owned()));
+    for text in ["a", "/", "+", "#", "a/+/b", "a//b", "+/#", "$share", "é/#"] {
+        assert!(
+            read(text).is_ok_and(|filter| filter.as_str() == text),
+            "{text:?}"
+        );
+    }
+    for text in ["", "a#", "#/a", "a+", "+a/b", "a/#/b", "a\0", "##"] {
+        assert_eq!(read(text), Err(Mismatch::Kind), "{text:?}");
+    }
+    assert!(read(&"x".repeat(65_535)).is_ok());
+    assert!(read(&"x".repeat(65_536)).is_err());
+}
+
+#[test]
+fn what_may_be_left_out_has_an_empty_default() {
+    assert_eq!(None::<u32>.show(), "");
+    assert_eq!(Some(5_u32).show(), "5");
+    assert_eq!(Option::<u32>::from_raw(&Raw::Integer(5)), Ok(Some(5)));
+    assert_eq!(
+        Option::<u32>::from_raw(&Raw::Integer(-5)),
+        Err(Mismatch::Range)
+    );
+}
+
 proptest! {
+    #[test]
+    fn a_text_is_read_as_it_is_quoted(text: String) {
+        let line = format!("a = {}", quoted(&text));
+        let table: toml::Table = line.parse().expect("this is TOML");
+        prop_assert_eq!(table["a"].as_str(), Some(text.as_str()));
+    }
+
     #[test]
     fn a_size_is_read_as_it_is_shown(bytes: u64, unit in 0..5_u32) {
         let size = ByteSize::new(bytes >> (10 * unit) << (10 * unit));

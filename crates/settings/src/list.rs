@@ -1,0 +1,151 @@
+//! Lists: `[[name]]` in the file, or a value `[{ … }, { … }]`.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use crate::error::{Origin, SettingError};
+use crate::value::{Raw, Value, accept};
+
+/// A kind of item.
+pub(crate) trait Item: Sized {
+    /// The name in `[[name]]`.
+    const LIST: &'static str;
+    /// The field that tells the items apart.
+    const IDENTITY: &'static str;
+    /// Most items.
+    const ITEMS_MAX: usize;
+
+    /// None when something is wrong, which `fields` then knows.
+    fn read(fields: &mut Fields<'_>) -> Option<Self>;
+
+    /// The value of the field that tells the items apart, as it is written in the file.
+    fn identity(&self) -> String;
+}
+
+/// What is done with the items that are there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Given {
+    /// They stay.
+    Also,
+    /// They go.
+    Instead,
+}
+
+/// One key of a table with its value.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) key_place: Origin,
+    pub(crate) value: Raw,
+    pub(crate) value_place: Origin,
+}
+
+/// One table, as it was written.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) place: Origin,
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// The tables of a list, and where to say what is found.
+#[derive(Debug)]
+pub(crate) struct Tables<'a> {
+    pub(crate) tables: Vec<Table>,
+    pub(crate) origins: &'a mut BTreeMap<String, Origin>,
+    pub(crate) errors: &'a mut Vec<SettingError>,
+}
+
+impl Tables<'_> {
+    /// Reads every table; each fault is an error, and an item with one is left out.
+    pub(crate) fn read_into<T: Item>(self, items: &mut Vec<T>, given: Given) {
+        let list = T::LIST;
+        if given == Given::Instead {
+            items.clear();
+            let of_list = format!("{list}[");
+            self.origins.retain(|key, _| !key.starts_with(&of_list));
+        }
+        for table in self.tables {
+            let place = table.place.clone();
+            let mut fields = Fields {
+                list,
+                table,
+                taken: Vec::new(),
+                errors: self.errors,
+            };
+            let item = T::read(&mut fields);
+            let taken = fields.end();
+            let Some(item) = item else { continue };
+            let identity = item.identity();
+            let fault = if items.iter().any(|other| other.identity() == identity) {
+                format!("there are two [[{list}]] with {} = {identity}", T::IDENTITY)
+            } else if items.len() == T::ITEMS_MAX {
+                format!("there may be at most {} [[{list}]]", T::ITEMS_MAX)
+            } else {
+                for (name, origin) in taken {
+                    self.origins
+                        .insert(format!("{list}[{identity}].{name}"), origin);
+                }
+                items.push(item);
+                continue;
+            };
+            self.errors.push(SettingError {
+                origin: place,
+                message: fault,
+            });
+        }
+    }
+}
+
+/// The fields of one item while it is read.
+#[derive(Debug)]
+pub(crate) struct Fields<'a> {
+    list: &'static str,
+    /// What is left of it.
+    table: Table,
+    taken: Vec<(&'static str, Origin)>,
+    errors: &'a mut Vec<SettingError>,
+}
+
+impl Fields<'_> {
+    /// The value of a field; None when it is wrong or missing without a default.
+    pub(crate) fn take<T: Value>(
+        &mut self,
+        name: &'static str,
+        range: Option<RangeInclusive<T>>,
+        default: Option<T>,
+    ) -> Option<T> {
+        let entries = &mut self.table.entries;
+        let Some(at) = entries.iter().position(|entry| entry.name == name) else {
+            if default.is_none() {
+                let message = format!("[[{}]] needs {name:?}", self.list);
+                self.refuse(self.table.place.clone(), message);
+            }
+            return default;
+        };
+        let entry = entries.remove(at);
+        match accept(&entry.value, range) {
+            Ok(value) => {
+                self.taken.push((name, entry.value_place));
+                Some(value)
+            }
+            Err(refused) => {
+                let message = format!("{}.{name}: {}", self.list, refused.message);
+                self.refuse(entry.value_place, message);
+                None
+            }
+        }
+    }
+
+    /// What was not taken is unknown. Gives what was, with its places.
+    fn end(mut self) -> Vec<(&'static str, Origin)> {
+        for entry in std::mem::take(&mut self.table.entries) {
+            let key = format!("{}.{}", self.list, entry.name);
+            self.refuse(entry.key_place, crate::source::unknown(&key));
+        }
+        self.taken
+    }
+
+    fn refuse(&mut self, origin: Origin, message: String) {
+        self.errors.push(SettingError { origin, message });
+    }
+}
