@@ -5,8 +5,11 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 
 use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::peer::{Authentication, Entrance};
 
 /// Connections that may wait to be accepted by one shard.
 const BACKLOG: i32 = 4096;
@@ -63,13 +66,21 @@ impl ListenError {
     }
 }
 
+/// One listening socket of one shard.
+#[derive(Debug)]
+pub(crate) struct BoundListener {
+    pub(crate) socket: TcpListener,
+    /// What its connections have in common.
+    pub(crate) entrance: Arc<Entrance>,
+}
+
 /// The listeners of all shards.
 #[derive(Debug)]
 pub(crate) struct Listeners {
     /// Where they listen, ports filled in.
     pub(crate) addresses: Vec<SocketAddr>,
     /// For each shard one listener an address.
-    pub(crate) by_shard: Vec<Vec<TcpListener>>,
+    pub(crate) by_shard: Vec<Vec<BoundListener>>,
 }
 
 /// Binds all `addresses` for each of `shards`.
@@ -83,6 +94,10 @@ pub(crate) fn listen(addresses: &[SocketAddr], shards: u16) -> Result<Listeners,
         addresses: Vec::new(),
         by_shard: (0..shards).map(|_| Vec::new()).collect(),
     };
+    let entrance = Arc::new(Entrance {
+        name: "mqtt".into(),
+        authentication: Authentication::None,
+    });
     for &address in addresses {
         let bound = match claim(address) {
             Ok(bound) => bound,
@@ -98,9 +113,12 @@ pub(crate) fn listen(addresses: &[SocketAddr], shards: u16) -> Result<Listeners,
         };
         listeners.addresses.push(bound);
         for of_shard in &mut listeners.by_shard {
-            let listener =
+            let socket =
                 listener(bound, Reuse::Shards).map_err(|source| ListenError::new(bound, source))?;
-            of_shard.push(listener);
+            of_shard.push(BoundListener {
+                socket,
+                entrance: Arc::clone(&entrance),
+            });
         }
     }
     Ok(listeners)
@@ -162,7 +180,7 @@ mod tests {
     fn accepted_sockets_send_small_packets_at_once() {
         let listeners = listen(&[loopback()], 1).expect("a free port can be bound");
         let _client = TcpStream::connect(listeners.addresses[0]).expect("it listens");
-        let listener = &listeners.by_shard[0][0];
+        let listener = &listeners.by_shard[0][0].socket;
         listener
             .set_nonblocking(false)
             .expect("a listener can block");

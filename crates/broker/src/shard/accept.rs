@@ -11,6 +11,8 @@ use super::Shard;
 use super::hub::Budget;
 use super::ready::{Place, ReadyQueue, SocketWaker};
 use super::timers::Timer;
+use crate::listen::BoundListener;
+use crate::peer::{Entrance, Peer};
 
 /// Places from here on are those of listeners.
 pub(crate) const LISTENERS: Place = 0xFFFF_0000;
@@ -21,6 +23,7 @@ const REST_MS: u64 = 100;
 
 struct Listener {
     socket: TcpListener,
+    entrance: Arc<Entrance>,
     waker: Waker,
     /// Whether somebody may wait.
     ready: bool,
@@ -39,13 +42,11 @@ impl Accepting {
     ///
     /// # Errors
     /// When the runtime cannot watch a socket.
-    pub(crate) fn new(
-        sockets: Vec<std::net::TcpListener>,
-        ready: &Arc<ReadyQueue>,
-    ) -> io::Result<Self> {
-        let listeners = (LISTENERS..).zip(sockets).map(|(place, socket)| {
+    pub(crate) fn new(bound: Vec<BoundListener>, ready: &Arc<ReadyQueue>) -> io::Result<Self> {
+        let listeners = (LISTENERS..).zip(bound).map(|(place, bound)| {
             Ok(Listener {
-                socket: TcpListener::from_std(socket)?,
+                socket: TcpListener::from_std(bound.socket)?,
+                entrance: bound.entrance,
                 waker: SocketWaker::waker(place, ready),
                 ready: true,
             })
@@ -94,9 +95,10 @@ impl Shard {
                 let mut context = Context::from_waker(&listener.waker);
                 match listener.socket.poll_accept(&mut context) {
                     Poll::Pending => listener.ready = false,
-                    Poll::Ready(Ok((stream, _))) => {
+                    Poll::Ready(Ok((stream, address))) => {
+                        let peer = Peer::plain(&listener.entrance, address);
                         self.hub.budget.spend(Budget::ACCEPT);
-                        self.admit(stream);
+                        self.admit(stream, peer);
                     }
                     Poll::Ready(Err(error)) => self.accept_failed(&error),
                 }
@@ -104,12 +106,12 @@ impl Shard {
         }
     }
 
-    fn admit(&mut self, stream: tokio::net::TcpStream) {
+    fn admit(&mut self, stream: tokio::net::TcpStream, peer: Peer) {
         if self.hub.connections.load(Ordering::Relaxed) >= self.hub.config.connections_max {
             self.hub.counters.over_limit += 1;
             return;
         }
-        self.add_connection(stream);
+        self.add_connection(stream, peer);
     }
 
     /// A connection that ended while it waited is nothing. Anything else (no descriptors, no memory) would fail again at

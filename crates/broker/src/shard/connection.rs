@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::metrics::Counters;
+use crate::peer::Peer;
 use crate::timer::TimerKey;
 
 /// Slices of one vectored write. More wait for the next one.
@@ -54,6 +55,8 @@ pub(crate) enum Hold {
 pub(crate) struct Connection {
     pub(crate) front: Front,
     pub(crate) stream: TcpStream,
+    /// Who it is with.
+    pub(crate) peer: Peer,
     /// Puts this connection into the shard's queue.
     pub(crate) waker: Waker,
     /// Received and not parsed.

@@ -65,6 +65,8 @@ impl Shard {
         tracing::error!(
             event = "front_panicked",
             client_id = connection.front.client_id(),
+            listener = &*connection.peer.entrance.name,
+            address = connection.peer.address.map(tracing::field::display),
             "a connection is closed: its front has panicked"
         );
         connection.life = Life::Lost;

@@ -31,7 +31,6 @@ mod writing;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
-use std::net::TcpListener;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -62,6 +61,7 @@ use crate::appends::{Appends, LastWords};
 use crate::clock::{Alarm, Clock};
 use crate::config::{Config, Pinning};
 use crate::index::{FenceBook, Rounds, Routes};
+use crate::listen::BoundListener;
 use crate::metrics::Counters;
 use crate::rings::{Batch, Doze, Ports};
 use crate::slots::Places;
@@ -78,7 +78,7 @@ pub(crate) struct ShardParts {
     pub(crate) config: Arc<Config>,
     pub(crate) clock: Clock,
     pub(crate) ports: Ports,
-    pub(crate) listeners: Vec<TcpListener>,
+    pub(crate) listeners: Vec<BoundListener>,
     pub(crate) reader: Reader<PartitionId>,
     /// For shard 0.
     pub(crate) writer: Option<Writer<PartitionId>>,

@@ -15,18 +15,20 @@ use super::hub::Budget;
 use super::ready::{Place, SocketWaker};
 use super::timers::Timer;
 use crate::failpoint;
+use crate::peer::Peer;
 
 /// Bytes that a front gets at once: between two pieces the shard looks at its budget.
 const PIECE_BYTES: usize = 4 * 1024;
 
 impl Shard {
     /// Begins to serve a socket.
-    pub(crate) fn add_connection(&mut self, stream: TcpStream) {
+    pub(crate) fn add_connection(&mut self, stream: TcpStream, peer: Peer) {
         let id = self.fronts.reserve();
         let now = self.hub.now;
         let connection = Box::new(Connection {
             front: Front::new(id, self.front_config.clone(), now),
             stream,
+            peer,
             waker: SocketWaker::waker(id.slot, &self.ready),
             rest: None,
             unparsed: false,

@@ -1,0 +1,50 @@
+//! Who is at the other end of a socket, as far as the door knows that let it in.
+//!
+//! Nothing here comes from MQTT: what a client says of itself in CONNECT is the front's. All of it is fixed when the connection
+//! reaches its shard, and is what authentication may go by besides CONNECT.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// How clients of one listener prove who they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Authentication {
+    /// They do not: anyone who reaches the listener may connect.
+    #[default]
+    None,
+    /// By an account: password, token, SCRAM, or a client certificate that names one.
+    Accounts,
+}
+
+/// What the connections of one listener have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entrance {
+    /// The listener's name, unique in the process.
+    pub(crate) name: Box<str>,
+    /// How its clients prove who they are.
+    pub(crate) authentication: Authentication,
+}
+
+/// The other end of one connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    /// Where it came in.
+    pub(crate) entrance: Arc<Entrance>,
+    /// Its address; behind a proxy that is named as a source of PROXY headers, the one in the header. None over a Unix socket.
+    pub(crate) address: Option<SocketAddr>,
+    /// Who the client certificate says it is, by the listener's mapping. None without a certificate. Certificates that do
+    /// not verify, or that the mapping finds no name in, never get here.
+    pub(crate) identity: Option<Arc<str>>,
+}
+
+impl Peer {
+    /// Of a plain connection.
+    #[must_use]
+    pub(crate) fn plain(entrance: &Arc<Entrance>, address: SocketAddr) -> Self {
+        Self {
+            entrance: Arc::clone(entrance),
+            address: Some(address),
+            identity: None,
+        }
+    }
+}
