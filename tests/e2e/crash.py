@@ -4,7 +4,7 @@
 
 Publishers of QoS 1 and 2 and subscribers with sessions that outlive connections (paho, which keeps its half of every
 exchange in memory) run all the time. Each cycle lets them work for a moment, ends the broker's process with SIGKILL (now
-and then with SIGTERM, now and then again in the middle of its recovery) and starts it on the same folder and port. After
+and then with SIGTERM or in the middle of such a stop, now and then again in the middle of its recovery) and starts it on the same folder and port. After
 each round of cycles the publishers rest until everything is acknowledged, and then:
 
 - I1: what was acknowledged has reached every subscriber, also the one that was away;
@@ -174,6 +174,12 @@ class Round:
         time.sleep(self.random.uniform(0.05, 0.6))
         kind = signal.SIGTERM if self.random.random() < 0.1 else signal.SIGKILL
         self.broker.check_alive()
+        if kind == signal.SIGTERM and self.random.random() < 0.5:
+            # In the middle of the stop, which may be saving partitions.
+            self.broker.process.send_signal(kind)
+            time.sleep(self.random.uniform(0, 0.05))
+            self.broker.stop(signal.SIGKILL)
+            return self.broker.start()
         code = self.broker.stop(kind)
         assert code == (0 if kind == signal.SIGTERM else -signal.SIGKILL), f"the broker ended with {code}"
         if self.random.random() < 0.3:

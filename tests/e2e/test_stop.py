@@ -1,6 +1,7 @@
 """Stopping the broker."""
 
 import signal
+import time
 
 import pytest
 import wire
@@ -39,3 +40,33 @@ def test_kill_and_start_again(brokers, raw):
     client.send(wire.PING)
     client.expect(wire.PINGRESP)
     assert raw.broker.stop() == 0
+
+
+@pytest.mark.courser
+def test_p2_killed_while_a_stop_saves_partitions(brokers, raw):
+    """SIGTERM, and SIGKILL at some moment of the stop: everything is there afterwards. The last stop is left to its end."""
+    broker = raw.broker = brokers.own()
+    topic = raw.topic()
+    absent, _ = raw.resume("absent")
+    absent.subscribe(topic, qos=1)
+    absent.close()
+    payload = b"x" * 4000
+    sent = 0
+    for delay in (0, 0.002, 0.005, 0.01, 0.02, 0.04, None):
+        publisher = raw.connect("pub")
+        for _ in range(50):
+            publisher.send(wire.publish(raw.version, topic, b"%d " % sent + payload, qos=1, packet_id=sent + 1))
+            publisher.expect(wire.PUBACK, packet_id=sent + 1)
+            sent += 1
+        if delay is None:
+            assert broker.stop() == 0
+        else:
+            broker.process.send_signal(signal.SIGTERM)
+            time.sleep(delay)
+            broker.stop(signal.SIGKILL)
+        broker.start()
+    absent, present = raw.resume("absent")
+    assert present
+    for number in range(sent):
+        absent.answer(absent.expect(wire.PUBLISH, payload=b"%d " % number + payload))
+    assert broker.stop() == 0

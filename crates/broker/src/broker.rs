@@ -25,6 +25,8 @@ use crate::sys::ShardReport;
 const STOP_LOOK: Duration = Duration::from_millis(2);
 /// How long a stop waits for wills while other clients may still publish.
 const WILLS_MAX: Duration = Duration::from_secs(1);
+/// How long a stop saves partitions: what it does not save, the next start applies.
+const SAVES_MAX: Duration = Duration::from_secs(2);
 
 /// Why a broker did not start.
 #[derive(Debug, thiserror::Error)]
@@ -283,14 +285,18 @@ impl Broker {
             || self.threads.iter().any(JoinHandle::is_finished)
     }
 
-    /// Stops: v5 clients get DISCONNECT 0x8B, wills go out, outputs are written, for at most [`Config::stop_timeout`]; what was
-    /// written is synced. Blocks.
+    /// Stops: v5 clients get DISCONNECT 0x8B, wills go out, outputs are written, for at most [`Config::stop_timeout`]; then
+    /// partitions with much to apply at the next start are saved, for at most two seconds, and what was written is synced.
+    /// Blocks.
     ///
     /// # Errors
     /// [`StopError::Disk`] when the disk failed, else the first thread that failed.
     pub fn stop(mut self) -> Result<Summary, StopError> {
         self.step(Phase::Wills, self.stop_timeout.min(WILLS_MAX));
         self.step(Phase::Closing, self.stop_timeout);
+        if self.kept.is_some() {
+            self.step(Phase::Saving, self.stop_timeout.min(SAVES_MAX));
+        }
         self.enter(Phase::Ending);
         let mut sum = ShardReport::default();
         for (shard, thread) in self.threads.into_iter().enumerate() {

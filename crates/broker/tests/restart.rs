@@ -317,6 +317,50 @@ fn m42_checkpoints_free_the_log_and_a_start_reads_them() {
     }
 }
 
+/// Entries that a start found to apply.
+fn to_apply(broker: &Broker) -> usize {
+    let report = broker.recovered().expect("the log was read");
+    let number = report
+        .split(", ")
+        .find_map(|part| part.strip_suffix(" entries to apply"));
+    number.expect("a report says it").parse().expect("a number")
+}
+
+/// An orderly stop leaves the next start little to apply, whenever an acknowledgement leaves; a stop with little to save saves
+/// nothing.
+#[test]
+fn m42_a_stop_saves_what_the_next_start_would_apply() {
+    for acknowledge in ["log.acknowledge=synced", "log.acknowledge=written"] {
+        let folder = folder();
+        let settings = ["sys.interval=0s", acknowledge];
+        let broker = broker_on(folder.path(), 2, &settings);
+        let address = broker.addresses()[0];
+        let (mut absent, _) = keep(address, "absent");
+        absent.subscribe("t", 1);
+        leave(absent);
+        let payload = "z".repeat(1_000);
+        for _ in 0..200 {
+            send_all(address, "t", &[payload.as_str()]);
+        }
+        let counted = |summary: Summary, name: &str| {
+            let counters = summary.counters();
+            let found = counters.iter().find(|(found, _)| found == name);
+            found.map_or(0, |(_, value)| *value)
+        };
+        assert_eq!(counted(stop(broker), "checkpoints"), 1);
+        let broker = broker_on(folder.path(), 2, &settings);
+        let left = to_apply(&broker);
+        assert!(left < 100, "{left} entries are left of more than 200");
+        let (mut absent, present) = keep(broker.addresses()[0], "absent");
+        assert!(present);
+        for _ in 0..200 {
+            assert_eq!(absent.receive_publish().1, payload.as_bytes());
+        }
+        leave(absent);
+        assert_eq!(counted(stop(broker), "checkpoints"), 0, "there is little");
+    }
+}
+
 /// Acknowledged once written: the end of the process loses nothing, and checkpoints wait for the sync.
 #[test]
 fn m1_what_was_written_is_there_after_the_process() {

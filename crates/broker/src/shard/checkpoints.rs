@@ -3,6 +3,9 @@
 //! A partition's turn comes when the log has taken `log.checkpoint_bytes` since its last one, and partitions come one after the
 //! other so that they do not all write at once. Pieces go to the reader station, which writes them; when the manifest is
 //! durable, the group and the log forget what is below. An idle partition writes none: nothing of it is in newer segments.
+//!
+//! An orderly stop saves what the next start would have to apply, the longest first, for as long as the stop may take
+//! ([`Saves::All`]). A process that ends in the middle leaves a file that no manifest names, which the start removes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,6 +16,7 @@ use courser_engine::DiskRoom;
 use courser_log::{BatchNumber, CheckpointAt, FileDisk, LiveEntries};
 
 use super::Shard;
+use super::stop::Saves;
 use crate::stations::{CheckpointDone, Checkpointed, Job};
 use crate::store::Stores;
 
@@ -20,6 +24,10 @@ use crate::store::Stores;
 const SLICE_BYTES: usize = 32 << 10;
 /// Pieces on their way to the reader at most: 1 MiB.
 const PIECES_MAX: usize = 16;
+
+/// A stop saves a partition when the next start would apply at least so many bytes of entries: less are applied in less time
+/// than the syncs of a checkpoint take.
+const LAST_BYTES_MIN: u64 = 64 << 10;
 
 /// How often every partition is saved while the disk is short of room, in milliseconds.
 const HURRY_MS: u64 = 1_000;
@@ -44,6 +52,8 @@ enum Progress {
         place: usize,
         live: LiveEntries,
         written: BatchNumber,
+        /// Whether the log was asked how far it is synced.
+        asked: bool,
     },
     /// All of it is at the reader.
     Handed(usize),
@@ -55,6 +65,8 @@ pub(crate) struct Checkpoints {
     /// Bytes of log from one checkpoint of a partition to its next.
     every: u64,
     progress: Progress,
+    /// Bytes of entries of its partition that were applied after the checkpoint before it.
+    covers: u64,
     /// While the disk is short of room: when all partitions are due again, whatever the log has taken.
     hurry_at: Tick,
     /// By place: where the log stands when the next one is due, and the entry of the last one.
@@ -81,6 +93,7 @@ impl Checkpoints {
             link,
             every,
             progress: Progress::None,
+            covers: 0,
             hurry_at: Tick(0),
             due: due.collect(),
         }
@@ -122,18 +135,20 @@ impl Shard {
         while let Ok(done) = checkpoints.link.done.try_recv() {
             self.checkpoint_done(&mut checkpoints, done);
         }
-        match checkpoints.progress {
-            Progress::None if !self.is_stopping() && self.hub.serving => {
-                self.begin_due(&mut checkpoints);
+        match (&checkpoints.progress, self.saving()) {
+            (Progress::None, Saves::Due) if self.hub.serving => self.begin_due(&mut checkpoints),
+            (Progress::None, Saves::All) if self.hub.serving => {
+                if let Some(place) = self.partitions.longest_unsaved(LAST_BYTES_MIN) {
+                    self.begin_checkpoint(&mut checkpoints, place);
+                }
             }
-            Progress::Pieces(place) if self.is_stopping() => {
-                self.give_up(&mut checkpoints, place);
-            }
-            Progress::Pieces(place) if checkpoints.is_at_work() => {
+            (&Progress::Pieces(place), Saves::Due | Saves::All) if checkpoints.is_at_work() => {
                 self.save_slice(&mut checkpoints, place);
             }
-            Progress::None | Progress::Pieces(_) | Progress::Given { .. } | Progress::Handed(_) => {
-            }
+            (
+                Progress::None | Progress::Pieces(_) | Progress::Given { .. } | Progress::Handed(_),
+                Saves::Due | Saves::Nothing | Saves::All,
+            ) => {}
         }
         self.hand_over(&mut checkpoints);
         self.checkpoints = Some(checkpoints);
@@ -155,6 +170,11 @@ impl Shard {
             return;
         };
         checkpoints.due[place].0 = stands + checkpoints.every;
+        self.begin_checkpoint(checkpoints, place);
+    }
+
+    /// Begins a checkpoint of the partition at `place`, if that has applied anything since its last one.
+    fn begin_checkpoint(&mut self, checkpoints: &mut Checkpoints, place: usize) {
         let owned = self.partitions.at(place);
         let at = owned.applied;
         let partition = owned
@@ -162,8 +182,11 @@ impl Shard {
             .as_mut()
             .expect("a partition is at home between calls");
         if at.index <= checkpoints.due[place].1.index || !partition.begin_checkpoint() {
+            // Nothing for the next start to apply either: consensus has entries of its own.
+            owned.unsaved_bytes = 0;
             return;
         }
+        checkpoints.covers = owned.unsaved_bytes;
         checkpoints.due[place].1 = at;
         checkpoints.progress = Progress::Pieces(place);
         checkpoints.send(Job::CheckpointBegins(owned.id, at));
@@ -200,23 +223,29 @@ impl Shard {
             place,
             live,
             written: store.written(),
+            asked: false,
         };
     }
 
     /// Hands the end of a checkpoint over once the log is synced to its entry: at once, unless records are acknowledged before.
+    /// Then the log is asked once, since nothing else may come that would tell.
     fn hand_over(&mut self, checkpoints: &mut Checkpoints) {
         let (
             Progress::Given {
                 place,
                 live,
                 written,
+                asked,
             },
             Stores::Disk(store),
-        ) = (&mut checkpoints.progress, &self.store)
+        ) = (&mut checkpoints.progress, &mut self.store)
         else {
             return;
         };
         let Some(synced) = store.synced_to(*written) else {
+            if !std::mem::replace(asked, true) {
+                store.ask_synced();
+            }
             return;
         };
         let (place, live) = (*place, std::mem::take(live));
@@ -229,7 +258,17 @@ impl Shard {
         });
     }
 
-    /// A broker that stops does not wait for it.
+    /// Whether a stop has partitions left to save.
+    pub(crate) fn is_saving_last(&self) -> bool {
+        let under_way = |it: &Checkpoints| !matches!(it.progress, Progress::None);
+        self.saving() == Saves::All
+            && self.hub.serving
+            && self.checkpoints.as_ref().is_some_and(|checkpoints| {
+                under_way(checkpoints) || self.partitions.longest_unsaved(LAST_BYTES_MIN).is_some()
+            })
+    }
+
+    /// Its pieces cannot be written.
     fn give_up(&mut self, checkpoints: &mut Checkpoints, place: usize) {
         let owned = self.partitions.at(place);
         if let Some(partition) = &mut owned.partition {
@@ -255,6 +294,12 @@ impl Shard {
             }
         }
         checkpoints.progress = Progress::None;
+        let owned = self.partitions.at(place);
+        match done.live {
+            Some(_) => owned.unsaved_bytes -= checkpoints.covers,
+            // What did not work now is tried again when it is due, not by a stop.
+            None => owned.unsaved_bytes = 0,
+        }
         if let (Some(live), Stores::Disk(store)) = (done.live, &mut self.store) {
             store.checkpointed(Checkpointed {
                 partition: done.partition,

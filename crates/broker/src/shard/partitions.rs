@@ -17,6 +17,8 @@ pub(crate) struct Owned {
     pub(crate) dirty: bool,
     /// The last entry that was applied, of one with a log.
     pub(crate) applied: CheckpointAt,
+    /// Bytes of entries that were applied and are in no checkpoint.
+    pub(crate) unsaved_bytes: u64,
     pub(crate) timer: Option<TimerKey>,
     pub(crate) armed: Tick,
 }
@@ -58,6 +60,7 @@ impl Partitions {
                 partition: Some(Box::new(Partition::new(config(id, class, limits)))),
                 dirty: false,
                 applied: NOTHING,
+                unsaved_bytes: 0,
                 timer: None,
                 armed: Tick(u64::MAX),
             })
@@ -121,6 +124,14 @@ impl Partitions {
                 partition.set_disk_room(room);
             }
         }
+    }
+
+    /// The place of the one with the most bytes of entries in no checkpoint, if these are so many.
+    #[must_use]
+    pub(crate) fn longest_unsaved(&self, bytes_min: u64) -> Option<usize> {
+        (0..self.owned.len())
+            .filter(|&place| self.owned[place].unsaved_bytes >= bytes_min)
+            .max_by_key(|&place| self.owned[place].unsaved_bytes)
     }
 
     /// Whether all with a log take connections.

@@ -3,11 +3,12 @@
 //! 1. Nobody is accepted any more. Fronts whose client has a will are told first (v5: DISCONNECT 0x8B) and detach, so that the
 //!    others still get those wills (M26).
 //! 2. All other fronts are told.
-//! 3. All end.
+//! 3. Partitions with a log are saved, so that the next start has little to apply.
+//! 4. All end.
 //!
 //! A step is over when nothing is under way: all shards are **quiet** twice in a row without having done anything in between.
 //! A shard is quiet when it has nothing to do and its peers have handled all that it sent, in the second step also when it
-//! has no connection left. Each step has a time limit.
+//! has no connection left, in the third when nothing is left that is worth saving. Each step has a time limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -29,8 +30,21 @@ pub(crate) enum Phase {
     Wills = 1,
     /// All connections are being closed.
     Closing = 2,
+    /// Partitions are being saved.
+    Saving = 3,
     /// Threads end.
-    Ending = 3,
+    Ending = 4,
+}
+
+/// Which partitions are saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Saves {
+    /// Those that are due.
+    Due,
+    /// None; what was begun rests, so that the steps of a stop are not held up.
+    Nothing,
+    /// All that would cost the next start something.
+    All,
 }
 
 /// What the thread that stops a broker and its shards tell each other.
@@ -64,6 +78,7 @@ impl StopSignal {
             0 => Phase::Serving,
             1 => Phase::Wills,
             2 => Phase::Closing,
+            3 => Phase::Saving,
             _ => Phase::Ending,
         }
     }
@@ -117,7 +132,7 @@ impl Shard {
         match phase {
             Phase::Serving => {}
             Phase::Wills => self.stop_fronts(|connection| connection.has_will),
-            Phase::Closing | Phase::Ending => self.stop_fronts(|_| true),
+            Phase::Closing | Phase::Saving | Phase::Ending => self.stop_fronts(|_| true),
         }
         self.stop.seen = phase;
     }
@@ -137,12 +152,21 @@ impl Shard {
         self.stop.seen != Phase::Serving
     }
 
+    /// What checkpoints do now.
+    pub(crate) const fn saving(&self) -> Saves {
+        match self.stop.seen {
+            Phase::Serving => Saves::Due,
+            Phase::Wills | Phase::Closing | Phase::Ending => Saves::Nothing,
+            Phase::Saving => Saves::All,
+        }
+    }
+
     /// Says whether this shard is quiet; true when it shall end.
     pub(crate) fn has_stopped(&mut self) -> bool {
         match self.stop.seen {
             Phase::Serving => false,
             Phase::Ending => true,
-            Phase::Wills | Phase::Closing => {
+            Phase::Wills | Phase::Closing | Phase::Saving => {
                 let quiet = self.is_quiet();
                 if !quiet {
                     self.stop.activity += 1;
@@ -161,6 +185,7 @@ impl Shard {
             && !self.has_work()
             && self.store.is_quiet()
             && self.hub.last_words.is_empty()
+            && !self.is_saving_last()
             && !self.hub.ports.has_work()
             && links
                 .into_iter()

@@ -6,8 +6,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::Shard;
 use super::accept::LISTENERS;
-use super::checkpoints::Checkpoints;
 use super::hub::Budget;
+use super::stop::Saves;
 use crate::store::{Store, Stored, Stores};
 
 /// Commits and messages may lead to each other: so many rounds of both end a turn at the latest.
@@ -78,8 +78,9 @@ impl Shard {
             Stored::Committed(id, at, entry) => {
                 let bytes = i64::try_from(entry.len()).unwrap_or(i64::MAX);
                 self.hub.budget.spend(bytes / Budget::ENTRY_BYTES);
-                let place = self.partitions.place(id);
-                self.partitions.at(place).applied = at;
+                let owned = self.partitions.at(self.partitions.place(id));
+                owned.applied = at;
+                owned.unsaved_bytes += entry.len() as u64;
                 self.with_partition(id, |it, now, fx| {
                     it.handle_committed(now, at.index, entry, fx);
                 });
@@ -215,7 +216,7 @@ impl Shard {
             || self
                 .checkpoints
                 .as_ref()
-                .is_some_and(Checkpoints::is_at_work)
+                .is_some_and(|it| it.is_at_work() && self.saving() != Saves::Nothing)
             || self.hub.has_index_changes()
     }
 

@@ -50,6 +50,8 @@ pub(crate) struct Order {
     pub(crate) bytes: usize,
     /// Which groups of the shard wait for it: place and number, for `Consensus::persisted`.
     pub(crate) groups: Vec<(u16, u64)>,
+    /// Whether the log is to be synced before the answer whatever is in it: the answer's `log` says so.
+    pub(crate) sync: bool,
     /// What the log may forget.
     pub(crate) checkpoints: Vec<Checkpointed>,
     /// In the answer: where the log stands, in bytes with what was there at the start.
@@ -61,7 +63,7 @@ pub(crate) struct Order {
 impl Order {
     /// Whether there is nothing to do.
     pub(crate) fn is_empty(&self) -> bool {
-        self.records.is_empty() && self.checkpoints.is_empty()
+        self.records.is_empty() && self.checkpoints.is_empty() && !self.sync
     }
 
     /// Adds a record.
@@ -77,6 +79,7 @@ impl Order {
         self.groups.clear();
         self.checkpoints.clear();
         self.bytes = 0;
+        self.sync = false;
     }
 }
 

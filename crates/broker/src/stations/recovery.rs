@@ -133,8 +133,13 @@ fn note(recovered: &Recovered, state: &DiskState, begun: Instant) {
     state.add(Counter::RecoveredEntries, report.entries);
     state.add(Counter::RottenPlaces, report.damages.len() as u64);
     state.add(Counter::CutBytes, report.cut.map_or(0, |cut| cut.bytes));
+    let behind: usize = recovered
+        .partitions
+        .values()
+        .map(|partition| partition.entries.len())
+        .sum();
     state.set_report(format!(
-        "{report}, read in {} ms",
+        "{report}, {behind} entries to apply, read in {} ms",
         begun.elapsed().as_millis()
     ));
 }

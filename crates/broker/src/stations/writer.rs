@@ -219,7 +219,9 @@ impl<D: Disk> Writer<D> {
 
     /// Whether what was written is to be synced now.
     fn wants_sync(&self) -> bool {
-        let awaited = |pending: &Pending| pending.taken > 0 && pending.order.mark == Mark::Synced;
+        let awaited = |Pending { order, taken, .. }: &Pending| {
+            order.sync || *taken > 0 && order.mark == Mark::Synced
+        };
         match self.clockwork {
             Clockwork::Rest | Clockwork::Synced(_) => false,
             Clockwork::Written(since) => {

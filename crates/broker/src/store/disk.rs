@@ -98,6 +98,11 @@ impl OnDisk {
         self.log.map_or(BatchNumber(0), |(written, _)| written)
     }
 
+    /// Asks how far the log is synced; the answer brings the proof for all that is written by then.
+    pub(crate) fn ask_synced(&mut self) {
+        self.gathering.sync = true;
+    }
+
     /// The proof that all up to `batch` is synced, once an answer has brought it.
     pub(crate) fn synced_to(&self, batch: BatchNumber) -> Option<Synced> {
         self.log
