@@ -14,6 +14,8 @@ pub enum Origin {
         /// Column.
         column: usize,
     },
+    /// A variable of the environment.
+    Environment(String),
     /// An argument of the command line, such as `--set` or `--shards`.
     Argument(String),
     /// Nobody set it.
@@ -25,6 +27,8 @@ impl fmt::Display for Origin {
         match self {
             Self::File { name, line, column } => write!(f, "{name}:{line}:{column}"),
             Self::Argument(flag) => f.write_str(flag),
+            // Names of variables may hold anything.
+            Self::Environment(name) => write!(f, "{}", name.escape_debug()),
             Self::Default => f.write_str("default"),
         }
     }

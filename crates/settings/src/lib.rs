@@ -3,9 +3,11 @@
 //! `table.rs` is the one place: name, type, default, range, when a change applies, and what it is for. The parser, the
 //! range checks, the list in `--help` and the reference page (`docs/reference/settings.md`) come from it.
 //!
-//! Raw values first, the checked object second: [`Sources`] collects what the file and the `--set` arguments say,
-//! [`Sources::check`] turns it into [`Settings`] or into all errors at once, each with its place. [`Settings`] is then
-//! passed down by value; there is no global.
+//! Raw values first, the checked object second: [`Sources`] collects what is said by the file ([`Sources::load`]), then by
+//! the environment ([`Sources::environment`]), then by arguments ([`Sources::set`]); later ones win.
+//! [`Sources::check`] turns it into [`Settings`] or into all errors at once, each with its place, and
+//! [`Sources::resolve`] into [`Resolved`], which also knows where each value comes from. [`Settings`] is then passed down
+//! by value; there is no global.
 //!
 //! ```
 //! use courser_settings::{ByteSize, Sources};
@@ -65,17 +67,24 @@ mod macros;
 mod check;
 mod error;
 mod list;
+mod moved;
 mod reference;
+mod resolved;
+mod schema;
 mod source;
 mod table;
+mod template;
 mod value;
 
 pub use error::{Errors, Origin, SettingError};
 pub use reference::{help_text, reference_markdown};
+pub use resolved::{Change, Effective, Resolved, Shown};
+pub use schema::schema;
 pub use source::Sources;
 pub use table::{
     Class, Data, Listeners, Mqtt, Retained, Server, Session, Settings, Sys, lists, table,
 };
+pub use template::template;
 pub use value::{Acknowledge, ByteSize, Durability, Keep, Overflow, SharedStrategy, TopicFilter};
 
 /// When a changed value takes effect.
@@ -118,8 +127,21 @@ pub struct Setting {
     pub range: Option<(String, String)>,
     /// When a change takes effect.
     pub applies: Applies,
+    /// JSON schema of its values in a file.
+    pub schema: serde_json::Value,
     /// What it is for.
     pub doc: &'static str,
+}
+
+/// One value of [`Settings`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingValue {
+    /// The whole name: `section.name` or `list["identity"].name`.
+    pub key: String,
+    /// As it is written in the file; empty where it is not set.
+    pub value: String,
+    /// When a change takes effect.
+    pub applies: Applies,
 }
 
 /// What the table says of a list.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use crate::error::{Origin, SettingError};
-use crate::value::{Raw, Value, accept};
+use crate::value::{Value, Written, accept};
 
 /// A kind of item.
 pub(crate) trait Item: Sized {
@@ -36,7 +36,8 @@ pub(crate) enum Given {
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) key_place: Origin,
-    pub(crate) value: Raw,
+    /// What is wrong with it already, or the value.
+    pub(crate) value: Result<Written, String>,
     pub(crate) value_place: Origin,
 }
 
@@ -52,6 +53,7 @@ pub(crate) struct Table {
 pub(crate) struct Tables<'a> {
     pub(crate) tables: Vec<Table>,
     pub(crate) origins: &'a mut BTreeMap<String, Origin>,
+    pub(crate) references: &'a mut BTreeMap<String, String>,
     pub(crate) errors: &'a mut Vec<SettingError>,
 }
 
@@ -63,6 +65,7 @@ impl Tables<'_> {
             items.clear();
             let of_list = format!("{list}[");
             self.origins.retain(|key, _| !key.starts_with(&of_list));
+            self.references.retain(|key, _| !key.starts_with(&of_list));
         }
         for table in self.tables {
             let place = table.place.clone();
@@ -81,9 +84,17 @@ impl Tables<'_> {
             } else if items.len() == T::ITEMS_MAX {
                 format!("there may be at most {} [[{list}]]", T::ITEMS_MAX)
             } else {
-                for (name, origin) in taken {
-                    self.origins
-                        .insert(format!("{list}[{identity}].{name}"), origin);
+                for Taken {
+                    name,
+                    place,
+                    reference,
+                } in taken
+                {
+                    let key = format!("{list}[{identity}].{name}");
+                    if let Some(reference) = reference {
+                        self.references.insert(key.clone(), reference);
+                    }
+                    self.origins.insert(key, place);
                 }
                 items.push(item);
                 continue;
@@ -96,13 +107,21 @@ impl Tables<'_> {
     }
 }
 
+/// A field that had a value.
+#[derive(Debug)]
+struct Taken {
+    name: &'static str,
+    place: Origin,
+    reference: Option<String>,
+}
+
 /// The fields of one item while it is read.
 #[derive(Debug)]
 pub(crate) struct Fields<'a> {
     list: &'static str,
     /// What is left of it.
     table: Table,
-    taken: Vec<(&'static str, Origin)>,
+    taken: Vec<Taken>,
     errors: &'a mut Vec<SettingError>,
 }
 
@@ -123,21 +142,29 @@ impl Fields<'_> {
             return default;
         };
         let entry = entries.remove(at);
-        match accept(&entry.value, range) {
-            Ok(value) => {
-                self.taken.push((name, entry.value_place));
+        let place = entry.value_place;
+        let read = entry.value.and_then(|written| {
+            let value = accept(&written, range).map_err(|refused| refused.message)?;
+            Ok((value, written.reference))
+        });
+        match read {
+            Ok((value, reference)) => {
+                self.taken.push(Taken {
+                    name,
+                    place,
+                    reference,
+                });
                 Some(value)
             }
-            Err(refused) => {
-                let message = format!("{}.{name}: {}", self.list, refused.message);
-                self.refuse(entry.value_place, message);
+            Err(message) => {
+                self.refuse(place, format!("{}.{name}: {message}", self.list));
                 None
             }
         }
     }
 
     /// What was not taken is unknown. Gives what was, with its places.
-    fn end(mut self) -> Vec<(&'static str, Origin)> {
+    fn end(mut self) -> Vec<Taken> {
         for entry in std::mem::take(&mut self.table.entries) {
             let key = format!("{}.{}", self.list, entry.name);
             self.refuse(entry.key_place, crate::source::unknown(&key));

@@ -95,13 +95,13 @@ macro_rules! settings {
             pub(crate) fn assign(
                 &mut self,
                 key: &str,
-                raw: &$crate::value::Raw,
+                written: &$crate::value::Written,
             ) -> Option<Result<(), $crate::value::Refused>> {
                 match key {
                     $($(
                         concat!(stringify!($section), ".", stringify!($name)) => {
                             let range = settings!(@range $type $(, $range)?);
-                            let value = $crate::value::accept(raw, range);
+                            let value = $crate::value::accept(written, range);
                             Some(value.map(|value| self.$section.$name = value))
                         }
                     )+)+
@@ -127,6 +127,36 @@ macro_rules! settings {
                     )*
                     _ => false,
                 }
+            }
+        }
+
+        impl Settings {
+            /// Every value, in the order of the table; fields of items as `list["identity"].field`.
+            #[must_use]
+            pub fn values(&self) -> Vec<$crate::SettingValue> {
+                use $crate::value::Value;
+                let mut values = vec![$($($crate::SettingValue {
+                    key: concat!(stringify!($section), ".", stringify!($name)).to_owned(),
+                    value: self.$section.$name.show(),
+                    applies: $crate::Applies::$applies,
+                },)+)+];
+                $(for item in &self.$items {
+                    let identity = item.$identity.show();
+                    values.extend([$($crate::SettingValue {
+                        key: format!(concat!(stringify!($list), "[{}].", stringify!($field)), identity),
+                        value: item.$field.show(),
+                        applies: $crate::Applies::$field_applies,
+                    },)+]);
+                })*
+                values
+            }
+
+            /// The items of every list in their order, each by the field that tells it apart.
+            pub(crate) fn identities(&self) -> Vec<(&'static str, Vec<String>)> {
+                vec![$((
+                    stringify!($list),
+                    self.$items.iter().map($crate::list::Item::identity).collect(),
+                ),)*]
             }
         }
 
@@ -169,8 +199,9 @@ macro_rules! settings {
             key: $key,
             kind: <$type as Value>::KIND,
             default: default.map(|value| value.show()),
-            range: range.map(|range| (range.start().show(), range.end().show())),
+            range: range.as_ref().map(|range| (range.start().show(), range.end().show())),
             applies: $crate::Applies::$applies,
+            schema: <$type as Value>::schema(range.as_ref()),
             doc: $doc,
         }
     }};
@@ -231,6 +262,13 @@ macro_rules! choice {
 
             fn show(&self) -> String {
                 format!("\"{}\"", self.name())
+            }
+
+            fn schema(_range: Option<&std::ops::RangeInclusive<Self>>) -> serde_json::Value {
+                serde_json::json!({ "anyOf": [
+                    { "enum": [$($word),+] },
+                    { "type": "string", "pattern": r"\$\{" },
+                ] })
             }
         }
     };

@@ -48,14 +48,23 @@ Made from the table in `crates/settings/src/table.rs`; do not edit this page, bu
 `COURSER_BLESS=1 cargo test -p courser-settings reference`.
 
 The file is TOML and may be empty: every setting has a default. A setting is written as `section.name = value` or
-below its `[section]`. `--set section.name=value` on the command line wins over the file. Sizes are written as
-`\"16MiB\"` (KiB, MiB, GiB, TiB of 1,024; KB, MB, GB, TB of 1,000) or as a number of bytes; durations as `\"30s\"`,
-`\"250ms\"`, `\"1h30m\"`, `\"7d\"`.
+below its `[section]`. Sizes are written as `\"16MiB\"` (KiB, MiB, GiB, TiB of 1,024; KB, MB, GB, TB of 1,000) or as a
+number of bytes; durations as `\"30s\"`, `\"250ms\"`, `\"1h30m\"`, `\"7d\"`.
+
+The order is default, file, environment, flag, and the later one wins. `include = [\"other.toml\", \"folder\"]` at the
+top of a file reads others before it, of a folder all its `.toml` files by name; paths are relative to the file that
+says so. `COURSER__SECTION__NAME` in the environment is `section.name`. `--set section.name=value` and the flags that have
+names of their own are last.
+
+`${ENV:NAME}` and `${FILE:PATH}` within a text draw from a variable or a file (without its last line end), so that a secret
+need not stand in the file; `$${` is `${`. What was drawn is never printed: errors and `courser config show` print the
+text that draws it.
 
 What there may be many of is a list, at the end of this page: each item is a table below `[[name]]`.
 `--set 'name=[{ … }, { … }]'` gives a list as a whole, in place of that of the file.
 
-An unknown key, a value of another kind and a value out of its range stop the start-up with the place of the error.
+An unknown key, a value of another kind, a value out of its range and a file that is named but not there stop the
+start-up with the place of the error. A key that was renamed works under its old name for one major version and warns.
 ";
 
 fn section_of(setting: &Setting) -> &str {

@@ -1,26 +1,56 @@
-//! What the user said: files and `--set` arguments, later ones over earlier ones.
+//! What the user said: files, the environment and arguments, later ones over earlier ones.
 
+mod draw;
+mod file;
 #[cfg(test)]
 mod tests;
 
 use crate::check::contradictions;
 use crate::error::{Errors, Origin, SettingError};
-use crate::list::{Entry, Given, Table, Tables};
+use crate::list::{Given, Table, Tables};
+use crate::moved::{Fate, MOVED, Moved};
+use crate::resolved::Resolved;
 use crate::table::{SECTIONS, Settings, lists, table};
-use crate::value::{Mismatch, Raw, Refused};
+use crate::value::{Raw, Written};
 use std::collections::BTreeMap;
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use std::path::PathBuf;
+use toml::de::DeValue;
 
 /// Likeness (0 to 1) from which a key is proposed for another.
 const ALIKE: f64 = 0.7;
 
+/// How variables of the environment begin that are settings: `COURSER__MQTT__LISTEN` is `mqtt.listen`.
+const VARIABLE: &str = "COURSER__";
+
 /// Collects values and what is wrong with them; [`check`](Self::check) ends it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Sources {
     settings: Settings,
     origins: BTreeMap<String, Origin>,
+    /// Texts that draw from elsewhere, by key.
+    references: BTreeMap<String, String>,
+    warnings: Vec<SettingError>,
     errors: Vec<SettingError>,
+    /// Files that are being read, each included by the one before it.
+    reading: Vec<PathBuf>,
+    /// Files that were read.
+    files: usize,
+    moved: &'static [Moved],
+}
+
+impl Default for Sources {
+    fn default() -> Self {
+        Self {
+            settings: Settings::default(),
+            origins: BTreeMap::new(),
+            references: BTreeMap::new(),
+            warnings: Vec::new(),
+            errors: Vec::new(),
+            reading: Vec::new(),
+            files: 0,
+            moved: MOVED,
+        }
+    }
 }
 
 impl Sources {
@@ -30,17 +60,16 @@ impl Sources {
         Self::default()
     }
 
-    /// The text of a TOML file. `name` is what errors call it.
+    /// Variables of the environment: `COURSER__SECTION__NAME`, and for a list as a whole `COURSER__LIST`, the values as in
+    /// [`set`](Self::set). Others are passed over.
     #[must_use]
-    pub fn file(mut self, name: &str, text: &str) -> Self {
-        let place = Place { name, text };
-        let (document, errors) = DeTable::parse_recoverable(text);
-        for error in errors {
-            let origin = place.of(error.span().map_or(text.len(), |span| span.start));
-            self.refuse(origin, escaped(error.message()));
-        }
-        for (section, value) in document.get_ref() {
-            self.section(place, section, value);
+    pub fn environment(mut self, variables: impl IntoIterator<Item = (String, String)>) -> Self {
+        for (name, value) in variables {
+            let Some(key) = name.strip_prefix(VARIABLE) else {
+                continue;
+            };
+            let key = key.to_ascii_lowercase().replacen("__", ".", 1);
+            self.assign_text(&key, value.trim(), Origin::Environment(name));
         }
         self
     }
@@ -72,9 +101,17 @@ impl Sources {
     /// The checked values.
     ///
     /// # Errors
-    /// Everything that is wrong, in the order of the places: text that is not TOML, unknown keys, values of another
-    /// kind or out of their range, and values that contradict each other.
-    pub fn check(mut self) -> Result<Settings, Errors> {
+    /// Everything that is wrong, in the order of the places: files that cannot be read, text that is not TOML, unknown
+    /// keys, values of another kind or out of their range, and values that contradict each other.
+    pub fn check(self) -> Result<Settings, Errors> {
+        self.resolve().map(|resolved| resolved.settings)
+    }
+
+    /// The checked values, each with its origin.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn resolve(mut self) -> Result<Resolved, Errors> {
         if self.errors.is_empty() {
             for (key, message) in contradictions(&self.settings) {
                 let origin = self.origins.get(key).cloned().unwrap_or(Origin::Default);
@@ -82,63 +119,42 @@ impl Sources {
             }
         }
         if self.errors.is_empty() {
-            return Ok(self.settings);
+            return Ok(Resolved {
+                settings: self.settings,
+                warnings: self.warnings,
+                origins: self.origins,
+                references: self.references,
+            });
         }
         self.errors.sort();
         Err(Errors(self.errors))
     }
 
-    /// A table at the top of a file.
-    fn section(
-        &mut self,
-        place: Place<'_>,
-        section: &Spanned<toml::de::DeString<'_>>,
-        value: &Spanned<DeValue<'_>>,
-    ) {
-        let name = section.get_ref();
-        if lists().iter().any(|list| list.name == name) {
-            match tables(value.get_ref(), |offset| place.of(offset)) {
-                Some(tables) => self.assign_list(name, Given::Also, tables),
-                None => self.refuse(place.of(section.span().start), not_tables(name)),
+    fn assign(&mut self, key: &str, written: &Written, key_place: Origin, value_place: Origin) {
+        let moved = self.moved.iter().find(|moved| moved.key == key);
+        let key = match moved.map(|moved| moved.fate) {
+            None => key,
+            Some(Fate::Removed(hint)) => {
+                return self.refuse(key_place, format!("{key:?} is no longer a setting; {hint}"));
             }
-            return;
-        }
-        let known = SECTIONS.iter().any(|(known, _)| known == name);
-        match value.get_ref() {
-            DeValue::Table(entries) if known => {
-                for (key, value) in entries {
-                    let key_place = place.of(key.span().start);
-                    let value_place = place.of(value.span().start);
-                    self.assign(
-                        &format!("{name}.{}", key.get_ref()),
-                        &raw(value.get_ref()),
-                        key_place,
-                        value_place,
-                    );
-                }
+            Some(Fate::Renamed(name)) => {
+                self.warnings.push(SettingError {
+                    origin: key_place.clone(),
+                    message: format!(
+                        "{key:?} is now {name:?}; the old name goes with the next major version"
+                    ),
+                });
+                name
             }
-            // Each key of an unknown section, so that every one gets its proposal.
-            DeValue::Table(entries) if !entries.is_empty() => {
-                for key in entries.keys() {
-                    let origin = place.of(section.span().start.max(key.span().start));
-                    self.refuse(origin, unknown(&format!("{name}.{}", key.get_ref())));
-                }
-            }
-            _ if known => {
-                let message = format!(
-                    "{name:?} is a section; write its settings as [{name}] or {name}.NAME = VALUE"
-                );
-                self.refuse(place.of(section.span().start), message);
-            }
-            _ => self.refuse(place.of(section.span().start), unknown(name)),
-        }
-    }
-
-    fn assign(&mut self, key: &str, value: &Raw, key_place: Origin, value_place: Origin) {
-        match self.settings.assign(key, value) {
+        };
+        match self.settings.assign(key, written) {
             None => self.refuse(key_place, unknown(key)),
             Some(Ok(())) => {
                 self.origins.insert(key.to_owned(), value_place);
+                match &written.reference {
+                    Some(reference) => self.references.insert(key.to_owned(), reference.clone()),
+                    None => self.references.remove(key),
+                };
             }
             Some(Err(refused)) => self.refuse(value_place, format!("{key}: {}", refused.message)),
         }
@@ -148,6 +164,7 @@ impl Sources {
         let tables = Tables {
             tables,
             origins: &mut self.origins,
+            references: &mut self.references,
             errors: &mut self.errors,
         };
         let known = self.settings.assign_list(list, given, tables);
@@ -156,7 +173,8 @@ impl Sources {
 
     fn assign_list_text(&mut self, list: &str, text: &str, origin: Origin) {
         let value = DeValue::parse(text).ok();
-        let tables = value.and_then(|value| tables(value.get_ref(), |_| origin.clone()));
+        let tables =
+            value.and_then(|value| file::tables(value.get_ref(), None, |_| origin.clone()));
         match tables {
             Some(tables) => self.assign_list(list, Given::Instead, tables),
             None => self.refuse(origin, not_tables(list)),
@@ -167,27 +185,12 @@ impl Sources {
         if lists().iter().any(|list| list.name == key) {
             return self.assign_list_text(key, text, origin);
         }
-        let as_toml = DeValue::parse(text).ok().map(|value| raw(value.get_ref()));
-        let as_text = Raw::Text(text.to_owned());
-        // A path may look like a number, so what is no value of the kind is tried as text.
-        let value = match &as_toml {
-            Some(value) => match self.settings.assign(key, value) {
-                Some(Err(Refused {
-                    mismatch: Mismatch::Kind,
-                    ..
-                })) => &as_text,
-                None
-                | Some(
-                    Ok(())
-                    | Err(Refused {
-                        mismatch: Mismatch::Range,
-                        ..
-                    }),
-                ) => value,
-            },
-            None => &as_text,
+        let written = match draw::draw(text, None) {
+            Ok(Some(drawn)) => file::drawn_value(text, drawn),
+            Ok(None) => as_argument(text),
+            Err(message) => return self.refuse(origin, format!("{key}: {message}")),
         };
-        self.assign(key, value, origin.clone(), origin);
+        self.assign(key, &written, origin.clone(), origin);
     }
 
     fn refuse(&mut self, origin: Origin, message: String) {
@@ -195,66 +198,21 @@ impl Sources {
     }
 }
 
-/// A file, for places in it.
-#[derive(Debug, Clone, Copy)]
-struct Place<'a> {
-    name: &'a str,
-    text: &'a str,
-}
-
-impl Place<'_> {
-    fn of(self, offset: usize) -> Origin {
-        let before = self.text.get(..offset).unwrap_or(self.text);
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        Origin::File {
-            name: self.name.to_owned(),
-            line: before.matches('\n').count() + 1,
-            column: before[line_start..].chars().count() + 1,
-        }
-    }
-}
-
-fn raw(value: &DeValue<'_>) -> Raw {
-    match value {
-        DeValue::Boolean(value) => Raw::Bool(*value),
-        DeValue::Integer(value) => {
-            let parsed = i64::from_str_radix(value.as_str(), value.radix());
-            let beyond = if value.as_str().starts_with('-') {
-                i64::MIN
-            } else {
-                i64::MAX
-            };
-            Raw::Integer(parsed.unwrap_or(beyond))
-        }
-        DeValue::String(text) => Raw::Text(text.to_string()),
-        DeValue::Array(items) => Raw::List(items.iter().map(|item| raw(item.get_ref())).collect()),
-        DeValue::Float(_) => Raw::Other("a number with a fraction"),
-        DeValue::Datetime(_) => Raw::Other("a date"),
-        DeValue::Table(_) => Raw::Other("a table"),
-    }
-}
-
-/// The tables of a list. None where the value is something else.
-fn tables(value: &DeValue<'_>, place: impl Fn(usize) -> Origin) -> Option<Vec<Table>> {
-    let DeValue::Array(items) = value else {
-        return None;
+/// A value as TOML has it; a path may look like a number, so what is no value of the kind is tried as text.
+fn as_argument(text: &str) -> Written {
+    let as_text = Raw::Text(text.to_owned());
+    let as_toml = DeValue::parse(text)
+        .ok()
+        .map(|value| file::raw(value.get_ref()));
+    let (raw, otherwise) = match as_toml {
+        Some(raw) => (raw, Some(as_text)),
+        None => (as_text, None),
     };
-    let table = |item: &Spanned<DeValue<'_>>| {
-        let DeValue::Table(entries) = item.get_ref() else {
-            return None;
-        };
-        let entries = entries.iter().map(|(key, value)| Entry {
-            name: key.get_ref().to_string(),
-            key_place: place(key.span().start),
-            value: raw(value.get_ref()),
-            value_place: place(value.span().start),
-        });
-        Some(Table {
-            place: place(item.span().start),
-            entries: entries.collect(),
-        })
-    };
-    items.iter().map(table).collect()
+    Written {
+        raw,
+        otherwise,
+        reference: None,
+    }
 }
 
 fn not_tables(list: &str) -> String {
@@ -266,11 +224,13 @@ fn not_tables(list: &str) -> String {
 /// Says that a key does not exist, and which one may be meant.
 pub(crate) fn unknown(key: &str) -> String {
     let lists = lists();
+    let sections = SECTIONS.iter().map(|(section, _)| *section);
     let proposal = table()
         .iter()
         .chain(lists.iter().flat_map(|list| &list.fields))
         .map(|setting| setting.key)
         .chain(lists.iter().map(|list| list.name))
+        .chain(sections.filter(|_| !key.contains('.')))
         .map(|known| (likeness(key, known), known))
         .filter(|(likeness, _)| *likeness >= ALIKE)
         .max_by(|one, other| one.0.total_cmp(&other.0));

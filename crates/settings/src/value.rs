@@ -9,6 +9,7 @@ mod tests;
 pub use filter::TopicFilter;
 pub use size::ByteSize;
 
+use serde_json::{Value as Json, json};
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -27,13 +28,19 @@ pub(crate) enum Raw {
     Other(&'static str),
 }
 
+/// Characters of a wrong text that an error shows.
+const SHOWN_MAX: usize = 200;
+
 impl Raw {
     /// For error messages. Text is escaped, so that a file cannot write lines of its own into a log.
     fn show(&self) -> String {
         match self {
             Self::Bool(value) => value.to_string(),
             Self::Integer(value) => value.to_string(),
-            Self::Text(text) => format!("{text:?}"),
+            Self::Text(text) => match text.char_indices().nth(SHOWN_MAX) {
+                Some((end, _)) => format!("{:?} …", &text[..end]),
+                None => format!("{text:?}"),
+            },
             Self::List(_) => "a list".to_owned(),
             Self::Other(kind) => (*kind).to_owned(),
         }
@@ -50,7 +57,7 @@ pub(crate) enum Mismatch {
 }
 
 /// A kind of value.
-pub(crate) trait Value: PartialOrd + Sized {
+pub(crate) trait Value: PartialOrd + Clone {
     /// A word for the reference page.
     const KIND: &'static str;
     /// For error messages: what would be right.
@@ -60,30 +67,57 @@ pub(crate) trait Value: PartialOrd + Sized {
 
     /// As it is written in the file.
     fn show(&self) -> String;
+
+    /// JSON schema of the values in a file.
+    fn schema(_range: Option<&RangeInclusive<Self>>) -> Json {
+        json!({ "type": "string" })
+    }
 }
 
 /// Why a value was refused, to stand behind the key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refused {
-    pub(crate) mismatch: Mismatch,
     pub(crate) message: String,
 }
 
+/// A value as it was written.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Written {
+    pub(crate) raw: Raw,
+    /// What else it may mean, tried where `raw` is another kind of value.
+    pub(crate) otherwise: Option<Raw>,
+    /// The text itself, where the value was drawn from somewhere by `${…}`: what was drawn is never shown.
+    pub(crate) reference: Option<String>,
+}
+
+impl Written {
+    fn shown(&self, tried: &Raw) -> String {
+        self.reference
+            .as_ref()
+            .map_or_else(|| tried.show(), |text| quoted(text))
+    }
+}
+
 /// A value of its kind within its range.
-pub(crate) fn accept<T: Value>(raw: &Raw, range: Option<RangeInclusive<T>>) -> Result<T, Refused> {
-    let refused = |mismatch| Refused {
-        mismatch,
-        message: message(mismatch, raw, range.as_ref()),
+pub(crate) fn accept<T: Value>(
+    written: &Written,
+    range: Option<RangeInclusive<T>>,
+) -> Result<T, Refused> {
+    let refused = |mismatch, tried| Refused {
+        message: message(mismatch, &written.shown(tried), range.as_ref()),
     };
-    let value = T::from_raw(raw).map_err(refused)?;
+    let (read, tried) = match (T::from_raw(&written.raw), &written.otherwise) {
+        (Err(Mismatch::Kind), Some(other)) => (T::from_raw(other), other),
+        (read, _) => (read, &written.raw),
+    };
+    let value = read.map_err(|mismatch| refused(mismatch, tried))?;
     match &range {
-        Some(range) if !range.contains(&value) => Err(refused(Mismatch::Range)),
+        Some(range) if !range.contains(&value) => Err(refused(Mismatch::Range, tried)),
         Some(_) | None => Ok(value),
     }
 }
 
-fn message<T: Value>(mismatch: Mismatch, raw: &Raw, range: Option<&RangeInclusive<T>>) -> String {
-    let raw = raw.show();
+fn message<T: Value>(mismatch: Mismatch, raw: &str, range: Option<&RangeInclusive<T>>) -> String {
     match (mismatch, range) {
         (Mismatch::Range, Some(range)) => {
             format!(
@@ -110,6 +144,10 @@ impl Value for bool {
     fn show(&self) -> String {
         self.to_string()
     }
+
+    fn schema(_range: Option<&RangeInclusive<Self>>) -> Json {
+        json!({ "type": "boolean" })
+    }
 }
 
 fn integer<T: TryFrom<i64>>(raw: &Raw) -> Result<T, Mismatch> {
@@ -117,6 +155,15 @@ fn integer<T: TryFrom<i64>>(raw: &Raw) -> Result<T, Mismatch> {
         Raw::Integer(value) => T::try_from(*value).map_err(|_| Mismatch::Range),
         Raw::Bool(_) | Raw::Text(_) | Raw::List(_) | Raw::Other(_) => Err(Mismatch::Kind),
     }
+}
+
+/// A number, or a text that draws one.
+fn whole_number<T: Into<Json> + Copy>(range: RangeInclusive<T>) -> Json {
+    let (least, most): (Json, Json) = ((*range.start()).into(), (*range.end()).into());
+    json!({ "anyOf": [
+        { "type": "integer", "minimum": least, "maximum": most },
+        { "type": "string", "pattern": r"\$\{" },
+    ] })
 }
 
 impl Value for u16 {
@@ -130,6 +177,10 @@ impl Value for u16 {
     fn show(&self) -> String {
         self.to_string()
     }
+
+    fn schema(range: Option<&RangeInclusive<Self>>) -> Json {
+        whole_number(range.map_or(0..=Self::MAX, Clone::clone))
+    }
 }
 
 impl Value for u32 {
@@ -142,6 +193,10 @@ impl Value for u32 {
 
     fn show(&self) -> String {
         self.to_string()
+    }
+
+    fn schema(range: Option<&RangeInclusive<Self>>) -> Json {
+        whole_number(range.map_or(0..=Self::MAX, Clone::clone))
     }
 }
 
@@ -162,6 +217,16 @@ impl Value for ByteSize {
     fn show(&self) -> String {
         format!("\"{self}\"")
     }
+
+    fn schema(range: Option<&RangeInclusive<Self>>) -> Json {
+        let range = range.map_or(0..=u64::MAX, |range| {
+            range.start().bytes()..=range.end().bytes()
+        });
+        json!({ "anyOf": [
+            { "type": "integer", "minimum": range.start(), "maximum": range.end() },
+            { "type": "string", "pattern": r"^\s*[0-9]+\s*([KkMmGgTt]?[Ii]?[Bb])?\s*$|\$\{" },
+        ] })
+    }
 }
 
 impl Value for Duration {
@@ -177,6 +242,10 @@ impl Value for Duration {
 
     fn show(&self) -> String {
         format!("\"{}\"", span::show(*self))
+    }
+
+    fn schema(_range: Option<&RangeInclusive<Self>>) -> Json {
+        json!({ "type": "string", "pattern": r"^\s*([0-9]+(ms|d|h|m|s)\s*)+$|\$\{" })
     }
 }
 
@@ -254,6 +323,14 @@ impl<T: Value> Value for Option<T> {
     fn show(&self) -> String {
         self.as_ref().map_or_else(String::new, T::show)
     }
+
+    fn schema(range: Option<&RangeInclusive<Self>>) -> Json {
+        let ends = range.and_then(|range| Some((range.start().as_ref()?, range.end().as_ref()?)));
+        match ends {
+            Some((least, most)) => T::schema(Some(&(least.clone()..=most.clone()))),
+            None => T::schema(None),
+        }
+    }
 }
 
 impl Value for Vec<String> {
@@ -275,6 +352,13 @@ impl Value for Vec<String> {
     fn show(&self) -> String {
         let items: Vec<String> = self.iter().map(|text| quoted(text)).collect();
         format!("[{}]", items.join(", "))
+    }
+
+    fn schema(_range: Option<&RangeInclusive<Self>>) -> Json {
+        json!({ "anyOf": [
+            { "type": "array", "items": { "type": "string" } },
+            { "type": "string" },
+        ] })
     }
 }
 
@@ -307,6 +391,13 @@ impl Value for Vec<SocketAddr> {
             .map(|address| format!("\"{address}\""))
             .collect();
         format!("[{}]", items.join(", "))
+    }
+
+    fn schema(_range: Option<&RangeInclusive<Self>>) -> Json {
+        json!({ "anyOf": [
+            { "type": "array", "items": { "type": "string" } },
+            { "type": "string" },
+        ] })
     }
 }
 

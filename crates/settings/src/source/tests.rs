@@ -1,3 +1,5 @@
+mod layers;
+
 use super::Sources;
 use crate::value::{ByteSize, Overflow, SharedStrategy};
 use crate::{Settings, table};

@@ -1,0 +1,292 @@
+//! The text of a TOML file, and the files that it includes.
+
+use super::{Sources, draw, escaped, not_tables, unknown};
+use crate::error::Origin;
+use crate::list::{Entry, Given, Table};
+use crate::table::{SECTIONS, lists};
+use crate::value::{Raw, Written};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
+
+/// Most bytes of a file.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+/// Files that include each other, from the first to the last.
+const DEPTH_MAX: usize = 8;
+/// Files in all.
+const FILES_MAX: usize = 256;
+
+/// The key that names other files.
+const INCLUDE: &str = "include";
+
+/// A file, for places in it.
+#[derive(Debug, Clone, Copy)]
+struct Place<'a> {
+    name: &'a str,
+    text: &'a str,
+    /// Where relative paths begin; None for a text without a file.
+    folder: Option<&'a Path>,
+}
+
+impl Place<'_> {
+    fn of(self, offset: usize) -> Origin {
+        let before = self.text.get(..offset).unwrap_or(self.text);
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        Origin::File {
+            name: self.name.to_owned(),
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+        }
+    }
+}
+
+impl Sources {
+    /// The text of a TOML file. `name` is what errors call it. It cannot include others.
+    #[must_use]
+    pub fn file(mut self, name: &str, text: &str) -> Self {
+        self.read_text(Place {
+            name,
+            text,
+            folder: None,
+        });
+        self
+    }
+
+    /// A TOML file and those that it includes. `flag` is what named it: a file that cannot be read is an error there.
+    #[must_use]
+    pub fn load(mut self, flag: &str, path: &Path) -> Self {
+        self.load_from(path, &Origin::Argument(flag.to_owned()));
+        self
+    }
+
+    fn load_from(&mut self, path: &Path, named: &Origin) {
+        let name = path.display().to_string();
+        if self.reading.iter().any(|open| open == path) {
+            return self.refuse(named.clone(), format!("{name} includes itself"));
+        }
+        if self.reading.len() == DEPTH_MAX || self.files == FILES_MAX {
+            let message = format!(
+                "{name} is too much: at most {DEPTH_MAX} files include each other, and {FILES_MAX} are read in all"
+            );
+            return self.refuse(named.clone(), message);
+        }
+        let text = match read(path) {
+            Ok(text) => text,
+            Err(error) => {
+                return self.refuse(named.clone(), format!("cannot read {name}: {error}"));
+            }
+        };
+        self.files += 1;
+        self.reading.push(path.to_owned());
+        self.read_text(Place {
+            name: &name,
+            text: &text,
+            folder: Some(path.parent().unwrap_or(Path::new(""))),
+        });
+        self.reading.pop();
+    }
+
+    fn read_text(&mut self, place: Place<'_>) {
+        let (document, errors) = DeTable::parse_recoverable(place.text);
+        for error in errors {
+            let origin = place.of(error.span().map_or(place.text.len(), |span| span.start));
+            self.refuse(origin, escaped(error.message()));
+        }
+        // First of all, so that the file wins over what it includes.
+        if let Some(value) = document.get_ref().get(INCLUDE) {
+            self.include(place, value);
+        }
+        for (section, value) in document.get_ref() {
+            if section.get_ref() != INCLUDE {
+                self.section(place, section, value);
+            }
+        }
+    }
+
+    /// `include = ["other.toml", "folder"]`: of a folder all its `.toml` files by name.
+    fn include(&mut self, place: Place<'_>, value: &Spanned<DeValue<'_>>) {
+        let at = place.of(value.span().start);
+        let Some(folder) = place.folder else {
+            return self.refuse(at, "only a file can include others".to_owned());
+        };
+        let one = std::slice::from_ref(value);
+        let names = match value.get_ref() {
+            DeValue::Array(names) => &names[..],
+            _ => one,
+        };
+        for name in names {
+            let at = place.of(name.span().start);
+            let DeValue::String(text) = name.get_ref() else {
+                let message = format!("expected a list of files, found {}", shown(name.get_ref()));
+                self.refuse(at, message);
+                continue;
+            };
+            match files(&folder.join(text.as_ref())) {
+                Ok(paths) => paths.iter().for_each(|path| self.load_from(path, &at)),
+                Err(error) => self.refuse(at, format!("cannot read {text:?}: {error}")),
+            }
+        }
+    }
+
+    /// A table at the top of a file.
+    fn section(
+        &mut self,
+        place: Place<'_>,
+        section: &Spanned<DeString<'_>>,
+        value: &Spanned<DeValue<'_>>,
+    ) {
+        let name = section.get_ref();
+        if lists().iter().any(|list| list.name == name) {
+            match tables(value.get_ref(), place.folder, |offset| place.of(offset)) {
+                Some(tables) => self.assign_list(name, Given::Also, tables),
+                None => self.refuse(place.of(section.span().start), not_tables(name)),
+            }
+            return;
+        }
+        let known = SECTIONS.iter().any(|(known, _)| known == name);
+        match value.get_ref() {
+            DeValue::Table(entries) if known => {
+                for (key, value) in entries {
+                    let key_place = place.of(key.span().start);
+                    let value_place = place.of(value.span().start);
+                    let key = format!("{name}.{}", key.get_ref());
+                    match written(value.get_ref(), place.folder) {
+                        Ok(written) => self.assign(&key, &written, key_place, value_place),
+                        Err(message) => self.refuse(value_place, format!("{key}: {message}")),
+                    }
+                }
+            }
+            // Each key of an unknown section, so that every one gets its proposal.
+            DeValue::Table(entries) if !entries.is_empty() => {
+                for key in entries.keys() {
+                    let origin = place.of(section.span().start.max(key.span().start));
+                    self.refuse(origin, unknown(&format!("{name}.{}", key.get_ref())));
+                }
+            }
+            _ if known => {
+                let message = format!(
+                    "{name:?} is a section; write its settings as [{name}] or {name}.NAME = VALUE"
+                );
+                self.refuse(place.of(section.span().start), message);
+            }
+            _ => self.refuse(place.of(section.span().start), unknown(name)),
+        }
+    }
+}
+
+/// One file, or all of a folder.
+fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let path = entry?.path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "toml")
+        {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let mut file = fs::File::open(path)?.take(FILE_BYTES_MAX + 1);
+    file.read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        let message = format!("it has more than {FILE_BYTES_MAX} bytes");
+        return Err(io::Error::other(message));
+    }
+    Ok(text)
+}
+
+/// The tables of a list. None where the value is something else.
+pub(super) fn tables(
+    value: &DeValue<'_>,
+    folder: Option<&Path>,
+    place: impl Fn(usize) -> Origin,
+) -> Option<Vec<Table>> {
+    let DeValue::Array(items) = value else {
+        return None;
+    };
+    let table = |item: &Spanned<DeValue<'_>>| {
+        let DeValue::Table(entries) = item.get_ref() else {
+            return None;
+        };
+        let entries = entries.iter().map(|(key, value)| Entry {
+            name: key.get_ref().to_string(),
+            key_place: place(key.span().start),
+            value: written(value.get_ref(), folder),
+            value_place: place(value.span().start),
+        });
+        Some(Table {
+            place: place(item.span().start),
+            entries: entries.collect(),
+        })
+    };
+    items.iter().map(table).collect()
+}
+
+/// A value with what its text draws from elsewhere.
+fn written(value: &DeValue<'_>, folder: Option<&Path>) -> Result<Written, String> {
+    let plain = |raw| Written {
+        raw,
+        otherwise: None,
+        reference: None,
+    };
+    let DeValue::String(text) = value else {
+        return Ok(plain(raw(value)));
+    };
+    Ok(match draw::draw(text, folder)? {
+        None => plain(Raw::Text(text.to_string())),
+        Some(drawn) => drawn_value(text, drawn),
+    })
+}
+
+/// What was drawn is a text, or whatever it is in TOML.
+pub(super) fn drawn_value(text: &str, drawn: String) -> Written {
+    Written {
+        otherwise: DeValue::parse(&drawn)
+            .ok()
+            .map(|value| raw(value.get_ref())),
+        raw: Raw::Text(drawn),
+        reference: Some(text.to_owned()),
+    }
+}
+
+fn shown(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) | DeValue::Float(_) => "a number",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+pub(super) fn raw(value: &DeValue<'_>) -> Raw {
+    match value {
+        DeValue::Boolean(value) => Raw::Bool(*value),
+        DeValue::Integer(value) => {
+            let parsed = i64::from_str_radix(value.as_str(), value.radix());
+            let beyond = if value.as_str().starts_with('-') {
+                i64::MIN
+            } else {
+                i64::MAX
+            };
+            Raw::Integer(parsed.unwrap_or(beyond))
+        }
+        DeValue::String(text) => Raw::Text(text.to_string()),
+        DeValue::Array(items) => Raw::List(items.iter().map(|item| raw(item.get_ref())).collect()),
+        DeValue::Float(_) => Raw::Other("a number with a fraction"),
+        DeValue::Datetime(_) => Raw::Other("a date"),
+        DeValue::Table(_) => Raw::Other("a table"),
+    }
+}

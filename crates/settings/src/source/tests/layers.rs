@@ -1,0 +1,289 @@
+//! Files, included files, the environment, arguments, and what texts draw from elsewhere.
+
+use super::{Sources, refused};
+use crate::Settings;
+use crate::moved::{Fate, Moved};
+use std::fs;
+use std::path::Path;
+
+fn load(folder: &Path) -> Result<Settings, String> {
+    Sources::new()
+        .load("--config", &folder.join("courser.toml"))
+        .check()
+        .map_err(|errors| {
+            errors
+                .to_string()
+                .replace(&folder.display().to_string(), ".")
+        })
+}
+
+fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().expect("it is in the folder")).expect("a folder");
+        fs::write(path, text).expect("a file");
+    }
+    folder
+}
+
+fn variables(of: &[(&str, &str)]) -> Vec<(String, String)> {
+    of.iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
+#[test]
+fn default_then_file_then_environment_then_argument() {
+    let file = "server.shards = 1\nmqtt.receive_maximum = 1\nmqtt.topic_alias_max = 1";
+    let settings = Sources::new()
+        .file("courser.toml", file)
+        .environment(variables(&[
+            ("COURSER__MQTT__RECEIVE_MAXIMUM", "2"),
+            ("COURSER__MQTT__TOPIC_ALIAS_MAX", "2"),
+            ("COURSER_MQTT__LISTEN", "not ours"),
+            ("PATH", "not ours"),
+        ]))
+        .set("mqtt.topic_alias_max=3")
+        .check()
+        .expect("all is right");
+    let mqtt = &settings.mqtt;
+    assert_eq!(settings.server.shards, 1);
+    assert_eq!((mqtt.receive_maximum, mqtt.topic_alias_max), (2, 3));
+    assert_eq!(mqtt.topic_levels_max, 128);
+}
+
+#[test]
+fn a_variable_gives_a_list_as_a_whole() {
+    let settings = Sources::new()
+        .file("courser.toml", "[[class]]\nfilter = \"a\"")
+        .environment(variables(&[("COURSER__CLASS", "[{ filter = \"b\" }]")]))
+        .check()
+        .expect("all is right");
+    assert_eq!(settings.classes.len(), 1);
+    assert_eq!(settings.classes[0].filter.as_str(), "b");
+}
+
+#[test]
+fn a_wrong_variable_is_named() {
+    let check = |name: &str, value: &str, expected: &str| {
+        let sources = Sources::new().environment(variables(&[(name, value)]));
+        refused(
+            sources.check().map_err(|errors| errors.to_string()),
+            expected,
+        );
+    };
+    check(
+        "COURSER__SERVER__SHARD",
+        "1",
+        r#"COURSER__SERVER__SHARD: unknown key "server.shard"; did you mean "server.shards"?"#,
+    );
+    check(
+        "COURSER__SERVER__SHARDS",
+        "many",
+        r#"COURSER__SERVER__SHARDS: server.shards: expected a whole number, found "many""#,
+    );
+}
+
+#[test]
+fn a_file_wins_over_what_it_includes_wherever_it_says_so() {
+    let folder = folder(&[
+        (
+            "courser.toml",
+            "server.shards = 1\ninclude = [\"other.toml\", \"conf.d\"]\n",
+        ),
+        ("other.toml", "server.shards = 2\nmqtt.receive_maximum = 2"),
+        ("conf.d/2.toml", "mqtt.topic_alias_max = 22"),
+        (
+            "conf.d/1.toml",
+            "mqtt.receive_maximum = 3\nmqtt.topic_alias_max = 11",
+        ),
+        ("conf.d/1.toml.old", "nonsense"),
+    ]);
+    let settings = load(folder.path()).expect("all is right");
+    let mqtt = &settings.mqtt;
+    assert_eq!(settings.server.shards, 1);
+    assert_eq!((mqtt.receive_maximum, mqtt.topic_alias_max), (3, 22));
+}
+
+#[test]
+fn a_file_that_is_named_but_not_there_is_an_error() {
+    let empty = folder(&[]);
+    refused(
+        load(empty.path()),
+        "--config: cannot read ./courser.toml: No such file or directory (os error 2)",
+    );
+    let folder = folder(&[("courser.toml", "include = [\"a.toml\"]\n")]);
+    refused(
+        load(folder.path()),
+        "./courser.toml:1:12: cannot read ./a.toml: No such file or directory (os error 2)",
+    );
+}
+
+#[test]
+fn errors_of_an_included_file_have_its_name() {
+    let folder = folder(&[
+        ("courser.toml", "include = \"a.toml\"\n"),
+        ("a.toml", "\nserver.shards = 900"),
+    ]);
+    refused(
+        load(folder.path()),
+        "./a.toml:2:17: server.shards: 900 is out of range; allowed: 0 to 256",
+    );
+}
+
+#[test]
+fn files_that_include_each_other_end() {
+    let circle = folder(&[
+        ("courser.toml", "include = [\"a.toml\"]"),
+        ("a.toml", "include = [\"courser.toml\"]"),
+    ]);
+    refused(
+        load(circle.path()),
+        "./a.toml:1:12: ./courser.toml includes itself",
+    );
+    let names: Vec<String> = (0..20).map(|n| format!("{n}.toml")).collect();
+    let deep = folder(&[("courser.toml", "include = [\"0.toml\"]")]);
+    for (name, next) in names.iter().zip(&names[1..]) {
+        let text = format!("include = [\"{next}\"]");
+        fs::write(deep.path().join(name), text).expect("a file");
+    }
+    let error = load(deep.path()).expect_err("this is too deep");
+    assert!(
+        error.contains("at most 8 files include each other"),
+        "{error}"
+    );
+}
+
+#[test]
+fn only_files_include_files() {
+    let error = Sources::new().file("text", "include = [\"a\"]").check();
+    refused(
+        error.map_err(|errors| errors.to_string()),
+        "text:1:11: only a file can include others",
+    );
+    let folder = folder(&[("courser.toml", "include = [1]\n")]);
+    refused(
+        load(folder.path()),
+        "./courser.toml:1:12: expected a list of files, found a number",
+    );
+}
+
+#[test]
+fn texts_draw_from_files_and_the_environment() {
+    let folder = folder(&[
+        (
+            "courser.toml",
+            "mqtt.response_information = \"a/${FILE:secret/text}/$${b}\"\nmqtt.receive_maximum = \"${FILE:number}\"\ndata.path = \"${ENV:CARGO_MANIFEST_DIR}/data\"\n[[class]]\nfilter = \"${FILE:secret/text}\"",
+        ),
+        ("secret/text", "s3cret\n"),
+        ("number", "77\n"),
+    ]);
+    let settings = load(folder.path()).expect("all is right");
+    assert_eq!(settings.mqtt.response_information, "a/s3cret/${b}");
+    assert_eq!(settings.mqtt.receive_maximum, 77);
+    assert_eq!(
+        settings.data.path,
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("data")
+    );
+    assert_eq!(settings.classes[0].filter.as_str(), "s3cret");
+}
+
+#[test]
+fn what_was_drawn_is_never_shown() {
+    let folder = folder(&[
+        (
+            "courser.toml",
+            "mqtt.receive_maximum = \"${FILE:secret}\"\ndata.path = \"${FILE:secret}\"",
+        ),
+        ("secret", "s3cret"),
+    ]);
+    refused(
+        load(folder.path()),
+        "./courser.toml:1:24: mqtt.receive_maximum: expected a whole number, found \"${FILE:secret}\"",
+    );
+    fs::write(folder.path().join("secret"), "70000").expect("a file");
+    let error = load(folder.path()).expect_err("out of range");
+    assert!(
+        error.ends_with("\"${FILE:secret}\" is out of range; allowed: 1 to 65535"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_cannot_be_drawn_is_an_error() {
+    let check = |text: &str, expected: &str| {
+        let file = format!("data.path = \"{text}\"");
+        let result = Sources::new().file("f", &file).check();
+        refused(result.map_err(|errors| errors.to_string()), expected);
+    };
+    check(
+        "${ENV:COURSER_NO_SUCH}",
+        "f:1:13: data.path: cannot read ${ENV:COURSER_NO_SUCH}: there is no such variable, or it is not UTF-8",
+    );
+    check(
+        "${FILE:/no/such}",
+        "f:1:13: data.path: cannot read ${FILE:/no/such}: No such file or directory (os error 2)",
+    );
+    check(
+        "${HOME}",
+        "f:1:13: data.path: \"${HOME}\" is neither ${ENV:NAME} nor ${FILE:PATH}",
+    );
+    check(
+        "a${ENV:X",
+        "f:1:13: data.path: \"${\" has no end; write \"$${\" for the two characters",
+    );
+}
+
+const MOVED: &[Moved] = &[
+    Moved {
+        key: "mqtt.max_inflight",
+        fate: Fate::Renamed("mqtt.receive_maximum"),
+    },
+    Moved {
+        key: "mqtt.tcp_nodelay",
+        fate: Fate::Removed("it is always on"),
+    },
+];
+
+#[test]
+fn a_renamed_key_works_and_warns() {
+    let mut sources = Sources::new();
+    sources.moved = MOVED;
+    let resolved = sources
+        .file("f", "[mqtt]\nmax_inflight = 9")
+        .resolve()
+        .expect("the old name works");
+    assert_eq!(resolved.settings.mqtt.receive_maximum, 9);
+    let warnings: Vec<String> = resolved.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warnings,
+        [
+            r#"f:2:1: "mqtt.max_inflight" is now "mqtt.receive_maximum"; the old name goes with the next major version"#
+        ]
+    );
+}
+
+#[test]
+fn a_removed_key_is_an_error_that_says_what_to_do() {
+    let mut sources = Sources::new();
+    sources.moved = MOVED;
+    let result = sources.file("f", "mqtt.tcp_nodelay = true").check();
+    refused(
+        result.map_err(|errors| errors.to_string()),
+        r#"f:1:6: "mqtt.tcp_nodelay" is no longer a setting; it is always on"#,
+    );
+}
+
+#[test]
+fn no_key_of_the_table_has_gone() {
+    for moved in crate::moved::MOVED {
+        assert!(
+            crate::table()
+                .iter()
+                .all(|setting| setting.key != moved.key),
+            "{}",
+            moved.key
+        );
+    }
+}
