@@ -3,7 +3,7 @@
 use courser_contract::{CloseCause, Dropped};
 
 /// Reasons for which messages were not delivered.
-pub(crate) const DROPPED: [Dropped; 8] = [
+pub(crate) const DROPPED: [Dropped; 9] = [
     Dropped::NoSubscriber,
     Dropped::QueueFull,
     Dropped::Expired,
@@ -12,6 +12,7 @@ pub(crate) const DROPPED: [Dropped; 8] = [
     Dropped::Offline,
     Dropped::Rejected,
     Dropped::RetainedFull,
+    Dropped::Damaged,
 ];
 
 /// The word for a reason in reports.
@@ -26,6 +27,7 @@ pub(crate) const fn dropped_name(why: Dropped) -> &'static str {
         Dropped::Offline => "offline",
         Dropped::Rejected => "rejected",
         Dropped::RetainedFull => "retained_full",
+        Dropped::Damaged => "damaged",
     }
 }
 

@@ -67,6 +67,8 @@ pub enum Dropped {
     Rejected,
     /// The retained store is full.
     RetainedFull,
+    /// The disk has lost its bytes: the operator has accepted that, or it is a retained message that is asked for before.
+    Damaged,
 }
 
 /// What a front asks of its shell.

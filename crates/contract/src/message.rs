@@ -478,6 +478,13 @@ pub enum ToPartition {
     ScanRetained(Box<RetainedScan>),
     /// Answer to it.
     RetainedFound(Box<RetainedFound>),
+    /// Another answer to it: the partition is set aside, and what it keeps is not to be had now.
+    RetainedWithheld {
+        /// Who asked.
+        scan: ScanRef,
+        /// Partition that answers.
+        partition: PartitionId,
+    },
     /// A session joins a shared group, or changes what it asked for; answered by [`ToPartition::Joined`].
     Join(Box<Join>),
     /// Answer to it.

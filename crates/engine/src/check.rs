@@ -16,8 +16,11 @@ impl Partition {
                 );
             }
             if let Some(live) = &lead.live {
-                let waits = session.stream.next_live(live.pushed).is_some_and(|seq| {
-                    seq < session.sent_limit && !self.lead.doomed.contains(&(session.uid.0, seq))
+                let next = session.stream.next_reference(live.pushed);
+                let waits = next.is_some_and(|(seq, reference)| {
+                    seq < session.sent_limit
+                        && !self.lead.doomed.contains(&(session.uid.0, seq))
+                        && !self.state.records.is_tombstone(reference.slot)
                 });
                 assert!(
                     !(waits && live.has_room()),
@@ -27,7 +30,7 @@ impl Partition {
         }
         assert_eq!(attached, self.lead.attached, "connections are counted");
         let idle = self.gather.facts() == 0 && self.lead.number == self.lead.applied;
-        if idle && self.lead.role != Role::Follower {
+        if idle && !matches!(self.lead.role, Role::Follower | Role::Aside) {
             assert!(
                 self.lead.after.is_empty(),
                 "nothing waits for an entry that is not coming"

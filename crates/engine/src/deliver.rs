@@ -11,11 +11,12 @@ use courser_contract::{
 };
 
 use crate::{
-    EntryError, Partition,
+    EntryError, Partition, PlantedLoss,
     entry::{Entry, Fate, Haste, Key, OutcomeFact, Rare, Target, Trust},
     ids::{self, Owner},
     lead::{Due, Lead, Role},
     look,
+    lost::is_tombstone,
     publish::answer,
     session::{PACKET_IDS, Reserved, Session},
     state::{NoSink, RetainedChange, SharedGroup, Sink, State, Stored},
@@ -279,6 +280,8 @@ impl Partition {
         fx: &mut impl PartitionEffects,
     ) -> Option<u64> {
         let wall = self.wall();
+        let skips = self.is_planted(PlantedLoss::Skipped);
+        let delivers = self.is_planted(PlantedLoss::Delivered);
         let doomed = &self.lead.doomed;
         let State {
             sessions,
@@ -310,6 +313,14 @@ impl Partition {
             let record = records.get(reference.slot);
             let view = record.view_like(topic);
             topic = view.topic;
+            if is_tombstone(&view) && !stream.is_received(seq) && !delivers {
+                if skips {
+                    continue;
+                }
+                // Nothing behind it is delivered before the loss is accepted.
+                live.pushed = seq;
+                break;
+            }
             if seq >= live.sent_before && view.expires_at.is_some_and(|at| at <= wall) {
                 expired.push(seq);
                 continue;

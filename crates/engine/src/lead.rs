@@ -40,6 +40,8 @@ pub(crate) enum Role {
     Indexing,
     /// It serves.
     Leading,
+    /// Nobody does: it is set aside, and refuses (M39, M44).
+    Aside,
 }
 
 /// When a leader began: what lived in the memory of the process is gone, or goes on.
@@ -273,6 +275,8 @@ pub(crate) struct OpenScan {
     pub(crate) begun: bool,
     /// A partition has been asked and has not answered.
     pub(crate) asked: bool,
+    /// One is set aside: the scan stays open until a later leader asks it again.
+    pub(crate) withheld: bool,
     /// Partitions that are still to be asked, the next one last.
     pub(crate) waiting: Vec<PartitionId>,
     /// Up to where partitions have answered: ahead of the cursors of the state while the entries of the finds are under way.
@@ -418,7 +422,7 @@ impl Lead {
     pub(crate) const fn decides(&self) -> bool {
         match self.role {
             Role::Leading | Role::Indexing => true,
-            Role::Follower | Role::Elected => false,
+            Role::Follower | Role::Elected | Role::Aside => false,
         }
     }
 

@@ -31,10 +31,12 @@
 //! | `scan`, `retained` | retained messages |
 //! | `record`, `stream`, `look` | where records are, who needs them, how deliveries look |
 //! | `timeouts`, `due` | what comes with time |
+//! | `lost`, `aside` | records that the disk has lost; a partition that must not go on |
 //! | `checkpoint` | the state as it is at one place of the log, written in slices and read back |
 #![forbid(unsafe_code)]
 
 mod after;
+mod aside;
 #[allow(
     dead_code,
     reason = "reading is for checkpoints, priorities for work queues"
@@ -59,6 +61,7 @@ mod ids;
 mod l2;
 mod lead;
 mod look;
+mod lost;
 #[allow(
     dead_code,
     reason = "reading is for checkpoints, priorities for work queues"
@@ -92,8 +95,10 @@ mod stream;
 mod term;
 mod timeouts;
 
+pub use aside::AsideFilters;
 pub use checkpoint::{CheckpointEnd, CheckpointPiece, EntrySet, Restore, RestoreError, Restored};
 pub use config::{Counts, DiskRoom, Limits, Overflow, PartitionConfig};
 pub use entry::EntryError;
+pub use lost::{LostReference, LostStream, PlantedLoss};
 pub use partition::Partition;
 pub use room::Pace;

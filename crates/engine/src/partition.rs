@@ -22,6 +22,8 @@ pub struct Partition {
     pub(crate) lead: Lead,
     pub(crate) gather: Gather,
     pub(crate) disk_room: DiskRoom,
+    #[cfg(feature = "planted")]
+    pub(crate) planted: Option<crate::PlantedLoss>,
 }
 
 /// Messages of other partitions that wait for the leadership.
@@ -41,6 +43,8 @@ impl Partition {
             lead: Lead::default(),
             gather: Gather::default(),
             disk_room: DiskRoom::Enough,
+            #[cfg(feature = "planted")]
+            planted: None,
         };
         if partition.is_volatile() {
             partition.lead.role = Role::Leading;
@@ -123,6 +127,8 @@ impl Partition {
         self.lead.pace = Pace::Free;
         if self.lead.decides() {
             self.publish(append, fx);
+        } else if self.is_aside() {
+            self.refuse_append(append, fx);
         }
         self.lead.pace
     }
@@ -208,6 +214,9 @@ impl Partition {
         if self.lead.decides() {
             return self.take_message(from, message, fx);
         }
+        if self.is_aside() {
+            return self.refuse_message(from, message, fx);
+        }
         // A forward comes again from its outbox, behind older ones that were lost with the last leader (M14, M19).
         let comes_again = matches!(
             &message,
@@ -243,6 +252,7 @@ impl Partition {
             ToPartition::Forwarded { seq, result } => self.forward_answered(from, seq, result, fx),
             ToPartition::ScanRetained(scan) => self.scan_retained(scan, fx),
             ToPartition::RetainedFound(found) => self.retained_found(&found, fx),
+            ToPartition::RetainedWithheld { scan, .. } => self.retained_withheld(scan, fx),
             ToPartition::Join(join) => self.group_join(join, fx),
             ToPartition::Joined {
                 member,

@@ -10,6 +10,7 @@ use crate::{
     Partition,
     entry::{PublishFact, Rare, RetainMark, ScanState, Target, TargetList, Targets},
     lead::{After, OpenScan},
+    lost::is_tombstone,
     retained::Scan,
     session::Subscribed,
 };
@@ -36,6 +37,7 @@ impl OpenScan {
             overtaken: hashbrown::HashSet::default(),
             begun: false,
             asked: false,
+            withheld: false,
             waiting: Vec::new(),
             reached: Vec::new(),
         }
@@ -164,6 +166,14 @@ impl Partition {
             visits: VISITS_MAX,
         };
         let end = self.state.retained.scan(&question, &mut found);
+        let asked = found.len();
+        if self.state.records.tombstones() > 0 {
+            let records = &self.state.records;
+            found.retain(|slot| !is_tombstone(&records.view(*slot)));
+        }
+        if found.len() < asked {
+            fx.dropped(Dropped::Damaged, (asked - found.len()) as u64);
+        }
         let records = found
             .into_iter()
             .map(|slot| self.state.records.get(slot))
@@ -233,6 +243,17 @@ impl Partition {
         self.scan_on(uid.0, fx);
     }
 
+    /// A partition is set aside: what it keeps is not left out, it comes once that partition serves and this one has a new
+    /// leader.
+    pub(crate) fn retained_withheld(&mut self, scan: ScanRef, fx: &mut impl PartitionEffects) {
+        let uid = scan.home.session;
+        if let Some(open) = self.lead.scans.get_mut(&(uid, scan.scan)) {
+            open.asked = false;
+            open.withheld = true;
+            self.scan_on(uid.0, fx);
+        }
+    }
+
     fn deliver_found(
         &mut self,
         uid: SessionUid,
@@ -272,11 +293,9 @@ impl Partition {
     }
 
     fn end_scan_if_done(&mut self, uid: SessionUid, number: u64) {
-        let done = self
-            .lead
-            .scans
-            .get(&(uid, number))
-            .is_some_and(|open| open.begun && !open.asked && open.waiting.is_empty());
+        let done = self.lead.scans.get(&(uid, number)).is_some_and(|open| {
+            open.begun && !open.asked && !open.withheld && open.waiting.is_empty()
+        });
         if done {
             self.lead.scans.remove(&(uid, number));
             self.write(&Rare::ScanEnded {

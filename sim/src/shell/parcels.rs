@@ -31,6 +31,7 @@ impl Parcels {
             | ToPartition::Leads { .. }
             | ToPartition::Forwarded { .. }
             | ToPartition::RetainedFound(_)
+            | ToPartition::RetainedWithheld { .. }
             | ToPartition::Joined { .. }
             | ToPartition::Left { .. }
             | ToPartition::MemberFront { .. } => return,
@@ -48,6 +49,7 @@ impl Parcels {
             | ToPartition::Leads { .. }
             | ToPartition::Forwarded { .. }
             | ToPartition::RetainedFound(_)
+            | ToPartition::RetainedWithheld { .. }
             | ToPartition::Joined { .. }
             | ToPartition::Left { .. }
             | ToPartition::MemberFront { .. } => false,
@@ -58,6 +60,7 @@ impl Parcels {
     pub(crate) fn answered(&mut self, from: PartitionId, to: PartitionId, message: &ToPartition) {
         let name = match message {
             ToPartition::RetainedFound(found) => Name::Scan(found.scan.home, found.scan.scan),
+            ToPartition::RetainedWithheld { scan, .. } => Name::Scan(scan.home, scan.scan),
             ToPartition::Joined {
                 member, request, ..
             }

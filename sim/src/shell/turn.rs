@@ -33,6 +33,7 @@ fn forward_line(from: PartitionId, to: PartitionId, message: &ToPartition) -> Op
         | ToPartition::Joined { .. }
         | ToPartition::Leave { .. }
         | ToPartition::Left { .. }
+        | ToPartition::RetainedWithheld { .. }
         | ToPartition::MemberFront { .. } => format!("{message:?}"),
         ToPartition::ScanRetained(_) | ToPartition::RetainedFound(_) => return None,
     };

@@ -18,6 +18,7 @@ use self::{
     block::{Block, Blocks},
     rows::{Row, Rows},
 };
+use crate::lost::is_tombstone;
 
 /// A reference to a live record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -73,6 +74,8 @@ pub(crate) struct Records {
     rows: Rows,
     free: Option<u32>,
     live: usize,
+    /// Records that stand for lost ones, see `lost`.
+    tombstones: usize,
     blocks: Blocks,
 }
 
@@ -138,6 +141,11 @@ impl Records {
         }
         let block = row.block;
         let len = self.blocks.record_len(block, row.offset);
+        if self.tombstones > 0 {
+            let bytes = self.blocks.bytes(block);
+            let record = RecordRef::trusted_at(bytes, row.offset as usize);
+            self.tombstones -= usize::from(is_tombstone(&record.view()));
+        }
         row.block = FREE;
         row.refs = self.free.unwrap_or(u32::MAX);
         self.free = Some(slot.0);
@@ -180,6 +188,23 @@ impl Records {
     /// Where it was born.
     pub(crate) fn address(&self, slot: Slot) -> Address {
         self.rows[slot.0].address()
+    }
+
+    /// Live records whose bytes are lost.
+    #[inline]
+    pub(crate) const fn tombstones(&self) -> usize {
+        self.tombstones
+    }
+
+    /// Whether the bytes of a record are lost.
+    #[inline]
+    pub(crate) fn is_tombstone(&self, slot: Slot) -> bool {
+        self.tombstones > 0 && is_tombstone(&self.view(slot))
+    }
+
+    /// So many of the records that came in last stand for lost ones.
+    pub(crate) const fn note_tombstones(&mut self, count: usize) {
+        self.tombstones += count;
     }
 
     /// Live records.
@@ -289,6 +314,8 @@ impl Records {
             assert_eq!(self.len_of(slot) as usize, len, "a record says its length");
             live_bytes[row.block as usize] += len as u64;
         }
+        let lost = self.iter().filter(|slot| is_tombstone(&self.view(*slot)));
+        assert_eq!(lost.count(), self.tombstones, "tombstones are counted");
         self.blocks.check(&live_bytes);
         assert_eq!(self.iter().count(), self.live, "live records are counted");
     }

@@ -271,6 +271,10 @@ impl Partition {
                 continue;
             };
             while let Some((seq, forward)) = sender.next(outbox) {
+                if self.state.records.is_tombstone(forward.item.slot) {
+                    sender.refused(outbox, seq, now.after_ms(RETRY_MS));
+                    continue;
+                }
                 let append = ToPartition::Append {
                     key: AppendKey::Outbox {
                         source: self.state.id,
@@ -366,7 +370,7 @@ impl Partition {
         self.send_forwards(fx);
     }
 
-    fn end_forward(&mut self, to: PartitionId, seq: Seq) {
+    pub(crate) fn end_forward(&mut self, to: PartitionId, seq: Seq) {
         if let Some(outbox) = self.state.outboxes.get(to) {
             let session = outbox.get(seq).and_then(|forward| forward.session);
             let sender = self.lead.senders.entry(to).or_default();

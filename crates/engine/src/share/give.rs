@@ -46,7 +46,7 @@ impl Partition {
         };
         let records = &self.state.records;
         let doomed = &self.lead.doomed;
-        let end = Seq(stream.next());
+        let end = Seq(end_of_group(number, (stream, records), doomed));
         let strategy = group.strategy();
         let mut topic = "";
         for _ in 0..GIVEN_MAX {
@@ -119,6 +119,21 @@ impl Partition {
     }
 }
 
+/// Where a group's stream ends for now: at its end, or at the first message whose bytes are lost.
+fn end_of_group(
+    number: u64,
+    (stream, records): (&Stream, &Records),
+    doomed: &hashbrown::HashSet<(u64, u64), foldhash::fast::RandomState>,
+) -> u64 {
+    if records.tombstones() == 0 {
+        return stream.next();
+    }
+    let lost = stream
+        .iter()
+        .find(|(seq, it)| records.is_tombstone(it.slot) && !doomed.contains(&(number, *seq)));
+    lost.map_or(stream.next(), |(seq, _)| seq)
+}
+
 /// Delivers a message of a group and returns its topic, which the next one's is likely to be as well.
 fn deliver_given<'a>(
     (stream, records): (&Stream, &'a Records),
@@ -130,6 +145,9 @@ fn deliver_given<'a>(
     let Some(reference) = stream.get(given.seq.0) else {
         return topic;
     };
+    if records.is_tombstone(reference.slot) {
+        return topic;
+    }
     let record = records.get(reference.slot);
     let asked = given.receiver.map(|receiver| receiver.member);
     let keep = asked.is_some_and(|asked| asked.options.retain_as_published);

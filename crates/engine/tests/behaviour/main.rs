@@ -1,10 +1,12 @@
 //! Behaviour of partitions as fronts, shards and other partitions see it.
 
+mod aside;
 mod checkpoints;
 mod forwards;
 mod incoming2;
 mod leading;
 mod limits;
+mod lost;
 mod oracle;
 mod people;
 mod restarts;

@@ -171,6 +171,17 @@ impl Restore {
         filling.entry(at.0, bytes, &mut self.parts.state.records)
     }
 
+    /// The log has lost an entry: its records hold their places and are not delivered, see [`Partition::lost`]. Says how many
+    /// they are.
+    ///
+    /// # Errors
+    /// When [`wanted`](Self::wanted) fails.
+    pub fn lost_entry(&mut self, at: LogIndex) -> Result<usize, RestoreError> {
+        self.wanted_once()?;
+        let filling = self.filling.as_mut().expect("it was just made");
+        Ok(filling.lost(at.0, &mut self.parts.state.records))
+    }
+
     fn wanted_once(&mut self) -> Result<(), RestoreError> {
         if self.filling.is_none() {
             self.wanted()?;

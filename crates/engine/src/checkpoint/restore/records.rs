@@ -6,6 +6,7 @@ use courser_contract::RecordRef;
 use super::RestoreError;
 use crate::{
     checkpoint::EntrySet,
+    lost::TOMBSTONE,
     record::{Address, Records, Slot},
 };
 
@@ -73,6 +74,23 @@ impl Filling {
             self.flush(records);
         }
         Ok(())
+    }
+
+    /// An entry is lost: tombstones hold the places of its records. Gives their number.
+    pub(super) fn lost(&mut self, index: u64, records: &mut Records) -> usize {
+        let mut lost = 0;
+        while let Some((slot, _)) = records.take_expected(index, self.next) {
+            let offset = u32::try_from(self.block.len()).expect("a block is far below 4 GiB");
+            TOMBSTONE.encode(&mut self.block);
+            self.fills.push((slot, offset));
+            self.next = slot.0 + 1;
+            lost += 1;
+        }
+        records.note_tombstones(lost);
+        if self.block.len() >= BLOCK_BYTES {
+            self.flush(records);
+        }
+        lost
     }
 
     fn flush(&mut self, records: &mut Records) {

@@ -56,11 +56,12 @@ impl Checkpoints {
 }
 
 impl Whole {
-    /// A partition as it was, of the entries that hold live records and no others.
-    pub(crate) fn restore(
+    /// A partition as it was, of the entries that hold live records and no others; without some of those that the disk has lost.
+    pub(crate) fn restore_without(
         &self,
         config: PartitionConfig,
         log: &BTreeMap<LogIndex, Bytes>,
+        lost: &[LogIndex],
     ) -> Partition {
         let mut restore = Restore::new(config);
         for piece in &self.pieces {
@@ -72,6 +73,11 @@ impl Whole {
         assert_eq!(ranges, live, "the end names what is wanted");
         for (first, last) in ranges {
             for (at, entry) in log.range(first..=last) {
+                if lost.contains(at) {
+                    let records = restore.lost_entry(*at).expect("a checkpoint as it was");
+                    assert!(records > 0, "a live entry has live records");
+                    continue;
+                }
                 let given = restore.live_entry(*at, entry);
                 given.expect("an entry that is in the log");
             }
@@ -99,11 +105,16 @@ impl World {
 
     /// The partition as a start makes it: from its last checkpoint, and the entries behind that.
     pub(crate) fn started(&self, id: PartitionId) -> Partition {
+        self.started_without(id, &[])
+    }
+
+    /// The same after the disk has lost entries that the checkpoint needs.
+    pub(crate) fn started_without(&self, id: PartitionId, lost: &[LogIndex]) -> Partition {
         let node = &self.nodes[&id];
         let config = self.config[&id].clone();
         let log: BTreeMap<_, _> = node.log.iter().cloned().collect();
         let mut partition = match node.checkpoints.whole() {
-            Some(whole) => whole.restore(config, &log),
+            Some(whole) => whole.restore_without(config, &log, lost),
             None => Partition::new(config),
         };
         for (at, entry) in log.range(partition.applied().next()..) {

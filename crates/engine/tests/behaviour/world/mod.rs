@@ -12,7 +12,7 @@ use courser_contract::{
     Append, AppendKey, AppendNumber, Class, DetachCause, FrontId, HomeRef, IndexToken, LogIndex,
     Now, Origin, PartitionId, Publish, QoS, Record, Settled, ShardId, Term, Tick, ToHome, WallMs,
 };
-use courser_engine::{Limits, Pace, Partition, PartitionConfig};
+use courser_engine::{AsideFilters, Limits, Pace, Partition, PartitionConfig};
 
 pub(crate) use checkpoints::{Checkpoints, Whole};
 pub(crate) use client::{Acks, Client, Got, Options};
@@ -69,6 +69,8 @@ pub(crate) struct World {
     next_slot: u32,
     /// Checkpoints that have become whole.
     pub(crate) checkpoints: usize,
+    /// The disk has lost something: partitions are not what their entries make of them.
+    pub(crate) damaged: bool,
     /// They are written with a bug.
     #[cfg(feature = "planted")]
     pub(crate) plant_late_pieces: bool,
@@ -102,6 +104,7 @@ impl World {
             fences: Vec::new(),
             next_slot: 0,
             checkpoints: 0,
+            damaged: false,
             #[cfg(feature = "planted")]
             plant_late_pieces: false,
         };
@@ -163,6 +166,32 @@ impl World {
     /// Stops a partition and starts it again from its checkpoint and its log.
     pub(crate) fn restart(&mut self, id: PartitionId) {
         let started = self.started(id);
+        self.put(id, started);
+        self.elect(id);
+    }
+
+    /// The same, after the disk has lost entries that the checkpoint needs. To be settled by the test.
+    pub(crate) fn restart_without(&mut self, id: PartitionId, lost: &[LogIndex]) {
+        self.damaged = true;
+        let started = self.started_without(id, lost);
+        self.put(id, started);
+        self.elect(id);
+    }
+
+    /// The same, after the disk has lost what comes behind an entry: the partition is set aside.
+    pub(crate) fn restart_aside(&mut self, id: PartitionId, last: LogIndex, filters: AsideFilters) {
+        self.damaged = true;
+        let node = &self.nodes[&id];
+        let kept = node.log.iter().filter(|(at, _)| *at <= last).cloned();
+        let started = Partition::replay(self.config[&id].clone(), kept);
+        self.put(id, started);
+        self.fx.l1.retain(|(partition, _), ()| *partition != id);
+        self.call(id, |partition, now, fx| {
+            partition.set_aside(now, filters, fx)
+        });
+    }
+
+    fn put(&mut self, id: PartitionId, started: Partition) {
         let node = self.nodes.get_mut(&id).expect("a partition of the world");
         node.proposed.clear();
         node.partition = started;
@@ -171,7 +200,6 @@ impl World {
                 client.lost();
             }
         }
-        self.elect(id);
     }
 
     /// Sends again what is unsettled, in number order (M14).
@@ -455,6 +483,9 @@ impl World {
     pub(crate) fn check(&self) {
         for (id, node) in &self.nodes {
             node.partition.check();
+            if self.damaged {
+                continue;
+            }
             let again = Partition::replay(self.config[id].clone(), node.log.clone());
             again.check();
             assert!(

@@ -1,0 +1,265 @@
+//! Records whose bytes the disk has lost (M44).
+//!
+//! A checkpoint names records by their addresses; the bytes come out of the log. Where the log does not give an entry any more,
+//! its records become **tombstones**: records without a topic, which no publish has. They hold their places, so that streams
+//! keep their order, and are never delivered: a session or group stops at one, an outbox holds back what comes behind it for
+//! the same session, a retained one is not found. That ends when the operator accepts the loss, by facts as any other.
+
+use std::fmt;
+
+use courser_contract::{
+    Dropped, LogIndex, Now, PartitionEffects, PartitionId, QoS, RecordView, Seq,
+};
+
+use crate::{
+    Partition,
+    entry::{Fate, Rare},
+    ids::{self, Owner},
+    record::Slot,
+    state::State,
+};
+
+/// Stands for a record whose bytes are lost.
+pub(crate) const TOMBSTONE: RecordView<'static> = RecordView {
+    topic: "",
+    properties: &[],
+    payload: &[],
+    qos: QoS::AtMostOnce,
+    retain: false,
+    expires_at: None,
+    publisher: None,
+};
+
+/// Whether a record stands for one whose bytes are lost.
+#[inline]
+pub(crate) const fn is_tombstone(view: &RecordView<'_>) -> bool {
+    view.topic.is_empty()
+}
+
+/// A place that needs a record whose bytes are lost.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LostReference {
+    /// What needs it.
+    pub stream: LostStream,
+    /// Its position there; 0 for a retained message.
+    pub seq: u64,
+    /// The entry that brought the record.
+    pub index: LogIndex,
+}
+
+/// What needs a record whose bytes are lost.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LostStream {
+    /// The queue of the session with this client id: it is delivered up to the record and not further.
+    Session(Box<str>),
+    /// The queue of a shared group: the same.
+    Group {
+        /// Share name.
+        share: Box<str>,
+        /// Filter without share name.
+        filter: Box<str>,
+    },
+    /// The retained message of a topic: it is not found.
+    Retained(Box<str>),
+    /// The outbox to a partition: what the same session sent later waits.
+    Forwards(PartitionId),
+}
+
+impl fmt::Display for LostStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Session(client_id) => write!(f, "session {client_id:?}"),
+            Self::Group { share, filter } => write!(f, "group {share:?} of {filter:?}"),
+            Self::Retained(topic) => write!(f, "retained message of {topic:?}"),
+            Self::Forwards(to) => write!(f, "messages on their way to partition {}", to.0),
+        }
+    }
+}
+
+/// Places that need certain records.
+#[derive(Debug, Default)]
+struct Places {
+    /// Number of the stream and position.
+    streams: Vec<(u64, u64, Slot)>,
+    retained: Vec<(Box<str>, Slot)>,
+    forwards: Vec<(PartitionId, Seq, Slot)>,
+}
+
+impl State {
+    /// Every place that needs a record of which `is_meant`. Linear in all that is stored.
+    fn places_of(&self, is_meant: impl Fn(Slot) -> bool) -> Places {
+        let mut places = Places::default();
+        let sessions = self.sessions.sorted().into_iter();
+        let sessions = sessions.filter_map(|at| Some((at, &self.sessions.get(at)?.stream)));
+        let groups = self.groups.sorted().into_iter();
+        let groups = groups.filter_map(|at| Some((at, &self.groups.get(at)?.stream)));
+        for (number, stream) in sessions.chain(groups) {
+            let meant = stream.iter().filter(|(_, it)| is_meant(it.slot));
+            places
+                .streams
+                .extend(meant.map(|(seq, it)| (number, seq, it.slot)));
+        }
+        let retained = self.retained.after(None);
+        let retained = retained.filter(|(_, slot)| is_meant(*slot));
+        places
+            .retained
+            .extend(retained.map(|(topic, slot)| (topic.into(), slot)));
+        for (to, outbox) in self.outboxes.iter() {
+            let meant = outbox.iter().filter(|(_, it)| is_meant(it.item.slot));
+            places
+                .forwards
+                .extend(meant.map(|(seq, it)| (to, seq, it.item.slot)));
+        }
+        places
+    }
+
+    fn name_of(&self, number: u64) -> LostStream {
+        match ids::owner(number) {
+            Owner::Session => {
+                let session = self.sessions.get(number);
+                LostStream::Session(session.map_or("", |it| it.client_id.as_str()).into())
+            }
+            Owner::Group => {
+                let group = self.groups.get(number).map(|it| &it.group);
+                LostStream::Group {
+                    share: group.map_or("", |it| it.share()).into(),
+                    filter: group.map_or("", |it| it.filter()).into(),
+                }
+            }
+        }
+    }
+}
+
+impl Partition {
+    /// Every place that needs a record which the disk has lost, in order. Nothing where nothing is lost; else linear in all
+    /// that is stored.
+    #[must_use]
+    pub fn lost(&self) -> Vec<LostReference> {
+        if self.state.records.tombstones() == 0 {
+            return Vec::new();
+        }
+        self.named(self.tombstones())
+    }
+
+    /// Every place that needs a record of one of these entries, both ends included: for a damage that was found in them.
+    /// Linear in all that is stored.
+    #[must_use]
+    pub fn references_to(&self, first: LogIndex, last: LogIndex) -> Vec<LostReference> {
+        let records = &self.state.records;
+        let places = self.state.places_of(|slot| {
+            let index = LogIndex(records.address(slot).index);
+            (first..=last).contains(&index)
+        });
+        self.named(places)
+    }
+
+    fn tombstones(&self) -> Places {
+        let records = &self.state.records;
+        self.state
+            .places_of(|slot| is_tombstone(&records.view(slot)))
+    }
+
+    fn named(&self, places: Places) -> Vec<LostReference> {
+        let index = |slot| LogIndex(self.state.records.address(slot).index);
+        let streams = places.streams.into_iter();
+        let streams = streams.map(|(number, seq, slot)| LostReference {
+            stream: self.state.name_of(number),
+            seq,
+            index: index(slot),
+        });
+        let retained = places.retained.into_iter();
+        let retained = retained.map(|(topic, slot)| LostReference {
+            stream: LostStream::Retained(topic),
+            seq: 0,
+            index: index(slot),
+        });
+        let forwards = places.forwards.into_iter();
+        let forwards = forwards.map(|(to, seq, slot)| LostReference {
+            stream: LostStream::Forwards(to),
+            seq: seq.0,
+            index: index(slot),
+        });
+        let mut named: Vec<_> = streams.chain(retained).chain(forwards).collect();
+        named.sort_unstable();
+        named
+    }
+
+    /// The operator accepts that records of these entries are lost: what needs them is ended by facts of the next entry, counted
+    /// as [`Dropped::Damaged`], and goes on behind them. Says what that was.
+    ///
+    /// # Panics
+    /// When this partition does not decide: it leads, and the first entry of its term is applied.
+    pub fn accept_loss(
+        &mut self,
+        now: Now,
+        is_accepted: impl Fn(LogIndex) -> bool,
+        fx: &mut impl PartitionEffects,
+    ) -> Vec<LostReference> {
+        assert!(self.lead.decides(), "a leader writes what was accepted");
+        self.lead.now = now;
+        if self.state.records.tombstones() == 0 {
+            return Vec::new();
+        }
+        let records = &self.state.records;
+        let places = self.state.places_of(|slot| {
+            let index = LogIndex(records.address(slot).index);
+            is_tombstone(&records.view(slot)) && is_accepted(index)
+        });
+        for (topic, slot) in &places.retained {
+            let address = self.state.records.address(*slot);
+            self.write(&Rare::RetainedExpired {
+                topic: topic.clone(),
+                index: LogIndex(address.index),
+                ordinal: address.ordinal,
+            });
+        }
+        for &(number, seq, _) in &places.streams {
+            self.doom(number, seq, Fate::Dropped);
+            // It goes on once that is applied.
+            self.lead.pump.push(number);
+        }
+        for &(to, seq, _) in &places.forwards {
+            self.end_forward(to, seq);
+        }
+        let lost = self.named(places);
+        if !lost.is_empty() && !self.is_planted(PlantedLoss::Uncounted) {
+            fx.dropped(Dropped::Damaged, lost.len() as u64);
+        }
+        lost
+    }
+}
+
+/// Bugs of damage that tests must find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlantedLoss {
+    /// A partition that is set aside acknowledges what it does not store.
+    AsideAcknowledges,
+    /// A record whose bytes are lost is delivered.
+    Delivered,
+    /// A stream goes on behind one as if it had never been.
+    Skipped,
+    /// An accepted loss is not counted.
+    Uncounted,
+}
+
+impl Partition {
+    /// Plants a bug. For tests that must find it.
+    #[cfg(feature = "planted")]
+    pub const fn plant_loss(&mut self, planted: PlantedLoss) {
+        self.planted = Some(planted);
+    }
+
+    #[cfg(feature = "planted")]
+    pub(crate) fn is_planted(&self, planted: PlantedLoss) -> bool {
+        self.planted == Some(planted)
+    }
+
+    #[cfg(not(feature = "planted"))]
+    #[expect(
+        clippy::unused_self,
+        reason = "the same call as where a bug is planted"
+    )]
+    pub(crate) const fn is_planted(&self, _planted: PlantedLoss) -> bool {
+        false
+    }
+}

@@ -1,0 +1,220 @@
+//! Records whose bytes the disk has lost: only what needs them stops, at their place, until the loss is accepted (M44).
+
+use courser_contract::{DetachCause, Dropped, LogIndex, QoS};
+use courser_engine::LostStream;
+#[cfg(feature = "planted")]
+use courser_engine::PlantedLoss;
+
+use crate::world::{Acks, DURABLE, Options, World, to};
+
+const A: usize = 0;
+const B: usize = 1;
+
+/// Two absent sessions; the first has "1", "2", "3", the second "2" and "4". All of that is in a checkpoint.
+fn world() -> World {
+    let mut world = World::new();
+    for (name, filter) in [("a", "a/#"), ("b", "+/b")] {
+        let at = world.client(name);
+        world.attach(at, Options::durable());
+        world.subscribe(at, to(filter, QoS::AtLeastOnce));
+        world.detach(at, DetachCause::Lost);
+    }
+    for (topic, payload) in [("a/x", "1"), ("a/b", "2"), ("a/x", "3"), ("x/b", "4")] {
+        world.send(topic, payload, QoS::AtLeastOnce);
+        world.settle();
+    }
+    world.retain("r/1", "kept", QoS::AtLeastOnce);
+    world.retain("r/2", "lost", QoS::AtLeastOnce);
+    world.settle();
+    save(&mut world);
+    world
+}
+
+/// Turns until a checkpoint has all of it.
+fn save(world: &mut World) {
+    for _ in 0..10_000 {
+        world.pass_time(1);
+        let node = &world.nodes[&DURABLE];
+        let whole = node.checkpoints.whole();
+        if whole.is_some_and(|whole| whole.end.index == node.partition.applied()) {
+            return;
+        }
+    }
+    panic!("no checkpoint becomes whole");
+}
+
+/// The entry that brought a payload.
+fn entry_of(world: &World, payload: &str) -> LogIndex {
+    let log = &world.nodes[&DURABLE].log;
+    let bytes = payload.as_bytes();
+    let holds = |entry: &[u8]| entry.windows(8 + bytes.len()).any(|at| at.ends_with(bytes));
+    let found = log.iter().filter(|(at, entry)| {
+        let whole = world.nodes[&DURABLE].checkpoints.whole();
+        whole.is_some_and(|it| it.end.live.contains(*at)) && holds(entry)
+    });
+    let found: Vec<_> = found.map(|(at, _)| *at).collect();
+    assert_eq!(found.len(), 1, "one entry has {payload:?}");
+    found[0]
+}
+
+/// The entries in the order of the messages, whatever their bytes are.
+fn live(world: &World) -> Vec<LogIndex> {
+    let whole = world.nodes[&DURABLE].checkpoints.whole();
+    let whole = whole.expect("it was waited for");
+    let ranges = whole.end.live.ranges();
+    ranges
+        .flat_map(|(first, last)| (first.0..=last.0).map(LogIndex))
+        .collect()
+}
+
+fn attach_all(world: &mut World) {
+    for at in [A, B] {
+        world.clients[at].acks = Acks::Auto;
+        world.attach(at, Options::durable());
+    }
+    world.settle();
+}
+
+#[test]
+fn m44_streams_stop_at_the_damaged_record_and_others_go_on() {
+    let mut world = world();
+    let lost = live(&world)[1];
+    world.restart_without(DURABLE, &[lost]);
+    world.settle();
+    let partition = &world.nodes[&DURABLE].partition;
+    assert!(partition.serves());
+    let found: Vec<_> = partition.lost().into_iter().map(|it| it.stream).collect();
+    assert_eq!(
+        found,
+        [
+            LostStream::Session("a".into()),
+            LostStream::Session("b".into())
+        ]
+    );
+    attach_all(&mut world);
+    assert_eq!(world.got(A), ["1"], "and not 3, which is behind it");
+    assert!(world.got(B).is_empty());
+    // What comes now waits behind it; who does not need the record hears everything.
+    let other = world.client("c");
+    world.attach(other, Options::durable());
+    world.subscribe(other, to("a/#", QoS::AtLeastOnce));
+    let ticket = world.send("a/x", "5", QoS::AtLeastOnce);
+    world.settle();
+    assert!(world.is_acked(ticket));
+    assert_eq!(world.got(other), ["5"]);
+    assert!(world.got(A).is_empty());
+}
+
+#[test]
+fn m44_an_accepted_loss_is_counted_and_streams_go_on_behind_it() {
+    let mut world = world();
+    let all = live(&world);
+    let (lost, retained) = (all[1], entry_of(&world, "lost"));
+    world.restart_without(DURABLE, &[lost, retained]);
+    world.settle();
+    let said = world.call(DURABLE, |partition, now, fx| {
+        partition.accept_loss(now, |index| index == lost, fx)
+    });
+    world.settle();
+    assert_eq!(said.len(), 2);
+    assert_eq!(world.fx.dropped.get(&Dropped::Damaged), Some(&2));
+    attach_all(&mut world);
+    assert_eq!(world.got(A), ["1", "3"]);
+    assert_eq!(world.got(B), ["4"]);
+    // What was not accepted stays as it is.
+    let left = world.nodes[&DURABLE].partition.lost();
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0].stream, LostStream::Retained("r/2".into()));
+    let said = world.call(DURABLE, |partition, now, fx| {
+        partition.accept_loss(now, |_| true, fx)
+    });
+    world.settle();
+    assert_eq!(said, left);
+    assert!(world.nodes[&DURABLE].partition.lost().is_empty());
+    // All is as its entries make it again: the loss is in the log.
+    world.damaged = false;
+    world.check();
+}
+
+#[test]
+fn m44_a_damaged_retained_message_is_not_found_and_counted() {
+    let mut world = world();
+    let lost = entry_of(&world, "lost");
+    world.restart_without(DURABLE, &[lost]);
+    world.settle();
+    let reader = world.client("reader");
+    world.attach(reader, Options::durable());
+    world.subscribe(reader, to("r/#", QoS::AtLeastOnce));
+    assert_eq!(world.got(reader), ["kept"]);
+    assert_eq!(world.fx.dropped.get(&Dropped::Damaged), Some(&1));
+    // A newer one takes its place.
+    world.retain("r/2", "new", QoS::AtLeastOnce);
+    world.settle();
+    assert_eq!(world.got(reader), ["new"]);
+    assert!(world.nodes[&DURABLE].partition.lost().is_empty());
+}
+
+#[test]
+fn m44_a_damage_is_there_again_after_each_restart_until_it_is_accepted() {
+    let mut world = world();
+    let lost = live(&world)[1];
+    for _ in 0..3 {
+        world.restart_without(DURABLE, &[lost]);
+        world.settle();
+        save(&mut world);
+        assert_eq!(world.nodes[&DURABLE].partition.lost().len(), 2);
+    }
+    world.call(DURABLE, |partition, now, fx| {
+        partition.accept_loss(now, |_| true, fx)
+    });
+    world.settle();
+    save(&mut world);
+    assert!(!live(&world).contains(&lost), "nobody needs it any more");
+}
+
+#[test]
+fn m35_a_group_stops_at_a_damaged_record() {
+    let mut world = World::new();
+    let member = world.client("member");
+    world.attach(member, Options::durable());
+    let shared = courser_contract::Subscription {
+        share: Some("g".into()),
+        ..to("s", QoS::AtLeastOnce)
+    };
+    world.subscribe(member, shared);
+    world.detach(member, DetachCause::Lost);
+    for payload in ["1", "2", "3"] {
+        world.send("s", payload, QoS::AtLeastOnce);
+        world.settle();
+    }
+    save(&mut world);
+    let lost = live(&world)[1];
+    world.restart_without(DURABLE, &[lost]);
+    world.settle();
+    world.clients[member].acks = Acks::Auto;
+    world.attach(member, Options::durable());
+    assert_eq!(world.got(member), ["1"]);
+    world.call(DURABLE, |partition, now, fx| {
+        partition.accept_loss(now, |_| true, fx)
+    });
+    world.settle();
+    assert_eq!(world.got(member), ["3"]);
+}
+
+/// Each planted bug makes one of the tests above fail: here what shows it.
+#[cfg(feature = "planted")]
+#[test]
+fn planted_bugs_of_damage_show() {
+    let got = |planted| {
+        let mut world = world();
+        let lost = live(&world)[1];
+        world.restart_without(DURABLE, &[lost]);
+        world.call(DURABLE, |partition, _, _| partition.plant_loss(planted));
+        world.settle();
+        attach_all(&mut world);
+        world.got(A)
+    };
+    assert_eq!(got(PlantedLoss::Skipped), ["1", "3"]);
+    assert_eq!(got(PlantedLoss::Delivered), ["1", "", "3"]);
+    assert_eq!(got(PlantedLoss::Uncounted), ["1"]);
+}
