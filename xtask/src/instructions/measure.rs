@@ -13,7 +13,8 @@ use std::fmt;
 use std::fs;
 
 /// The benchmarks that count instructions: package and name.
-const BENCHMARKS: [(&str, &str); 6] = [
+const BENCHMARKS: [(&str, &str); 7] = [
+    ("courser-access", "rights_instructions"),
     ("courser-cluster", "consensus_instructions"),
     ("courser-log", "log_instructions"),
     ("courser-mqtt", "codec_instructions"),

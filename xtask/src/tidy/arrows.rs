@@ -8,6 +8,7 @@ use serde_json::Value;
 
 /// Each of our crates, and the ones of ours that it may name. Arrows point down: a crate is below all that name it.
 pub(super) const ARROWS: &[(&str, &[&str])] = &[
+    ("courser-access", &[]),
     ("courser-contract", &[]),
     ("courser-log", &["courser-contract"]),
     ("courser-memory", &[]),
@@ -34,6 +35,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     (
         "courser-broker",
         &[
+            "courser-access",
             "courser-cluster",
             "courser-contract",
             "courser-engine",
@@ -47,6 +49,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     (
         "courser",
         &[
+            "courser-access",
             "courser-broker",
             "courser-client",
             "courser-contract",

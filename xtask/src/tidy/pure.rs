@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Name and folder.
 const PURE: &[(&str, &str)] = &[
+    ("courser-access", "crates/access/"),
     ("courser-contract", "crates/contract/"),
     ("courser-engine", "crates/engine/"),
     ("courser-memory", "crates/memory/"),

@@ -1,0 +1,205 @@
+//! Changes of a table: checked by the leader, applied by everybody.
+
+use std::sync::Arc;
+
+use crate::table::{ROLES_MAX, RULES_MAX, USER_ROLES_MAX, USERS_MAX};
+use crate::{Role, RoleName, Table, User, UserName, UserState};
+
+/// A change of a table. It states all of what it changes, so that applying it asks nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Makes a user, or replaces all of it.
+    PutUser(UserName, User),
+    /// Removes a user. Its connections and sessions end.
+    RemoveUser(UserName),
+    /// Makes a role, or replaces all of it.
+    PutRole(RoleName, Role),
+    /// Removes a role that no user has.
+    RemoveRole(RoleName),
+    /// Replaces everything, as an import does.
+    Replace(Box<Table>),
+}
+
+/// Why the leader does not propose a change.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// There is no such user.
+    #[error("there is no user {0}")]
+    NoUser(UserName),
+    /// There is no such role.
+    #[error("there is no role {0}")]
+    NoRole(RoleName),
+    /// A role that users have is not removed.
+    #[error("role {role} is still given to user {user}, and {others} others")]
+    RoleInUse {
+        /// Which role.
+        role: RoleName,
+        /// One that has it.
+        user: UserName,
+        /// How many have it besides.
+        others: usize,
+    },
+    /// More than there may be of something.
+    #[error("there may be at most {max} {what}")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        max: usize,
+    },
+    /// Nobody could change anything any more.
+    #[error("no enabled user with a password and full administration would be left")]
+    LastAdministrator,
+}
+
+impl Table {
+    /// Whether a change may be proposed. It is to be asked of the table that has applied all that was proposed before.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn check(&self, command: &Command) -> Result<(), Refusal> {
+        match command {
+            Command::PutUser(name, user) => {
+                if !self.users.contains_key(name) {
+                    at_most(self.users.len() + 1, USERS_MAX, "users")?;
+                }
+                self.check_user(user)?;
+            }
+            Command::RemoveUser(name) => {
+                if !self.users.contains_key(name) {
+                    return Err(Refusal::NoUser(name.clone()));
+                }
+            }
+            Command::PutRole(name, role) => {
+                if !self.roles.contains_key(name) {
+                    at_most(self.roles.len() + 1, ROLES_MAX, "roles")?;
+                }
+                check_role(role)?;
+            }
+            Command::RemoveRole(name) => self.check_role_unused(name)?,
+            Command::Replace(table) => {
+                at_most(table.users.len(), USERS_MAX, "users")?;
+                at_most(table.roles.len(), ROLES_MAX, "roles")?;
+                for (_, user) in table.users() {
+                    table.check_user(user)?;
+                }
+                for (_, role) in table.roles() {
+                    check_role(role)?;
+                }
+            }
+        }
+        self.check_administrator(command)
+    }
+
+    fn check_user(&self, user: &User) -> Result<(), Refusal> {
+        at_most(user.roles.len(), USER_ROLES_MAX, "roles of a user")?;
+        match user
+            .roles
+            .iter()
+            .find(|role| !self.roles.contains_key(*role))
+        {
+            Some(role) => Err(Refusal::NoRole(role.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn check_role_unused(&self, name: &RoleName) -> Result<(), Refusal> {
+        if !self.roles.contains_key(name) {
+            return Err(Refusal::NoRole(name.clone()));
+        }
+        let mut owners = self.users().filter(|(_, user)| user.roles.contains(name));
+        match owners.next() {
+            None => Ok(()),
+            Some((user, _)) => Err(Refusal::RoleInUse {
+                role: name.clone(),
+                user: user.clone(),
+                others: owners.count(),
+            }),
+        }
+    }
+
+    /// Whoever could administer before must have a successor: a table without one is closed for good.
+    fn check_administrator(&self, command: &Command) -> Result<(), Refusal> {
+        if !self.has_administrator() {
+            return Ok(());
+        }
+        let mut after = self.clone();
+        after.apply(command);
+        if after.has_administrator() {
+            Ok(())
+        } else {
+            Err(Refusal::LastAdministrator)
+        }
+    }
+
+    /// Applies a change. Deterministic; a change that says nothing new, or speaks of what is not there, still counts as a revision.
+    pub fn apply(&mut self, command: &Command) {
+        self.revision += 1;
+        match command {
+            Command::PutUser(name, user) => {
+                let since = self.since_of(name, user);
+                self.put_user(name.clone(), user, since);
+            }
+            Command::RemoveUser(name) => {
+                self.users.remove(name);
+            }
+            Command::PutRole(name, role) => {
+                self.roles.insert(name.clone(), Arc::new(role.clone()));
+            }
+            Command::RemoveRole(name) => {
+                self.roles.remove(name);
+            }
+            Command::Replace(table) => {
+                let before = std::mem::replace(
+                    self,
+                    Self {
+                        revision: self.revision,
+                        roles: table.roles.clone(),
+                        users: Default::default(),
+                    },
+                );
+                for (name, user) in &table.users {
+                    let since = before.since_of(name, user).min(self.revision);
+                    self.put_user(name.clone(), user, since);
+                }
+            }
+        }
+    }
+
+    fn put_user(&mut self, name: UserName, user: &User, since: u64) {
+        let user = User {
+            since,
+            ..user.clone()
+        };
+        self.users.insert(name, Arc::new(user));
+    }
+
+    /// A user stays the same to its connections as long as its credentials and its right to come in do.
+    fn since_of(&self, name: &UserName, new: &User) -> u64 {
+        match self.users.get(name) {
+            Some(old)
+                if old.password == new.password
+                    && old.scram == new.scram
+                    && old.state == UserState::Enabled =>
+            {
+                old.since
+            }
+            Some(_) | None => self.revision,
+        }
+    }
+}
+
+fn check_role(role: &Role) -> Result<(), Refusal> {
+    at_most(role.rules.len(), RULES_MAX, "rules of a role")
+}
+
+fn at_most(count: usize, max: usize, what: &'static str) -> Result<(), Refusal> {
+    if count <= max {
+        Ok(())
+    } else {
+        Err(Refusal::TooMany { what, max })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::{Administration, HashMemory, PasswordHash, SALT_BYTES, WireError};
+
+fn user_name(text: &str) -> UserName {
+    UserName::new(text).unwrap()
+}
+
+fn role_name(text: &str) -> RoleName {
+    RoleName::new(text).unwrap()
+}
+
+fn role(rules: &[&str]) -> Role {
+    Role {
+        rules: rules.iter().map(|rule| rule.parse().unwrap()).collect(),
+        ..Role::default()
+    }
+}
+
+fn user(roles: &[&str]) -> User {
+    User {
+        roles: roles.iter().map(|role| role_name(role)).collect(),
+        ..User::default()
+    }
+}
+
+fn hash(password: &str) -> Option<PasswordHash> {
+    let made = PasswordHash::new(
+        password.as_bytes(),
+        [1; SALT_BYTES],
+        &mut HashMemory::default(),
+    );
+    Some(made.unwrap())
+}
+
+/// What the leader and then everybody does with a change; through its bytes, as it goes through the log.
+fn change(table: &mut Table, command: Command) -> Result<(), Refusal> {
+    table.check(&command)?;
+    let read = Command::decode(&command.encode()).unwrap();
+    assert_eq!(read, command);
+    table.apply(&read);
+    assert_eq!(
+        Table::decode(&table.encode()).as_ref(),
+        Ok(&*table),
+        "a checkpoint is all of it"
+    );
+    Ok(())
+}
+
+#[test]
+fn users_need_roles_that_exist_and_roles_stay_as_long_as_users_have_them() {
+    let table = &mut Table::default();
+    let (anna, reader) = (user_name("anna"), role_name("reader"));
+    let put_anna = Command::PutUser(anna.clone(), user(&["reader"]));
+    assert_eq!(
+        change(table, put_anna.clone()),
+        Err(Refusal::NoRole(reader.clone()))
+    );
+    let put_role = Command::PutRole(reader.clone(), role(&["allow subscribe a/#"]));
+    assert_eq!(change(table, put_role), Ok(()));
+    assert_eq!(change(table, put_anna), Ok(()));
+    let in_use = Refusal::RoleInUse {
+        role: reader.clone(),
+        user: anna.clone(),
+        others: 0,
+    };
+    assert_eq!(
+        change(table, Command::RemoveRole(reader.clone())),
+        Err(in_use)
+    );
+    assert_eq!(change(table, Command::RemoveUser(anna.clone())), Ok(()));
+    let again = change(table, Command::RemoveUser(anna.clone()));
+    assert_eq!(again, Err(Refusal::NoUser(anna)));
+    assert_eq!(change(table, Command::RemoveRole(reader)), Ok(()));
+    assert_eq!(table.revision(), 4);
+    assert_eq!((table.users().len(), table.roles().len()), (0, 0));
+}
+
+#[test]
+fn the_last_administrator_stays() {
+    let table = &mut Table::default();
+    let admin = Role {
+        administration: Administration::Full,
+        ..Role::default()
+    };
+    change(table, Command::PutRole(role_name("admin"), admin)).unwrap();
+    let root = User {
+        password: hash("pw"),
+        ..user(&["admin"])
+    };
+    let name = user_name("root");
+    change(table, Command::PutUser(name.clone(), root.clone())).unwrap();
+    assert_eq!(table.administration("root"), Administration::Full);
+    let disabled = User {
+        state: UserState::Disabled,
+        ..root.clone()
+    };
+    let without = |roles: BTreeSet<RoleName>| User {
+        roles,
+        ..root.clone()
+    };
+    for last in [
+        Command::RemoveUser(name.clone()),
+        Command::PutUser(name.clone(), disabled),
+        Command::PutUser(name.clone(), without(BTreeSet::new())),
+        Command::PutUser(
+            name.clone(),
+            User {
+                password: None,
+                ..root.clone()
+            },
+        ),
+        Command::PutRole(role_name("admin"), Role::default()),
+        Command::Replace(Box::default()),
+    ] {
+        assert_eq!(change(table, last), Err(Refusal::LastAdministrator));
+    }
+    change(table, Command::PutUser(user_name("second"), root)).unwrap();
+    assert_eq!(change(table, Command::RemoveUser(name)), Ok(()));
+}
+
+#[test]
+fn a_user_stays_the_same_as_long_as_its_credentials_do() {
+    let table = &mut Table::default();
+    let anna = user_name("anna");
+    let since = |table: &Table| table.user("anna").unwrap().since;
+    let with = |password: &str| User {
+        password: hash(password),
+        ..User::default()
+    };
+    change(table, Command::PutUser(anna.clone(), with("a"))).unwrap();
+    assert_eq!(since(table), 1);
+    change(table, Command::PutRole(role_name("r"), role(&[]))).unwrap();
+    let mut with_role = with("a");
+    with_role.roles.insert(role_name("r"));
+    change(table, Command::PutUser(anna.clone(), with_role.clone())).unwrap();
+    assert_eq!(since(table), 1, "other roles, the same person");
+    change(table, Command::PutUser(anna.clone(), with("b"))).unwrap();
+    assert_eq!(since(table), 4, "another password");
+    change(table, Command::RemoveUser(anna.clone())).unwrap();
+    change(table, Command::PutUser(anna.clone(), with("b"))).unwrap();
+    assert_eq!(since(table), 6, "a namesake is somebody else");
+    let all = Command::Replace(Box::new(table.clone()));
+    change(table, all).unwrap();
+    assert_eq!(since(table), 6, "an import of what is there changes nobody");
+}
+
+#[test]
+fn tables_are_exported_and_imported_as_json() {
+    let mut table = Table::default();
+    change(
+        &mut table,
+        Command::PutRole(
+            role_name("r"),
+            role(&["allow all %c/#", "deny publish $SYS/#"]),
+        ),
+    )
+    .unwrap();
+    let anna = User {
+        password: hash("pw"),
+        scram: Some(crate::scram::ScramKeys::new(b"pw", [2; 16])),
+        limits: crate::Limits {
+            messages_per_second: Some(10),
+            ..crate::Limits::default()
+        },
+        ..user(&["r"])
+    };
+    change(&mut table, Command::PutUser(user_name("anna"), anna)).unwrap();
+    let text = serde_json::to_string(&table).unwrap();
+    let read: Table = serde_json::from_str(&text).unwrap();
+    let other = &mut Table::default();
+    change(other, Command::Replace(Box::new(read))).unwrap();
+    assert_eq!(serde_json::to_string(&other).unwrap(), text);
+    assert_eq!(
+        other.user("anna").unwrap().password,
+        table.user("anna").unwrap().password
+    );
+    for wrong in [
+        r#"{"users":{"a":{"pasword":"x"}}}"#,
+        r#"{"users":{"":{}}}"#,
+        r#"{"users":{"a":{"password":""}}}"#,
+        r#"{"roles":{"r":{"rules":[{"effect":"allow","action":"all","topic":"a%c"}]}}}"#,
+    ] {
+        assert!(serde_json::from_str::<Table>(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn limits_of_a_table_hold() {
+    let many = Role {
+        rules: vec!["allow all a".parse().unwrap(); 1001],
+        ..Role::default()
+    };
+    let refused = Table::default().check(&Command::PutRole(role_name("r"), many));
+    let expected = Refusal::TooMany {
+        what: "rules of a role",
+        max: 1000,
+    };
+    assert_eq!(refused, Err(expected));
+}
+
+#[test]
+fn bytes_of_another_version_are_no_change() {
+    assert_eq!(Command::decode(&[]), Err(WireError::Unknown("change")));
+    assert!(matches!(Command::decode(&[0xFF]), Err(WireError::Form(_))));
+    let name = Command::RemoveUser(user_name("a")).encode();
+    assert_eq!(Command::decode(&name[..2]).ok(), None);
+}

@@ -1,0 +1,224 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Command, Scope, TopicPattern, User};
+
+fn name(text: &str) -> UserName {
+    UserName::new(text).unwrap()
+}
+
+fn role_name(text: &str) -> RoleName {
+    RoleName::new(text).unwrap()
+}
+
+fn table(roles: &[(&str, &[&str])]) -> Table {
+    let mut table = Table::default();
+    for (role, rules) in roles {
+        let role_of = Role {
+            rules: rules.iter().map(|rule| rule.parse().unwrap()).collect(),
+            ..Role::default()
+        };
+        table.apply(&Command::PutRole(role_name(role), role_of));
+    }
+    let anna = User {
+        roles: roles.iter().map(|(role, _)| role_name(role)).collect(),
+        ..User::default()
+    };
+    table.apply(&Command::PutUser(name("anna"), anna));
+    table
+}
+
+fn rights(table: &Table) -> Rights {
+    Rights::new(table, Identity::new("c1", name("anna")))
+}
+
+#[test]
+fn cve_2018_12550_without_rules_nothing_is_allowed() {
+    for table in [table(&[]), table(&[("empty", &[])]), Table::default()] {
+        let mut rights = rights(&table);
+        assert_eq!(rights.may_publish("a"), Verdict::Denied);
+        assert_eq!(rights.may_receive("a"), Verdict::Denied);
+        assert_eq!(rights.may_subscribe("#", Sharing::Own), Verdict::Denied);
+    }
+}
+
+#[test]
+fn a_denying_rule_counts_wherever_it_stands() {
+    let roles: [&[(&str, &[&str])]; 3] = [
+        &[("a", &["allow all x/#", "deny publish x/y"])],
+        &[("a", &["deny publish x/y", "allow all x/#"])],
+        &[("a", &["allow all x/#"]), ("b", &["deny publish x/y"])],
+    ];
+    for roles in roles {
+        let mut rights = rights(&table(roles));
+        assert_eq!(rights.may_publish("x/y"), Verdict::Denied);
+        assert_eq!(rights.may_publish("x/z"), Verdict::Allowed);
+        assert_eq!(rights.may_receive("x/y"), Verdict::Allowed);
+        assert_eq!(rights.may_receive("z"), Verdict::Denied);
+    }
+}
+
+#[test]
+fn decisions_name_their_rule() {
+    let rules: &[&str] = &["allow publish %c/#", "deny all %c/secret"];
+    let rights = rights(&table(&[("device", rules)]));
+    let says = |decision: Decision| decision.to_string();
+    assert_eq!(
+        says(rights.explain_publish("c1/t")),
+        "allowed by rule 1 of role device: allow publish %c/#"
+    );
+    assert_eq!(
+        says(rights.explain_publish("c1/secret")),
+        "denied by rule 2 of role device: deny all %c/secret"
+    );
+    assert_eq!(
+        says(rights.explain_receive("c1/t")),
+        "denied: no rule allows it"
+    );
+    let nobody = Rights::new(&Table::default(), Identity::new("c", name("x")));
+    assert_eq!(
+        says(nobody.explain_publish("a")),
+        "denied: there is no such user"
+    );
+}
+
+#[test]
+fn a_subscription_needs_one_rule_that_covers_it_all() {
+    let rules: &[&str] = &["allow subscribe a/#", "deny subscribe a/secret/#"];
+    let mut rights = rights(&table(&[("r", rules)]));
+    use Sharing::{Own, Shared};
+    for (filter, own, shared) in [
+        ("a/#", true, false),
+        ("a/+", true, false),
+        ("a/b", true, true),
+        ("a/secret/x", false, false),
+        ("a/secret/#", false, false),
+        ("#", false, false),
+        ("b", false, false),
+    ] {
+        assert_eq!(
+            rights.may_subscribe(filter, Own).is_allowed(),
+            own,
+            "{filter}"
+        );
+        assert_eq!(
+            rights.may_subscribe(filter, Shared).is_allowed(),
+            shared,
+            "{filter} shared"
+        );
+    }
+    assert_eq!(
+        rights.may_receive("a/secret/x"),
+        Verdict::Denied,
+        "not delivered by a/# either"
+    );
+}
+
+#[test]
+fn users_that_are_gone_changed_or_disabled_are_not_valid_any_more() {
+    let mut table = table(&[("r", &["allow all #"])]);
+    let before = rights(&table);
+    assert!(before.is_valid_in(&table));
+    table.apply(&Command::PutRole(role_name("r"), Role::default()));
+    assert!(
+        before.is_valid_in(&table),
+        "its rights are others, it is the same"
+    );
+    assert_eq!(before.renewed(&table).may_publish("a"), Verdict::Denied);
+    let disabled = User {
+        state: UserState::Disabled,
+        ..User::default()
+    };
+    let mut without = table.clone();
+    without.apply(&Command::PutUser(name("anna"), disabled));
+    assert!(!before.is_valid_in(&without));
+    assert_eq!(
+        before.renewed(&without).explain_publish("a"),
+        Decision::Disabled
+    );
+    without.apply(&Command::PutUser(name("anna"), User::default()));
+    assert!(
+        !before.is_valid_in(&without),
+        "enabled again: it logs in again"
+    );
+    table.apply(&Command::RemoveUser(name("anna")));
+    assert!(!before.is_valid_in(&table));
+}
+
+#[test]
+fn what_is_kept_is_bounded() {
+    let mut rights = rights(&table(&[("r", &["allow publish #"])]));
+    for number in 0..10_000 {
+        assert!(rights.may_publish(&format!("t/{number}")).is_allowed());
+        assert!(rights.kept.len() <= CACHED_MAX);
+    }
+    let kept = rights.kept.len();
+    assert!(rights.may_publish(&"x".repeat(300)).is_allowed());
+    assert_eq!(rights.kept.len(), kept, "a long topic is not kept");
+}
+
+fn some_rule() -> impl Strategy<Value = String> {
+    let words = (
+        proptest::sample::select(&["allow", "allow", "deny"][..]),
+        proptest::sample::select(&["publish", "subscribe", "all"][..]),
+        proptest::sample::select(
+            &[
+                "#", "a/#", "a/+", "+/b", "%c/b", "%u/#", "a/b", "$SYS/#", "+/%c",
+            ][..],
+        ),
+    );
+    words.prop_map(|(effect, action, topic)| format!("{effect} {action} {topic}"))
+}
+
+/// Naive: every rule of every role, nothing kept, by the texts.
+fn reference(table: &Table, deed: Deed, topic: &str) -> bool {
+    let who = Identity::new("c1", name("anna"));
+    let user = table.user("anna").unwrap();
+    let rules: Vec<&Rule> = user
+        .roles
+        .iter()
+        .flat_map(|role| &table.role(role.as_str()).unwrap().rules)
+        .collect();
+    let any = |effect: Effect| {
+        rules.iter().any(|rule| {
+            let about = match deed {
+                Deed::Publish => rule.action != Scope::Subscribe,
+                Deed::Receive => rule.action != Scope::Publish,
+            };
+            let plain = rule
+                .topic
+                .to_string()
+                .replace("%c", "c1")
+                .replace("%u", "anna");
+            let plain: TopicPattern = plain.parse().unwrap();
+            rule.effect == effect && about && plain.matches(topic, &who)
+        })
+    };
+    any(Effect::Allow) && !any(Effect::Deny)
+}
+
+proptest! {
+    #[test]
+    fn i11_rights_agree_with_the_reference_however_often_they_are_asked(
+        first in proptest::collection::vec(some_rule(), 0..4),
+        second in proptest::collection::vec(some_rule(), 0..4),
+        topics in proptest::collection::vec(
+            proptest::sample::select(&["a", "a/b", "c1/b", "anna/x", "x/c1", "$SYS/x", "z"][..]), 1..30),
+    ) {
+        let first: Vec<&str> = first.iter().map(|rule| &**rule).collect();
+        let second: Vec<&str> = second.iter().map(|rule| &**rule).collect();
+        let table = table(&[("one", &first), ("two", &second)]);
+        let mut rights = rights(&table);
+        for topic in topics {
+            let publish = reference(&table, Deed::Publish, topic);
+            let receive = reference(&table, Deed::Receive, topic);
+            prop_assert_eq!(rights.may_publish(topic).is_allowed(), publish);
+            prop_assert_eq!(rights.may_receive(topic).is_allowed(), receive);
+            prop_assert_eq!(rights.explain_publish(topic).verdict().is_allowed(), publish);
+            prop_assert_eq!(rights.explain_receive(topic).verdict().is_allowed(), receive);
+            // Who may subscribe to a topic by itself gets it; a wildcard is never needed for that.
+            prop_assert_eq!(rights.may_subscribe(topic, Sharing::Own).is_allowed(), receive);
+            prop_assert_eq!(rights.may_subscribe(topic, Sharing::Shared).is_allowed(), receive);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Users and roles at one moment.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::scram::ScramKeys;
+use crate::{Limits, PasswordHash, RoleName, Rule, UserName};
+
+/// Most users.
+pub(crate) const USERS_MAX: usize = 1_000_000;
+/// Most roles.
+pub(crate) const ROLES_MAX: usize = 10_000;
+/// Most rules of a role.
+pub(crate) const RULES_MAX: usize = 1_000;
+/// Most roles of a user.
+pub(crate) const USER_ROLES_MAX: usize = 64;
+
+/// Whether a user may come in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UserState {
+    /// Yes.
+    #[default]
+    Enabled,
+    /// No, and its connections have ended.
+    Disabled,
+}
+
+/// Whether a role may change users and roles and use the rest of the admin interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Administration {
+    /// No.
+    #[default]
+    None,
+    /// May look at everything.
+    Read,
+    /// May change everything.
+    Full,
+}
+
+/// A user. `Debug` shows no secrets: hashes and keys print as such.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct User {
+    /// Whether it may come in.
+    pub state: UserState,
+    /// What its password is compared with. None: it cannot log in with a password.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password: Option<PasswordHash>,
+    /// What its SCRAM-SHA-256 proofs are compared with. None: it cannot log in by SCRAM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scram: Option<ScramKeys>,
+    /// Its roles; what any of them allows, and none denies, it may.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub roles: BTreeSet<RoleName>,
+    /// Its limits, beside those of its roles.
+    pub limits: Limits,
+    /// Revision of the table since which what it proved at login has been true: connections that logged in before it end. Set by
+    /// [`Table::apply`].
+    #[serde(skip)]
+    pub since: u64,
+}
+
+/// A role.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Role {
+    /// What it allows and denies.
+    pub rules: Vec<Rule>,
+    /// Whether it may administer.
+    pub administration: Administration,
+    /// Limits of everybody who has it.
+    pub limits: Limits,
+}
+
+/// Users and roles at one moment. Cloning shares users and roles.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Table {
+    /// Grows with each change.
+    #[serde(skip)]
+    pub(crate) revision: u64,
+    /// By name.
+    pub(crate) roles: BTreeMap<RoleName, Arc<Role>>,
+    /// By name.
+    pub(crate) users: BTreeMap<UserName, Arc<User>>,
+}
+
+impl Table {
+    /// Number of the last change; 0 before the first.
+    #[must_use]
+    pub const fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// A user.
+    #[must_use]
+    pub fn user(&self, name: &str) -> Option<&Arc<User>> {
+        self.users.get(name)
+    }
+
+    /// A role.
+    #[must_use]
+    pub fn role(&self, name: &str) -> Option<&Arc<Role>> {
+        self.roles.get(name)
+    }
+
+    /// All users by name.
+    pub fn users(&self) -> impl ExactSizeIterator<Item = (&UserName, &User)> {
+        self.users.iter().map(|(name, user)| (name, &**user))
+    }
+
+    /// All roles by name.
+    pub fn roles(&self) -> impl ExactSizeIterator<Item = (&RoleName, &Role)> {
+        self.roles.iter().map(|(name, role)| (name, &**role))
+    }
+
+    /// What a user may do with the admin interface: the most that one of its roles allows. Nothing if it is unknown or disabled.
+    #[must_use]
+    pub fn administration(&self, user: &str) -> Administration {
+        let Some(user) = self.user(user) else {
+            return Administration::None;
+        };
+        if user.state == UserState::Disabled {
+            return Administration::None;
+        }
+        let rank = |administration: &Administration| match administration {
+            Administration::None => 0,
+            Administration::Read => 1,
+            Administration::Full => 2,
+        };
+        let roles = user.roles.iter().filter_map(|role| self.roles.get(role));
+        let mine = roles.map(|role| role.administration);
+        mine.max_by_key(rank).unwrap_or_default()
+    }
+
+    /// Whether somebody could change this table: an enabled user with a credential and full administration.
+    #[must_use]
+    pub fn has_administrator(&self) -> bool {
+        self.users.iter().any(|(name, user)| {
+            (user.password.is_some() || user.scram.is_some())
+                && self.administration(name.as_str()) == Administration::Full
+        })
+    }
+}
