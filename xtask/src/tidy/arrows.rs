@@ -13,6 +13,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ("courser-log", &["courser-contract"]),
     ("courser-memory", &[]),
     ("courser-settings", &[]),
+    ("courser-transport", &[]),
     ("courser-trie", &[]),
     (
         "courser-engine",
@@ -29,6 +30,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "courser-contract",
             "courser-memory",
             "courser-mqtt",
+            "courser-transport",
             "courser-trie",
         ],
     ),
@@ -43,6 +45,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "courser-memory",
             "courser-mqtt",
             "courser-settings",
+            "courser-transport",
             "courser-trie",
         ],
     ),
