@@ -9,6 +9,8 @@
 
 mod bench;
 mod cli;
+mod config;
+mod init;
 mod inspect;
 mod publish;
 mod server;
@@ -36,6 +38,10 @@ struct Courser {
 enum Command {
     /// Run the broker
     Server(server::Server),
+    /// Write a configuration file to begin with
+    Init(init::Init),
+    /// Check, print and compare settings
+    Config(Box<config::Config>),
     /// Send messages
     Pub(Box<publish::Publish>),
     /// Print messages as they come
@@ -49,6 +55,8 @@ enum Command {
 fn main() -> ExitCode {
     match Courser::parse().command {
         Command::Server(arguments) => server::run(&arguments).into(),
+        Command::Init(arguments) => init::run(&arguments).into(),
+        Command::Config(arguments) => config::run(&arguments).into(),
         Command::Pub(arguments) => publish::run(&arguments).into(),
         Command::Sub(arguments) => subscribe::run(&arguments).into(),
         Command::Bench(arguments) => bench::run(&arguments).into(),

@@ -10,11 +10,12 @@ use clap::Args;
 use courser_broker::{
     Broker, Config, DiskFailure, FolderError, ListenError, StartError, Status, StopError,
 };
-use courser_settings::{Keep, Settings, Sources};
+use courser_settings::{Keep, Resolved};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::exit::{Exit, usage};
+use crate::cli::settings::SettingFlags;
 
 /// Descriptors that a broker needs beside its connections.
 const DESCRIPTORS_BESIDE: u64 = 64;
@@ -28,24 +29,8 @@ const PROGRESS: Duration = Duration::from_secs(1);
 /// Flags of `courser server`.
 #[derive(Args, Debug)]
 pub(crate) struct Server {
-    /// Configuration file (TOML); without it all settings have their defaults
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// One setting, as often as wanted; goes before the file
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
-    /// Folder of all files that the broker writes
-    #[arg(long, value_name = "DIR")]
-    data: Option<String>,
-    /// Keep everything in memory and write no file: nothing survives a stop
-    #[arg(long)]
-    in_memory: bool,
-    /// Address and port for MQTT over TCP, as often as wanted [default: 127.0.0.1:1883 and [::1]:1883]
-    #[arg(long, value_name = "ADDRESS")]
-    mqtt: Vec<String>,
-    /// Threads that serve connections [default: one for each core]
-    #[arg(long, value_name = "N")]
-    shards: Option<String>,
+    #[command(flatten)]
+    flags: SettingFlags,
     /// Let anyone who can reach an address connect
     #[arg(long)]
     insecure_anonymous: bool,
@@ -53,10 +38,15 @@ pub(crate) struct Server {
 
 /// Runs until a signal comes.
 pub(crate) fn run(arguments: &Server) -> Exit {
-    let settings = match settings(arguments) {
-        Ok(settings) => settings,
-        Err(exit) => return exit,
+    let Resolved {
+        settings, warnings, ..
+    } = match arguments.flags.resolve() {
+        Ok(resolved) => resolved,
+        Err(errors) => return usage(&errors.to_string()),
     };
+    for warning in warnings {
+        eprintln!("courser: warning: {warning}");
+    }
     let open: Vec<SocketAddr> = settings
         .mqtt
         .listen
@@ -119,32 +109,6 @@ pub(crate) fn run(arguments: &Server) -> Exit {
 fn say(text: &str) {
     let mut out = io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-}
-
-/// Default < file < --set < flags of their own.
-fn settings(arguments: &Server) -> Result<Settings, Exit> {
-    let mut sources = Sources::new();
-    if let Some(path) = &arguments.config {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| usage(&format!("cannot read {}: {error}", path.display())))?;
-        sources = sources.file(&path.display().to_string(), &text);
-    }
-    for argument in &arguments.set {
-        sources = sources.set(argument);
-    }
-    if let Some(data) = &arguments.data {
-        sources = sources.argument("--data", "data.path", data);
-    }
-    if arguments.in_memory {
-        sources = sources.argument("--in-memory", "data.store", "memory");
-    }
-    if !arguments.mqtt.is_empty() {
-        sources = sources.argument("--mqtt", "mqtt.listen", &arguments.mqtt.join(","));
-    }
-    if let Some(shards) = &arguments.shards {
-        sources = sources.argument("--shards", "server.shards", shards);
-    }
-    sources.check().map_err(|errors| usage(&errors.to_string()))
 }
 
 /// What a started broker says.

@@ -1,0 +1,63 @@
+//! The flags that give settings, the same for `courser server` and `courser config`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use courser_settings::{Errors, Resolved, Sources};
+
+/// Flags that give settings. Later ones win: file, environment, `--set`, flags of their own.
+#[derive(Args, Debug, Clone, Default)]
+pub(crate) struct SettingFlags {
+    /// Configuration file (TOML); without it all settings have their defaults
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// One setting, as often as wanted; goes before the file
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Folder of all files that the broker writes
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<String>,
+    /// Keep everything in memory and write no file: nothing survives a stop
+    #[arg(long)]
+    pub(crate) in_memory: bool,
+    /// Address and port for MQTT over TCP, as often as wanted [default: 127.0.0.1:1883 and [::1]:1883]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) mqtt: Vec<String>,
+    /// Threads that serve connections [default: one for each core]
+    #[arg(long, value_name = "N")]
+    pub(crate) shards: Option<String>,
+}
+
+impl SettingFlags {
+    /// Default, file, environment, flag: reads the file again each time.
+    ///
+    /// # Errors
+    /// Everything that is wrong.
+    pub(crate) fn resolve(&self) -> Result<Resolved, Errors> {
+        let mut sources = Sources::new();
+        if let Some(path) = &self.config {
+            sources = sources.load("--config", path);
+        }
+        // A variable that is not UTF-8 is no value of a setting, and its name is none of a setting.
+        let variables = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        sources = sources.environment(variables);
+        for argument in &self.set {
+            sources = sources.set(argument);
+        }
+        if let Some(data) = &self.data {
+            sources = sources.argument("--data", "data.path", data);
+        }
+        if self.in_memory {
+            sources = sources.argument("--in-memory", "data.store", "memory");
+        }
+        if !self.mqtt.is_empty() {
+            sources = sources.argument("--mqtt", "mqtt.listen", &self.mqtt.join(","));
+        }
+        if let Some(shards) = &self.shards {
+            sources = sources.argument("--shards", "server.shards", shards);
+        }
+        sources.resolve()
+    }
+}

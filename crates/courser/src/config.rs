@@ -1,0 +1,147 @@
+//! `courser config`: looks at settings without a server.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use courser_settings::{Change, Resolved, Shown, Sources, schema};
+
+use crate::cli::exit::{Exit, usage};
+use crate::cli::print;
+use crate::cli::settings::SettingFlags;
+
+/// Flags of `courser config`.
+#[derive(Args, Debug)]
+pub(crate) struct Config {
+    #[command(subcommand)]
+    command: Verb,
+}
+
+#[derive(Subcommand, Debug)]
+enum Verb {
+    /// Check settings and print their digest; every error with its place
+    Check {
+        #[command(flatten)]
+        flags: SettingFlags,
+    },
+    /// Print every setting with the value that a server would have
+    Show {
+        #[command(flatten)]
+        flags: SettingFlags,
+        /// Say where each value was set
+        #[arg(long)]
+        origin: bool,
+        /// How it is printed
+        #[arg(short, long, value_enum, default_value_t = Output::Toml)]
+        output: Output,
+    },
+    /// Print the JSON schema of the configuration file, for editors
+    Schema,
+    /// Print what differs from the defaults, or from another file, and when a change to it would apply
+    Diff {
+        #[command(flatten)]
+        flags: SettingFlags,
+        /// The file to compare with [default: no file, so the defaults]
+        #[arg(long, value_name = "FILE")]
+        from: Option<PathBuf>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Output {
+    /// A configuration file that says the same
+    Toml,
+    /// One JSON document
+    Json,
+}
+
+/// Runs one verb.
+pub(crate) fn run(arguments: &Config) -> Exit {
+    match &arguments.command {
+        Verb::Check { flags } => with(flags, check),
+        Verb::Show {
+            flags,
+            origin,
+            output,
+        } => {
+            let shown = if *origin {
+                Shown::Origins
+            } else {
+                Shown::Values
+            };
+            with(flags, |resolved| match output {
+                Output::Toml => print(&resolved.show(shown)),
+                Output::Json => print(&as_json(resolved, shown)),
+            })
+        }
+        Verb::Schema => print(&format!("{:#}\n", schema())),
+        Verb::Diff { flags, from } => {
+            let before = match from {
+                Some(path) => Sources::new().load("--from", path).resolve(),
+                None => Sources::new().resolve(),
+            };
+            match before {
+                Ok(before) => with(flags, |after| print(&difference(&before.changes(after)))),
+                Err(errors) => usage(&errors.to_string()),
+            }
+        }
+    }
+}
+
+fn with(flags: &SettingFlags, act: impl FnOnce(&Resolved) -> Exit) -> Exit {
+    match flags.resolve() {
+        Ok(resolved) => {
+            for warning in &resolved.warnings {
+                eprintln!("courser: warning: {warning}");
+            }
+            act(&resolved)
+        }
+        Err(errors) => usage(&errors.to_string()),
+    }
+}
+
+fn check(resolved: &Resolved) -> Exit {
+    print(&format!(
+        "the settings are right; digest {}\n",
+        resolved.digest()
+    ))
+}
+
+/// Numbers, sizes and the like stand as they do in a file.
+fn as_json(resolved: &Resolved, shown: Shown) -> String {
+    let settings: serde_json::Map<String, serde_json::Value> = resolved
+        .effective()
+        .into_iter()
+        .map(|value| {
+            let mut entry = serde_json::json!({ "value": value.value });
+            match shown {
+                Shown::Values => {}
+                Shown::Origins => entry["origin"] = value.origin.to_string().into(),
+            }
+            (value.key, entry)
+        })
+        .collect();
+    let document = serde_json::json!({ "digest": resolved.digest(), "settings": settings });
+    format!("{document:#}\n")
+}
+
+fn difference(changes: &[Change]) -> String {
+    if changes.is_empty() {
+        return "no difference\n".to_owned();
+    }
+    let given = |value: &str| match value {
+        "" => "not set".to_owned(),
+        value => value.to_owned(),
+    };
+    changes
+        .iter()
+        .map(|change| {
+            format!(
+                "{}: {} -> {} (applies: {})\n",
+                change.key,
+                given(&change.before),
+                given(&change.after),
+                change.applies.name()
+            )
+        })
+        .collect()
+}
