@@ -96,17 +96,15 @@ mod tests {
         rounds.add(PartitionId(2), IndexToken(11));
         let first = rounds.publish();
         assert!(!rounds.has_changes());
-        assert_eq!(used(&mut rounds, 0, first), []);
-        assert_eq!(used(&mut rounds, 2, first), []);
-        assert_eq!(
-            used(&mut rounds, 2, first),
-            [],
+        assert!(used(&mut rounds, 0, first).is_empty());
+        assert!(used(&mut rounds, 2, first).is_empty());
+        assert!(
+            used(&mut rounds, 2, first).is_empty(),
             "a repeated answer counts once"
         );
         assert_eq!(used(&mut rounds, 1, first), [10, 11]);
-        assert_eq!(
-            used(&mut rounds, 1, first),
-            [],
+        assert!(
+            used(&mut rounds, 1, first).is_empty(),
             "a change is confirmed once"
         );
     }
@@ -118,7 +116,7 @@ mod tests {
         let first = rounds.publish();
         rounds.add(PartitionId(1), IndexToken(2));
         let second = rounds.publish();
-        assert_eq!(used(&mut rounds, 0, second), []);
+        assert!(used(&mut rounds, 0, second).is_empty());
         assert_eq!(used(&mut rounds, 1, first), [1]);
         assert_eq!(used(&mut rounds, 1, second), [2]);
     }

@@ -24,9 +24,8 @@ fn a_timer_fires_at_its_deadline_on_every_level() {
             wheel.insert(Tick(deadline), 'x');
             wheel.check();
             if delay > 0 {
-                assert_eq!(
-                    fired(&mut wheel, deadline - 1),
-                    [],
+                assert!(
+                    fired(&mut wheel, deadline - 1).is_empty(),
                     "start {start}, delay {delay}: early"
                 );
             }
@@ -74,7 +73,7 @@ fn a_key_names_one_life_of_a_timer() {
     assert_ne!(first, second);
     assert!(!wheel.rearm(first, Tick(1)), "a stale key moves nothing");
     assert_eq!(wheel.cancel(first), None, "a stale key cancels nothing");
-    assert_eq!(fired(&mut wheel, 9), []);
+    assert!(fired(&mut wheel, 9).is_empty());
     assert_eq!(fired(&mut wheel, 10), [2]);
     assert!(!wheel.rearm(second, Tick(20)), "a fired timer is not armed");
     assert_eq!(wheel.len(), 0);
@@ -90,7 +89,7 @@ fn moving_a_deadline_later_leaves_the_timer_where_it_is_linked() {
         assert_eq!(wheel.next_deadline(), woken, "a store and nothing else");
     }
     wheel.check();
-    assert_eq!(fired(&mut wheel, 149_999), []);
+    assert!(fired(&mut wheel, 149_999).is_empty());
     assert_eq!(fired(&mut wheel, 150_000), ['k']);
 }
 
@@ -147,7 +146,7 @@ fn a_cut_slot_can_be_cancelled_empty_and_used_again() {
 fn the_clock_never_goes_back() {
     let mut wheel = Wheel::new(Tick(100));
     assert_eq!(fired(&mut wheel, 500), [] as [u8; 0]);
-    assert_eq!(fired(&mut wheel, 200), []);
+    assert!(fired(&mut wheel, 200).is_empty());
     wheel.insert(Tick(300), 1);
     assert_eq!(fired(&mut wheel, 0), [1], "300 has passed already");
 }
@@ -157,7 +156,7 @@ fn deadlines_beyond_the_end_are_kept_at_the_end() {
     let mut wheel = Wheel::new(Tick(0));
     let key = wheel.insert(Tick(u64::MAX), 'x');
     wheel.check();
-    assert_eq!(fired(&mut wheel, 1 << 53), []);
+    assert!(fired(&mut wheel, 1 << 53).is_empty());
     assert!(wheel.rearm(key, Tick(u64::MAX)));
     assert_eq!(wheel.cancel(key), Some('x'));
 }
