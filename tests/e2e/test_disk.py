@@ -18,6 +18,9 @@ pytestmark = pytest.mark.courser
 WRITES = "pwrite64,pwritev,pwritev2"
 DISK_FAILED = 74
 
+# How often a disk is filled and drained; more by hand.
+FILL_CYCLES = int(os.environ.get("E2E_FILL_CYCLES", "5"))
+
 
 def strace(tmp_path, *arguments: str) -> list[str]:
     """A command that runs another one with system calls that fail or wait."""
@@ -112,6 +115,36 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(mount)], check=True)
 
 
+def fill(publisher: RawClient, topic: str, payload: bytes) -> int:
+    """Publishes until the disk is full; gives how many were taken."""
+    accepted = 0
+    while (reason := publish(publisher, topic, b"%06d" % accepted + payload, accepted % 60000 + 1)) == 0:
+        accepted += 1
+        assert accepted < 20_000, "the disk is full by now"
+    assert reason == 0x97
+    return accepted
+
+
+def drain(consumer: RawClient, count: int) -> None:
+    """Takes what was stored, all of it and in order."""
+    for number in range(count):
+        packet = consumer.expect(PUBLISH)
+        assert packet.payload.startswith(b"%06d" % number)
+        consumer.answer(packet)
+    consumer.ping()
+
+
+def seconds_until_accepted(publisher: RawClient, topic: str) -> float:
+    """How long publishes are still refused."""
+    begun = time.monotonic()
+    packet_id = 60_001
+    while publish(publisher, topic, b"again", packet_id) != 0:
+        assert time.monotonic() - begun < 30, "no room came back"
+        packet_id += 1
+        time.sleep(0.05)
+    return time.monotonic() - begun
+
+
 def test_d8_a_full_disk_refuses_and_recovers(small_disk):
     """A disk that fills up: publishes are refused with 0x97, the rest goes on, and room comes back when sessions are drained.
 
@@ -124,12 +157,7 @@ def test_d8_a_full_disk_refuses_and_recovers(small_disk):
     absent.close()
     live = raw.subscriber(raw.topic("live"), name="live")
     publisher = raw.connect("pub")
-    payload = b"x" * 4000
-    accepted = 0
-    while (reason := publish(publisher, raw.topic(), b"%06d" % accepted + payload, accepted % 60000 + 1)) == 0:
-        accepted += 1
-        assert accepted < 20_000, "20 MiB are full by now"
-    assert reason == 0x97
+    accepted = fill(publisher, raw.topic(), b"x" * 4000)
     assert accepted > 500
     # What is not kept goes on.
     publisher.send(wire.publish(V5, raw.topic("live"), b"still here"))
@@ -139,19 +167,33 @@ def test_d8_a_full_disk_refuses_and_recovers(small_disk):
     found.start()
     absent, present = raw.resume("absent")
     assert present
-    for number in range(accepted):
-        packet = absent.expect(PUBLISH)
-        assert packet.payload.startswith(b"%06d" % number)
-        absent.answer(packet)
-    absent.ping()
-    publisher = raw.connect("pub")
-    deadline = time.monotonic() + 30
-    packet_id = 1
-    while publish(publisher, raw.topic(), b"again", packet_id) != 0:
-        assert time.monotonic() < deadline, "no room came back"
-        packet_id += 1
-        time.sleep(0.1)
+    drain(absent, accepted)
+    seconds_until_accepted(raw.connect("pub"), raw.topic())
     absent.answer(absent.expect(PUBLISH, payload=b"again"))
+    raw.release()
+    assert found.stop() == 0
+
+
+@pytest.mark.timeout(60 + 10 * FILL_CYCLES)
+def test_d8_a_disk_that_is_filled_and_drained_again_and_again(small_disk):
+    """M47: the same process through many full disks."""
+    found = broker(small_disk / "broker", checkpoint_bytes="1MiB").start()
+    raw = Raw(found, V5)
+    topic, payload = raw.topic(), b"x" * 8000
+    publisher = raw.connect("pub")
+    longest, in_all = 0.0, 0
+    absent, _ = raw.resume("absent")
+    absent.subscribe(topic, qos=1)
+    for _ in range(FILL_CYCLES):
+        absent.close()
+        accepted = fill(publisher, topic, payload)
+        absent, present = raw.resume("absent")
+        assert present
+        drain(absent, accepted)
+        longest = max(longest, seconds_until_accepted(publisher, topic))
+        absent.answer(absent.expect(PUBLISH, payload=b"again"))
+        in_all += accepted
+    print(f"{in_all} messages of {len(payload)} bytes, accepting again after {longest:.2f} s at most")
     raw.release()
     assert found.stop() == 0
 
