@@ -32,6 +32,7 @@
 //! | `record`, `stream`, `look` | where records are, who needs them, how deliveries look |
 //! | `timeouts`, `due` | what comes with time |
 //! | `lost`, `aside` | records that the disk has lost; a partition that must not go on |
+//! | `list` | what an operator sees, and what they may end |
 //! | `checkpoint` | the state as it is at one place of the log, written in slices and read back |
 #![forbid(unsafe_code)]
 
@@ -60,6 +61,7 @@ mod group;
 mod ids;
 mod l2;
 mod lead;
+mod list;
 mod look;
 mod lost;
 #[allow(
@@ -99,6 +101,7 @@ pub use aside::AsideFilters;
 pub use checkpoint::{CheckpointEnd, CheckpointPiece, EntrySet, Restore, RestoreError, Restored};
 pub use config::{Counts, DiskRoom, Limits, Overflow, PartitionConfig};
 pub use entry::EntryError;
+pub use list::{Deletion, RetainedPage, SessionView, SubscriptionView};
 pub use lost::{LostReference, LostStream, PlantedLoss};
 pub use partition::Partition;
 pub use room::Pace;
