@@ -13,12 +13,16 @@ use router::SharedMatcher;
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::control::Control;
 use crate::listen::{self, ListenError};
 use crate::metrics::{CLOSES, DROPPED, dropped_name};
 use crate::node::{DataFolder, FolderError};
 use crate::rings::{self, Doze};
 use crate::shard::{self, Phase, ShardParts, StopSignal};
-use crate::stations::{COUNTERS, DiskFailure, DiskPorts, Stage, Stations, StationsError};
+use crate::slots::Places;
+use crate::stations::{
+    COUNTERS, DiskFailure, DiskPorts, DiskState, Stage, Stations, StationsError,
+};
 use crate::sys::ShardReport;
 
 /// How often a stop looks whether all shards are quiet.
@@ -149,6 +153,7 @@ pub struct Broker {
     stop: Arc<StopSignal>,
     stop_timeout: Duration,
     kept: Option<Kept>,
+    control: Control,
 }
 
 /// What there is besides the shards where messages are kept on a disk.
@@ -157,6 +162,19 @@ struct Kept {
     stations: Stations,
     /// Held until the last thread has ended.
     folder: DataFolder,
+}
+
+/// How far a broker with this disk is.
+pub(crate) fn status_of(disk: Option<&DiskState>) -> Status {
+    let Some(state) = disk else {
+        return Status::Serving;
+    };
+    match (state.failure(), state.stage()) {
+        (Some(failure), _) => Status::Failed(failure.clone()),
+        (None, Stage::Reading) => Status::Reading,
+        (None, Stage::Restoring | Stage::Replaying) => Status::Recovering,
+        (None, Stage::Serving) => Status::Serving,
+    }
 }
 
 /// Opens the data folder, unless everything is kept in memory. A folder that exists says how many partitions there are.
@@ -184,11 +202,14 @@ impl Broker {
         let listeners = listen::listen(&config.listen, config.shards)?;
         let ports = rings::mesh(config.shards, config.ring_slots);
         let dozes = ports[0].dozes.clone();
+        let stop = Arc::new(StopSignal::new(config.shards));
+        let places = Places::new(config.partitions, config.shards);
         let mut broker = Self {
             addresses: listeners.addresses,
             threads: Vec::new(),
+            control: Control::new(&dozes, places, Arc::clone(&stop)),
             dozes,
-            stop: Arc::new(StopSignal::new(config.shards)),
+            stop,
             stop_timeout: config.stop_timeout,
             kept: None,
         };
@@ -212,6 +233,7 @@ impl Broker {
                 writer: writer.take(),
                 connections: Arc::clone(&connections),
                 stop: Arc::clone(&broker.stop),
+                desk: broker.control.desk(id),
                 start,
                 disk,
             })?;
@@ -230,6 +252,7 @@ impl Broker {
         };
         let (stations, ports) =
             Stations::start(&folder, config, &self.dozes).map_err(StartError::Log)?;
+        self.control.set_disk(stations.state());
         self.kept = Some(Kept { stations, folder });
         Ok(ports.into_iter().map(Some).collect())
     }
@@ -253,16 +276,13 @@ impl Broker {
     /// How far it is. Cheap: a few loads.
     #[must_use]
     pub fn status(&self) -> Status {
-        let Some(kept) = &self.kept else {
-            return Status::Serving;
-        };
-        let state = kept.stations.state();
-        match (state.failure(), state.stage()) {
-            (Some(failure), _) => Status::Failed(failure.clone()),
-            (None, Stage::Reading) => Status::Reading,
-            (None, Stage::Restoring | Stage::Replaying) => Status::Recovering,
-            (None, Stage::Serving) => Status::Serving,
-        }
+        self.control.status()
+    }
+
+    /// Asks the shards, from wherever.
+    #[must_use]
+    pub const fn control(&self) -> &Control {
+        &self.control
     }
 
     /// What was found on the disk at the start, for people. None before the log is read, and where nothing is kept.

@@ -21,10 +21,11 @@ mod appends;
 mod broker;
 mod clock;
 mod config;
+mod control;
 mod failpoint;
 mod index;
 mod listen;
-mod metrics;
+pub mod metrics;
 mod node;
 mod peer;
 mod rings;
@@ -37,7 +38,12 @@ mod timer;
 
 pub use broker::{Broker, StartError, Status, StopError, Summary};
 pub use config::{Config, Pinning};
+pub use control::{
+    AskError, ClientRow, Control, Ended, Happened, Page, PastEvent, RetainedMessage, RetainedRow,
+    SessionPlace, SessionRow, SubscriptionRow, SubscriptionStop,
+};
 pub use listen::ListenError;
 pub use node::FolderError;
 pub use peer::Authentication;
 pub use stations::{DiskFailure, StationsError};
+pub use sys::ShardReport;

@@ -3,7 +3,7 @@
 use courser_contract::{CloseCause, Dropped};
 
 /// Reasons for which messages were not delivered.
-pub(crate) const DROPPED: [Dropped; 9] = [
+pub const DROPPED: [Dropped; 9] = [
     Dropped::NoSubscriber,
     Dropped::QueueFull,
     Dropped::Expired,
@@ -17,7 +17,7 @@ pub(crate) const DROPPED: [Dropped; 9] = [
 
 /// The word for a reason in reports.
 #[must_use]
-pub(crate) const fn dropped_name(why: Dropped) -> &'static str {
+pub const fn dropped_name(why: Dropped) -> &'static str {
     match why {
         Dropped::NoSubscriber => "no_subscriber",
         Dropped::QueueFull => "queue_full",
@@ -32,7 +32,7 @@ pub(crate) const fn dropped_name(why: Dropped) -> &'static str {
 }
 
 /// Kinds of endings of connections, in the order of their counters.
-pub(crate) const CLOSES: [&str; 9] = [
+pub const CLOSES: [&str; 9] = [
     "disconnect",
     "lost",
     "fault",
@@ -46,7 +46,7 @@ pub(crate) const CLOSES: [&str; 9] = [
 
 /// The counter of a kind of ending. Reason codes have counters of their own, [`Reasons`].
 #[must_use]
-pub(crate) const fn close_index(cause: CloseCause) -> usize {
+pub const fn close_index(cause: CloseCause) -> usize {
     match cause {
         CloseCause::Disconnect => 0,
         CloseCause::Lost => 1,
@@ -67,7 +67,7 @@ const REASONS: usize = 35;
 
 /// Connections that a fault of the client or a refusal has ended, by reason code; 3.1.1 has the codes of 5.0 here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Reasons([u64; REASONS]);
+pub struct Reasons([u64; REASONS]);
 
 impl Default for Reasons {
     fn default() -> Self {
@@ -77,7 +77,7 @@ impl Default for Reasons {
 
 impl Reasons {
     /// Counts an ending that has a reason code.
-    pub(crate) fn count(&mut self, cause: CloseCause) {
+    pub fn count(&mut self, cause: CloseCause) {
         let code = match cause {
             CloseCause::Fault(code) | CloseCause::Refused(code) => code,
             CloseCause::Disconnect
@@ -95,7 +95,7 @@ impl Reasons {
     }
 
     /// Codes with their counts.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u8, u64)> {
+    pub fn iter(&self) -> impl Iterator<Item = (u8, u64)> {
         (REASON_FIRST..).zip(self.0)
     }
 
@@ -108,58 +108,58 @@ impl Reasons {
 
 /// Counters of one shard, all since its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counters {
+pub struct Counters {
     /// Sockets accepted.
-    pub(crate) sockets: u64,
+    pub sockets: u64,
     /// Sessions attached to a connection: accepted CONNECTs.
-    pub(crate) connects: u64,
+    pub connects: u64,
     /// Connections that ended, by [`CLOSES`].
-    pub(crate) closes: [u64; CLOSES.len()],
+    pub closes: [u64; CLOSES.len()],
     /// Those of them that have a reason code.
-    pub(crate) reasons: Reasons,
+    pub reasons: Reasons,
     /// Messages not delivered, by [`DROPPED`].
-    pub(crate) dropped: [u64; DROPPED.len()],
+    pub dropped: [u64; DROPPED.len()],
     /// Sockets closed at once because there were as many as may be.
-    pub(crate) over_limit: u64,
+    pub over_limit: u64,
     /// Times that accepting failed for want of descriptors or memory.
-    pub(crate) accept_failures: u64,
+    pub accept_failures: u64,
     /// Bytes read.
-    pub(crate) bytes_received: u64,
+    pub bytes_received: u64,
     /// Bytes written.
-    pub(crate) bytes_sent: u64,
+    pub bytes_sent: u64,
     /// Publishes received.
-    pub(crate) publishes_received: u64,
+    pub publishes_received: u64,
     /// Bytes of their payloads.
-    pub(crate) publish_bytes_received: u64,
+    pub publish_bytes_received: u64,
     /// Deliveries given to fronts, less those that they dropped.
-    pub(crate) publishes_sent: u64,
+    pub publishes_sent: u64,
     /// Bytes of their payloads.
-    pub(crate) publish_bytes_sent: u64,
+    pub publish_bytes_sent: u64,
     /// Deliveries that were gathered for many receivers at once.
-    pub(crate) deliveries_gathered: u64,
+    pub deliveries_gathered: u64,
     /// Packets received, of every type.
-    pub(crate) packets_received: u64,
+    pub packets_received: u64,
     /// Packets sent, of every type.
-    pub(crate) packets_sent: u64,
+    pub packets_sent: u64,
     /// Times that a publisher was not read for a moment because it is faster than a session that gets its messages.
-    pub(crate) publishers_slowed: u64,
+    pub publishers_slowed: u64,
     /// Connections that were closed because their front panicked (M50): each is a fault of ours.
-    pub(crate) fronts_panicked: u64,
+    pub fronts_panicked: u64,
     /// Turns.
-    pub(crate) turns: u64,
+    pub turns: u64,
     /// Longest turn in microseconds of the thread's CPU time.
-    pub(crate) longest_turn_us: u64,
+    pub longest_turn_us: u64,
 }
 
 impl Counters {
     /// Counts messages that were not delivered.
-    pub(crate) const fn drop_messages(&mut self, why: Dropped, messages: u64) {
+    pub const fn drop_messages(&mut self, why: Dropped, messages: u64) {
         self.dropped[why as usize] += messages;
     }
 
     /// Messages that were not delivered for whatever reason but that nobody wanted them.
     #[must_use]
-    pub(crate) fn dropped_total(&self) -> u64 {
+    pub fn dropped_total(&self) -> u64 {
         let unwanted = self.dropped[Dropped::NoSubscriber as usize];
         self.dropped.iter().sum::<u64>() - unwanted
     }

@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use courser_contract::{CloseCause, Now, Tick};
+use courser_contract::{CloseCause, Now, Tick, WallMs};
 use courser_memory::{Buffer, ReceivePool};
 use courser_mqtt::front::{Front, Output, Reading, Socket};
 use socket2::SockRef;
@@ -59,6 +59,8 @@ pub(crate) struct Connection {
     pub(crate) peer: Peer,
     /// Puts this connection into the shard's queue.
     pub(crate) waker: Waker,
+    /// When it was accepted.
+    pub(crate) since: WallMs,
     /// Received and not parsed.
     pub(crate) rest: Option<Buffer>,
     /// Whether `rest` may hold whole packets: a turn's budget ended, or the front did not take them.

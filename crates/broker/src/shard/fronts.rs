@@ -68,6 +68,12 @@ impl Fronts {
         self.len
     }
 
+    /// Places of the table, free ones included; a walk goes over them.
+    #[must_use]
+    pub(crate) fn places(&self) -> Place {
+        self.slots.len() as Place
+    }
+
     /// Whether there is none.
     #[must_use]
     pub(crate) const fn is_empty(&self) -> bool {

@@ -8,6 +8,7 @@ use super::Shard;
 use super::effects_partition::Place;
 use super::hub::Budget;
 use crate::appends::Done;
+use crate::control::Happened;
 use crate::rings::{Batch, Message};
 
 /// A batch that is being worked off, and how far.
@@ -195,11 +196,22 @@ impl Shard {
     fn tell_front(&mut self, front: FrontId, message: ToFront) {
         if matches!(message, ToFront::Attached(_)) {
             self.hub.counters.connects += 1;
+            return self.attached(front, message);
         }
         if matches!(message, ToFront::TakenOver) {
             self.read_last(front);
         }
         self.with_front(front, |it, now, fx| it.handle_message(now, message, fx));
+    }
+
+    fn attached(&mut self, front: FrontId, message: ToFront) {
+        self.with_front(front, |it, now, fx| it.handle_message(now, message, fx));
+        if let Some(connection) = self.fronts.take(front) {
+            if connection.front.home().is_some() {
+                self.note_event(&connection, Happened::Connected);
+            }
+            self.fronts.put(front, connection);
+        }
     }
 
     fn tell_settled(&mut self, done: Done) {

@@ -18,6 +18,7 @@ mod messages;
 mod pacing;
 mod partitions;
 mod publish;
+mod questions;
 mod ready;
 mod recovery;
 mod reports;
@@ -60,6 +61,7 @@ use self::turn::Next;
 use crate::appends::{Appends, LastWords};
 use crate::clock::{Alarm, Clock};
 use crate::config::{Config, Pinning};
+use crate::control::{Desk, History};
 use crate::index::{FenceBook, Rounds, Routes};
 use crate::listen::BoundListener;
 use crate::metrics::Counters;
@@ -84,6 +86,8 @@ pub(crate) struct ShardParts {
     pub(crate) writer: Option<Writer<PartitionId>>,
     pub(crate) connections: Arc<AtomicUsize>,
     pub(crate) stop: Arc<StopSignal>,
+    /// Where operators' questions lie.
+    pub(crate) desk: Arc<Desk>,
     /// Start counter of this node.
     pub(crate) start: u32,
     /// To the stations; none where nothing is kept.
@@ -127,6 +131,7 @@ pub(crate) struct Shard {
     turn_ended_us: u64,
     alarm: Alarm,
     doze: Arc<Doze>,
+    desk: Arc<Desk>,
     stop: stop::Stopping,
 }
 
@@ -155,7 +160,10 @@ pub(crate) fn run(parts: ShardParts) -> io::Result<ShardReport> {
                     Poll::Pending
                 }
                 Next::Sleep => Poll::Pending,
-                Next::End => Poll::Ready(Ok(shard.report())),
+                Next::End => {
+                    shard.desk.close();
+                    Poll::Ready(Ok(shard.report()))
+                }
             }
         }))
         .await
@@ -185,6 +193,7 @@ impl Shard {
             reader,
             writer,
             disk,
+            desk,
             ..
         } = parts;
         let now = clock.now();
@@ -211,6 +220,7 @@ impl Shard {
                 rounds: Rounds::new(config.shards),
             }),
             counters: Counters::default(),
+            history: History::default(),
             budget: Budget::of(Budget::TURN),
             rng: StdRng::try_from_rng(&mut SysRng).map_err(io::Error::other)?,
             volatile_answers: limits.overflow == courser_engine::Overflow::RefusePublisher,
@@ -275,6 +285,7 @@ impl Shard {
             turn_ended_us: 0,
             alarm: Alarm::default(),
             doze,
+            desk,
             stop: stop::Stopping::new(parts.stop, id),
             ready,
             hub,

@@ -30,6 +30,7 @@ impl Shard {
             stream,
             peer,
             waker: SocketWaker::waker(id.slot, &self.ready),
+            since: now.wall,
             rest: None,
             unparsed: false,
             life: Life::Open,

@@ -73,6 +73,11 @@ impl StopSignal {
         self.phase.store(phase as u8, Ordering::SeqCst);
     }
 
+    /// Whether the broker is being stopped.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.phase() != Phase::Serving
+    }
+
     fn phase(&self) -> Phase {
         match self.phase.load(Ordering::SeqCst) {
             0 => Phase::Serving,

@@ -40,6 +40,7 @@ impl Shard {
         // What other shards did not need is for the shard's own sockets.
         self.hub.budget.grant(Budget::TURN / 2);
         let timers_left = self.handle_timers();
+        self.answer_questions();
         self.accept();
         self.handle_sockets();
         self.end_turn();
@@ -189,6 +190,7 @@ impl Shard {
         if self.hub.ports.has_work()
             || self.store.has_work()
             || self.recover()
+            || self.desk.has_question()
             || self.stop.is_new()
         {
             return Next::Turn;

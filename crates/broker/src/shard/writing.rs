@@ -8,6 +8,7 @@ use courser_mqtt::front::Output;
 use super::Shard;
 use super::connection::{Connection, Hold, Life, Written};
 use super::ready::Place;
+use crate::control::Happened;
 use crate::metrics::close_index;
 
 /// How long a closed socket may take for its last bytes, in milliseconds.
@@ -36,6 +37,7 @@ impl Shard {
     pub(super) fn begin_close(&mut self, connection: &mut Connection, cause: CloseCause) {
         self.hub.counters.closes[close_index(cause)] += 1;
         self.hub.counters.reasons.count(cause);
+        self.note_event(connection, Happened::Closed(cause));
         connection.rest = None;
         connection.unparsed = false;
         connection.life = match connection.life {

@@ -15,20 +15,20 @@ use crate::metrics::Counters;
 
 /// What one shard reports; [`add`](Self::add) sums them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ShardReport {
+pub struct ShardReport {
     /// What it has counted.
-    pub(crate) counters: Counters,
+    pub counters: Counters,
     /// What its partitions hold.
-    pub(crate) held: Counts,
+    pub held: Counts,
     /// Its connections.
-    pub(crate) connections: u64,
+    pub connections: u64,
     /// How often its thread has asked for memory; 0 in a binary that does not count.
-    pub(crate) allocations: u64,
+    pub allocations: u64,
 }
 
 impl ShardReport {
     /// Adds another shard's.
-    pub(crate) fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: &Self) {
         self.counters.add(&other.counters);
         self.connections += other.connections;
         self.allocations += other.allocations;

@@ -440,6 +440,12 @@ impl Front {
         }
     }
 
+    /// Keep-alive that holds for this connection; 0: none.
+    #[must_use]
+    pub const fn keep_alive_seconds(&self) -> u16 {
+        self.peer.keep_alive_seconds
+    }
+
     /// The session; `None` unless it is attached.
     #[must_use]
     pub fn home(&self) -> Option<HomeRef> {

@@ -1,0 +1,179 @@
+//! What happened to clients of late, on one shard: so that "why was it disconnected" has an answer.
+//!
+//! Two bounded memories: the last events of all, for those who watch, and the last few of each client id, so that one client that
+//! comes and goes without end does not push out what happened to the others.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::SocketAddr;
+
+use courser_contract::{CloseCause, WallMs};
+
+/// Events that are kept for those who watch.
+const WATCHED_MAX: usize = 1_024;
+/// Events of one client id.
+const OF_CLIENT_MAX: usize = 8;
+/// Client ids with events; the one that nothing has happened to for the longest time goes first.
+const CLIENTS_MAX: usize = 8_192;
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happened {
+    /// Its session was attached to a connection.
+    Connected,
+    /// Its connection ended.
+    Closed(CloseCause),
+}
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastEvent {
+    /// When.
+    pub at: WallMs,
+    /// Whose; empty before a CONNECT has named it.
+    pub client_id: Box<str>,
+    /// What.
+    pub what: Happened,
+    /// The other end of its socket, where that is known.
+    pub address: Option<SocketAddr>,
+}
+
+/// The events of one client id, and when the last one came.
+#[derive(Debug, Default)]
+struct OfClient {
+    last: u64,
+    events: VecDeque<PastEvent>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    /// Number of the next event.
+    next: u64,
+    watched: VecDeque<PastEvent>,
+    clients: HashMap<Box<str>, OfClient>,
+    /// Client ids by the number of their last event.
+    order: BTreeMap<u64, Box<str>>,
+}
+
+impl History {
+    /// Notes an event.
+    pub(crate) fn note(&mut self, event: PastEvent) {
+        let number = self.next;
+        self.next += 1;
+        if !event.client_id.is_empty() {
+            self.note_of_client(number, event.clone());
+        }
+        if self.watched.len() == WATCHED_MAX {
+            self.watched.pop_front();
+        }
+        self.watched.push_back(event);
+    }
+
+    fn note_of_client(&mut self, number: u64, event: PastEvent) {
+        let client_id = event.client_id.clone();
+        let of = self.clients.entry(client_id.clone()).or_default();
+        self.order.remove(&of.last);
+        of.last = number;
+        if of.events.len() == OF_CLIENT_MAX {
+            of.events.pop_front();
+        }
+        of.events.push_back(event);
+        self.order.insert(number, client_id);
+        if self.clients.len() > CLIENTS_MAX
+            && let Some((_, oldest)) = self.order.pop_first()
+        {
+            self.clients.remove(&oldest);
+        }
+    }
+
+    /// The last events of a client id, oldest first.
+    pub(crate) fn of_client(&self, client_id: &str) -> Vec<PastEvent> {
+        let of = self.clients.get(client_id);
+        of.map_or_else(Vec::new, |of| of.events.iter().cloned().collect())
+    }
+
+    /// Events from number `from` on, at most `limit`, with the number to go on with. `u64::MAX`: none, from now on.
+    pub(crate) fn from(&self, from: u64, limit: usize) -> (Vec<PastEvent>, u64) {
+        let first = self.next - self.watched.len() as u64;
+        let begin = from.clamp(first, self.next);
+        let skip = usize::try_from(begin - first).unwrap_or(usize::MAX);
+        let events: Vec<_> = self
+            .watched
+            .iter()
+            .skip(skip)
+            .take(limit)
+            .cloned()
+            .collect();
+        let next = begin + events.len() as u64;
+        (events, next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(at: u64, client_id: &str) -> PastEvent {
+        PastEvent {
+            at: WallMs(at),
+            client_id: client_id.into(),
+            what: Happened::Connected,
+            address: None,
+        }
+    }
+
+    fn times(events: &[PastEvent]) -> Vec<u64> {
+        events.iter().map(|event| event.at.0).collect()
+    }
+
+    #[test]
+    fn a_client_that_comes_and_goes_pushes_out_only_its_own_past() {
+        let mut history = History::default();
+        history.note(event(0, "quiet"));
+        for at in 1..=5_000 {
+            history.note(event(at, "busy"));
+        }
+        assert_eq!(times(&history.of_client("quiet")), [0]);
+        let busy = times(&history.of_client("busy"));
+        assert_eq!(busy, (4_993..=5_000).collect::<Vec<_>>());
+        assert_eq!(history.of_client("nobody"), []);
+    }
+
+    #[test]
+    fn client_ids_are_bounded_and_the_longest_silent_one_goes() {
+        let mut history = History::default();
+        history.note(event(0, "first"));
+        for at in 1..CLIENTS_MAX as u64 {
+            history.note(event(at, &format!("c{at}")));
+        }
+        history.note(event(9_000, "first"));
+        history.note(event(9_001, "one more"));
+        assert_eq!(
+            history.of_client("c1"),
+            [],
+            "nothing happened to it for the longest time"
+        );
+        assert_eq!(times(&history.of_client("first")), [0, 9_000]);
+        assert_eq!(history.clients.len(), CLIENTS_MAX);
+        assert_eq!(history.order.len(), CLIENTS_MAX);
+    }
+
+    #[test]
+    fn a_watcher_goes_on_where_it_was_and_hears_nothing_twice() {
+        let mut history = History::default();
+        for at in 0..2_000 {
+            history.note(event(at, "c"));
+        }
+        let (events, next) = history.from(0, 10);
+        assert_eq!(
+            times(&events),
+            (976..986).collect::<Vec<_>>(),
+            "the rest is forgotten"
+        );
+        let (events, next) = history.from(next, 2_000);
+        assert_eq!((events.len(), next), (1_014, 2_000));
+        assert_eq!(history.from(next, 10), (Vec::new(), 2_000));
+        assert_eq!(history.from(u64::MAX, 10), (Vec::new(), 2_000));
+        assert_eq!(history.from(1_999, 10).0.len(), 1);
+    }
+}

@@ -1,0 +1,340 @@
+//! Questions of operators to the shards, and the answers.
+//!
+//! Whoever serves operators runs elsewhere (a thread with a runtime of its own) and has a [`Control`]. Each shard has a **desk** on
+//! which questions are laid; the shard looks at it once a turn and answers at least one. A question looks at a bounded number of
+//! places, so that no listing, however long, holds a turn: it is asked again from where it stopped.
+
+mod desk;
+mod history;
+mod rows;
+
+use std::sync::Arc;
+
+use courser_contract::{FrontId, PartitionId, ShardId};
+use tokio::sync::oneshot;
+
+use crate::rings::Doze;
+use crate::slots::Places;
+use crate::stations::{COUNTERS, DiskState};
+use crate::sys::ShardReport;
+
+pub(crate) use desk::{Desk, Question};
+pub(crate) use history::History;
+pub use history::{Happened, PastEvent};
+pub(crate) use rows::CLIENTS_AT_ONCE;
+pub use rows::{
+    ClientRow, Ended, Page, RetainedMessage, RetainedRow, SessionPlace, SessionRow,
+    SubscriptionRow, SubscriptionStop,
+};
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AskError {
+    /// So many questions wait at a shard that this one was not taken.
+    #[error("too many questions wait for the shards: try again")]
+    Busy,
+    /// The shard has stopped.
+    #[error("the server is stopping")]
+    Stopped,
+}
+
+/// Asks the shards of a running broker. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Control {
+    desks: Arc<[Arc<Desk>]>,
+    places: Places,
+    disk: Option<Arc<DiskState>>,
+    stop: Arc<crate::shard::StopSignal>,
+}
+
+impl Control {
+    /// For shards that sleep by these signs.
+    pub(crate) fn new(
+        dozes: &[Arc<Doze>],
+        places: Places,
+        stop: Arc<crate::shard::StopSignal>,
+    ) -> Self {
+        Self {
+            desks: dozes.iter().map(Desk::new).collect(),
+            places,
+            disk: None,
+            stop,
+        }
+    }
+
+    /// Names what the stations know, where messages are kept.
+    pub(crate) fn set_disk(&mut self, disk: &Arc<DiskState>) {
+        self.disk = Some(Arc::clone(disk));
+    }
+
+    /// Where questions for a shard lie.
+    pub(crate) fn desk(&self, shard: ShardId) -> Arc<Desk> {
+        Arc::clone(&self.desks[usize::from(shard.0)])
+    }
+
+    /// All shards.
+    pub fn shards(&self) -> impl Iterator<Item = ShardId> + use<> {
+        (0..self.places.shards()).map(ShardId)
+    }
+
+    /// All partitions that have sessions: those with a log, then the volatile one of each shard.
+    pub fn session_partitions(&self) -> impl Iterator<Item = PartitionId> + use<> {
+        let volatile = self.shards().map(PartitionId::volatile_of);
+        self.places.durable().chain(volatile)
+    }
+
+    /// All partitions that keep retained messages.
+    pub fn retained_partitions(&self) -> impl Iterator<Item = PartitionId> + use<> {
+        self.places.retained_all()
+    }
+
+    /// How far the broker is.
+    #[must_use]
+    pub fn status(&self) -> crate::Status {
+        crate::broker::status_of(self.disk.as_deref())
+    }
+
+    /// Whether it is being stopped.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.stop.has_begun()
+    }
+
+    /// What the stations of the disk have counted, by name; nothing where nothing is kept.
+    #[must_use]
+    pub fn disk_counters(&self) -> Vec<(&'static str, u64)> {
+        let counted = self.disk.as_ref().map(|disk| disk.counted());
+        COUNTERS
+            .into_iter()
+            .zip(counted.into_iter().flatten())
+            .collect()
+    }
+
+    /// Lays a question on the desk of a shard and waits for the answer, which comes within a few turns.
+    async fn ask<T>(
+        &self,
+        shard: ShardId,
+        question: impl FnOnce(oneshot::Sender<T>) -> Question,
+    ) -> Result<T, AskError> {
+        let (answer, answered) = oneshot::channel();
+        self.desks[usize::from(shard.0)].lay(question(answer))?;
+        answered.await.map_err(|_| AskError::Stopped)
+    }
+
+    /// What a shard has counted and holds.
+    ///
+    /// # Errors
+    /// As [`AskError`] says; the same for all that follow.
+    pub async fn report(&self, shard: ShardId) -> Result<ShardReport, AskError> {
+        self.ask(shard, Question::Report)
+            .await
+            .map(|report| *report)
+    }
+
+    /// Some connections of a shard, from a place of its table on.
+    ///
+    /// # Errors
+    /// See [`report`](Self::report).
+    pub async fn clients(
+        &self,
+        shard: ShardId,
+        from: u32,
+    ) -> Result<Page<ClientRow, u32>, AskError> {
+        self.ask(shard, |answer| Question::Clients { from, answer })
+            .await
+    }
+
+    /// The connection that has a client id.
+    ///
+    /// # Errors
+    /// See [`report`](Self::report).
+    pub async fn client(&self, client_id: &str) -> Result<Option<ClientRow>, AskError> {
+        let Some(front) = self.holder(client_id).await? else {
+            return Ok(None);
+        };
+        self.ask(front.shard, |answer| Question::Client { front, answer })
+            .await
+    }
+
+    async fn holder(&self, client_id: &str) -> Result<Option<FrontId>, AskError> {
+        let partition = self.places.session(client_id);
+        let client_id = client_id.into();
+        self.ask(self.places.shard_of(partition), |answer| Question::Holder {
+            partition,
+            client_id,
+            answer,
+        })
+        .await
+    }
+
+    /// Closes the connection that has a client id (v5: DISCONNECT 0x98). False: there is none.
+    ///
+    /// # Errors
+    /// See [`report`](Self::report).
+    pub async fn kick(&self, client_id: &str) -> Result<bool, AskError> {
+        let Some(front) = self.holder(client_id).await? else {
+            return Ok(false);
+        };
+        self.ask(front.shard, |answer| Question::Kick { front, answer })
+            .await
+    }
+
+    /// What happened to a client id of late, oldest first; of all shards.
+    ///
+    /// # Errors
+    /// See [`report`](Self::report).
+    pub async fn history(&self, client_id: &str) -> Result<Vec<PastEvent>, AskError> {
+        let mut events = Vec::new();
+        for shard in self.shards() {
+            let client_id = client_id.into();
+            events.extend(
+                self.ask(shard, |answer| Question::History { client_id, answer })
+                    .await?,
+            );
+        }
+        events.sort_by_key(|event: &PastEvent| event.at);
+        Ok(events)
+    }
+
+    /// What happened on a shard from number `from` on, with the number to go on with. Older events are forgotten.
+    ///
+    /// # Errors
+    /// See [`report`](Self::report).
+    pub async fn events(
+        &self,
+        shard: ShardId,
+        from: u64,
+    ) -> Result<(Vec<PastEvent>, u64), AskError> {
+        self.ask(shard, |answer| Question::Events { from, answer })
+            .await
+    }
+
+    /// Some sessions of a partition, from a place of its table on. Those of a volatile partition live as long as their connections.
+    ///
+    /// # Errors
+    /// See [`report`](Self::report).
+    pub async fn sessions(
+        &self,
+        partition: PartitionId,
+        from: u32,
+    ) -> Result<Page<SessionRow, u32>, AskError> {
+        self.ask(self.places.shard_of(partition), |answer| {
+            Question::Sessions {
+                partition,
+                from,
+                answer,
+            }
+        })
+        .await
+    }
+
+    /// The session that is kept for a client id.
+    ///
+    /// # Errors
+    /// See [`report`](Self::report).
+    pub async fn session(&self, client_id: &str) -> Result<Option<SessionRow>, AskError> {
+        let partition = self.places.session(client_id);
+        let client_id = client_id.into();
+        self.ask(self.places.shard_of(partition), |answer| {
+            Question::Session {
+                partition,
+                client_id,
+                answer,
+            }
+        })
+        .await
+    }
+
+    /// Ends the session that is kept for a client id, unless it is in use. After [`Ended::Proposed`] it is gone as soon as its end
+    /// is committed.
+    ///
+    /// # Errors
+    /// See [`report`](Self::report).
+    pub async fn end_session(&self, client_id: &str) -> Result<Ended, AskError> {
+        let partition = self.places.session(client_id);
+        let client_id = client_id.into();
+        self.ask(self.places.shard_of(partition), |answer| {
+            Question::EndSession {
+                partition,
+                client_id,
+                answer,
+            }
+        })
+        .await
+    }
+
+    /// Some subscriptions of a partition's sessions, from a place on.
+    ///
+    /// # Errors
+    /// See [`report`](Self::report).
+    pub async fn subscriptions(
+        &self,
+        partition: PartitionId,
+        from: SubscriptionStop,
+    ) -> Result<Page<SubscriptionRow, SubscriptionStop>, AskError> {
+        self.ask(self.places.shard_of(partition), |answer| {
+            Question::Subscriptions {
+                partition,
+                from,
+                answer,
+            }
+        })
+        .await
+    }
+
+    /// Some retained messages of a partition that match a topic filter, in topic order behind a topic.
+    ///
+    /// # Errors
+    /// See [`report`](Self::report).
+    pub async fn retained(
+        &self,
+        partition: PartitionId,
+        filter: &str,
+        after: Option<&str>,
+    ) -> Result<Page<RetainedRow, Box<str>>, AskError> {
+        let (filter, after) = (filter.into(), after.map(Into::into));
+        self.ask(self.places.shard_of(partition), |answer| {
+            Question::Retained {
+                partition,
+                filter,
+                after,
+                answer,
+            }
+        })
+        .await
+    }
+
+    /// The retained message of a topic.
+    ///
+    /// # Errors
+    /// See [`report`](Self::report).
+    pub async fn retained_message(&self, topic: &str) -> Result<Option<RetainedMessage>, AskError> {
+        let partition = self.places.retained(topic);
+        let topic = topic.into();
+        self.ask(self.places.shard_of(partition), |answer| {
+            Question::RetainedMessage {
+                partition,
+                topic,
+                answer,
+            }
+        })
+        .await
+    }
+
+    /// Takes the retained message of a topic away, without telling subscribers. It is gone as soon as that is committed.
+    ///
+    /// # Errors
+    /// See [`report`](Self::report).
+    pub async fn clear_retained(&self, topic: &str) -> Result<(), AskError> {
+        let partition = self.places.retained(topic);
+        let topic = topic.into();
+        self.ask(self.places.shard_of(partition), |answer| {
+            Question::ClearRetained {
+                partition,
+                topic,
+                answer,
+            }
+        })
+        .await
+    }
+}

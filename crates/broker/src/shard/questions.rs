@@ -1,0 +1,367 @@
+//! Answers to operators' questions: a bounded piece of work each.
+
+use courser_contract::{
+    Append, AppendKey, CloseReason, FrontId, PartitionId, Publish, QoS, RecordView, ToFront,
+};
+use courser_engine::{Deletion, Partition, SessionView};
+use courser_mqtt::codec::ProtocolVersion;
+use tokio::sync::oneshot::Sender;
+
+use super::Shard;
+use super::connection::Connection;
+use super::fronts::Access;
+use super::hub::Budget;
+use crate::control::{
+    CLIENTS_AT_ONCE, ClientRow, Ended, Happened, Page, PastEvent, Question, RetainedMessage,
+    RetainedRow, SessionPlace, SessionRow, SubscriptionRow, SubscriptionStop,
+};
+
+/// Places of a table of sessions that one question looks at.
+const SESSIONS_AT_ONCE: u32 = 256;
+/// Subscriptions of one answer.
+const SUBSCRIPTIONS_AT_ONCE: usize = 256;
+/// Retained messages of one answer, and topics that one question looks at.
+const RETAINED_AT_ONCE: (usize, usize) = (256, 1_024);
+/// Bytes of a retained payload that an operator sees.
+const PAYLOAD_SHOWN_MAX: usize = 64 * 1024;
+/// Events of one answer.
+const EVENTS_AT_ONCE: usize = 256;
+
+/// Nobody may wait any more: the answer is for nothing then.
+fn give<T>(answer: Sender<T>, value: T) {
+    let _ = answer.send(value);
+}
+
+impl Shard {
+    /// Answers one question in any case, and more while the turn has budget.
+    pub(crate) fn answer_questions(&mut self) {
+        if !self.desk.has_question() {
+            return;
+        }
+        while let Some(question) = self.desk.take() {
+            self.answer(question);
+            self.handle_local();
+            if self.hub.budget.is_spent() {
+                return;
+            }
+        }
+    }
+
+    fn answer(&mut self, question: Question) {
+        match question {
+            Question::Report(answer) => give(answer, Box::new(self.report())),
+            Question::Clients { from, answer } => give(answer, self.client_rows(from)),
+            Question::Client { front, answer } => give(answer, self.client_row(front)),
+            Question::Holder {
+                partition,
+                client_id,
+                answer,
+            } => give(answer, self.owned(partition).holder(&client_id)),
+            Question::Kick { front, answer } => give(answer, self.kick(front)),
+            Question::History { client_id, answer } => {
+                give(answer, self.hub.history.of_client(&client_id));
+            }
+            Question::Events { from, answer } => {
+                give(answer, self.hub.history.from(from, EVENTS_AT_ONCE));
+            }
+            Question::Sessions {
+                partition,
+                from,
+                answer,
+            } => give(answer, self.session_rows(partition, from)),
+            Question::Session {
+                partition,
+                client_id,
+                answer,
+            } => give(answer, self.session_row(partition, &client_id)),
+            Question::EndSession {
+                partition,
+                client_id,
+                answer,
+            } => give(answer, self.end_session(partition, &client_id)),
+            Question::Subscriptions {
+                partition,
+                from,
+                answer,
+            } => give(answer, self.subscription_rows(partition, from)),
+            Question::Retained {
+                partition,
+                filter,
+                after,
+                answer,
+            } => give(
+                answer,
+                self.retained_rows(partition, &filter, after.as_deref()),
+            ),
+            Question::RetainedMessage {
+                partition,
+                topic,
+                answer,
+            } => give(answer, self.retained_message(partition, &topic)),
+            Question::ClearRetained {
+                partition,
+                topic,
+                answer,
+            } => {
+                self.clear_retained(partition, &topic);
+                give(answer, ());
+            }
+        }
+    }
+
+    /// A partition of this shard.
+    fn owned(&mut self, id: PartitionId) -> &Partition {
+        let place = self.partitions.place(id);
+        let partition = self.partitions.at(place).partition.as_deref();
+        partition.expect("a partition is at home between calls")
+    }
+
+    fn client_rows(&mut self, from: u32) -> Page<ClientRow, u32> {
+        let places = self.fronts.places();
+        let end = places.min(from.saturating_add(CLIENTS_AT_ONCE));
+        let rows: Vec<_> = (from..end)
+            .filter_map(|place| self.client_row(self.fronts.id(place)?))
+            .collect();
+        self.hub
+            .budget
+            .spend(i64::from(end.saturating_sub(from)) * Budget::ROW);
+        Page {
+            rows,
+            next: (end < places).then_some(end),
+        }
+    }
+
+    fn client_row(&mut self, front: FrontId) -> Option<ClientRow> {
+        match self.fronts.get(front) {
+            Access::Here(connection) => Some(client_row(front, connection)),
+            Access::Taken | Access::Gone => None,
+        }
+    }
+
+    fn kick(&mut self, front: FrontId) -> bool {
+        let closed = ToFront::Closed(CloseReason::Administrative);
+        self.with_front(front, |it, now, fx| it.handle_message(now, closed, fx))
+            .is_some()
+    }
+
+    fn session_rows(&mut self, id: PartitionId, from: u32) -> Page<SessionRow, u32> {
+        let partition = self.owned(id);
+        let places = partition.session_places();
+        let end = places.min(from.saturating_add(SESSIONS_AT_ONCE));
+        let mut found: Vec<_> = (from..end)
+            .filter_map(|place| Some((place, partition.session_at(place)?)))
+            .map(|(place, session)| (session_row(id, place + 1, &session), session.front()))
+            .collect();
+        self.hub
+            .budget
+            .spend(i64::from(end.saturating_sub(from)) * Budget::ROW);
+        for (row, front) in &mut found {
+            self.name(&mut row.client_id, *front);
+        }
+        Page {
+            rows: found.into_iter().map(|(row, _)| row).collect(),
+            next: (end < places).then_some(end),
+        }
+    }
+
+    fn session_row(&mut self, id: PartitionId, client_id: &str) -> Option<SessionRow> {
+        let session = self.owned(id).stored_session(client_id)?;
+        Some(session_row(id, 0, &session))
+    }
+
+    /// The name of a session in a volatile partition, which its front knows.
+    fn name(&mut self, client_id: &mut Box<str>, front: Option<FrontId>) {
+        if client_id.is_empty()
+            && let Some(front) = front
+            && let Access::Here(connection) = self.fronts.get(front)
+        {
+            *client_id = connection.front.client_id().into();
+        }
+    }
+
+    fn end_session(&mut self, id: PartitionId, client_id: &str) -> Ended {
+        let deletion = self.with_partition(id, |it, now, fx| it.delete_session(now, client_id, fx));
+        match deletion {
+            Deletion::Unknown => Ended::Unknown,
+            Deletion::InUse => Ended::InUse,
+            Deletion::Proposed => Ended::Proposed,
+            Deletion::Unavailable => Ended::Unavailable,
+        }
+    }
+
+    fn subscription_rows(
+        &mut self,
+        id: PartitionId,
+        from: SubscriptionStop,
+    ) -> Page<SubscriptionRow, SubscriptionStop> {
+        let partition = self.owned(id);
+        let places = partition.session_places();
+        let end = places.min(from.session.saturating_add(SESSIONS_AT_ONCE));
+        let mut found = Vec::new();
+        let mut next = (end < places).then_some(SubscriptionStop {
+            session: end,
+            done: 0,
+        });
+        for place in from.session..end {
+            let Some(session) = partition.session_at(place) else {
+                continue;
+            };
+            let done = if place == from.session {
+                from.done as usize
+            } else {
+                0
+            };
+            let room = SUBSCRIPTIONS_AT_ONCE - found.len();
+            found.extend(subscription_rows(&session, place, done).take(room));
+            if found.len() == SUBSCRIPTIONS_AT_ONCE {
+                next = found.last().map(|(row, _)| row.behind);
+                break;
+            }
+        }
+        let looked = i64::from(end.saturating_sub(from.session)) + found.len() as i64;
+        self.hub.budget.spend(looked * Budget::ROW);
+        for (row, front) in &mut found {
+            self.name(&mut row.client_id, *front);
+        }
+        Page {
+            rows: found.into_iter().map(|(row, _)| row).collect(),
+            next,
+        }
+    }
+
+    fn retained_rows(
+        &mut self,
+        id: PartitionId,
+        filter: &str,
+        after: Option<&str>,
+    ) -> Page<RetainedRow, Box<str>> {
+        let page = self
+            .owned(id)
+            .retained_page(filter, after, RETAINED_AT_ONCE);
+        let (visits, next) = (page.visits as i64, page.next.clone());
+        let rows: Vec<_> = page.found.iter().map(retained_row).collect();
+        self.hub
+            .budget
+            .spend(visits * Budget::DELIVERY + rows.len() as i64 * Budget::ROW);
+        Page { rows, next }
+    }
+
+    fn retained_message(&mut self, id: PartitionId, topic: &str) -> Option<RetainedMessage> {
+        let view = self.owned(id).retained_of(topic)?;
+        let shown = view.payload.len().min(PAYLOAD_SHOWN_MAX);
+        Some(RetainedMessage {
+            row: retained_row(&view),
+            payload: view.payload[..shown].to_vec(),
+        })
+    }
+
+    /// As an empty publish with RETAIN does (v5 [MQTT-3.3.1-6]), but for nobody to get.
+    fn clear_retained(&mut self, id: PartitionId, topic: &str) {
+        let publish = Publish {
+            topic,
+            properties: &[],
+            payload: &[],
+            qos: QoS::AtMostOnce,
+            retain: true,
+            expires_at: None,
+            publisher: None,
+        };
+        let append = Append {
+            key: AppendKey::Unanswered,
+            publish,
+            keep_retained: true,
+            deliver: false,
+        };
+        self.append_here(id, &append);
+    }
+
+    /// Notes what happened to a connection.
+    pub(crate) fn note_event(&mut self, connection: &Connection, what: Happened) {
+        self.hub.history.note(PastEvent {
+            at: self.hub.now.wall,
+            client_id: connection.front.client_id().into(),
+            what,
+            address: connection.peer.address,
+        });
+    }
+}
+
+fn client_row(front: FrontId, connection: &mut Connection) -> ClientRow {
+    ClientRow {
+        front,
+        client_id: connection.front.client_id().into(),
+        version: connection.front.version().map(|version| match version {
+            ProtocolVersion::V311 => 4,
+            ProtocolVersion::V5 => 5,
+        }),
+        address: connection.peer.address,
+        since: connection.since,
+        keep_alive_seconds: connection.front.keep_alive_seconds(),
+        listener: connection.peer.entrance.name.clone(),
+        identity: connection.peer.identity.clone(),
+        session: connection.front.home().map(|home| SessionPlace {
+            partition: home.partition,
+            session: home.session,
+        }),
+        has_will: connection.has_will,
+        output_bytes: connection.front.output().len() as u64,
+        unsettled: connection.unsettled,
+    }
+}
+
+fn session_row(partition: PartitionId, behind: u32, session: &SessionView<'_>) -> SessionRow {
+    let (queued_messages, queued_bytes) = session.queued();
+    SessionRow {
+        at: SessionPlace {
+            partition,
+            session: session.uid(),
+        },
+        behind,
+        client_id: session.client_id().into(),
+        connected: session.front().is_some(),
+        expiry_seconds: session.expiry_seconds(),
+        ends_at: session.ends_at(),
+        subscriptions: session.subscription_count() as u64,
+        queued_messages,
+        queued_bytes,
+        in_flight: session.under_way(),
+        has_will: session.has_will(),
+    }
+}
+
+/// Subscriptions of the session at `place` from the one at `done` on, with its connection.
+fn subscription_rows(
+    session: &SessionView<'_>,
+    place: u32,
+    done: usize,
+) -> impl Iterator<Item = (SubscriptionRow, Option<FrontId>)> {
+    let (front, client_id) = (session.front(), session.client_id());
+    let first = u32::try_from(done).expect("a session has fewer than 2^32 subscriptions");
+    let numbered = (first + 1..).zip(session.subscriptions(done));
+    numbered.map(move |(done, made)| {
+        let row = SubscriptionRow {
+            client_id: client_id.into(),
+            behind: SubscriptionStop {
+                session: place,
+                done,
+            },
+            filter: made.filter.into(),
+            share: made.share.map(Into::into),
+            qos: made.options.qos,
+            no_local: made.options.no_local,
+            retain_as_published: made.options.retain_as_published,
+            retain_handling: made.options.retain_handling,
+            identifier: made.identifier,
+        };
+        (row, front)
+    })
+}
+
+fn retained_row(view: &RecordView<'_>) -> RetainedRow {
+    RetainedRow {
+        topic: view.topic.into(),
+        qos: view.qos,
+        payload_bytes: view.payload.len() as u64,
+        expires_at: view.expires_at,
+    }
+}
