@@ -12,6 +12,7 @@ mod cli;
 mod config;
 mod init;
 mod inspect;
+mod operators;
 mod publish;
 mod server;
 mod subscribe;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use courser_admin::{AdminError, BindError};
 use courser_broker::{
     Broker, Config, DiskFailure, FolderError, ListenError, StartError, Status, StopError,
 };
@@ -16,6 +17,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::exit::{Exit, usage};
 use crate::cli::settings::SettingFlags;
+use crate::operators::{self, Operators};
 
 /// Descriptors that a broker needs beside its connections.
 const DESCRIPTORS_BESIDE: u64 = 64;
@@ -70,7 +72,7 @@ pub(crate) fn run(arguments: &Server) -> Exit {
         Keep::Disk => Some(settings.data.path.clone()),
         Keep::Memory => None,
     };
-    let mut config = Config::new(settings);
+    let mut config = Config::new(settings.clone());
     let descriptors = raise_descriptors();
     let allowed =
         usize::try_from(descriptors.saturating_sub(DESCRIPTORS_BESIDE)).unwrap_or(usize::MAX);
@@ -93,8 +95,19 @@ pub(crate) fn run(arguments: &Server) -> Exit {
         Ok(broker) => broker,
         Err(error) => return cannot_start(&error),
     };
+    let operators = match operators::start(&settings, broker.control()) {
+        Ok(operators) => operators,
+        Err(error) => {
+            let exit = cannot_serve_operators(&error);
+            return match broker.stop() {
+                Ok(_) => exit,
+                Err(error) => internal(&chain(&error)),
+            };
+        }
+    };
     let greeting = Greeting {
         broker: &broker,
+        operators: &operators,
         shards,
         data,
         anyone: !open.is_empty(),
@@ -102,7 +115,10 @@ pub(crate) fn run(arguments: &Server) -> Exit {
     };
     say(&greeting.beginning());
     let reason = runtime.block_on(wait(signals, &broker, &greeting));
-    stop(broker, reason)
+    let exit = stop(broker, reason);
+    // Until the end, so that who asks hears that the broker is being stopped.
+    drop(operators);
+    exit
 }
 
 /// A closed standard output is no reason not to serve.
@@ -114,6 +130,7 @@ fn say(text: &str) {
 /// What a started broker says.
 struct Greeting<'a> {
     broker: &'a Broker,
+    operators: &'a Operators,
     shards: u16,
     /// None where nothing is kept.
     data: Option<PathBuf>,
@@ -133,6 +150,7 @@ impl Greeting<'_> {
         for address in self.broker.addresses() {
             let _ = writeln!(text, "MQTT 3.1.1 and 5.0 on {address}");
         }
+        text.push_str(&self.operators.greeting());
         match &self.data {
             Some(data) => {
                 let _ = writeln!(text, "data: {}", data.display());
@@ -294,6 +312,14 @@ fn cannot_start(error: &StartError) -> Exit {
         | StartError::Folder(_)
         | StartError::Log(_)
         | StartError::Thread(_) => Exit::Refused,
+    }
+}
+
+fn cannot_serve_operators(error: &AdminError) -> Exit {
+    eprintln!("courser: {}", chain(error));
+    match error {
+        AdminError::Bind(BindError::InUse { .. }) => Exit::Conflict,
+        AdminError::Bind(_) | AdminError::Token(_) | AdminError::Thread(_) => Exit::Refused,
     }
 }
 

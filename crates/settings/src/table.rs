@@ -60,6 +60,14 @@ settings! {
         connections_max: u32 = 100_000, in 1..=10_000_000, applies = AtOnce;
     }
 
+    /// What operators use: API, metrics, health.
+    http: Http {
+        /// Addresses that serve the API, `/metrics`, `/healthz` and `/readyz` over HTTP. An empty list turns it off; the socket `admin.sock` in the data folder stays.
+        listen: Vec<SocketAddr> = loopback(18080), applies = Restart;
+        /// File with the token that gives access to the API, mode 0600, made at the first start. Empty: `admin.token` in the data folder.
+        token_file: String = String::new(), applies = Restart;
+    }
+
     /// MQTT 3.1.1 and 5.0.
     mqtt: Mqtt {
         /// Addresses that accept MQTT over TCP. An empty list turns it off.

@@ -23,6 +23,9 @@ pub(crate) struct SettingFlags {
     /// Address and port for MQTT over TCP, as often as wanted [default: 127.0.0.1:1883 and [::1]:1883]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) mqtt: Vec<String>,
+    /// Address and port for API, metrics and health over HTTP, as often as wanted [default: 127.0.0.1:18080 and [::1]:18080]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) http: Vec<String>,
     /// Threads that serve connections [default: one for each core]
     #[arg(long, value_name = "N")]
     pub(crate) shards: Option<String>,
@@ -54,6 +57,9 @@ impl SettingFlags {
         }
         if !self.mqtt.is_empty() {
             sources = sources.argument("--mqtt", "mqtt.listen", &self.mqtt.join(","));
+        }
+        if !self.http.is_empty() {
+            sources = sources.argument("--http", "http.listen", &self.http.join(","));
         }
         if let Some(shards) = &self.shards {
             sources = sources.argument("--shards", "server.shards", shards);

@@ -1,0 +1,176 @@
+//! Errors of the API: one table of stable numbers. A number that is not used any more is never used again.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use courser_broker::AskError;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+macro_rules! codes {
+    ($($(#[doc = $doc:literal])+ $name:ident = $number:literal, $word:literal, $status:ident, $hint:literal;)+) => {
+        /// What went wrong.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u16)]
+        pub enum Code {
+            $($(#[doc = $doc])+ $name = $number,)+
+        }
+
+        impl Code {
+            /// All of them, by number.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// Its word.
+            #[must_use]
+            pub const fn word(self) -> &'static str {
+                match self { $(Self::$name => $word,)+ }
+            }
+
+            /// What it means.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$name => concat!($($doc),+),)+ }
+            }
+
+            /// What to do about it.
+            #[must_use]
+            pub const fn hint(self) -> &'static str {
+                match self { $(Self::$name => $hint,)+ }
+            }
+
+            const fn status(self) -> StatusCode {
+                match self { $(Self::$name => StatusCode::$status,)+ }
+            }
+        }
+    };
+}
+
+codes! {
+    /// A part of the question cannot be understood.
+    BadRequest = 1000, "bad_request", BAD_REQUEST, "look at the page /api for what the route takes";
+    /// Nobody has said who asks, or the token is not right.
+    Unauthorized = 1001, "unauthorized", UNAUTHORIZED, "send the token of DATA/admin.token as \"Authorization: Bearer\", or use the socket DATA/admin.sock";
+    /// Whoever asks may not do this.
+    Forbidden = 1002, "forbidden", FORBIDDEN, "ask as the user that runs the broker, or as root";
+    /// There is no such route.
+    NoRoute = 1003, "no_route", NOT_FOUND, "the page /api lists all routes; is the command newer than the server?";
+    /// There is no answer in time.
+    TimedOut = 1004, "timed_out", GATEWAY_TIMEOUT, "try again; if it stays so, look at courser_shard_longest_turn_seconds";
+    /// Too many questions wait for the shards.
+    Busy = 1005, "busy", SERVICE_UNAVAILABLE, "try again in a moment";
+    /// The server is starting or stopping.
+    Unavailable = 1006, "unavailable", SERVICE_UNAVAILABLE, "look at /readyz, and try again when it says 200";
+    /// The route does not take this method.
+    BadMethod = 1007, "bad_method", METHOD_NOT_ALLOWED, "the page /api lists the methods of all routes";
+    /// No connection has this client id.
+    NoClient = 1100, "no_client", NOT_FOUND, "courser client list shows who is connected";
+    /// No session is kept for this client id.
+    NoSession = 1200, "no_session", NOT_FOUND, "courser session list shows the sessions that there are";
+    /// The session has a connection, or one is coming or going.
+    SessionInUse = 1201, "session_in_use", CONFLICT, "courser client kick closes the connection first";
+    /// The topic has no retained message.
+    NoRetained = 1300, "no_retained_message", NOT_FOUND, "courser retained list shows the topics that have one";
+}
+
+/// An error as it is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiError {
+    code: Code,
+    message: String,
+}
+
+/// The body of an answer that is an error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ErrorBody {
+    /// What went wrong.
+    pub error: ErrorDetail,
+}
+
+/// What went wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ErrorDetail {
+    /// Its number, which never changes its meaning.
+    pub code: u16,
+    /// Its word.
+    pub name: String,
+    /// What, in this case.
+    pub message: String,
+    /// What to do about it.
+    pub hint: String,
+}
+
+impl Code {
+    /// The code with a number.
+    #[must_use]
+    pub fn of(number: u16) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|code| *code as u16 == number)
+    }
+}
+
+impl ApiError {
+    /// An error; the message says what went wrong in this case.
+    #[must_use]
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+
+    /// What kind it is.
+    #[must_use]
+    pub const fn code(&self) -> Code {
+        self.code
+    }
+}
+
+impl From<AskError> for ApiError {
+    fn from(error: AskError) -> Self {
+        let code = match error {
+            AskError::Busy => Code::Busy,
+            AskError::Stopped => Code::Unavailable,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let body = ErrorBody {
+            error: ErrorDetail {
+                code: self.code as u16,
+                name: self.code.word().to_owned(),
+                message: self.message,
+                hint: self.code.hint().to_owned(),
+            },
+        };
+        let mut response = (self.code.status(), Json(body)).into_response();
+        if self.code == Code::Unauthorized {
+            let challenge = HeaderValue::from_static("Bearer realm=\"courser\"");
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_words_are_unique_and_every_text_is_there() {
+        let words: std::collections::BTreeSet<_> = Code::ALL.iter().map(|c| c.word()).collect();
+        assert_eq!(words.len(), Code::ALL.len());
+        for &code in Code::ALL {
+            assert_eq!(Code::of(code as u16), Some(code));
+            assert!(code.meaning().ends_with('.'), "{}", code.word());
+            assert!(!code.hint().is_empty(), "{}", code.word());
+        }
+        assert_eq!(Code::of(1), None);
+    }
+}

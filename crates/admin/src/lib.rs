@@ -1,0 +1,144 @@
+//! What operators use: an HTTP API, metrics and health of a running broker, and the client of that API behind the commands.
+//!
+//! [`Admin::start`] serves on a thread with a runtime of its own, never on a shard. It knows the broker by its
+//! [`Control`](courser_broker::Control) only: questions laid on the desks of the shards, answers in pages.
+//!
+//! | path | who may |
+//! |---|---|
+//! | `/healthz`, `/readyz` | anyone who reaches the address |
+//! | `/metrics` | anyone on this machine; elsewhere with a token |
+//! | `/api/v1/…` | with a token (`Authorization: Bearer`); over the socket `admin.sock` the user of the broker, and root |
+//! | `/api`, `/api/v1/openapi.json` | anyone who reaches the address: what the API is, nothing of the broker |
+//!
+//! # Adding routes
+//! A module of `routes` has a function `routes() -> OpenApiRouter<AppState>`; `routes::router` merges it behind the check of who
+//! asks. Handlers get the [`Principal`](access::Principal) as an extension and answer errors as [`ApiError`](error::ApiError).
+#![forbid(unsafe_code)]
+
+pub mod access;
+pub mod api;
+pub mod error;
+pub mod metrics;
+mod routes;
+mod serve;
+mod token;
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use courser_broker::Control;
+use tokio::sync::watch;
+
+pub use crate::serve::BindError;
+use crate::serve::Listeners;
+pub use crate::token::{Token, TokenError};
+
+/// Where to serve, and who may ask.
+#[derive(Clone, Debug, Default)]
+pub struct AdminConfig {
+    /// Addresses; port 0: a free one.
+    pub listen: Vec<SocketAddr>,
+    /// Path of the Unix socket; none: there is no folder for it.
+    pub socket: Option<PathBuf>,
+    /// File of the token, made when it is not there; none: nobody has a token.
+    pub token_file: Option<PathBuf>,
+}
+
+/// Why operators are not served.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    /// An address or the socket.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The token.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// The thread or its runtime.
+    #[error("cannot start the thread that serves operators")]
+    Thread(#[source] io::Error),
+}
+
+/// What every handler may use.
+#[derive(Clone)]
+pub(crate) struct AppState {
+    pub(crate) control: Control,
+    pub(crate) token: Option<Arc<Token>>,
+    pub(crate) started: Instant,
+}
+
+/// The thread that serves operators. Ends when it is dropped.
+pub struct Admin {
+    addresses: Vec<SocketAddr>,
+    socket: Option<PathBuf>,
+    stop: watch::Sender<()>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for Admin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admin")
+            .field("addresses", &self.addresses)
+            .field("socket", &self.socket)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Admin {
+    /// Binds all addresses and the socket, reads or makes the token, and serves from then on.
+    ///
+    /// # Errors
+    /// [`AdminError`]; nothing is left running.
+    pub fn start(config: &AdminConfig, control: Control) -> Result<Self, AdminError> {
+        let token = config.token_file.as_deref().map(Token::load).transpose()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(AdminError::Thread)?;
+        let listeners = {
+            let _inside = runtime.enter();
+            Listeners::bind(&config.listen, config.socket.as_deref())?
+        };
+        let addresses = listeners.addresses();
+        let state = AppState {
+            control,
+            token: token.map(Arc::new),
+            started: Instant::now(),
+        };
+        let (stop, stopped) = watch::channel(());
+        let thread = thread::Builder::new()
+            .name("control".to_owned())
+            .spawn(move || runtime.block_on(serve::run(listeners, state, stopped)))
+            .map_err(AdminError::Thread)?;
+        Ok(Self {
+            addresses,
+            socket: config.socket.clone(),
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    /// Where it listens, with the ports that were chosen.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+}
+
+impl Drop for Admin {
+    fn drop(&mut self) {
+        let _ = self.stop.send(());
+        if let Some(thread) = self.thread.take() {
+            // Its panic was printed when it happened.
+            let _ = thread.join();
+        }
+        if let Some(socket) = &self.socket {
+            // The next start would remove it as well.
+            let _ = std::fs::remove_file(socket);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! All metrics: names, texts, units and labels in one table, from which the answer of `/metrics` and the reference page are made.
+//!
+//! Counters are plain numbers of the shards, summed when somebody asks. Labels come from closed sets: never a client id or a topic.
+
+mod reference;
+mod table;
+
+use std::fmt;
+
+use courser_broker::{Control, ShardReport, Status};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::error::ApiError;
+
+pub use reference::reference_markdown;
+use table::METRICS;
+
+/// What kind of number it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Only grows; its name ends in `_total`.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Text as labels of the value 1.
+    Info,
+}
+
+/// A unit, which is the last word of the name before `_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    /// A count of things: no unit.
+    Things,
+    Bytes,
+    Seconds,
+}
+
+/// One family of numbers.
+struct Metric {
+    /// Without `courser_`, unit and `_total`.
+    name: &'static str,
+    kind: Kind,
+    of: Of,
+    help: &'static str,
+    /// Names of the labels; their values come from closed sets.
+    labels: &'static [&'static str],
+    samples: fn(&Snapshot) -> Vec<Sample>,
+}
+
+/// Values of the labels, and the number.
+type Sample = (Vec<String>, f64);
+
+/// Everything that was asked for one answer.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    /// One a shard.
+    shards: Vec<ShardReport>,
+    sum: ShardReport,
+    disk: Vec<(&'static str, u64)>,
+    ready: bool,
+    disk_failed: bool,
+}
+
+impl Snapshot {
+    /// Asks every shard once.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub(crate) async fn take(control: &Control, ready: bool) -> Result<Self, ApiError> {
+        let mut shards = Vec::new();
+        let mut sum = ShardReport::default();
+        for shard in control.shards() {
+            let report = control.report(shard).await?;
+            sum.add(&report);
+            shards.push(report);
+        }
+        Ok(Self {
+            shards,
+            sum,
+            disk: control.disk_counters(),
+            ready,
+            disk_failed: matches!(control.status(), Status::Failed(_)),
+        })
+    }
+
+    /// What the stations of the disk counted under a name.
+    fn disk(&self, name: &str) -> Option<u64> {
+        let found = self.disk.iter().find(|(counter, _)| *counter == name);
+        found.map(|&(_, value)| value)
+    }
+}
+
+impl Of {
+    fn unit(self) -> Option<Unit> {
+        match self {
+            Self::Things => None,
+            Self::Bytes => Some(Unit::Bytes),
+            Self::Seconds => Some(Unit::Seconds),
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Things => "",
+            Self::Bytes => "_bytes",
+            Self::Seconds => "_seconds",
+        }
+    }
+}
+
+impl Metric {
+    /// Its whole name as a query has it.
+    fn full_name(&self) -> String {
+        let end = match self.kind {
+            Kind::Counter => "_total",
+            Kind::Gauge => "",
+            Kind::Info => "_info",
+        };
+        format!("courser_{}{}{end}", self.name, self.of.word())
+    }
+}
+
+/// One family with its numbers.
+struct Family<'a>(&'a Metric, &'a Snapshot);
+
+impl EncodeMetric for Family<'_> {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        let Self(metric, snapshot) = self;
+        for (values, number) in (metric.samples)(snapshot) {
+            let labels: Vec<(&str, String)> = metric.labels.iter().copied().zip(values).collect();
+            if metric.kind == Kind::Info {
+                encoder.encode_info(&labels)?;
+            } else if labels.is_empty() {
+                encode_number(&mut encoder, metric.kind, number)?;
+            } else {
+                encode_number(&mut encoder.encode_family(&labels)?, metric.kind, number)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn metric_type(&self) -> MetricType {
+        match self.0.kind {
+            Kind::Counter => MetricType::Counter,
+            Kind::Gauge => MetricType::Gauge,
+            Kind::Info => MetricType::Info,
+        }
+    }
+}
+
+fn encode_number(encoder: &mut MetricEncoder<'_>, kind: Kind, number: f64) -> fmt::Result {
+    match kind {
+        Kind::Counter => encoder.encode_counter::<NoLabelSet, f64, f64>(&number, None),
+        Kind::Gauge | Kind::Info => encoder.encode_gauge(&number),
+    }
+}
+
+#[derive(Debug)]
+struct All(Snapshot);
+
+impl Collector for All {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for metric in METRICS {
+            let family = Family(metric, &self.0);
+            let unit = metric.of.unit();
+            let encoder = encoder.encode_descriptor(
+                metric.name,
+                metric.help,
+                unit.as_ref(),
+                family.metric_type(),
+            )?;
+            family.encode(encoder)?;
+        }
+        Ok(())
+    }
+}
+
+/// The content type of [`encode`]'s text.
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// OpenMetrics text.
+pub(crate) fn encode(snapshot: Snapshot) -> String {
+    let mut registry = Registry::with_prefix("courser");
+    registry.register_collector(Box::new(All(snapshot)));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry)
+        .expect("a string takes everything");
+    text
+}
+
+#[cfg(test)]
+mod tests;

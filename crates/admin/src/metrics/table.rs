@@ -1,0 +1,156 @@
+//! The table of metrics.
+
+use courser_broker::ShardReport;
+use courser_broker::metrics::{CLOSES, DROPPED, dropped_name};
+
+use super::{Kind, Metric, Of, Sample, Snapshot};
+
+/// One number without labels.
+fn one(number: u64) -> Vec<Sample> {
+    vec![(Vec::new(), number as f64)]
+}
+
+/// One number that is there only where there is a disk.
+fn disk(snapshot: &Snapshot, name: &str) -> Vec<Sample> {
+    snapshot.disk(name).map_or_else(Vec::new, one)
+}
+
+/// A number for each value of one label.
+fn each<'a>(values: impl IntoIterator<Item = (&'a str, u64)>) -> Vec<Sample> {
+    let values = values.into_iter();
+    values
+        .map(|(value, number)| (vec![value.to_owned()], number as f64))
+        .collect()
+}
+
+/// A number for each shard.
+fn shards(snapshot: &Snapshot, number: fn(&ShardReport) -> f64) -> Vec<Sample> {
+    let reports = snapshot.shards.iter().enumerate();
+    reports
+        .map(|(shard, report)| (vec![shard.to_string()], number(report)))
+        .collect()
+}
+
+macro_rules! metrics {
+    ($($name:literal, $kind:ident of $of:ident $([$($label:literal),+])?, $help:literal, $samples:expr;)+) => {
+        pub(super) const METRICS: &[Metric] = &[$(Metric {
+            name: $name,
+            kind: Kind::$kind,
+            of: Of::$of,
+            help: $help,
+            labels: &[$($($label),+)?],
+            samples: $samples,
+        }),+];
+    };
+}
+
+metrics! {
+    "build", Info of Things ["version"], "The program that runs",
+        |_| vec![(vec![env!("CARGO_PKG_VERSION").to_owned()], 1.0)];
+    "ready", Gauge of Things, "1 while it serves, as /readyz says",
+        |it| one(it.ready.into());
+    "disk_failed", Gauge of Things, "1 once the disk has failed: nothing is acknowledged any more",
+        |it| one(it.disk_failed.into());
+
+    "mqtt_connections", Gauge of Things, "Open connections, those before their CONNECT included",
+        |it| one(it.sum.connections);
+    "mqtt_sockets", Counter of Things, "Sockets that were accepted",
+        |it| one(it.sum.counters.sockets);
+    "mqtt_connects", Counter of Things, "Sessions that were attached to a connection",
+        |it| one(it.sum.counters.connects);
+    "mqtt_closes", Counter of Things ["cause"], "Connections that ended",
+        |it| each(CLOSES.into_iter().zip(it.sum.counters.closes));
+    "mqtt_closes_by_reason", Counter of Things ["reason_code"], "Connections that a fault of the client or a refusal has ended, by reason code of MQTT 5.0; codes that have not occurred are left out",
+        |it| it.sum.counters.reasons.iter().filter(|&(_, count)| count > 0)
+            .map(|(code, count)| (vec![format!("{code:#04x}")], count as f64)).collect();
+    "mqtt_connections_refused", Counter of Things, "Sockets closed at once because there were as many as listeners.connections_max allows",
+        |it| one(it.sum.counters.over_limit);
+    "mqtt_accept_failures", Counter of Things, "Times that accepting failed for want of descriptors or memory",
+        |it| one(it.sum.counters.accept_failures);
+    "mqtt_fronts_panicked", Counter of Things, "Connections that were closed because of a fault of the broker; more than 0 is worth a report",
+        |it| one(it.sum.counters.fronts_panicked);
+    "mqtt_sessions", Gauge of Things ["state"], "Sessions",
+        |it| {
+            let held = &it.sum.held;
+            each([("connected", held.attached), ("disconnected", held.sessions.saturating_sub(held.attached))])
+        };
+    "mqtt_sessions_expired", Counter of Things, "Sessions that ended because their time was over",
+        |it| one(it.sum.held.expired_sessions);
+    "mqtt_received", Counter of Bytes, "Bytes read from clients",
+        |it| one(it.sum.counters.bytes_received);
+    "mqtt_sent", Counter of Bytes, "Bytes written to clients",
+        |it| one(it.sum.counters.bytes_sent);
+    "mqtt_packets_received", Counter of Things, "Packets received, of every type",
+        |it| one(it.sum.counters.packets_received);
+    "mqtt_packets_sent", Counter of Things, "Packets sent, of every type",
+        |it| one(it.sum.counters.packets_sent);
+
+    "messages_received", Counter of Things ["protocol"], "Publishes received",
+        |it| each([("mqtt", it.sum.counters.publishes_received)]);
+    "messages_received_payload", Counter of Bytes ["protocol"], "Bytes of their payloads",
+        |it| each([("mqtt", it.sum.counters.publish_bytes_received)]);
+    "messages_delivered", Counter of Things ["protocol"], "Deliveries to connections",
+        |it| each([("mqtt", it.sum.counters.publishes_sent)]);
+    "messages_delivered_payload", Counter of Bytes ["protocol"], "Bytes of their payloads",
+        |it| each([("mqtt", it.sum.counters.publish_bytes_sent)]);
+    "messages_dropped", Counter of Things ["reason"], "Messages that did not reach a receiver",
+        |it| each(DROPPED.into_iter().map(dropped_name).zip(it.sum.counters.dropped));
+    "publishers_slowed", Counter of Things, "Times that a publisher was not read for a moment because a session cannot keep up with it",
+        |it| one(it.sum.counters.publishers_slowed);
+
+    "subscriptions", Gauge of Things ["kind"], "Subscriptions",
+        |it| {
+            let held = &it.sum.held;
+            each([("plain", held.subscriptions.saturating_sub(held.shared_subscriptions)), ("shared", held.shared_subscriptions)])
+        };
+    "retained_messages", Gauge of Things, "Retained messages",
+        |it| one(it.sum.held.retained_messages);
+    "retained", Gauge of Bytes, "Encoded bytes of the retained messages",
+        |it| one(it.sum.held.retained_bytes);
+    "queued_messages", Gauge of Things, "Messages that wait for sessions and shared groups",
+        |it| one(it.sum.held.queued_messages);
+    "stored_messages", Gauge of Things, "Stored messages, each once however many wait for it",
+        |it| one(it.sum.held.records);
+    "stored", Gauge of Bytes, "Bytes that hold them",
+        |it| one(it.sum.held.record_bytes);
+    "forwards_waiting", Gauge of Things, "Messages on their way from one partition to another",
+        |it| one(it.sum.held.outbox_messages);
+
+    "shard_connections", Gauge of Things ["shard"], "Connections of a shard",
+        |it| shards(it, |report| report.connections as f64);
+    "shard_turns", Counter of Things ["shard"], "Passes of a shard over all that is ready",
+        |it| shards(it, |report| report.counters.turns as f64);
+    "shard_longest_turn", Gauge of Seconds ["shard"], "Longest of them so far, in CPU time of its thread",
+        |it| shards(it, |report| report.counters.longest_turn_us as f64 / 1e6);
+    "shard_allocations", Counter of Things ["shard"], "Times that a shard has asked for memory; 0 in a program that does not count",
+        |it| shards(it, |report| report.allocations as f64);
+
+    "log_syncs", Counter of Things, "Times that the log was synced",
+        |it| disk(it, "log_syncs");
+    "log_batches", Counter of Things, "Writes of the log",
+        |it| disk(it, "log_batches");
+    "log_records", Counter of Things, "Records in them",
+        |it| disk(it, "log_records");
+    "log_written", Counter of Bytes, "Bytes written to the log",
+        |it| disk(it, "log_bytes");
+    "log_segments_created", Counter of Things, "Segments that were made",
+        |it| disk(it, "log_created_segments");
+    "log_segments_recycled", Counter of Things, "Segments that were used again",
+        |it| disk(it, "log_recycled_segments");
+    "log_rolls_unprepared", Counter of Things, "Times that the log had to wait for its next segment",
+        |it| disk(it, "log_rolls_unprepared");
+    "log_recovered_entries", Gauge of Things, "Entries that the last start read",
+        |it| disk(it, "log_recovered_entries");
+    "log_cut", Gauge of Bytes, "Bytes of an unfinished write that the last start cut off",
+        |it| disk(it, "log_cut_bytes");
+    "log_rotten_places", Gauge of Things, "Places of the log whose checksum was wrong at the last start",
+        |it| disk(it, "log_rotten_places");
+    "checkpoints", Counter of Things, "Checkpoints that were finished",
+        |it| disk(it, "checkpoints");
+    "checkpoint_written", Counter of Bytes, "Bytes of checkpoints",
+        |it| disk(it, "checkpoint_bytes");
+    "checkpoints_given_up", Counter of Things, "Checkpoints that were not finished",
+        |it| disk(it, "checkpoints_given_up");
+    "disk_times_short", Counter of Things, "Times that the disk came below log.reserve_bytes: publishes that would be kept were refused",
+        |it| disk(it, "disk_times_short");
+}

@@ -1,0 +1,72 @@
+use super::*;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::{env, fs};
+
+fn snapshot() -> Snapshot {
+    let mut sum = ShardReport::default();
+    sum.counters.publishes_received = 7;
+    sum.counters.longest_turn_us = 1_500;
+    Snapshot {
+        shards: vec![sum.clone()],
+        sum,
+        disk: vec![("log_syncs", 3)],
+        ready: true,
+        disk_failed: false,
+    }
+}
+
+#[test]
+fn the_reference_page_says_what_the_table_says() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/metrics.md");
+    if env::var_os("COURSER_BLESS").is_some() {
+        fs::write(&page, reference_markdown()).expect("the page can be written");
+    }
+    let written = fs::read_to_string(&page).expect("docs/reference/metrics.md can be read");
+    assert!(
+        written == reference_markdown(),
+        "docs/reference/metrics.md is old; run: COURSER_BLESS=1 cargo test -p courser-admin reference",
+    );
+}
+
+#[test]
+fn every_family_has_its_own_name_and_as_many_values_as_labels() {
+    let names: BTreeSet<String> = METRICS.iter().map(Metric::full_name).collect();
+    assert_eq!(names.len(), METRICS.len());
+    let snapshot = snapshot();
+    for metric in METRICS {
+        assert!(
+            !metric.help.ends_with('.'),
+            "{}: the encoder adds the dot",
+            metric.name
+        );
+        for (values, _) in (metric.samples)(&snapshot) {
+            assert_eq!(values.len(), metric.labels.len(), "{}", metric.name);
+        }
+    }
+}
+
+#[test]
+fn numbers_stand_under_the_names_of_the_reference_page() {
+    let text = encode(snapshot());
+    for line in [
+        "courser_messages_received_total{protocol=\"mqtt\"} 7.0",
+        "courser_log_syncs_total 3.0",
+        "courser_ready 1.0",
+        "courser_shard_longest_turn_seconds{shard=\"0\"} 0.0015",
+        "# UNIT courser_mqtt_received_bytes bytes",
+        "# TYPE courser_mqtt_received_bytes counter",
+        concat!(
+            "courser_build_info{version=\"",
+            env!("CARGO_PKG_VERSION"),
+            "\"} 1"
+        ),
+    ] {
+        assert!(text.contains(line), "{line} is missing in\n{text}");
+    }
+    assert!(text.ends_with("# EOF\n"));
+    assert!(
+        !text.contains("checkpoints_total "),
+        "without a disk's number there is no sample"
+    );
+}

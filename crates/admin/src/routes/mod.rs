@@ -1,0 +1,92 @@
+//! All routes.
+
+mod health;
+mod metrics;
+mod node;
+mod page;
+
+use std::time::Duration;
+
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::{Json, Router};
+use tokio::time::timeout;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::AppState;
+use crate::access;
+use crate::error::{ApiError, Code};
+
+/// Longest time for one answer.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// Bytes of a request's body.
+const BODY_BYTES_MAX: usize = 256 * 1024;
+
+#[derive(OpenApi)]
+#[openapi(info(
+    title = "Courser",
+    description = "The API of one broker. Errors have stable numbers: courser errors CODE."
+))]
+struct Document;
+
+/// Routes behind the check of who asks.
+fn guarded() -> OpenApiRouter<AppState> {
+    OpenApiRouter::with_openapi(Document::openapi()).merge(node::routes())
+}
+
+/// Everything.
+pub(crate) fn router(state: AppState) -> Router {
+    let (api, document) = guarded().split_for_parts();
+    let api = api.layer(middleware::from_fn_with_state(
+        state.clone(),
+        access::require,
+    ));
+    let page = page::html(&document);
+    let open = Router::new()
+        .route(
+            "/api/v1/openapi.json",
+            axum::routing::get(async move || Json(document)),
+        )
+        .route(
+            "/api",
+            axum::routing::get(async move || axum::response::Html(page)),
+        )
+        .merge(health::routes())
+        .merge(metrics::routes(&state));
+    api.merge(open)
+        .fallback(async || ApiError::new(Code::NoRoute, "there is no such route"))
+        .method_not_allowed_fallback(async || {
+            ApiError::new(Code::BadMethod, "the route does not take this method")
+        })
+        .layer(middleware::from_fn(in_time))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(state)
+}
+
+async fn in_time(request: Request, next: Next) -> Response {
+    match timeout(ANSWER_MAX, next.run(request)).await {
+        Ok(mut response) => {
+            let headers = response.headers_mut();
+            headers.insert(
+                "cache-control",
+                axum::http::HeaderValue::from_static("no-store"),
+            );
+            headers.insert(
+                "x-content-type-options",
+                axum::http::HeaderValue::from_static("nosniff"),
+            );
+            headers.insert(
+                "content-security-policy",
+                axum::http::HeaderValue::from_static(
+                    "default-src 'none'; style-src 'unsafe-inline'",
+                ),
+            );
+            response
+        }
+        Err(_) => {
+            ApiError::new(Code::TimedOut, "the shards have not answered in time").into_response()
+        }
+    }
+}

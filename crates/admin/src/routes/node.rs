@@ -1,0 +1,39 @@
+//! The broker itself.
+
+use axum::Json;
+use axum::extract::State;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::AppState;
+use crate::api::Node;
+use crate::error::{ApiError, ErrorBody};
+use crate::routes::health::not_ready;
+
+pub(super) fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(node))
+}
+
+/// What runs and how much it holds.
+#[utoipa::path(get, path = "/api/v1/node", responses((status = 200, body = Node), (status = 401, body = ErrorBody)))]
+async fn node(State(state): State<AppState>) -> Result<Json<Node>, ApiError> {
+    let mut sum = courser_broker::ShardReport::default();
+    let mut shards = 0;
+    for shard in state.control.shards() {
+        sum.add(&state.control.report(shard).await?);
+        shards += 1;
+    }
+    Ok(Json(Node {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        state: not_ready(&state).unwrap_or("ready").trim_end().to_owned(),
+        uptime_seconds: state.started.elapsed().as_secs(),
+        shards,
+        connections: sum.connections,
+        sessions: sum.held.sessions,
+        subscriptions: sum.held.subscriptions,
+        retained_messages: sum.held.retained_messages,
+        queued_messages: sum.held.queued_messages,
+        messages_received: sum.counters.publishes_received,
+        messages_delivered: sum.counters.publishes_sent,
+    }))
+}

@@ -1,0 +1,247 @@
+//! Listening, and serving one connection after the other; all on one thread.
+
+use std::convert::Infallible;
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{sleep, timeout};
+
+use crate::AppState;
+use crate::access::Caller;
+use crate::routes;
+
+/// Connections at once over all addresses, and as many over the socket.
+const CONNECTIONS_MAX: usize = 64;
+/// How long the head of a request may take.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest life of a connection: a client just makes another one.
+const CONNECTION_MAX: Duration = Duration::from_secs(600);
+/// Bytes of a request's head.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// How long a listener rests that could not accept.
+const REST: Duration = Duration::from_millis(100);
+
+/// An address that cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// Somebody else has it.
+    #[error(
+        "{address} is in use by another process: stop that one, or serve operators elsewhere with --http ADDRESS:PORT"
+    )]
+    InUse {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// Anything else.
+    #[error("cannot listen on {address}")]
+    Address {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The Unix socket.
+    #[error("cannot make the socket {path}")]
+    Socket {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Bound sockets.
+#[derive(Debug)]
+pub(crate) struct Listeners {
+    network: Vec<TcpListener>,
+    local: Option<UnixListener>,
+}
+
+impl Listeners {
+    /// Binds all. Must be called inside a runtime. An IPv6 loopback address is left out on a machine without IPv6 when there is
+    /// another address.
+    pub(crate) fn bind(addresses: &[SocketAddr], socket: Option<&Path>) -> Result<Self, BindError> {
+        let mut network = Vec::new();
+        for &address in addresses {
+            match bind(address) {
+                Ok(listener) => network.push(listener),
+                Err(error) if addresses.len() > 1 && is_missing_family(address, &error) => {}
+                Err(source) if source.kind() == io::ErrorKind::AddrInUse => {
+                    return Err(BindError::InUse { address });
+                }
+                Err(source) => return Err(BindError::Address { address, source }),
+            }
+        }
+        let local = socket.map(bind_socket).transpose()?;
+        Ok(Self { network, local })
+    }
+
+    /// Where it listens.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        self.network
+            .iter()
+            .filter_map(|it| it.local_addr().ok())
+            .collect()
+    }
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = std::net::TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
+fn is_missing_family(address: SocketAddr, error: &io::Error) -> bool {
+    let code = error
+        .raw_os_error()
+        .map(rustix::io::Errno::from_raw_os_error);
+    address.is_ipv6()
+        && address.ip().is_loopback()
+        && (error.kind() == io::ErrorKind::AddrNotAvailable
+            || code == Some(rustix::io::Errno::AFNOSUPPORT))
+}
+
+/// What an earlier process left is removed: the folder is locked by this one.
+fn bind_socket(path: &Path) -> Result<UnixListener, BindError> {
+    let failed = |source| BindError::Socket {
+        path: path.to_owned(),
+        source,
+    };
+    match std::fs::remove_file(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
+    }
+    let listener = short_path(path)
+        .and_then(|(short, _folder)| UnixListener::bind(short))
+        .map_err(failed)?;
+    // Who connects is asked for in any case; this keeps others from taking places.
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    Ok(listener)
+}
+
+/// Bytes of a path that every system takes for a socket.
+const SOCKET_PATH_MAX: usize = 100;
+
+/// A name for `path` that is short enough for a socket, for as long as the folder is open.
+pub(crate) fn short_path(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Ok((path.to_owned(), None));
+    };
+    if path.as_os_str().len() <= SOCKET_PATH_MAX {
+        return Ok((path.to_owned(), None));
+    }
+    let folder = File::open(folder)?;
+    let short = format!("/proc/self/fd/{}", folder.as_raw_fd());
+    Ok((Path::new(&short).join(name), Some(folder)))
+}
+
+/// Serves until `stopped` changes.
+pub(crate) async fn run(listeners: Listeners, state: AppState, mut stopped: watch::Receiver<()>) {
+    let router = routes::router(state);
+    let network = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    for listener in listeners.network {
+        tokio::spawn(serve_network(
+            listener,
+            router.clone(),
+            Arc::clone(&network),
+        ));
+    }
+    if let Some(listener) = listeners.local {
+        tokio::spawn(serve_local(listener, router));
+    }
+    let _ = stopped.changed().await;
+}
+
+async fn serve_network(listener: TcpListener, router: Router, places: Arc<Semaphore>) {
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                let caller = Caller::Network { address };
+                tokio::spawn(serve_one(
+                    TokioIo::new(stream),
+                    caller,
+                    router.clone(),
+                    place,
+                ));
+            }
+            Err(_) => sleep(REST).await,
+        }
+    }
+}
+
+async fn serve_local(listener: UnixListener, router: Router) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        let accepted = listener.accept().await;
+        match accepted.and_then(|(stream, _)| Ok((stream.peer_cred()?.uid(), stream))) {
+            Ok((uid, stream)) => {
+                let caller = Caller::Local { uid };
+                tokio::spawn(serve_one(
+                    TokioIo::new(stream),
+                    caller,
+                    router.clone(),
+                    place,
+                ));
+            }
+            Err(_) => sleep(REST).await,
+        }
+    }
+}
+
+/// One connection; what goes wrong on it is the other end's affair.
+async fn serve_one<S>(
+    stream: TokioIo<S>,
+    caller: Caller,
+    router: Router,
+    place: OwnedSemaphorePermit,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let router = router.clone();
+        async move {
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(caller);
+            Ok::<_, Infallible>(call(router, request).await)
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(stream, service);
+    let _ = timeout(CONNECTION_MAX, connection).await;
+    drop(place);
+}
+
+async fn call(mut router: Router, request: hyper::Request<Body>) -> axum::response::Response {
+    use tower_service::Service as _;
+    match router.call(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
+}

@@ -1,0 +1,66 @@
+//! What `courser server` serves operators: where, and what it says of it.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use courser_admin::{Admin, AdminConfig, AdminError, BindError};
+use courser_broker::Control;
+use courser_settings::{Keep, Settings};
+
+/// Served, or why not.
+#[derive(Debug)]
+pub(crate) struct Operators {
+    admin: Admin,
+    /// The usual addresses, which another process has.
+    taken: Option<BindError>,
+}
+
+/// Begins to serve operators. The usual addresses may be taken, by a second broker on this machine: then there is only the socket.
+/// Addresses that were asked for must be free.
+///
+/// # Errors
+/// What [`Admin::start`] says.
+pub(crate) fn start(settings: &Settings, control: &Control) -> Result<Operators, AdminError> {
+    let folder = match settings.data.store {
+        Keep::Disk => Some(&settings.data.path),
+        Keep::Memory => None,
+    };
+    let token_file = if settings.http.token_file.is_empty() {
+        folder.map(|folder| folder.join("admin.token"))
+    } else {
+        Some(PathBuf::from(&settings.http.token_file))
+    };
+    let mut config = AdminConfig {
+        listen: settings.http.listen.clone(),
+        socket: folder.map(|folder| folder.join("admin.sock")),
+        token_file,
+    };
+    let usual = Settings::default().http.listen == config.listen;
+    match Admin::start(&config, control.clone()) {
+        Err(AdminError::Bind(taken @ BindError::InUse { .. })) if usual => {
+            config.listen.clear();
+            Ok(Operators {
+                admin: Admin::start(&config, control.clone())?,
+                taken: Some(taken),
+            })
+        }
+        started => Ok(Operators {
+            admin: started?,
+            taken: None,
+        }),
+    }
+}
+
+impl Operators {
+    /// Lines of the greeting.
+    pub(crate) fn greeting(&self) -> String {
+        let mut text = String::new();
+        for address in self.admin.addresses() {
+            let _ = writeln!(text, "API, metrics and health on http://{address}");
+        }
+        if let Some(taken) = &self.taken {
+            let _ = writeln!(text, "no API, metrics or health over HTTP: {taken}");
+        }
+        text
+    }
+}
