@@ -182,8 +182,10 @@ fn open_folder(config: &mut Config) -> Result<Option<DataFolder>, FolderError> {
     match config.settings.data.store {
         Keep::Memory => Ok(None),
         Keep::Disk => {
-            let folder = DataFolder::open(&config.settings.data.path, config.partitions)?;
+            let relaxed = config.wants_relaxed();
+            let folder = DataFolder::open(&config.settings.data.path, config.partitions, relaxed)?;
             config.partitions = folder.node().partitions;
+            config.relaxed = folder.node().relaxed;
             Ok(Some(folder))
         }
     }

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use courser_engine::Limits;
 use courser_mqtt::front::{Feature, FrontConfig, OutputPool, Redirect, RedirectKind};
-use courser_settings::{Acknowledge, Settings};
+use courser_settings::{Acknowledge, Durability, Settings};
 
+use crate::slots::{Places, Relaxed};
 use crate::stations::Mark;
 
 /// Durable partitions besides partition 0, fixed when a data folder is made (M3).
@@ -39,6 +40,8 @@ pub struct Config {
     pub pinning: Pinning,
     /// Durable partitions besides partition 0, at least 1.
     pub partitions: u16,
+    /// Whether there are relaxed ones, which the data folder says.
+    pub(crate) relaxed: Relaxed,
     /// Batches under way on each link between two shards, at least 1.
     pub ring_slots: usize,
     /// Connections at once.
@@ -67,10 +70,25 @@ impl Config {
                 Pinning::Off
             },
             partitions: PARTITIONS,
+            relaxed: Relaxed::None,
             ring_slots: RING_SLOTS,
             connections_max: settings.listeners.connections_max as usize,
             stop_timeout: Duration::from_secs(5),
             settings,
+        }
+    }
+
+    /// Where names are.
+    pub(crate) fn places(&self) -> Places {
+        Places::new(self.partitions, self.shards, self.relaxed)
+    }
+
+    /// Whether a class needs relaxed partitions.
+    pub(crate) fn wants_relaxed(&self) -> Relaxed {
+        let relaxed = |it: &courser_settings::Class| it.class == Durability::Relaxed;
+        match self.settings.classes.iter().any(relaxed) {
+            true => Relaxed::Made,
+            false => Relaxed::None,
         }
     }
 
@@ -90,7 +108,7 @@ impl Config {
             retained,
             ..
         } = &self.settings;
-        let keepers = u32::from(self.partitions);
+        let keepers = u32::from(self.places().last_logged());
         Limits {
             queue_messages_max: session.queue_messages_max,
             queue_bytes_max: session.queue_bytes_max.bytes(),

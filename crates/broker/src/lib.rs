@@ -19,6 +19,7 @@ extern crate self as courser_broker;
 
 mod appends;
 mod broker;
+mod classes;
 mod clock;
 mod config;
 mod control;

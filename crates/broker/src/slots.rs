@@ -3,7 +3,7 @@
 //! The hash is stored for ever: changing it would lose every session and retained message, so it is documented to be stable
 //! (rapidhash v3, its fixed default seed) and a test pins its values.
 
-use courser_contract::{PartitionId, ShardId};
+use courser_contract::{Class, PartitionId, ShardId};
 use rapidhash::v3::rapidhash_v3;
 
 /// Number of slots, fixed for ever.
@@ -56,6 +56,18 @@ pub(crate) struct Places {
     /// Durable partitions besides partition 0.
     partitions: u16,
     shards: u16,
+    /// Whether each of them has a relaxed one beside it.
+    relaxed: Relaxed,
+}
+
+/// Whether a node has relaxed partitions: one beside each durable one. Once made they stay, since something may be in them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Relaxed {
+    /// No class has asked for them yet.
+    #[default]
+    None,
+    /// They are there.
+    Made,
 }
 
 /// Filters and topics of the broker's own values live in the volatile partition of the first shard.
@@ -67,10 +79,14 @@ impl Places {
     /// # Panics
     /// When one of them is 0.
     #[must_use]
-    pub(crate) fn new(partitions: u16, shards: u16) -> Self {
+    pub(crate) fn new(partitions: u16, shards: u16, relaxed: Relaxed) -> Self {
         assert!(partitions > 0, "names need a partition");
         assert!(shards > 0, "partitions need a shard");
-        Self { partitions, shards }
+        Self {
+            partitions,
+            shards,
+            relaxed,
+        }
     }
 
     /// Number of shards.
@@ -95,49 +111,68 @@ impl Places {
         if partition.is_volatile() {
             return 0;
         }
-        // Of shard 0 the first durable one is number `shards`, of shard s > 0 it is s: partition 0 is nobody's.
+        // Of shard 0 the first one with a log is number `shards`, of shard s > 0 it is s: partition 0 is nobody's.
         usize::from(partition.0.div_ceil(self.shards))
     }
 
-    /// The durable partitions with names, in order; partition 0 is not one of them.
-    pub(crate) fn durable(&self) -> impl Iterator<Item = PartitionId> + use<> {
-        (1..=self.partitions).map(PartitionId)
-    }
-
-    /// The partition of a client id's slot (M23).
+    /// The number of the last partition with a log.
     #[must_use]
-    pub(crate) fn session(&self, client_id: &str) -> PartitionId {
-        self.partition(slot(Kind::Session, &[client_id]))
-    }
-
-    /// The partition that keeps a topic's retained message (M33).
-    #[must_use]
-    pub(crate) fn retained(&self, topic: &str) -> PartitionId {
-        if is_own_topic(topic) {
-            return PartitionId::volatile_of(ShardId(0));
+    pub(crate) const fn last_logged(&self) -> u16 {
+        match self.relaxed {
+            Relaxed::None => self.partitions,
+            Relaxed::Made => 2 * self.partitions,
         }
-        self.partition(slot(Kind::Topic, &[topic]))
     }
 
-    /// All partitions that keep retained messages.
-    pub(crate) fn retained_all(&self) -> impl Iterator<Item = PartitionId> + use<> {
-        self.durable().chain([PartitionId::volatile_of(ShardId(0))])
+    /// Whether there are relaxed partitions.
+    #[must_use]
+    pub(crate) fn has_relaxed(&self) -> bool {
+        self.relaxed == Relaxed::Made
     }
 
-    /// The partition of a shared group (M35, M36): that of its slot, or the volatile one of the shard that leads the slot.
+    /// The partitions with a log and with names, in order: the durable ones, then the relaxed ones. Partition 0 is none of them.
+    pub(crate) fn logged(&self) -> impl Iterator<Item = PartitionId> + use<> {
+        (1..=self.last_logged()).map(PartitionId)
+    }
+
+    /// The class of a partition (M1).
+    #[must_use]
+    pub(crate) const fn class_of(&self, partition: PartitionId) -> Class {
+        if partition.is_volatile() {
+            Class::Volatile
+        } else if partition.0 > self.partitions {
+            Class::Relaxed
+        } else {
+            Class::Durable
+        }
+    }
+
+    /// The partition of a slot in a class (M2). Without relaxed partitions what asks for one gets the durable one, which
+    /// promises more.
+    #[must_use]
+    pub(crate) const fn partition(&self, slot: u16, class: Class) -> PartitionId {
+        // Slots in a row go to partitions in turn.
+        let durable = PartitionId(1 + slot % self.partitions);
+        match (class, self.relaxed) {
+            (Class::Durable, Relaxed::None | Relaxed::Made) | (Class::Relaxed, Relaxed::None) => {
+                durable
+            }
+            (Class::Relaxed, Relaxed::Made) => PartitionId(durable.0 + self.partitions),
+            (Class::Volatile, Relaxed::None | Relaxed::Made) => {
+                PartitionId::volatile_of(self.shard_of(durable))
+            }
+        }
+    }
+
+    /// The partition of a shared group (M35, M36): that of its slot, or the volatile one of the shard that leads the slot. One
+    /// that is kept is durable, whatever the classes of its members.
     #[must_use]
     pub(crate) fn group(&self, share: &str, filter: &str, volatile: bool) -> PartitionId {
-        let durable = self.partition(slot(Kind::Group, &[share, filter]));
-        if volatile {
-            PartitionId::volatile_of(self.shard_of(durable))
-        } else {
-            durable
-        }
-    }
-
-    /// Slots in a row go to partitions in turn.
-    const fn partition(&self, slot: u16) -> PartitionId {
-        PartitionId(1 + slot % self.partitions)
+        let class = match volatile {
+            true => Class::Volatile,
+            false => Class::Durable,
+        };
+        self.partition(slot(Kind::Group, &[share, filter]), class)
     }
 }
 
@@ -160,10 +195,11 @@ mod tests {
 
     #[test]
     fn m2_every_partition_is_used_and_belongs_to_its_number_mod_shards() {
-        let places = Places::new(16, 3);
+        let places = Places::new(16, 3, Relaxed::None);
         let mut used = [0_u32; 17];
         for client in 0..10_000 {
-            let partition = places.session(&format!("client-{client}"));
+            let slot = slot(Kind::Session, &[&format!("client-{client}")]);
+            let partition = places.partition(slot, Class::Durable);
             used[usize::from(partition.0)] += 1;
             assert_eq!(places.shard_of(partition), ShardId(partition.0 % 3));
         }
@@ -176,7 +212,7 @@ mod tests {
 
     #[test]
     fn m36_a_volatile_group_is_on_the_shard_that_leads_its_slot() {
-        let places = Places::new(16, 2);
+        let places = Places::new(16, 2, Relaxed::Made);
         for filter in ["a", "b/#", "+/c", "d/e/f"] {
             let durable = places.group("g", filter, false);
             let volatile = places.group("g", filter, true);
@@ -190,13 +226,24 @@ mod tests {
     }
 
     #[test]
-    fn values_of_the_broker_itself_stay_on_the_first_shard() {
-        let places = Places::new(16, 2);
-        assert_eq!(
-            places.retained("$SYS/broker/uptime"),
-            PartitionId::volatile_of(ShardId(0))
-        );
-        assert!(!places.retained("SYS/broker/uptime").is_volatile());
-        assert_eq!(places.retained_all().count(), 17);
+    fn m2_a_slot_has_one_partition_of_each_class() {
+        let places = Places::new(16, 3, Relaxed::Made);
+        let mut of = std::collections::BTreeSet::new();
+        for slot in 0..SLOTS {
+            for class in [Class::Durable, Class::Relaxed, Class::Volatile] {
+                let partition = places.partition(slot, class);
+                assert_eq!(places.class_of(partition), class);
+                of.insert(partition);
+            }
+            let none = Places::new(16, 3, Relaxed::None);
+            assert_eq!(
+                none.partition(slot, Class::Relaxed),
+                places.partition(slot, Class::Durable),
+                "what promises more"
+            );
+        }
+        assert_eq!(of.len(), 16 + 16 + 3, "all are used");
+        let logged: Vec<_> = of.into_iter().filter(|id| !id.is_volatile()).collect();
+        assert!(places.logged().eq(logged));
     }
 }

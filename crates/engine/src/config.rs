@@ -9,6 +9,9 @@ pub struct PartitionConfig {
     pub id: PartitionId,
     /// How much of it survives (M1).
     pub class: Class,
+    /// For a volatile one, which has no log that tells: how often its node was started, so that what it forwards is never taken
+    /// for what it forwarded in an earlier life (M19). Below 2^24.
+    pub start: u32,
     /// Its limits.
     pub limits: Limits,
 }
@@ -20,6 +23,7 @@ impl PartitionConfig {
         Self {
             id,
             class,
+            start: 0,
             limits: Limits::default(),
         }
     }

@@ -49,6 +49,7 @@ impl Partition {
         if partition.is_volatile() {
             partition.lead.role = Role::Leading;
             partition.lead.term = VOLATILE_TERM;
+            partition.state.outboxes.begin(partition.config.start);
         }
         partition
     }
@@ -108,6 +109,19 @@ impl Partition {
     #[must_use]
     pub const fn config(&self) -> &PartitionConfig {
         &self.config
+    }
+
+    /// Client ids of the sessions that are here, in no order.
+    pub fn client_ids(&self) -> impl Iterator<Item = &str> {
+        self.state
+            .by_client
+            .keys()
+            .map(|client_id| client_id.as_str())
+    }
+
+    /// Topics of the retained messages that are here, in order. Allocates each.
+    pub fn retained_topics(&self) -> impl Iterator<Item = String> {
+        self.state.retained.after(None).map(|(topic, _)| topic)
     }
 
     pub(crate) fn is_volatile(&self) -> bool {

@@ -3,6 +3,8 @@
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::slots::Relaxed;
+
 const MAGIC: [u8; 8] = *b"CRSRNODE";
 /// Version of the whole folder: of this file, and of which other files there are.
 pub(crate) const VERSION: u32 = 1;
@@ -18,7 +20,12 @@ pub(crate) struct NodeFile {
     pub(crate) word: u64,
     /// Durable partitions besides partition 0, fixed when the folder was made (M3).
     pub(crate) partitions: u16,
+    /// Whether there are as many relaxed ones (M2).
+    pub(crate) relaxed: Relaxed,
 }
+
+/// Bit of the flags: there are relaxed partitions.
+const RELAXED: u16 = 1 << 0;
 
 /// Why bytes are no node file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +42,7 @@ struct Layout {
     magic: [u8; 8],
     version: U32,
     partitions: U16,
-    /// Room for a replica's doubt (M44).
+    /// [`RELAXED`]; room for a replica's doubt (M44).
     flags: U16,
     identity: [u8; 16],
     start: U32,
@@ -56,7 +63,11 @@ impl NodeFile {
             magic: MAGIC,
             version: VERSION.into(),
             partitions: self.partitions.into(),
-            flags: 0.into(),
+            flags: match self.relaxed {
+                Relaxed::None => 0,
+                Relaxed::Made => RELAXED,
+            }
+            .into(),
             identity: self.identity,
             start: self.start.into(),
             reserved: 0.into(),
@@ -86,6 +97,10 @@ impl NodeFile {
             start: head.start.get(),
             word: head.word.get(),
             partitions: head.partitions.get(),
+            relaxed: match head.flags.get() & RELAXED {
+                0 => Relaxed::None,
+                _ => Relaxed::Made,
+            },
         })
     }
 }

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use rand::TryRng;
 use rand::rngs::SysRng;
 
+use crate::slots::Relaxed;
+
 use super::file::{NodeFile, NodeFileError, VERSION};
 
 const LOCK: &str = "LOCK";
@@ -90,11 +92,16 @@ pub(crate) struct DataFolder {
 
 impl DataFolder {
     /// Opens or makes the folder and counts this start: the number is on the disk when this returns, so that no later start
-    /// has it again whatever happens. `partitions` is for a new folder; one that exists keeps its own.
+    /// has it again whatever happens. `partitions` is for a new folder; one that exists keeps its own. Relaxed partitions are
+    /// made with `relaxed` and stay.
     ///
     /// # Errors
     /// See [`FolderError`]. Nothing is changed then, but that a new folder may have been made.
-    pub(crate) fn open(path: &Path, partitions: u16) -> Result<Self, FolderError> {
+    pub(crate) fn open(
+        path: &Path,
+        partitions: u16,
+        relaxed: Relaxed,
+    ) -> Result<Self, FolderError> {
         let failed = |source| FolderError::Io {
             path: path.to_owned(),
             source,
@@ -108,7 +115,12 @@ impl DataFolder {
             start: 0,
             word: 0,
             partitions,
+            relaxed,
         });
+        match relaxed {
+            Relaxed::None => {}
+            Relaxed::Made => node.relaxed = relaxed,
+        }
         node.start = node.start.checked_add(1).ok_or_else(|| FolderError::Worn {
             path: path.to_owned(),
         })?;

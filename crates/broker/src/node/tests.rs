@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::file::{NodeFile, NodeFileError};
 use super::{DataFolder, FolderError};
+use crate::slots::Relaxed;
 
 fn node() -> NodeFile {
     NodeFile {
@@ -12,6 +13,7 @@ fn node() -> NodeFile {
         start: 7,
         word: 0x0102_0304_0506_0708,
         partitions: 16,
+        relaxed: Relaxed::None,
     }
 }
 
@@ -56,11 +58,11 @@ fn d9_every_changed_bit_of_a_node_file_is_found() {
 fn m14_every_start_has_a_higher_number_and_another_word() {
     let folder = tempfile::tempdir().expect("a folder for a test");
     let path = folder.path().join("data");
-    let first = DataFolder::open(&path, 4)
+    let first = DataFolder::open(&path, 4, Relaxed::None)
         .expect("a new folder")
         .node()
         .clone();
-    let second = DataFolder::open(&path, 9)
+    let second = DataFolder::open(&path, 9, Relaxed::None)
         .expect("an old folder")
         .node()
         .clone();
@@ -74,7 +76,7 @@ fn m14_every_start_has_a_higher_number_and_another_word() {
 fn s6_files_and_folders_are_private() {
     let folder = tempfile::tempdir().expect("a folder for a test");
     let path = folder.path().join("data");
-    let open = DataFolder::open(&path, 4).expect("a new folder");
+    let open = DataFolder::open(&path, 4, Relaxed::None).expect("a new folder");
     let mode = |path: &std::path::Path| {
         let metadata = fs::metadata(path).expect("it is there");
         metadata.permissions().mode() & 0o777
@@ -90,15 +92,15 @@ fn s6_files_and_folders_are_private() {
 #[test]
 fn d14_a_second_process_is_told_who_uses_the_folder() {
     let folder = tempfile::tempdir().expect("a folder for a test");
-    let first = DataFolder::open(folder.path(), 4).expect("a new folder");
-    let error = DataFolder::open(folder.path(), 4).expect_err("it is in use");
+    let first = DataFolder::open(folder.path(), 4, Relaxed::None).expect("a new folder");
+    let error = DataFolder::open(folder.path(), 4, Relaxed::None).expect_err("it is in use");
     let text = error.to_string();
     assert!(matches!(error, FolderError::InUse { .. }), "{text}");
     let process = format!("in use by process {}", std::process::id());
     assert!(text.contains(&process), "{text}");
     let start = first.node().start;
     drop(first);
-    let next = DataFolder::open(folder.path(), 4).expect("it is free again");
+    let next = DataFolder::open(folder.path(), 4, Relaxed::None).expect("it is free again");
     assert_eq!(
         next.node().start,
         start + 1,
@@ -109,33 +111,34 @@ fn d14_a_second_process_is_told_who_uses_the_folder() {
 #[test]
 fn d12_a_folder_that_lost_its_node_file_is_not_taken_for_a_new_one() {
     let folder = tempfile::tempdir().expect("a folder for a test");
-    let log = DataFolder::open(folder.path(), 4)
+    let log = DataFolder::open(folder.path(), 4, Relaxed::None)
         .expect("a new folder")
         .log();
     fs::remove_file(folder.path().join("node")).expect("it is there");
-    let fresh = DataFolder::open(folder.path(), 4).expect("nothing was stored yet");
+    let fresh = DataFolder::open(folder.path(), 4, Relaxed::None).expect("nothing was stored yet");
     assert_eq!(fresh.node().start, 1);
     drop(fresh);
     fs::write(log.join("0000000001.seg"), b"x").expect("a file can be made");
     fs::remove_file(folder.path().join("node")).expect("it is there");
-    let error = DataFolder::open(folder.path(), 4).expect_err("whose are the segments?");
+    let error =
+        DataFolder::open(folder.path(), 4, Relaxed::None).expect_err("whose are the segments?");
     assert!(matches!(error, FolderError::Missing { .. }), "{error}");
 }
 
 #[test]
 fn p9_a_folder_of_another_version_is_refused_with_its_version() {
     let folder = tempfile::tempdir().expect("a folder for a test");
-    drop(DataFolder::open(folder.path(), 4).expect("a new folder"));
+    drop(DataFolder::open(folder.path(), 4, Relaxed::None).expect("a new folder"));
     let path = folder.path().join("node");
     let mut bytes = fs::read(&path).expect("it is there");
     bytes[8] = 2;
     fs::write(&path, &bytes).expect("it can be written");
-    let error = DataFolder::open(folder.path(), 4).expect_err("an unknown version");
+    let error = DataFolder::open(folder.path(), 4, Relaxed::None).expect_err("an unknown version");
     assert!(matches!(error, FolderError::Version { found: 2, .. }));
     assert!(error.to_string().contains("format 2"), "{error}");
     bytes.truncate(20);
     bytes[8] = 1;
     fs::write(&path, &bytes).expect("it can be written");
-    let error = DataFolder::open(folder.path(), 4).expect_err("half a file");
+    let error = DataFolder::open(folder.path(), 4, Relaxed::None).expect_err("half a file");
     assert!(matches!(error, FolderError::Damaged { .. }), "{error}");
 }

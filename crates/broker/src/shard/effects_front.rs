@@ -67,7 +67,7 @@ impl FrontEffects for FrontFx<'_> {
     }
 
     fn home_partition(&self, client_id: &str) -> PartitionId {
-        self.shard.hub.places.session(client_id)
+        self.shard.hub.classes.session(client_id)
     }
 
     fn volatile_partition(&self) -> PartitionId {
@@ -77,10 +77,13 @@ impl FrontEffects for FrontFx<'_> {
     fn send_home(&mut self, partition: PartitionId, message: ToHome) {
         if let ToHome::Attach(attach) = &message {
             self.has_will |= attach.will.is_some();
-            if !self.shard.hub.serving {
-                return self.shard.hub.come_early(self.id, partition, message);
-            }
         }
+        let message = match message {
+            ToHome::Attach(attach) if !self.shard.hub.serving => {
+                return self.shard.hub.come_early(self.id, attach);
+            }
+            message => message,
+        };
         let hub = &mut self.shard.hub;
         hub.inside = Inside::Shell;
         hub.send_from_front(self.id, self.unsettled, partition, message);
@@ -121,7 +124,7 @@ impl FrontEffects for DeliverFx<'_> {
     }
 
     fn home_partition(&self, client_id: &str) -> PartitionId {
-        self.hub.places.session(client_id)
+        self.hub.classes.session(client_id)
     }
 
     fn volatile_partition(&self) -> PartitionId {

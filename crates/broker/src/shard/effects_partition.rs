@@ -133,11 +133,11 @@ impl PartitionEffects for PartitionFx<'_> {
     }
 
     fn retained_partition(&self, topic: &str) -> PartitionId {
-        self.shard.hub.places.retained(topic)
+        self.shard.hub.classes.retained(topic)
     }
 
     fn retained_partitions(&self) -> Destinations {
-        self.shard.hub.places.retained_all().collect()
+        self.shard.hub.classes.retained_all().collect()
     }
 
     fn group_partition(&self, share: &str, filter: &str, volatile: bool) -> PartitionId {

@@ -14,6 +14,7 @@ use super::guard::Inside;
 use super::ready::Place;
 use super::recovery::Early;
 use crate::appends::{Appends, LastWords};
+use crate::classes::Classes;
 use crate::config::Config;
 use crate::control::History;
 use crate::index::{FenceBook, IndexRequest, RoundId, Rounds, Routes, Watermarks};
@@ -79,6 +80,7 @@ pub(crate) struct Hub {
     pub(crate) now: Now,
     pub(crate) config: Arc<Config>,
     pub(crate) places: Places,
+    pub(crate) classes: Classes,
     pub(crate) routes: Routes,
     pub(crate) ports: Ports,
     /// Messages of this shard to itself.
@@ -189,7 +191,7 @@ impl Hub {
 
     /// Where L1 sends a topic now, with the keeper of its retained message if the publish sets RETAIN.
     pub(crate) fn destinations(&mut self, topic: &str, retain: bool) -> Destinations {
-        let keeper = retain.then(|| self.places.retained(topic));
+        let keeper = retain.then(|| self.classes.retained(topic));
         self.routes.destinations(topic, keeper)
     }
 

@@ -59,6 +59,7 @@ use self::reports::Reports;
 use self::timers::Timer;
 use self::turn::Next;
 use crate::appends::{Appends, LastWords};
+use crate::classes::Classes;
 use crate::clock::{Alarm, Clock};
 use crate::config::{Config, Pinning};
 use crate::control::{Desk, History};
@@ -66,7 +67,6 @@ use crate::index::{FenceBook, Rounds, Routes};
 use crate::listen::BoundListener;
 use crate::metrics::Counters;
 use crate::rings::{Batch, Doze, Ports};
-use crate::slots::Places;
 use crate::stations::DiskPorts;
 use crate::store::{InMemory, OnDisk, Store, Stores};
 use crate::sys::ShardReport;
@@ -197,7 +197,7 @@ impl Shard {
             ..
         } = parts;
         let now = clock.now();
-        let places = Places::new(config.partitions, config.shards);
+        let places = config.places();
         let ready = Arc::new(ReadyQueue::default());
         let doze = Arc::clone(&ports.dozes[usize::from(id.0)]);
         let limits = config.limits();
@@ -210,9 +210,10 @@ impl Shard {
             id,
             now,
             places,
+            classes: Classes::new(places, &config.settings.classes),
             routes: Routes::new(reader),
             local: Batch::default(),
-            appends: Appends::new(origin, config.partitions + 1, config.shards),
+            appends: Appends::new(origin, places.last_logged() + 1, config.shards),
             last_words: LastWords::default(),
             fences: FenceBook::new(id, config.shards),
             index: writer.map(|writer| IndexWriter {
@@ -237,7 +238,7 @@ impl Shard {
             ports,
             config: Arc::clone(&config),
         };
-        let partitions = Partitions::new(id, &places, &limits);
+        let partitions = Partitions::new(id, parts.start, &places, &limits);
         let (store, recovery, checkpoints) = match disk {
             None => (Stores::Memory(InMemory::default()), Recovery::Over, None),
             Some(disk) => {
@@ -253,7 +254,7 @@ impl Shard {
                     Some(Checkpoints::new(
                         link,
                         every,
-                        config.partitions,
+                        places.last_logged(),
                         partitions.ids(),
                     )),
                 )

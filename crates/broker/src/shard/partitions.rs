@@ -1,6 +1,6 @@
-//! The partitions that a shard owns: its volatile one, and the durable ones whose number mod shards is the shard's.
+//! The partitions that a shard owns: its volatile one, and those with a log whose number mod shards is the shard's.
 
-use courser_contract::{Class, LogIndex, PartitionId, ShardId, Term, Tick};
+use courser_contract::{LogIndex, PartitionId, ShardId, Term, Tick};
 use courser_engine::{Counts, DiskRoom, Limits, Partition, PartitionConfig};
 use courser_log::CheckpointAt;
 
@@ -30,10 +30,10 @@ const NOTHING: CheckpointAt = CheckpointAt {
 };
 
 /// What a partition is told when it is made.
-pub(crate) fn config(id: PartitionId, class: Class, limits: &Limits) -> PartitionConfig {
+pub(crate) fn config(id: PartitionId, places: &Places, limits: &Limits) -> PartitionConfig {
     PartitionConfig {
         limits: limits.clone(),
-        ..PartitionConfig::new(id, class)
+        ..PartitionConfig::new(id, places.class_of(id))
     }
 }
 
@@ -47,17 +47,19 @@ pub(crate) struct Partitions {
 }
 
 impl Partitions {
-    /// Those of `shard`, empty. Followers until their log says otherwise; see `Shard::lead`.
+    /// Those of `shard` in a start of the node, empty. Followers until their log says otherwise; see `Shard::lead`.
     #[must_use]
-    pub(crate) fn new(shard: ShardId, places: &Places, limits: &Limits) -> Self {
-        let durable = places.durable().filter(|&id| places.shard_of(id) == shard);
-        let volatile = PartitionId::volatile_of(shard);
-        let owned = [(volatile, Class::Volatile)]
+    pub(crate) fn new(shard: ShardId, start: u32, places: &Places, limits: &Limits) -> Self {
+        let logged = places.logged().filter(|&id| places.shard_of(id) == shard);
+        let owned = [PartitionId::volatile_of(shard)]
             .into_iter()
-            .chain(durable.map(|id| (id, Class::Durable)))
-            .map(|(id, class)| Owned {
+            .chain(logged)
+            .map(|id| Owned {
                 id,
-                partition: Some(Box::new(Partition::new(config(id, class, limits)))),
+                partition: Some(Box::new(Partition::new(PartitionConfig {
+                    start,
+                    ..config(id, places, limits)
+                }))),
                 dirty: false,
                 applied: NOTHING,
                 unsaved_bytes: 0,
@@ -173,14 +175,15 @@ impl Partitions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::slots::Relaxed;
 
     #[test]
     fn every_partition_is_found_at_its_place() {
-        for shards in 1..=5 {
-            let places = Places::new(16, shards);
+        for (shards, relaxed) in (1..=5).zip([Relaxed::None, Relaxed::Made].into_iter().cycle()) {
+            let places = Places::new(16, shards, relaxed);
             let mut seen = 0;
             for shard in (0..shards).map(ShardId) {
-                let mut mine = Partitions::new(shard, &places, &Limits::default());
+                let mut mine = Partitions::new(shard, 1, &places, &Limits::default());
                 for place in 0..mine.len() {
                     let id = mine.at(place).id;
                     assert_eq!(mine.place(id), place, "{id:?} of {shards} shards");
@@ -188,7 +191,7 @@ mod tests {
                 }
                 seen += mine.len();
             }
-            assert_eq!(seen, 16 + usize::from(shards));
+            assert_eq!(seen, usize::from(places.last_logged() + shards));
         }
     }
 }

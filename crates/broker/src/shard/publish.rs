@@ -66,7 +66,7 @@ impl Shard {
         ticket: Ticket,
         way: &Way,
     ) -> Routed {
-        let keeper = self.hub.places.retained(publish.topic);
+        let keeper = self.hub.classes.retained(publish.topic);
         let subscribed = way.as_slice();
         if self.is_refused(subscribed.iter().copied().chain([keeper])) {
             return self.refuse(publish);

@@ -17,13 +17,16 @@ use std::mem;
 use std::sync::mpsc;
 
 use courser_cluster::{Group, GroupConfig, NodeId};
-use courser_contract::{ConnectRefusal, FrontId, PartitionId, Tick, ToFront, ToHome, ToPartition};
+use courser_contract::{
+    Attach, ConnectRefusal, FrontId, PartitionId, Tick, ToFront, ToHome, ToPartition,
+};
 use courser_log::FileDisk;
 use rand::Rng;
 
 use self::making::{Made, Making};
 use super::Shard;
 use super::hub::Hub;
+use crate::classes::Stays;
 use crate::stations::{DiskFailure, RecoveredShard, Stage};
 use crate::store::Stores;
 
@@ -92,6 +95,7 @@ impl Shard {
             }
             Recovery::Replaying if self.partitions.all_serve() => {
                 self.give_held();
+                self.note_stays();
                 if self.hub.disk_state().shard_serves() {
                     self.hub.wake_all();
                 }
@@ -115,7 +119,7 @@ impl Shard {
             return Recovery::Restored(groups);
         };
         let limits = self.hub.config.limits();
-        match making.go_on(&limits) {
+        match making.go_on(&self.hub.places, &limits) {
             Ok(None) => {}
             Ok(Some(made)) => {
                 left.pop_front();
@@ -187,12 +191,33 @@ impl Shard {
     /// All partitions serve: who came early gets its session.
     fn admit_early(&mut self) {
         self.hub.serving = true;
-        for Early {
-            partition, message, ..
-        } in std::mem::take(&mut self.hub.early)
-        {
-            self.hub.send_home(partition, message);
+        let stays = self.hub.disk_state().stays();
+        self.hub.classes.set_stays(stays);
+        for Early { attach, .. } in std::mem::take(&mut self.hub.early) {
+            let partition = self.hub.classes.session(&attach.client_id);
+            self.hub.send_home(partition, ToHome::Attach(attach));
         }
+    }
+
+    /// What is in a partition of another class than its name has now stays there.
+    fn note_stays(&mut self) {
+        let mut stays = Stays::default();
+        let classes = &self.hub.classes;
+        if classes.may_differ() {
+            for place in 0..self.partitions.len() {
+                let owned = self.partitions.at(place);
+                let Some(partition) = &owned.partition else {
+                    continue;
+                };
+                for client_id in partition.client_ids() {
+                    stays.note_session(classes, client_id, owned.id);
+                }
+                for topic in partition.retained_topics() {
+                    stays.note_retained(classes, &topic, owned.id);
+                }
+            }
+        }
+        self.hub.disk_state().add_stays(stays);
     }
 
     /// Tells those to come again who have waited long enough.
@@ -221,8 +246,7 @@ pub(crate) struct Held {
 pub(crate) struct Early {
     front: FrontId,
     deadline: Tick,
-    partition: PartitionId,
-    message: ToHome,
+    attach: Box<Attach>,
 }
 
 /// How long a CONNECT waits for the end of a start before it is refused, in milliseconds. An ordinary start is over by then,
@@ -231,12 +255,11 @@ const EARLY_MS: u64 = 2_000;
 
 impl Hub {
     /// A front asks for its session before there are any.
-    pub(crate) fn come_early(&mut self, front: FrontId, partition: PartitionId, message: ToHome) {
+    pub(crate) fn come_early(&mut self, front: FrontId, attach: Box<Attach>) {
         self.early.push_back(Early {
             front,
             deadline: self.now.tick.after_ms(EARLY_MS),
-            partition,
-            message,
+            attach,
         });
     }
 

@@ -2,10 +2,12 @@
 //! done on it.
 
 use std::fmt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use courser_engine::DiskRoom;
+
+use crate::classes::Stays;
 
 /// Why the broker cannot go on with its disk. Nothing is acknowledged any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +46,8 @@ pub(crate) struct DiskState {
     failure: OnceLock<DiskFailure>,
     /// What recovery found, for people; there once the log is read.
     report: OnceLock<String>,
+    /// What stays where it is although its class has changed, of all shards that serve.
+    stays: Mutex<Arc<Stays>>,
     short: AtomicBool,
     /// Shards whose partitions are made of their checkpoints.
     restored: AtomicU16,
@@ -108,6 +112,7 @@ impl DiskState {
             shards,
             failure: OnceLock::new(),
             report: OnceLock::new(),
+            stays: Mutex::default(),
             short: AtomicBool::new(false),
             restored: AtomicU16::new(0),
             serving: AtomicU16::new(0),
@@ -140,6 +145,17 @@ impl DiskState {
     /// A shard has made its partitions of their checkpoints. True when it was the last one.
     pub(crate) fn shard_restored(&self) -> bool {
         self.restored.fetch_add(1, Ordering::SeqCst) + 1 == self.shards
+    }
+
+    /// What stays where it is in the partitions of a shard; before that shard serves.
+    pub(crate) fn add_stays(&self, stays: Stays) {
+        let mut all = self.stays.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::make_mut(&mut all).add(stays);
+    }
+
+    /// What stays where it is in all partitions, once all shards serve.
+    pub(crate) fn stays(&self) -> Arc<Stays> {
+        Arc::clone(&self.stays.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// All partitions of a shard serve. True when it was the last one.

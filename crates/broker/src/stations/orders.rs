@@ -50,7 +50,7 @@ pub(crate) struct Order {
     pub(crate) bytes: usize,
     /// Which groups of the shard wait for it: place and number, for `Consensus::persisted`.
     pub(crate) groups: Vec<(u16, u64)>,
-    /// Whether the log is to be synced before the answer whatever is in it: the answer's `log` says so.
+    /// Whether the log is to be synced before the answer whatever the mark says; the answer's `log` is the proof.
     pub(crate) sync: bool,
     /// What the log may forget.
     pub(crate) checkpoints: Vec<Checkpointed>,
@@ -61,6 +61,14 @@ pub(crate) struct Order {
 }
 
 impl Order {
+    /// An empty one.
+    pub(crate) fn of(mark: Mark) -> Self {
+        Self {
+            mark,
+            ..Self::default()
+        }
+    }
+
     /// Whether there is nothing to do.
     pub(crate) fn is_empty(&self) -> bool {
         self.records.is_empty() && self.checkpoints.is_empty() && !self.sync
@@ -68,7 +76,11 @@ impl Order {
 
     /// Adds a record.
     pub(crate) fn push(&mut self, record: Record) {
-        self.bytes += data_len(&record);
+        match &record {
+            Record::Entry { data, .. } => self.bytes += data.len(),
+            // Terms and votes are synced in every class (M44).
+            Record::HardState { .. } => self.sync = true,
+        }
         self.records.push(record);
     }
 
@@ -200,12 +212,5 @@ impl OrderReceiver {
     /// Wakes the shard if it sleeps.
     pub(crate) fn wake(&self) {
         self.shard.wake();
-    }
-}
-
-fn data_len(record: &Record) -> usize {
-    match record {
-        Record::Entry { data, .. } => data.len(),
-        Record::HardState { .. } => 0,
     }
 }

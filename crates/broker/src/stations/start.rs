@@ -17,7 +17,6 @@ use super::writer::WriterParts;
 use crate::config::Config;
 use crate::node::DataFolder;
 use crate::rings::Doze;
-use crate::slots::Places;
 
 /// What a shard has of the stations.
 pub(crate) struct DiskPorts {
@@ -108,7 +107,7 @@ impl Stations {
                 counter: node.start,
                 word: node.word,
             },
-            places: Places::new(config.partitions, config.shards),
+            places: config.places(),
             doors,
             parts: WriterParts {
                 shards: receivers,

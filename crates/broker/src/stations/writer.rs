@@ -1,7 +1,7 @@
 //! The log writer: one thread, the one owner of the log.
 //!
 //! It takes all orders of all shards that gathered while the last sync was under way, writes them in one batch, syncs once,
-//! and answers each shard with one wake. What does not fit the batch goes into the next one, in order. Alone, an order is
+//! and answers each shard with one wake; orders that wait for no sync (M1) are answered before it. What does not fit the batch goes into the next one, in order. Alone, an order is
 //! written at once: no delay is added for company.
 //!
 //! A write or sync that fails is final (`docs/durability.md`): nothing is answered any more, the disk counts as failed, the
@@ -170,14 +170,18 @@ impl<D: Disk> Writer<D> {
         if !self.batch.is_empty() {
             self.write()?;
         }
+        // The rest of a large entry is in the next batch: nobody is answered before that is durable.
+        let whole = self.batch.is_empty();
         if self.wants_sync() {
+            if whole {
+                self.answer(Mark::Written);
+            }
             self.log.sync()?;
             self.clockwork = Clockwork::Synced(Instant::now());
         }
         self.look_ahead();
-        // The rest of a large entry is in the next batch: nobody is answered before that is durable.
-        if self.batch.is_empty() {
-            self.answer();
+        if whole {
+            self.answer(Mark::Synced);
         }
         Ok(())
     }
@@ -230,24 +234,24 @@ impl<D: Disk> Writer<D> {
         }
     }
 
-    /// Answers the orders that are done, and wakes each of their shards once.
-    fn answer(&mut self) {
+    /// Answers the orders whose records are all taken, and wakes each of their shards once: those that wait for no more than the
+    /// write, or all.
+    fn answer(&mut self, reached: Mark) {
         let log_bytes = self.recovered_bytes + self.log.counts().bytes;
         let mut woken: u64 = 0;
-        while let Some(Pending {
-            shard, mut order, ..
-        }) = self
-            .pending
-            .pop_front_if(|pending| pending.taken == pending.order.records.len())
+        let mut at = 0;
+        while let Some(Pending { order, taken, .. }) = self.pending.get(at)
+            && *taken == order.records.len()
         {
-            for done in order.checkpoints.drain(..) {
-                self.log.set_checkpoint(done.partition, done.at, done.live);
+            let waits = order.sync || order.mark == Mark::Synced;
+            if waits && reached == Mark::Written {
+                at += 1;
+                continue;
             }
-            order.log_bytes = log_bytes;
-            order.log = Some((self.log.last_batch(), self.log.synced()));
-            // The shard's own copies alone keep the bytes from now on.
-            order.records.clear();
-            self.shards[shard].answer(order);
+            let Some(Pending { shard, order, .. }) = self.pending.remove(at) else {
+                break;
+            };
+            self.answer_one(shard, order, log_bytes);
             woken |= 1 << (shard % 64);
         }
         for (shard, orders) in self.shards.iter().enumerate() {
@@ -256,6 +260,17 @@ impl<D: Disk> Writer<D> {
             }
         }
         self.publish();
+    }
+
+    fn answer_one(&mut self, shard: usize, mut order: Order, log_bytes: u64) {
+        for done in order.checkpoints.drain(..) {
+            self.log.set_checkpoint(done.partition, done.at, done.live);
+        }
+        order.log_bytes = log_bytes;
+        order.log = Some((self.log.last_batch(), self.log.synced()));
+        // The shard's own copies alone keep the bytes from now on.
+        order.records.clear();
+        self.shards[shard].answer(order);
     }
 
     /// What comes due while there is no order; sleeps until then at most.

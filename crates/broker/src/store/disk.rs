@@ -13,7 +13,7 @@ use bytes::Bytes;
 use courser_cluster::{
     Consensus, ConsensusEffects, Group, NodeId, PeerMessage, Polled, Role, SnapshotDescriptor,
 };
-use courser_contract::{LogIndex, PartitionId, Term};
+use courser_contract::{Class, LogIndex, PartitionId, Term};
 use courser_log::{BatchNumber, CheckpointAt, Record, Synced};
 
 use super::{Store, Stored};
@@ -35,7 +35,10 @@ pub(crate) struct OnDisk {
     /// Places of groups to which something happened.
     dirty: VecDeque<usize>,
     link: OrderSender,
-    gathering: Order,
+    /// What gathers in a turn for durable partitions, and what the log may forget.
+    durable: Order,
+    /// The same for relaxed ones, which wait for no sync (M1).
+    relaxed: Order,
     /// What groups have handed over and the shard has not taken.
     ready: VecDeque<Stored>,
     log_bytes: u64,
@@ -44,17 +47,15 @@ pub(crate) struct OnDisk {
 }
 
 impl OnDisk {
-    /// Without groups; `mark` says when a record counts as durable (M1).
+    /// Without groups; `mark` says when a record of a durable partition counts as durable (M1).
     pub(crate) fn new(places: Places, link: OrderSender, mark: Mark) -> Self {
         Self {
             places,
             groups: Vec::new(),
             dirty: VecDeque::new(),
             link,
-            gathering: Order {
-                mark,
-                ..Order::default()
-            },
+            durable: Order::of(mark),
+            relaxed: Order::of(Mark::Written),
             ready: VecDeque::new(),
             log_bytes: 0,
             log: None,
@@ -81,7 +82,7 @@ impl OnDisk {
 
     /// Bytes that are on their way to the disk.
     pub(crate) const fn backlog_bytes(&self) -> usize {
-        self.link.away_bytes() + self.gathering.bytes
+        self.link.away_bytes() + self.durable.bytes + self.relaxed.bytes
     }
 
     /// A checkpoint is durable: the group and the log forget what is below it.
@@ -90,7 +91,7 @@ impl OnDisk {
         if let Some(Some(grouped)) = self.groups.get_mut(place) {
             grouped.group.compact(checkpoint.at.index);
         }
-        self.gathering.checkpoints.push(checkpoint);
+        self.durable.checkpoints.push(checkpoint);
     }
 
     /// Where all that was committed so far is written.
@@ -100,7 +101,7 @@ impl OnDisk {
 
     /// Asks how far the log is synced; the answer brings the proof for all that is written by then.
     pub(crate) fn ask_synced(&mut self) {
-        self.gathering.sync = true;
+        self.durable.sync = true;
     }
 
     /// The proof that all up to `batch` is synced, once an answer has brought it.
@@ -129,10 +130,14 @@ impl OnDisk {
                 .as_mut()
                 .expect("a group stays for the life of its shard");
             grouped.dirty = false;
+            let order = match self.places.class_of(grouped.group.partition()) {
+                Class::Durable | Class::Volatile => &mut self.durable,
+                Class::Relaxed => &mut self.relaxed,
+            };
             let polled = grouped.group.poll(&mut Effects {
                 partition: grouped.group.partition(),
                 place: place as u16,
-                order: &mut self.gathering,
+                order,
                 ready: &mut self.ready,
             });
             match polled {
@@ -178,7 +183,8 @@ impl Store for OnDisk {
 
     fn end_turn(&mut self) {
         self.poll();
-        self.link.send(&mut self.gathering);
+        self.link.send(&mut self.durable);
+        self.link.send(&mut self.relaxed);
     }
 
     fn has_work(&self) -> bool {
@@ -186,7 +192,10 @@ impl Store for OnDisk {
     }
 
     fn is_quiet(&self) -> bool {
-        !self.has_work() && self.gathering.is_empty() && self.link.away() == 0
+        !self.has_work()
+            && self.durable.is_empty()
+            && self.relaxed.is_empty()
+            && self.link.away() == 0
     }
 }
 

@@ -181,7 +181,7 @@ impl Partition {
             }),
         };
         let destinations = fx.destinations(view.topic, view.retain);
-        let plan = self.plan_spread(&view, &destinations, fx);
+        let plan = self.plan_spread(&view, &destinations, Awaited::ByNobody, fx);
         if plan.refused {
             fx.dropped(Dropped::RetainedFull, 1);
         }
@@ -195,11 +195,13 @@ impl Partition {
     }
 
     /// Decides how a message that begins here goes to its destinations: to the own streams by the entry that is gathered,
-    /// through outboxes to partitions with a log, straight after the commit to volatile ones (M13, M19).
+    /// through outboxes to partitions with a log, straight after the commit to volatile ones (M13, M19). A will of a volatile
+    /// partition has nobody who waits for its end: it goes straight, too.
     pub(crate) fn plan_spread(
         &mut self,
         view: &RecordView<'_>,
         destinations: &[PartitionId],
+        awaited: Awaited,
         fx: &mut impl PartitionEffects,
     ) -> Plan {
         let id = self.config.id;
@@ -208,10 +210,12 @@ impl Partition {
             keeper,
             ..Plan::default()
         };
+        let straight =
+            view.qos == QoS::AtMostOnce || awaited == Awaited::ByNobody && self.is_volatile();
         for &to in destinations {
             if to == id {
                 plan.own = true;
-            } else if self.is_volatile() || to.is_volatile() || view.qos == QoS::AtMostOnce {
+            } else if straight || to.is_volatile() {
                 plan.straight.push(to);
             } else {
                 plan.outbox.push(to);
@@ -273,6 +277,15 @@ impl Partition {
             self.let_go(client_id, open, fx);
         }
     }
+}
+
+/// Who waits for the end of what goes to other partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// A client, for its PUBREC.
+    ByClient,
+    /// At most a later connection of the same client.
+    ByNobody,
 }
 
 /// How a message that begins here goes to its destinations.

@@ -5,7 +5,7 @@ use courser_contract::{
     Settled, Tell, Term, ToFront, ToPartition,
 };
 
-use super::Session;
+use super::{Session, detach::Awaited};
 use crate::{
     DiskRoom, Partition,
     entry::{Haste, Rare},
@@ -94,7 +94,7 @@ impl Partition {
             return fx.send_front(front, say(refused, true));
         }
         let view = publish.record.view();
-        let plan = self.plan_spread(&view, &publish.destinations, fx);
+        let plan = self.plan_spread(&view, &publish.destinations, Awaited::ByClient, fx);
         if plan.refused {
             return fx.send_front(front, say(refused, true));
         }
@@ -119,7 +119,8 @@ impl Partition {
             session: uid,
             packet_id,
             forwards: spread.forwards,
-            must_wait: spread.refusable,
+            // What is in outboxes here does not outlive the process: PUBREC waits until it is where it is kept (I1).
+            must_wait: spread.refusable || self.is_volatile() && spread.forwards > 0,
             result: Settled::Ok,
         })));
     }
@@ -250,7 +251,9 @@ impl Partition {
             return;
         }
         let now = self.lead.now.tick;
+        let volatile = self.is_volatile();
         for (to, outbox) in self.state.outboxes.iter() {
+            let is_new = !self.lead.stood.contains_key(&to);
             let sender = self.lead.senders.entry(to).or_default();
             let floor = outbox.floor();
             if outbox.len() == 0 {
@@ -266,8 +269,12 @@ impl Partition {
                     fx.send_partition(to, ToPartition::Leads { term, tell });
                 }
             }
-            // Who it is says so when it begins.
+            // Who it is says so when it begins, but not to volatile partitions: they ask.
             let Some(&leader) = self.lead.leaders.get(&to) else {
+                if volatile && is_new {
+                    let (term, tell) = (self.lead.term, Tell::Asks);
+                    fx.send_partition(to, ToPartition::Leads { term, tell });
+                }
                 continue;
             };
             while let Some((seq, forward)) = sender.next(outbox) {

@@ -1,6 +1,6 @@
 //! QoS 2 coming in (M28).
 
-use courser_contract::{QoS, Settled};
+use courser_contract::{DetachCause, QoS, Settled};
 
 use crate::people::{clean, durable, publish2, release};
 use crate::world::{Commits, DURABLE, Options, World, to};
@@ -72,4 +72,46 @@ fn a_qos2_publish_to_nobody_is_not_stored() {
     assert_eq!(world.clients[a].pubrec, [(5, Settled::Ok, false)]);
     release(&mut world, a, 5);
     assert_eq!(world.clients[a].pubcomp, [(5, false)]);
+}
+
+/// M1, M28: a session of the class volatile keeps its half of the exchange over connections; what is for a durable session is
+/// there before PUBREC, since nothing of this side outlives the process (I1).
+#[test]
+fn a_volatile_session_holds_what_it_sent_and_waits_for_durable_targets_m28() {
+    let mut world = World::new();
+    let a = world.client("a");
+    world.attach(a, Options::volatile());
+    let own = durable(&mut world, "own");
+    world.subscribe(own, to("t", QoS::ExactlyOnce));
+    let other = world.client("other");
+    world.attach(other, Options::volatile());
+    world.subscribe(other, to("t", QoS::ExactlyOnce));
+    world.commits = Commits::Held;
+    publish2(&mut world, a, 5, "t", "1", 11);
+    world.turn();
+    assert_eq!(world.got(other), ["1"], "volatile targets wait for nothing");
+    assert!(
+        world.clients[a].pubrec.is_empty(),
+        "the durable target has not committed"
+    );
+    world.commits = Commits::AtOnce;
+    world.settle();
+    assert_eq!(world.clients[a].pubrec, [(5, Settled::Ok, true)]);
+    assert_eq!(world.got(own), ["1"]);
+    world.detach(a, DetachCause::Lost);
+    world.settle();
+    world.attach(a, Options::volatile());
+    publish2(&mut world, a, 5, "t", "1", 11);
+    world.settle();
+    assert!(world.got(own).is_empty() && world.got(other).is_empty());
+    assert_eq!(
+        world.clients[a].pubrec.len(),
+        2,
+        "a resent one is held still"
+    );
+    release(&mut world, a, 5);
+    assert_eq!(world.clients[a].pubcomp, [(5, true)]);
+    publish2(&mut world, a, 5, "t", "2", 12);
+    world.settle();
+    assert_eq!(world.got(own), ["2"], "the second knows who leads");
 }

@@ -114,6 +114,13 @@ struct Session {
     claim: Claim,
 }
 
+impl Session {
+    /// Whether it may outlive its connection: its home has it under its client id, and keeps what QoS 2 needs (M28, M29).
+    fn is_kept(&self) -> bool {
+        self.claim == Claim::ByHome
+    }
+}
+
 /// Who must be told when the session ends (M23).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claim {

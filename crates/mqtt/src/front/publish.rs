@@ -168,7 +168,7 @@ impl Front {
             duplicate: packet.delivery.dup(),
             retain_mark: 0,
         };
-        if packet.retain && !self.session.home.partition.is_volatile() {
+        if packet.retain && self.session.is_kept() {
             incoming.retain_mark = retain_mark(topic);
             if self.retain_must_wait(&incoming) {
                 return Ok(Flow::Wait);

@@ -31,10 +31,10 @@ impl Front {
         if self.check_quota()? == Flow::Wait {
             return Ok(Flow::Wait);
         }
-        if self.session.home.partition.is_volatile() {
-            self.publish_by_front(now, incoming, fx);
-        } else {
+        if self.session.is_kept() {
             self.publish_by_home(now, incoming, fx);
+        } else {
+            self.publish_by_front(now, incoming, fx);
         }
         Ok(Flow::Next)
     }
@@ -139,7 +139,7 @@ impl Front {
         packet_id: u16,
         fx: &mut impl FrontEffects,
     ) -> Result<(), Fault> {
-        let durable = !self.session.home.partition.is_volatile();
+        let kept = self.session.is_kept();
         let held = self
             .inbound
             .as_ref()
@@ -156,7 +156,7 @@ impl Front {
             }
             Some(Hold::AtHome) => self.release(packet_id, fx),
             // Of an earlier connection: the home knows.
-            None if durable => self.release(packet_id, fx),
+            None if kept => self.release(packet_id, fx),
             None => self.send_ack(
                 PacketType::Pubcomp,
                 packet_id,

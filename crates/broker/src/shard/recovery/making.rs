@@ -1,11 +1,12 @@
 //! One partition out of its checkpoint, in slices.
 
 use courser_cluster::Restored;
-use courser_contract::{Class, LogIndex, PartitionId, Term};
+use courser_contract::{LogIndex, PartitionId, Term};
 use courser_engine::{Limits, Partition, Restore};
 use courser_log::{CheckpointAt, FileDisk};
 
 use crate::shard::partitions::config;
+use crate::slots::Places;
 use crate::stations::{Found, with_causes};
 
 /// Pieces of a checkpoint that one slice reads: 512 KiB.
@@ -50,10 +51,14 @@ impl Making {
     ///
     /// # Errors
     /// What is wrong with the checkpoint or with an entry that it needs, in words for the operator.
-    pub(super) fn go_on(&mut self, limits: &Limits) -> Result<Option<Made>, String> {
+    pub(super) fn go_on(
+        &mut self,
+        places: &Places,
+        limits: &Limits,
+    ) -> Result<Option<Made>, String> {
         let id = self.found.id;
         let stage = self.stage.take().unwrap_or_else(|| {
-            let restore = || Restore::new(config(id, Class::Durable, limits));
+            let restore = || Restore::new(config(id, places, limits));
             match &self.found.pieces {
                 Some(_) => Stage::Pieces(Box::new(restore())),
                 None => Stage::Nothing,

@@ -13,7 +13,7 @@ use courser_log::{
 
 use super::{LogStation, RecoveredShard, ShardDoor};
 use crate::rings::Doze;
-use crate::slots::Places;
+use crate::slots::{Places, Relaxed};
 
 use crate::stations::disk::{DiskFailure, DiskState};
 use crate::stations::writer::WriterParts;
@@ -108,7 +108,7 @@ impl Folder {
             checkpoints: self.checkpoints.kill(),
             config: config(),
             start: start(2),
-            places: Places::new(PARTITIONS, 1),
+            places: Places::new(PARTITIONS, 1, Relaxed::None),
             doors: vec![ShardDoor {
                 recovered,
                 doze: Arc::new(Doze::default()),

@@ -185,6 +185,85 @@ fn m1_what_counts_once_written_is_synced_soon() {
     world.end();
 }
 
+/// M9: one batch carries both, and the one that waits for no sync does not get it for nothing: its answer is there before the
+/// sync has begun.
+#[test]
+fn m1_a_relaxed_order_is_answered_before_the_sync_of_its_neighbour() {
+    let mut world = World::new(2);
+    world.order(0, Mark::Synced, 1..2);
+    world.order(1, Mark::Written, 1..2);
+    world.begin();
+    let relaxed = world.done(1);
+    let durable = world.done(0);
+    let synced = |order: &Order| {
+        let (written, synced) = order.log.expect("an answer says where the log stands");
+        synced.batch() >= written
+    };
+    assert!(!synced(&relaxed) && synced(&durable));
+    // A question alone is answered after a sync, also where nobody else wants one.
+    world.order(1, Mark::Written, 2..3);
+    world.done(1);
+    let mut question = Order::of(Mark::Written);
+    question.sync = true;
+    world.senders[1].send(&mut question);
+    assert!(synced(&world.done(1)));
+    assert_eq!(world.survivors(1, 3), [1, 2]);
+    world.end();
+}
+
+/// M1: a loss of power takes from a relaxed partition what was written last and nothing before it, at most 100 ms of it, and from
+/// a durable one nothing. One log keeps them together: what a durable entry followed from is there with it.
+#[test]
+fn m1_a_loss_of_power_takes_the_end_of_what_is_relaxed_only() {
+    let mut world = World::new(2);
+    world.begin();
+    let mut lost = 0;
+    for round in 0..12 {
+        world.order(0, Mark::Synced, round * 2 + 1..round * 2 + 3);
+        world.done(0);
+        // One at a time: each in a batch of its own.
+        for index in round * 5 + 1..round * 5 + 6 {
+            world.order(1, Mark::Written, index..index + 1);
+            world.done(1);
+        }
+        for seed in 0..8 {
+            let durable = world.survivors(0, seed);
+            assert_eq!(durable, (1..=round * 2 + 2).collect::<Vec<_>>());
+            let relaxed = world.survivors(1, seed);
+            let kept = relaxed.len() as u64;
+            assert_eq!(relaxed, (1..=kept).collect::<Vec<_>>(), "no gap");
+            assert!(kept >= round * 5, "synced with the durable order behind it");
+            lost += round * 5 + 5 - kept;
+        }
+    }
+    assert!(lost > 0, "some of it was only written");
+    let deadline = Instant::now() + PATIENCE;
+    while (0..8).any(|seed| world.survivors(1, seed).len() < 60) {
+        assert!(Instant::now() < deadline, "all of it is synced soon");
+        thread::sleep(Duration::from_millis(5));
+    }
+    world.end();
+}
+
+/// M44: a term or vote is synced before anything follows from it, in every class.
+#[test]
+fn m44_a_term_is_synced_in_a_relaxed_partition_too() {
+    let mut world = World::new(1);
+    let mut order = Order::of(Mark::Written);
+    order.push(Record::HardState {
+        partition: PartitionId(1),
+        term: Term(4),
+        vote: 1,
+        commit: LogIndex(0),
+    });
+    world.senders[0].send(&mut order);
+    world.begin();
+    let answer = world.done(0);
+    let (written, synced) = answer.log.expect("an answer says where the log stands");
+    assert!(synced.batch() >= written);
+    world.end();
+}
+
 #[test]
 fn m44_an_idle_disk_gets_one_witness_and_then_nothing() {
     let mut world = World::new(1);

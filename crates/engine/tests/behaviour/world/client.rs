@@ -46,6 +46,8 @@ pub(crate) struct Options {
     pub(crate) expiry_seconds: u32,
     pub(crate) receive_maximum: u16,
     pub(crate) will: Option<Will>,
+    /// Where its client id is.
+    pub(crate) place: PartitionId,
 }
 
 impl Options {
@@ -56,6 +58,15 @@ impl Options {
             expiry_seconds: 3_600,
             receive_maximum: 10,
             will: None,
+            place: DURABLE,
+        }
+    }
+
+    /// A session that outlives its connection and not the process (M1).
+    pub(crate) fn volatile() -> Self {
+        Self {
+            place: VOLATILE,
+            ..Self::durable()
         }
     }
 

@@ -519,8 +519,9 @@ impl World {
             slot: self.next_slot,
             generation: 1,
         };
+        let place = options.place;
         let attach = self.clients[at].connect(front, options);
-        self.send_home(DURABLE, ToHome::Attach(attach));
+        self.send_home(place, ToHome::Attach(attach));
     }
 
     /// CONNECT of a durable session, until it is attached.
