@@ -19,7 +19,6 @@ use crate::metrics::{CLOSES, DROPPED, dropped_name};
 use crate::node::{DataFolder, FolderError};
 use crate::rings::{self, Doze};
 use crate::shard::{self, Phase, ShardParts, StopSignal};
-use crate::slots::Places;
 use crate::stations::{
     COUNTERS, DiskFailure, DiskPorts, DiskState, Stage, Stations, StationsError,
 };
@@ -205,11 +204,11 @@ impl Broker {
         let ports = rings::mesh(config.shards, config.ring_slots);
         let dozes = ports[0].dozes.clone();
         let stop = Arc::new(StopSignal::new(config.shards));
-        let places = Places::new(config.partitions, config.shards);
+        let places = config.places();
         let mut broker = Self {
             addresses: listeners.addresses,
             threads: Vec::new(),
-            control: Control::new(&dozes, places, Arc::clone(&stop)),
+            control: Control::new(&dozes, places, &config.settings.classes, Arc::clone(&stop)),
             dozes,
             stop,
             stop_timeout: config.stop_timeout,

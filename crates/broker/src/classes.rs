@@ -6,6 +6,7 @@
 //! another one.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 use courser_contract::{Class, PartitionId, ShardId};
@@ -25,6 +26,13 @@ pub(crate) struct Classes {
     filters: Matcher<u16>,
     classes: Vec<Class>,
     stays: Option<Arc<Stays>>,
+}
+
+impl fmt::Debug for Classes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("Classes");
+        out.field("classes", &self.classes).finish_non_exhaustive()
+    }
 }
 
 impl Classes {
@@ -61,8 +69,16 @@ impl Classes {
     /// The partition of a client id (M23): of its slot, in its class.
     #[must_use]
     pub(crate) fn session(&self, client_id: &str) -> PartitionId {
-        let stays = self.stays.as_ref();
-        let stays = stays.and_then(|stays| stays.sessions.get(client_id).copied());
+        match &self.stays {
+            Some(stays) => self.session_in(stays, client_id),
+            None => self.session_by_class(client_id),
+        }
+    }
+
+    /// The same with what the start found, for those who ask before or without [`set_stays`](Self::set_stays).
+    #[must_use]
+    pub(crate) fn session_in(&self, stays: &Stays, client_id: &str) -> PartitionId {
+        let stays = stays.sessions.get(client_id).copied();
         stays.unwrap_or_else(|| self.session_by_class(client_id))
     }
 
@@ -74,8 +90,16 @@ impl Classes {
     /// The partition that keeps a topic's retained message (M33).
     #[must_use]
     pub(crate) fn retained(&self, topic: &str) -> PartitionId {
-        let stays = self.stays.as_ref();
-        let stays = stays.and_then(|stays| stays.retained.get(topic).copied());
+        match &self.stays {
+            Some(stays) => self.retained_in(stays, topic),
+            None => self.retained_by_class(topic),
+        }
+    }
+
+    /// See [`session_in`](Self::session_in).
+    #[must_use]
+    pub(crate) fn retained_in(&self, stays: &Stays, topic: &str) -> PartitionId {
+        let stays = stays.retained.get(topic).copied();
         stays.unwrap_or_else(|| self.retained_by_class(topic))
     }
 

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use courser_contract::{FrontId, PartitionId, ShardId};
 use tokio::sync::oneshot;
 
+use crate::classes::Classes;
 use crate::rings::Doze;
 use crate::slots::Places;
 use crate::stations::{COUNTERS, DiskState};
@@ -43,6 +44,7 @@ pub enum AskError {
 pub struct Control {
     desks: Arc<[Arc<Desk>]>,
     places: Places,
+    classes: Arc<Classes>,
     disk: Option<Arc<DiskState>>,
     stop: Arc<crate::shard::StopSignal>,
 }
@@ -52,11 +54,13 @@ impl Control {
     pub(crate) fn new(
         dozes: &[Arc<Doze>],
         places: Places,
+        classes: &[courser_settings::Class],
         stop: Arc<crate::shard::StopSignal>,
     ) -> Self {
         Self {
             desks: dozes.iter().map(Desk::new).collect(),
             places,
+            classes: Arc::new(Classes::new(places, classes)),
             disk: None,
             stop,
         }
@@ -80,12 +84,26 @@ impl Control {
     /// All partitions that have sessions: those with a log, then the volatile one of each shard.
     pub fn session_partitions(&self) -> impl Iterator<Item = PartitionId> + use<> {
         let volatile = self.shards().map(PartitionId::volatile_of);
-        self.places.durable().chain(volatile)
+        self.places.logged().chain(volatile)
     }
 
     /// All partitions that keep retained messages.
     pub fn retained_partitions(&self) -> impl Iterator<Item = PartitionId> + use<> {
-        self.places.retained_all()
+        self.classes.retained_all()
+    }
+
+    fn session_at(&self, client_id: &str) -> PartitionId {
+        match &self.disk {
+            Some(disk) => self.classes.session_in(&disk.stays(), client_id),
+            None => self.classes.session(client_id),
+        }
+    }
+
+    fn retained_at(&self, topic: &str) -> PartitionId {
+        match &self.disk {
+            Some(disk) => self.classes.retained_in(&disk.stays(), topic),
+            None => self.classes.retained(topic),
+        }
     }
 
     /// How far the broker is.
@@ -157,7 +175,7 @@ impl Control {
     }
 
     async fn holder(&self, client_id: &str) -> Result<Option<FrontId>, AskError> {
-        let partition = self.places.session(client_id);
+        let partition = self.session_at(client_id);
         let client_id = client_id.into();
         self.ask(self.places.shard_of(partition), |answer| Question::Holder {
             partition,
@@ -233,7 +251,7 @@ impl Control {
     /// # Errors
     /// See [`report`](Self::report).
     pub async fn session(&self, client_id: &str) -> Result<Option<SessionRow>, AskError> {
-        let partition = self.places.session(client_id);
+        let partition = self.session_at(client_id);
         let client_id = client_id.into();
         self.ask(self.places.shard_of(partition), |answer| {
             Question::Session {
@@ -251,7 +269,7 @@ impl Control {
     /// # Errors
     /// See [`report`](Self::report).
     pub async fn end_session(&self, client_id: &str) -> Result<Ended, AskError> {
-        let partition = self.places.session(client_id);
+        let partition = self.session_at(client_id);
         let client_id = client_id.into();
         self.ask(self.places.shard_of(partition), |answer| {
             Question::EndSession {
@@ -309,7 +327,7 @@ impl Control {
     /// # Errors
     /// See [`report`](Self::report).
     pub async fn retained_message(&self, topic: &str) -> Result<Option<RetainedMessage>, AskError> {
-        let partition = self.places.retained(topic);
+        let partition = self.retained_at(topic);
         let topic = topic.into();
         self.ask(self.places.shard_of(partition), |answer| {
             Question::RetainedMessage {
@@ -326,7 +344,7 @@ impl Control {
     /// # Errors
     /// See [`report`](Self::report).
     pub async fn clear_retained(&self, topic: &str) -> Result<(), AskError> {
-        let partition = self.places.retained(topic);
+        let partition = self.retained_at(topic);
         let topic = topic.into();
         self.ask(self.places.shard_of(partition), |answer| {
             Question::ClearRetained {
