@@ -197,12 +197,10 @@ impl Partition {
         fx: &mut impl PartitionEffects,
     ) {
         let key = AppendKey::Unanswered;
-        let publisher = view.publisher.map_or(0, |p| p.session.0);
         let list = match plan.own {
-            true => self.state.l2.targets_without(view.topic, publisher),
-            false => TargetList::default(),
+            true => self.targets_of(view),
+            false => self.lead.nobody.clone(),
         };
-        let list = Rc::new(list);
         let stored = match view.qos {
             QoS::AtMostOnce => &[],
             QoS::AtLeastOnce | QoS::ExactlyOnce => list.stored(),

@@ -5,6 +5,7 @@ use courser_contract::{
     AppendKey, DetachCause, Dropped, Epoch, HomeRef, PartitionEffects, PartitionId, QoS, Record,
     RecordView, SessionUid, ToPartition, WallMs, Will,
 };
+use smallvec::SmallVec;
 
 use super::{Going, Session};
 use crate::{
@@ -300,9 +301,9 @@ pub(crate) struct Plan {
     /// Who keeps it as the retained message.
     pub(crate) keeper: Option<PartitionId>,
     /// Through outboxes.
-    pub(crate) outbox: Vec<PartitionId>,
+    pub(crate) outbox: SmallVec<[PartitionId; 4]>,
     /// Straight after the commit.
-    pub(crate) straight: Vec<PartitionId>,
+    pub(crate) straight: SmallVec<[PartitionId; 4]>,
 }
 
 /// Where [`Partition::spread`] sent something.

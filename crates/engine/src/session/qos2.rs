@@ -40,9 +40,12 @@ impl Session {
         held.map_or(Hold::None, |&hash| Hold::Committed(hash))
     }
 
-    fn holds(&self) -> usize {
+    /// Whether so many packet ids are held. Those that are being let go are told apart only where it matters: they are looked
+    /// through one by one.
+    fn holds_at_least(&self, count: usize) -> bool {
         let held = self.extra.as_ref().map_or(0, |extra| extra.holds.len());
-        held + self.lead.proposed_holds.values().flatten().count()
+        let proposed = &self.lead.proposed_holds;
+        held + proposed.len() >= count && held + proposed.values().flatten().count() >= count
     }
 }
 
@@ -86,7 +89,7 @@ impl Partition {
         let limits = &self.config.limits;
         let forwards = self.state.outboxes.len() + self.lead.reserved_forwards as usize;
         let full = self.disk_room == DiskRoom::Short
-            || session.holds() >= limits.holds_max as usize
+            || session.holds_at_least(limits.holds_max as usize)
             || forwards + publish.destinations.len() > limits.outbox_messages_max as usize;
         let refused = Settled::Refused(Refusal::QuotaExceeded);
         // Before the plan, which admits a retained message: what is admitted must be proposed.
@@ -138,11 +141,12 @@ impl Partition {
                 session.lead.proposed_holds.remove(&packet_id);
             }
         }
-        let forwards: Vec<_> = self.lead.forwarded.drain(..holding.forwards).collect();
+        let count = holding.forwards;
+        let forwards = self.lead.forwarded.drain(..count);
         if !holding.must_wait {
+            drop(forwards);
             return self.answer_held(&holding, fx);
         }
-        let count = forwards.len();
         for forward in forwards {
             self.lead
                 .answers
