@@ -79,7 +79,7 @@ pub(crate) enum After {
     /// UNSUBACK.
     Unsubscribed(Box<Unsubscribing>),
     /// A QoS 2 publish is stored.
-    Held(Box<Holding>),
+    Held(Holding),
     /// A hold is gone.
     Released {
         front: FrontId,
@@ -318,7 +318,7 @@ pub(crate) struct Lead {
     /// Forwards whose answers somebody waits for.
     pub(crate) answers: HashMap<(PartitionId, Seq), Waiter, Hasher>,
     /// Holds whose PUBREC waits for answers, with how many.
-    pub(crate) holding: HashMap<(SessionUid, u16), (Box<Holding>, usize), Hasher>,
+    pub(crate) holding: HashMap<(SessionUid, u16), (Holding, usize), Hasher>,
     /// Forwards of earlier leaders that may be refused and are not answered, by session: which holds they belong to is not known.
     pub(crate) inherited: BTreeMap<SessionUid, BTreeSet<(PartitionId, Seq)>>,
     /// Holds of earlier leaders whose PUBREC waits for those of their session, with the front that asked again (M28).

@@ -71,6 +71,8 @@ pub(crate) struct Checkpoints {
     hurry_at: Tick,
     /// By place: where the log stands when the next one is due, and the entry of the last one.
     due: Vec<(u64, CheckpointAt)>,
+    /// The lowest of those: most turns look at nothing else.
+    next_due: u64,
 }
 
 impl Checkpoints {
@@ -96,7 +98,23 @@ impl Checkpoints {
             covers: 0,
             hurry_at: Tick(0),
             due: due.collect(),
+            next_due: 0,
         }
+    }
+
+    /// The place whose checkpoint has been due for longest; its next one is due an interval later.
+    fn take_due(&mut self, stands: u64) -> Option<usize> {
+        if stands < self.next_due {
+            return None;
+        }
+        let longest = (0..self.due.len()).min_by_key(|&place| self.due[place].0);
+        let place = longest.filter(|&place| self.due[place].0 <= stands);
+        if let Some(place) = place {
+            self.due[place].0 = stands + self.every;
+        }
+        let all = self.due.iter().map(|(due, _)| *due);
+        self.next_due = all.min().unwrap_or(u64::MAX);
+        place
     }
 
     /// The partition at `place` was made of the checkpoint at `at`.
@@ -112,6 +130,7 @@ impl Checkpoints {
                 *due = stands;
             }
         }
+        self.next_due = stands;
     }
 
     /// Whether the next turn would go on, without anything from the reader.
@@ -163,14 +182,9 @@ impl Shard {
         if self.disk_room == DiskRoom::Short && self.hub.now.tick >= checkpoints.hurry_at {
             checkpoints.hurry(stands, self.hub.now.tick);
         }
-        let Some(place) = (0..checkpoints.due.len())
-            .filter(|&place| checkpoints.due[place].0 <= stands)
-            .min_by_key(|&place| checkpoints.due[place].0)
-        else {
-            return;
-        };
-        checkpoints.due[place].0 = stands + checkpoints.every;
-        self.begin_checkpoint(checkpoints, place);
+        if let Some(place) = checkpoints.take_due(stands) {
+            self.begin_checkpoint(checkpoints, place);
+        }
     }
 
     /// Begins a checkpoint of the partition at `place`, if that has applied anything since its last one.

@@ -265,8 +265,12 @@ impl Shard {
             connection.queued = true;
             self.sockets.push_back(id.slot);
         }
+        // What is touched is armed when its output is written, once for all that the turn has done to it.
+        let armed_later = connection.touched;
         self.fronts.put(id, connection);
-        self.arm(id);
+        if !armed_later {
+            self.arm(id);
+        }
     }
 
     /// Lets the connections read again that waited for room on a link.

@@ -112,6 +112,11 @@ impl Sender {
         }
     }
 
+    /// Whether an answer has let something go.
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     /// The earliest moment at which a refused forward is sent again.
     pub(crate) fn poll_timeout(&self) -> Option<Tick> {
         self.held.first().map(|&(at, _)| at)

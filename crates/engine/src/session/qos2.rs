@@ -10,7 +10,7 @@ use crate::{
     DiskRoom, Partition,
     entry::{Haste, Rare},
     lead::{After, Holding, Waiter},
-    outbox::Refusable,
+    outbox::{Refusable, Sender},
 };
 
 /// How long a refused forward waits before it is sent again.
@@ -117,7 +117,7 @@ impl Partition {
             hash: publish.hash,
         });
         let spread = self.spread(&view, &plan, uid, fx);
-        self.lead.after(After::Held(Box::new(Holding {
+        self.lead.after(After::Held(Holding {
             front,
             session: uid,
             packet_id,
@@ -125,11 +125,11 @@ impl Partition {
             // What is in outboxes here does not outlive the process: PUBREC waits until it is where it is kept (I1).
             must_wait: spread.refusable || self.is_volatile() && spread.forwards > 0,
             result: Settled::Ok,
-        })));
+        }));
     }
 
     /// The entry of a QoS 2 publish is applied: PUBREC, unless it waits for destinations that may refuse.
-    pub(crate) fn held(&mut self, holding: Box<Holding>, fx: &mut impl PartitionEffects) {
+    pub(crate) fn held(&mut self, holding: Holding, fx: &mut impl PartitionEffects) {
         let (uid, packet_id) = (holding.session, holding.packet_id);
         if let Some(session) = self.state.sessions.get_mut(uid.0) {
             let held = session
@@ -351,7 +351,10 @@ impl Partition {
         result: Settled,
         fx: &mut impl PartitionEffects,
     ) {
-        let waiter = self.lead.answers.remove(&(from, seq));
+        let waiter = match self.lead.answers.is_empty() {
+            true => None,
+            false => self.lead.answers.remove(&(from, seq)),
+        };
         match (result, waiter) {
             (Settled::Ok, waiter) => {
                 self.end_inherited(from, seq, fx);
@@ -378,7 +381,10 @@ impl Partition {
                 }
             }
         }
-        self.send_forwards(fx);
+        // Only what waited behind this one can go now.
+        if self.lead.senders.get(&from).is_some_and(Sender::has_ready) {
+            self.send_forwards(fx);
+        }
     }
 
     pub(crate) fn end_forward(&mut self, to: PartitionId, seq: Seq) {
