@@ -4,9 +4,11 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use courser_engine::DiskRoom;
 
+use super::times::Times;
 use crate::classes::Stays;
 
 /// Why the broker cannot go on with its disk. Nothing is acknowledged any more.
@@ -54,6 +56,7 @@ pub(crate) struct DiskState {
     /// Shards whose partitions all serve.
     serving: AtomicU16,
     counters: [AtomicU64; COUNTERS.len()],
+    commits: Times,
 }
 
 /// What the stations count, in the order of [`COUNTERS`].
@@ -74,15 +77,19 @@ pub(crate) enum Counter {
     CutBytes,
     RottenPlaces,
     TimesShort,
+    CommitP50,
+    CommitP99,
+    CommitP999,
+    CommitLongest,
 }
 
 /// The words of the counters in reports, and the topics that they are published under.
 macro_rules! counters {
     ($($name:literal),+ $(,)?) => {
         /// In the order of [`Counter`].
-        pub(crate) const COUNTERS: [&str; 15] = [$($name),+];
+        pub(crate) const COUNTERS: [&str; 19] = [$($name),+];
         /// The same as topics.
-        pub(crate) const TOPICS: [&str; 15] = [$(concat!("$SYS/broker/disk/", $name)),+];
+        pub(crate) const TOPICS: [&str; 19] = [$(concat!("$SYS/broker/disk/", $name)),+];
     };
 }
 
@@ -102,8 +109,12 @@ counters![
     "log_cut_bytes",
     "log_rotten_places",
     "disk_times_short",
+    "log_commit_p50_us",
+    "log_commit_p99_us",
+    "log_commit_p99_9_us",
+    "log_commit_longest_us",
 ];
-const _: () = assert!(Counter::TimesShort as usize + 1 == COUNTERS.len());
+const _: () = assert!(Counter::CommitLongest as usize + 1 == COUNTERS.len());
 
 impl DiskState {
     /// Of a disk whose log is still to be read, for this many shards.
@@ -117,6 +128,7 @@ impl DiskState {
             restored: AtomicU16::new(0),
             serving: AtomicU16::new(0),
             counters: std::array::from_fn(|_| AtomicU64::new(0)),
+            commits: Times::new(),
         }
     }
 
@@ -205,9 +217,24 @@ impl DiskState {
         self.counters[counter as usize].store(number, Ordering::Relaxed);
     }
 
-    /// What was counted since the start of the process, in the order of [`COUNTERS`].
+    /// Writing a batch and syncing it took so long.
+    pub(crate) fn note_commit(&self, took: Duration) {
+        self.commits.note(took);
+    }
+
+    /// What was counted since the start of the process, in the order of [`COUNTERS`]. Times are found in their histogram: for
+    /// reports, not for each message.
     pub(crate) fn counted(&self) -> [u64; COUNTERS.len()] {
-        std::array::from_fn(|at| self.counters[at].load(Ordering::Relaxed))
+        let mut counted = std::array::from_fn(|at| self.counters[at].load(Ordering::Relaxed));
+        for (counter, share) in [
+            (Counter::CommitP50, 500),
+            (Counter::CommitP99, 990),
+            (Counter::CommitP999, 999),
+        ] {
+            counted[counter as usize] = self.commits.at(share);
+        }
+        counted[Counter::CommitLongest as usize] = self.commits.longest();
+        counted
     }
 }
 

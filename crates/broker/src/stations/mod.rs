@@ -10,6 +10,7 @@
 //! - [`writer`]: the one owner of the log. While a sync is under way the next batch gathers, so that batches grow with load and not with timers.
 //! - [`reader`]: slow work with files that must not delay the writer.
 //! - [`disk`]: what all threads know of the disk.
+//! - [`times`]: how long commits take.
 //! - [`start`]: the threads and everything between them.
 
 mod disk;
@@ -17,6 +18,7 @@ mod orders;
 mod reader;
 mod recovery;
 mod start;
+mod times;
 mod writer;
 
 pub use disk::DiskFailure;

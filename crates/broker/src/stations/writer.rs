@@ -167,6 +167,7 @@ impl<D: Disk> Writer<D> {
     /// One batch: as many of the pending records as fit, written, synced and answered.
     fn work(&mut self) -> Result<(), WriteError> {
         self.fill();
+        let begun = Instant::now();
         if !self.batch.is_empty() {
             self.write()?;
         }
@@ -177,7 +178,9 @@ impl<D: Disk> Writer<D> {
                 self.answer(Mark::Written);
             }
             self.log.sync()?;
-            self.clockwork = Clockwork::Synced(Instant::now());
+            let now = Instant::now();
+            self.state.note_commit(now - begun);
+            self.clockwork = Clockwork::Synced(now);
         }
         self.look_ahead();
         if whole {
