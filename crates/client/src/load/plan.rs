@@ -108,6 +108,8 @@ pub struct Plan {
     pub threads: Threads,
     /// How long to wait for deliveries after the last one.
     pub drain_idle: Duration,
+    /// Whether acknowledgements are noted one by one, with their moments.
+    pub timeline: bool,
 }
 
 /// What cannot be run.

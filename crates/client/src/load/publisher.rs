@@ -121,7 +121,12 @@ pub(crate) struct Publisher {
     schedule: Option<Schedule>,
     receiver: Receiver,
     refused: u64,
+    /// When acknowledgements came and how long each took, in nanoseconds since the start; if they are wanted.
+    timeline: Option<Vec<(u64, u64)>>,
 }
+
+/// Acknowledgements that a publisher notes one by one at most: 160 MB.
+const TIMELINE_MAX: usize = 10_000_000;
 
 /// When this publisher's messages are due in an open loop, in nanoseconds since the start.
 #[derive(Clone, Copy, Debug)]
@@ -173,6 +178,7 @@ impl Publisher {
             schedule,
             receiver: Receiver::new(plan.target.version),
             refused: 0,
+            timeline: plan.timeline.then(Vec::new),
         }
     }
 
@@ -312,11 +318,16 @@ impl Publisher {
         now_ns: u64,
         latencies: &mut Latencies,
     ) -> Result<u64, String> {
-        let slot = self.slot(packet_id)?;
-        if let Slot::Published(sent_ns) | Slot::Released(sent_ns) = *slot {
-            latencies.note(now_ns.saturating_sub(sent_ns).max(1));
+        let slot = std::mem::replace(self.slot(packet_id)?, Slot::Free);
+        if let Slot::Published(sent_ns) | Slot::Released(sent_ns) = slot {
+            let took_ns = now_ns.saturating_sub(sent_ns).max(1);
+            latencies.note(took_ns);
+            if let Some(timeline) = &mut self.timeline
+                && timeline.len() < TIMELINE_MAX
+            {
+                timeline.push((now_ns, took_ns));
+            }
         }
-        *slot = Slot::Free;
         self.in_flight -= 1;
         Ok(1)
     }
@@ -346,6 +357,11 @@ impl Publisher {
     /// Messages without acknowledgement.
     pub(crate) const fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    /// Acknowledgements one by one: moment and time taken, in nanoseconds since the start. Empty unless the plan wants them.
+    pub(crate) fn timeline(&self) -> &[(u64, u64)] {
+        self.timeline.as_deref().unwrap_or_default()
     }
 
     /// Messages that the broker refused.

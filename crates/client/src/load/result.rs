@@ -52,6 +52,15 @@ impl Latencies {
     }
 }
 
+/// One acknowledgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Acknowledged {
+    /// When it came, in nanoseconds since 1970.
+    pub at_unix_ns: u64,
+    /// Nanoseconds since its message was sent, or was due.
+    pub took_ns: u64,
+}
+
 /// What others used during the measured time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Resources {
@@ -86,6 +95,8 @@ pub struct Outcome {
     pub delivery: Latencies,
     /// From sending (or being due) to PUBACK or PUBCOMP.
     pub acknowledgement: Latencies,
+    /// Acknowledgements one by one, of one publisher after the other, if the plan wants them.
+    pub timeline: Vec<Acknowledged>,
     /// Acknowledgements that refused a message.
     pub refused: u64,
     /// Connections that failed, and how.

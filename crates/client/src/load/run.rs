@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use courser_mqtt::codec::{EncodeError, Limits, QoS, Receiver, Rules};
 
@@ -12,7 +12,7 @@ use super::arrivals::{Arrivals, Faults, GroupArrivals};
 use super::plan::{Plan, PlanError, Stop, Threads};
 use super::process::{self, Usage};
 use super::publisher::{Publisher, Templates};
-use super::result::{Outcome, Resources};
+use super::result::{Acknowledged, Outcome, Resources};
 use super::subscriber::{Ledger, Subscriber};
 use super::worker::{Connection, Course, Phase, Role, Totals, Worker};
 use crate::{Client, ClientError, Filter, Options, VersionChoice};
@@ -223,6 +223,7 @@ fn drive(
         publishers,
     };
     let own_waker = (workers.len() > 1).then_some(&waker);
+    let begin_unix_ns = unix_ns();
     let marks = thread::scope(|scope| {
         let threads: Vec<_> = workers
             .iter_mut()
@@ -238,7 +239,31 @@ fn drive(
         }
         marks
     })?;
-    Ok(conclude(plan, &workers, &totals, &marks))
+    let mut outcome = conclude(plan, &workers, &totals, &marks);
+    outcome.timeline = timeline(&workers, begin_unix_ns);
+    Ok(outcome)
+}
+
+fn unix_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    })
+}
+
+/// What publishers have noted, on the system's clock.
+fn timeline(workers: &[Worker], begin_unix_ns: u64) -> Vec<Acknowledged> {
+    let connections = workers.iter().flat_map(|worker| &worker.connections);
+    let noted = connections.flat_map(|connection| match &connection.role {
+        Role::Publisher(publisher) => publisher.timeline(),
+        Role::Subscriber(_) => &[],
+    });
+    noted
+        .map(|&(at_ns, took_ns)| Acknowledged {
+            at_unix_ns: begin_unix_ns.saturating_add(at_ns),
+            took_ns,
+        })
+        .collect()
 }
 
 /// Counters at a moment.

@@ -1,6 +1,7 @@
 //! Flags of the bench verbs, and the plans made of them.
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -192,6 +193,9 @@ pub(crate) struct Mqtt {
     /// Seconds without a delivery after which the rest counts as lost
     #[arg(long, default_value_t = 2.0, value_name = "SECONDS")]
     drain: f64,
+    /// Write each acknowledgement into this file, a line of CSV: when it came in nanoseconds since 1970, and how many it took
+    #[arg(long, value_name = "FILE")]
+    pub(super) timeline: Option<PathBuf>,
 }
 
 impl Mqtt {
@@ -219,6 +223,7 @@ impl Mqtt {
             count: None,
             one_thread: false,
             drain: 2.0,
+            timeline: None,
         }
     }
 
@@ -258,6 +263,7 @@ impl Mqtt {
                 Threads::Two
             },
             drain_idle: seconds(self.drain)?,
+            timeline: self.timeline.is_some(),
         })
     }
 }
@@ -355,6 +361,7 @@ impl Stored {
             warmup: Duration::ZERO,
             threads: Threads::Two,
             drain_idle: Duration::from_secs(5),
+            timeline: false,
         })
     }
 }

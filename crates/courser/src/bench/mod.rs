@@ -81,6 +81,9 @@ fn traffic(mqtt: &Mqtt) -> Result<Exit, LoadError> {
     })?;
     mqtt.report
         .print(&traffic_rows(&plan, &outcome), mqtt.broker.label.as_deref());
+    if let Some(file) = &mqtt.timeline {
+        report::write_timeline(file, &outcome.timeline)?;
+    }
     Ok(verdict(&plan, &outcome))
 }
 

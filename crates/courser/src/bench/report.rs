@@ -1,11 +1,13 @@
 //! Results as a table, as JSON and as a line of CSV: the same rows in all of them.
 
-use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use courser_client::load::{Latencies, Outcome, Plan, StoredOutcome, Storm, StormOutcome};
+use courser_client::load::{
+    Acknowledged, Latencies, Outcome, Plan, StoredOutcome, Storm, StormOutcome,
+};
 use serde_json::{Map, Value, json};
 
 use super::arguments::{Output, Report};
@@ -74,6 +76,16 @@ fn append_csv(file: &Path, rows: &Rows) -> io::Result<()> {
         out.write_all(line(rows.iter().map(|(name, _)| (*name).to_owned()).collect()).as_bytes())?;
     }
     out.write_all(line(rows.iter().map(|(_, value)| plain(value)).collect()).as_bytes())
+}
+
+/// A line of CSV for each acknowledgement, those of one publisher behind those of another.
+pub(super) fn write_timeline(file: &Path, timeline: &[Acknowledged]) -> io::Result<()> {
+    let mut out = BufWriter::new(File::create(file)?);
+    writeln!(out, "at_unix_ns,took_ns")?;
+    for one in timeline {
+        writeln!(out, "{},{}", one.at_unix_ns, one.took_ns)?;
+    }
+    out.flush()
 }
 
 fn rounded(number: f64, digits: i32) -> Value {
@@ -259,6 +271,19 @@ mod tests {
         append_csv(&file, &rows).expect("written");
         let text = std::fs::read_to_string(&file).expect("a file");
         assert_eq!(text, "label,sent\n\"a,\"\"b\"\"\",3\n\"a,\"\"b\"\"\",3\n");
+    }
+
+    #[test]
+    fn a_timeline_has_a_line_for_each_acknowledgement() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("t.csv");
+        let one = |at_unix_ns, took_ns| Acknowledged {
+            at_unix_ns,
+            took_ns,
+        };
+        write_timeline(&file, &[one(7, 2), one(9, 3)]).expect("written");
+        let text = std::fs::read_to_string(&file).expect("a file");
+        assert_eq!(text, "at_unix_ns,took_ns\n7,2\n9,3\n");
     }
 
     #[test]

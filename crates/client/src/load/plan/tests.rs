@@ -28,6 +28,7 @@ pub(crate) fn plan() -> Plan {
         warmup: Duration::ZERO,
         threads: Threads::One,
         drain_idle: Duration::from_secs(1),
+        timeline: false,
     }
 }
 
