@@ -9,6 +9,8 @@
     bench/run.py --add 'bare=/path/bare-relay {port}'   any other broker that can be started on a port, such as a relay that shows
                                                     what the kernel takes
     bench/run.py --running other=127.0.0.1:1883:4711   a broker that runs already: host, port and process id
+    bench/run.py --row "QoS 1" --json a.json        a part of a long run, kept;
+    bench/run.py --merge a.json --merge b.json      the table of all parts, without running anything
 
 Rounds are interleaved: in each, every row runs on every broker, each on a freshly started one (save `--running`), in an order that changes from round
 to round. Figures are medians over the rounds, with the range behind them. The load generator is `courser bench`.
@@ -18,8 +20,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import pathlib
 import platform
+import shlex
 import statistics
 import subprocess
 import sys
@@ -45,6 +49,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--version", default="311", choices=("311", "5"))
     parser.add_argument("--no-install", action="store_true", help="leave out peers that are missing")
     parser.add_argument("--json", type=pathlib.Path, help="write all results to this file")
+    parser.add_argument("--merge", action="append", default=[], type=pathlib.Path, metavar="JSON",
+                        help="print the table of results that were written before; as often as there are parts")
     return parser.parse_args()
 
 
@@ -111,8 +117,7 @@ def shown(found: list[float], whole: bool) -> str:
     return f"{middle:.{digits}f}{spread}" + ("" if whole else " †")
 
 
-def table(results: Results, rows: list[Row], kinds: list[Kind | Running]) -> tuple[str, bool]:
-    names = [kind.name for kind in kinds]
+def table(results: Results, rows: list[Row], names: list[str]) -> tuple[str, bool]:
     lines = ["| workload | figure | " + " | ".join(names) + " | at most | |", "|---" * (len(names) + 4) + "|"]
     passed = True
     for row in rows:
@@ -125,8 +130,8 @@ def table(results: Results, rows: list[Row], kinds: list[Kind | Running]) -> tup
             verdicts = []
             for name in names:
                 ours = median(results, row, name, figure)
-                if name.startswith("courser") and bound is not None:
-                    runs = results.get((row.name, name), [])
+                runs = results.get((row.name, name), [])
+                if name.startswith("courser") and bound is not None and runs:
                     good = ours is not None and ours <= bound and all(is_whole(row, run) for run in runs)
                     passed &= good
                     verdicts.append("pass" if good else "FAIL")
@@ -136,19 +141,52 @@ def table(results: Results, rows: list[Row], kinds: list[Kind | Running]) -> tup
     return "\n".join(lines), passed
 
 
-def header(options: argparse.Namespace) -> str:
+def described(options: argparse.Namespace) -> str:
+    """Machine, commit and command of the runs that this process makes."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
     processor = next((line.split(":", 1)[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
                       if line.startswith("model name")), platform.machine())
     cores = len([line for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("processor")])
-    command = "bench/run.py " + " ".join(sys.argv[1:])
+    command = shlex.join(["bench/run.py", *sys.argv[1:]])
+    load, _, _ = os.getloadavg()
     return (f"{processor}, {cores} cores, Linux {platform.release()}, loopback; commit {commit}; {time.strftime('%Y-%m-%d')}; "
-            f"`{command.strip()}`\n\nMedian of {options.rounds} interleaved rounds (range). † lost, repeated or reordered "
-            "messages, or a failed run. \"At most\" is the share of the best whole peer of this run, see bench/rows.py.\n")
+            f"load average {load:.1f} before it; {options.rounds} interleaved rounds; `{command}`")
+
+
+EXPLAINED = ("Medians of the rounds (range). † lost, repeated or reordered messages, or a failed run. \"At most\" is the share of the "
+             "best whole peer of this run, see bench/rows.py.\n")
+
+
+def write(path: pathlib.Path, about: str, results: Results) -> None:
+    flat = [{"row": row, "broker": broker, "runs": runs} for (row, broker), runs in results.items()]
+    path.write_text(json.dumps({"about": about, "results": flat}, indent=1))
+
+
+def merge(paths: list[pathlib.Path]) -> tuple[list[str], Results]:
+    """What several processes wrote. Runs of the same row and broker are put together."""
+    about, results = [], {}
+    for path in paths:
+        part = json.loads(path.read_text())
+        about.append(part["about"])
+        for one in part["results"]:
+            results.setdefault((one["row"], one["broker"]), []).extend(one["runs"])
+    return about, results
+
+
+def print_merged(paths: list[pathlib.Path]) -> int:
+    about, results = merge(paths)
+    rows = [row for row in DURABLE + ROWS if any(name == row.name for name, _ in results)]
+    names = list(dict.fromkeys(broker for _, broker in results))
+    text, passed = table(results, rows, names)
+    print("\n".join(about), EXPLAINED, text, sep="\n\n")
+    return 0 if passed else 1
 
 
 def main() -> int:
     options = arguments()
+    if options.merge:
+        return print_merged(options.merge)
+    about = described(options)
     subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "courser"], cwd=ROOT, check=True)
     raise_open_files()
     kept = ["courser-disk", "mosquitto-kept", "rumqttd", "nats-server"]
@@ -168,11 +206,9 @@ def main() -> int:
         raise SystemExit("no such row; rows are:\n" + "\n".join(f"  {row.name}" for row in every))
     results = measure(rows, kinds, options)
     if options.json:
-        flat = [{"row": row, "broker": broker, "runs": runs} for (row, broker), runs in results.items()]
-        options.json.write_text(json.dumps(flat, indent=1))
-    text, passed = table(results, rows, kinds)
-    print(header(options))
-    print(text)
+        write(options.json, about, results)
+    text, passed = table(results, rows, [kind.name for kind in kinds])
+    print(about, EXPLAINED, text, sep="\n\n")
     return 0 if passed else 1
 
 
