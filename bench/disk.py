@@ -1,0 +1,336 @@
+#!/usr/bin/env python3
+"""What durable messages cost beside CPU time: how many share a sync, how long one waits for it, how fast a start is.
+
+    bench/disk.py                                   all of it: about four minutes
+    bench/disk.py --only stop-and-wait --only tail  some of it
+    bench/disk.py --only recovery --references 1000000
+
+| part | what is measured | limit |
+|---|---|---|
+| saturated | acknowledged messages for each sync, 64 pairs with a window of 50 | at least 64 |
+| stop-and-wait | p50 to the acknowledgement of one message at a time | p50 of a bare write and sync of the same run, and 60 µs |
+| tail | p99.9 to the acknowledgement at half of what saturates | 3 times the broker's own p99.9 of a commit |
+| | the longest within 5 ms of a segment's end or a checkpoint | twice the p99.9 elsewhere |
+| recovery | a start after kill -9, with checkpoints and by the log alone | 2 s with all references, or 1,000,000 records/s |
+
+Every part starts a broker of its own in an empty folder. The broker's own counters are those under `$SYS/broker/disk`. Ends with 1 if
+a limit is not kept or a message was lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import bisect
+import csv
+import dataclasses
+import json
+import mmap
+import os
+import pathlib
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Callable
+
+import watch
+import wire
+from brokers import KINDS, TARGET, Broker, Kind, raise_open_files
+from wire import Peer
+
+GENERATOR = TARGET / "release" / "courser"
+LOAD_SECONDS_MAX = 500
+# Reports come this often; the last one before a figure is read is not older.
+REPORT_SECONDS = 0.5
+NEAR_NS = 5_000_000
+EXPIRY_SECONDS = 3600
+
+
+@dataclasses.dataclass
+class Verdict:
+    """Lines of a part, and whether its limits were kept."""
+
+    lines: list[str] = dataclasses.field(default_factory=list)
+    kept: bool = True
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+    def limit(self, text: str, kept: bool) -> None:
+        self.lines.append(f"{text}: {'pass' if kept else 'FAIL'}")
+        self.kept &= kept
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", default=[], choices=sorted(PARTS))
+    parser.add_argument("--seconds", type=float, default=10.0, help="measured seconds of each load")
+    parser.add_argument("--references", type=int, default=10_000_000, help="stored references of the recovery")
+    parser.add_argument("--sessions", type=int, default=1_000, help="sessions that share them")
+    parser.add_argument("--records", type=int, default=1_000_000, help="messages that are replayed without a checkpoint")
+    return parser.parse_args()
+
+
+def kind(*settings: str) -> Kind:
+    """A broker on a disk that reports often."""
+    settings = (f'sys.interval="{int(REPORT_SECONDS * 1000)}ms"', *settings)
+    chosen = " ".join(f"--set '{setting}'" for setting in settings)
+    disk = KINDS["courser-disk"]
+    return dataclasses.replace(disk, command=f"{disk.command} {chosen}")
+
+
+def counters(port: int) -> dict[str, int]:
+    """The broker's counters of its disk, not older than a report."""
+    time.sleep(2 * REPORT_SECONDS)
+    found: dict[str, int] = {}
+    with wire.session(port, "bench-counters") as peer:
+        peer.send(wire.subscribe(["$SYS/broker/disk/#"], 0))
+        peer.socket.settimeout(2 * REPORT_SECONDS)
+        try:
+            while True:
+                packet, _, body = peer.read()
+                if packet == wire.PUBLISH:
+                    length = int.from_bytes(body[:2], "big")
+                    at = 2 + length
+                    found[body[2:at].decode().rsplit("/", 1)[1]] = int(body[at + 1 + body[at]:])
+        except TimeoutError:
+            return found
+
+
+def load(broker: Broker, *flags: str) -> dict[str, float]:
+    """`courser bench mqtt` with sessions that are kept on both sides, QoS 1 and 128 bytes."""
+    command = [str(GENERATOR), "bench", "mqtt", "-q", "1", "-s", "128", "--persistent", "--persistent-publishers", "-V", "311",
+               "-p", str(broker.port), "--pid", str(broker.pid), "-o", "jsonl", "--quiet", *flags]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LOAD_SECONDS_MAX)
+    if not done.stdout.strip():
+        raise RuntimeError(done.stderr.strip() or "no result")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def whole(result: dict[str, float]) -> bool:
+    return all(result[name] == 0 for name in ("lost", "duplicates_unmarked", "out_of_order", "foreign", "failures"))
+
+
+def timed(options: argparse.Namespace) -> tuple[str, ...]:
+    return ("-d", str(options.seconds), "--warmup", "1")
+
+
+def pairs(count: int) -> tuple[str, ...]:
+    return ("--publishers", str(count), "--subscribers", str(count), "--topics", str(count))
+
+
+def saturated(options: argparse.Namespace) -> Verdict:
+    verdict = Verdict()
+    with Broker(kind()) as broker:
+        before = counters(broker.port)
+        result = load(broker, *timed(options), *pairs(64), "-w", "50")
+        after = counters(broker.port)
+    syncs = after["log_syncs"] - before["log_syncs"]
+    verdict.say(f"{result['sent']:,.0f} messages acknowledged, {result['sent_per_second']:,.0f} a second, {syncs:,} syncs")
+    each = result["sent"] / max(syncs, 1)
+    verdict.limit(f"{each:,.0f} messages for each sync, at least 64", each >= 64 and whole(result))
+    return verdict
+
+
+class BareFile:
+    """A file whose blocks are written already, and single blocks written to it and synced: what any durable message waits for."""
+
+    BLOCK, BLOCKS = 4096, 4096
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        path = folder / "bare"
+        path.write_bytes(bytes(self.BLOCK * self.BLOCKS))
+        self.file = os.open(path, os.O_RDWR | os.O_DIRECT)
+        os.fsync(self.file)
+        # Direct writes want their memory at the beginning of a page.
+        self.block = mmap.mmap(-1, self.BLOCK)
+        self.next = 0
+
+    def commit(self) -> float:
+        """Microseconds of one write and one fdatasync."""
+        start = time.perf_counter_ns()
+        os.pwrite(self.file, self.block, self.next * self.BLOCK)
+        os.fdatasync(self.file)
+        took = time.perf_counter_ns() - start
+        self.next = (self.next + 1) % self.BLOCKS
+        return took / 1000
+
+    def commits(self, seconds: float) -> list[float]:
+        deadline = time.monotonic() + seconds
+        took = []
+        while time.monotonic() < deadline:
+            took.append(self.commit())
+        return took
+
+    def close(self) -> None:
+        os.close(self.file)
+
+
+def stop_and_wait(options: argparse.Namespace) -> Verdict:
+    """Bursts of both, in turns, on the same disk: it drifts by more than the difference that matters."""
+    verdict = Verdict()
+    bare_times: list[float] = []
+    p50s: list[float] = []
+    messages = syncs = 0
+    good = True
+    with Broker(kind()) as broker:
+        bare = BareFile(broker.folder)
+        for _ in range(BURSTS):
+            bare_times += bare.commits(options.seconds / BURSTS)
+            before = counters(broker.port)
+            result = load(broker, "-w", "1", "-d", str(options.seconds / BURSTS), "--warmup", "0")
+            after = counters(broker.port)
+            good &= whole(result)
+            p50s.append(result["acknowledgement_p50_us"])
+            messages += int(result["sent"])
+            syncs += after["log_syncs"] - before["log_syncs"]
+        bare.close()
+    ours, theirs = statistics.median(p50s), statistics.median(bare_times)
+    verdict.say(f"bare write and fdatasync of 4 KiB: p50 {theirs:.0f} µs over {len(bare_times):,}")
+    verdict.say(f"{messages:,} messages one at a time, {syncs / messages:.2f} syncs for each")
+    verdict.limit(f"p50 to the acknowledgement {ours:.0f} µs, at most {theirs + 60:.0f} µs", ours <= theirs + 60 and good)
+    return verdict
+
+
+def quantile(ordered: list[int], share: float) -> float:
+    """Microseconds of a sorted list of nanoseconds."""
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] / 1000 if ordered else 0.0
+
+
+def tail(options: argparse.Namespace) -> Verdict:
+    """Segments are small here, so that many end and many checkpoints are written within the run."""
+    verdict = Verdict()
+    small = ('log.segment_bytes="8MiB"', 'log.checkpoint_bytes="64MiB"')
+    with Broker(kind(*small)) as broker:
+        most = load(broker, *timed(options), *pairs(8))["sent_per_second"]
+    rate = most / 2
+    seconds = max(options.seconds, ACKNOWLEDGEMENTS_MIN * 1.1 / rate)
+    with Broker(kind(*small)) as broker, tempfile.NamedTemporaryFile(suffix=".csv") as file:
+        data = broker.folder / "data"
+        with watch.Watch(data / "log", data / "checkpoints") as seen:
+            result = load(broker, "-d", str(seconds), "--warmup", "1", *pairs(8), "--rate", str(rate), "--timeline", file.name)
+        commits = counters(broker.port)
+        with open(file.name, newline="") as lines:
+            timeline = [(int(line["at_unix_ns"]), int(line["took_ns"])) for line in csv.DictReader(lines)]
+    # The first second is the warm-up.
+    begin = min(at for at, _ in timeline) + 1_000_000_000
+    moments = sorted(at for at, _, _ in seen.events)
+    near: list[int] = []
+    far: list[int] = []
+    for at, took in timeline:
+        if at >= begin:
+            (near if is_near(moments, at - took, at) else far).append(took)
+    near.sort()
+    far.sort()
+    every = sorted(near + far)
+    p999 = quantile(every, 0.999)
+    sync = commits["log_commit_p99_9_us"]
+    verdict.say(f"{len(every):,} acknowledgements at {rate:,.0f} a second, half of what saturates: p50 {quantile(every, 0.5):.0f} µs, "
+                f"p99 {quantile(every, 0.99):.0f} µs; commits: p50 {commits['log_commit_p50_us']} µs, p99 {commits['log_commit_p99_us']} µs")
+    verdict.limit(f"p99.9 to the acknowledgement {p999:.0f} µs, at most 3 times a commit's {sync} µs",
+                  p999 <= 3 * sync and len(every) >= ACKNOWLEDGEMENTS_MIN and whole(result))
+    elsewhere = quantile(far, 0.999)
+    worst = near[-1] / 1000 if near else 0.0
+    verdict.limit(f"{len(near):,} acknowledgements within 5 ms of {len(moments):,} changes of segments and checkpoints, the longest "
+                  f"{worst:.0f} µs, at most twice the p99.9 elsewhere of {elsewhere:.0f} µs", bool(near) and worst <= 2 * elsewhere)
+    return verdict
+
+
+def is_near(moments: list[int], sent: int, acknowledged: int) -> bool:
+    """Whether one of the moments lies within the time of a message, or 5 ms of it."""
+    first = bisect.bisect_left(moments, sent - NEAR_NS)
+    return first < len(moments) and moments[first] <= acknowledged + NEAR_NS
+
+
+def store(broker: Broker, sessions: int, messages: int, topics: int) -> None:
+    """Messages for sessions that are away: with one topic each session gets all of them, else each has its own."""
+    for batch in wire.batches(sessions, 200):
+        peers = [Peer(broker.port) for _ in batch]
+        for session, peer in zip(batch, peers):
+            peer.send(wire.connect(f"away-{session}", expiry_seconds=EXPIRY_SECONDS)
+                      + wire.subscribe([f"stored/+/{session % topics}"], 1))
+        for peer in peers:
+            peer.welcomed()
+            peer.subscribed()
+            peer.send(wire.DISCONNECT)
+            peer.socket.close()
+    result = load(broker, "--subscribers", "0", "--prefix", "stored", "--topics", str(topics), "-w", "1000", "-n", str(messages))
+    if result["failures"] or result["refused"]:
+        raise RuntimeError(f"not everything was stored: {result}")
+
+
+def restart(broker: Broker) -> tuple[float, float]:
+    """Kills the broker and starts it again: seconds until it takes a connection, and its CPU seconds until then."""
+    broker.process.send_signal(signal.SIGKILL)
+    broker.process.wait()
+    start = time.perf_counter()
+    broker.start()
+    took = time.perf_counter() - start
+    return took, wire.cpu_seconds(broker.pid)
+
+
+def stored_messages(port: int) -> int:
+    """References that the broker says it has for sessions, by what one of them is given when it resumes."""
+    with Peer(port) as peer:
+        peer.send(wire.connect("away-0", clean_start=False, expiry_seconds=EXPIRY_SECONDS))
+        if not peer.welcomed():
+            return 0
+        return 1 if peer.read()[0] == wire.PUBLISH else 0
+
+
+def recovery(options: argparse.Namespace) -> Verdict:
+    verdict = Verdict()
+    messages = options.references // options.sessions
+    with Broker(kind()) as broker:
+        store(broker, options.sessions, messages, 1)
+        took, cpu = restart(broker)
+        found = counters(broker.port)
+        kept = stored_messages(broker.port)
+    verdict.say(f"{messages * options.sessions:,} references to {messages:,} messages, {options.sessions:,} sessions, with checkpoints: "
+                f"{took:.2f} s, {cpu:.2f} s of CPU, {found['log_recovered_entries']:,} entries applied")
+    whole_log = ('log.checkpoint_bytes="64GiB"',)
+    with Broker(kind(*whole_log)) as broker:
+        empty, _ = restart(broker)
+        store(broker, REPLAYED_SESSIONS, options.records, REPLAYED_SESSIONS)
+        replayed, cpu = restart(broker)
+        found = counters(broker.port)
+        kept &= stored_messages(broker.port)
+    each = options.records / max(replayed - empty, 1e-3)
+    verdict.say(f"{options.records:,} messages of {REPLAYED_SESSIONS} sessions, without a checkpoint: {replayed:.2f} s beside {empty:.2f} s of an empty "
+                f"log, {cpu:.2f} s of CPU, {found['log_recovered_entries']:,} entries applied: {each:,.0f} records/s")
+    verdict.limit(f"a start within 2 s ({took:.2f} s), or 1,000,000 records/s ({each:,.0f})",
+                  bool(kept) and (took <= 2 or each >= 1_000_000))
+    return verdict
+
+
+BURSTS = 5
+# A session keeps 100,000 messages unless a setting says otherwise.
+REPLAYED_SESSIONS = 50
+ACKNOWLEDGEMENTS_MIN = 100_000
+PARTS: dict[str, Callable[[argparse.Namespace], Verdict]] = {
+    "saturated": saturated,
+    "stop-and-wait": stop_and_wait,
+    "tail": tail,
+    "recovery": recovery,
+}
+
+
+def main() -> int:
+    options = arguments()
+    raise_open_files()
+    if not GENERATOR.exists():
+        raise SystemExit("build it first: cargo build --release -p courser")
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=pathlib.Path(__file__).parent, capture_output=True, text=True)
+    print(f"{wire.machine()}; commit {commit.stdout.strip()}; {time.strftime('%Y-%m-%d')}", flush=True)
+    good = True
+    for name in options.only or PARTS:
+        verdict = PARTS[name](options)
+        good &= verdict.kept
+        print(f"{name}", *(f"  {line}" for line in verdict.lines), sep="\n", flush=True)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
