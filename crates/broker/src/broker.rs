@@ -8,13 +8,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use courser_contract::ShardId;
-use courser_settings::Keep;
+use courser_settings::{Keep, Settings};
 use router::SharedMatcher;
 
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::Control;
 use crate::listen::{self, ListenError};
+use crate::live::Live;
 use crate::metrics::{CLOSES, DROPPED, dropped_name};
 use crate::node::{DataFolder, FolderError};
 use crate::rings::{self, Doze};
@@ -146,6 +147,7 @@ pub enum Status {
 /// A broker that serves. Dropped without [`stop`](Self::stop) its threads go on until the process ends.
 #[derive(Debug)]
 pub struct Broker {
+    live: Arc<Live>,
     addresses: Vec<SocketAddr>,
     threads: Vec<JoinHandle<io::Result<ShardReport>>>,
     dozes: Vec<Arc<Doze>>,
@@ -205,7 +207,9 @@ impl Broker {
         let dozes = ports[0].dozes.clone();
         let stop = Arc::new(StopSignal::new(config.shards));
         let places = config.places();
+        let config = Arc::new(config);
         let mut broker = Self {
+            live: Arc::new(Live::new(Arc::clone(&config))),
             addresses: listeners.addresses,
             threads: Vec::new(),
             control: Control::new(&dozes, places, &config.settings.classes, Arc::clone(&stop)),
@@ -221,12 +225,13 @@ impl Broker {
             .map_or(1, |kept| kept.folder.node().start);
         let (writer, reader) = SharedMatcher::new();
         let (clock, connections) = (Clock::default(), Arc::new(AtomicUsize::new(0)));
-        let (config, mut writer) = (Arc::new(config), Some(writer));
+        let mut writer = Some(writer);
         let shards = ports.into_iter().zip(listeners.by_shard).zip(disks);
         for (id, ((ports, listeners), disk)) in (0..).map(ShardId).zip(shards) {
             broker.start_shard(ShardParts {
                 id,
                 config: Arc::clone(&config),
+                live: Arc::clone(&broker.live),
                 clock,
                 ports,
                 listeners,
@@ -290,6 +295,16 @@ impl Broker {
     #[must_use]
     pub fn recovered(&self) -> Option<&str> {
         self.kept.as_ref()?.stations.state().report()
+    }
+
+    /// Gives it other settings while it runs: each shard takes them at its next turn, which is at once. Values that need a
+    /// restart must be those of the start ([`Settings::adopt`]). Connections that are there stay, with what they were told.
+    pub fn reconfigure(&self, settings: Settings) {
+        let config = self.live.get().with(settings);
+        self.live.set(Arc::new(config));
+        for doze in &self.dozes {
+            doze.wake();
+        }
     }
 
     /// Where it listens, with the ports that were chosen.

@@ -16,8 +16,6 @@ use crate::stations::Mark;
 const PARTITIONS: u16 = 16;
 /// Batches under way on each link between two shards.
 const RING_SLOTS: usize = 8;
-/// Bytes of free output buffers that a shard keeps.
-const OUTPUT_POOL_BYTES: usize = 4 << 20;
 
 /// Whether each shard is bound to a core of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,8 +42,10 @@ pub struct Config {
     pub(crate) relaxed: Relaxed,
     /// Batches under way on each link between two shards, at least 1.
     pub ring_slots: usize,
-    /// Connections at once.
+    /// Connections at once, at most [`connections_cap`](Self::connections_cap).
     pub connections_max: usize,
+    /// The most of them that settings may allow later: what descriptors there are.
+    pub connections_cap: usize,
     /// How long a stop waits for outputs and wills.
     pub stop_timeout: Duration,
     /// Everything else, by name.
@@ -73,6 +73,7 @@ impl Config {
             relaxed: Relaxed::None,
             ring_slots: RING_SLOTS,
             connections_max: settings.listeners.connections_max as usize,
+            connections_cap: usize::MAX,
             stop_timeout: Duration::from_secs(5),
             settings,
         }
@@ -89,6 +90,17 @@ impl Config {
         match self.settings.classes.iter().any(relaxed) {
             true => Relaxed::Made,
             false => Relaxed::None,
+        }
+    }
+
+    /// These with other settings. What is told apart here from the settings, such as the number of shards, stays as it is,
+    /// but for the connections at once.
+    pub(crate) fn with(&self, settings: Settings) -> Self {
+        Self {
+            connections_max: (settings.listeners.connections_max as usize)
+                .min(self.connections_cap),
+            settings,
+            ..self.clone()
         }
     }
 
@@ -124,9 +136,9 @@ impl Config {
     }
 
     /// What the fronts of one shard share.
-    pub(crate) fn front(&self) -> Rc<FrontConfig> {
+    pub(crate) fn front(&self, output_pool: Rc<OutputPool>) -> FrontConfig {
         let mqtt = &self.settings.mqtt;
-        let mut config = FrontConfig::new(OutputPool::new(OUTPUT_POOL_BYTES));
+        let mut config = FrontConfig::new(output_pool);
         config.limits.packet_bytes_max = to_u32(mqtt.packet_bytes_max.bytes());
         config.limits.client_id_bytes_max = to_u16(mqtt.client_id_bytes_max.bytes());
         config.limits.topic_bytes_max = to_u16(mqtt.topic_bytes_max.bytes());
@@ -158,7 +170,7 @@ impl Config {
             },
             reference,
         });
-        Rc::new(config)
+        config
     }
 }
 

@@ -26,6 +26,7 @@ mod control;
 mod failpoint;
 mod index;
 mod listen;
+mod live;
 pub mod metrics;
 mod node;
 mod peer;

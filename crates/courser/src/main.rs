@@ -14,6 +14,7 @@ mod init;
 mod inspect;
 mod operators;
 mod publish;
+mod reload;
 mod server;
 mod subscribe;
 

@@ -11,13 +11,14 @@ use courser_admin::{AdminError, BindError};
 use courser_broker::{
     Broker, Config, DiskFailure, FolderError, ListenError, StartError, Status, StopError,
 };
-use courser_settings::{Keep, Resolved};
+use courser_settings::Keep;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::exit::{Exit, usage};
 use crate::cli::settings::SettingFlags;
 use crate::operators::{self, Operators};
+use crate::reload::Running;
 
 /// Descriptors that a broker needs beside its connections.
 const DESCRIPTORS_BESIDE: u64 = 64;
@@ -40,15 +41,15 @@ pub(crate) struct Server {
 
 /// Runs until a signal comes.
 pub(crate) fn run(arguments: &Server) -> Exit {
-    let Resolved {
-        settings, warnings, ..
-    } = match arguments.flags.resolve() {
+    let resolved = match arguments.flags.resolve() {
         Ok(resolved) => resolved,
         Err(errors) => return usage(&errors.to_string()),
     };
-    for warning in warnings {
+    for warning in &resolved.warnings {
         eprintln!("courser: warning: {warning}");
     }
+    let settings = resolved.settings.clone();
+    let running = Running::new(arguments.flags.clone(), resolved);
     let open: Vec<SocketAddr> = settings
         .mqtt
         .listen
@@ -78,6 +79,7 @@ pub(crate) fn run(arguments: &Server) -> Exit {
         usize::try_from(descriptors.saturating_sub(DESCRIPTORS_BESIDE)).unwrap_or(usize::MAX);
     let capped = (config.connections_max > allowed).then_some(allowed);
     config.connections_max = capped.unwrap_or(config.connections_max);
+    config.connections_cap = allowed;
     let shards = config.shards;
     // Before the broker, so that a signal during its start is not lost.
     let runtime = match tokio::runtime::Builder::new_current_thread()
@@ -114,7 +116,7 @@ pub(crate) fn run(arguments: &Server) -> Exit {
         capped,
     };
     say(&greeting.beginning());
-    let reason = runtime.block_on(wait(signals, &broker, &greeting));
+    let reason = runtime.block_on(wait(signals, running, &greeting));
     let exit = stop(broker, reason);
     // Until the end, so that who asks hears that the broker is being stopped.
     drop(operators);
@@ -208,16 +210,20 @@ enum Reason {
 }
 
 /// Says how far the start has come, and waits for a reason to stop.
-async fn wait(mut signals: Signals, broker: &Broker, greeting: &Greeting<'_>) -> Reason {
+async fn wait(mut signals: Signals, mut running: Running, greeting: &Greeting<'_>) -> Reason {
+    let broker = greeting.broker;
     let mut start = Start::default();
     loop {
         let look = if start.is_over { LOOK } else { LOOK_STARTING };
         tokio::select! {
             _ = signals.terminate.recv() => return Reason::Signal,
             _ = signals.interrupt.recv() => return Reason::Signal,
-            _ = signals.hangup.recv() => {
-                eprintln!("courser: SIGHUP is ignored: settings are read at the start only");
-            }
+            _ = signals.hangup.recv() => match running.reload(broker) {
+                Ok(answer) => eprint!("{}", answer.text()),
+                Err(errors) => {
+                    eprintln!("{errors}\ncourser: settings not reloaded: what was in force stays in force");
+                }
+            },
             () = tokio::time::sleep(look) => {
                 if broker.has_failed() || matches!(broker.status(), Status::Failed(_)) {
                     return Reason::Failure;

@@ -389,6 +389,11 @@ impl Partition {
         self.lead_ends(now, fx);
     }
 
+    /// Other limits, for what it decides from now on: what was let in stays (M4).
+    pub fn set_limits(&mut self, limits: crate::Limits) {
+        self.config.limits = limits;
+    }
+
     /// Says how much room its disk has. While it is short, publishes that would be kept are refused; results, releases, forwards
     /// and sessions go on, out of what is left (M47). Volatile partitions are not told.
     pub const fn set_disk_room(&mut self, room: DiskRoom) {

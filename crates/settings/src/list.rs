@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
+use crate::Applies;
 use crate::error::{Origin, SettingError};
 use crate::value::{Value, Written, accept};
 
@@ -113,6 +114,22 @@ struct Taken {
     name: &'static str,
     place: Origin,
     reference: Option<String>,
+}
+
+/// The items of a running process after a change to `new`: its own, unless the list itself applies before a restart; then
+/// those of `new`, where an item that is in both is the one of `kept`.
+pub(crate) fn adopt<T: Item + Clone>(kept: Vec<T>, new: &[T], applies: Applies) -> Vec<T> {
+    match applies {
+        Applies::Restart => kept,
+        Applies::NewConnections | Applies::NewSessions | Applies::AtOnce => new
+            .iter()
+            .map(|item| {
+                let identity = item.identity();
+                let mine = kept.iter().find(|mine| mine.identity() == identity);
+                mine.unwrap_or(item).clone()
+            })
+            .collect(),
+    }
 }
 
 /// The fields of one item while it is read.

@@ -151,6 +151,22 @@ macro_rules! settings {
                 values
             }
 
+            /// Takes over from `new` what a running process takes over: every value that applies before a restart. Items that
+            /// both have are told apart as in the file; ones that came or went are taken over where the list says so.
+            pub fn adopt(&mut self, new: &Self) {
+                $($(settings!(@adopt $applies, self.$section.$name, new.$section.$name);)+)+
+                $({
+                    let mut kept = std::mem::take(&mut self.$items);
+                    for item in &mut kept {
+                        let other = new.$items.iter().find(|other| other.$identity == item.$identity);
+                        if let Some(other) = other {
+                            $(settings!(@adopt $field_applies, item.$field, other.$field);)+
+                        }
+                    }
+                    self.$items = $crate::list::adopt(kept, &new.$items, $crate::Applies::$list_applies);
+                })*
+            }
+
             /// The items of every list in their order, each by the field that tells it apart.
             pub(crate) fn identities(&self) -> Vec<(&'static str, Vec<String>)> {
                 vec![$((
@@ -205,6 +221,12 @@ macro_rules! settings {
             doc: $doc,
         }
     }};
+    (@adopt Restart, $old:expr, $new:expr) => {
+        let _ = (&$old, &$new);
+    };
+    (@adopt $applies:ident, $old:expr, $new:expr) => {
+        $old.clone_from(&$new);
+    };
     (@default $type:ty) => {
         None::<$type>
     };

@@ -139,6 +139,31 @@ impl Resolved {
         changes
     }
 
+    /// What a running process has after a change to `new`: values that need a restart stay. See [`Settings::adopt`].
+    #[must_use]
+    pub fn adopted(&self, new: &Self) -> Self {
+        let mut settings = self.settings.clone();
+        settings.adopt(&new.settings);
+        let mut adopted = Self {
+            settings,
+            ..new.clone()
+        };
+        // What stayed has the origin that it had.
+        for change in new.changes(&adopted) {
+            adopted.origins.remove(&change.key);
+            adopted.references.remove(&change.key);
+            if let Some(origin) = self.origins.get(&change.key) {
+                adopted.origins.insert(change.key.clone(), origin.clone());
+            }
+            if let Some(reference) = self.references.get(&change.key) {
+                adopted
+                    .references
+                    .insert(change.key.clone(), reference.clone());
+            }
+        }
+        adopted
+    }
+
     fn item_changes(&self, after: &Self, changes: &mut Vec<Change>) {
         let old = self.settings.identities().into_iter();
         let new = after.settings.identities().into_iter();

@@ -99,11 +99,11 @@ settings! {
         /// Bytes that may wait to be written to one client. Above it QoS 0 is dropped and counted, QoS 1 and 2 waits in the session.
         output_bytes_max: ByteSize = ByteSize::mib(1), in ByteSize::kib(64)..=ByteSize::gib(1), applies = NewConnections;
         /// Subscriptions of one session.
-        subscriptions_max: u32 = 10_000, in 1..=10_000_000, applies = NewSessions;
+        subscriptions_max: u32 = 10_000, in 1..=10_000_000, applies = AtOnce;
         /// Longest session expiry interval, also for the kept sessions of MQTT 3.1.1. "0s" ends every session with its connection.
-        session_expiry_max: Duration = 7 * DAY, in Duration::ZERO..=36_500 * DAY, applies = NewSessions;
-        /// How a shared subscription picks the member that gets a message.
-        shared_strategy: SharedStrategy = SharedStrategy::RoundRobin, applies = AtOnce;
+        session_expiry_max: Duration = 7 * DAY, in Duration::ZERO..=36_500 * DAY, applies = NewConnections;
+        /// How a shared subscription picks the member that gets a message. A group that is there keeps the one it began with.
+        shared_strategy: SharedStrategy = SharedStrategy::RoundRobin, applies = NewSessions;
         /// Whether clients may store retained messages.
         retain_available: bool = true, applies = NewConnections;
         /// What clients of MQTT 5.0 get that ask for Response Information, such as the first levels of topics for answers. Empty: nothing.
@@ -117,11 +117,11 @@ settings! {
     /// Messages that wait for one session.
     session: Session {
         /// Messages that may wait for one session before its overflow policy applies. Larger: more memory for each absent client.
-        queue_messages_max: u32 = 100_000, in 1..=10_000_000, applies = NewSessions;
+        queue_messages_max: u32 = 100_000, in 1..=10_000_000, applies = AtOnce;
         /// Bytes that may wait for one session before its overflow policy applies.
-        queue_bytes_max: ByteSize = ByteSize::mib(16), in ByteSize::kib(1)..=ByteSize::gib(1024), applies = NewSessions;
+        queue_bytes_max: ByteSize = ByteSize::mib(16), in ByteSize::kib(1)..=ByteSize::gib(1024), applies = AtOnce;
         /// What happens to a message for a session that is full. Messages under way are never dropped.
-        overflow: Overflow = Overflow::DropNewest, applies = NewSessions;
+        overflow: Overflow = Overflow::DropNewest, applies = AtOnce;
     }
 
     /// Retained messages.
@@ -131,7 +131,7 @@ settings! {
         /// Most bytes of all retained messages.
         bytes_max: ByteSize = ByteSize::mib(256), in ByteSize::new(0)..=ByteSize::gib(1024), applies = AtOnce;
         /// Largest payload that is retained.
-        payload_bytes_max: ByteSize = ByteSize::mib(1), in ByteSize::new(0)..=ByteSize::new(REMAINING_LENGTH_MAX), applies = AtOnce;
+        payload_bytes_max: ByteSize = ByteSize::mib(1), in ByteSize::new(0)..=ByteSize::new(REMAINING_LENGTH_MAX), applies = NewConnections;
     }
 
     /// The topics `$SYS/broker/…`.

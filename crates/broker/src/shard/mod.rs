@@ -23,6 +23,7 @@ mod ready;
 mod recovery;
 mod reports;
 mod runs;
+mod settings;
 mod sockets;
 mod stop;
 mod timers;
@@ -32,7 +33,6 @@ mod writing;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
@@ -40,7 +40,7 @@ use std::task::Poll;
 use courser_contract::{Now, Origin, PartitionId, ShardId, Term};
 use courser_engine::DiskRoom;
 use courser_memory::{PoolLimits, ReceivePool};
-use courser_mqtt::front::{FrontConfig, PreparedScratch};
+use courser_mqtt::front::PreparedScratch;
 use rand::SeedableRng;
 use rand::rngs::{StdRng, SysRng};
 use router::{Reader, Writer};
@@ -56,6 +56,7 @@ use self::partitions::Partitions;
 use self::ready::{Place, ReadyQueue};
 use self::recovery::{Held, Recovery};
 use self::reports::Reports;
+use self::settings::Tuning;
 use self::timers::Timer;
 use self::turn::Next;
 use crate::appends::{Appends, LastWords};
@@ -65,6 +66,7 @@ use crate::config::{Config, Pinning};
 use crate::control::{Desk, History};
 use crate::index::{FenceBook, Rounds, Routes};
 use crate::listen::BoundListener;
+use crate::live::Live;
 use crate::metrics::Counters;
 use crate::rings::{Batch, Doze, Ports};
 use crate::stations::DiskPorts;
@@ -78,6 +80,8 @@ pub(crate) use stop::{Phase, StopSignal};
 pub(crate) struct ShardParts {
     pub(crate) id: ShardId,
     pub(crate) config: Arc<Config>,
+    /// What it is told later.
+    pub(crate) live: Arc<Live>,
     pub(crate) clock: Clock,
     pub(crate) ports: Ports,
     pub(crate) listeners: Vec<BoundListener>,
@@ -100,7 +104,7 @@ pub(crate) struct Shard {
     fronts: Fronts,
     partitions: Partitions,
     scratch: PreparedScratch,
-    front_config: Rc<FrontConfig>,
+    tuning: Tuning,
     pool: ReceivePool,
     store: Stores,
     recovery: Recovery,
@@ -264,7 +268,7 @@ impl Shard {
             fronts: Fronts::new(id),
             partitions,
             scratch: PreparedScratch::default(),
-            front_config: config.front(),
+            tuning: Tuning::new(parts.live, &config),
             pool: ReceivePool::new(PoolLimits::default()),
             store,
             recovery,

@@ -117,6 +117,13 @@ impl Partitions {
         }
     }
 
+    /// Gives all of them other limits.
+    pub(crate) fn set_limits(&mut self, limits: &Limits) {
+        for partition in self.owned.iter_mut().filter_map(|it| it.partition.as_mut()) {
+            partition.set_limits(limits.clone());
+        }
+    }
+
     /// Tells those with a log how much room the disk has.
     pub(crate) fn set_disk_room(&mut self, room: DiskRoom) {
         for owned in &mut self.owned {

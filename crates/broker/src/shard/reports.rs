@@ -11,11 +11,13 @@ use crate::metrics::Counters;
 use crate::rings::Message;
 use crate::stations::TOPICS;
 use crate::sys::{ShardReport, Values};
+use crate::timer::TimerKey;
 
 /// The rounds of reports at shard 0.
 pub(crate) struct Reports {
     /// 0: never.
     interval_ms: u64,
+    timer: Option<TimerKey>,
     round: u64,
     missing: u16,
     sums: ShardReport,
@@ -27,9 +29,9 @@ pub(crate) struct Reports {
 impl Reports {
     /// None yet.
     pub(crate) fn new(config: &Config, now: Now) -> Self {
-        let interval = config.settings.sys.interval.as_millis();
         Self {
-            interval_ms: u64::try_from(interval).unwrap_or(u64::MAX),
+            interval_ms: interval_ms(config),
+            timer: None,
             round: 0,
             missing: 0,
             sums: ShardReport::default(),
@@ -40,12 +42,18 @@ impl Reports {
     }
 }
 
+/// Milliseconds between two publications.
+fn interval_ms(config: &Config) -> u64 {
+    let interval = config.settings.sys.interval.as_millis();
+    u64::try_from(interval).unwrap_or(u64::MAX)
+}
+
 impl Shard {
     /// What this shard has counted and holds.
     pub(crate) fn report(&self) -> ShardReport {
         ShardReport {
             counters: Counters {
-                packets_received: self.front_config.packets_received.get(),
+                packets_received: self.tuning.packets_received(),
                 ..self.hub.counters.clone()
             },
             held: self.partitions.counts(),
@@ -61,11 +69,23 @@ impl Shard {
         }
     }
 
+    /// The settings may have another interval: it begins now.
+    pub(crate) fn retime_reports(&mut self) {
+        let interval = interval_ms(&self.hub.config);
+        if interval == self.reports.interval_ms {
+            return;
+        }
+        self.reports.interval_ms = interval;
+        if let Some(timer) = self.reports.timer.take() {
+            self.timers.cancel(timer);
+        }
+        self.begin_reporting();
+    }
+
     /// Asks every shard for its report.
     pub(crate) fn begin_reports(&mut self) {
-        let now = self.hub.now.tick;
-        self.timers
-            .insert(now.after_ms(self.reports.interval_ms), Timer::REPORT);
+        let next = self.hub.now.tick.after_ms(self.reports.interval_ms);
+        self.reports.timer = Some(self.timers.insert(next, Timer::REPORT));
         self.reports.round += 1;
         self.reports.missing = self.hub.places.shards();
         self.reports.sums = ShardReport::default();

@@ -1,5 +1,6 @@
 //! What comes in: from sockets to fronts, and what follows on every call of a front.
 
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use courser_contract::{CloseCause, FrontId, Now, Tick};
@@ -26,7 +27,7 @@ impl Shard {
         let id = self.fronts.reserve();
         let now = self.hub.now;
         let connection = Box::new(Connection {
-            front: Front::new(id, self.front_config.clone(), now),
+            front: Front::new(id, Rc::clone(self.tuning.front()), now),
             stream,
             peer,
             waker: SocketWaker::waker(id.slot, &self.ready),
@@ -141,7 +142,7 @@ impl Shard {
     fn hold(&self, connection: &mut Connection) -> Hold {
         if !connection.front.wants_read() {
             Hold::Front
-        } else if connection.front.output().len() > self.front_config.output_bytes_max {
+        } else if connection.front.output().len() > self.tuning.front().output_bytes_max {
             Hold::Output
         } else if connection.hold == Hold::Link && !self.hub.may_read_again() {
             Hold::Link

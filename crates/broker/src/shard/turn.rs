@@ -30,6 +30,7 @@ impl Shard {
         self.doze.get_up();
         self.hub.now = self.clock.now();
         self.hub.budget = Budget::of(Budget::TURN);
+        self.observe_settings();
         self.observe_stop();
         self.observe_disk();
         self.store.begin_turn();
@@ -192,6 +193,7 @@ impl Shard {
             || self.recover()
             || self.desk.has_question()
             || self.stop.is_new()
+            || self.tuning.is_new()
         {
             return Next::Turn;
         }

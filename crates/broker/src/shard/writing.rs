@@ -124,7 +124,7 @@ impl Shard {
             connection.queued = true;
             self.sockets.push_back(id.slot);
         }
-        let bound = self.front_config.output_bytes_max;
+        let bound = self.tuning.front().output_bytes_max;
         if connection.hold == Hold::Output && connection.front.output().len() <= bound / 2 {
             connection.hold = Hold::None;
             connection.queued = true;

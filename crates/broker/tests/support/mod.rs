@@ -210,6 +210,19 @@ impl Client {
         (topic, packet.body[payload_start..].to_vec())
     }
 
+    /// The next packet; none when the broker closes the connection, or says nothing for so long.
+    pub(crate) fn receive_within(&mut self, patience: Duration) -> Option<Packet> {
+        let timeout = |stream: &TcpStream, of| {
+            stream
+                .set_read_timeout(Some(of))
+                .expect("a timeout can be set");
+        };
+        timeout(&self.stream, patience);
+        let comes = self.stream.peek(&mut [0]);
+        timeout(&self.stream, PATIENCE);
+        matches!(comes, Ok(1)).then(|| self.receive())
+    }
+
     /// Whether the broker has closed the connection, after at most one packet of its own.
     pub(crate) fn is_closed(&mut self) -> bool {
         let mut rest = Vec::new();

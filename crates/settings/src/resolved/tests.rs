@@ -120,3 +120,31 @@ fn changes_say_what_and_when() {
         one("class", "\"a\", \"b\"", "\"b\", \"a\"", Applies::Restart)
     );
 }
+
+#[test]
+fn a_running_process_adopts_what_needs_no_restart() {
+    let running = resolved("server.shards = 3\nsys.interval = \"1s\"\n[[class]]\nfilter = \"a\"");
+    let new = resolved("server.shards = 4\nsys.interval = \"2s\"\nmqtt.receive_maximum = 9");
+    let adopted = running.adopted(&new);
+    assert_eq!(adopted.settings.server.shards, 3);
+    assert_eq!(adopted.settings.sys.interval.as_secs(), 2);
+    assert_eq!(adopted.settings.mqtt.receive_maximum, 9);
+    assert_eq!(adopted.settings.classes, running.settings.classes);
+    let left: Vec<String> = adopted.changes(&new).into_iter().map(|it| it.key).collect();
+    assert_eq!(left, ["server.shards", "class[\"a\"]"]);
+    assert!(
+        adopted
+            .changes(&new)
+            .iter()
+            .all(|it| it.applies == Applies::Restart)
+    );
+    let origins = adopted.effective();
+    let of = |key: &str| {
+        origins
+            .iter()
+            .find(|it| it.key == key)
+            .map(|it| it.origin.to_string())
+    };
+    assert_eq!(of("server.shards").as_deref(), Some("f:1:17"));
+    assert_eq!(of("mqtt.receive_maximum").as_deref(), Some("f:3:24"));
+}

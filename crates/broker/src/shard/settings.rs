@@ -1,0 +1,97 @@
+//! Settings that change while a shard runs.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use courser_contract::ShardId;
+use courser_engine::Overflow;
+use courser_mqtt::front::{FrontConfig, OutputPool};
+
+use super::Shard;
+use crate::config::Config;
+use crate::live::Live;
+
+/// Bytes of free output buffers that a shard keeps.
+const OUTPUT_POOL_BYTES: usize = 4 << 20;
+
+/// The settings that a shard has, and those that its fronts have.
+pub(crate) struct Tuning {
+    live: Arc<Live>,
+    version: u64,
+    /// For new connections.
+    current: Rc<FrontConfig>,
+    /// Those before it that connections still have.
+    former: Vec<Rc<FrontConfig>>,
+    /// What connections counted that are gone, with settings that are gone.
+    packets_received: u64,
+}
+
+impl Tuning {
+    /// Those of the start.
+    pub(crate) fn new(live: Arc<Live>, config: &Config) -> Self {
+        Self {
+            live,
+            version: 0,
+            current: Rc::new(config.front(OutputPool::new(OUTPUT_POOL_BYTES))),
+            former: Vec::new(),
+            packets_received: 0,
+        }
+    }
+
+    /// Whether there are settings that the shard has not taken. One load.
+    #[inline]
+    pub(crate) fn is_new(&self) -> bool {
+        self.live.version() != self.version
+    }
+
+    /// For new connections.
+    #[inline]
+    pub(crate) fn front(&self) -> &Rc<FrontConfig> {
+        &self.current
+    }
+
+    /// Packets that fronts have received, whatever settings they had.
+    pub(crate) fn packets_received(&self) -> u64 {
+        let all = self.former.iter().chain([&self.current]);
+        self.packets_received + all.map(|config| config.packets_received.get()).sum::<u64>()
+    }
+
+    /// New connections have the settings of `config` from now on; the buffers stay.
+    fn replace(&mut self, config: &Config) {
+        let front = config.front(Rc::clone(&self.current.output_pool));
+        let before = std::mem::replace(&mut self.current, Rc::new(front));
+        self.former.push(before);
+        self.former.retain(|former| {
+            let in_use = Rc::strong_count(former) > 1;
+            if !in_use {
+                self.packets_received += former.packets_received.get();
+            }
+            in_use
+        });
+    }
+}
+
+impl Shard {
+    /// Takes the settings that are new. What a connection was told at its CONNECT stays what it is.
+    #[inline]
+    pub(super) fn observe_settings(&mut self) {
+        if self.tuning.is_new() {
+            self.take_settings();
+        }
+    }
+
+    #[cold]
+    fn take_settings(&mut self) {
+        // Before the settings: a change in between is taken once more.
+        self.tuning.version = self.tuning.live.version();
+        let config = self.tuning.live.get();
+        self.tuning.replace(&config);
+        let limits = config.limits();
+        self.hub.volatile_answers = limits.overflow == Overflow::RefusePublisher;
+        self.partitions.set_limits(&limits);
+        self.hub.config = config;
+        if self.hub.id == ShardId(0) {
+            self.retime_reports();
+        }
+    }
+}

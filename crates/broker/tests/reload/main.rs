@@ -1,0 +1,117 @@
+//! Settings that change while a broker runs: nobody is dropped, and each setting that needs no restart does what it says.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod probes;
+
+use std::collections::BTreeSet;
+
+use courser_broker::Broker;
+use courser_settings::{Applies, Settings, Sources, table};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use self::support::{Client, publish};
+
+/// Clients that stay through all reloads.
+const CLIENTS: usize = 1_000;
+
+/// How often it is looked for a change.
+const LOOKS: usize = 3;
+
+fn settings(changes: &[&str]) -> Settings {
+    let start = ["mqtt.listen=127.0.0.1:0", "data.store=memory"];
+    let all = start.iter().chain(changes);
+    let sources = all.fold(Sources::new(), |sources, change| sources.set(change));
+    sources.check().expect("the settings of a test are right")
+}
+
+/// Starts with `before`, looks, changes to `after`, looks again. What was not seen as it should be.
+fn look_twice(row: &probes::Row) -> Option<String> {
+    let before: Vec<&str> = row.given.iter().copied().chain([row.before]).collect();
+    let after: Vec<&str> = row.given.iter().copied().chain([row.after]).collect();
+    let broker: Broker = support::broker(2, &before, |_| {});
+    let address = broker.addresses()[0];
+    let seen_before = (row.probe)(address);
+    broker.reconfigure(settings(&after));
+    // Shards take settings at their next turn, each for itself.
+    let mut seen_after = String::new();
+    for _ in 0..LOOKS {
+        seen_after = (row.probe)(address);
+        if seen_after == row.seen_after {
+            break;
+        }
+    }
+    broker.stop().expect("the broker stops");
+    let seen = (seen_before.as_str(), seen_after.as_str());
+    let expected = (row.seen_before, row.seen_after);
+    (seen != expected).then(|| {
+        let (before, after) = (row.before, row.after);
+        format!("{before}, then {after}: {seen:?} instead of {expected:?}")
+    })
+}
+
+#[test]
+fn every_setting_that_needs_no_restart_really_changes() {
+    let wrong: Vec<String> = probes::ROWS.iter().filter_map(look_twice).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_setting_that_needs_no_restart_has_a_row() {
+    let key = |row: &probes::Row| row.after.split_once('=').expect("KEY=VALUE").0.to_owned();
+    let rows: BTreeSet<String> = probes::ROWS.iter().map(key).collect();
+    let live: BTreeSet<String> = table()
+        .iter()
+        .filter(|setting| setting.applies != Applies::Restart)
+        .map(|setting| setting.key.to_owned())
+        .collect();
+    assert_eq!(rows, live);
+}
+
+#[test]
+fn a_reload_drops_none_of_a_thousand_clients() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    setrlimit(Resource::Nofile, raised).expect("the limit of descriptors can be raised");
+    let broker = support::broker(2, &[], |_| {});
+    let address = broker.addresses()[0];
+    let mut clients: Vec<Client> = (0..CLIENTS)
+        .map(|number| {
+            let mut client = Client::connect(address, &format!("client-{number}"));
+            client.subscribe(&format!("to/{number}"), 1);
+            client
+        })
+        .collect();
+    let mut publisher = Client::connect(address, "publisher");
+    for (round, changes) in [
+        &["mqtt.receive_maximum=7", "session.queue_messages_max=5"][..],
+        &[
+            "listeners.connections_max=10",
+            "mqtt.client_id_bytes_max=23",
+        ],
+        &["mqtt.redirect_to=elsewhere", "mqtt.subscriptions_max=1"],
+        &["mqtt.output_bytes_max=64KiB", "sys.interval=100ms"],
+        &[],
+    ]
+    .iter()
+    .enumerate()
+    {
+        broker.reconfigure(settings(changes));
+        for number in 0..CLIENTS {
+            let payload = round.to_string();
+            publisher.send_raw(&publish(&format!("to/{number}"), 0, 0, payload.as_bytes()));
+        }
+        for (number, client) in clients.iter_mut().enumerate() {
+            let (topic, payload) = client.receive_publish();
+            assert_eq!(topic, format!("to/{number}"));
+            assert_eq!(payload, round.to_string().as_bytes());
+            client.send(0xC0, &[]);
+            assert_eq!(client.receive().first, 0xD0, "the answer to a ping");
+        }
+    }
+    broker.stop().expect("the broker stops");
+}

@@ -1,0 +1,97 @@
+"""Settings are read again on SIGHUP: what is right is in force at once, what is wrong changes nothing, nobody is dropped."""
+
+import signal
+import subprocess
+import time
+
+import paho.mqtt.client as paho
+import pytest
+from broker import Courser
+from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.properties import Properties
+
+pytestmark = pytest.mark.courser
+
+CLIENTS = 100
+FILE = """
+[mqtt]
+listen = ["127.0.0.1:0"]
+receive_maximum = {receive}
+"""
+
+
+def connect(port, client_id):
+    """A paho client and the CONNACK properties that it got."""
+    told = []
+
+    def on_connect(_client, _data, _flags, _reason, properties: Properties):
+        told.append(properties)
+
+    client = paho.Client(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=paho.MQTTv5)
+    client.on_connect = on_connect
+    client.connect("127.0.0.1", port)
+    client.loop_start()
+    deadline = time.monotonic() + 15
+    while not told:
+        assert time.monotonic() < deadline, "no CONNACK"
+        time.sleep(0.01)
+    return client, told[0]
+
+
+class Server:
+    def __init__(self, folder, *flags):
+        self.log = folder / "server.log"
+        command = [str(Courser.binary()), "server", "--config", str(folder / "courser.toml"), *flags]
+        with self.log.open("w") as output:
+            self.process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output)
+        self.wait_for("ready\n")
+        address = next(line for line in self.log.read_text().splitlines() if line.startswith("MQTT"))
+        self.port = int(address.rsplit(":", 1)[1])
+
+    def wait_for(self, text, times=1):
+        deadline = time.monotonic() + 15
+        while self.log.read_text().count(text) < times:
+            assert self.process.poll() is None and time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.01)
+
+    def reload(self):
+        self.process.send_signal(signal.SIGHUP)
+
+
+def test_hangup_reloads(tmp_path):
+    file = tmp_path / "courser.toml"
+    file.write_text(FILE.format(receive=16))
+    server = Server(tmp_path, "--in-memory", "--shards", "2")
+    clients = []
+    try:
+        clients = [connect(server.port, f"c{number}") for number in range(CLIENTS)]
+        assert {told.ReceiveMaximum for _, told in clients} == {16}
+
+        file.write_text(FILE.format(receive=32) + "[server]\npin_shards = true\n")
+        server.reload()
+        server.wait_for("settings reloaded: 1 applied")
+        text = server.log.read_text()
+        assert "applied: mqtt.receive_maximum: 16 -> 32 (new connections)" in text
+        assert "needs a restart: server.pin_shards: false -> true (restart)" in text
+        clients.append(connect(server.port, "new"))
+        assert clients[-1][1].ReceiveMaximum == 32
+
+        file.write_text(FILE.format(receive=0))
+        server.reload()
+        server.wait_for("settings not reloaded")
+        assert "courser.toml:4:19: mqtt.receive_maximum: 0 is out of range" in server.log.read_text()
+        clients.append(connect(server.port, "newer"))
+        assert clients[-1][1].ReceiveMaximum == 32, "what was in force stays in force"
+
+        file.unlink()
+        server.reload()
+        server.wait_for("settings not reloaded", times=2)
+        assert all(client.is_connected() for client, _ in clients), "nobody is dropped"
+        for client, _ in clients:
+            assert client.publish("a/b", b"x", qos=1).rc == paho.MQTT_ERR_SUCCESS
+    finally:
+        for client, _ in clients:
+            client.disconnect()
+            client.loop_stop()
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(20) == 0
