@@ -1,10 +1,10 @@
 //! What a partition sends to another (M19, M28): QoS 2 publishes whose retained message lives elsewhere.
 
-use courser_contract::{DetachCause, Refusal, Settled};
+use courser_contract::{DetachCause, QoS, Refusal, Settled};
 use courser_engine::Limits;
 
-use crate::people::{release, retain2};
-use crate::world::{Commits, DURABLE, OTHER, Options, World};
+use crate::people::{clean, durable, release, retain2};
+use crate::world::{Commits, DURABLE, OTHER, Options, World, to};
 
 /// A QoS 2 publish with RETAIN to a topic whose retained message the other partition keeps. Its payload is its packet id.
 fn publish2(world: &mut World, at: usize, packet_id: u16) {
@@ -79,6 +79,37 @@ fn a_forward_survives_both_leaders_and_is_taken_once_m19() {
     assert_eq!(world.clients[a].pubrec, [(1, Settled::Ok, true)]);
     assert_eq!(world.nodes[&OTHER].log.len(), entries, "nothing came twice");
     world.detach(a, DetachCause::Lost);
+}
+
+#[test]
+fn a_forward_does_not_overtake_older_ones_that_were_lost_with_a_leader_m14() {
+    let mut world = World::new();
+    let a = client(&mut world);
+    let b = durable(&mut world, "b");
+    world.depose(OTHER, 0);
+    publish2(&mut world, a, 1);
+    world.settle();
+    world.commits = Commits::Held;
+    publish2(&mut world, b, 2);
+    while world.commit_one(DURABLE) {}
+    // The second one is on its way while the destination gets its new leader, which never saw the first.
+    assert_eq!(world.fx.to_partitions.len(), 1);
+    world.elect(OTHER);
+    let begins = world.call(OTHER, |it, now, _| it.take_entry(now));
+    let node = world.nodes.get_mut(&OTHER).expect("it is there");
+    node.proposed.extend(begins);
+    while world.commit_one(OTHER) {}
+    world.commits = Commits::AtOnce;
+    world.settle();
+    assert_eq!(world.clients[a].pubrec, [(1, Settled::Ok, true)]);
+    assert_eq!(world.clients[b].pubrec, [(2, Settled::Ok, true)]);
+    // Whatever else is sent again comes to nothing.
+    world.pass_time(5_000);
+    world.settle();
+    let reader = clean(&mut world, "reader");
+    world.subscribe(reader, to("other/t", QoS::AtLeastOnce));
+    world.settle();
+    assert_eq!(world.got(reader), ["2"], "the retained message is the last");
 }
 
 #[test]
