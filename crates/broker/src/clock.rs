@@ -6,33 +6,58 @@ use std::task::Context;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use courser_contract::{Now, Tick, WallMs};
+use courser_engine::WallClock;
 use tokio::time::{Sleep, sleep_until};
 
-/// Milliseconds since the broker's start, and of the day. All shards of a process share the beginning.
+/// Milliseconds since the broker's start, and of the day. All shards of a process share the beginning; the time of the day is that of
+/// the system without its jumps (M6).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: Instant,
+    wall: WallClock,
+    /// Whether it was said that the system's clock is not followed.
+    said: bool,
 }
 
 impl Default for Clock {
     fn default() -> Self {
         Self {
             start: Instant::now(),
+            wall: WallClock::new(Tick(0), system()),
+            said: false,
         }
     }
+}
+
+/// What the system says.
+fn system() -> WallMs {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    WallMs(milliseconds(since.unwrap_or_default()))
 }
 
 impl Clock {
     /// This moment. Two calls of the vDSO.
     #[must_use]
-    pub(crate) fn now(&self) -> Now {
-        let wall = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        Now {
-            tick: Tick(milliseconds(self.start.elapsed())),
-            wall: WallMs(milliseconds(wall)),
+    pub(crate) fn now(&mut self) -> Now {
+        let tick = Tick(milliseconds(self.start.elapsed()));
+        let wall = self.wall.read(tick, system());
+        Now { tick, wall }
+    }
+
+    /// Entries were written up to this moment: it is not earlier now.
+    pub(crate) fn begin_at(&mut self, last: WallMs) {
+        self.wall.begin_at(last);
+    }
+
+    /// How far the system's clock is away, once each time that it is too far to be followed. Milliseconds.
+    #[inline]
+    pub(crate) fn news(&mut self) -> Option<u64> {
+        let apart = self.wall.apart_ms();
+        if apart.is_some() == self.said {
+            return None;
         }
+        self.said = apart.is_some();
+        apart
     }
 
     fn instant(&self, tick: Tick) -> Instant {

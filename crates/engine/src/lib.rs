@@ -96,6 +96,7 @@ mod state;
 mod stream;
 mod term;
 mod timeouts;
+mod wall;
 
 pub use aside::AsideFilters;
 pub use checkpoint::{CheckpointEnd, CheckpointPiece, EntrySet, Restore, RestoreError, Restored};
@@ -105,3 +106,4 @@ pub use list::{Deletion, RetainedPage, SessionView, SubscriptionView};
 pub use lost::{LostReference, LostStream, PlantedLoss};
 pub use partition::Partition;
 pub use room::Pace;
+pub use wall::{APART_MS_MAX, WallClock};

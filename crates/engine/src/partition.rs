@@ -441,6 +441,12 @@ impl Partition {
         self.check_lead();
     }
 
+    /// The moment of the last entry (M6).
+    #[must_use]
+    pub const fn last_wall(&self) -> courser_contract::WallMs {
+        self.state.wall
+    }
+
     /// The clock of this partition: never goes back (M6).
     pub(crate) fn wall(&self) -> courser_contract::WallMs {
         self.lead.now.wall.max(self.state.wall)

@@ -191,7 +191,7 @@ impl Shard {
         let ShardParts {
             id,
             config,
-            clock,
+            mut clock,
             ports,
             listeners,
             reader,

@@ -1,6 +1,6 @@
 //! The partitions that a shard owns: its volatile one, and those with a log whose number mod shards is the shard's.
 
-use courser_contract::{LogIndex, PartitionId, ShardId, Term, Tick};
+use courser_contract::{LogIndex, PartitionId, ShardId, Term, Tick, WallMs};
 use courser_engine::{Counts, DiskRoom, Limits, Partition, PartitionConfig};
 use courser_log::CheckpointAt;
 
@@ -141,6 +141,14 @@ impl Partitions {
         (0..self.owned.len())
             .filter(|&place| self.owned[place].unsaved_bytes >= bytes_min)
             .max_by_key(|&place| self.owned[place].unsaved_bytes)
+    }
+
+    /// The moment of the last entry of all of them.
+    #[must_use]
+    pub(crate) fn last_wall(&self) -> WallMs {
+        let partitions = self.owned.iter().flat_map(|owned| &owned.partition);
+        let last = partitions.map(|partition| partition.last_wall()).max();
+        last.unwrap_or(WallMs(0))
     }
 
     /// Whether all with a log take connections.

@@ -96,6 +96,9 @@ impl Shard {
             Recovery::Replaying if self.partitions.all_serve() => {
                 self.give_held();
                 self.note_stays();
+                self.hub
+                    .disk_state()
+                    .entries_reach(self.partitions.last_wall());
                 if self.hub.disk_state().shard_serves() {
                     self.hub.wake_all();
                 }
@@ -193,6 +196,7 @@ impl Shard {
         self.hub.serving = true;
         let stays = self.hub.disk_state().stays();
         self.hub.classes.set_stays(stays);
+        self.clock.begin_at(self.hub.disk_state().last_wall());
         for Early { attach, .. } in std::mem::take(&mut self.hub.early) {
             let partition = self.hub.classes.session(&attach.client_id);
             self.hub.send_home(partition, ToHome::Attach(attach));

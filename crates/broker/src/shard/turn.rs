@@ -2,6 +2,7 @@
 
 use std::task::Context;
 
+use courser_contract::ShardId;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::Shard;
@@ -29,6 +30,9 @@ impl Shard {
     pub(crate) fn turn(&mut self, context: &mut Context<'_>) -> Next {
         self.doze.get_up();
         self.hub.now = self.clock.now();
+        if let Some(apart_ms) = self.clock.news() {
+            self.tell_of_clock(apart_ms);
+        }
         self.hub.budget = Budget::of(Budget::TURN);
         self.observe_settings();
         self.observe_stop();
@@ -48,6 +52,19 @@ impl Shard {
         let next = self.next(timers_left, context);
         self.count_turn();
         next
+    }
+
+    /// Time goes on from where it was (M6); every shard sees it, the first one says it.
+    #[cold]
+    fn tell_of_clock(&self, apart_ms: u64) {
+        if self.hub.id == ShardId(0) {
+            tracing::warn!(
+                event = "clock_apart",
+                apart_ms,
+                "the system's clock is too far away to be followed: expiry goes by the time that has passed; restart the broker \
+                 to take over a clock that was set forward"
+            );
+        }
     }
 
     /// What the stations say that concerns the shard's decisions.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use courser_contract::WallMs;
 use courser_engine::DiskRoom;
 
 use super::times::Times;
@@ -50,6 +51,8 @@ pub(crate) struct DiskState {
     report: OnceLock<String>,
     /// What stays where it is although its class has changed, of all shards that serve.
     stays: Mutex<Arc<Stays>>,
+    /// The moment of the last entry that a start has found.
+    last_wall: AtomicU64,
     short: AtomicBool,
     /// Shards whose partitions are made of their checkpoints.
     restored: AtomicU16,
@@ -124,6 +127,7 @@ impl DiskState {
             failure: OnceLock::new(),
             report: OnceLock::new(),
             stays: Mutex::default(),
+            last_wall: AtomicU64::new(0),
             short: AtomicBool::new(false),
             restored: AtomicU16::new(0),
             serving: AtomicU16::new(0),
@@ -168,6 +172,16 @@ impl DiskState {
     /// What stays where it is in all partitions, once all shards serve.
     pub(crate) fn stays(&self) -> Arc<Stays> {
         Arc::clone(&self.stays.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A shard has applied entries up to this moment; before it serves.
+    pub(crate) fn entries_reach(&self, wall: WallMs) {
+        self.last_wall.fetch_max(wall.0, Ordering::SeqCst);
+    }
+
+    /// The moment of the last entry of all shards, once they serve.
+    pub(crate) fn last_wall(&self) -> WallMs {
+        WallMs(self.last_wall.load(Ordering::SeqCst))
     }
 
     /// All partitions of a shard serve. True when it was the last one.
