@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::thread::{self, JoinHandle};
@@ -9,8 +10,11 @@ use std::time::{Duration, Instant};
 
 use courser_contract::ShardId;
 use courser_settings::{Keep, Settings};
+use rand::TryRng;
+use rand::rngs::SysRng;
 use router::SharedMatcher;
 
+use crate::access::{Access, HashPool, Logins, Secret, Throttle};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::Control;
@@ -44,6 +48,9 @@ pub enum StartError {
     /// The threads beside the shards.
     #[error(transparent)]
     Log(StationsError),
+    /// The system has no random bytes.
+    #[error("the system gives no random numbers")]
+    Random(#[source] rand::rngs::SysError),
     /// A thread.
     #[error("cannot start a thread for a shard")]
     Thread(#[source] io::Error),
@@ -153,6 +160,7 @@ pub struct Broker {
     dozes: Vec<Arc<Doze>>,
     stop: Arc<StopSignal>,
     stop_timeout: Duration,
+    access: Arc<Access>,
     kept: Option<Kept>,
     control: Control,
 }
@@ -202,17 +210,29 @@ impl Broker {
     /// thread.
     pub fn start(mut config: Config) -> Result<Self, StartError> {
         let folder = open_folder(&mut config)?;
-        let listeners = listen::listen(&config.listen, config.shards)?;
+        let listeners = listen::listen(&config.listen, config.authentication, config.shards)?;
         let ports = rings::mesh(config.shards, config.ring_slots);
         let dozes = ports[0].dozes.clone();
         let stop = Arc::new(StopSignal::new(config.shards));
         let places = config.places();
         let config = Arc::new(config);
+        let access = Arc::new(Access::new(&dozes));
+        let mut secret = [0; 32];
+        SysRng
+            .try_fill_bytes(&mut secret)
+            .map_err(StartError::Random)?;
+        let logins = Arc::new(Logins {
+            access: Arc::clone(&access),
+            pool: HashPool::new(thread::available_parallelism().map_or(1, NonZero::get)),
+            throttle: Throttle::default(),
+            secret: Secret(secret),
+        });
         let mut broker = Self {
             live: Arc::new(Live::new(Arc::clone(&config))),
             addresses: listeners.addresses,
             threads: Vec::new(),
             control: Control::new(&dozes, places, &config.settings.classes, Arc::clone(&stop)),
+            access: Arc::clone(&access),
             dozes,
             stop,
             stop_timeout: config.stop_timeout,
@@ -241,6 +261,7 @@ impl Broker {
                 stop: Arc::clone(&broker.stop),
                 desk: broker.control.desk(id),
                 start,
+                logins: Arc::clone(&logins),
                 disk,
             })?;
         }
@@ -289,6 +310,12 @@ impl Broker {
     #[must_use]
     pub const fn control(&self) -> &Control {
         &self.control
+    }
+
+    /// Users and roles: to look at and to change.
+    #[must_use]
+    pub const fn access(&self) -> &Arc<Access> {
+        &self.access
     }
 
     /// What was found on the disk at the start, for people. None before the log is read, and where nothing is kept.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use courser_engine::Limits;
 use courser_mqtt::front::{Feature, FrontConfig, OutputPool, Redirect, RedirectKind};
-use courser_settings::{Acknowledge, Durability, Settings};
+use courser_settings::{Acknowledge, Durability, Login, Settings};
 
 use crate::slots::{Places, Relaxed};
 use crate::stations::Mark;
@@ -32,6 +32,8 @@ pub enum Pinning {
 pub struct Config {
     /// Addresses for MQTT over TCP. Port 0: a free one.
     pub listen: Vec<SocketAddr>,
+    /// How clients there prove who they are.
+    pub authentication: crate::Authentication,
     /// Shards, at least 1.
     pub shards: u16,
     /// Binding of shards to cores.
@@ -63,6 +65,10 @@ impl Config {
         };
         Self {
             listen: settings.mqtt.listen.clone(),
+            authentication: match settings.mqtt.authentication {
+                Login::None => crate::Authentication::None,
+                Login::Accounts => crate::Authentication::Accounts,
+            },
             shards,
             pinning: if settings.server.pin_shards {
                 Pinning::Cores

@@ -17,6 +17,7 @@
 #[cfg(test)]
 extern crate self as courser_broker;
 
+mod access;
 mod appends;
 mod broker;
 mod classes;
@@ -38,6 +39,7 @@ mod store;
 mod sys;
 mod timer;
 
+pub use access::{Access, ChangeError};
 pub use broker::{Broker, StartError, Status, StopError, Summary};
 pub use config::{Config, Pinning};
 pub use control::{

@@ -89,14 +89,18 @@ pub(crate) struct Listeners {
 ///
 /// # Errors
 /// The first address that cannot be bound.
-pub(crate) fn listen(addresses: &[SocketAddr], shards: u16) -> Result<Listeners, ListenError> {
+pub(crate) fn listen(
+    addresses: &[SocketAddr],
+    authentication: Authentication,
+    shards: u16,
+) -> Result<Listeners, ListenError> {
     let mut listeners = Listeners {
         addresses: Vec::new(),
         by_shard: (0..shards).map(|_| Vec::new()).collect(),
     };
     let entrance = Arc::new(Entrance {
         name: "mqtt".into(),
-        authentication: Authentication::None,
+        authentication,
     });
     for &address in addresses {
         let bound = match claim(address) {
@@ -170,15 +174,18 @@ mod tests {
 
     #[test]
     fn a_port_that_another_broker_shares_among_its_shards_is_in_use() {
-        let first = listen(&[loopback()], 2).expect("a free port can be bound");
-        let error = listen(&first.addresses, 2).expect_err("the port is taken");
+        let first =
+            listen(&[loopback()], Authentication::None, 2).expect("a free port can be bound");
+        let error =
+            listen(&first.addresses, Authentication::None, 2).expect_err("the port is taken");
         assert!(matches!(error, ListenError::InUse { .. }), "{error}");
         assert!(error.to_string().contains("--mqtt"), "{error}");
     }
 
     #[test]
     fn accepted_sockets_send_small_packets_at_once() {
-        let listeners = listen(&[loopback()], 1).expect("a free port can be bound");
+        let listeners =
+            listen(&[loopback()], Authentication::None, 1).expect("a free port can be bound");
         let _client = TcpStream::connect(listeners.addresses[0]).expect("it listens");
         let listener = &listeners.by_shard[0][0].socket;
         listener

@@ -3,7 +3,7 @@
 use courser_contract::{CloseCause, Dropped};
 
 /// Reasons for which messages were not delivered.
-pub const DROPPED: [Dropped; 9] = [
+pub const DROPPED: [Dropped; 10] = [
     Dropped::NoSubscriber,
     Dropped::QueueFull,
     Dropped::Expired,
@@ -13,6 +13,7 @@ pub const DROPPED: [Dropped; 9] = [
     Dropped::Rejected,
     Dropped::RetainedFull,
     Dropped::Damaged,
+    Dropped::Denied,
 ];
 
 /// The word for a reason in reports.
@@ -28,6 +29,7 @@ pub const fn dropped_name(why: Dropped) -> &'static str {
         Dropped::Rejected => "rejected",
         Dropped::RetainedFull => "retained_full",
         Dropped::Damaged => "damaged",
+        Dropped::Denied => "denied",
     }
 }
 

@@ -111,8 +111,20 @@ impl Places {
         if partition.is_volatile() {
             return 0;
         }
-        // Of shard 0 the first one with a log is number `shards`, of shard s > 0 it is s: partition 0 is nobody's.
+        // Of shard 0 the first one with a log is number `shards`, of shard s > 0 it is s; partition 0 is at `METADATA_PLACE`.
         usize::from(partition.0.div_ceil(self.shards))
+    }
+
+    /// The partition of what is not messages: users, roles, limits (M2).
+    pub(crate) const METADATA: PartitionId = PartitionId(0);
+
+    /// Its place on its shard, the first one: that of the volatile partition, which has no log, so that every place has at most one
+    /// partition with a log.
+    pub(crate) const METADATA_PLACE: usize = 0;
+
+    /// All partitions with a log, in order: partition 0, then those with names.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = PartitionId> + use<> {
+        [Self::METADATA].into_iter().chain(self.logged())
     }
 
     /// The number of the last partition with a log.

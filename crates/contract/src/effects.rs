@@ -69,10 +69,37 @@ pub enum Dropped {
     RetainedFull,
     /// The disk has lost its bytes: the operator has accepted that, or it is a retained message that is asked for before.
     Damaged,
+    /// The client has no right to it.
+    Denied,
+}
+
+/// What a front asks before it goes on: the one gate of a client (I11).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked<'a> {
+    /// A message of the client, or its will, to this topic.
+    Publish(&'a str),
+    /// A message of this topic to the client, from wherever it comes.
+    Receive(&'a str),
+    /// A subscription to this filter.
+    Subscribe(&'a str),
+    /// A shared subscription to this filter, the one behind the share name.
+    SubscribeShared(&'a str),
+}
+
+/// Its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Permission {
+    /// Go on.
+    Granted,
+    /// The client has no right to it.
+    Denied,
 }
 
 /// What a front asks of its shell.
 pub trait FrontEffects {
+    /// Whether the client may. Asked for each publish, subscription and delivery, and cheap where nobody has to log in.
+    fn may(&mut self, asked: Asked<'_>) -> Permission;
+
     /// Sends a publish to its destinations. With [`Routed::Waits`] the shell later calls the front's `handle_settled` with
     /// this ticket, once. QoS 0 never waits.
     fn publish(&mut self, publish: &Publish<'_>, ticket: Ticket) -> Routed;

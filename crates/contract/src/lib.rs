@@ -21,7 +21,8 @@ mod record;
 mod session;
 
 pub use effects::{
-    CloseCause, Destinations, Dropped, FrontEffects, IndexChange, PartitionEffects, Routed,
+    Asked, CloseCause, Destinations, Dropped, FrontEffects, IndexChange, PartitionEffects,
+    Permission, Routed,
 };
 pub use ids::{
     AppendNumber, Class, Epoch, FrontId, IndexToken, ListNumber, LogIndex, Now, Origin,

@@ -85,7 +85,9 @@ pub use table::{
     Class, Data, Listeners, Mqtt, Retained, Server, Session, Settings, Sys, lists, table,
 };
 pub use template::template;
-pub use value::{Acknowledge, ByteSize, Durability, Keep, Overflow, SharedStrategy, TopicFilter};
+pub use value::{
+    Acknowledge, ByteSize, Durability, Keep, Login, Overflow, SharedStrategy, TopicFilter,
+};
 
 /// When a changed value takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

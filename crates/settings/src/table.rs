@@ -4,7 +4,7 @@
 //! the setting is for and what a larger value costs; it is the text of `--help` and of the reference page.
 
 use crate::value::{
-    Acknowledge, ByteSize, Durability, Keep, Overflow, SharedStrategy, TopicFilter,
+    Acknowledge, ByteSize, Durability, Keep, Login, Overflow, SharedStrategy, TopicFilter,
 };
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -72,6 +72,8 @@ settings! {
     mqtt: Mqtt {
         /// Addresses that accept MQTT over TCP. An empty list turns it off.
         listen: Vec<SocketAddr> = loopback(1883), applies = Restart;
+        /// How clients of these addresses prove who they are. An address that other machines can reach needs accounts.
+        authentication: Login = Login::None, applies = Restart;
         /// Largest packet that a client may send, and the Maximum Packet Size that CONNACK tells.
         packet_bytes_max: ByteSize = ByteSize::mib(1), in ByteSize::kib(1)..=ByteSize::new(REMAINING_LENGTH_MAX), applies = NewConnections;
         /// Largest client identifier.

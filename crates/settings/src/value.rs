@@ -430,6 +430,16 @@ choice! {
 }
 
 choice! {
+    /// How clients prove who they are.
+    Login {
+        /// They do not: anyone who reaches the address may connect, and may do everything.
+        None = "none",
+        /// By an account: password, SCRAM, or a client certificate that names one. What it may do, its roles say.
+        Accounts = "accounts",
+    }
+}
+
+choice! {
     /// When a message that is kept on the disk counts as kept.
     Acknowledge {
         /// Once it is synced: it survives a power loss.

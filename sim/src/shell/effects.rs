@@ -1,9 +1,9 @@
 //! The contract's two traits of effects, over a hub.
 
 use courser_contract::{
-    AppendNumber, CloseCause, DeliverTo, Delivery, Destinations, Dropped, FrontEffects, FrontId,
-    IndexChange, IndexToken, Origin, PartitionEffects, PartitionId, Publish, Record, Routed,
-    Settled, ShardId, Ticket, ToFront, ToHome, ToPartition,
+    AppendNumber, Asked, CloseCause, DeliverTo, Delivery, Destinations, Dropped, FrontEffects,
+    FrontId, IndexChange, IndexToken, Origin, PartitionEffects, PartitionId, Permission, Publish,
+    Record, Routed, Settled, ShardId, Ticket, ToFront, ToHome, ToPartition,
 };
 
 use super::hub::Hub;
@@ -21,6 +21,11 @@ pub(crate) struct FrontFx<'a> {
 }
 
 impl FrontEffects for FrontFx<'_> {
+    /// Nobody logs in here.
+    fn may(&mut self, _: Asked<'_>) -> Permission {
+        Permission::Granted
+    }
+
     fn publish(&mut self, publish: &Publish<'_>, ticket: Ticket) -> Routed {
         let routed = self.hub.publish(self.id, publish, ticket);
         if routed == Routed::Waits {

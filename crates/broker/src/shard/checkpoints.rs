@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-use courser_contract::{PartitionId, Tick};
+use courser_contract::{PartitionId, ShardId, Tick};
 use courser_engine::DiskRoom;
 use courser_log::{BatchNumber, CheckpointAt, FileDisk, LiveEntries};
 
@@ -88,6 +88,8 @@ impl Checkpoints {
             term: courser_contract::Term(0),
         };
         let due = owned.map(|id| match id.volatile_shard() {
+            // The place of partition 0: what it has is little, and keeps segments from going.
+            Some(ShardId(0)) => (every, none),
             Some(_) => (u64::MAX, none),
             None => (every * u64::from(id.0) / u64::from(partitions), none),
         });
@@ -189,47 +191,35 @@ impl Shard {
 
     /// Begins a checkpoint of the partition at `place`, if that has applied anything since its last one.
     fn begin_checkpoint(&mut self, checkpoints: &mut Checkpoints, place: usize) {
-        let owned = self.partitions.at(place);
-        let at = owned.applied;
-        let partition = owned
-            .partition
-            .as_mut()
-            .expect("a partition is at home between calls");
-        if at.index <= checkpoints.due[place].1.index || !partition.begin_checkpoint() {
+        let saved = self.saveable(place);
+        let at = saved.applied();
+        if at.index <= checkpoints.due[place].1.index || !saved.begin() {
             // Nothing for the next start to apply either: consensus has entries of its own.
-            owned.unsaved_bytes = 0;
+            *saved.unsaved_bytes() = 0;
             return;
         }
-        checkpoints.covers = owned.unsaved_bytes;
+        checkpoints.covers = *saved.unsaved_bytes();
         checkpoints.due[place].1 = at;
         checkpoints.progress = Progress::Pieces(place);
-        checkpoints.send(Job::CheckpointBegins(owned.id, at));
+        checkpoints.send(Job::CheckpointBegins(saved.id(), at));
     }
 
     fn save_slice(&mut self, checkpoints: &mut Checkpoints, place: usize) {
-        let owned = self.partitions.at(place);
-        let id = owned.id;
-        let partition = owned
-            .partition
-            .as_mut()
-            .expect("a partition is at home between calls");
-        if let Some(piece) = partition.take_checkpoint_piece(SLICE_BYTES) {
+        let saved = self.saveable(place);
+        let id = saved.id();
+        if let Some(bytes) = saved.take_piece(SLICE_BYTES) {
             checkpoints.link.pieces.fetch_add(1, Ordering::AcqRel);
             checkpoints.send(Job::CheckpointPiece {
                 partition: id,
-                bytes: piece.bytes,
+                bytes,
                 waiting: Arc::clone(&checkpoints.link.pieces),
                 shard: self.hub.id,
             });
             return;
         }
-        let Some(end) = partition.checkpoint_end() else {
+        let Some(live) = saved.end() else {
             return;
         };
-        let mut live = LiveEntries::NONE;
-        for (first, last) in end.live.ranges() {
-            live.push_range(first, last);
-        }
         let Stores::Disk(store) = &self.store else {
             return;
         };
@@ -265,7 +255,7 @@ impl Shard {
         let (place, live) = (*place, std::mem::take(live));
         checkpoints.progress = Progress::Handed(place);
         checkpoints.send(Job::CheckpointEnds {
-            partition: self.partitions.at(place).id,
+            partition: self.saveable(place).id(),
             live,
             synced,
             shard: self.hub.id,
@@ -284,12 +274,10 @@ impl Shard {
 
     /// Its pieces cannot be written.
     fn give_up(&mut self, checkpoints: &mut Checkpoints, place: usize) {
-        let owned = self.partitions.at(place);
-        if let Some(partition) = &mut owned.partition {
-            partition.cancel_checkpoint();
-        }
+        let saved = self.saveable(place);
+        saved.cancel();
         checkpoints.progress = Progress::None;
-        checkpoints.send(Job::CheckpointCancelled(owned.id));
+        checkpoints.send(Job::CheckpointCancelled(saved.id()));
     }
 
     fn checkpoint_done(&mut self, checkpoints: &mut Checkpoints, done: CheckpointDone) {
@@ -308,11 +296,11 @@ impl Shard {
             }
         }
         checkpoints.progress = Progress::None;
-        let owned = self.partitions.at(place);
+        let unsaved = self.saveable(place).unsaved_bytes();
         match done.live {
-            Some(_) => owned.unsaved_bytes -= checkpoints.covers,
+            Some(_) => *unsaved -= checkpoints.covers,
             // What did not work now is tried again when it is due, not by a stop.
-            None => owned.unsaved_bytes = 0,
+            None => *unsaved = 0,
         }
         if let (Some(live), Stores::Disk(store)) = (done.live, &mut self.store) {
             store.checkpointed(Checkpointed {

@@ -12,6 +12,7 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::access::Gate;
 use crate::metrics::Counters;
 use crate::peer::Peer;
 use crate::timer::TimerKey;
@@ -57,6 +58,8 @@ pub(crate) struct Connection {
     pub(crate) stream: TcpStream,
     /// Who it is with.
     pub(crate) peer: Peer,
+    /// What it may.
+    pub(crate) gate: Gate,
     /// Puts this connection into the shard's queue.
     pub(crate) waker: Waker,
     /// When it was accepted.

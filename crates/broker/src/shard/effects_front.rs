@@ -5,8 +5,8 @@
 //! what it says to partitions is queued like everything else between the two.
 
 use courser_contract::{
-    CloseCause, Destinations, Dropped, FrontEffects, FrontId, PartitionId, Publish, Routed, Ticket,
-    ToHome,
+    Asked, CloseCause, Destinations, Dropped, FrontEffects, FrontId, PartitionId, Permission,
+    Publish, Routed, Ticket, ToHome,
 };
 use rand::Rng;
 
@@ -14,6 +14,7 @@ use super::Shard;
 use super::connection::Connection;
 use super::guard::Inside;
 use super::hub::Hub;
+use crate::access::Gate;
 
 /// Effects of a front that was taken out.
 pub(crate) struct FrontFx<'a> {
@@ -25,22 +26,38 @@ pub(crate) struct FrontFx<'a> {
     pub(crate) close: Option<CloseCause>,
     /// Set when it asks for a session with a will.
     pub(crate) has_will: bool,
+    /// What it may.
+    pub(crate) gate: Gate,
 }
 
 impl<'a> FrontFx<'a> {
     /// For a connection that was taken out.
-    pub(crate) fn new(shard: &'a mut Shard, id: FrontId, connection: &Connection) -> Self {
+    pub(crate) fn new(shard: &'a mut Shard, id: FrontId, connection: &mut Connection) -> Self {
         Self {
             shard,
             id,
             unsettled: connection.unsettled,
             close: None,
             has_will: connection.has_will,
+            gate: std::mem::replace(&mut connection.gate, Gate::Shut),
+        }
+    }
+
+    /// The gate of a connection that has just logged in.
+    #[cold]
+    fn open_gate(&mut self) {
+        let hub = &self.shard.hub;
+        if let Some((client_id, user)) = hub.accounts.take_login(self.id) {
+            self.gate.log_in(&client_id, user, &hub.table);
         }
     }
 
     /// Leaves what has changed with the connection, and says whether the front has closed.
-    pub(crate) fn finish(self, connection: &mut Connection) -> Option<CloseCause> {
+    pub(crate) fn finish(mut self, connection: &mut Connection) -> Option<CloseCause> {
+        if matches!(self.gate, Gate::Shut) {
+            self.open_gate();
+        }
+        connection.gate = self.gate;
         connection.unsettled = self.unsettled;
         connection.has_will = self.has_will;
         self.close
@@ -48,6 +65,14 @@ impl<'a> FrontFx<'a> {
 }
 
 impl FrontEffects for FrontFx<'_> {
+    #[inline]
+    fn may(&mut self, asked: Asked<'_>) -> Permission {
+        if matches!(self.gate, Gate::Shut) {
+            self.open_gate();
+        }
+        self.gate.may(asked, &self.shard.hub.table)
+    }
+
     #[inline]
     fn publish(&mut self, publish: &Publish<'_>, ticket: Ticket) -> Routed {
         self.shard.hub.inside = Inside::Shell;
@@ -75,8 +100,11 @@ impl FrontEffects for FrontFx<'_> {
     }
 
     fn send_home(&mut self, partition: PartitionId, message: ToHome) {
-        if let ToHome::Attach(attach) = &message {
-            self.has_will |= attach.will.is_some();
+        if let ToHome::Attach(attach) = &message
+            && let Some(will) = &attach.will
+        {
+            self.has_will = true;
+            self.gate.note_will(&will.topic);
         }
         let message = match message {
             ToHome::Attach(attach) if !self.shard.hub.serving => {
@@ -109,9 +137,15 @@ pub(crate) struct DeliverFx<'a> {
     pub(crate) id: FrontId,
     pub(crate) unsettled: u32,
     pub(crate) close: Option<CloseCause>,
+    pub(crate) gate: &'a mut Gate,
 }
 
 impl FrontEffects for DeliverFx<'_> {
+    #[inline]
+    fn may(&mut self, asked: Asked<'_>) -> Permission {
+        self.gate.may(asked, &self.hub.table)
+    }
+
     fn publish(&mut self, _publish: &Publish<'_>, _ticket: Ticket) -> Routed {
         unreachable!("a front publishes only what it reads")
     }

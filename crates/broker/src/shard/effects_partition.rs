@@ -61,6 +61,7 @@ impl Given {
             hub: &mut *hub,
             id: target.front,
             close: None,
+            gate: &mut connection.gate,
         };
         let now = fx.hub.now;
         connection.front.deliver(now, prepared, target, &mut fx);

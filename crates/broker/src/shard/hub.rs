@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use courser_access::Table;
 use courser_contract::{
     Append, Destinations, FrontId, IndexToken, Now, PartitionId, ShardId, Tick, ToFront, ToHome,
 };
@@ -13,6 +14,7 @@ use router::Writer;
 use super::guard::Inside;
 use super::ready::Place;
 use super::recovery::Early;
+use crate::access::{Access, Accounts};
 use crate::appends::{Appends, LastWords};
 use crate::classes::Classes;
 use crate::config::Config;
@@ -109,6 +111,12 @@ pub(crate) struct Hub {
     pub(crate) touched: Vec<Place>,
     /// Connections of the process.
     pub(crate) connections: Arc<AtomicUsize>,
+    /// Users and roles.
+    pub(crate) access: Arc<Access>,
+    /// The table that counts on this shard.
+    pub(crate) table: Arc<Table>,
+    /// Logins of this shard.
+    pub(crate) accounts: Accounts,
     /// Whether CONNECT is taken: all partitions of the process serve (M39).
     pub(crate) serving: bool,
     /// CONNECTs that came before, until when each waits, in order.

@@ -7,6 +7,7 @@
 //! other fronts are made at once, everything else is a message that is handled after the call.
 
 mod accept;
+mod access;
 mod checkpoints;
 mod connection;
 mod effects_front;
@@ -15,6 +16,7 @@ mod fronts;
 mod guard;
 mod hub;
 mod messages;
+mod metadata;
 mod pacing;
 mod partitions;
 mod publish;
@@ -33,6 +35,7 @@ mod writing;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
@@ -59,6 +62,7 @@ use self::reports::Reports;
 use self::settings::Tuning;
 use self::timers::Timer;
 use self::turn::Next;
+use crate::access::{Accounts, Logins, Metadata, Reply};
 use crate::appends::{Appends, LastWords};
 use crate::classes::Classes;
 use crate::clock::{Alarm, Clock};
@@ -94,6 +98,8 @@ pub(crate) struct ShardParts {
     pub(crate) desk: Arc<Desk>,
     /// Start counter of this node.
     pub(crate) start: u32,
+    /// Users, roles, and what logins need.
+    pub(crate) logins: Arc<Logins>,
     /// To the stations; none where nothing is kept.
     pub(crate) disk: Option<DiskPorts>,
 }
@@ -105,11 +111,15 @@ pub(crate) struct Shard {
     partitions: Partitions,
     scratch: PreparedScratch,
     tuning: Tuning,
+    /// Connections from this place on have not been looked at since users and roles changed.
+    revoking: Option<Place>,
     pool: ReceivePool,
     store: Stores,
     recovery: Recovery,
     /// Messages for partitions that do not serve yet, in order.
     held: Vec<Held>,
+    /// Partition 0, on the first shard.
+    metadata: Option<Box<Metadata>>,
     /// Of the partitions with a log.
     checkpoints: Option<Checkpoints>,
     disk_room: DiskRoom,
@@ -210,6 +220,9 @@ impl Shard {
             shard: id,
             start: parts.start,
         };
+        let rng = || StdRng::try_from_rng(&mut SysRng).map_err(io::Error::other);
+        let reply = Reply::new(Arc::clone(&doze));
+        let accounts = Accounts::new(Arc::clone(&parts.logins), reply, rng()?);
         let hub = Hub {
             id,
             now,
@@ -227,7 +240,7 @@ impl Shard {
             counters: Counters::default(),
             history: History::default(),
             budget: Budget::of(Budget::TURN),
-            rng: StdRng::try_from_rng(&mut SysRng).map_err(io::Error::other)?,
+            rng: rng()?,
             volatile_answers: limits.overflow == courser_engine::Overflow::RefusePublisher,
             congested: vec![None; usize::from(config.shards)],
             overfull: false,
@@ -236,6 +249,9 @@ impl Shard {
             waiting_for_link: Vec::new(),
             touched: Vec::new(),
             connections: parts.connections,
+            table: parts.logins.access.table(),
+            access: Arc::clone(&parts.logins.access),
+            accounts: accounts.clone(),
             serving: disk.is_none(),
             early: VecDeque::new(),
             disk: disk.as_ref().map(|disk| Arc::clone(&disk.state)),
@@ -268,11 +284,14 @@ impl Shard {
             fronts: Fronts::new(id),
             partitions,
             scratch: PreparedScratch::default(),
-            tuning: Tuning::new(parts.live, &config),
+            tuning: Tuning::new(parts.live, &config, Rc::new(accounts)),
+            revoking: None,
             pool: ReceivePool::new(PoolLimits::default()),
             store,
             recovery,
             held: Vec::new(),
+            metadata: (id == ShardId(0))
+                .then(|| Box::new(Metadata::new(Arc::clone(&parts.logins.access)))),
             checkpoints,
             disk_room: DiskRoom::Enough,
             timers: Wheel::new(now.tick),
@@ -307,6 +326,7 @@ impl Shard {
             let id = self.partitions.at(place).id;
             self.with_partition(id, |it, now: Now, fx| it.handle_leader(now, Term(1), fx));
         }
+        self.lead_metadata();
         while !self.partitions.dirty.is_empty() || self.store.has_work() {
             self.hub.budget = Budget::of(Budget::TURN);
             self.commit();

@@ -20,13 +20,14 @@ use courser_cluster::{Group, GroupConfig, NodeId};
 use courser_contract::{
     Attach, ConnectRefusal, FrontId, PartitionId, Tick, ToFront, ToHome, ToPartition,
 };
-use courser_log::FileDisk;
+use courser_log::{CheckpointAt, FileDisk};
 use rand::Rng;
 
 use self::making::{Made, Making};
 use super::Shard;
 use super::hub::Hub;
 use crate::classes::Stays;
+use crate::slots::Places;
 use crate::stations::{DiskFailure, RecoveredShard, Stage};
 use crate::store::Stores;
 
@@ -93,7 +94,7 @@ impl Shard {
                 self.begin_groups(groups);
                 Recovery::Replaying
             }
-            Recovery::Replaying if self.partitions.all_serve() => {
+            Recovery::Replaying if self.all_serve() => {
                 self.give_held();
                 self.note_stays();
                 self.hub
@@ -150,6 +151,9 @@ impl Shard {
                 checkpoints.restored(place, at);
             }
         }
+        if let Some((bytes, at)) = &made.metadata {
+            self.take_in_metadata(bytes, *at);
+        }
         let config = GroupConfig::alone(made.id, NodeId(1), self.hub.rng.next_u64());
         match Group::new(&config, made.restored) {
             Ok(group) => Some(group),
@@ -162,6 +166,23 @@ impl Shard {
                 None
             }
         }
+    }
+
+    fn take_in_metadata(&mut self, bytes: &[u8], at: CheckpointAt) {
+        let machine = self
+            .metadata
+            .as_mut()
+            .expect("partition 0 is on the first shard");
+        if let Err(error) = machine.restore(bytes, at) {
+            return self.refuse_metadata(&error);
+        }
+        if let Some(checkpoints) = &mut self.checkpoints {
+            checkpoints.restored(Places::METADATA_PLACE, at);
+        }
+    }
+
+    fn all_serve(&self) -> bool {
+        self.partitions.all_serve() && self.metadata.as_ref().is_none_or(|it| it.serves())
     }
 
     fn begin_groups(&mut self, groups: Vec<Group>) {

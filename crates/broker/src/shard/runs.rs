@@ -14,6 +14,7 @@ use super::effects_partition::Place as Order;
 use super::fronts::Fronts;
 use super::hub::{Budget, Hub};
 use super::ready::Place;
+use crate::access::Gate;
 
 /// A list of receivers: its partition, and its number there.
 pub(crate) type ListKey = (PartitionId, ListNumber);
@@ -132,7 +133,8 @@ impl Fronts {
             return None;
         }
         let connection = self.candidate(id)?;
-        if !connection.takes_events() {
+        // One that has logged in is asked for each topic.
+        if !connection.takes_events() || !matches!(connection.gate, Gate::Open) {
             return None;
         }
         if connection.front.output().len() >= Output::OWN_BYTES_MAX {

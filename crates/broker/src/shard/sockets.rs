@@ -1,6 +1,5 @@
 //! What comes in: from sockets to fronts, and what follows on every call of a front.
 
-use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use courser_contract::{CloseCause, FrontId, Now, Tick};
@@ -26,10 +25,12 @@ impl Shard {
     pub(crate) fn add_connection(&mut self, stream: TcpStream, peer: Peer) {
         let id = self.fronts.reserve();
         let now = self.hub.now;
+        let (config, gate) = self.front_door(id, &peer);
         let connection = Box::new(Connection {
-            front: Front::new(id, Rc::clone(self.tuning.front()), now),
+            front: Front::new(id, config, now),
             stream,
             peer,
+            gate,
             waker: SocketWaker::waker(id.slot, &self.ready),
             since: now.wall,
             rest: None,
@@ -142,7 +143,7 @@ impl Shard {
     fn hold(&self, connection: &mut Connection) -> Hold {
         if !connection.front.wants_read() {
             Hold::Front
-        } else if connection.front.output().len() > self.tuning.front().output_bytes_max {
+        } else if connection.front.output().len() > self.tuning.output_bytes_max() {
             Hold::Output
         } else if connection.hold == Hold::Link && !self.hub.may_read_again() {
             Hold::Link

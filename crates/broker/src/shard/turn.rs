@@ -9,6 +9,7 @@ use super::Shard;
 use super::accept::LISTENERS;
 use super::hub::Budget;
 use super::stop::Saves;
+use crate::slots::Places;
 use crate::store::{Store, Stored, Stores};
 
 /// Commits and messages may lead to each other: so many rounds of both end a turn at the latest.
@@ -39,6 +40,7 @@ impl Shard {
         self.observe_disk();
         self.store.begin_turn();
         self.handle_commits();
+        self.observe_access();
         self.hub.budget = Budget::of(Budget::TURN / 2);
         self.handle_rings();
         self.handle_local();
@@ -90,6 +92,9 @@ impl Shard {
     }
 
     fn handle_stored(&mut self, stored: Stored) {
+        if stored.partition() == Places::METADATA {
+            return self.handle_metadata(stored);
+        }
         match stored {
             Stored::Unlogged(id, entry) => {
                 self.with_partition(id, |it, now, fx| it.handle_unlogged(now, entry, fx));
@@ -209,6 +214,7 @@ impl Shard {
             || self.store.has_work()
             || self.recover()
             || self.desk.has_question()
+            || self.has_access_work()
             || self.stop.is_new()
             || self.tuning.is_new()
         {
@@ -234,6 +240,7 @@ impl Shard {
             || self.inbound.iter().any(Option::is_some)
             || self.store.has_work()
             || self.recovery.is_at_work()
+            || self.revoking.is_some()
             || self
                 .checkpoints
                 .as_ref()

@@ -8,6 +8,7 @@ use courser_mqtt::front::Output;
 use super::Shard;
 use super::connection::{Connection, Hold, Life, Written};
 use super::ready::Place;
+use crate::access::Gate;
 use crate::control::Happened;
 use crate::metrics::close_index;
 
@@ -124,7 +125,7 @@ impl Shard {
             connection.queued = true;
             self.sockets.push_back(id.slot);
         }
-        let bound = self.tuning.front().output_bytes_max;
+        let bound = self.tuning.output_bytes_max();
         if connection.hold == Hold::Output && connection.front.output().len() <= bound / 2 {
             connection.hold = Hold::None;
             connection.queued = true;
@@ -141,6 +142,9 @@ impl Shard {
         }
         self.hub.connections.fetch_sub(1, Ordering::Relaxed);
         self.fronts.remove(id);
+        if !matches!(connection.gate, Gate::Open) {
+            self.hub.accounts.leave(id);
+        }
         drop(connection);
     }
 }

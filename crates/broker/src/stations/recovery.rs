@@ -106,7 +106,7 @@ impl<D: Disk> LogStation<D> {
 fn refuse_damage(recovered: &Recovered, places: &Places) -> Result<(), DiskFailure> {
     let mut text = String::new();
     let found = recovered.partitions.keys().copied();
-    for id in places.logged().chain(found).collect::<BTreeSet<_>>() {
+    for id in places.kept().chain(found).collect::<BTreeSet<_>>() {
         if let Some(damage) = recovered.damage(id) {
             let _ = write!(text, "; partition {}: {damage}", id.0);
         }
@@ -159,7 +159,7 @@ fn hand_out<D: Disk>(
     doors: &[ShardDoor<D>],
 ) -> Result<(), DiskFailure> {
     let mut by_shard: Vec<RecoveredShard<D>> = doors.iter().map(|_| Vec::new()).collect();
-    for id in places.logged() {
+    for id in places.kept() {
         let pieces = match stored.manifests.get(&id) {
             Some(manifest) => Some(
                 stored

@@ -27,6 +27,19 @@ pub(crate) enum Stored {
     Follows(PartitionId),
 }
 
+impl Stored {
+    /// Whose it is.
+    #[inline]
+    pub(crate) const fn partition(&self) -> PartitionId {
+        match self {
+            Self::Unlogged(id, _)
+            | Self::Committed(id, ..)
+            | Self::Leads(id, _)
+            | Self::Follows(id) => *id,
+        }
+    }
+}
+
 /// Takes entries and says when they are committed.
 pub(crate) trait Store {
     /// Takes an entry. It is never committed within this call.

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each file of tests uses a part")]
 
+pub(crate) mod scram;
+
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use courser_contract::{
-    Attached, CloseCause, DeliverFlags, DeliverTo, Delivery, Destinations, Dropped, Epoch,
-    FrontEffects, FrontId, HomeRef, Now, PartitionId, Publish, QoS, Record, RecordView, Routed,
-    Seq, SessionUid, ShardId, Source, Tick, Ticket, ToFront, ToHome, WallMs,
+    Asked, Attached, CloseCause, DeliverFlags, DeliverTo, Delivery, Destinations, Dropped, Epoch,
+    FrontEffects, FrontId, HomeRef, Now, PartitionId, Permission, Publish, QoS, Record, RecordView,
+    Routed, Seq, SessionUid, ShardId, Source, Tick, Ticket, ToFront, ToHome, WallMs,
 };
 use courser_mqtt::front::{Front, FrontConfig, OutputPool, Prepared, PreparedScratch};
 
@@ -33,6 +33,10 @@ pub(crate) struct Shell {
 }
 
 impl FrontEffects for Shell {
+    fn may(&mut self, _: Asked<'_>) -> Permission {
+        Permission::Granted
+    }
+
     fn publish(&mut self, publish: &Publish<'_>, _: Ticket) -> Routed {
         self.effects += publish.payload.len() as u64;
         Routed::Done { matched: true }

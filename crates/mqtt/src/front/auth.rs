@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use courser_contract::{CloseCause, DetachCause, FrontEffects, Now};
+use courser_contract::{CloseCause, DetachCause, FrontEffects, FrontId, Now};
 
 use super::close::{End, Fault};
 use super::{Flow, Front};
@@ -11,6 +11,8 @@ use crate::codec::{Auth, MqttStr, PropertiesBuilder, Property, PropertyScope, Re
 /// What a client says of itself in CONNECT.
 #[derive(Clone, Copy, Debug)]
 pub struct Login<'a> {
+    /// The front that asks; the same for every exchange of a connection.
+    pub front: FrontId,
     /// Client id, already assigned when the client sent none.
     pub client_id: &'a str,
     /// User name.
@@ -126,6 +128,7 @@ impl Front {
         let step = match (auth.reason, state.turn, &mut state.exchange) {
             (ReasonCode::ReAuthenticate, Turn::Nobody, _) => {
                 let (step, exchange) = self.config.authentication.begin(&Login {
+                    front: self.id,
                     client_id: &self.session.client_id,
                     user_name: None,
                     password: None,

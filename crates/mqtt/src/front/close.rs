@@ -43,6 +43,17 @@ impl From<DecodeError> for Fault {
     }
 }
 
+/// What a revoked login means for a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Revocation {
+    /// It ends, and its will with it.
+    EndsSession,
+    /// It goes on without a connection; its will is deleted.
+    DeletesWill,
+    /// It goes on without a connection; its will is sent.
+    SendsWill,
+}
+
 /// How a session is let go.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct End {
@@ -226,6 +237,30 @@ impl Front {
                 self.refuse(ReasonCode::ServerUnavailable, CloseCause::ServerStops, fx);
             }
             Phase::Attached => self.close_for(CloseReason::ServerStops, fx),
+            Phase::Closed => {}
+        }
+    }
+
+    /// What the client proved at its login is not true any more, or allows less: DISCONNECT 0x87, or CONNACK while it is connecting.
+    pub fn handle_revoked(&mut self, now: Now, how: Revocation, fx: &mut impl FrontEffects) {
+        let _ = now;
+        let reason = ReasonCode::NotAuthorized;
+        let cause = CloseCause::Refused(reason.byte());
+        match self.phase {
+            Phase::AwaitConnect => self.close_unattached(cause, fx),
+            Phase::Connecting(_) => self.refuse(reason, cause, fx),
+            Phase::Attached => {
+                let (detach, expiry_seconds) = match how {
+                    Revocation::EndsSession => (DetachCause::Disconnect, Some(0)),
+                    Revocation::DeletesWill => (DetachCause::Disconnect, None),
+                    Revocation::SendsWill => (DetachCause::Lost, None),
+                };
+                let end = End {
+                    expiry_seconds,
+                    ..End::new(detach, cause)
+                };
+                self.disconnect((reason, "the right to be here was revoked"), end, fx);
+            }
             Phase::Closed => {}
         }
     }

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use compact_str::CompactString;
 use courser_contract::{
-    Attach, AttachStage, CloseCause, Epoch, FrontEffects, Now, QoS, Tick, ToHome, Will,
+    Asked, Attach, AttachStage, CloseCause, Epoch, FrontEffects, Now, Permission, QoS, Tick,
+    ToHome, Will,
 };
 
 use super::auth::{AuthExchange, AuthStep, Login, Password};
@@ -125,6 +126,7 @@ impl Front {
         }
         let data = connect.properties.authentication_data();
         let login = Login {
+            front: self.id,
             client_id: &connecting.attach.client_id,
             user_name: connect.user_name.map(|name| name.as_str()),
             password: connect.password.map(|password| Password(password.reveal())),
@@ -190,6 +192,10 @@ impl Front {
             return;
         };
         match step {
+            AuthStep::Accepted(_) if !may_leave_will(&connecting.attach, fx) => {
+                let reason = ReasonCode::NotAuthorized;
+                self.refuse(reason, CloseCause::Refused(reason.byte()), fx);
+            }
             AuthStep::Accepted(data) => {
                 connecting.auth_data = data;
                 connecting.exchange = None;
@@ -338,6 +344,14 @@ fn will_of(will: &crate::codec::Will<'_>) -> Will {
         delay_seconds: will.delay_interval(),
         expiry_seconds: will.properties.message_expiry_interval(),
     }
+}
+
+/// A will is a publish that is made when nobody is there to be refused, so the right to it is asked for now.
+fn may_leave_will(attach: &Attach, fx: &mut impl FrontEffects) -> bool {
+    attach
+        .will
+        .as_ref()
+        .is_none_or(|will| fx.may(Asked::Publish(&will.topic)) == Permission::Granted)
 }
 
 /// Whether the highest QoS must be announced.

@@ -8,17 +8,18 @@
 use std::collections::VecDeque;
 
 use courser_contract::{
-    DeliverTo, Delivery, Dropped, FrontEffects, GroupRef, Now, OutcomeKind, QoS, Record, Source,
-    Tick,
+    Asked, DeliverTo, Delivery, Dropped, FrontEffects, GroupRef, Now, OutcomeKind, Permission, QoS,
+    Record, Source, Tick,
 };
 
 use super::acks::Outcomes;
 use super::alias::AliasesOut;
+use super::close::Fault;
 use super::groups::Groups;
 use super::prepared::{AliasUse, Prepared, Sizes, Variant};
 use super::window::{Exchange, Given, Place, Window};
 use super::{Front, Phase};
-use crate::codec::ProtocolVersion;
+use crate::codec::{ProtocolVersion, ReasonCode};
 
 /// A connection whose client does not read has at most this much of its own besides QoS 0 (M23).
 pub(super) const HOLD_ABOVE_BYTES: usize = 64 * 1024;
@@ -160,6 +161,9 @@ impl Front {
         if self.output.len() >= self.config.output_bytes_max {
             return fx.dropped(Dropped::OutputFull, 1);
         }
+        if fx.may(Asked::Receive(prepared.delivery.view.topic)) == Permission::Denied {
+            return fx.dropped(Dropped::Denied, 1);
+        }
         match self.variant(prepared, to) {
             Ok((_, sizes))
                 if self.output.is_blocked() && !prepared.fits_blocked(sizes, &self.output) =>
@@ -236,6 +240,9 @@ impl Front {
         (to, place): (&DeliverTo, Place),
         fx: &mut impl FrontEffects,
     ) {
+        if fx.may(Asked::Receive(prepared.delivery.view.topic)) == Permission::Denied {
+            return self.refuse_delivery((to, place), fx);
+        }
         let (variant, sizes) = match self.variant(prepared, to) {
             Ok(planned) => planned,
             Err(skip) => {
@@ -259,6 +266,26 @@ impl Front {
         };
         if let Some(packet_id) = packet_id {
             self.append(prepared, (&variant, sizes), packet_id);
+        }
+    }
+
+    /// The client has no right to a message, or no longer (I11). One of its own stream is done with. One of a shared group is for the
+    /// others: the connection ends, since a member that sends back what it gets would be given it again.
+    #[cold]
+    fn refuse_delivery(&mut self, (to, place): (&DeliverTo, Place), fx: &mut impl FrontEffects) {
+        match place.0 {
+            Source::Session => {
+                fx.dropped(Dropped::Denied, 1);
+                self.end_given(to);
+                self.outcome(place, OutcomeKind::Skipped, fx);
+            }
+            Source::Group(_) => self.fail(
+                Fault {
+                    reason: ReasonCode::NotAuthorized,
+                    text: "a shared subscription of this session is not allowed any more",
+                },
+                fx,
+            ),
         }
     }
 

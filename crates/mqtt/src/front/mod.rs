@@ -63,6 +63,7 @@ use crate::codec::{
 };
 
 pub use auth::{Anonymous, AuthExchange, AuthStep, Authentication, Login, Password};
+pub use close::Revocation;
 pub use config::{Feature, FrontConfig, Redirect, RedirectKind};
 pub use output::{Output, OutputPool, Socket};
 pub use prepared::{

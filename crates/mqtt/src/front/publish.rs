@@ -1,7 +1,8 @@
 //! PUBLISH of the client: QoS 0, QoS 1, and what all have in common. QoS 2 is in `publish2`.
 
 use courser_contract::{
-    Dropped, FrontEffects, Now, Publish, QoS, Refusal, Routed, Tick, Ticket, WallMs,
+    Asked, Dropped, FrontEffects, Now, Permission, Publish, QoS, Refusal, Routed, Tick, Ticket,
+    WallMs,
 };
 
 use super::alias::AliasesIn;
@@ -224,11 +225,12 @@ impl Front {
         }
         match self.hand_over(publish, Ticket(0), fx) {
             Routed::Done { .. } | Routed::Waits => {}
+            Routed::Refused(Refusal::NotAuthorized) => fx.dropped(Dropped::Denied, 1),
             Routed::Refused(_) => fx.dropped(Dropped::Rejected, 1),
         }
     }
 
-    /// To the shard, unless it is more than may be retained.
+    /// To the shard, unless it is more than may be retained or the client has no right to the topic.
     #[inline]
     pub(super) fn hand_over(
         &self,
@@ -238,6 +240,9 @@ impl Front {
     ) -> Routed {
         if publish.retain && self.is_too_large_to_retain(publish.payload) {
             return Routed::Refused(Refusal::TooLarge);
+        }
+        if fx.may(Asked::Publish(publish.topic)) == Permission::Denied {
+            return Routed::Refused(Refusal::NotAuthorized);
         }
         fx.publish(publish, ticket)
     }

@@ -2,7 +2,8 @@
 //! durable (M28).
 
 use courser_contract::{
-    FrontEffects, Now, Published2, Record, RecordView, Refusal, Routed, Settled, Ticket, ToHome,
+    Asked, FrontEffects, Now, Permission, Published2, Record, RecordView, Refusal, Routed, Settled,
+    Ticket, ToHome,
 };
 
 use super::close::Fault;
@@ -80,6 +81,10 @@ impl Front {
         let publish = &incoming.publish;
         if publish.retain && self.is_too_large_to_retain(publish.payload) {
             let answer = self.answer_refused(now, Refusal::TooLarge, REFUSED_MS);
+            return self.hold_and_queue(now, incoming, Way::Direct, answer);
+        }
+        if fx.may(Asked::Publish(publish.topic)) == Permission::Denied {
+            let answer = self.answer_refused(now, Refusal::NotAuthorized, REFUSED_MS);
             return self.hold_and_queue(now, incoming, Way::Direct, answer);
         }
         let destinations = fx.destinations(publish.topic, publish.retain);

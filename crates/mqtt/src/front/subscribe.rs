@@ -1,7 +1,8 @@
 //! SUBSCRIBE and UNSUBSCRIBE: asked of the home, answered by one packet each.
 
 use courser_contract::{
-    FrontEffects, QoS, RetainHandling, SubscribeResult, Subscription, SubscriptionOptions, ToHome,
+    Asked, FrontEffects, Permission, QoS, RetainHandling, SubscribeResult, Subscription,
+    SubscriptionOptions, ToHome,
 };
 use smallvec::SmallVec;
 
@@ -72,7 +73,10 @@ impl Front {
             let refusal = if in_use {
                 Some(ReasonCode::PacketIdentifierInUse)
             } else {
-                self.check_filter(asked.filter, index)?
+                match self.check_filter(asked.filter, index)? {
+                    None => check_right(asked.filter, fx),
+                    refused => refused,
+                }
             };
             match refusal {
                 None => subscriptions.push(self.subscription_of(&asked, identifier)),
@@ -283,6 +287,18 @@ const ANSWER_TOO_LARGE: Fault = Fault {
     reason: ReasonCode::PacketTooLarge,
     text: "the answer is larger than the client takes",
 };
+
+/// A filter that the client has no right to gets a code of its own (v5 section 3.9.3), and the others are served.
+fn check_right(filter: TopicFilter<'_>, fx: &mut impl FrontEffects) -> Option<ReasonCode> {
+    let asked = match filter.shared() {
+        Some(shared) => Asked::SubscribeShared(shared.filter),
+        None => Asked::Subscribe(filter.as_str()),
+    };
+    match fx.may(asked) {
+        Permission::Granted => None,
+        Permission::Denied => Some(ReasonCode::NotAuthorized),
+    }
+}
 
 fn split_share(filter: TopicFilter<'_>) -> (Option<Box<str>>, Box<str>) {
     let share = filter.shared().map(|shared| shared.share_name.into());

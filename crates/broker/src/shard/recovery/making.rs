@@ -37,8 +37,18 @@ pub(super) struct Made {
     pub(super) id: PartitionId,
     /// Out of the checkpoint at this entry; none: it is empty.
     pub(super) partition: Option<(Box<Partition>, CheckpointAt)>,
+    /// The same of partition 0: its bytes.
+    pub(super) metadata: Option<(Vec<u8>, CheckpointAt)>,
     /// For its group.
     pub(super) restored: Restored,
+}
+
+impl Made {
+    /// The entry of its checkpoint.
+    const fn at(&self) -> CheckpointAt {
+        let (index, term) = self.restored.snapshot;
+        CheckpointAt { index, term }
+    }
 }
 
 impl Making {
@@ -57,6 +67,9 @@ impl Making {
         limits: &Limits,
     ) -> Result<Option<Made>, String> {
         let id = self.found.id;
+        if id == Places::METADATA {
+            return self.go_on_with_metadata();
+        }
         let stage = self.stage.take().unwrap_or_else(|| {
             let restore = || Restore::new(config(id, places, limits));
             match &self.found.pieces {
@@ -95,6 +108,25 @@ impl Making {
             }
         }
         Ok(None)
+    }
+
+    /// Partition 0 has all of its state in its pieces, and few of them.
+    fn go_on_with_metadata(&mut self) -> Result<Option<Made>, String> {
+        let failed = |error: &dyn std::error::Error| {
+            format!("the checkpoint of partition 0: {}", with_causes(error))
+        };
+        let mut bytes = None;
+        if let Some(reader) = &mut self.found.pieces {
+            let all = bytes.insert(Vec::new());
+            while let Some(piece) = reader.next_piece().map_err(|error| failed(&error))? {
+                all.extend_from_slice(&piece);
+            }
+        }
+        let made = self.made(None);
+        Ok(Some(Made {
+            metadata: bytes.map(|bytes| (bytes, made.at())),
+            ..made
+        }))
     }
 
     /// Takes some pieces; true after the last one.
@@ -139,6 +171,7 @@ impl Making {
         Made {
             id: self.found.id,
             partition: partition.map(|partition| (partition, at)),
+            metadata: None,
             restored: Restored {
                 hard_state: found.hard_state,
                 snapshot: (at.index, at.term),

@@ -149,9 +149,14 @@ fn what_is_whole_is_handed_out() {
     let outcome = folder.start();
     assert_eq!(outcome.failure, None);
     let found = outcome.found.expect("the shard is given its partitions");
-    assert_eq!(found.len(), usize::from(PARTITIONS));
-    assert!(found[0].pieces.is_some() && found[0].found.live.contains(LogIndex(1)));
-    assert_eq!(found[0].found.entries.len(), 1);
+    assert_eq!(
+        found.len(),
+        1 + usize::from(PARTITIONS),
+        "partition 0 and those with names"
+    );
+    assert!(found[0].pieces.is_none() && found[0].found.entries.is_empty());
+    assert!(found[1].pieces.is_some() && found[1].found.live.contains(LogIndex(1)));
+    assert_eq!(found[1].found.entries.len(), 1);
 }
 
 #[test]

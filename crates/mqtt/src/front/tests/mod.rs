@@ -16,6 +16,7 @@ mod output;
 mod publish;
 mod publish2;
 mod refused;
+mod rights;
 mod run;
 mod size;
 mod splits;

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use std::rc::Rc;
 
 use courser_contract::{
-    Attached, CloseCause, DeliverFlags, DeliverTo, Delivery, Destinations, Dropped, Epoch,
-    FrontEffects, FrontId, GroupRef, HomeRef, Now, PartitionId, Publish, QoS, Record, RecordView,
-    Routed, Seq, SessionUid, ShardId, Source, Tick, Ticket, ToFront, ToHome, WallMs,
+    Asked, Attached, CloseCause, DeliverFlags, DeliverTo, Delivery, Destinations, Dropped, Epoch,
+    FrontEffects, FrontId, GroupRef, HomeRef, Now, PartitionId, Permission, Publish, QoS, Record,
+    RecordView, Routed, Seq, SessionUid, ShardId, Source, Tick, Ticket, ToFront, ToHome, WallMs,
 };
 
 use crate::codec::{
@@ -50,10 +50,26 @@ pub(super) struct Shell {
     /// Answers to the next publishes; then all are handed over.
     pub(super) routed: VecDeque<Routed>,
     pub(super) destinations: Vec<PartitionId>,
+    /// What the client has no right to, as `publish TOPIC`, `receive TOPIC`, `subscribe FILTER`, `share FILTER`.
+    pub(super) denied: Vec<String>,
     random: u64,
 }
 
 impl FrontEffects for Shell {
+    fn may(&mut self, asked: Asked<'_>) -> Permission {
+        let (right, topic) = match asked {
+            Asked::Publish(topic) => ("publish", topic),
+            Asked::Receive(topic) => ("receive", topic),
+            Asked::Subscribe(filter) => ("subscribe", filter),
+            Asked::SubscribeShared(filter) => ("share", filter),
+        };
+        if self.denied.contains(&format!("{right} {topic}")) {
+            Permission::Denied
+        } else {
+            Permission::Granted
+        }
+    }
+
     fn publish(&mut self, publish: &Publish<'_>, ticket: Ticket) -> Routed {
         let mut line = format!("publish {} q{}", publish.topic, publish.qos as u8);
         if publish.retain {
@@ -250,6 +266,7 @@ impl Client {
                 log: Vec::new(),
                 routed: VecDeque::new(),
                 destinations: vec![HOME],
+                denied: Vec::new(),
                 random: 1,
             },
             now,

@@ -1,0 +1,356 @@
+//! Logins of one shard: what a CONNECT or AUTH proves, by passwords, SCRAM and client certificates.
+//!
+//! Nothing here blocks: a password is compared by the [pool](super::hashing) and its verdict comes in a later turn, unless the same
+//! password of the same user was found right within the last minute. SCRAM costs a few hashes and is done at once.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use compact_str::CompactString;
+use courser_access::scram::{self, Exchange};
+use courser_access::{UserName, UserState, dummy_hash};
+use courser_contract::{FrontId, Tick};
+use courser_mqtt::codec::ReasonCode;
+use courser_mqtt::front::{AuthExchange, AuthStep, Authentication, Login};
+use hmac::{Hmac, KeyInit, Mac};
+use rand::Rng;
+use rand::rngs::StdRng;
+use sha2::Sha256;
+use zeroize::Zeroizing;
+
+use super::Access;
+use super::hashing::{HashPool, Job, Reply, Verdict};
+use super::throttle::{Admission, Origin, Throttle};
+
+/// How long a password that was right is taken for right without being hashed again, in milliseconds.
+const REMEMBER_MS: u64 = 60_000;
+/// Passwords that are remembered on a shard.
+const REMEMBERED_MAX: usize = 10_000;
+
+/// What all shards share of logins.
+#[derive(Debug)]
+pub(crate) struct Logins {
+    pub(crate) access: Arc<Access>,
+    pub(crate) pool: HashPool,
+    pub(crate) throttle: Throttle,
+    /// Of this process alone: keys what is remembered, and salts of users that do not exist.
+    pub(crate) secret: Secret,
+}
+
+/// Random bytes that are never shown.
+pub(crate) struct Secret(pub(crate) [u8; 32]);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// A connection that has to log in.
+#[derive(Debug)]
+struct Arrival {
+    origin: Origin,
+    /// Of its client certificate.
+    certificate: Option<Arc<str>>,
+    client_id: CompactString,
+    /// Who it is, once that is proved. It stays who it is.
+    user: Option<UserName>,
+    /// Whether the gate has not been told.
+    fresh: bool,
+}
+
+/// What connections of one shard share.
+struct Inner {
+    arrivals: HashMap<FrontId, Arrival>,
+    /// Until when a password is remembered, by its key.
+    remembered: HashMap<[u8; 32], Tick>,
+    rng: StdRng,
+}
+
+/// See the module.
+#[derive(Clone)]
+pub(crate) struct Accounts {
+    logins: Arc<Logins>,
+    reply: Reply,
+    now: Rc<Cell<Tick>>,
+    inner: Rc<RefCell<Inner>>,
+}
+
+impl fmt::Debug for Accounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Accounts")
+    }
+}
+
+impl Accounts {
+    /// Of a shard that gets verdicts by `reply`.
+    pub(crate) fn new(logins: Arc<Logins>, reply: Reply, rng: StdRng) -> Self {
+        Self {
+            logins,
+            reply,
+            now: Rc::default(),
+            inner: Rc::new(RefCell::new(Inner {
+                arrivals: HashMap::new(),
+                remembered: HashMap::new(),
+                rng,
+            })),
+        }
+    }
+
+    /// A turn has begun.
+    pub(crate) fn set_now(&self, now: Tick) {
+        self.now.set(now);
+    }
+
+    /// A connection came in where one has to log in.
+    pub(crate) fn arrive(&self, front: FrontId, origin: Origin, certificate: Option<Arc<str>>) {
+        let arrival = Arrival {
+            origin,
+            certificate,
+            client_id: CompactString::default(),
+            user: None,
+            fresh: false,
+        };
+        self.inner.borrow_mut().arrivals.insert(front, arrival);
+    }
+
+    /// It is gone.
+    pub(crate) fn leave(&self, front: FrontId) {
+        self.inner.borrow_mut().arrivals.remove(&front);
+    }
+
+    /// Who a connection has proved to be since the last time that this was asked.
+    pub(crate) fn take_login(&self, front: FrontId) -> Option<(CompactString, UserName)> {
+        let mut inner = self.inner.borrow_mut();
+        let arrival = inner.arrivals.get_mut(&front)?;
+        if !std::mem::take(&mut arrival.fresh) {
+            return None;
+        }
+        Some((arrival.client_id.clone(), arrival.user.clone()?))
+    }
+
+    /// Whether verdicts wait.
+    pub(crate) fn has_verdict(&self) -> bool {
+        self.reply.mailbox.is_filled()
+    }
+
+    /// The next step of every login whose password was compared.
+    pub(crate) fn take_verdicts(&self) -> Vec<(FrontId, AuthStep)> {
+        let verdicts = self.reply.mailbox.take().into_iter();
+        verdicts
+            .map(|verdict| (verdict.front, self.judge(verdict)))
+            .collect()
+    }
+
+    fn judge(&self, verdict: Verdict) -> AuthStep {
+        let now = self.now.get();
+        let table = self.logins.access.table();
+        // It may have changed while the password was being compared.
+        let still = table.user(verdict.user.as_str()).is_some_and(|user| {
+            user.state == UserState::Enabled && Some(user.since) == verdict.since
+        });
+        let right = verdict.matched && still;
+        self.logins.throttle.finished(verdict.origin, !right, now);
+        if !right {
+            return AuthStep::Refused(ReasonCode::BadUserNameOrPassword);
+        }
+        self.inner.borrow_mut().remember(verdict.key, now);
+        self.grant(verdict.front, verdict.user, Vec::new())
+    }
+
+    /// A connection is who it says. It is nobody else later.
+    fn grant(&self, front: FrontId, user: UserName, data: Vec<u8>) -> AuthStep {
+        let mut inner = self.inner.borrow_mut();
+        let Some(arrival) = inner.arrivals.get_mut(&front) else {
+            return AuthStep::Refused(ReasonCode::NotAuthorized);
+        };
+        if arrival.user.as_ref().is_some_and(|before| *before != user) {
+            return AuthStep::Refused(ReasonCode::NotAuthorized);
+        }
+        arrival.fresh = true;
+        arrival.user = Some(user);
+        AuthStep::Accepted(data)
+    }
+
+    fn by_certificate(&self, login: &Login<'_>, name: &str) -> AuthStep {
+        let same = login.user_name.is_none_or(|user| user == name);
+        let table = self.logins.access.table();
+        let enabled = table
+            .user(name)
+            .is_some_and(|user| user.state == UserState::Enabled);
+        match UserName::new(name) {
+            Ok(user) if same && enabled => self.grant(login.front, user, Vec::new()),
+            Ok(_) | Err(_) => AuthStep::Refused(ReasonCode::NotAuthorized),
+        }
+    }
+
+    fn by_password(&self, login: &Login<'_>, origin: Origin) -> AuthStep {
+        let (Some(name), Some(password)) = (login.user_name, login.password) else {
+            return AuthStep::Refused(ReasonCode::NotAuthorized);
+        };
+        let Ok(user) = UserName::new(name) else {
+            return AuthStep::Refused(ReasonCode::BadUserNameOrPassword);
+        };
+        let table = self.logins.access.table();
+        let known = table
+            .user(name)
+            .filter(|user| user.state == UserState::Enabled)
+            .and_then(|user| Some((user.since, user.password.as_ref()?)));
+        let since = known.map(|(since, _)| since);
+        let key = self.key(name, since, password.0);
+        let now = self.now.get();
+        let remembered = self.inner.borrow().remembered.get(&key).copied();
+        if since.is_some() && remembered.is_some_and(|until| now < until) {
+            return self.grant(login.front, user, Vec::new());
+        }
+        if self.logins.throttle.admit(origin, now) == Admission::Wait {
+            return AuthStep::Refused(ReasonCode::ConnectionRateExceeded);
+        }
+        let job = Job {
+            password: Zeroizing::new(password.0.to_vec()),
+            hash: known.map_or_else(dummy_hash, |(_, hash)| hash.clone()),
+            verdict: Verdict {
+                front: login.front,
+                origin,
+                user,
+                since,
+                key,
+                matched: false,
+            },
+            reply: self.reply.clone(),
+        };
+        if self.logins.pool.submit(job) {
+            AuthStep::Pending
+        } else {
+            self.logins.throttle.finished(origin, false, now);
+            AuthStep::Refused(ReasonCode::ServerBusy)
+        }
+    }
+
+    /// Under which a password is remembered: nobody without the secret can make one, or learn anything of it.
+    fn key(&self, name: &str, since: Option<u64>, password: &[u8]) -> [u8; 32] {
+        let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(&self.logins.secret.0)
+            .expect("HMAC takes keys of every length");
+        mac.update(&since.unwrap_or(u64::MAX).to_le_bytes());
+        mac.update(&(name.len() as u64).to_le_bytes());
+        mac.update(name.as_bytes());
+        mac.update(password);
+        mac.finalize().into_bytes().into()
+    }
+
+    fn by_scram(
+        &self,
+        login: &Login<'_>,
+        origin: Origin,
+    ) -> (AuthStep, Option<Box<dyn AuthExchange>>) {
+        if self.logins.throttle.waits(origin, self.now.get()) {
+            let step = AuthStep::Refused(ReasonCode::ConnectionRateExceeded);
+            return (step, None);
+        }
+        let table = self.logins.access.table();
+        let mut nonce = [0; 18];
+        self.inner.borrow_mut().rng.fill_bytes(&mut nonce);
+        let nonce = STANDARD_NO_PAD.encode(nonce);
+        let mut since = None;
+        let begun = Exchange::begin(login.data, &nonce, &self.logins.secret.0, |name| {
+            let user = table.user(name.as_str())?;
+            since = Some(user.since);
+            let keys = user.scram.clone();
+            keys.filter(|_| user.state == UserState::Enabled)
+        });
+        match begun {
+            Ok(exchange) => {
+                let step = AuthStep::Continue(exchange.server_first().as_bytes().to_vec());
+                let waiting = ScramExchange {
+                    accounts: self.clone(),
+                    front: login.front,
+                    origin,
+                    since,
+                    exchange,
+                };
+                (step, Some(Box::new(waiting)))
+            }
+            Err(_) => {
+                self.logins.throttle.failed(origin, self.now.get());
+                (AuthStep::Refused(ReasonCode::NotAuthorized), None)
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn remember(&mut self, key: [u8; 32], now: Tick) {
+        if self.remembered.len() >= REMEMBERED_MAX {
+            self.remembered.retain(|_, until| now < *until);
+        }
+        if self.remembered.len() < REMEMBERED_MAX {
+            self.remembered.insert(key, now.after_ms(REMEMBER_MS));
+        }
+    }
+}
+
+impl Authentication for Accounts {
+    fn begin(&self, login: &Login<'_>) -> (AuthStep, Option<Box<dyn AuthExchange>>) {
+        let known = {
+            let mut inner = self.inner.borrow_mut();
+            inner.arrivals.get_mut(&login.front).map(|arrival| {
+                arrival.client_id = login.client_id.into();
+                (arrival.origin, arrival.certificate.clone())
+            })
+        };
+        let Some((origin, certificate)) = known else {
+            return (AuthStep::Refused(ReasonCode::NotAuthorized), None);
+        };
+        if !self.logins.access.serves() {
+            return (AuthStep::Refused(ReasonCode::ServerUnavailable), None);
+        }
+        let step = match (login.method, certificate) {
+            (Some(scram::METHOD), _) => return self.by_scram(login, origin),
+            (Some(_), _) => AuthStep::Refused(ReasonCode::BadAuthenticationMethod),
+            (None, Some(name)) if login.password.is_none() => self.by_certificate(login, &name),
+            (None, _) => self.by_password(login, origin),
+        };
+        (step, None)
+    }
+}
+
+/// A SCRAM exchange that waits for the client's proof.
+#[derive(Debug)]
+struct ScramExchange {
+    accounts: Accounts,
+    front: FrontId,
+    origin: Origin,
+    /// Of the user when it began.
+    since: Option<u64>,
+    exchange: Exchange,
+}
+
+impl AuthExchange for ScramExchange {
+    fn answer(&mut self, data: &[u8]) -> AuthStep {
+        let logins = &self.accounts.logins;
+        let table = logins.access.table();
+        match self.exchange.finish(data) {
+            Ok((user, signature)) => {
+                let still = table.user(user.as_str()).is_some_and(|it| {
+                    it.state == UserState::Enabled && Some(it.since) == self.since
+                });
+                if still {
+                    self.accounts
+                        .grant(self.front, user, signature.into_bytes())
+                } else {
+                    AuthStep::Refused(ReasonCode::NotAuthorized)
+                }
+            }
+            Err(_) => {
+                let now = self.accounts.now.get();
+                logins.throttle.failed(self.origin, now);
+                AuthStep::Refused(ReasonCode::NotAuthorized)
+            }
+        }
+    }
+}

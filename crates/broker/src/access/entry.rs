@@ -1,0 +1,82 @@
+//! Entries and checkpoints of partition 0.
+
+use courser_access::{Command, Table, WireError};
+use prost::Message;
+
+/// Raised when an entry says something that older versions would take for something else.
+const VERSION: u32 = 1;
+
+/// Why an entry or checkpoint is not for this version.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum EntryError {
+    /// Not a message of ours.
+    #[error("it is not in the form of the metadata partition")]
+    Form(#[from] prost::DecodeError),
+    /// Written by a newer version.
+    #[error("it is of version {0}, and this is {VERSION}: start a newer courser on this folder")]
+    Newer(u32),
+    /// The part about users and roles.
+    #[error(transparent)]
+    Access(#[from] WireError),
+}
+
+/// One change. Other parts of the metadata get fields of their own.
+#[derive(Clone, PartialEq, Message)]
+struct Entry {
+    #[prost(uint32, tag = "1")]
+    version: u32,
+    /// When the leader proposed it.
+    #[prost(uint64, tag = "2")]
+    wall_ms: u64,
+    #[prost(bytes = "vec", optional, tag = "3")]
+    access: Option<Vec<u8>>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Checkpoint {
+    #[prost(uint32, tag = "1")]
+    version: u32,
+    #[prost(bytes = "vec", tag = "2")]
+    access: Vec<u8>,
+}
+
+pub(crate) fn encode(command: &Command, wall_ms: u64) -> Vec<u8> {
+    Entry {
+        version: VERSION,
+        wall_ms,
+        access: Some(command.encode()),
+    }
+    .encode_to_vec()
+}
+
+/// What an entry changes; none if it is about parts that this version does not have.
+pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Command>, EntryError> {
+    let entry = Entry::decode(bytes)?;
+    check(entry.version)?;
+    Ok(entry
+        .access
+        .map(|bytes| Command::decode(&bytes))
+        .transpose()?)
+}
+
+pub(crate) fn encode_checkpoint(table: &Table) -> Vec<u8> {
+    Checkpoint {
+        version: VERSION,
+        access: table.encode(),
+    }
+    .encode_to_vec()
+}
+
+pub(crate) fn decode_checkpoint(bytes: &[u8]) -> Result<Table, EntryError> {
+    let checkpoint = Checkpoint::decode(bytes)?;
+    check(checkpoint.version)?;
+    Ok(Table::decode(&checkpoint.access)?)
+}
+
+const fn check(version: u32) -> Result<(), EntryError> {
+    if version > VERSION {
+        Err(EntryError::Newer(version))
+    } else {
+        Ok(())
+    }
+}

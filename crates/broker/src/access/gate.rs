@@ -1,0 +1,121 @@
+//! The one gate of a client (I11): every front asks here before it publishes, subscribes or delivers.
+
+use courser_access::{Identity, Rights, Sharing, Table, UserName, UserState, Verdict};
+use courser_contract::{Asked, Permission};
+
+/// What is known of a connection's rights.
+#[derive(Debug)]
+pub(crate) enum Gate {
+    /// Nobody logs in where it came in: everything is allowed.
+    Open,
+    /// It has not logged in: nothing is.
+    Shut,
+    /// It has.
+    Client(Box<Client>),
+}
+
+/// A client that has logged in.
+#[derive(Debug)]
+pub(crate) struct Client {
+    rights: Rights,
+    /// Of the table that they are of.
+    revision: u64,
+    /// Topic of its will.
+    will: Option<Box<str>>,
+}
+
+/// Why a connection may not go on by a newer table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Revoked {
+    /// Its user is gone: so is its session.
+    User,
+    /// Its user is disabled.
+    Disabled,
+    /// Its user has other credentials: it may log in with those.
+    Credentials,
+    /// It may not publish its will any more.
+    Will,
+}
+
+impl Gate {
+    /// Asks. With [`Gate::Open`] one comparison.
+    #[inline]
+    pub(crate) fn may(&mut self, asked: Asked<'_>, table: &Table) -> Permission {
+        match self {
+            Self::Open => Permission::Granted,
+            Self::Shut => Permission::Denied,
+            Self::Client(client) => client.may(asked, table),
+        }
+    }
+
+    /// The client has logged in.
+    pub(crate) fn log_in(&mut self, client_id: &str, user: UserName, table: &Table) {
+        let rights = Rights::new(table, Identity::new(client_id, user));
+        *self = Self::Client(Box::new(Client {
+            revision: table.revision(),
+            will: None,
+            rights,
+        }));
+    }
+
+    /// Notes the will that a CONNECT came with.
+    pub(crate) fn note_will(&mut self, topic: &str) {
+        if let Self::Client(client) = self {
+            client.will = Some(topic.into());
+        }
+    }
+
+    /// Whether it may go on by a newer table.
+    pub(crate) fn revoked(&mut self, table: &Table) -> Option<Revoked> {
+        let Self::Client(client) = self else {
+            return None;
+        };
+        let Some(user) = table.user(client.rights.who().user().as_str()) else {
+            return Some(Revoked::User);
+        };
+        if user.state == UserState::Disabled {
+            return Some(Revoked::Disabled);
+        }
+        if !client.rights.is_valid_in(table) {
+            return Some(Revoked::Credentials);
+        }
+        client.renew(table);
+        let will = client.will.as_deref()?;
+        match client.rights.may_publish(will) {
+            Verdict::Allowed => None,
+            Verdict::Denied => Some(Revoked::Will),
+        }
+    }
+}
+
+impl Client {
+    #[inline]
+    fn may(&mut self, asked: Asked<'_>, table: &Table) -> Permission {
+        if self.revision != table.revision() {
+            if !self.rights.is_valid_in(table) {
+                // Its end is on the way.
+                return Permission::Denied;
+            }
+            self.renew(table);
+        }
+        let verdict = match asked {
+            Asked::Publish(topic) => self.rights.may_publish(topic),
+            Asked::Receive(topic) => self.rights.may_receive(topic),
+            Asked::Subscribe(filter) => self.rights.may_subscribe(filter, Sharing::Own),
+            Asked::SubscribeShared(filter) => self.rights.may_subscribe(filter, Sharing::Shared),
+        };
+        match verdict {
+            Verdict::Allowed => Permission::Granted,
+            Verdict::Denied => Permission::Denied,
+        }
+    }
+
+    #[cold]
+    fn renew(&mut self, table: &Table) {
+        self.rights = self.rights.renewed(table);
+        self.revision = table.revision();
+    }
+}
+
+#[cfg(test)]
+mod tests;

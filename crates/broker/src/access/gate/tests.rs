@@ -1,0 +1,108 @@
+use courser_access::{Command, Role, RoleName, User};
+
+use super::*;
+
+fn anna() -> UserName {
+    UserName::new("anna").unwrap()
+}
+
+fn put_role(rules: &[&str]) -> Command {
+    let role = Role {
+        rules: rules.iter().map(|rule| rule.parse().unwrap()).collect(),
+        ..Role::default()
+    };
+    Command::PutRole(RoleName::new("r").unwrap(), role)
+}
+
+fn put_anna(state: UserState) -> Command {
+    let user = User {
+        roles: [RoleName::new("r").unwrap()].into(),
+        state,
+        ..User::default()
+    };
+    Command::PutUser(anna(), user)
+}
+
+fn table(rules: &[&str]) -> Table {
+    let mut table = Table::default();
+    table.apply(&put_role(rules));
+    table.apply(&put_anna(UserState::Enabled));
+    table
+}
+
+fn logged_in(table: &Table) -> Gate {
+    let mut gate = Gate::Shut;
+    gate.log_in("c1", anna(), table);
+    gate
+}
+
+#[test]
+fn i12_who_has_not_logged_in_may_nothing() {
+    let table = table(&["allow all #"]);
+    let all = [
+        Asked::Publish("a"),
+        Asked::Receive("a"),
+        Asked::Subscribe("a"),
+        Asked::SubscribeShared("a"),
+    ];
+    for asked in all {
+        assert_eq!(Gate::Shut.may(asked, &table), Permission::Denied);
+        assert_eq!(Gate::Open.may(asked, &table), Permission::Granted);
+        assert_eq!(logged_in(&table).may(asked, &table), Permission::Granted);
+    }
+    assert_eq!(Gate::Shut.revoked(&table), None);
+}
+
+#[test]
+fn i11_a_changed_table_counts_at_the_next_question_on_every_path() {
+    let mut table = table(&["allow all a/#"]);
+    let mut gate = logged_in(&table);
+    let all = [
+        Asked::Publish("a/b"),
+        Asked::Receive("a/b"),
+        Asked::Subscribe("a/+"),
+        Asked::SubscribeShared("a/#"),
+    ];
+    for asked in all {
+        assert_eq!(gate.may(asked, &table), Permission::Granted);
+    }
+    table.apply(&put_role(&["allow all b/#"]));
+    for asked in all {
+        assert_eq!(gate.may(asked, &table), Permission::Denied, "{asked:?}");
+    }
+    assert_eq!(gate.may(Asked::Publish("b/x"), &table), Permission::Granted);
+    assert_eq!(gate.revoked(&table), None, "the connection goes on");
+}
+
+#[test]
+fn connections_end_with_what_their_login_proved() {
+    let before = table(&["allow all #"]);
+    let gate = || logged_in(&before);
+    let mut removed = before.clone();
+    removed.apply(&Command::RemoveUser(anna()));
+    assert_eq!(gate().revoked(&removed), Some(Revoked::User));
+    let mut disabled = before.clone();
+    disabled.apply(&put_anna(UserState::Disabled));
+    assert_eq!(gate().revoked(&disabled), Some(Revoked::Disabled));
+    let mut again = removed.clone();
+    again.apply(&put_anna(UserState::Enabled));
+    for table in [&removed, &disabled, &again] {
+        let denied = gate().may(Asked::Publish("a"), table);
+        assert_eq!(denied, Permission::Denied, "also before its end has come");
+    }
+    assert_eq!(
+        gate().revoked(&again),
+        Some(Revoked::Credentials),
+        "a namesake"
+    );
+}
+
+#[test]
+fn a_will_that_may_not_be_published_any_more_ends_its_connection() {
+    let mut table = table(&["allow all #"]);
+    let mut gate = logged_in(&table);
+    gate.note_will("status/c1");
+    assert_eq!(gate.revoked(&table), None);
+    table.apply(&put_role(&["allow all #", "deny publish status/#"]));
+    assert_eq!(gate.revoked(&table), Some(Revoked::Will));
+}

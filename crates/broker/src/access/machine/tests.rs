@@ -1,0 +1,140 @@
+use std::sync::mpsc;
+
+use courser_access::{Command, Refusal, Role, RoleName, User, UserName};
+
+use super::*;
+
+const AT: CheckpointAt = CheckpointAt {
+    index: LogIndex(9),
+    term: Term(2),
+};
+
+fn user(name: &str) -> UserName {
+    UserName::new(name).unwrap()
+}
+
+fn put_user(name: &str) -> Command {
+    Command::PutUser(user(name), User::default())
+}
+
+struct Asked(mpsc::Receiver<Result<u64, ChangeError>>);
+
+impl Asked {
+    fn answer(&self) -> Option<Result<u64, ChangeError>> {
+        self.0.try_recv().ok()
+    }
+}
+
+fn submit(machine: &mut Metadata, command: Command) -> (Option<Bytes>, Asked) {
+    let (sender, receiver) = mpsc::channel();
+    let submitted = Submitted {
+        command,
+        answer: Box::new(move |result| sender.send(result).unwrap()),
+    };
+    (machine.propose(submitted, WallMs(7)), Asked(receiver))
+}
+
+fn machine() -> Metadata {
+    Metadata::new(Arc::new(Access::new(&[])))
+}
+
+#[test]
+fn m4_a_change_is_checked_against_all_that_was_proposed_before_it() {
+    let mut machine = machine();
+    let (refused, asked) = submit(&mut machine, put_user("anna"));
+    assert!(refused.is_none(), "m5: it does not lead");
+    assert_eq!(asked.answer(), Some(Err(ChangeError::Unavailable)));
+    machine.handle_leader();
+    let (first, first_asked) = submit(&mut machine, put_user("anna"));
+    let (second, second_asked) = submit(&mut machine, Command::RemoveUser(user("anna")));
+    let (third, third_asked) = submit(&mut machine, Command::RemoveUser(user("anna")));
+    assert!(third.is_none());
+    let refusal = Refusal::NoUser(user("anna"));
+    assert_eq!(third_asked.answer(), Some(Err(refusal.into())));
+    assert_eq!(
+        machine.access.table().users().len(),
+        0,
+        "nothing is committed"
+    );
+    assert_eq!(first_asked.answer(), None);
+    machine.handle_committed(&first.unwrap()).unwrap();
+    assert_eq!(machine.access.table().users().len(), 1);
+    assert_eq!(first_asked.answer(), Some(Ok(1)));
+    machine.handle_committed(&second.unwrap()).unwrap();
+    assert_eq!(second_asked.answer(), Some(Ok(2)));
+    assert_eq!(
+        (
+            machine.access.table().users().len(),
+            machine.access.revision()
+        ),
+        (0, 2)
+    );
+}
+
+#[test]
+fn i12_nobody_is_known_before_all_of_the_log_is_applied() {
+    let mut first = machine();
+    first.handle_leader();
+    let entries: Vec<_> = ["anna", "bert"]
+        .map(|name| submit(&mut first, put_user(name)).0.unwrap())
+        .into();
+    let mut again = machine();
+    for entry in &entries {
+        again.handle_committed(entry).unwrap();
+        assert!(!again.access.serves());
+        assert_eq!(again.access.table().users().len(), 0);
+    }
+    again.handle_leader();
+    assert!(again.access.serves());
+    assert_eq!(again.access.table().users().len(), 2);
+    again.handle_follower();
+    let (refused, asked) = submit(&mut again, put_user("carl"));
+    assert_eq!(
+        (refused, asked.answer()),
+        (None, Some(Err(ChangeError::Unavailable)))
+    );
+}
+
+#[test]
+fn m42_a_checkpoint_and_the_entries_behind_it_make_the_same_state() {
+    let mut machine = machine();
+    machine.handle_leader();
+    let many = (0..2_000).map(|number| put_user(&format!("user-{number}-{}", "x".repeat(30))));
+    for command in many {
+        let (entry, _asked) = submit(&mut machine, command);
+        machine.handle_committed(&entry.unwrap()).unwrap();
+    }
+    machine.begin_checkpoint();
+    let mut bytes = Vec::new();
+    let mut pieces = 0;
+    while let Some(piece) = machine.take_checkpoint_piece() {
+        // What comes while it is written is not in it.
+        let role = Command::PutRole(RoleName::new("r").unwrap(), Role::default());
+        let (entry, _asked) = submit(&mut machine, role);
+        machine.handle_committed(&entry.unwrap()).unwrap();
+        bytes.extend_from_slice(&piece);
+        pieces += 1;
+    }
+    machine.end_checkpoint();
+    assert!(pieces > 1, "{pieces} pieces");
+    let mut again = super::tests::machine();
+    again.restore(&bytes, AT).unwrap();
+    assert_eq!(again.applied, AT);
+    assert_eq!(
+        (again.table.users().len(), again.table.roles().len()),
+        (2_000, 0)
+    );
+    assert_eq!(again.table.revision(), 2_000);
+}
+
+#[test]
+fn i12_an_entry_of_a_newer_version_is_not_skipped() {
+    let mut machine = machine();
+    // Field 1, value 2.
+    assert_eq!(machine.handle_committed(&[8, 2]), Err(EntryError::Newer(2)));
+    assert_eq!(machine.restore(&[8, 9], AT), Err(EntryError::Newer(9)));
+    assert!(machine.handle_committed(b"nonsense").is_err());
+    let another_part = [8, 1, 16, 7];
+    assert_eq!(machine.handle_committed(&another_part), Ok(()));
+    assert_eq!(machine.table.revision(), 0);
+}

@@ -1,0 +1,22 @@
+//! Users, roles and rules in the process: one table in partition 0, an immutable copy of it for everybody who asks.
+//!
+//! ```text
+//! admin, first start ─▶ Access::change ─▶ shard 0: Table::check ─▶ entry ─▶ committed ─▶ Table::apply ─▶ copy swapped ─▶ shards
+//! ```
+
+mod accounts;
+mod entry;
+mod gate;
+mod hashing;
+mod machine;
+mod mailbox;
+mod shared;
+mod throttle;
+
+pub(crate) use accounts::{Accounts, Logins, Secret};
+pub(crate) use gate::{Gate, Revoked};
+pub(crate) use hashing::{HashPool, Reply};
+pub(crate) use machine::Metadata;
+pub(crate) use throttle::{Origin, Throttle};
+
+pub use shared::{Access, ChangeError};

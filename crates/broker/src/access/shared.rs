@@ -1,0 +1,141 @@
+//! What all threads share of users and roles.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use courser_access::{Command, Refusal, Table};
+
+use super::mailbox::Mailbox;
+use crate::rings::Doze;
+
+/// Changes that may wait at once.
+const WAITING_MAX: usize = 1_000;
+
+/// Why a change was not made, or is not known to be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeError {
+    /// It says what cannot be.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The partition that keeps users and roles does not serve, or too many changes wait.
+    #[error(
+        "users and roles cannot be changed now: the broker is starting, stopping, or busy with other changes"
+    )]
+    Unavailable,
+    /// It was proposed and no answer came in time: it may be made later.
+    #[error("no answer in time; the change may still be made")]
+    Unknown,
+}
+
+type Answer = Box<dyn FnOnce(Result<u64, ChangeError>) + Send>;
+
+/// A change on its way to the leader of partition 0.
+pub(crate) struct Submitted {
+    pub(crate) command: Command,
+    pub(crate) answer: Answer,
+}
+
+/// The door to users and roles: a copy to read, and the way of a change.
+pub struct Access {
+    table: ArcSwap<Table>,
+    /// Of that copy. Shards compare it with what they have seen.
+    revision: AtomicU64,
+    /// Whether partition 0 has told what there is.
+    serves: AtomicBool,
+    inbox: Mailbox<Submitted>,
+    /// Who sleeps, by shard.
+    dozes: Vec<Arc<Doze>>,
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Access(revision {})", self.revision())
+    }
+}
+
+impl Access {
+    /// Nobody is known; `dozes` are those of the shards.
+    pub(crate) fn new(dozes: &[Arc<Doze>]) -> Self {
+        Self {
+            table: ArcSwap::default(),
+            revision: AtomicU64::new(0),
+            serves: AtomicBool::new(false),
+            inbox: Mailbox::new(WAITING_MAX),
+            dozes: dozes.to_vec(),
+        }
+    }
+
+    /// Users and roles now. Nobody before the start is over.
+    #[must_use]
+    pub fn table(&self) -> Arc<Table> {
+        self.table.load_full()
+    }
+
+    /// Number of the last change.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Acquire)
+    }
+
+    /// Whether the table is known, so that an unknown user is one.
+    #[must_use]
+    pub fn serves(&self) -> bool {
+        self.serves.load(Ordering::Acquire)
+    }
+
+    /// Makes a change; `answer` is called by a shard once it is committed, with the revision that it made, and must return at once.
+    pub fn change(
+        &self,
+        command: Command,
+        answer: impl FnOnce(Result<u64, ChangeError>) + Send + 'static,
+    ) {
+        let answer: Answer = Box::new(answer);
+        match self.inbox.put(Submitted { command, answer }) {
+            Ok(()) => {
+                if let Some(doze) = self.dozes.first() {
+                    doze.wake();
+                }
+            }
+            Err(Submitted { answer, .. }) => answer(Err(ChangeError::Unavailable)),
+        }
+    }
+
+    /// Makes a change and waits for it. Not to be called by a shard.
+    ///
+    /// # Errors
+    /// [`ChangeError`]; [`ChangeError::Unknown`] when `timeout` is over.
+    pub fn change_and_wait(&self, command: Command, timeout: Duration) -> Result<u64, ChangeError> {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        self.change(command, move |result| {
+            // Whoever waited may be gone.
+            let _ = sender.try_send(result);
+        });
+        receiver
+            .recv_timeout(timeout)
+            .unwrap_or(Err(ChangeError::Unknown))
+    }
+
+    /// Whether changes wait. Cheap.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.inbox.is_filled()
+    }
+
+    /// Takes the changes that wait.
+    pub(crate) fn take_asked(&self) -> VecDeque<Submitted> {
+        self.inbox.take()
+    }
+
+    /// Partition 0 has another table: all shards look at it in their next turn.
+    pub(crate) fn publish(&self, table: &Table) {
+        self.table.store(Arc::new(table.clone()));
+        self.revision.store(table.revision(), Ordering::Release);
+        self.serves.store(true, Ordering::Release);
+        for doze in &self.dozes {
+            doze.wake();
+        }
+    }
+}

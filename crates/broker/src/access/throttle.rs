@@ -1,0 +1,206 @@
+//! Failed logins by address: whoever fails again and again waits longer and longer, and nobody has more than a few passwords hashed at
+//! once.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use courser_contract::Tick;
+
+/// Failures that cost nothing yet.
+const FREE: u32 = 5;
+/// The first wait after them, in milliseconds; each further failure doubles it.
+const FIRST_MS: u64 = 1_000;
+/// The longest wait.
+const LONGEST_MS: u64 = 60_000;
+/// After so long without a failure an address is as good as new.
+const FORGET_MS: u64 = 600_000;
+/// Passwords of one address that are being hashed at once.
+const HASHING_MAX: u32 = 8;
+/// Addresses that are remembered.
+const ADDRESSES_MAX: usize = 65_536;
+
+/// What is known of one address.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    failures: u32,
+    /// Nothing is looked at before this.
+    until: Tick,
+    /// Of the last failure.
+    failed_at: Tick,
+    hashing: u32,
+}
+
+/// Who is asking: an IPv4 address, or the /64 of an IPv6 one, of which anybody has as many as they like. Unix sockets are one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Origin {
+    V4([u8; 4]),
+    V6([u8; 8]),
+    Local,
+}
+
+impl Origin {
+    pub(crate) fn of(address: Option<IpAddr>) -> Self {
+        match address.map(|address| address.to_canonical()) {
+            None => Self::Local,
+            Some(IpAddr::V4(address)) => Self::V4(address.octets()),
+            Some(IpAddr::V6(address)) => {
+                let [a, b, c, d, e, f, g, h, ..] = address.octets();
+                Self::V6([a, b, c, d, e, f, g, h])
+            }
+        }
+    }
+}
+
+/// Whether a password may be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// Yes; [`Throttle::finished`] must follow.
+    Go,
+    /// Not now.
+    Wait,
+}
+
+/// See the module. Shared by all shards, asked once a login.
+#[derive(Debug, Default)]
+pub(crate) struct Throttle {
+    known: Mutex<HashMap<Origin, Known>>,
+}
+
+impl Throttle {
+    fn known(&self) -> MutexGuard<'_, HashMap<Origin, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks before a password is hashed.
+    pub(crate) fn admit(&self, origin: Origin, now: Tick) -> Admission {
+        let mut known = self.known();
+        if known.len() >= ADDRESSES_MAX && !known.contains_key(&origin) {
+            known.retain(|_, it| it.hashing > 0 || now < it.failed_at.after_ms(FORGET_MS));
+            if known.len() >= ADDRESSES_MAX {
+                return Admission::Wait;
+            }
+        }
+        let it = known.entry(origin).or_default();
+        if now < it.until || it.hashing >= HASHING_MAX {
+            return Admission::Wait;
+        }
+        if it.failures > 0 && now >= it.failed_at.after_ms(FORGET_MS) {
+            it.failures = 0;
+        }
+        it.hashing += 1;
+        Admission::Go
+    }
+
+    /// A password that was admitted has been looked at. A success takes no failure back: an account of one's own is no way to guess
+    /// those of others.
+    pub(crate) fn finished(&self, origin: Origin, failed: bool, now: Tick) {
+        let mut known = self.known();
+        let Some(it) = known.get_mut(&origin) else {
+            return;
+        };
+        it.hashing = it.hashing.saturating_sub(1);
+        if failed {
+            it.note_failure(now);
+        } else if it.failures == 0 && it.hashing == 0 {
+            known.remove(&origin);
+        }
+    }
+
+    /// The same where nothing had to be hashed.
+    pub(crate) fn failed(&self, origin: Origin, now: Tick) {
+        let mut known = self.known();
+        if known.len() < ADDRESSES_MAX || known.contains_key(&origin) {
+            known.entry(origin).or_default().note_failure(now);
+        }
+    }
+
+    /// Whether the address waits.
+    pub(crate) fn waits(&self, origin: Origin, now: Tick) -> bool {
+        self.known().get(&origin).is_some_and(|it| now < it.until)
+    }
+}
+
+impl Known {
+    fn note_failure(&mut self, now: Tick) {
+        self.failures = self.failures.saturating_add(1);
+        self.failed_at = now;
+        if let Some(over) = self.failures.checked_sub(FREE) {
+            let wait = FIRST_MS << over.min(10);
+            self.until = now.after_ms(wait.min(LONGEST_MS));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Origin = Origin::V4([192, 0, 2, 1]);
+
+    fn fails(throttle: &Throttle, at: Tick) -> bool {
+        let admitted = throttle.admit(ONE, at) == Admission::Go;
+        if admitted {
+            throttle.finished(ONE, true, at);
+        }
+        admitted
+    }
+
+    #[test]
+    fn s2_guesses_of_one_address_become_rare() {
+        let throttle = Throttle::default();
+        let looked_at = (0..3_600_000_u64)
+            .step_by(100)
+            .filter(|&ms| fails(&throttle, Tick(0).after_ms(ms)))
+            .count();
+        // Five at once, then after 1, 2, 4 … 32 seconds, then one a minute.
+        assert!(
+            (60..=75).contains(&looked_at),
+            "{looked_at} of 36,000 guesses in an hour"
+        );
+        let other = Origin::V4([192, 0, 2, 2]);
+        assert_eq!(
+            throttle.admit(other, Tick(0)),
+            Admission::Go,
+            "others do not wait"
+        );
+        assert!(fails(&throttle, Tick(0).after_ms(3_600_000 + FORGET_MS)));
+    }
+
+    #[test]
+    fn s3_one_address_has_only_a_few_passwords_hashed_at_once() {
+        let throttle = Throttle::default();
+        let now = Tick(0);
+        let admitted = (0..100)
+            .filter(|_| throttle.admit(ONE, now) == Admission::Go)
+            .count();
+        assert_eq!(admitted, HASHING_MAX as usize);
+        throttle.finished(ONE, false, now);
+        assert_eq!(throttle.admit(ONE, now), Admission::Go);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_forgotten() {
+        let throttle = Throttle::default();
+        for number in 0..70_000_u32 {
+            throttle.failed(Origin::V4(number.to_be_bytes()), Tick(0));
+        }
+        assert_eq!(throttle.known().len(), ADDRESSES_MAX);
+        assert_eq!(
+            throttle.admit(ONE, Tick(0)),
+            Admission::Wait,
+            "it fails closed"
+        );
+        let later = Tick(0).after_ms(FORGET_MS);
+        assert_eq!(throttle.admit(ONE, later), Admission::Go);
+        assert_eq!(throttle.known().len(), 1);
+    }
+
+    #[test]
+    fn addresses_that_one_host_can_choose_are_one() {
+        let of = |text: &str| Origin::of(Some(text.parse().unwrap()));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:2"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), ONE);
+    }
+}

@@ -1,0 +1,176 @@
+//! Partition 0 on its shard: its entries, its changes, its checkpoints.
+
+use bytes::Bytes;
+use courser_contract::{PartitionId, Term};
+use courser_log::{CheckpointAt, LiveEntries};
+
+use super::Shard;
+use super::partitions::Owned;
+use crate::access::Metadata;
+use crate::slots::Places;
+use crate::stations::{DiskFailure, with_causes};
+use crate::store::{Store, Stored};
+
+impl Shard {
+    /// What the store has for partition 0.
+    pub(super) fn handle_metadata(&mut self, stored: Stored) {
+        let machine = self
+            .metadata
+            .as_mut()
+            .expect("partition 0 is on the first shard");
+        let done = match stored {
+            Stored::Unlogged(_, entry) => machine.handle_committed(&entry),
+            Stored::Committed(_, at, entry) => {
+                machine.applied = at;
+                machine.handle_committed(&entry)
+            }
+            Stored::Leads(..) => {
+                machine.handle_leader();
+                Ok(())
+            }
+            Stored::Follows(_) => {
+                machine.handle_follower();
+                Ok(())
+            }
+        };
+        if let Err(error) = done {
+            self.refuse_metadata(&error);
+        }
+    }
+
+    /// What is on the disk about users and roles is not for this program: nothing is served, since what it denies is not known (I12).
+    pub(super) fn refuse_metadata(&self, error: &dyn std::error::Error) {
+        let text = format!("an entry of partition 0: {}", with_causes(error));
+        self.hub.disk_state().fail(DiskFailure::Refused(text));
+    }
+
+    /// Where nothing is kept it leads at once.
+    pub(super) fn lead_metadata(&mut self) {
+        if self.metadata.is_some() {
+            self.handle_metadata(Stored::Leads(Places::METADATA, Term(1)));
+        }
+    }
+
+    /// Proposes the changes that wait.
+    pub(super) fn propose_changes(&mut self) {
+        let Some(machine) = &mut self.metadata else {
+            return;
+        };
+        if !self.hub.access.is_asked() {
+            return;
+        }
+        for submitted in self.hub.access.take_asked() {
+            if let Some(entry) = machine.propose(submitted, self.hub.now.wall) {
+                self.store.propose(Places::METADATA, entry);
+            }
+        }
+    }
+
+    /// Whether a turn would find a change to propose.
+    pub(super) fn has_change(&self) -> bool {
+        self.metadata.is_some() && self.hub.access.is_asked()
+    }
+
+    /// What checkpoints see at a place: partition 0 is where other shards have nothing with a log.
+    pub(super) fn saveable(&mut self, place: usize) -> &mut dyn Saveable {
+        match &mut self.metadata {
+            Some(metadata) if place == Places::METADATA_PLACE => &mut **metadata,
+            Some(_) | None => self.partitions.at(place),
+        }
+    }
+}
+
+/// A partition as checkpoints see it.
+pub(super) trait Saveable {
+    /// Which.
+    fn id(&self) -> PartitionId;
+    /// The last entry that was applied.
+    fn applied(&self) -> CheckpointAt;
+    /// Bytes of entries that were applied and are in no checkpoint.
+    fn unsaved_bytes(&mut self) -> &mut u64;
+    /// Begins one of what is applied; false when there is nothing to save.
+    fn begin(&mut self) -> bool;
+    /// The next piece of about so many bytes; none after the last.
+    fn take_piece(&mut self, bytes: usize) -> Option<Bytes>;
+    /// After the last piece: entries below that are still needed.
+    fn end(&mut self) -> Option<LiveEntries>;
+    /// It will not be written.
+    fn cancel(&mut self);
+}
+
+impl Saveable for Metadata {
+    fn id(&self) -> PartitionId {
+        Places::METADATA
+    }
+
+    fn applied(&self) -> CheckpointAt {
+        self.applied
+    }
+
+    fn unsaved_bytes(&mut self) -> &mut u64 {
+        &mut self.unsaved_bytes
+    }
+
+    fn begin(&mut self) -> bool {
+        self.begin_checkpoint();
+        true
+    }
+
+    fn take_piece(&mut self, _bytes: usize) -> Option<Bytes> {
+        self.take_checkpoint_piece()
+    }
+
+    fn end(&mut self) -> Option<LiveEntries> {
+        self.end_checkpoint();
+        Some(LiveEntries::NONE)
+    }
+
+    fn cancel(&mut self) {
+        self.end_checkpoint();
+    }
+}
+
+impl Owned {
+    fn partition(&mut self) -> &mut courser_engine::Partition {
+        self.partition
+            .as_mut()
+            .expect("a partition is at home between calls")
+    }
+}
+
+impl Saveable for Owned {
+    fn id(&self) -> PartitionId {
+        self.id
+    }
+
+    fn applied(&self) -> CheckpointAt {
+        self.applied
+    }
+
+    fn unsaved_bytes(&mut self) -> &mut u64 {
+        &mut self.unsaved_bytes
+    }
+
+    fn begin(&mut self) -> bool {
+        self.partition().begin_checkpoint()
+    }
+
+    fn take_piece(&mut self, bytes: usize) -> Option<Bytes> {
+        self.partition()
+            .take_checkpoint_piece(bytes)
+            .map(|piece| piece.bytes)
+    }
+
+    fn end(&mut self) -> Option<LiveEntries> {
+        let end = self.partition().checkpoint_end()?;
+        let mut live = LiveEntries::NONE;
+        for (first, last) in end.live.ranges() {
+            live.push_range(first, last);
+        }
+        Some(live)
+    }
+
+    fn cancel(&mut self) {
+        self.partition().cancel_checkpoint();
+    }
+}

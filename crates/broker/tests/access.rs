@@ -1,0 +1,513 @@
+//! Accounts of a running broker: who comes in, what they may do on every path (I11), and what follows when that changes.
+
+mod support;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use courser_access::scram::ScramKeys;
+use courser_access::{
+    Command, HashMemory, PasswordHash, Role, RoleName, Rule, SALT_BYTES, User, UserName, UserState,
+};
+use courser_broker::{Broker, ChangeError};
+use support::{Client, Packet, broker, broker_on, encode, publish, text};
+
+const ACCOUNTS: &str = "mqtt.authentication=accounts";
+
+fn name(text: &str) -> UserName {
+    UserName::new(text).expect("a user name")
+}
+
+fn role_name(text: &str) -> RoleName {
+    RoleName::new(text).expect("a role name")
+}
+
+fn role(rules: &[&str]) -> Role {
+    let rule = |text: &&str| -> Rule { text.parse().expect("a rule") };
+    Role {
+        rules: rules.iter().map(rule).collect(),
+        ..Role::default()
+    }
+}
+
+fn user(password: &str, roles: &[&str]) -> User {
+    let salt = [7; SALT_BYTES];
+    let hash = PasswordHash::new(password.as_bytes(), salt, &mut HashMemory::default());
+    User {
+        password: Some(hash.expect("a password can be hashed")),
+        scram: Some(ScramKeys::new(password.as_bytes(), salt)),
+        roles: roles.iter().map(|role| role_name(role)).collect(),
+        ..User::default()
+    }
+}
+
+/// Makes a change that all shards act on when this returns: they look at the table before they look at sockets.
+fn change(broker: &Broker, command: Command) {
+    let done = broker
+        .access()
+        .change_and_wait(command, Duration::from_secs(20));
+    done.expect("the change is made");
+}
+
+fn put_role(broker: &Broker, role_text: &str, rules: &[&str]) {
+    change(broker, Command::PutRole(role_name(role_text), role(rules)));
+}
+
+fn put_user(broker: &Broker, user_text: &str, password: &str, roles: &[&str]) {
+    change(
+        broker,
+        Command::PutUser(name(user_text), user(password, roles)),
+    );
+}
+
+/// One with `anna` / `secret` who may do what `rules` say.
+fn with_anna(shards: u16, rules: &[&str]) -> (Broker, SocketAddr) {
+    let broker = broker(shards, &[ACCOUNTS], |_| {});
+    let address = broker.addresses()[0];
+    put_role(&broker, "anna", rules);
+    put_user(&broker, "anna", "secret", &["anna"]);
+    (broker, address)
+}
+
+/// What a CONNECT says besides.
+struct Hello<'a> {
+    version: u8,
+    client_id: &'a str,
+    /// Without user name and password.
+    flags: u8,
+    properties: &'a [u8],
+    will: &'a [u8],
+    login: Option<(&'a str, &'a str)>,
+}
+
+impl Default for Hello<'_> {
+    fn default() -> Self {
+        Self {
+            version: 5,
+            client_id: "c1",
+            flags: 2,
+            properties: &[],
+            will: &[],
+            login: Some(("anna", "secret")),
+        }
+    }
+}
+
+impl Hello<'_> {
+    /// The socket, and the body of its CONNACK (or another first packet).
+    fn say(&self, address: SocketAddr) -> (Client, Packet) {
+        let mut client = Client::open(address);
+        let logs_in = if self.login.is_some() { 0xC0 } else { 0 };
+        let flags = self.flags | logs_in;
+        let mut body = vec![0, 4, b'M', b'Q', b'T', b'T', self.version, flags, 0, 60];
+        if self.version == 5 {
+            body.push(self.properties.len() as u8);
+            body.extend_from_slice(self.properties);
+        }
+        body.extend(text(self.client_id));
+        body.extend_from_slice(self.will);
+        if let Some((user, password)) = self.login {
+            body.extend(text(user));
+            body.extend(text(password));
+        }
+        client.send(0x10, &body);
+        let answer = client.receive();
+        (client, answer)
+    }
+
+    fn code(&self, address: SocketAddr) -> u8 {
+        let (_, answer) = self.say(address);
+        assert_eq!(answer.first, 0x20, "{answer:?}");
+        answer.body[1]
+    }
+
+    fn accepted(&self, address: SocketAddr) -> Client {
+        let (client, answer) = self.say(address);
+        assert_eq!((answer.first, answer.body[1]), (0x20, 0), "{answer:?}");
+        client
+    }
+}
+
+fn anna(address: SocketAddr, client_id: &str) -> Client {
+    Hello {
+        client_id,
+        ..Hello::default()
+    }
+    .accepted(address)
+}
+
+/// v5 SUBSCRIBE to one filter: its code.
+fn subscribe(client: &mut Client, filter: &str) -> u8 {
+    let mut body = vec![0, 1, 0];
+    body.extend(text(filter));
+    body.push(1);
+    client.send(0x82, &body);
+    let suback = client.receive();
+    assert_eq!(suback.first, 0x90, "{suback:?}");
+    suback.body[3]
+}
+
+/// v5 PUBLISH with QoS 1: the code of its PUBACK.
+fn publishes(client: &mut Client, topic: &str, retain: bool, payload: &str) -> u8 {
+    let mut body = text(topic);
+    body.extend([0, 9, 0]);
+    body.extend_from_slice(payload.as_bytes());
+    client.send(0x32 | u8::from(retain), &body);
+    let puback = client.receive();
+    assert_eq!(puback.first, 0x40, "{puback:?}");
+    puback.body.get(2).copied().unwrap_or(0)
+}
+
+/// Topic and payload of the next delivery to a v5 client; acknowledged.
+fn delivered(client: &mut Client) -> (String, String) {
+    let packet = client.receive();
+    assert_eq!(packet.first & 0xF6, 0x32, "{packet:?}");
+    let topic_end = 2 + usize::from(u16::from_be_bytes([packet.body[0], packet.body[1]]));
+    let topic = String::from_utf8(packet.body[2..topic_end].to_vec()).expect("UTF-8");
+    client.send(0x40, &packet.body[topic_end..topic_end + 2]);
+    let properties = usize::from(packet.body[topic_end + 2]);
+    let payload = packet.body[topic_end + 3 + properties..].to_vec();
+    (topic, String::from_utf8(payload).expect("text"))
+}
+
+#[test]
+fn only_who_proves_it_comes_in() {
+    let (broker, address) = with_anna(2, &["allow all #"]);
+    let code = |version: u8, login: Option<(&str, &str)>| {
+        let hello = Hello {
+            version,
+            login,
+            ..Hello::default()
+        };
+        hello.code(address)
+    };
+    for (version, bad, none) in [(5, 0x86, 0x87), (4, 4, 5)] {
+        assert_eq!(code(version, Some(("anna", "secret"))), 0);
+        // By what is remembered.
+        assert_eq!(code(version, Some(("anna", "secret"))), 0);
+        assert_eq!(code(version, Some(("anna", "Secret"))), bad);
+        assert_eq!(
+            code(version, Some(("bert", "secret"))),
+            bad,
+            "an unknown user"
+        );
+        assert_eq!(code(version, None), none);
+    }
+    broker.stop().expect("nothing failed");
+}
+
+#[test]
+fn s2_after_some_wrong_passwords_an_address_waits() {
+    let (broker, address) = with_anna(1, &["allow all #"]);
+    put_user(&broker, "bert", "hidden", &[]);
+    let code = |user: &str, password: &str| {
+        let hello = Hello {
+            login: Some((user, password)),
+            ..Hello::default()
+        };
+        hello.code(address)
+    };
+    assert_eq!(code("anna", "secret"), 0);
+    for guess in 0..5 {
+        assert_eq!(code("bert", &format!("guess-{guess}")), 0x86);
+    }
+    assert_eq!(code("bert", "hidden"), 0x9F, "not even looked at");
+    assert_eq!(code("anna", "secret"), 0, "who came in a moment ago does");
+    broker.stop().expect("nothing failed");
+}
+
+#[test]
+fn i12_before_there_are_accounts_nobody_comes_in() {
+    let broker = broker(2, &[ACCOUNTS], |_| {});
+    assert_eq!(Hello::default().code(broker.addresses()[0]), 0x86);
+    broker.stop().expect("nothing failed");
+}
+
+#[test]
+fn i11_every_path_asks() {
+    let rules = &[
+        "allow publish p/#",
+        "allow subscribe s/#",
+        "deny all s/secret",
+    ];
+    let (broker, address) = with_anna(2, rules);
+    put_role(&broker, "all", &["allow all #"]);
+    put_user(&broker, "root", "root", &["all"]);
+    let root = Hello {
+        client_id: "root",
+        login: Some(("root", "root")),
+        ..Hello::default()
+    };
+    let mut root = root.accepted(address);
+    // Retained, before the subscription.
+    assert_eq!(publishes(&mut root, "s/secret", true, "kept"), 0);
+    assert_eq!(publishes(&mut root, "s/open", true, "kept"), 0);
+    let mut client = anna(address, "c1");
+    assert_eq!(publishes(&mut client, "p/x", false, "1"), 0x10);
+    assert_eq!(publishes(&mut client, "s/x", false, "1"), 0x87);
+    assert_eq!(subscribe(&mut client, "#"), 0x87);
+    assert_eq!(subscribe(&mut client, "s/secret"), 0x87);
+    assert_eq!(
+        subscribe(&mut client, "$share/g/s/#"),
+        0x87,
+        "it would give her s/secret"
+    );
+    assert_eq!(subscribe(&mut client, "s/#"), 1);
+    assert_eq!(delivered(&mut client), ("s/open".into(), "kept".into()));
+    for topic in ["s/secret", "s/x"] {
+        publishes(&mut root, topic, false, "live");
+    }
+    assert_eq!(delivered(&mut client), ("s/x".into(), "live".into()));
+    // A will.
+    let mut will = vec![0];
+    will.extend(text("s/x"));
+    will.extend(text("gone"));
+    let hello = Hello {
+        client_id: "c2",
+        flags: 2 | 4,
+        will: &will,
+        ..Hello::default()
+    };
+    assert_eq!(hello.code(address), 0x87);
+    // 3.1.1: no word for it but the end (v3 [MQTT-3.3.5-2]).
+    let hello = Hello {
+        version: 4,
+        client_id: "c3",
+        ..Hello::default()
+    };
+    let mut old = hello.accepted(address);
+    old.send_raw(&publish("s/x", 1, 7, b"1"));
+    assert!(old.is_closed());
+    broker.stop().expect("nothing failed");
+}
+
+#[test]
+fn a_revoked_right_stops_what_flows() {
+    let (broker, address) = with_anna(2, &["allow all #"]);
+    let mut publisher = anna(address, "publisher");
+    let mut reader = anna(address, "reader");
+    assert_eq!(subscribe(&mut reader, "a/#"), 1);
+    assert_eq!(subscribe(&mut reader, "b/#"), 1);
+    for number in 0..50 {
+        publishes(&mut publisher, "a/x", false, &number.to_string());
+        assert_eq!(delivered(&mut reader), ("a/x".into(), number.to_string()));
+    }
+    put_role(
+        &broker,
+        "anna",
+        &["allow all #", "deny subscribe a/#", "deny publish c"],
+    );
+    for number in 0..50 {
+        let payload = number.to_string();
+        assert_eq!(publishes(&mut publisher, "a/x", false, &payload), 0);
+        assert_eq!(publishes(&mut publisher, "b/x", false, &payload), 0);
+        assert_eq!(delivered(&mut reader), ("b/x".into(), payload));
+    }
+    assert_eq!(publishes(&mut publisher, "c", false, "1"), 0x87);
+    // Given again, it flows again: the subscription is there.
+    put_role(&broker, "anna", &["allow all #"]);
+    publishes(&mut publisher, "a/x", false, "again");
+    assert_eq!(delivered(&mut reader), ("a/x".into(), "again".into()));
+    broker.stop().expect("nothing failed");
+}
+
+/// What came while the client was away is asked for when it is sent.
+#[test]
+fn cve_2021_34434_a_kept_session_gets_nothing_that_was_revoked_meanwhile() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let broker = broker_on(folder.path(), 2, &[ACCOUNTS]);
+    let address = broker.addresses()[0];
+    put_role(&broker, "anna", &["allow all #"]);
+    put_user(&broker, "anna", "secret", &["anna"]);
+    let keep = Hello {
+        client_id: "kept",
+        flags: 0,
+        properties: &[17, 0, 0, 1, 0],
+        ..Hello::default()
+    };
+    let mut reader = keep.accepted(address);
+    assert_eq!(subscribe(&mut reader, "a/#"), 1);
+    reader.send(0xE0, &[]);
+    assert!(reader.is_closed());
+    let mut publisher = anna(address, "publisher");
+    for topic in ["a/secret", "a/open", "a/secret", "a/last"] {
+        publishes(&mut publisher, topic, false, "queued");
+    }
+    put_role(&broker, "anna", &["allow all #", "deny subscribe a/secret"]);
+    let mut reader = keep.accepted(address);
+    assert_eq!(delivered(&mut reader).0, "a/open");
+    assert_eq!(delivered(&mut reader).0, "a/last");
+    broker.stop().expect("nothing failed");
+}
+
+#[test]
+fn who_is_removed_loses_connection_and_session() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let broker = broker_on(folder.path(), 2, &[ACCOUNTS]);
+    let address = broker.addresses()[0];
+    put_role(&broker, "anna", &["allow all #"]);
+    put_user(&broker, "anna", "secret", &["anna"]);
+    put_user(&broker, "bert", "secret", &["anna"]);
+    let keep = |login| Hello {
+        client_id: "kept",
+        flags: 0,
+        properties: &[17, 0, 0, 1, 0],
+        login: Some(login),
+        ..Hello::default()
+    };
+    let mut client = keep(("anna", "secret")).accepted(address);
+    let other = Hello {
+        client_id: "other",
+        login: Some(("bert", "secret")),
+        ..Hello::default()
+    };
+    let mut other = other.accepted(address);
+    change(&broker, Command::RemoveUser(name("anna")));
+    let goodbye = client.receive();
+    assert_eq!((goodbye.first, goodbye.body[0]), (0xE0, 0x87));
+    assert!(client.is_closed());
+    assert_eq!(
+        keep(("anna", "secret")).code(address),
+        0x86,
+        "what is remembered is of no use"
+    );
+    other.send(0xC0, &[]);
+    assert_eq!(other.receive().first, 0xD0, "nobody else is dropped");
+    put_user(&broker, "anna", "secret", &["anna"]);
+    let (mut again, answer) = keep(("anna", "secret")).say(address);
+    assert_eq!(answer.body[..2], [0, 0], "a new session");
+    // Other credentials end the connection, not the session; disabled is disabled.
+    put_user(&broker, "anna", "other", &["anna"]);
+    assert_eq!(again.receive().body[0], 0x87);
+    let (mut again, answer) = keep(("anna", "other")).say(address);
+    assert_eq!(answer.body[..2], [1, 0], "the session is there");
+    let disabled = User {
+        state: UserState::Disabled,
+        ..user("other", &["anna"])
+    };
+    change(&broker, Command::PutUser(name("anna"), disabled));
+    assert_eq!(again.receive().body[0], 0x87);
+    assert_eq!(keep(("anna", "other")).code(address), 0x86);
+    broker.stop().expect("nothing failed");
+}
+
+#[test]
+fn m2_users_and_roles_survive_with_the_log_and_with_its_checkpoint() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    // So that there are checkpoints of partition 0 after a few changes.
+    let settings = &[ACCOUNTS, "log.checkpoint_bytes=1MiB"];
+    let mut expected = 0;
+    for round in 0..3_u64 {
+        let broker = broker_on(folder.path(), 1 + (round % 2) as u16, settings);
+        assert_eq!(broker.access().revision(), expected);
+        put_role(&broker, "anna", &["allow all #"]);
+        put_user(&broker, "anna", &format!("secret-{round}"), &["anna"]);
+        let rules: Vec<String> = (0..900)
+            .map(|number| format!("allow publish {}/{number}", "x".repeat(200)))
+            .collect();
+        let rules: Vec<&str> = rules.iter().map(|rule| &**rule).collect();
+        for _ in 0..12 {
+            put_role(&broker, "large", &rules);
+        }
+        expected += 14;
+        let hello = Hello {
+            login: Some(("anna", &format!("secret-{round}"))),
+            ..Hello::default()
+        };
+        assert_eq!(hello.code(broker.addresses()[0]), 0);
+        broker.stop().expect("nothing failed");
+    }
+    let broker = broker_on(folder.path(), 2, settings);
+    assert_eq!(
+        broker
+            .access()
+            .table()
+            .role("large")
+            .map(|role| role.rules.len()),
+        Some(900)
+    );
+    broker.stop().expect("nothing failed");
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_changes_nothing() {
+    let (broker, _) = with_anna(2, &["allow all #"]);
+    let before = broker.access().table();
+    let refused = broker.access().change_and_wait(
+        Command::RemoveRole(role_name("anna")),
+        Duration::from_secs(20),
+    );
+    assert!(
+        matches!(refused, Err(ChangeError::Refused(_))),
+        "{refused:?}"
+    );
+    assert_eq!(broker.access().table(), before);
+    broker.stop().expect("nothing failed");
+}
+
+/// A login by SCRAM, and a second one on the same connection.
+#[test]
+fn scram_logs_in_and_again() {
+    let (broker, address) = with_anna(2, &["allow all #"]);
+    let mut client = Client::open(address);
+    let first = "n,,n=anna,r=fyko+d2lbbFgONRv9qkxdawL";
+    let mut properties = vec![21];
+    properties.extend(text("SCRAM-SHA-256"));
+    properties.push(22);
+    properties.extend(text(first));
+    let mut body = vec![0, 4, b'M', b'Q', b'T', b'T', 5, 2, 0, 60];
+    body.push(properties.len() as u8);
+    body.extend(&properties);
+    body.extend(text("c1"));
+    client.send(0x10, &body);
+    let proof = |challenge: &Packet, first: &str, password: &str| {
+        assert_eq!(
+            (challenge.first, challenge.body[0]),
+            (0xF0, 0x18),
+            "{challenge:?}"
+        );
+        support::scram::answer(&auth_data(&challenge.body[1..]), first, password)
+    };
+    let challenge = client.receive();
+    client.send(0xF0, &auth(0x18, &proof(&challenge, first, "secret")));
+    let connack = client.receive();
+    assert_eq!((connack.first, connack.body[1]), (0x20, 0), "{connack:?}");
+    assert_eq!(publishes(&mut client, "t", false, "1"), 0x10);
+    client.send(0xF0, &auth(0x19, first));
+    let challenge = client.receive();
+    client.send(0xF0, &auth(0x18, &proof(&challenge, first, "secret")));
+    let done = client.receive();
+    assert_eq!((done.first, done.body[0]), (0xF0, 0), "{done:?}");
+    // Somebody else on the same connection, although the password is right.
+    put_user(&broker, "bert", "secret", &["anna"]);
+    let other = first.replace("anna", "bert");
+    client.send(0xF0, &auth(0x19, &other));
+    let challenge = client.receive();
+    client.send(0xF0, &auth(0x18, &proof(&challenge, &other, "secret")));
+    let end = client.receive();
+    assert_eq!((end.first, end.body[0]), (0xE0, 0x87), "{end:?}");
+    let mut client = Client::open(address);
+    client.send(0x10, &body);
+    let challenge = client.receive();
+    client.send(0xF0, &auth(0x18, &proof(&challenge, first, "wrong")));
+    assert_eq!(client.receive().body[1], 0x87);
+    broker.stop().expect("nothing failed");
+}
+
+/// Body of an AUTH.
+fn auth(reason: u8, data: &str) -> Vec<u8> {
+    let mut properties = vec![21];
+    properties.extend(text("SCRAM-SHA-256"));
+    properties.push(22);
+    properties.extend(text(data));
+    let sized = encode(0, &properties);
+    [&[reason], &sized[1..]].concat()
+}
+
+/// The authentication data of an AUTH, whose properties are the method and it.
+fn auth_data(body: &[u8]) -> String {
+    let start = if body[0] < 0x80 { 1 } else { 2 };
+    let after_method = start + 1 + 2 + "SCRAM-SHA-256".len();
+    assert_eq!(body[after_method], 22);
+    String::from_utf8(body[after_method + 3..].to_vec()).expect("SCRAM is text")
+}
