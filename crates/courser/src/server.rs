@@ -317,6 +317,7 @@ fn cannot_start(error: &StartError) -> Exit {
         StartError::Listen(ListenError::Denied { .. } | ListenError::Other { .. })
         | StartError::Folder(_)
         | StartError::Log(_)
+        | StartError::Random(_)
         | StartError::Thread(_) => Exit::Refused,
     }
 }
