@@ -150,6 +150,7 @@ class Courser(Broker):
         "retained_payload": "retained.payload_bytes_max={}",
         "queue_messages": "session.queue_messages_max={}",
         "queue_bytes": "session.queue_bytes_max={}",
+        "packet_bytes": "mqtt.packet_bytes_max={}",
         "classes": "class=[{}]",
     }
     # Small segments: hundreds of brokers of a run make their files ahead of need.

@@ -334,6 +334,13 @@ impl Partition {
         self.gather.is_due()
     }
 
+    /// Bytes of the facts gathered so far.
+    #[inline]
+    #[must_use]
+    pub fn entry_bytes(&self) -> usize {
+        self.gather.bytes()
+    }
+
     /// The facts gathered so far as an entry to propose; none if there are none. Several may be under way; they commit in the
     /// order in which they were taken.
     pub fn take_entry(&mut self, now: Now) -> Option<Bytes> {

@@ -15,6 +15,10 @@ use crate::failpoint;
 use crate::index::Way;
 use crate::slots::is_own_topic;
 
+/// Facts of so many bytes go as an entry at once: the next message begins another one. So an entry is at most this and one message
+/// longer, however many large messages one turn brings, and every record begins where its address can name it (M45).
+const ENTRY_BYTES_MAX: usize = 4 << 20;
+
 /// One destination of a publish.
 #[derive(Clone, Copy)]
 struct Destination {
@@ -149,7 +153,11 @@ impl Shard {
         let mut partition = self.partitions.take(place);
         let now = self.hub.now;
         let result = act(&mut partition, now, &mut PartitionFx { shard: self, id });
+        let is_large = partition.entry_bytes() >= ENTRY_BYTES_MAX;
         self.partitions.put(place, partition);
+        if is_large {
+            self.commit_partition(place);
+        }
         result
     }
 

@@ -177,26 +177,31 @@ impl Shard {
     pub(crate) fn commit(&mut self) {
         let mut dirty = std::mem::take(&mut self.partitions.dirty);
         for place in dirty.drain(..) {
-            let owned = self.partitions.at(place);
-            owned.dirty = false;
-            let id = owned.id;
-            let partition = owned
-                .partition
-                .as_mut()
-                .expect("a partition is at home between calls");
-            if partition.has_entry()
-                && let Some(entry) = partition.take_entry(self.hub.now)
-            {
-                if id.is_volatile() {
-                    self.with_partition(id, |it, now, fx| it.handle_unlogged(now, entry, fx));
-                } else {
-                    self.store.propose(id, entry);
-                }
-            }
+            self.partitions.at(place).dirty = false;
+            self.commit_partition(place);
             self.arm_partition(place);
         }
         if self.partitions.dirty.is_empty() {
             self.partitions.dirty = dirty;
+        }
+    }
+
+    /// The entry of one partition, if it has one that is due.
+    pub(crate) fn commit_partition(&mut self, place: usize) {
+        let owned = self.partitions.at(place);
+        let id = owned.id;
+        let partition = owned
+            .partition
+            .as_mut()
+            .expect("a partition is at home between calls");
+        if partition.has_entry()
+            && let Some(entry) = partition.take_entry(self.hub.now)
+        {
+            if id.is_volatile() {
+                self.with_partition(id, |it, now, fx| it.handle_unlogged(now, entry, fx));
+            } else {
+                self.store.propose(id, entry);
+            }
         }
     }
 

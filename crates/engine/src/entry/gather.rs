@@ -81,6 +81,12 @@ impl Gather {
         self.before.list = Some(list.clone());
     }
 
+    /// Bytes so far.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.buffer.len()
+    }
+
     /// Facts so far.
     pub(crate) const fn facts(&self) -> u32 {
         self.facts

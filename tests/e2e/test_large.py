@@ -1,0 +1,95 @@
+"""Messages that are larger than a batch of the log, a ring's credit and a socket's buffers (M45)."""
+
+import hashlib
+import os
+import signal
+
+import pytest
+import raw as raw_clients
+import wire
+from wire import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, V5
+
+pytestmark = pytest.mark.courser
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def large(brokers, raw, monkeypatch):
+    """A broker that takes packets of 80 MiB, with two shards; the clients are patient."""
+    monkeypatch.setattr(raw_clients.RawClient.receive, "__defaults__", (60,))
+    monkeypatch.setenv("COURSER_SHARDS", "2")
+    raw.broker = brokers.own(packet_bytes="80MiB", queue_bytes="1GiB", segment_bytes="16MiB")
+    return raw
+
+
+def payload_of(mib: int, name: str) -> bytes:
+    """Different in every block, so that pieces that are swapped or repeated are seen."""
+    block = bytearray(os.urandom(MIB))
+    whole = bytearray()
+    for number in range(mib):
+        block[:16] = hashlib.sha256(f"{name} {number}".encode()).digest()[:16]
+        whole += block
+    return bytes(whole)
+
+
+def publish(client, topic: str, payload: bytes, qos: int, packet_id: int) -> None:
+    client.sock.settimeout(60)
+    client.send(wire.publish(client.version, topic, payload, qos=qos, packet_id=packet_id if qos else None))
+    if qos == 1:
+        client.expect(PUBACK, packet_id=packet_id)
+    elif qos == 2:
+        client.expect(PUBREC, packet_id=packet_id)
+        client.send(wire.ack(PUBREL, packet_id))
+        client.expect(PUBCOMP, packet_id=packet_id)
+
+
+def take(client, topic: str, payload: bytes, qos: int) -> None:
+    found = client.expect(PUBLISH)
+    assert (found.topic, found.qos) == (topic, qos)
+    # Not compared by the assertion itself: it would print both.
+    same = found.payload == payload
+    assert same, f"{len(found.payload)} bytes instead of {len(payload)}, or others"
+    client.answer(found)
+
+
+def test_a_message_of_64_mib_comes_as_it_was(large):
+    """QoS 0, 1 and 2, to a clean session, to one that stays connected and to one that is away while the broker is killed."""
+    raw, broker = large, large.broker
+    absent, _ = raw.resume("absent")
+    absent.subscribe(raw.topic("#"), qos=2)
+    absent.close()
+    kept, _ = raw.resume("kept")
+    kept.subscribe(raw.topic("#"), qos=2)
+    clean = raw.subscriber(raw.topic("#"), name="clean", qos=2)
+    publisher = raw.connect("pub")
+    sent = {}
+    for qos in (0, 1, 2):
+        payload = sent[qos] = payload_of(64, f"qos {qos}")
+        publish(publisher, raw.topic(str(qos)), payload, qos, qos + 1)
+        for subscriber in (kept, clean):
+            take(subscriber, raw.topic(str(qos)), payload, qos)
+    broker.check_alive()
+    broker.stop(signal.SIGKILL)
+    broker.start()
+    absent, present = raw.resume("absent")
+    assert present
+    for qos in (1, 2):
+        take(absent, raw.topic(str(qos)), sent[qos], qos)
+    absent.ping()
+    raw.release()
+    assert broker.stop() == 0
+
+
+def test_c2_memory_follows_what_came(large):
+    """Twenty packets of 80 MiB are announced and one byte of each payload is sent: nobody pays for what did not come."""
+    raw, broker = large, large.broker
+    raw.connect("first").ping()
+    before = broker.rss_bytes()
+    announced = wire.publish(raw.version, raw.topic(), bytes(79 * MIB), qos=0)[:64]
+    for number in range(20):
+        raw.connect(f"c{number}").send(announced)
+    raw.connect("last").ping()
+    assert broker.rss_bytes() - before < 16 * MIB
+    raw.release()
+    assert broker.stop() == 0
