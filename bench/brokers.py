@@ -33,6 +33,8 @@ class Kind:
     install: str = ""
     # Whether it takes part without being named.
     usual: bool = True
+    # Seconds after it answers until there is load.
+    rest: float = 0.3
 
 
 MOSQUITTO = """listener {port} 127.0.0.1
@@ -134,7 +136,8 @@ def custom(text: str) -> Kind:
     name, _, command = text.partition("=")
     if not command:
         raise SystemExit(f"write NAME=COMMAND, not {text!r}")
-    return Kind(name, shlex.split(command)[0], command)
+    # A relay that answers may still be writing its file.
+    return Kind(name, shlex.split(command)[0], command, rest=3.0)
 
 
 def find_binary(kind: Kind) -> str | None:
@@ -171,7 +174,7 @@ class Broker:
 
     def __enter__(self) -> "Broker":
         self.start()
-        time.sleep(0.3)
+        time.sleep(self.kind.rest)
         return self
 
     def start(self) -> None:

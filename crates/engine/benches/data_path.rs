@@ -22,6 +22,9 @@ const PAYLOAD: [u8; 128] = [7; 128];
 /// Bytes of entries that a stored message of [`PAYLOAD`] for one stream may take within a batch.
 const ENTRY_BYTES_MAX: f64 = 200.0;
 
+/// Allocations of a QoS 2 publish of a stored session, those of its message and its record included.
+const HOLD_ALLOCATIONS_MAX: f64 = 3.0;
+
 /// Nanoseconds that this thread has run: the machine may be busy with other things.
 fn on_cpu() -> f64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells it");
@@ -125,6 +128,45 @@ fn retain(rounds: usize) {
     eprintln!("{:<24} {each:>8.1} ns/message", "retain-known");
 }
 
+/// QoS 2 publishes of a stored session, to itself: nanoseconds and allocations for each, from PUBLISH to PUBCOMP. What the
+/// front brings is allocated here, as it is there: a message and its record.
+fn hold(rounds: usize) {
+    let mut bench = Bench::new(
+        Class::Durable,
+        Receivers {
+            sessions: 1,
+            qos: QoS::ExactlyOnce,
+            share: None,
+        },
+    );
+    for _ in 0..WARM_UP {
+        bench.hold(&PAYLOAD);
+    }
+    let delivered = bench.delivered();
+    let start = on_cpu();
+    let before = thread_snapshot();
+    for _ in 0..rounds {
+        bench.hold(&PAYLOAD);
+    }
+    let counted = thread_snapshot().since(&before).allocated();
+    let messages = (rounds * TURN) as f64;
+    let each = (on_cpu() - start) / messages;
+    assert_eq!(
+        bench.delivered() - delivered,
+        (rounds * TURN) as u64,
+        "everything is delivered"
+    );
+    let allocations = counted.allocations as f64 / messages;
+    eprintln!(
+        "{:<24} {each:>8.1} ns/message {allocations:>8.4} allocations/message",
+        "hold-1"
+    );
+    assert!(
+        allocations <= HOLD_ALLOCATIONS_MAX,
+        "allocations per held message"
+    );
+}
+
 fn main() {
     let full = std::env::args().any(|arg| arg == "--bench");
     let only = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
@@ -161,6 +203,9 @@ fn main() {
     }
     if wanted("retained-replay") {
         replay(if full { 100 } else { 1 });
+    }
+    if wanted("hold-1") {
+        hold(rounds);
     }
     if wanted("retain-known") {
         retain(rounds);

@@ -6,9 +6,9 @@ use compact_str::format_compact;
 use courser_contract::{
     Append, AppendKey, AppendNumber, Attach, AttachStage, Attached, Class, DeliverTo, Delivery,
     Destinations, DetachCause, Dropped, Epoch, FrontId, GroupRef, HomeRef, IndexChange, IndexToken,
-    Now, Origin, OutcomeKind, PartitionEffects, PartitionId, Publish, QoS, RetainHandling, Seq,
-    Settled, ShardId, Source, Subscription, SubscriptionOptions, Term, Tick, ToFront, ToHome,
-    ToPartition, WallMs,
+    Now, Origin, OutcomeKind, PartitionEffects, PartitionId, Publish, Published2, QoS, Record,
+    RecordView, RetainHandling, Seq, Settled, ShardId, Source, Subscription, SubscriptionOptions,
+    Term, Tick, ToFront, ToHome, ToPartition, WallMs,
 };
 use courser_engine::{Partition, PartitionConfig};
 
@@ -287,6 +287,45 @@ impl Bench {
         }
         self.settle();
         self.acknowledge(qos);
+    }
+
+    /// One turn of QoS 2 publishes of session 0, which is stored: their entry, the outcomes, and what the holds' releases take.
+    pub(crate) fn hold(&mut self, payload: &[u8]) {
+        let (home, epoch) = self.home(0);
+        let publish = Publish {
+            topic: "t/some/topic",
+            properties: b"",
+            payload,
+            qos: QoS::ExactlyOnce,
+            retain: false,
+            expires_at: None,
+            publisher: None,
+        };
+        for packet_id in 1..=TURN as u16 {
+            let publish = Published2 {
+                packet_id,
+                hash: packet_id.into(),
+                record: Record::copy_of(&RecordView::from(&publish)),
+                destinations: Destinations::from_slice(&[PARTITION]),
+            };
+            let message = ToHome::Publish2 {
+                session: home.session,
+                epoch,
+                publish: Box::new(publish),
+            };
+            self.partition.handle_home(NOW, message, &mut self.shell);
+        }
+        self.settle();
+        self.acknowledge(QoS::ExactlyOnce);
+        for packet_id in 1..=TURN as u16 {
+            let message = ToHome::Release {
+                session: home.session,
+                epoch,
+                packet_id,
+            };
+            self.partition.handle_home(NOW, message, &mut self.shell);
+        }
+        self.settle();
     }
 
     /// One turn of retained messages, each of another topic, from number `first` on.
