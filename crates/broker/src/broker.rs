@@ -22,6 +22,7 @@ use crate::listen::{self, ListenError};
 use crate::live::Live;
 use crate::metrics::{CLOSES, DROPPED, dropped_name};
 use crate::node::{DataFolder, FolderError};
+use crate::repair::NodeState;
 use crate::rings::{self, Doze};
 use crate::shard::{self, Phase, ShardParts, StopSignal};
 use crate::stations::{
@@ -334,6 +335,16 @@ impl Broker {
         }
     }
 
+    /// Which partitions are set aside, which streams have stopped at records that the disk has lost, and what of that was
+    /// accepted at this start. Complete once the broker serves; nothing where nothing is kept.
+    #[must_use]
+    pub fn state(&self) -> NodeState {
+        let kept = self.kept.as_ref();
+        kept.map_or_else(NodeState::default, |kept| {
+            kept.stations.state().damage().get()
+        })
+    }
+
     /// Where it listens, with the ports that were chosen.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
@@ -361,16 +372,27 @@ impl Broker {
             self.step(Phase::Saving, self.stop_timeout.min(SAVES_MAX));
         }
         self.enter(Phase::Ending);
-        let mut sum = ShardReport::default();
+        let mut sum = Ok(ShardReport::default());
         for (shard, thread) in self.threads.into_iter().enumerate() {
-            let report = thread.join().map_err(|_| StopError::Panicked { shard })?;
-            sum.add(&report.map_err(|source| StopError::Shard { shard, source })?);
+            let report = match thread.join() {
+                Ok(report) => report.map_err(|source| StopError::Shard { shard, source }),
+                Err(_) => Err(StopError::Panicked { shard }),
+            };
+            match (&mut sum, report) {
+                (Ok(sum), Ok(report)) => sum.add(&report),
+                (Ok(_), Err(error)) => sum = Err(error),
+                (Err(_), _) => {}
+            }
         }
+        // Whatever became of the shards: nobody else may have the folder before the log has been written to its end.
         let disk = match self.kept.take() {
-            Some(kept) => end_stations(kept)?,
-            None => Vec::new(),
+            Some(kept) => end_stations(kept),
+            None => Ok(Vec::new()),
         };
-        Ok(Summary { shards: sum, disk })
+        Ok(Summary {
+            shards: sum?,
+            disk: disk?,
+        })
     }
 
     /// Begins a step of the stop and waits until it is over.

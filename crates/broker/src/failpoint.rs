@@ -24,6 +24,14 @@ pub(crate) fn in_partition(payload: &[u8]) {
     let _ = payload;
 }
 
+/// Panics where a partition applies an entry, if a test wants it.
+#[inline(always)]
+pub(crate) fn in_apply(entry: &[u8]) {
+    #[cfg(test)]
+    hit(entry, "failpoint: apply");
+    let _ = entry;
+}
+
 #[cfg(test)]
 fn hit(data: &[u8], mark: &str) {
     let planted = data

@@ -31,6 +31,7 @@ mod live;
 pub mod metrics;
 mod node;
 mod peer;
+mod repair;
 mod rings;
 mod shard;
 mod slots;
@@ -49,5 +50,9 @@ pub use control::{
 pub use listen::ListenError;
 pub use node::FolderError;
 pub use peer::Authentication;
+pub use repair::{
+    Accepted, Examined, Fault, Finding, NodeState, Order, RepairError, SetAside, StoppedStream,
+    Verb, examine, repair,
+};
 pub use stations::{DiskFailure, StationsError};
 pub use sys::ShardReport;

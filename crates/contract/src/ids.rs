@@ -76,7 +76,7 @@ pub struct ListNumber(pub u64);
 pub struct Seq(pub u64);
 
 /// Position of an entry in a partition's log, from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Default, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogIndex(pub u64);
 
 impl LogIndex {

@@ -15,6 +15,7 @@ mod inspect;
 mod operators;
 mod publish;
 mod reload;
+mod repair;
 mod server;
 mod subscribe;
 
@@ -52,6 +53,8 @@ enum Command {
     Bench(Box<bench::Bench>),
     /// Look into files of the log, offline
     Inspect(inspect::Inspect),
+    /// Say what is damaged in a data folder, and go on without it
+    Repair(repair::Repair),
 }
 
 fn main() -> ExitCode {
@@ -63,5 +66,6 @@ fn main() -> ExitCode {
         Command::Sub(arguments) => subscribe::run(&arguments).into(),
         Command::Bench(arguments) => bench::run(&arguments).into(),
         Command::Inspect(arguments) => inspect::run(&arguments).into(),
+        Command::Repair(arguments) => repair::run(&arguments).into(),
     }
 }

@@ -175,15 +175,46 @@ impl Greeting<'_> {
 
     /// Once it serves, `took` after it began to read.
     fn end(&self, took: Duration) -> String {
-        match self.broker.recovered() {
-            Some(found) => format!(
-                "recovered: {found}; all in {} ms\nready\n",
-                took.as_millis()
-            ),
-            None => "ready\n".to_owned(),
+        let mut text = match self.broker.recovered() {
+            Some(found) => format!("recovered: {found}; all in {} ms\n", took.as_millis()),
+            None => String::new(),
+        };
+        self.damage(&mut text);
+        text.push_str("ready\n");
+        text
+    }
+}
+
+impl Greeting<'_> {
+    /// What does not serve, and what was given up.
+    fn damage(&self, text: &mut String) {
+        let state = self.broker.state();
+        for accepted in state.accepted.iter().take(DAMAGE_TOLD) {
+            let _ = writeln!(text, "LOST, as ordered: {accepted}");
+        }
+        for aside in &state.set_aside {
+            let _ = writeln!(text, "DAMAGED: {aside}");
+        }
+        for stream in state.stopped.iter().take(DAMAGE_TOLD) {
+            let _ = writeln!(text, "DAMAGED: {stream}");
+        }
+        if state.set_aside.is_empty() && state.stopped.is_empty() {
+            return;
+        }
+        let places = state.stopped_places;
+        if let Some(data) = &self.data {
+            let _ = writeln!(
+                text,
+                "DAMAGED: {} partitions are set aside, {places} messages are lost where they are needed; stop, and see: courser repair {}",
+                state.set_aside.len(),
+                data.display()
+            );
         }
     }
 }
+
+/// Streams that are named at a start.
+const DAMAGE_TOLD: usize = 20;
 
 /// The signals that a broker knows.
 struct Signals {

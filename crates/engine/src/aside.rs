@@ -76,6 +76,8 @@ impl Partition {
     }
 
     /// A publish that matches the filters of a partition that is set aside.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn refuse_append(&self, append: &Append<'_>, fx: &mut impl PartitionEffects) {
         match append.key {
             AppendKey::Unanswered if append.keep_retained => fx.dropped(Dropped::Rejected, 1),
@@ -102,6 +104,8 @@ impl Partition {
     }
 
     /// A message of another partition.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn refuse_message(
         &self,
         from: PartitionId,

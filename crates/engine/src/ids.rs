@@ -12,6 +12,9 @@ const GROUP: u64 = 1 << 63;
 /// Most sessions, and most groups, of a partition.
 pub(crate) const PLACES_MAX: u32 = 1 << PLACE_BITS;
 
+/// Counters are below.
+pub(crate) const COUNTER_MAX: u64 = 1 << (63 - PLACE_BITS);
+
 /// What a stream belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {

@@ -8,11 +8,11 @@
 use std::fmt;
 
 use courser_contract::{
-    Dropped, LogIndex, Now, PartitionEffects, PartitionId, QoS, RecordView, Seq,
+    Dropped, LogIndex, Now, PartitionEffects, PartitionId, QoS, RecordView, Seq, Term,
 };
 
 use crate::{
-    Partition,
+    Partition, PartitionConfig,
     entry::{Fate, Rare},
     ids::{self, Owner},
     record::Slot,
@@ -131,6 +131,12 @@ impl State {
 }
 
 impl Partition {
+    /// Whether the disk has lost records that it needs.
+    #[must_use]
+    pub const fn has_lost(&self) -> bool {
+        self.state.records.tombstones() > 0
+    }
+
     /// Every place that needs a record which the disk has lost, in order. Nothing where nothing is lost; else linear in all
     /// that is stored.
     #[must_use]
@@ -228,6 +234,28 @@ impl Partition {
         lost
     }
 }
+
+impl Partition {
+    /// A partition without anything, behind an entry of a log whose earlier state is lost for good. No number that it gives out
+    /// was given out before (M7), as long as no entry began more than 1,024
+    /// sessions, groups or scans.
+    #[must_use]
+    pub fn begin_behind(config: PartitionConfig, index: LogIndex, term: Term) -> Self {
+        let mut partition = Self::new(config);
+        let state = &mut partition.state;
+        state.index = index.0;
+        state.term = term;
+        let counters = index.0.saturating_mul(NUMBERS_AN_ENTRY);
+        let counters = counters.min(ids::COUNTER_MAX / 2);
+        state.last_session = counters;
+        state.last_group = counters;
+        state.last_scan = counters;
+        partition
+    }
+}
+
+/// Sessions, groups or scans that begin with one entry, at most.
+const NUMBERS_AN_ENTRY: u64 = 1 << 10;
 
 /// Bugs of damage that tests must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

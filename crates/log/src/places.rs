@@ -43,6 +43,8 @@ impl Item {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PartitionPlaces {
     items: Vec<Item>,
+    /// What comes next begins a stretch of its own.
+    fresh: bool,
     /// Entries that lie in pieces, by index: the places of their batches.
     pieces: BTreeMap<LogIndex, Vec<Place>>,
 }
@@ -58,6 +60,7 @@ impl PartitionPlaces {
         let block = block_of(place);
         if let Some(item) = self.items.last_mut()
             && !replaces
+            && !self.fresh
             && item.segment == place.segment
             && item.last.0 + 1 == first.0
             && u64::from(block - item.block) * (BLOCK_BYTES as u64) < STRETCH_BYTES
@@ -66,6 +69,7 @@ impl PartitionPlaces {
             item.last = last;
             return;
         }
+        self.fresh = false;
         self.items.push(Item {
             first,
             last,
@@ -183,6 +187,13 @@ impl Places {
     pub(crate) fn forget(&mut self, segment: SegmentNumber) {
         for partition in self.partitions.values_mut() {
             partition.forget(segment);
+        }
+    }
+
+    /// Nobody can read on from here to what comes: a batch between is lost.
+    pub(crate) fn break_stretches(&mut self) {
+        for partition in self.partitions.values_mut() {
+            partition.fresh = true;
         }
     }
 

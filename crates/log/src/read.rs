@@ -77,7 +77,8 @@ impl<D: Disk> EntryReader<D> {
         }
         let end = from.offset + STRETCH_BYTES + BATCH_BYTES_MAX as u64;
         while place.offset < end {
-            let held = Held::new(place, &self.batch(place, index)?, self.partition);
+            let (batch, check) = self.batch(place, index)?;
+            let held = Held::new(place, &batch, check, self.partition);
             place = held.next;
             let found = held.entry(index);
             self.held = Some(held);
@@ -92,8 +93,8 @@ impl<D: Disk> EntryReader<D> {
         let mut data = BytesMut::new();
         let mut term = Term(0);
         for place in places {
-            let batch = self.batch(*place, index)?;
-            let piece = frames_of(&batch, self.partition, Kind::Piece)
+            let (batch, check) = self.batch(*place, index)?;
+            let piece = frames_of(&batch, check, self.partition, Kind::Piece)
                 .filter(|piece| piece.index == index)
                 .last();
             let Some(piece) = piece else {
@@ -114,11 +115,17 @@ impl<D: Disk> EntryReader<D> {
         })
     }
 
-    fn batch(&mut self, place: Place, index: LogIndex) -> Result<RawBatch, ReadError> {
+    /// A batch, and how its records are to be looked at: of a damaged one those count whose own checksums are right.
+    fn batch(&mut self, place: Place, index: LogIndex) -> Result<(RawBatch, Check), ReadError> {
         let damaged = self.damaged(place, index);
         let window = self.window(place)?;
         match batch_at(window, place.offset) {
-            BatchSeen::Whole(batch) if batch.header.segment.get() == place.segment.0 => Ok(batch),
+            BatchSeen::Whole(batch) if batch.header.segment.get() == place.segment.0 => {
+                Ok((batch, Check::Lengths))
+            }
+            BatchSeen::BadBody(header, body) if header.segment.get() == place.segment.0 => {
+                Ok((RawBatch { header, body }, Check::Checksums))
+            }
             BatchSeen::Unreadable(source) => Err(ReadError::Disk { place, source }),
             BatchSeen::Whole(_)
             | BatchSeen::Nothing
@@ -160,9 +167,9 @@ struct Held {
 }
 
 impl Held {
-    fn new(place: Place, batch: &RawBatch, partition: PartitionId) -> Self {
+    fn new(place: Place, batch: &RawBatch, check: Check, partition: PartitionId) -> Self {
         let mut entries: Vec<(LogIndex, ReadEntry)> = Vec::new();
-        for frame in frames_of(batch, partition, Kind::Entry) {
+        for frame in frames_of(batch, check, partition, Kind::Entry) {
             // One of the same index or a higher one before it was replaced.
             while entries
                 .last()
@@ -201,10 +208,11 @@ impl Held {
 
 fn frames_of(
     batch: &RawBatch,
+    check: Check,
     partition: PartitionId,
     kind: Kind,
 ) -> impl Iterator<Item = RawFrame> {
-    Frames::new(&batch.body, batch.header.tag.get(), Check::Lengths)
+    Frames::new(&batch.body, batch.header.tag.get(), check)
         .flatten()
         .filter(move |frame| frame.kind == kind.number() && frame.partition == partition)
 }

@@ -5,9 +5,13 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use courser_log::{NodeIdentity, StartId};
 use rand::TryRng;
 use rand::rngs::SysRng;
 
+use crate::repair::crash::Crashes;
+use crate::repair::judge::Given;
+use crate::repair::orders::Orders;
 use crate::slots::Relaxed;
 
 use super::file::{NodeFile, NodeFileError, VERSION};
@@ -17,6 +21,8 @@ const NODE: &str = "node";
 const NODE_NEW: &str = "node.new";
 const LOG: &str = "log";
 const CHECKPOINTS: &str = "checkpoints";
+const CRASH: &str = "crash";
+const REPAIR: &str = "repair";
 
 /// Why a data folder cannot be used. Each text says what and where, and what to do where there is something to do.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +64,15 @@ pub enum FolderError {
         path.display()
     )]
     Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file `repair` is not what was written.
+    #[error(
+        "{} is damaged: remove it, and give the orders of `courser repair` again",
+        path.display()
+    )]
+    Orders {
         /// The file.
         path: PathBuf,
     },
@@ -138,9 +153,65 @@ impl DataFolder {
         &self.node
     }
 
+    /// Whose files they are.
+    pub(crate) const fn identity(&self) -> NodeIdentity {
+        let [a, b, c, d, e, f, g, h, ..] = self.node.identity;
+        NodeIdentity(u64::from_le_bytes([a, b, c, d, e, f, g, h]))
+    }
+
+    /// This start.
+    pub(crate) const fn start(&self) -> StartId {
+        StartId {
+            counter: self.node.start,
+            word: self.node.word,
+        }
+    }
+
     /// Where segments are.
     pub(crate) fn log(&self) -> PathBuf {
         self.path.join(LOG)
+    }
+
+    /// Where panics are noted (M50).
+    pub(crate) fn crash(&self) -> PathBuf {
+        self.path.join(CRASH)
+    }
+
+    /// What the operator has ordered, and which entries have made the program panic.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or the orders are damaged.
+    pub(crate) fn given(&self) -> Result<Given, FolderError> {
+        let path = self.path.join(REPAIR);
+        let orders = match fs::read(&path) {
+            Ok(bytes) => {
+                let text = String::from_utf8(bytes).ok();
+                let orders = text.and_then(|text| Orders::decode(&text));
+                orders.ok_or(FolderError::Orders { path })?
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Orders::default(),
+            Err(source) => return Err(FolderError::Io { path, source }),
+        };
+        let path = self.crash();
+        let crashes = Crashes::read(&path).map_err(|source| FolderError::Io { path, source })?;
+        Ok(Given { orders, crashes })
+    }
+
+    /// Replaces orders and notes of panics, durably.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) fn give(&self, given: &Given) -> Result<(), FolderError> {
+        for (name, text) in [
+            (REPAIR, given.orders.encode()),
+            (CRASH, given.crashes.encode()),
+        ] {
+            let path = self.path.join(name);
+            let new = format!("{name}.new");
+            replace(&self.path, (&new, name), text.as_bytes())
+                .map_err(|source| FolderError::Io { path, source })?;
+        }
+        Ok(())
     }
 
     /// Where checkpoints are.
@@ -227,17 +298,21 @@ fn read_node(folder: &Path) -> Result<Option<NodeFile>, FolderError> {
     }
 }
 
-/// Replaces the file as a whole: after a power loss there is the old one or the new one.
 fn write_node(folder: &Path, node: &NodeFile) -> io::Result<()> {
-    let new = folder.join(NODE_NEW);
+    replace(folder, (NODE_NEW, NODE), &node.encode())
+}
+
+/// Replaces a file as a whole: after a power loss there is the old one or the new one.
+fn replace(folder: &Path, (new, name): (&str, &str), bytes: &[u8]) -> io::Result<()> {
+    let new = folder.join(new);
     let mut file = private_file()
         .write(true)
         .create(true)
         .truncate(true)
         .open(&new)?;
-    file.write_all(&node.encode())?;
+    file.write_all(bytes)?;
     file.sync_all()?;
-    fs::rename(&new, folder.join(NODE))?;
+    fs::rename(&new, folder.join(name))?;
     File::open(folder)?.sync_all()
 }
 

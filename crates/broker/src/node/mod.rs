@@ -4,6 +4,8 @@
 //! DATA/LOCK           held by the process that uses the folder; the number of that process for people
 //! DATA/node           identity, start counter, number of partitions (`file`)
 //! DATA/log/           segments, files of crate `log`
+//! DATA/crash          entries that made the program panic (`repair::crash`)
+//! DATA/repair         what the operator has ordered for the next start (`repair::orders`)
 //! DATA/checkpoints/   states of partitions, files of crate `log`
 //! ```
 //! Folders are 0700, files 0600: messages are the users' own.

@@ -124,6 +124,11 @@ impl Checkpoints {
         self.due[place].1 = at;
     }
 
+    /// The partition at `place` is set aside: its checkpoint stays as it is.
+    pub(crate) fn exclude(&mut self, place: usize) {
+        self.due[place].0 = u64::MAX;
+    }
+
     /// A disk that is short of room gets some back only where a checkpoint lets segments go.
     fn hurry(&mut self, stands: u64, now: Tick) {
         self.hurry_at = now.after_ms(HURRY_MS);

@@ -11,6 +11,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::task::Context;
 
 use courser_contract::{CloseCause, FrontId};
 
@@ -18,6 +19,7 @@ use super::Shard;
 use super::connection::{Connection, Life};
 use super::effects_front::FrontFx;
 use super::hub::Hub;
+use super::turn::Next;
 
 /// Whose code a shard runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,6 +79,21 @@ impl Shard {
         let mut fx = FrontFx::new(self, id, connection);
         connection.front.handle_lost(now, &mut fx);
         fx.finish(connection)
+    }
+}
+
+impl Shard {
+    /// A turn. A panic of a partition that applies an entry is noted on its way (M50).
+    pub(super) fn guarded_turn(&mut self, context: &mut Context<'_>) -> Next {
+        match catch_unwind(AssertUnwindSafe(|| self.turn(context))) {
+            Ok(next) => next,
+            Err(panic) => {
+                if let (Some((id, index)), Some(disk)) = (self.hub.applying, &self.hub.disk) {
+                    disk.note_crash(id, index);
+                }
+                resume_unwind(panic)
+            }
+        }
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::atomic::AtomicUsize;
 
 use courser_access::Table;
 use courser_contract::{
-    Append, Destinations, FrontId, IndexToken, Now, PartitionId, ShardId, Tick, ToFront, ToHome,
+    Append, Destinations, FrontId, IndexToken, LogIndex, Now, PartitionId, ShardId, Tick, ToFront,
+    ToHome,
 };
 use rand::rngs::StdRng;
 use router::Writer;
@@ -105,6 +106,8 @@ pub(crate) struct Hub {
     pub(crate) slow: bool,
     /// Whose code runs, for panics.
     pub(crate) inside: Inside,
+    /// The entry that is being applied, for panics (M50).
+    pub(crate) applying: Option<(PartitionId, LogIndex)>,
     /// Connections that are not read until a link has room.
     pub(crate) waiting_for_link: Vec<Place>,
     /// Connections with output to write.

@@ -78,6 +78,7 @@ use crate::store::{InMemory, OnDisk, Store, Stores};
 use crate::sys::ShardReport;
 use crate::timer::Wheel;
 
+pub(crate) use recovery::making;
 pub(crate) use stop::{Phase, StopSignal};
 
 /// What a shard's thread is started with.
@@ -168,7 +169,7 @@ pub(crate) fn run(parts: ShardParts) -> io::Result<ShardReport> {
         tokio::task::unconstrained(poll_fn(move |context| {
             shard.doze.set_waker(context.waker());
             shard.ready.set_task(context.waker());
-            match shard.turn(context) {
+            match shard.guarded_turn(context) {
                 Next::Turn => {
                     context.waker().wake_by_ref();
                     Poll::Pending
@@ -246,6 +247,7 @@ impl Shard {
             overfull: false,
             slow: false,
             inside: Inside::Shell,
+            applying: None,
             waiting_for_link: Vec::new(),
             touched: Vec::new(),
             connections: parts.connections,

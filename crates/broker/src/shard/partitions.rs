@@ -4,6 +4,7 @@ use courser_contract::{LogIndex, PartitionId, ShardId, Term, Tick, WallMs};
 use courser_engine::{Counts, DiskRoom, Limits, Partition, PartitionConfig};
 use courser_log::CheckpointAt;
 
+use super::recovery::Damaged;
 use crate::slots::Places;
 use crate::timer::TimerKey;
 
@@ -19,8 +20,27 @@ pub(crate) struct Owned {
     pub(crate) applied: CheckpointAt,
     /// Bytes of entries that were applied and are in no checkpoint.
     pub(crate) unsaved_bytes: u64,
+    /// What is wrong with it; almost always nothing.
+    pub(crate) damaged: Option<Box<Damaged>>,
     pub(crate) timer: Option<TimerKey>,
     pub(crate) armed: Tick,
+}
+
+impl Owned {
+    /// Whether the disk has lost records that it needs.
+    pub(crate) fn has_lost_records(&self) -> bool {
+        let partition = self.partition.as_ref();
+        partition.is_some_and(|partition| partition.has_lost())
+    }
+
+    /// Whether an entry is not to be applied, as the operator has ordered.
+    #[inline]
+    pub(crate) fn skips(&self, index: LogIndex) -> bool {
+        self.damaged.as_deref().is_some_and(|it| match it {
+            Damaged::Serves(serves) => serves.skips.contains(&index),
+            Damaged::Aside(..) => false,
+        })
+    }
 }
 
 /// Before the first entry.
@@ -63,6 +83,7 @@ impl Partitions {
                 dirty: false,
                 applied: NOTHING,
                 unsaved_bytes: 0,
+                damaged: None,
                 timer: None,
                 armed: Tick(u64::MAX),
             })
@@ -151,13 +172,13 @@ impl Partitions {
         last.unwrap_or(WallMs(0))
     }
 
-    /// Whether all with a log take connections.
+    /// Whether all with a log take connections, or are set aside.
     #[must_use]
-    pub(crate) fn all_serve(&self) -> bool {
+    pub(crate) fn all_are_settled(&self) -> bool {
         self.owned
             .iter()
             .flat_map(|owned| &owned.partition)
-            .all(|partition| partition.serves())
+            .all(|partition| partition.is_settled())
     }
 
     /// What all of them hold.

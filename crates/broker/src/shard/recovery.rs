@@ -10,7 +10,8 @@
 //! lacks filters, and a publish would miss their sessions (M39). It waits a moment, and is told then that the server is not
 //! available.
 
-mod making;
+mod damage;
+pub(crate) mod making;
 
 use std::collections::VecDeque;
 use std::mem;
@@ -23,7 +24,8 @@ use courser_contract::{
 use courser_log::{CheckpointAt, FileDisk};
 use rand::Rng;
 
-use self::making::{Made, Making};
+pub(crate) use self::damage::Damaged;
+use self::making::{Made, MadeFor, Making, Unmade};
 use super::Shard;
 use super::hub::Hub;
 use crate::classes::Stays;
@@ -44,8 +46,6 @@ pub(crate) enum Recovery {
         /// Groups of those that are made.
         groups: Vec<Group>,
     },
-    /// What was found makes no partition: nothing is served, and the process is to end.
-    Failed,
     /// Other shards are not so far.
     Restored(Vec<Group>),
     /// Groups hand over what is in the log, and lead then.
@@ -60,11 +60,7 @@ impl Recovery {
     pub(crate) const fn holds_messages(&self) -> bool {
         match self {
             Self::Over | Self::Served => false,
-            Self::Reading(_)
-            | Self::Restoring { .. }
-            | Self::Failed
-            | Self::Restored(_)
-            | Self::Replaying => true,
+            Self::Reading(_) | Self::Restoring { .. } | Self::Restored(_) | Self::Replaying => true,
         }
     }
 
@@ -81,7 +77,6 @@ impl Shard {
         let before = mem::discriminant(&self.recovery);
         self.recovery = match mem::replace(&mut self.recovery, Recovery::Over) {
             Recovery::Over => return false,
-            Recovery::Failed => Recovery::Failed,
             Recovery::Reading(recovered) => match recovered.try_recv() {
                 Ok(found) => Recovery::Restoring {
                     left: found.into_iter().map(Making::new).collect(),
@@ -92,9 +87,11 @@ impl Shard {
             Recovery::Restoring { left, groups } => self.restore(left, groups),
             Recovery::Restored(groups) if self.hub.start_has_come_to(Stage::Replaying) => {
                 self.begin_groups(groups);
+                self.set_partitions_aside();
                 Recovery::Replaying
             }
-            Recovery::Replaying if self.all_serve() => {
+            Recovery::Replaying if self.all_are_settled() => {
+                self.settle_damage();
                 self.give_held();
                 self.note_stays();
                 self.hub
@@ -123,18 +120,9 @@ impl Shard {
             return Recovery::Restored(groups);
         };
         let limits = self.hub.config.limits();
-        match making.go_on(&self.hub.places, &limits) {
-            Ok(None) => {}
-            Ok(Some(made)) => {
-                left.pop_front();
-                groups.extend(self.take_in(made));
-            }
-            Err(error) => {
-                // The process is ended by whoever sees it; nothing is served meanwhile.
-                left.clear();
-                self.hub.disk_state().fail(DiskFailure::Refused(error));
-                return Recovery::Failed;
-            }
+        if let Some(made) = making.go_on(&self.hub.places, &limits) {
+            left.pop_front();
+            groups.extend(self.take_in(made));
         }
         Recovery::Restoring { left, groups }
     }
@@ -151,11 +139,16 @@ impl Shard {
                 checkpoints.restored(place, at);
             }
         }
-        if let Some((bytes, at)) = &made.metadata {
-            self.take_in_metadata(bytes, *at);
+        if let Some(metadata) = made.metadata {
+            self.take_in_metadata(metadata)?;
         }
+        let restored = match made.fate {
+            // Its damage stops the start.
+            MadeFor::Group(restored, _) if made.id == Places::METADATA => restored,
+            fate => self.note_damage(place, made.began_behind, fate)?,
+        };
         let config = GroupConfig::alone(made.id, NodeId(1), self.hub.rng.next_u64());
-        match Group::new(&config, made.restored) {
+        match Group::new(&config, restored) {
             Ok(group) => Some(group),
             Err(error) => {
                 let text = format!(
@@ -168,21 +161,31 @@ impl Shard {
         }
     }
 
-    fn take_in_metadata(&mut self, bytes: &[u8], at: CheckpointAt) {
+    /// None: it cannot be, and the process is to end.
+    fn take_in_metadata(&mut self, read: Result<(Vec<u8>, CheckpointAt), Unmade>) -> Option<()> {
         let machine = self
             .metadata
             .as_mut()
             .expect("partition 0 is on the first shard");
-        if let Err(error) = machine.restore(bytes, at) {
-            return self.refuse_metadata(&error);
+        let (bytes, at) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                self.refuse_metadata(&error);
+                return None;
+            }
+        };
+        if let Err(error) = machine.restore(&bytes, at) {
+            self.refuse_metadata(&error);
+            return None;
         }
         if let Some(checkpoints) = &mut self.checkpoints {
             checkpoints.restored(Places::METADATA_PLACE, at);
         }
+        Some(())
     }
 
-    fn all_serve(&self) -> bool {
-        self.partitions.all_serve() && self.metadata.as_ref().is_none_or(|it| it.serves())
+    fn all_are_settled(&self) -> bool {
+        self.partitions.all_are_settled() && self.metadata.as_ref().is_none_or(|it| it.serves())
     }
 
     fn begin_groups(&mut self, groups: Vec<Group>) {

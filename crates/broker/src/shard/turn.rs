@@ -5,11 +5,16 @@ use std::task::Context;
 use courser_contract::ShardId;
 use rustix::time::{ClockId, clock_gettime};
 
+use courser_contract::{LogIndex, PartitionId};
+
 use super::Shard;
 use super::accept::LISTENERS;
 use super::hub::Budget;
 use super::stop::Saves;
+use crate::failpoint;
+use crate::repair::Accepted;
 use crate::slots::Places;
+use crate::stations::Counter;
 use crate::store::{Store, Stored, Stores};
 
 /// Commits and messages may lead to each other: so many rounds of both end a turn at the latest.
@@ -105,9 +110,15 @@ impl Shard {
                 let owned = self.partitions.at(self.partitions.place(id));
                 owned.applied = at;
                 owned.unsaved_bytes += entry.len() as u64;
+                if owned.skips(at.index) {
+                    return self.skip_entry(id, at.index);
+                }
+                self.hub.applying = Some((id, at.index));
                 self.with_partition(id, |it, now, fx| {
+                    failpoint::in_apply(&entry);
                     it.handle_committed(now, at.index, entry, fx);
                 });
+                self.hub.applying = None;
             }
             Stored::Leads(id, term) => {
                 self.with_partition(id, |it, now, fx| it.handle_leader(now, term, fx));
@@ -116,6 +127,15 @@ impl Shard {
                 self.with_partition(id, |it, now, fx| it.handle_follower(now, fx))
             }
         }
+    }
+
+    /// The operator has ordered that an entry is not applied: it made the program panic (M50).
+    #[cold]
+    fn skip_entry(&mut self, id: PartitionId, index: LogIndex) {
+        tracing::warn!(event = "entry_skipped", partition = id.0, index = index.0);
+        let state = self.hub.disk_state();
+        state.add(Counter::EntriesSkipped, 1);
+        state.damage().accepted(Accepted::Skipped(id, index));
     }
 
     /// Sockets in the order in which they became ready; what is left waits for the next turn.

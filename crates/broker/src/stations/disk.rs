@@ -2,15 +2,18 @@
 //! done on it.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use courser_contract::WallMs;
+use courser_contract::{LogIndex, PartitionId, WallMs};
 use courser_engine::DiskRoom;
 
 use super::times::Times;
 use crate::classes::Stays;
+use crate::repair::crash;
+use crate::repair::state::SharedState;
 
 /// Why the broker cannot go on with its disk. Nothing is acknowledged any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +57,9 @@ pub(crate) struct DiskState {
     /// The moment of the last entry that a start has found.
     last_wall: AtomicU64,
     short: AtomicBool,
+    damage: SharedState,
+    /// Where panics are noted; none where nobody wants to know.
+    crash: OnceLock<PathBuf>,
     /// Shards whose partitions are made of their checkpoints.
     restored: AtomicU16,
     /// Shards whose partitions all serve.
@@ -84,15 +90,16 @@ pub(crate) enum Counter {
     CommitP99,
     CommitP999,
     CommitLongest,
+    EntriesSkipped,
 }
 
 /// The words of the counters in reports, and the topics that they are published under.
 macro_rules! counters {
     ($($name:literal),+ $(,)?) => {
         /// In the order of [`Counter`].
-        pub(crate) const COUNTERS: [&str; 19] = [$($name),+];
+        pub(crate) const COUNTERS: [&str; 20] = [$($name),+];
         /// The same as topics.
-        pub(crate) const TOPICS: [&str; 19] = [$(concat!("$SYS/broker/disk/", $name)),+];
+        pub(crate) const TOPICS: [&str; 20] = [$(concat!("$SYS/broker/disk/", $name)),+];
     };
 }
 
@@ -116,8 +123,9 @@ counters![
     "log_commit_p99_us",
     "log_commit_p99_9_us",
     "log_commit_longest_us",
+    "log_entries_skipped",
 ];
-const _: () = assert!(Counter::CommitLongest as usize + 1 == COUNTERS.len());
+const _: () = assert!(Counter::EntriesSkipped as usize + 1 == COUNTERS.len());
 
 impl DiskState {
     /// Of a disk whose log is still to be read, for this many shards.
@@ -129,10 +137,36 @@ impl DiskState {
             stays: Mutex::default(),
             last_wall: AtomicU64::new(0),
             short: AtomicBool::new(false),
+            damage: SharedState::default(),
+            crash: OnceLock::new(),
             restored: AtomicU16::new(0),
             serving: AtomicU16::new(0),
             counters: std::array::from_fn(|_| AtomicU64::new(0)),
             commits: Times::new(),
+        }
+    }
+
+    /// What is damaged.
+    pub(crate) const fn damage(&self) -> &SharedState {
+        &self.damage
+    }
+
+    /// Panics are to be noted in this file.
+    pub(crate) fn note_crashes_in(&self, path: PathBuf) {
+        let set = self.crash.set(path);
+        assert!(set.is_ok(), "there is one folder");
+    }
+
+    /// Notes that applying an entry has panicked (M50).
+    pub(crate) fn note_crash(&self, id: PartitionId, index: LogIndex) {
+        if let Some(path) = self.crash.get()
+            && let Err(error) = crash::note(path, id, index)
+        {
+            tracing::error!(
+                event = "crash_not_noted",
+                %error,
+                "a panic cannot be noted: the next start does not know of it"
+            );
         }
     }
 

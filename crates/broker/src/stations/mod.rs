@@ -22,9 +22,9 @@ mod times;
 mod writer;
 
 pub use disk::DiskFailure;
-pub(crate) use disk::{COUNTERS, DiskState, Stage, TOPICS};
+pub(crate) use disk::{COUNTERS, Counter, DiskState, Stage, TOPICS};
 pub(crate) use orders::{Checkpointed, Mark, Order, OrderSender};
 pub(crate) use reader::{CheckpointDone, Job};
-pub(crate) use recovery::{Found, RecoveredShard, with_causes};
+pub(crate) use recovery::{Found, RecoveredShard, found_in, with_causes};
 pub use start::StationsError;
 pub(crate) use start::{DiskPorts, Stations};

@@ -3,7 +3,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io;
@@ -11,15 +10,19 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Instant;
 
-use courser_contract::PartitionId;
+use courser_contract::{LogIndex, PartitionId, Term};
+use courser_engine::{Partition, PartitionConfig};
 use courser_log::{
-    CheckpointReader, CheckpointStore, Disk, EntryReader, LiveEntries, Log, LogConfig, Manifests,
-    OpenError, Recovered, RecoveredPartition, StartId, WriteError,
+    CheckpointAt, CheckpointError, CheckpointReader, CheckpointStore, Disk, EntryReader, HardState,
+    LiveEntries, Log, LogConfig, Manifests, OpenError, Recovered, RecoveredPartition, StartId,
+    WriteError,
 };
 
 use super::disk::{Counter, DiskFailure, DiskState};
 use super::reader::Job;
 use super::writer::{Writer, WriterParts};
+use crate::repair::Fault;
+use crate::repair::judge::{Fate, Given, Serves};
 use crate::rings::Doze;
 use crate::slots::Places;
 
@@ -33,6 +36,10 @@ pub(crate) struct Found<D: Disk> {
     pub(crate) pieces: Option<CheckpointReader<D::File>>,
     /// Reads entries below the checkpoint that are still needed.
     pub(crate) entries: EntryReader<D>,
+    /// What becomes of it.
+    pub(crate) fate: Fate,
+    /// It begins with nothing, behind this entry.
+    pub(crate) began_behind: Option<LogIndex>,
 }
 
 /// What was found of the partitions of one shard, by number.
@@ -51,6 +58,8 @@ pub(crate) struct LogStation<D: Disk> {
     pub(crate) config: LogConfig,
     pub(crate) start: StartId,
     pub(crate) places: Places,
+    /// What the folder says of damage besides the log.
+    pub(crate) given: Given,
     /// By shard.
     pub(crate) doors: Vec<ShardDoor<D>>,
     pub(crate) parts: WriterParts<D>,
@@ -72,60 +81,36 @@ impl<D: Disk> LogStation<D> {
             config,
             start,
             places,
+            given,
             doors,
             parts,
         } = self;
         let begun = Instant::now();
         let (store, loaded) = CheckpointStore::open(checkpoints, config.node)
             .map_err(|error| DiskFailure::Refused(with_causes(&error)))?;
-        if let Some((id, error)) = loaded.damaged.first() {
-            let text = with_causes(error);
-            return Err(DiskFailure::Refused(format!("partition {}: {text}", id.0)));
-        }
-        let (log, recovered) = Log::open(log, config, start, &loaded.manifests)
+        let (mut log, recovered) = Log::open(log, config, start, &loaded.manifests)
             .map_err(|error| open_failure(&error))?;
-        refuse_damage(&recovered, &places)?;
+        for (id, error) in &loaded.damaged {
+            let error = with_causes(error);
+            tracing::error!(event = "manifest_damaged", partition = id.0, error);
+        }
         note(&recovered, &parts.state, begun);
         let bytes = recovered.report.bytes;
         let stored = Stored {
-            log: &log,
+            log: &mut log,
             store: &store,
             manifests: &loaded.manifests,
+            given: &given,
+            places: &places,
+            start: start.counter,
         };
         // Without a reader the process is ending.
         let _ = parts.jobs.send(Job::Checkpoints(store.clone()));
-        hand_out(&stored, recovered, &places, &doors)?;
+        hand_out(stored, recovered, &doors)?;
         Writer::new(log, bytes, parts)
             .run()
             .map_err(|error: WriteError| DiskFailure::Io(with_causes(&error)))
     }
-}
-
-/// Entries that were synced are gone: what comes after them cannot be applied, and going on without them would lose
-/// acknowledged messages in silence. A partition of which the log knows nothing at all may have lost all of it.
-fn refuse_damage(recovered: &Recovered, places: &Places) -> Result<(), DiskFailure> {
-    let mut text = String::new();
-    let found = recovered.partitions.keys().copied();
-    for id in places.kept().chain(found).collect::<BTreeSet<_>>() {
-        if let Some(damage) = recovered.damage(id) {
-            let _ = write!(text, "; partition {}: {damage}", id.0);
-        }
-        let lost = recovered.partitions.get(&id).map(|it| &it.missing_live);
-        for (first, last) in lost.into_iter().flat_map(LiveEntries::ranges) {
-            let _ = write!(
-                text,
-                "; partition {}: entries {} to {} below its checkpoint are lost and still needed",
-                id.0, first.0, last.0
-            );
-        }
-    }
-    if text.is_empty() {
-        return Ok(());
-    }
-    Err(DiskFailure::Refused(format!(
-        "the log is damaged{text}. Put the folder back from a backup; {}",
-        recovered.report
-    )))
 }
 
 fn note(recovered: &Recovered, state: &DiskState, begun: Instant) {
@@ -144,43 +129,157 @@ fn note(recovered: &Recovered, state: &DiskState, begun: Instant) {
     ));
 }
 
-/// What there is to read of.
+/// What there is to read of, and to write to.
 struct Stored<'a, D: Disk> {
-    log: &'a Log<D>,
+    log: &'a mut Log<D>,
     store: &'a CheckpointStore<D>,
     manifests: &'a Manifests,
+    given: &'a Given,
+    places: &'a Places,
+    start: u32,
 }
 
 /// Gives each shard its partitions. One that has ended meanwhile needs none.
 fn hand_out<D: Disk>(
-    stored: &Stored<'_, D>,
+    mut stored: Stored<'_, D>,
     mut recovered: Recovered,
-    places: &Places,
     doors: &[ShardDoor<D>],
 ) -> Result<(), DiskFailure> {
     let mut by_shard: Vec<RecoveredShard<D>> = doors.iter().map(|_| Vec::new()).collect();
+    let places = stored.places;
     for id in places.kept() {
-        let pieces = match stored.manifests.get(&id) {
-            Some(manifest) => Some(
-                stored
-                    .store
-                    .reader(manifest)
-                    .map_err(|error| DiskFailure::Refused(with_causes(&error)))?,
-            ),
-            None => None,
-        };
-        by_shard[usize::from(places.shard_of(id).0)].push(Found {
-            id,
-            found: recovered.partitions.remove(&id).unwrap_or_default(),
-            pieces,
-            entries: stored.log.reader(id),
-        });
+        let found = stored.partition(id, &mut recovered)?;
+        refuse_without_metadata(&found)?;
+        by_shard[usize::from(places.shard_of(id).0)].push(found);
     }
     for (door, found) in doors.iter().zip(by_shard) {
         let _ = door.recovered.send(found);
         door.doze.wake();
     }
     Ok(())
+}
+
+const NO_METADATA: &str = "users, roles and limits are lost, and nobody may be let in without them. Put the folder back from a backup";
+
+/// Without users and rights nobody can be let in: damage of partition 0 stops the start, until it is accepted.
+fn refuse_without_metadata<D: Disk>(found: &Found<D>) -> Result<(), DiskFailure> {
+    match &found.fate {
+        Fate::Aside { fault, .. } if found.id == Places::METADATA => {
+            Err(DiskFailure::Refused(format!(
+                "partition 0 (users, roles, limits): {fault}. Put the folder back from a backup, or see: courser repair DATA"
+            )))
+        }
+        Fate::Aside { .. } | Fate::Serves(_) | Fate::Empty => Ok(()),
+    }
+}
+
+/// All that was found of the partitions of a folder, each with its fate.
+///
+/// # Errors
+/// Those of the disk, and files of another version or node.
+pub(crate) fn found_in<D: Disk>(
+    (log, store): (&mut Log<D>, &CheckpointStore<D>),
+    (mut recovered, manifests): (Recovered, &Manifests),
+    (given, start): (&Given, u32),
+    places: &Places,
+) -> Result<Vec<Found<D>>, DiskFailure> {
+    let mut stored = Stored {
+        log,
+        store,
+        manifests,
+        given,
+        places,
+        start,
+    };
+    let partitions = places.kept();
+    partitions
+        .map(|id| stored.partition(id, &mut recovered))
+        .collect()
+}
+
+impl<D: Disk> Stored<'_, D> {
+    fn partition(
+        &mut self,
+        id: PartitionId,
+        recovered: &mut Recovered,
+    ) -> Result<Found<D>, DiskFailure> {
+        let damage = recovered.damage(id);
+        let mut found = recovered.partitions.remove(&id).unwrap_or_default();
+        let mut fate = self.given.judge(id, &mut found, damage, self.start);
+        let mut pieces = None;
+        let mut began_behind = None;
+        if fate == Fate::Empty && id == Places::METADATA {
+            return Err(DiskFailure::Refused(format!("partition 0: {NO_METADATA}")));
+        }
+        if fate == Fate::Empty {
+            pieces = Some(self.begin_with_nothing(id, &mut found)?);
+            began_behind = found.checkpoint.map(|at| at.index);
+            fate = Fate::Serves(Serves::default());
+        } else if let Some(manifest) = self.manifests.get(&id) {
+            match self.store.reader(manifest) {
+                Ok(reader) => pieces = Some(reader),
+                Err(error) if is_damage(&error) => {
+                    let at = manifest.at.index;
+                    let why = with_causes(&error);
+                    fate = self.given.aside(id, &found, Fault::Checkpoint { at, why });
+                }
+                Err(error) => return Err(DiskFailure::Refused(with_causes(&error))),
+            }
+        }
+        Ok(Found {
+            id,
+            found,
+            pieces,
+            entries: self.log.reader(id),
+            fate,
+            began_behind,
+        })
+    }
+
+    /// The state of a partition is lost, and that is accepted: a checkpoint without anything becomes the one that counts, behind
+    /// all that its log has, before anything is acknowledged on top of it.
+    fn begin_with_nothing(
+        &mut self,
+        id: PartitionId,
+        found: &mut RecoveredPartition,
+    ) -> Result<CheckpointReader<D::File>, DiskFailure> {
+        let manifest = self.manifests.get(&id).map(|manifest| manifest.at.index);
+        // Above the lost one, so that the order for that one is never obeyed twice.
+        let index = found.seen.max(manifest.unwrap_or(LogIndex(0))).next();
+        let term = Term(found.hard_state.term.0.max(u64::from(self.start)));
+        let at = CheckpointAt { index, term };
+        let config = PartitionConfig::new(id, self.places.class_of(id));
+        let mut partition = Partition::begin_behind(config, index, term);
+        let failed = |error: CheckpointError| DiskFailure::Io(with_causes(&error));
+        let mut writer = self.store.writer(id, at).map_err(failed)?;
+        partition.begin_checkpoint();
+        while let Some(piece) = partition.take_checkpoint_piece(usize::MAX) {
+            writer.piece(&piece.bytes).map_err(failed)?;
+        }
+        let synced = self.log.synced();
+        let manifest = writer.finish(LiveEntries::NONE, synced).map_err(failed)?;
+        self.log.set_checkpoint(id, at, LiveEntries::NONE);
+        *found = RecoveredPartition {
+            hard_state: HardState {
+                term,
+                vote: 0,
+                commit: index,
+            },
+            checkpoint: Some(at),
+            seen: index,
+            ..RecoveredPartition::default()
+        };
+        self.store.reader(&manifest).map_err(failed)
+    }
+}
+
+/// Whether a checkpoint is not what was written, rather than another program's or out of reach.
+fn is_damage(error: &CheckpointError) -> bool {
+    match error {
+        CheckpointError::Damaged { .. } => true,
+        CheckpointError::Disk { source, .. } => source.kind() == io::ErrorKind::NotFound,
+        _ => false,
+    }
 }
 
 fn open_failure(error: &OpenError) -> DiskFailure {

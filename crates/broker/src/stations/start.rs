@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
-use courser_log::{FileDisk, LogConfig, NodeIdentity, StartId};
+use courser_log::{FileDisk, LogConfig};
 
 use super::disk::DiskState;
 use super::orders::{OrderSender, orders};
@@ -15,7 +15,7 @@ use super::reader::{CheckpointDone, CheckpointDoor, Job, Reader};
 use super::recovery::{LogStation, RecoveredShard, ShardDoor};
 use super::writer::WriterParts;
 use crate::config::Config;
-use crate::node::DataFolder;
+use crate::node::{DataFolder, FolderError};
 use crate::rings::Doze;
 
 /// What a shard has of the stations.
@@ -43,6 +43,9 @@ pub enum StationsError {
         #[source]
         source: io::Error,
     },
+    /// What stands beside the log.
+    #[error(transparent)]
+    Given(#[from] FolderError),
     /// A setting that does not go with the log.
     #[error("log.segment_bytes: {0}")]
     Segment(#[from] courser_log::SegmentBytesError),
@@ -98,16 +101,14 @@ impl Stations {
                 doze: Arc::clone(doze),
             });
         }
-        let node = folder.node();
+        state.note_crashes_in(folder.crash());
         let station = LogStation {
             log: open(folder.log())?,
             checkpoints: open(folder.checkpoints())?,
             config: log_config(config, folder)?,
-            start: StartId {
-                counter: node.start,
-                word: node.word,
-            },
+            start: folder.start(),
             places: config.places(),
+            given: folder.given()?,
             doors,
             parts: WriterParts {
                 shards: receivers,
@@ -173,10 +174,8 @@ fn open(path: PathBuf) -> Result<FileDisk, StationsError> {
 
 fn log_config(config: &Config, folder: &DataFolder) -> Result<LogConfig, StationsError> {
     let log = &config.settings.log;
-    let [a, b, c, d, e, f, g, h, ..] = folder.node().identity;
-    let identity = NodeIdentity(u64::from_le_bytes([a, b, c, d, e, f, g, h]));
     let segment = log.segment_bytes.bytes();
-    let mut sizes = LogConfig::new(identity, segment)?;
+    let mut sizes = LogConfig::new(folder.identity(), segment)?;
     let reserve = log.reserve_bytes.bytes();
     if reserve > 0 {
         sizes.reserve_segments = u32::try_from(reserve.div_ceil(segment)).unwrap_or(u32::MAX);

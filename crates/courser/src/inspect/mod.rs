@@ -12,6 +12,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use crate::cli::exit::Exit;
+use crate::repair::Repair;
 
 /// Look into files of the log, offline
 ///
@@ -29,6 +30,9 @@ enum What {
     Segment(Segment),
     /// A checkpoint: DATA/checkpoints/P-INDEX.ckp
     Checkpoint(File),
+    /// A whole data folder that is not served: what is damaged, and which sessions and topics that concerns. Unlike the others it
+    /// opens the folder as a start does
+    Folder(Folder),
 }
 
 /// The file.
@@ -39,6 +43,16 @@ struct File {
     /// One JSON object a line
     #[arg(long)]
     json: bool,
+}
+
+/// A data folder.
+#[derive(Args, Debug)]
+struct Folder {
+    #[command(flatten)]
+    file: File,
+    /// Name every stream, not the first twenty of a partition
+    #[arg(long)]
+    all: bool,
 }
 
 #[derive(Args, Debug)]
@@ -56,6 +70,12 @@ pub(crate) fn run(arguments: &Inspect) -> Exit {
     let exit = match &arguments.what {
         What::Segment(segment) => segment::run(segment, &mut out),
         What::Checkpoint(file) => checkpoint::run(file, &mut out),
+        What::Folder(folder) => {
+            drop(out);
+            let path = folder.file.path.clone();
+            let looking = Repair::looking(path, folder.all, folder.file.json);
+            return crate::repair::run(&looking);
+        }
     };
     match exit.and_then(|exit| out.flush().map(|()| exit)) {
         Ok(exit) => exit,

@@ -142,10 +142,9 @@ impl Records {
         let block = row.block;
         let len = self.blocks.record_len(block, row.offset);
         if self.tombstones > 0 {
-            let bytes = self.blocks.bytes(block);
-            let record = RecordRef::trusted_at(bytes, row.offset as usize);
-            self.tombstones -= usize::from(is_tombstone(&record.view()));
+            self.note_gone(slot);
         }
+        let row = &mut self.rows[slot.0];
         row.block = FREE;
         row.refs = self.free.unwrap_or(u32::MAX);
         self.free = Some(slot.0);
@@ -154,6 +153,12 @@ impl Records {
             self.move_out(&[block]);
         }
         true
+    }
+
+    /// A record is about to go while some stand for lost ones.
+    #[cold]
+    fn note_gone(&mut self, slot: Slot) {
+        self.tombstones -= usize::from(is_tombstone(&self.view(slot)));
     }
 
     /// The record.

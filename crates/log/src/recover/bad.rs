@@ -305,6 +305,7 @@ impl<F: DiskFile> Chain<F> {
             self.skip_to(last, &bad);
             return Ok(Way::End(None));
         };
+        self.picture.places.break_stretches();
         self.skip_to(last, &bad);
         Ok(Way::On(resume.place))
     }

@@ -46,6 +46,7 @@ pub(super) fn finish<D: Disk>(
     report.orphan_pieces = picture.orphan_pieces;
     report.passed_over = picture.passed_over;
     report.leftovers = survey.leftovers;
+    report.unproven = unproven.front().map(|batch| batch.place);
     sealed_tails(&mut picture, &survey, &mut report);
     headers(&mut picture, &survey, &mut report);
     picture.finish();
@@ -370,6 +371,7 @@ fn recovered(picture: &mut Picture, manifests: &Manifests, report: RecoveryRepor
             entries: std::mem::take(&mut partition.entries),
             live,
             missing_live,
+            seen: partition.seen.max(hard_state.commit),
             damage: manifest_lost.or(partition.damage),
         };
         partitions.insert(*id, found);

@@ -45,6 +45,8 @@ pub(super) struct Partition {
     /// What segments' heads say of a checkpoint.
     pub(super) said_checkpoint: Option<LogIndex>,
     pub(super) damage: Option<PartitionDamage>,
+    /// The highest index of an entry that was read, whatever became of it.
+    pub(super) seen: LogIndex,
 }
 
 /// Lost batches with something of these partitions.
@@ -178,8 +180,14 @@ impl Picture {
             .unwrap_or(LogIndex(checkpoint.0 + 1))
             // Older entries may be gone: their segments were used again.
             .max(LogIndex(checkpoint.0 + 1));
-        if partition.damage.is_some() {
-            return;
+        partition.seen = partition.seen.max(index);
+        match partition.damage {
+            // It replaces what is missing and all behind that: who wrote it went on without (M44).
+            Some(PartitionDamage::Missing { first, .. }) if index <= first => {
+                partition.damage = None;
+            }
+            Some(_) => return,
+            None => {}
         }
         if index > expected {
             partition.damage = Some(PartitionDamage::Missing {

@@ -30,6 +30,8 @@ pub struct RecoveryReport {
     pub passed_over: u64,
     /// Bytes at the end of the log that were written once more since no sync of them is known.
     pub rewritten_bytes: u64,
+    /// The first batch of which no sync is known: from there on, rot cannot be told from a torn end.
+    pub unproven: Option<Place>,
     /// Files that were not segments of this log, or not yet.
     pub leftovers: Leftovers,
 }

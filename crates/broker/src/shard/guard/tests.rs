@@ -5,9 +5,9 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use support::{Client, broker, publish};
+use support::{Client, broker, broker_on, publish};
 
-use crate::{StopError, Summary};
+use crate::{Accepted, Fault, StopError, Summary, Verb, examine, repair};
 
 fn panics(summary: &Summary) -> u64 {
     let counters = summary.counters();
@@ -85,4 +85,79 @@ fn m50_a_panic_in_a_partition_ends_the_process() {
         broker.stop(),
         Err(StopError::Panicked { shard: 0 })
     ));
+}
+
+/// Waits for the end of a shard by a panic.
+fn panicked(broker: crate::Broker) {
+    let began = Instant::now();
+    while !broker.has_failed() {
+        assert!(
+            began.elapsed() < Duration::from_secs(10),
+            "the shard goes on"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let stopped = broker.stop();
+    assert!(
+        matches!(stopped, Err(StopError::Panicked { .. })),
+        "{stopped:?}"
+    );
+}
+
+/// A broker on a folder that need not come to serve.
+fn begin(folder: &std::path::Path) -> crate::Broker {
+    let path = format!("data.path={}", folder.display());
+    let settings = ["data.store=disk", "log.segment_bytes=1MiB", path.as_str()];
+    broker(1, &settings, |_| {})
+}
+
+#[test]
+fn m50_two_panics_at_one_entry_set_its_partition_aside() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let folder = folder.path();
+    let broker = broker_on(folder, 1, &[]);
+    let address = broker.addresses()[0];
+    let keep = |address| Client::connect_with(address, "absent", 4, 0, &[]);
+    keep(address).subscribe("t", 1);
+    let mut publisher = Client::connect(address, "publisher");
+    publisher.send_raw(&publish("t", 1, 1, b"sound"));
+    assert_eq!(publisher.receive().first, 0x40);
+    publisher.send_raw(&publish("t", 1, 2, b"failpoint: apply"));
+    panicked(broker);
+    // The same entry again, as it is replayed.
+    panicked(begin(folder));
+    for verb in [None, Some(Verb::Retry)] {
+        if let Some(verb) = verb {
+            let partition = examine(folder).expect("a folder").findings[0].partition();
+            repair(folder, verb(partition)).expect("it is set aside");
+            // Forgotten: it takes two panics more.
+            panicked(begin(folder));
+            panicked(begin(folder));
+        }
+        let broker = broker_on(folder, 1, &[]);
+        let state = broker.state();
+        assert_eq!(state.set_aside.len(), 1);
+        assert!(matches!(state.set_aside[0].fault, Fault::Apply(_)));
+        assert_eq!(state.set_aside[0].queued, 1, "up to the entry before");
+        let mut other = Client::connect(broker.addresses()[0], "elsewhere");
+        other.subscribe("t", 0);
+        broker.stop().expect("the others serve");
+    }
+    let partition = examine(folder).expect("a folder").findings[0].partition();
+    let loss = repair(folder, Verb::AcceptLoss(Some(partition)));
+    assert!(loss.is_err(), "nothing is lost");
+    repair(folder, Verb::Skip(partition)).expect("it is set aside");
+    for _ in 0..2 {
+        let broker = broker_on(folder, 1, &[]);
+        let state = broker.state();
+        assert!(state.set_aside.is_empty());
+        assert!(matches!(state.accepted[..], [Accepted::Skipped(id, _)] if id == partition));
+        let mut absent = keep(broker.addresses()[0]);
+        let packet = absent.receive();
+        assert!(packet.body.ends_with(b"sound"), "{packet:?}");
+        let summary = broker.stop().expect("nothing failed");
+        let skipped = summary.counters().into_iter();
+        let skipped = skipped.filter(|(name, _)| name == "log_entries_skipped");
+        assert_eq!(skipped.map(|(_, count)| count).sum::<u64>(), 1);
+    }
 }

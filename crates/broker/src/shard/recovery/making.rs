@@ -2,16 +2,18 @@
 
 use courser_cluster::Restored;
 use courser_contract::{LogIndex, PartitionId, Term};
-use courser_engine::{Limits, Partition, Restore};
-use courser_log::{CheckpointAt, FileDisk};
+use courser_engine::{AsideFilters, Limits, Partition, Restore, RestoreError};
+use courser_log::{CheckpointAt, CheckpointError, FileDisk, ReadError, RecoveredEntry};
 
+use crate::repair::Fault;
+use crate::repair::judge::{Fate, Serves};
 use crate::shard::partitions::config;
 use crate::slots::Places;
 use crate::stations::{Found, with_causes};
 
 /// Pieces of a checkpoint that one slice reads: 512 KiB.
 const PIECES: usize = 8;
-/// Entries of the log that one slice reads.
+/// Entries of the log that one slice reads or applies.
 const ENTRIES: usize = 256;
 
 /// How far it is.
@@ -20,8 +22,8 @@ enum Stage {
     Pieces(Box<Restore>),
     /// Entries that the checkpoint needs are taken: those that are left, last first.
     Entries(Box<Restore>, Vec<(LogIndex, LogIndex)>),
-    /// Without a checkpoint there is nothing to do.
-    Nothing,
+    /// Of one that is set aside, entries behind the checkpoint are applied: so many are.
+    Replay(Box<Partition>, usize),
 }
 
 /// A partition that is being made.
@@ -32,115 +34,133 @@ pub(crate) struct Making {
 }
 
 /// A partition that is made.
-pub(super) struct Made {
+pub(crate) struct Made {
     /// Which.
-    pub(super) id: PartitionId,
+    pub(crate) id: PartitionId,
     /// Out of the checkpoint at this entry; none: it is empty.
-    pub(super) partition: Option<(Box<Partition>, CheckpointAt)>,
-    /// The same of partition 0: its bytes.
-    pub(super) metadata: Option<(Vec<u8>, CheckpointAt)>,
-    /// For its group.
-    pub(super) restored: Restored,
+    pub(crate) partition: Option<(Box<Partition>, CheckpointAt)>,
+    /// The same of partition 0: its bytes, or why there are none.
+    pub(crate) metadata: Option<Result<(Vec<u8>, CheckpointAt), Unmade>>,
+    /// It begins with nothing, behind this entry.
+    pub(crate) began_behind: Option<LogIndex>,
+    /// What follows.
+    pub(crate) fate: MadeFor,
 }
 
-impl Made {
-    /// The entry of its checkpoint.
-    const fn at(&self) -> CheckpointAt {
-        let (index, term) = self.restored.snapshot;
-        CheckpointAt { index, term }
-    }
+/// What a partition is made for.
+pub(crate) enum MadeFor {
+    /// It serves, with this group.
+    Group(Restored, Serves),
+    /// It is set aside.
+    Aside(Fault, AsideFilters),
+}
+
+/// Whether an entry is the partition's: those without data are of the consensus, which begins each term with one.
+pub(crate) fn is_of_partition(entry: &RecoveredEntry) -> bool {
+    !entry.data.is_empty()
+}
+
+/// Why a checkpoint makes no partition.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unmade {
+    #[error(transparent)]
+    File(#[from] CheckpointError),
+    #[error(transparent)]
+    Content(#[from] RestoreError),
 }
 
 impl Making {
     /// Of what was found.
-    pub(super) const fn new(found: Found<FileDisk>) -> Self {
+    pub(crate) const fn new(found: Found<FileDisk>) -> Self {
         Self { found, stage: None }
     }
 
-    /// One slice. The partition, when this was the last.
-    ///
-    /// # Errors
-    /// What is wrong with the checkpoint or with an entry that it needs, in words for the operator.
-    pub(super) fn go_on(
-        &mut self,
-        places: &Places,
-        limits: &Limits,
-    ) -> Result<Option<Made>, String> {
-        let id = self.found.id;
-        if id == Places::METADATA {
-            return self.go_on_with_metadata();
+    /// One slice. The partition, when this was the last. A checkpoint that cannot be read sets it aside; an entry that the
+    /// checkpoint needs and that cannot be read makes what needs it stop there.
+    pub(crate) fn go_on(&mut self, places: &Places, limits: &Limits) -> Option<Made> {
+        if self.found.id == Places::METADATA {
+            return Some(self.metadata());
         }
-        let stage = self.stage.take().unwrap_or_else(|| {
-            let restore = || Restore::new(config(id, places, limits));
-            match &self.found.pieces {
-                Some(_) => Stage::Pieces(Box::new(restore())),
-                None => Stage::Nothing,
-            }
-        });
-        let failed = |error: &dyn std::error::Error| {
-            format!(
-                "the checkpoint of partition {}: {}",
-                id.0,
-                with_causes(error)
-            )
+        let config = config(self.found.id, places, limits);
+        let stage = match self.stage.take() {
+            Some(stage) => stage,
+            None if self.found.pieces.is_some() => Stage::Pieces(Box::new(Restore::new(config))),
+            // Of a state that is lost there is nothing to go on from.
+            None if self.is_lost() => return Some(self.made(None)),
+            None => Stage::Replay(Box::new(Partition::new(config)), 0),
         };
         match stage {
-            Stage::Nothing => return Ok(Some(self.made(None))),
-            Stage::Pieces(mut restore) => {
-                let next = if self.pieces(&mut restore).map_err(|error| failed(&*error))? {
-                    let wanted = restore.wanted().map_err(|error| failed(&error))?;
-                    let mut ranges: Vec<_> = wanted.ranges().collect();
-                    ranges.reverse();
-                    Stage::Entries(restore, ranges)
-                } else {
-                    Stage::Pieces(restore)
-                };
-                self.stage = Some(next);
-            }
+            Stage::Pieces(restore) => match self.pieces(restore) {
+                Ok(next) => self.stage = Some(next),
+                Err(unmade) => return Some(self.unmade(&unmade)),
+            },
             Stage::Entries(mut restore, mut ranges) => {
-                self.entries(&mut restore, &mut ranges)
-                    .map_err(|error| failed(&*error))?;
-                if ranges.is_empty() {
-                    let partition = restore.finish().map_err(|error| failed(&error))?;
-                    return Ok(Some(self.made(Some(Box::new(partition)))));
+                let taken = self.entries(&mut restore, &mut ranges);
+                let next = match taken {
+                    Ok(()) if ranges.is_empty() => restore
+                        .finish()
+                        .map(|partition| Stage::Replay(Box::new(partition), 0)),
+                    Ok(()) => Ok(Stage::Entries(restore, ranges)),
+                    Err(error) => Err(error),
+                };
+                match next {
+                    Ok(next) => self.stage = Some(next),
+                    Err(error) => return Some(self.unmade(&error.into())),
                 }
-                self.stage = Some(Stage::Entries(restore, ranges));
             }
+            Stage::Replay(partition, done) => return self.replay(partition, done),
         }
-        Ok(None)
+        None
     }
 
     /// Partition 0 has all of its state in its pieces, and few of them.
-    fn go_on_with_metadata(&mut self) -> Result<Option<Made>, String> {
-        let failed = |error: &dyn std::error::Error| {
-            format!("the checkpoint of partition 0: {}", with_causes(error))
-        };
-        let mut bytes = None;
-        if let Some(reader) = &mut self.found.pieces {
-            let all = bytes.insert(Vec::new());
-            while let Some(piece) = reader.next_piece().map_err(|error| failed(&error))? {
-                all.extend_from_slice(&piece);
+    fn metadata(&mut self) -> Made {
+        let read = self.found.pieces.as_mut().map(|reader| {
+            let mut bytes = Vec::new();
+            while let Some(piece) = reader.next_piece()? {
+                bytes.extend_from_slice(&piece);
             }
+            Ok(bytes)
+        });
+        let at = self.at();
+        let metadata = read.map(|read| read.map(|bytes| (bytes, at)));
+        Made {
+            metadata,
+            ..self.made(None)
         }
-        let made = self.made(None);
-        Ok(Some(Made {
-            metadata: bytes.map(|bytes| (bytes, made.at())),
-            ..made
-        }))
     }
 
-    /// Takes some pieces; true after the last one.
-    fn pieces(&mut self, restore: &mut Restore) -> Result<bool, Box<dyn std::error::Error>> {
-        let Some(reader) = &mut self.found.pieces else {
-            return Ok(true);
-        };
-        for _ in 0..PIECES {
-            match reader.next_piece()? {
-                Some(piece) => restore.piece(&piece)?,
-                None => return Ok(true),
+    /// The entry of its checkpoint.
+    fn at(&self) -> CheckpointAt {
+        self.found.found.checkpoint.unwrap_or(CheckpointAt {
+            index: LogIndex(0),
+            term: Term(0),
+        })
+    }
+
+    fn is_lost(&self) -> bool {
+        match &self.found.fate {
+            Fate::Aside { fault, .. } => fault.is_of_the_state(),
+            Fate::Serves(_) | Fate::Empty => false,
+        }
+    }
+
+    /// Takes some pieces; behind the last one come entries.
+    fn pieces(&mut self, mut restore: Box<Restore>) -> Result<Stage, Unmade> {
+        if let Some(reader) = &mut self.found.pieces {
+            for _ in 0..PIECES {
+                match reader.next_piece()? {
+                    Some(piece) => restore.piece(&piece)?,
+                    None => {
+                        let wanted = restore.wanted()?;
+                        let mut ranges: Vec<_> = wanted.ranges().collect();
+                        ranges.reverse();
+                        return Ok(Stage::Entries(restore, ranges));
+                    }
+                }
             }
         }
-        Ok(false)
+        Ok(Stage::Pieces(restore))
     }
 
     /// Takes some entries, in the order of the log.
@@ -148,13 +168,18 @@ impl Making {
         &mut self,
         restore: &mut Restore,
         ranges: &mut Vec<(LogIndex, LogIndex)>,
-    ) -> Result<(), Box<dyn std::error::Error>> {
+    ) -> Result<(), RestoreError> {
         for _ in 0..ENTRIES {
             let Some((first, last)) = ranges.pop() else {
                 break;
             };
-            let entry = self.found.entries.read(first)?;
-            restore.live_entry(first, &entry.data)?;
+            match self.found.entries.read(first) {
+                Ok(entry) => restore.live_entry(first, &entry.data)?,
+                Err(error) => {
+                    let records = restore.lost_entry(first)?;
+                    self.tell_lost(first, records, &error);
+                }
+            }
             if first < last {
                 ranges.push((first.next(), last));
             }
@@ -162,20 +187,75 @@ impl Making {
         Ok(())
     }
 
+    fn tell_lost(&self, index: LogIndex, records: usize, error: &ReadError) {
+        let (partition, index, why) = (self.found.id.0, index.0, with_causes(error));
+        tracing::error!(event = "records_lost", partition, index, records, why);
+    }
+
+    /// One that is set aside goes on to the entry before the bad one by itself (M39); the others' groups hand them their entries.
+    fn replay(&mut self, mut partition: Box<Partition>, done: usize) -> Option<Made> {
+        let entries = match self.found.fate {
+            Fate::Aside { .. } => &self.found.found.entries[..],
+            Fate::Serves(_) | Fate::Empty => &[],
+        };
+        let slice = entries.iter().skip(done).take(ENTRIES);
+        for entry in slice.filter(|entry| is_of_partition(entry)) {
+            // What is no entry ends the replay: the partition is set aside in any case.
+            if partition.replay_entry(entry.index, &entry.data).is_err() {
+                return Some(self.made(Some(partition)));
+            }
+        }
+        if done + ENTRIES < entries.len() {
+            self.stage = Some(Stage::Replay(partition, done + ENTRIES));
+            return None;
+        }
+        Some(self.made(Some(partition)))
+    }
+
+    /// The checkpoint is no partition: what it should have been is lost.
+    fn unmade(&mut self, unmade: &Unmade) -> Made {
+        let at = self
+            .found
+            .found
+            .checkpoint
+            .map_or(LogIndex(0), |at| at.index);
+        let fault = Fault::Checkpoint {
+            at,
+            why: with_causes(unmade),
+        };
+        let released = match self.found.fate {
+            Fate::Aside { filters, .. } => filters == AsideFilters::Released,
+            Fate::Serves(Serves { released, .. }) => released,
+            Fate::Empty => false,
+        };
+        let filters = match released {
+            true => AsideFilters::Released,
+            false => AsideFilters::Unknown,
+        };
+        self.found.fate = Fate::Aside { fault, filters };
+        self.made(None)
+    }
+
     fn made(&mut self, partition: Option<Box<Partition>>) -> Made {
+        let at = self.at();
         let found = std::mem::take(&mut self.found.found);
-        let at = found.checkpoint.unwrap_or(CheckpointAt {
-            index: LogIndex(0),
-            term: Term(0),
-        });
+        let fate = std::mem::replace(&mut self.found.fate, Fate::Empty);
         Made {
             id: self.found.id,
             partition: partition.map(|partition| (partition, at)),
             metadata: None,
-            restored: Restored {
-                hard_state: found.hard_state,
-                snapshot: (at.index, at.term),
-                entries: found.entries,
+            began_behind: self.found.began_behind,
+            fate: match fate {
+                Fate::Aside { fault, filters } => MadeFor::Aside(fault, filters),
+                Fate::Serves(serves) => MadeFor::Group(
+                    Restored {
+                        hard_state: found.hard_state,
+                        snapshot: (at.index, at.term),
+                        entries: found.entries,
+                    },
+                    serves,
+                ),
+                Fate::Empty => unreachable!("one that begins with nothing was given a checkpoint"),
             },
         }
     }

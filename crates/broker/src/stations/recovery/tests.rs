@@ -1,17 +1,21 @@
-//! The station on a disk in memory with damage: what was durable is gone, so nothing is served.
+//! The station on a disk in memory with damage: what was durable is gone, so its partition is set aside.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc;
 
 use bytes::Bytes;
 use courser_contract::{LogIndex, PartitionId, Term};
+use courser_engine::AsideFilters;
 use courser_log::testing::MemDisk;
 use courser_log::{
-    BatchPlace, CheckpointAt, CheckpointStore, LiveEntries, Log, LogConfig, NodeIdentity, Push,
-    Record, StartId, Synced,
+    BatchPlace, CheckpointAt, CheckpointStore, Disk, LiveEntries, Log, LogConfig, NodeIdentity,
+    PartitionDamage, Push, Record, StartId, Synced,
 };
 
 use super::{LogStation, RecoveredShard, ShardDoor};
+use crate::repair::judge::{Fate, Given, Serves};
+use crate::repair::{Fault, Order};
 use crate::rings::Doze;
 use crate::slots::{Places, Relaxed};
 
@@ -36,6 +40,9 @@ struct Folder {
     disk: MemDisk,
     checkpoints: MemDisk,
     log: Log<MemDisk>,
+    given: Given,
+    /// So many were there, the one that filled it included.
+    starts: u32,
 }
 
 /// What a start on the folder came to.
@@ -53,6 +60,8 @@ impl Folder {
             disk,
             checkpoints: MemDisk::new(),
             log,
+            given: Given::default(),
+            starts: 1,
         }
     }
 
@@ -98,7 +107,8 @@ impl Folder {
     }
 
     /// The station's whole life with one shard, whose orders have ended.
-    fn start(&self) -> Outcome {
+    fn start(&mut self) -> Outcome {
+        self.starts += 1;
         let state = Arc::new(DiskState::new(1));
         let (recovered, found) = mpsc::channel();
         let (jobs, _jobs) = mpsc::channel();
@@ -107,8 +117,9 @@ impl Folder {
             log: self.disk.kill(),
             checkpoints: self.checkpoints.kill(),
             config: config(),
-            start: start(2),
+            start: start(self.starts),
             places: Places::new(PARTITIONS, 1, Relaxed::None),
+            given: self.given.clone(),
             doors: vec![ShardDoor {
                 recovered,
                 doze: Arc::new(Doze::default()),
@@ -132,12 +143,17 @@ impl Folder {
         }
     }
 
-    /// Starts on what must be refused, and gives the reason.
-    fn refused(&self) -> String {
+    /// The fates of the partitions, in order.
+    fn fates(&mut self) -> Vec<Fate> {
         let outcome = self.start();
-        assert!(outcome.found.is_none(), "no shard is given anything");
-        outcome.failure.expect("damage is told")
+        assert_eq!(outcome.failure, None, "the others are served");
+        let found = outcome.found.expect("the shard is given its partitions");
+        found.into_iter().map(|found| found.fate).collect()
     }
+}
+
+fn serves() -> Fate {
+    Fate::Serves(Serves::default())
 }
 
 #[test]
@@ -160,25 +176,80 @@ fn what_is_whole_is_handed_out() {
 }
 
 #[test]
-fn i5_a_partition_of_which_nothing_is_left_is_damage_too() {
+fn m44_a_partition_of_which_nothing_is_left_is_set_aside() {
     let mut folder = Folder::new();
     let (only, _) = folder.write(3, 1);
     folder.write(1, 1);
     folder.rot(&only, IN_HEADER);
-    let text = folder.refused();
-    assert!(text.contains("; partition 3: "), "{text}");
-    assert!(!text.contains("; partition 1: "), "{text}");
+    let after = LogIndex(0);
+    let fault = Fault::Entries(PartitionDamage::InDoubt { after });
+    let filters = AsideFilters::Unknown;
+    let aside = Fate::Aside { fault, filters };
+    // The next batch knows of which partitions it was.
+    let fates = [serves(), serves(), aside, serves()];
+    assert_eq!(folder.fates(), fates);
 }
 
 #[test]
-fn i5_a_needed_entry_below_a_checkpoint_that_is_gone_is_damage() {
+fn m44_an_accepted_loss_begins_with_what_is_left() {
+    let mut folder = Folder::new();
+    folder.write(1, 1);
+    let (lost, _) = folder.write(1, 2);
+    folder.write(1, 3);
+    folder.rot(&lost, IN_HEADER);
+    let first = LogIndex(2);
+    let fault = Fault::Entries(PartitionDamage::Missing { first, last: first });
+    let filters = AsideFilters::Known;
+    let fates = folder.fates();
+    assert_eq!(fates[0], Fate::Aside { fault, filters });
+    folder.given.orders.0 = BTreeSet::from([Order::Missing(PartitionId(1), first)]);
+    let outcome = folder.start();
+    let found = &outcome.found.expect("the shard is given its partitions")[0];
+    assert!(matches!(&found.fate, Fate::Serves(serves) if serves.accepted.is_some()));
+    assert_eq!(found.found.entries.len(), 1, "nothing behind the gap");
+    assert_eq!(found.found.hard_state.term, Term(3), "of this start");
+}
+
+#[test]
+fn m44_a_checkpoint_that_is_gone_sets_its_partition_aside() {
+    let mut folder = Folder::new();
+    let (_, synced) = folder.write(1, 1);
+    folder.checkpoint(1, 1, &[], synced);
+    folder.write(1, 2);
+    folder
+        .checkpoints
+        .remove("1-1.ckp")
+        .expect("the disk is right");
+    let fates = folder.fates();
+    let Fate::Aside {
+        fault: Fault::Checkpoint { at, .. },
+        filters: AsideFilters::Unknown,
+    } = &fates[0]
+    else {
+        panic!("it is set aside: {fates:?}");
+    };
+    // Accepted, it begins with nothing behind all that there was; and once only, whatever is stored on top of that.
+    folder.given.orders.0 = BTreeSet::from([Order::State(PartitionId(1), *at)]);
+    for _ in 0..2 {
+        let outcome = folder.start();
+        let found = &outcome.found.expect("the shard is given its partitions")[0];
+        assert_eq!(found.fate, serves());
+        assert_eq!(found.found.checkpoint.map(|at| at.index), Some(LogIndex(3)));
+        assert!(found.pieces.is_some() && found.found.entries.is_empty());
+    }
+}
+
+#[test]
+fn i5_a_needed_entry_below_a_checkpoint_that_is_gone_sets_nothing_aside() {
     let mut folder = Folder::new();
     let (needed, _) = folder.write(1, 1);
     let (_, synced) = folder.write(1, 2);
     folder.checkpoint(1, 2, &[1], synced);
     folder.write(1, 3);
     folder.rot(&needed, IN_HEADER);
-    let text = folder.refused();
-    let expected = "; partition 1: entries 1 to 1 below its checkpoint are lost and still needed";
-    assert!(text.contains(expected), "{text}");
+    let outcome = folder.start();
+    let found = &mut outcome.found.expect("the shard is given its partitions")[0];
+    assert_eq!(found.fate, serves());
+    assert!(found.found.missing_live.contains(LogIndex(1)));
+    assert!(found.entries.read(LogIndex(1)).is_err(), "and that is said");
 }

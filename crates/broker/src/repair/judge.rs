@@ -1,0 +1,262 @@
+//! What becomes of a partition at a start.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use courser_contract::{LogIndex, PartitionId};
+use courser_engine::AsideFilters;
+use courser_log::{PartitionDamage, RecoveredPartition};
+
+use super::crash::Crashes;
+use super::orders::{Order, Orders};
+
+/// Why a partition is set aside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Entries that must be replayed are lost, or may be (M44).
+    Entries(PartitionDamage),
+    /// Its checkpoint cannot be read.
+    Checkpoint {
+        /// The entry at which it is valid.
+        at: LogIndex,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The program has panicked twice when it applied this entry (M50).
+    Apply(LogIndex),
+}
+
+impl Fault {
+    /// The order that ends it: the partition goes on without what is lost, or without the entry.
+    #[must_use]
+    pub const fn ends_by(&self, id: PartitionId) -> Order {
+        match *self {
+            Self::Entries(PartitionDamage::Missing { first, .. }) => Order::Missing(id, first),
+            Self::Entries(PartitionDamage::InDoubt { after }) => Order::Doubt(id, after),
+            Self::Entries(PartitionDamage::ManifestLost { checkpoint: at })
+            | Self::Checkpoint { at, .. } => Order::State(id, at),
+            Self::Apply(index) => Order::Skip(id, index),
+        }
+    }
+
+    /// Whether nothing of the partition's state is known.
+    pub(crate) const fn is_of_the_state(&self) -> bool {
+        match self {
+            Self::Entries(PartitionDamage::ManifestLost { .. }) | Self::Checkpoint { .. } => true,
+            Self::Entries(PartitionDamage::Missing { .. } | PartitionDamage::InDoubt { .. })
+            | Self::Apply(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Entries(damage) => write!(f, "{damage}"),
+            Self::Checkpoint { at, why } => {
+                write!(f, "the checkpoint at {} cannot be read: {why}", at.0)
+            }
+            Self::Apply(index) => write!(
+                f,
+                "the program has panicked twice when it applied entry {}",
+                index.0
+            ),
+        }
+    }
+}
+
+/// What becomes of a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It serves.
+    Serves(Serves),
+    /// It begins with nothing: its state is lost, and the operator has accepted that.
+    Empty,
+    /// It is set aside.
+    Aside {
+        /// Why.
+        fault: Fault,
+        /// What it refuses.
+        filters: AsideFilters,
+    },
+}
+
+/// A partition that serves, and what it must know of earlier damage.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Serves {
+    /// Entries whose lost records the operator has accepted.
+    pub(crate) records: Vec<(LogIndex, LogIndex)>,
+    /// Entries that are not applied.
+    pub(crate) skips: BTreeSet<LogIndex>,
+    /// Should it be set aside after all, its filters are released.
+    pub(crate) released: bool,
+    /// What was accepted of its entries.
+    pub(crate) accepted: Option<PartitionDamage>,
+}
+
+/// What a folder says of damage, besides the log.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Given {
+    pub(crate) orders: Orders,
+    pub(crate) crashes: Crashes,
+}
+
+impl Given {
+    /// Judges a partition, and takes out of what was found of it what must not be applied. `start` is the counter of this start.
+    pub(crate) fn judge(
+        &self,
+        id: PartitionId,
+        found: &mut RecoveredPartition,
+        damage: Option<PartitionDamage>,
+        start: u32,
+    ) -> Fate {
+        let checkpoint = found.checkpoint.map(|at| at.index);
+        if checkpoint.is_some_and(|at| self.orders.has(Order::State(id, at))) {
+            return Fate::Empty;
+        }
+        let mut serves = Serves {
+            records: self.orders.records(id),
+            skips: self.orders.skips(id),
+            released: self.orders.has(Order::Release(id)),
+            accepted: None,
+        };
+        if let Some(damage) = damage {
+            let fault = Fault::Entries(damage);
+            let accepted = self.orders.has(fault.ends_by(id));
+            if accepted && fault.is_of_the_state() {
+                return Fate::Empty;
+            }
+            if !accepted {
+                return self.aside(id, found, fault);
+            }
+            // A term that is lost may have been led: no start has led a higher one than its own number.
+            found.hard_state.term.0 = found.hard_state.term.0.max(u64::from(start));
+            serves.accepted = Some(damage);
+        }
+        let above = checkpoint.unwrap_or(LogIndex(0));
+        let is_skipped = |index| serves.skips.contains(&index);
+        match self.crashes.bad_entry(id, above, is_skipped) {
+            Some(index) if found.entries.iter().any(|entry| entry.index == index) => {
+                found.entries.retain(|entry| entry.index < index);
+                self.aside(id, found, Fault::Apply(index))
+            }
+            Some(_) | None => Fate::Serves(serves),
+        }
+    }
+
+    /// Sets a partition aside.
+    pub(crate) fn aside(&self, id: PartitionId, found: &RecoveredPartition, fault: Fault) -> Fate {
+        let is_empty = found.checkpoint.is_none() && found.entries.is_empty();
+        let filters = if self.orders.has(Order::Release(id)) {
+            AsideFilters::Released
+        } else if fault.is_of_the_state() || is_empty {
+            AsideFilters::Unknown
+        } else {
+            AsideFilters::Known
+        };
+        Fate::Aside { fault, filters }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use courser_contract::Term;
+    use courser_log::{CheckpointAt, RecoveredEntry};
+
+    use super::*;
+
+    const ID: PartitionId = PartitionId(2);
+
+    fn found() -> RecoveredPartition {
+        let entries = (5..9).map(|index| RecoveredEntry {
+            index: LogIndex(index),
+            term: Term(1),
+            data: Bytes::new(),
+        });
+        RecoveredPartition {
+            checkpoint: Some(CheckpointAt {
+                index: LogIndex(4),
+                term: Term(1),
+            }),
+            entries: entries.collect(),
+            ..RecoveredPartition::default()
+        }
+    }
+
+    fn judge(order: Option<Order>, damage: Option<PartitionDamage>) -> (Fate, RecoveredPartition) {
+        let given = Given {
+            orders: Orders(order.into_iter().collect()),
+            ..Given::default()
+        };
+        let mut found = found();
+        (given.judge(ID, &mut found, damage, 9), found)
+    }
+
+    #[test]
+    fn m44_a_damage_sets_aside_until_this_very_one_is_accepted() {
+        let missing = PartitionDamage::Missing {
+            first: LogIndex(9),
+            last: LogIndex(11),
+        };
+        let doubt = PartitionDamage::InDoubt { after: LogIndex(8) };
+        let lost = PartitionDamage::ManifestLost {
+            checkpoint: LogIndex(4),
+        };
+        for (damage, filters) in [
+            (missing, AsideFilters::Known),
+            (doubt, AsideFilters::Known),
+            (lost, AsideFilters::Unknown),
+        ] {
+            let fault = Fault::Entries(damage);
+            let aside = |filters| Fate::Aside {
+                fault: fault.clone(),
+                filters,
+            };
+            assert_eq!(judge(None, Some(damage)).0, aside(filters));
+            let released = judge(Some(Order::Release(ID)), Some(damage)).0;
+            assert_eq!(released, aside(AsideFilters::Released));
+            let others = judge(Some(Order::Missing(ID, LogIndex(7))), Some(damage)).0;
+            assert_eq!(others, aside(filters), "another damage was accepted");
+            let (fate, found) = judge(Some(fault.ends_by(ID)), Some(damage));
+            match fate {
+                Fate::Serves(serves) => {
+                    assert_eq!(serves.accepted, Some(damage));
+                    assert_eq!(found.hard_state.term, Term(9), "above any that was led");
+                }
+                Fate::Empty => assert!(fault.is_of_the_state()),
+                Fate::Aside { .. } => panic!("{damage:?} was accepted"),
+            }
+        }
+        assert_eq!(judge(None, None).0, Fate::Serves(Serves::default()));
+    }
+
+    #[test]
+    fn m39_a_partition_is_replayed_up_to_the_entry_before_the_bad_one() {
+        let folder = tempfile::tempdir().expect("a folder for a test");
+        let path = folder.path().join("crash");
+        for _ in 0..2 {
+            super::super::crash::note(&path, ID, LogIndex(7)).expect("there is room");
+        }
+        let crashes = Crashes::read(&path).expect("it can be read");
+        let mut given = Given {
+            crashes,
+            ..Given::default()
+        };
+        let mut found = found();
+        let fate = given.judge(ID, &mut found, None, 9);
+        let fault = Fault::Apply(LogIndex(7));
+        let filters = AsideFilters::Known;
+        assert_eq!(fate, Fate::Aside { fault, filters });
+        let kept: Vec<_> = found.entries.iter().map(|entry| entry.index.0).collect();
+        assert_eq!(kept, [5, 6]);
+        given.orders.0.insert(Order::Skip(ID, LogIndex(7)));
+        let mut found = self::found();
+        let fate = given.judge(ID, &mut found, None, 9);
+        let Fate::Serves(serves) = fate else {
+            panic!("the entry is skipped: {fate:?}");
+        };
+        assert!(serves.skips.contains(&LogIndex(7)));
+        assert_eq!(found.entries.len(), 4);
+    }
+}

@@ -1,0 +1,358 @@
+//! The damage of a folder that nobody serves, and orders for its next start.
+//!
+//! The folder is opened as a start opens it: it is locked, the start is counted, a torn end is cut. Partitions are made as a
+//! start makes them and thrown away, so that what is said is what the next start would do.
+
+use std::fs;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use courser_contract::PartitionId;
+use courser_engine::{Limits, LostReference, Partition};
+use courser_log::{CheckpointStore, FileDisk, LiveEntries, Log, LogConfig, SegmentNumber};
+
+use super::judge::{Fault, Given, Serves};
+use super::orders::{Order, Orders};
+use super::state::{SetAside, StoppedStream, by_stream};
+use crate::node::{DataFolder, FolderError};
+use crate::shard::making::{Made, MadeFor, Making, is_of_partition};
+use crate::slots::{Places, Relaxed};
+use crate::stations::{DiskFailure, found_in, with_causes};
+
+/// Segments of a folder that has none yet.
+const SEGMENT_BYTES: u64 = 64 << 20;
+
+/// Why a folder cannot be examined or repaired.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RepairError {
+    /// There is none.
+    #[error("{} is no data folder: there is no file `node` in it", path.display())]
+    NoFolder {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// It cannot be used.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// Its files cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The log refuses to open.
+    #[error("{0}")]
+    Log(DiskFailure),
+    /// Nothing to do it to.
+    #[error("partition {} {}", partition.0, why)]
+    Nothing {
+        /// Of which partition it was wanted.
+        partition: PartitionId,
+        /// What is not so.
+        why: &'static str,
+    },
+}
+
+/// What was found in a folder.
+#[derive(Clone, Debug, Default)]
+pub struct Examined {
+    /// What the log said, for people.
+    pub report: String,
+    /// What is damaged, by partition. What was ordered is not taken into account.
+    pub findings: Vec<Finding>,
+    /// What is ordered for the next start.
+    pub orders: Vec<Order>,
+}
+
+/// A damage, and which order ends it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// A partition is set aside.
+    Aside(SetAside),
+    /// Streams of a partition stop at records that are lost, with the entries that brought those.
+    Stopped {
+        /// Where.
+        partition: PartitionId,
+        /// Which.
+        streams: Vec<StoppedStream>,
+        /// Ranges of entries, both ends included.
+        entries: LiveEntries,
+    },
+}
+
+impl Finding {
+    /// Where it is.
+    #[must_use]
+    pub const fn partition(&self) -> PartitionId {
+        match self {
+            Self::Aside(aside) => aside.partition,
+            Self::Stopped { partition, .. } => *partition,
+        }
+    }
+
+    /// The orders that end it.
+    #[must_use]
+    pub fn ends_by(&self) -> Vec<Order> {
+        match self {
+            Self::Aside(aside) => vec![aside.fault.ends_by(aside.partition)],
+            Self::Stopped {
+                partition, entries, ..
+            } => {
+                let ranges = entries.ranges().iter();
+                ranges
+                    .map(|(first, last)| Order::Records(*partition, *first, *last))
+                    .collect()
+            }
+        }
+    }
+
+    /// Whether it ends by accepting that something is lost: a panic is not a loss.
+    #[must_use]
+    pub const fn is_loss(&self) -> bool {
+        match self {
+            Self::Aside(SetAside {
+                fault: Fault::Apply(_),
+                ..
+            }) => false,
+            Self::Aside(_) | Self::Stopped { .. } => true,
+        }
+    }
+}
+
+/// What the operator wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Go on without what is lost; everywhere, or in one partition.
+    AcceptLoss(Option<PartitionId>),
+    /// Apply the entry that made the program panic once more.
+    Retry(PartitionId),
+    /// Go on without the entry that made the program panic.
+    Skip(PartitionId),
+    /// Refuse nothing for the filters of a partition that is set aside.
+    Release(PartitionId),
+}
+
+/// Says what is damaged in a data folder.
+///
+/// # Errors
+/// When there is no folder, it is in use, or its log does not open at all.
+pub fn examine(path: &Path) -> Result<Examined, RepairError> {
+    let folder = open(path)?;
+    examine_folder(&folder)
+}
+
+/// Orders something for the next start of a folder. Gives what is damaged, and all that is ordered then.
+///
+/// # Errors
+/// As [`examine`], and when there is nothing in the partition to do it to.
+pub fn repair(path: &Path, verb: Verb) -> Result<Examined, RepairError> {
+    let folder = open(path)?;
+    let mut given = folder.given()?;
+    let mut examined = examine_folder(&folder)?;
+    let findings = &examined.findings;
+    let ends: Vec<Order> = findings.iter().flat_map(Finding::ends_by).collect();
+    let is_aside = |id| {
+        let mut aside = findings.iter();
+        aside.any(|it| matches!(it, Finding::Aside(_)) && it.partition() == id)
+    };
+    // An order that ends nothing any more was obeyed.
+    given.orders.0.retain(|order| match order {
+        Order::Release(id) => is_aside(*id),
+        Order::Skip(..) => true,
+        Order::Missing(..) | Order::Doubt(..) | Order::State(..) | Order::Records(..) => {
+            ends.contains(order)
+        }
+    });
+    obey(verb, findings, &mut given)?;
+    folder.give(&given)?;
+    examined.orders = given.orders.0.iter().copied().collect();
+    Ok(examined)
+}
+
+fn obey(verb: Verb, findings: &[Finding], given: &mut Given) -> Result<(), RepairError> {
+    let nothing = |partition, why| RepairError::Nothing { partition, why };
+    let panics = |id| {
+        let mut found = findings.iter();
+        found.any(|it| it.partition() == id && !it.is_loss())
+    };
+    match verb {
+        Verb::AcceptLoss(only) => {
+            let meant = findings.iter().filter(|it| it.is_loss());
+            let meant = meant.filter(|it| only.is_none_or(|id| it.partition() == id));
+            let orders: Vec<Order> = meant.flat_map(Finding::ends_by).collect();
+            if let (Some(id), true) = (only, orders.is_empty()) {
+                return Err(nothing(id, "has lost nothing"));
+            }
+            given.orders.0.extend(orders);
+        }
+        Verb::Retry(id) => {
+            let had = given.crashes.forget(id);
+            let skips = given.orders.skips(id);
+            for index in &skips {
+                given.orders.0.remove(&Order::Skip(id, *index));
+            }
+            if !had && skips.is_empty() {
+                return Err(nothing(id, "has made no panic"));
+            }
+        }
+        Verb::Skip(id) => {
+            if !panics(id) {
+                return Err(nothing(id, "is not set aside for a panic"));
+            }
+            let meant = findings.iter().filter(|it| it.partition() == id);
+            given.orders.0.extend(meant.flat_map(Finding::ends_by));
+        }
+        Verb::Release(id) => {
+            if !findings
+                .iter()
+                .any(|it| matches!(it, Finding::Aside(_)) && it.partition() == id)
+            {
+                return Err(nothing(id, "is not set aside"));
+            }
+            given.orders.0.insert(Order::Release(id));
+        }
+    }
+    Ok(())
+}
+
+fn open(path: &Path) -> Result<DataFolder, RepairError> {
+    if !path.join("node").is_file() {
+        let path = path.to_owned();
+        return Err(RepairError::NoFolder { path });
+    }
+    // The number of partitions is that of the folder.
+    Ok(DataFolder::open(path, 1, Relaxed::None)?)
+}
+
+fn examine_folder(folder: &DataFolder) -> Result<Examined, RepairError> {
+    let given = folder.given()?;
+    // Entries that are not applied stay so; what was accepted is said again, until a start has obeyed.
+    let skips = given.orders.0.iter().copied();
+    let judged = Given {
+        orders: Orders(skips.filter(|it| matches!(it, Order::Skip(..))).collect()),
+        crashes: given.crashes.clone(),
+    };
+    let read =
+        |path: PathBuf| FileDisk::open(&path).map_err(|source| RepairError::Read { path, source });
+    let refused =
+        |error: &dyn std::error::Error| RepairError::Log(DiskFailure::Refused(with_causes(error)));
+    let bytes = segment_bytes(&folder.log())?;
+    let config = LogConfig::new(folder.identity(), bytes).map_err(|error| refused(&error))?;
+    let (store, loaded) = CheckpointStore::open(read(folder.checkpoints())?, folder.identity())
+        .map_err(|error| refused(&error))?;
+    let (mut log, recovered) = Log::open(
+        read(folder.log())?,
+        config,
+        folder.start(),
+        &loaded.manifests,
+    )
+    .map_err(|error| refused(&error))?;
+    let report = recovered.report.to_string();
+    let places = Places::new(folder.node().partitions, 1, folder.node().relaxed);
+    let found = found_in(
+        (&mut log, &store),
+        (recovered, &loaded.manifests),
+        (&judged, folder.node().start),
+        &places,
+    )
+    .map_err(RepairError::Log)?;
+    let mut findings = Vec::new();
+    for found in found {
+        let mut making = Making::new(found);
+        let made = loop {
+            if let Some(made) = making.go_on(&places, &Limits::default()) {
+                break made;
+            }
+        };
+        findings.extend(finding(made));
+    }
+    Ok(Examined {
+        report,
+        findings,
+        orders: given.orders.0.into_iter().collect(),
+    })
+}
+
+fn finding(made: Made) -> Option<Finding> {
+    let id = made.id;
+    let partition = made.partition.map(|(partition, _)| partition);
+    match made.fate {
+        MadeFor::Aside(fault, filters) => {
+            let counts = partition.as_ref().map(|it| it.counts()).unwrap_or_default();
+            Some(Finding::Aside(SetAside {
+                partition: id,
+                fault,
+                filters,
+                applied: partition.map_or(courser_contract::LogIndex(0), |it| it.applied()),
+                sessions: counts.sessions,
+                retained: counts.retained_messages,
+                queued: counts.queued_messages,
+            }))
+        }
+        MadeFor::Group(restored, serves) => {
+            let mut partition = partition?;
+            if !partition.has_lost() {
+                return None;
+            }
+            // What was taken since the checkpoint is not needed any more.
+            let entries = restored.entries.iter();
+            for entry in entries.filter(|entry| is_of_partition(entry)) {
+                if !apply(&mut partition, entry, &serves) {
+                    break;
+                }
+            }
+            stopped(id, &partition.lost())
+        }
+    }
+}
+
+/// False when the entry cannot be applied.
+fn apply(partition: &mut Partition, entry: &courser_log::RecoveredEntry, serves: &Serves) -> bool {
+    let skipped = serves.skips.contains(&entry.index);
+    let applied = catch_unwind(AssertUnwindSafe(|| {
+        skipped || partition.replay_entry(entry.index, &entry.data).is_ok()
+    }));
+    applied.unwrap_or(false)
+}
+
+fn stopped(id: PartitionId, lost: &[LostReference]) -> Option<Finding> {
+    let mut indexes: Vec<_> = lost.iter().map(|it| it.index).collect();
+    indexes.sort_unstable();
+    let streams = by_stream(lost).map(|(stream, seq, records)| StoppedStream {
+        partition: id,
+        stream,
+        seq,
+        records,
+    });
+    (!lost.is_empty()).then(|| Finding::Stopped {
+        partition: id,
+        streams: streams.collect(),
+        entries: indexes.into_iter().collect(),
+    })
+}
+
+/// How large the segments of a folder are.
+fn segment_bytes(log: &Path) -> Result<u64, RepairError> {
+    let failed = |source| RepairError::Read {
+        path: log.to_owned(),
+        source,
+    };
+    let mut bytes = 0;
+    for file in fs::read_dir(log).map_err(failed)? {
+        let file = file.map_err(failed)?;
+        let name = file.file_name();
+        if name
+            .to_str()
+            .and_then(SegmentNumber::of_file_name)
+            .is_some()
+        {
+            bytes = bytes.max(file.metadata().map_err(failed)?.len());
+        }
+    }
+    Ok(if bytes == 0 { SEGMENT_BYTES } else { bytes })
+}

@@ -1,0 +1,189 @@
+//! What a running broker says of its damage.
+
+use std::fmt;
+use std::sync::Mutex;
+
+use courser_contract::{LogIndex, PartitionId};
+use courser_engine::{AsideFilters, LostReference, LostStream};
+
+use super::judge::Fault;
+
+/// Streams that are named; of more only the number is told.
+const NAMED_MAX: usize = 1_000;
+
+/// Partitions that do not serve, streams that are stopped, and losses that were accepted at this start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeState {
+    /// Partitions that are set aside, by number once the start is over.
+    pub set_aside: Vec<SetAside>,
+    /// Streams that have stopped at a record which the disk has lost: the first thousand.
+    pub stopped: Vec<StoppedStream>,
+    /// How many places need such a record.
+    pub stopped_places: u64,
+    /// What the operator has accepted and this start has done.
+    pub accepted: Vec<Accepted>,
+}
+
+/// A partition that is set aside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetAside {
+    /// Which.
+    pub partition: PartitionId,
+    /// Why.
+    pub fault: Fault,
+    /// What it refuses.
+    pub filters: AsideFilters,
+    /// The last entry that it has.
+    pub applied: LogIndex,
+    /// Sessions that are not let in.
+    pub sessions: u64,
+    /// Retained messages that are not found.
+    pub retained: u64,
+    /// Messages that wait in it.
+    pub queued: u64,
+}
+
+/// A stream that has stopped at a record which the disk has lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoppedStream {
+    /// Where it is.
+    pub partition: PartitionId,
+    /// What it is.
+    pub stream: LostStream,
+    /// The position at which it has stopped.
+    pub seq: u64,
+    /// Records of it that are lost.
+    pub records: u64,
+}
+
+/// A loss that the operator has accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Accepted {
+    /// A partition goes on without entries.
+    Entries(PartitionId, String),
+    /// A partition begins with nothing, behind this entry.
+    State(PartitionId, LogIndex),
+    /// An entry was not applied.
+    Skipped(PartitionId, LogIndex),
+    /// A stream goes on behind records that are lost: so many.
+    Records(PartitionId, LostStream, u64),
+}
+
+impl fmt::Display for SetAside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "partition {} is set aside: {}; it has the state of entry {}: {} sessions, {} messages that wait and {} retained \
+             messages are out of reach",
+            self.partition.0, self.fault, self.applied.0, self.sessions, self.queued, self.retained
+        )?;
+        f.write_str(match self.filters {
+            AsideFilters::Known => ", and publishes that match its subscriptions are refused",
+            AsideFilters::Unknown => {
+                ", and all publishes with QoS 1 and 2 are refused, since nobody knows its subscriptions"
+            }
+            AsideFilters::Released => "; publishes are not refused for it",
+        })
+    }
+}
+
+impl fmt::Display for StoppedStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} of partition {} has stopped at position {}: {} records are lost",
+            self.stream, self.partition.0, self.seq, self.records
+        )
+    }
+}
+
+impl fmt::Display for Accepted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Entries(id, what) => write!(f, "partition {} goes on: {what}", id.0),
+            Self::State(id, at) => {
+                write!(
+                    f,
+                    "partition {} begins with nothing behind entry {}",
+                    id.0, at.0
+                )
+            }
+            Self::Skipped(id, at) => {
+                write!(f, "entry {} of partition {} was not applied", at.0, id.0)
+            }
+            Self::Records(id, stream, records) => write!(
+                f,
+                "{stream} of partition {} goes on without {records} records",
+                id.0
+            ),
+        }
+    }
+}
+
+/// Gathers references by stream: each with its first position and its records.
+pub(crate) fn by_stream(
+    references: &[LostReference],
+) -> impl Iterator<Item = (LostStream, u64, u64)> {
+    references
+        .chunk_by(|a, b| a.stream == b.stream)
+        .map(|same| (same[0].stream.clone(), same[0].seq, same.len() as u64))
+}
+
+/// The same while shards add to it.
+#[derive(Debug, Default)]
+pub(crate) struct SharedState(Mutex<NodeState>);
+
+impl SharedState {
+    /// Changes it.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut NodeState)) {
+        let mut state = self
+            .0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        change(&mut state);
+    }
+
+    /// A partition is set aside.
+    pub(crate) fn set_aside(&self, aside: SetAside) {
+        self.change(|state| {
+            let at = state
+                .set_aside
+                .partition_point(|it| it.partition < aside.partition);
+            state.set_aside.insert(at, aside);
+        });
+    }
+
+    /// Streams of a partition have stopped.
+    pub(crate) fn stopped(&self, id: PartitionId, references: &[LostReference]) {
+        self.change(|state| {
+            state.stopped_places += references.len() as u64;
+            let room = NAMED_MAX.saturating_sub(state.stopped.len());
+            let streams = by_stream(references).take(room);
+            let streams = streams.map(|(stream, seq, records)| StoppedStream {
+                partition: id,
+                stream,
+                seq,
+                records,
+            });
+            state.stopped.extend(streams);
+        });
+    }
+
+    /// Something was done that the operator has ordered.
+    pub(crate) fn accepted(&self, done: Accepted) {
+        self.change(|state| {
+            if state.accepted.len() < NAMED_MAX {
+                state.accepted.push(done);
+            }
+        });
+    }
+
+    /// What it is now.
+    pub(crate) fn get(&self) -> NodeState {
+        let state = self
+            .0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        state.clone()
+    }
+}

@@ -1,0 +1,133 @@
+//! What a shard does about damage at its start: partitions are set aside, accepted losses become facts, and what stays stopped is
+//! said (M39, M44, M50).
+
+use courser_cluster::Restored;
+use courser_contract::{LogIndex, PartitionId};
+use courser_engine::{AsideFilters, LostReference};
+
+use super::making::MadeFor;
+use crate::repair::judge::Serves;
+use crate::repair::state::{SetAside, by_stream};
+use crate::repair::{Accepted, Fault};
+use crate::shard::Shard;
+
+/// Streams of one partition that are named in the log of the process.
+const TOLD_MAX: usize = 20;
+
+/// What is wrong with a partition, or was.
+#[derive(Debug)]
+pub(crate) enum Damaged {
+    /// It is set aside.
+    Aside(Fault, AsideFilters),
+    /// It serves: losses that were accepted, and entries that are not applied.
+    Serves(Serves),
+}
+
+impl Shard {
+    /// Takes note of what is wrong with a partition that is made. What its group is made of, unless it is set aside.
+    pub(super) fn note_damage(
+        &mut self,
+        place: usize,
+        began_behind: Option<LogIndex>,
+        fate: MadeFor,
+    ) -> Option<Restored> {
+        let id = self.partitions.at(place).id;
+        let state = self.hub.disk_state().damage();
+        if let Some(index) = began_behind {
+            tracing::warn!(event = "state_lost", partition = id.0, index = index.0);
+            state.accepted(Accepted::State(id, index));
+        }
+        match fate {
+            MadeFor::Aside(fault, filters) => {
+                if let Some(checkpoints) = &mut self.checkpoints {
+                    checkpoints.exclude(place);
+                }
+                self.partitions.at(place).damaged = Some(Box::new(Damaged::Aside(fault, filters)));
+                None
+            }
+            MadeFor::Group(restored, serves) => {
+                if let Some(damage) = serves.accepted {
+                    tracing::warn!(event = "entries_lost", partition = id.0, %damage);
+                    state.accepted(Accepted::Entries(id, damage.to_string()));
+                }
+                let has_lost = self.partitions.at(place).has_lost_records();
+                if has_lost || !serves.skips.is_empty() {
+                    let damaged = Damaged::Serves(serves);
+                    self.partitions.at(place).damaged = Some(Box::new(damaged));
+                }
+                Some(restored)
+            }
+        }
+    }
+
+    /// Partitions that are set aside say so to L1 and to others; that comes in before any CONNECT is taken.
+    pub(super) fn set_partitions_aside(&mut self) {
+        for place in 0..self.partitions.len() {
+            let owned = self.partitions.at(place);
+            let id = owned.id;
+            let Some(Damaged::Aside(fault, filters)) = owned.damaged.as_deref() else {
+                continue;
+            };
+            let (fault, filters) = (fault.clone(), *filters);
+            let aside = self.with_partition(id, |it, now, fx| {
+                it.set_aside(now, filters, fx);
+                let counts = it.counts();
+                SetAside {
+                    partition: id,
+                    fault,
+                    filters,
+                    applied: it.applied(),
+                    sessions: counts.sessions,
+                    retained: counts.retained_messages,
+                    queued: counts.queued_messages,
+                }
+            });
+            tracing::error!(event = "set_aside", partition = id.0, why = %aside.fault);
+            self.hub.disk_state().damage().set_aside(aside);
+        }
+    }
+
+    /// All partitions of the shard serve or are set aside: what was accepted is written, and what has stopped is said.
+    pub(super) fn settle_damage(&mut self) {
+        for place in 0..self.partitions.len() {
+            let owned = self.partitions.at(place);
+            let id = owned.id;
+            let Some(Damaged::Serves(serves)) = owned.damaged.as_deref() else {
+                continue;
+            };
+            let accepted = serves.records.clone();
+            let is_accepted = |index: LogIndex| {
+                let mut ranges = accepted.iter();
+                ranges.any(|(first, last)| (*first..=*last).contains(&index))
+            };
+            let all = self.with_partition(id, |it, _, _| it.lost());
+            let gone = self.with_partition(id, |it, now, fx| it.accept_loss(now, is_accepted, fx));
+            let left: Vec<LostReference> = all
+                .into_iter()
+                .filter(|lost| gone.binary_search(lost).is_err())
+                .collect();
+            self.tell_gone(id, &gone);
+            self.tell_stopped(id, &left);
+        }
+    }
+
+    fn tell_gone(&self, id: PartitionId, gone: &[LostReference]) {
+        for (at, (stream, _, records)) in by_stream(gone).enumerate() {
+            if at < TOLD_MAX {
+                tracing::warn!(event = "loss_accepted", partition = id.0, %stream, records);
+            }
+            let accepted = Accepted::Records(id, stream, records);
+            self.hub.disk_state().damage().accepted(accepted);
+        }
+    }
+
+    fn tell_stopped(&self, id: PartitionId, left: &[LostReference]) {
+        if left.is_empty() {
+            return;
+        }
+        for (stream, seq, records) in by_stream(left).take(TOLD_MAX) {
+            tracing::error!(event = "stream_stopped", partition = id.0, %stream, seq, records);
+        }
+        self.hub.disk_state().damage().stopped(id, left);
+    }
+}

@@ -1,0 +1,204 @@
+//! `courser repair`: what is damaged in a data folder, and what its next start does about it. Offline.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args};
+use courser_broker::{Examined, Finding, FolderError, Order, RepairError, Verb, examine, repair};
+use courser_contract::PartitionId;
+use serde_json::{Value, json};
+
+use crate::cli::exit::Exit;
+
+/// Streams of one partition that are named without --all.
+const NAMED: usize = 20;
+
+/// Say what is damaged in a data folder, and order what its next start does about it
+///
+/// Without an order nothing is given up: the damage is said, with the sessions and topics concerned, and with what a start
+/// does about it. The folder must not be served. It is opened as a start opens it: a torn end of the log is cut.
+///
+/// Exit code 0: nothing is damaged, or it is ordered; 1: something is damaged; 2: no data folder, or nothing to do it to; 6:
+/// the folder is in use.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("order").multiple(false))]
+pub(crate) struct Repair {
+    /// The data folder
+    data: PathBuf,
+    /// Go on without what is lost: each loss is counted and said at the next start
+    #[arg(long, group = "order")]
+    accept_loss: bool,
+    /// With --accept-loss: in this partition only
+    #[arg(long, value_name = "PARTITION", requires = "accept_loss")]
+    partition: Option<u16>,
+    /// Apply the entry that made the program panic once more
+    #[arg(long, value_name = "PARTITION", group = "order")]
+    retry: Option<u16>,
+    /// Go on without the entry that made the program panic
+    #[arg(long, value_name = "PARTITION", group = "order")]
+    skip: Option<u16>,
+    /// Refuse no publishes for the sessions of a partition that is set aside: they will not get them
+    #[arg(long, value_name = "PARTITION", group = "order")]
+    release: Option<u16>,
+    /// Name every stream, not the first twenty of a partition
+    #[arg(long)]
+    all: bool,
+    /// One JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+impl Repair {
+    /// Only to be told.
+    pub(crate) const fn looking(data: PathBuf, all: bool, json: bool) -> Self {
+        Self {
+            data,
+            accept_loss: false,
+            partition: None,
+            retry: None,
+            skip: None,
+            release: None,
+            all,
+            json,
+        }
+    }
+
+    fn verb(&self) -> Option<Verb> {
+        let given = |id: Option<u16>| id.map(PartitionId);
+        let accepts = self
+            .accept_loss
+            .then(|| Verb::AcceptLoss(given(self.partition)));
+        let retry = given(self.retry).map(Verb::Retry);
+        let skip = given(self.skip).map(Verb::Skip);
+        let release = given(self.release).map(Verb::Release);
+        accepts.or(retry).or(skip).or(release)
+    }
+}
+
+pub(crate) fn run(arguments: &Repair) -> Exit {
+    let verb = arguments.verb();
+    let examined = match verb {
+        Some(verb) => repair(&arguments.data, verb),
+        None => examine(&arguments.data),
+    };
+    let examined = match examined {
+        Ok(examined) => examined,
+        Err(error) => return refused(&error),
+    };
+    let text = match arguments.json {
+        true => lines(&examined),
+        false => words(&examined, arguments.all),
+    };
+    let mut out = io::stdout().lock();
+    // Whoever read what was printed has seen enough.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let is_left = examined.findings.iter().any(|finding| {
+        let mut ends = finding.ends_by().into_iter();
+        !ends.all(|order| examined.orders.contains(&order))
+    });
+    if is_left && verb.is_none() {
+        Exit::Refused
+    } else {
+        Exit::Done
+    }
+}
+
+fn refused(error: &RepairError) -> Exit {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(source) = cause {
+        let _ = write!(text, ": {source}");
+        cause = source.source();
+    }
+    eprintln!("courser: {text}");
+    match error {
+        RepairError::Folder(FolderError::InUse { .. }) => Exit::Conflict,
+        RepairError::NoFolder { .. } | RepairError::Nothing { .. } => Exit::Usage,
+        RepairError::Read { .. } => Exit::Disk,
+        _ => Exit::Refused,
+    }
+}
+
+fn words(examined: &Examined, all: bool) -> String {
+    let mut text = format!("log: {}\n", examined.report);
+    for finding in &examined.findings {
+        match finding {
+            Finding::Aside(aside) => {
+                let _ = writeln!(text, "{aside}");
+            }
+            Finding::Stopped { streams, .. } => {
+                let named = if all { streams.len() } else { NAMED };
+                for stream in streams.iter().take(named) {
+                    let _ = writeln!(text, "{stream}");
+                }
+                if let Some(more @ 1..) = streams.len().checked_sub(named) {
+                    let id = finding.partition().0;
+                    let _ = writeln!(text, "and {more} more streams of partition {id} (--all)");
+                }
+            }
+        }
+        let orders = finding.ends_by();
+        let ordered = orders.iter().all(|order| examined.orders.contains(order));
+        let id = finding.partition().0;
+        let _ = match (ordered, finding.is_loss()) {
+            (true, true) => writeln!(text, "  the next start goes on without it"),
+            (true, false) => writeln!(text, "  the next start goes on without the entry"),
+            (false, true) => writeln!(
+                text,
+                "  put the folder back from a backup, or: courser repair DATA --accept-loss --partition {id}"
+            ),
+            (false, false) => writeln!(
+                text,
+                "  try again with: courser repair DATA --retry {id}; go on without the entry: courser repair DATA --skip {id}"
+            ),
+        };
+    }
+    if examined.findings.is_empty() {
+        text.push_str("nothing that is needed is damaged\n");
+    }
+    for order in &examined.orders {
+        let _ = writeln!(text, "ordered for the next start: {order}");
+    }
+    text
+}
+
+fn lines(examined: &Examined) -> String {
+    let mut text = String::new();
+    let mut line = |fields: Value| {
+        let _ = writeln!(text, "{fields}");
+    };
+    line(json!({ "is": "log", "report": examined.report }));
+    for finding in &examined.findings {
+        let ends_by: Vec<String> = finding.ends_by().iter().map(Order::to_string).collect();
+        match finding {
+            Finding::Aside(aside) => line(json!({
+                "is": "set_aside",
+                "partition": aside.partition.0,
+                "why": aside.fault.to_string(),
+                "applied": aside.applied.0,
+                "sessions": aside.sessions,
+                "queued": aside.queued,
+                "retained": aside.retained,
+                "loss": finding.is_loss(),
+                "ends_by": ends_by,
+            })),
+            Finding::Stopped { streams, .. } => {
+                for stream in streams {
+                    line(json!({
+                        "is": "stopped",
+                        "partition": stream.partition.0,
+                        "stream": stream.stream.to_string(),
+                        "position": stream.seq,
+                        "records": stream.records,
+                        "ends_by": ends_by,
+                    }));
+                }
+            }
+        }
+    }
+    for order in &examined.orders {
+        line(json!({ "is": "order", "order": order.to_string() }));
+    }
+    text
+}
