@@ -138,7 +138,11 @@ impl Folder {
             DiskFailure::Io(text) => panic!("the disk itself is right: {text}"),
         });
         Outcome {
-            found: found.try_recv().ok(),
+            // Those with names.
+            found: found.try_recv().ok().map(|mut found| {
+                found.retain(|found| found.id != Places::METADATA);
+                found
+            }),
             failure,
         }
     }
@@ -165,14 +169,10 @@ fn what_is_whole_is_handed_out() {
     let outcome = folder.start();
     assert_eq!(outcome.failure, None);
     let found = outcome.found.expect("the shard is given its partitions");
-    assert_eq!(
-        found.len(),
-        1 + usize::from(PARTITIONS),
-        "partition 0 and those with names"
-    );
+    assert_eq!(found.len(), usize::from(PARTITIONS), "those with names");
     assert!(found[0].pieces.is_none() && found[0].found.entries.is_empty());
-    assert!(found[1].pieces.is_some() && found[1].found.live.contains(LogIndex(1)));
-    assert_eq!(found[1].found.entries.len(), 1);
+    assert!(found[0].pieces.is_some() && found[0].found.live.contains(LogIndex(1)));
+    assert_eq!(found[0].found.entries.len(), 1);
 }
 
 #[test]
@@ -252,4 +252,17 @@ fn i5_a_needed_entry_below_a_checkpoint_that_is_gone_sets_nothing_aside() {
     assert_eq!(found.fate, serves());
     assert!(found.found.missing_live.contains(LogIndex(1)));
     assert!(found.entries.read(LogIndex(1)).is_err(), "and that is said");
+}
+
+/// Nobody is let in without users and rights.
+#[test]
+fn m44_damage_of_partition_0_stops_the_start_until_it_is_accepted() {
+    let mut folder = Folder::new();
+    let (lost, _) = folder.write(0, 1);
+    folder.write(0, 2);
+    folder.rot(&lost, IN_HEADER);
+    let text = folder.start().failure.expect("the start is refused");
+    assert!(text.contains("users, roles, limits"), "{text}");
+    folder.given.orders.0 = BTreeSet::from([Order::Missing(PartitionId(0), LogIndex(1))]);
+    assert_eq!(folder.start().failure, None);
 }
