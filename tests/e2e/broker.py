@@ -7,6 +7,7 @@ scenario which is wrong is found there first (see `gaps.DEVIATIONS` for what Mos
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -164,7 +165,7 @@ class Courser(Broker):
         return Path(given).resolve()
 
     def command(self) -> list[str]:
-        command = [str(self.binary()), "server", "--mqtt", f"127.0.0.1:{self.port}", "--data", str(self.folder / "data")]
+        command = [str(self.binary()), "server", "--mqtt", f"127.0.0.1:{self.port}", "--data", str(self.folder / "data"), "--http", "127.0.0.1:0"]
         shards = os.environ.get("COURSER_SHARDS")
         if shards:
             command += ["--shards", shards]
@@ -173,6 +174,11 @@ class Courser(Broker):
         for key, value in {**self.ALWAYS, **self.settings}.items():
             command += ["--set", self.SETTINGS[key].format(value)]
         return self.wrapper + command
+
+    @property
+    def http(self) -> str:
+        """Where it serves operators: the system has chosen the port."""
+        return re.search(r"^API, metrics and health on (http://\S+)$", self.output(), re.MULTILINE).group(1)
 
     def is_ready(self) -> bool:
         """Whether it has recovered and takes sessions: it says so."""

@@ -3,6 +3,16 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+/// A page of rows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct List<T> {
+    /// The rows; may be none although there is a next page.
+    pub items: Vec<T>,
+    /// The cursor of the next page; none: that was all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
 /// A broker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Node {
@@ -28,4 +38,157 @@ pub struct Node {
     pub messages_received: u64,
     /// Deliveries since the start.
     pub messages_delivered: u64,
+}
+
+/// A connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Client {
+    /// Client id; empty before CONNECT.
+    pub client_id: String,
+    /// `3.1.1` or `5.0`; none before CONNECT.
+    pub version: Option<String>,
+    /// The other end.
+    pub address: Option<String>,
+    /// The listener that let it in.
+    pub listener: String,
+    /// Who its certificate says it is.
+    pub identity: Option<String>,
+    /// When it was accepted, RFC 3339.
+    pub connected_at: String,
+    /// 0: none.
+    pub keep_alive_seconds: u16,
+    /// Where its session is, `partition/number`.
+    pub session: Option<String>,
+    /// Whether it gave a will.
+    pub will: bool,
+    /// Bytes that wait to be written to it.
+    pub output_bytes: u64,
+    /// Its publishes that wait for their destinations.
+    pub unsettled_publishes: u32,
+}
+
+/// A connection, or that there is none; and what happened to the client id of late.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ClientDetail {
+    /// The connection.
+    pub client: Option<Client>,
+    /// The session that is kept for it.
+    pub session: Option<Session>,
+    /// The last events, oldest first.
+    pub events: Vec<Event>,
+}
+
+/// Something that happened to a client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Event {
+    /// When, RFC 3339.
+    pub at: String,
+    /// `connected` or `disconnected`.
+    pub event: String,
+    /// Client id; empty before CONNECT.
+    pub client_id: String,
+    /// The other end.
+    pub address: Option<String>,
+    /// Why it was disconnected, in words.
+    pub cause: Option<String>,
+    /// The reason code that it was told, as in MQTT 5.0.
+    pub reason_code: Option<u8>,
+}
+
+/// Events, and where to go on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Events {
+    /// The events, by time.
+    pub items: Vec<Event>,
+    /// `after` of the next question.
+    pub next: String,
+}
+
+/// A session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Session {
+    /// Client id.
+    pub client_id: String,
+    /// Whether it has a connection.
+    pub connected: bool,
+    /// Whether it outlives the process.
+    pub durable: bool,
+    /// Seconds that it outlives its connection; none: for ever.
+    pub expiry_seconds: Option<u32>,
+    /// When it ends, RFC 3339; none while it has a connection.
+    pub ends_at: Option<String>,
+    /// Subscriptions.
+    pub subscriptions: u64,
+    /// Messages that wait, those under way included.
+    pub queued_messages: u32,
+    /// Their encoded bytes.
+    pub queued_bytes: u64,
+    /// Messages under way to the client.
+    pub in_flight: u32,
+    /// Whether it has a will.
+    pub will: bool,
+    /// Where it is, `partition/number`.
+    pub place: String,
+}
+
+/// A subscription.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Subscription {
+    /// Whose.
+    pub client_id: String,
+    /// Topic filter.
+    pub filter: String,
+    /// Share name of a shared one.
+    pub share: Option<String>,
+    /// Highest QoS.
+    pub qos: u8,
+    /// Not its own messages.
+    pub no_local: bool,
+    /// Deliveries keep the publisher's RETAIN.
+    pub retain_as_published: bool,
+    /// Retain Handling, as in MQTT 5.0.
+    pub retain_handling: u8,
+    /// Subscription identifier.
+    pub identifier: Option<u32>,
+}
+
+/// A retained message without its payload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Retained {
+    /// Its topic.
+    pub topic: String,
+    /// QoS of the publish.
+    pub qos: u8,
+    /// Bytes of the payload.
+    pub payload_bytes: u64,
+    /// When it expires, RFC 3339.
+    pub expires_at: Option<String>,
+}
+
+/// A retained message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RetainedDetail {
+    /// Its topic.
+    pub topic: String,
+    /// QoS of the publish.
+    pub qos: u8,
+    /// Bytes of the payload.
+    pub payload_bytes: u64,
+    /// When it expires, RFC 3339.
+    pub expires_at: Option<String>,
+    /// The payload as text; none: it is not UTF-8.
+    pub payload: Option<String>,
+    /// The payload in hexadecimal digits, where it is no text.
+    pub payload_hex: Option<String>,
+    /// Whether only the first 64 KiB of the payload are here.
+    pub cut: bool,
+}
+
+/// What was done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Done {
+    /// `kicked` or `deleted`.
+    pub done: String,
+    /// What it was done to.
+    pub what: String,
 }

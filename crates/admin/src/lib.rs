@@ -17,7 +17,10 @@
 
 pub mod access;
 pub mod api;
+pub mod client;
+mod convert;
 pub mod error;
+mod list;
 pub mod metrics;
 mod routes;
 mod serve;

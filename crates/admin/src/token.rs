@@ -121,6 +121,11 @@ impl Token {
         let differ = mine.iter().zip(given).fold(0, |all, (a, b)| all | (a ^ b));
         std::hint::black_box(differ) == 0 && mine.len() == given.len()
     }
+
+    /// The value of the header `Authorization`.
+    pub(crate) fn header(&self) -> String {
+        format!("Bearer {}", self.0)
+    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod cli;
 mod config;
 mod init;
 mod inspect;
+mod operate;
 mod operators;
 mod publish;
 mod reload;
@@ -19,9 +20,10 @@ mod repair;
 mod server;
 mod subscribe;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use courser_memory::Counting;
 use tikv_jemallocator::Jemalloc;
 
@@ -51,6 +53,29 @@ enum Command {
     Sub(Box<subscribe::Subscribe>),
     /// Measure and check a broker under load
     Bench(Box<bench::Bench>),
+    /// Connections: list, show, kick
+    Client(operate::Clients),
+    /// Sessions: list, show, delete
+    Session(operate::Sessions),
+    /// Subscriptions: list
+    Subscription(operate::Subscriptions),
+    /// Retained messages: list, show, delete
+    Retained(operate::RetainedMessages),
+    /// What the server holds and how much goes through it
+    Top(operate::Top),
+    /// Comings and goings of clients, as they happen
+    Events(operate::EventsArguments),
+    /// What the number of an error means, and what to do about it
+    Errors(operate::Errors),
+    /// What somebody who helps needs to see, in one file
+    Diagnose(operate::Diagnose),
+    /// Names for servers
+    Context(operate::Context),
+    /// A script that completes commands and flags in a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
     /// Look into files of the log, offline
     Inspect(inspect::Inspect),
     /// Say what is damaged in a data folder, and go on without it
@@ -65,6 +90,22 @@ fn main() -> ExitCode {
         Command::Pub(arguments) => publish::run(&arguments).into(),
         Command::Sub(arguments) => subscribe::run(&arguments).into(),
         Command::Bench(arguments) => bench::run(&arguments).into(),
+        Command::Client(arguments) => operate::run_clients(&arguments).into(),
+        Command::Session(arguments) => operate::run_sessions(&arguments).into(),
+        Command::Subscription(arguments) => operate::run_subscriptions(&arguments).into(),
+        Command::Retained(arguments) => operate::run_retained(&arguments).into(),
+        Command::Top(arguments) => operate::run_top(&arguments).into(),
+        Command::Events(arguments) => operate::run_events(&arguments).into(),
+        Command::Errors(arguments) => operate::run_errors(&arguments).into(),
+        Command::Diagnose(arguments) => operate::run_diagnose(&arguments).into(),
+        Command::Context(arguments) => operate::run_context(&arguments).into(),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Courser::command(), "courser", &mut script);
+            // A closed pipe is no failure.
+            let _ = io::stdout().write_all(&script);
+            cli::exit::Exit::Done.into()
+        }
         Command::Inspect(arguments) => inspect::run(&arguments).into(),
         Command::Repair(arguments) => repair::run(&arguments).into(),
     }

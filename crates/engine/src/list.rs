@@ -176,8 +176,8 @@ impl Partition {
         if session.lead.going == Going::Ended {
             return Deletion::Proposed;
         }
-        let busy = session.attached || session.lead.going != Going::Nowhere;
-        if busy || self.lead.clients.contains_key(client_id) {
+        // One whose detachment is proposed is attached until that is applied.
+        if session.attached || self.lead.clients.contains_key(client_id) {
             return Deletion::InUse;
         }
         let uid = session.uid;

@@ -1,9 +1,13 @@
 //! All routes.
 
+mod clients;
+mod events;
 mod health;
 mod metrics;
 mod node;
 mod page;
+mod retained;
+mod sessions;
 
 use std::time::Duration;
 
@@ -33,7 +37,12 @@ struct Document;
 
 /// Routes behind the check of who asks.
 fn guarded() -> OpenApiRouter<AppState> {
-    OpenApiRouter::with_openapi(Document::openapi()).merge(node::routes())
+    OpenApiRouter::with_openapi(Document::openapi())
+        .merge(node::routes())
+        .merge(clients::routes())
+        .merge(sessions::routes())
+        .merge(retained::routes())
+        .merge(events::routes())
 }
 
 /// Everything.

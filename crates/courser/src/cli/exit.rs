@@ -18,10 +18,14 @@ pub(crate) enum Exit {
     CannotConnect = 3,
     /// The server does not let this user.
     NotAuthorized = 4,
+    /// What is asked for is not there.
+    NotFound = 5,
     /// Somebody else has what is asked for.
     Conflict = 6,
     /// Nothing came in time, as `mosquitto_sub -W`.
     TimedOut = 27,
+    /// Interrupted by the person at the terminal, as shells have it: 128 and the signal.
+    Interrupted = 130,
     /// A failure of the program itself, as `EX_SOFTWARE` of sysexits.
     Internal = 70,
     /// The disk failed, as `EX_IOERR` of sysexits.

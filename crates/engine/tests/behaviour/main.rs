@@ -6,6 +6,7 @@ mod forwards;
 mod incoming2;
 mod leading;
 mod limits;
+mod listing;
 mod lost;
 mod oracle;
 mod people;

@@ -1,0 +1,305 @@
+//! The client of the API, for commands: one question a connection.
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::header::{AUTHORIZATION, HOST};
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::Token;
+use crate::error::{ErrorBody, ErrorDetail};
+use crate::serve::short_path;
+
+/// Bytes of the largest answer that is taken.
+const ANSWER_BYTES_MAX: usize = 256 << 20;
+
+/// Where a server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// Its Unix socket.
+    Socket(PathBuf),
+    /// `host:port` of its HTTP.
+    Http(String),
+}
+
+/// Asks one server.
+#[derive(Clone, Debug)]
+pub struct Client {
+    server: Server,
+    token: Option<Token>,
+    timeout: Duration,
+}
+
+/// Why there is no answer, or no good one.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody is there.
+    #[error("cannot connect to {server}: {source} (is the server running? try: courser server)")]
+    Connect {
+        /// Where.
+        server: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It does not answer in time.
+    #[error("no answer of {server} within {} s", timeout.as_secs_f32())]
+    TimedOut {
+        /// Who.
+        server: String,
+        /// How long was waited.
+        timeout: Duration,
+    },
+    /// It says no.
+    #[error("{} (error {}): {}", detail.message, detail.code, detail.hint)]
+    Refused {
+        /// Status of the answer.
+        status: u16,
+        /// What it says.
+        detail: ErrorDetail,
+    },
+    /// It says something that is not of this API.
+    #[error("{server} answers something else than a courser: {what}")]
+    Strange {
+        /// Who.
+        server: String,
+        /// What.
+        what: String,
+    },
+}
+
+impl std::fmt::Display for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Socket(path) => write!(f, "{}", path.display()),
+            Self::Http(place) => write!(f, "http://{place}"),
+        }
+    }
+}
+
+impl Server {
+    /// Reads `http://HOST:PORT`, the path of a socket, or that of a data folder.
+    ///
+    /// # Errors
+    /// What was expected.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if let Some(place) = text.strip_prefix("http://") {
+            let place = place.trim_end_matches('/');
+            let port = place
+                .rsplit_once(':')
+                .and_then(|(_, port)| port.parse::<u16>().ok());
+            return match port {
+                Some(_) => Ok(Self::Http(place.to_owned())),
+                None => Err(format!("\"{text}\" has no port: write http://HOST:PORT")),
+            };
+        }
+        if text.contains("://") {
+            return Err(format!(
+                "unknown server \"{text}\": write http://HOST:PORT, or the path of a socket or data folder"
+            ));
+        }
+        let path = Path::new(text.strip_prefix("unix:").unwrap_or(text));
+        let socket = if path.is_dir() {
+            path.join("admin.sock")
+        } else {
+            path.to_owned()
+        };
+        Ok(Self::Socket(socket))
+    }
+}
+
+impl Client {
+    /// Of a server; the token is for HTTP.
+    #[must_use]
+    pub const fn new(server: Server, token: Option<Token>, timeout: Duration) -> Self {
+        Self {
+            server,
+            token,
+            timeout,
+        }
+    }
+
+    /// GET: the answer as JSON.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, ClientError> {
+        self.json(Method::GET, &with_query(path, query)).await
+    }
+
+    /// GET: the answer as text.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn text(&self, path: &str) -> Result<String, ClientError> {
+        let bytes = self.ask(Method::GET, path).await?;
+        String::from_utf8(bytes.to_vec()).map_err(|_| self.strange("no text"))
+    }
+
+    /// DELETE.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn delete(&self, path: &str) -> Result<Value, ClientError> {
+        self.json(Method::DELETE, path).await
+    }
+
+    async fn json(&self, method: Method, path: &str) -> Result<Value, ClientError> {
+        let bytes = self.ask(method, path).await?;
+        serde_json::from_slice(&bytes).map_err(|error| self.strange(&error.to_string()))
+    }
+
+    async fn ask(&self, method: Method, path: &str) -> Result<Bytes, ClientError> {
+        let asked = tokio::time::timeout(self.timeout, self.ask_patiently(method, path));
+        asked.await.unwrap_or_else(|_| {
+            Err(ClientError::TimedOut {
+                server: self.server.to_string(),
+                timeout: self.timeout,
+            })
+        })
+    }
+
+    async fn ask_patiently(&self, method: Method, path: &str) -> Result<Bytes, ClientError> {
+        let failed = |source| ClientError::Connect {
+            server: self.server.to_string(),
+            source,
+        };
+        match &self.server {
+            Server::Socket(socket) => {
+                let (short, _folder) = short_path(socket).map_err(failed)?;
+                let stream = UnixStream::connect(short).await.map_err(failed)?;
+                self.exchange(stream, method, path, "localhost").await
+            }
+            Server::Http(place) => {
+                let stream = TcpStream::connect(place).await.map_err(failed)?;
+                self.exchange(stream, method, path, place).await
+            }
+        }
+    }
+
+    async fn exchange<S>(
+        &self,
+        stream: S,
+        method: Method,
+        path: &str,
+        host: &str,
+    ) -> Result<Bytes, ClientError>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let strange = |error: &dyn std::error::Error| self.strange(&error.to_string());
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| strange(&error))?;
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(HOST, host);
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, token.header());
+        }
+        let request = request
+            .body(Empty::<Bytes>::new())
+            .map_err(|error| strange(&error))?;
+        let driven = tokio::spawn(connection);
+        let response = sender
+            .send_request(request)
+            .await
+            .map_err(|error| strange(&error))?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
+            .collect()
+            .await;
+        driven.abort();
+        let bytes = body
+            .map_err(|error| self.strange(&error.to_string()))?
+            .to_bytes();
+        if status == StatusCode::OK {
+            return Ok(bytes);
+        }
+        match serde_json::from_slice::<ErrorBody>(&bytes) {
+            Ok(body) => Err(ClientError::Refused {
+                status: status.as_u16(),
+                detail: body.error,
+            }),
+            Err(_) => Err(self.strange(&format!("status {status}"))),
+        }
+    }
+
+    fn strange(&self, what: &str) -> ClientError {
+        ClientError::Strange {
+            server: self.server.to_string(),
+            what: what.to_owned(),
+        }
+    }
+}
+
+/// A name as one part of a path: everything but letters and digits escaped.
+#[must_use]
+pub fn escaped(name: &str) -> String {
+    let mut escaped = String::new();
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() {
+            escaped.push(char::from(byte));
+        } else {
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+    }
+    escaped
+}
+
+fn with_query(path: &str, query: &[(&str, &str)]) -> String {
+    let mut path = path.to_owned();
+    for (at, (name, value)) in query.iter().enumerate() {
+        path.push(if at == 0 { '?' } else { '&' });
+        let _ = write!(path, "{name}={}", escaped(value));
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_read_as_people_write_them() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = Server::Socket(folder.path().join("admin.sock"));
+        let text = folder.path().to_str().expect("a name in UTF-8");
+        assert_eq!(Server::parse(text), Ok(socket.clone()), "a data folder");
+        assert_eq!(
+            Server::parse(&format!("{text}/admin.sock")),
+            Ok(socket.clone())
+        );
+        assert_eq!(
+            Server::parse(&format!("unix:{text}/admin.sock")),
+            Ok(socket)
+        );
+        let http = |place: &str| Ok(Server::Http(place.to_owned()));
+        assert_eq!(Server::parse("http://h:1/"), http("h:1"));
+        assert_eq!(Server::parse("http://[::1]:1"), http("[::1]:1"));
+        for wrong in ["http://h", "https://h:1", "ftp://h:1"] {
+            assert!(Server::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn names_cannot_leave_their_place_in_the_path() {
+        assert_eq!(
+            escaped("a/../b?c#d e%ä"),
+            "a%2F%2E%2E%2Fb%3Fc%23d%20e%25%C3%A4"
+        );
+        assert_eq!(
+            with_query("/x", &[("a", "b&c"), ("d", "=")]),
+            "/x?a=b%26c&d=%3D"
+        );
+    }
+}

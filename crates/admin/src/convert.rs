@@ -1,0 +1,196 @@
+//! From the broker's rows to those of the API.
+
+use courser_broker::{
+    ClientRow, Happened, PastEvent, RetainedMessage, RetainedRow, SessionPlace, SessionRow,
+    SubscriptionRow,
+};
+use courser_contract::{CloseCause, WallMs};
+use jiff::Timestamp;
+
+use crate::api::{Client, Event, Retained, RetainedDetail, Session, Subscription};
+
+/// RFC 3339, to the millisecond.
+fn time(at: WallMs) -> String {
+    let at = i64::try_from(at.0)
+        .ok()
+        .and_then(|at| Timestamp::from_millisecond(at).ok());
+    // What no calendar has is the end of time.
+    at.unwrap_or(Timestamp::MAX).to_string()
+}
+
+fn place(at: SessionPlace) -> String {
+    format!("{}/{}", at.partition.0, at.session.0)
+}
+
+impl From<ClientRow> for Client {
+    fn from(row: ClientRow) -> Self {
+        Self {
+            client_id: row.client_id.into(),
+            version: row.version.map(|version| {
+                let name = if version == 5 { "5.0" } else { "3.1.1" };
+                name.to_owned()
+            }),
+            address: row.address.map(|address| address.to_string()),
+            listener: row.listener.into(),
+            identity: row.identity.map(|identity| identity.to_string()),
+            connected_at: time(row.since),
+            keep_alive_seconds: row.keep_alive_seconds,
+            session: row.session.map(place),
+            will: row.has_will,
+            output_bytes: row.output_bytes,
+            unsettled_publishes: row.unsettled,
+        }
+    }
+}
+
+impl From<SessionRow> for Session {
+    fn from(row: SessionRow) -> Self {
+        Self {
+            client_id: row.client_id.into(),
+            connected: row.connected,
+            durable: !row.at.partition.is_volatile(),
+            expiry_seconds: (row.expiry_seconds != u32::MAX).then_some(row.expiry_seconds),
+            ends_at: row.ends_at.map(time),
+            subscriptions: row.subscriptions,
+            queued_messages: row.queued_messages,
+            queued_bytes: row.queued_bytes,
+            in_flight: row.in_flight,
+            will: row.has_will,
+            place: place(row.at),
+        }
+    }
+}
+
+impl From<SubscriptionRow> for Subscription {
+    fn from(row: SubscriptionRow) -> Self {
+        Self {
+            client_id: row.client_id.into(),
+            filter: row.filter.into(),
+            share: row.share.map(Into::into),
+            qos: row.qos as u8,
+            no_local: row.no_local,
+            retain_as_published: row.retain_as_published,
+            retain_handling: row.retain_handling as u8,
+            identifier: row.identifier,
+        }
+    }
+}
+
+impl From<RetainedRow> for Retained {
+    fn from(row: RetainedRow) -> Self {
+        Self {
+            topic: row.topic.into(),
+            qos: row.qos as u8,
+            payload_bytes: row.payload_bytes,
+            expires_at: row.expires_at.map(time),
+        }
+    }
+}
+
+impl From<RetainedMessage> for RetainedDetail {
+    fn from(message: RetainedMessage) -> Self {
+        let cut = (message.payload.len() as u64) < message.row.payload_bytes;
+        let Retained {
+            topic,
+            qos,
+            payload_bytes,
+            expires_at,
+        } = message.row.into();
+        let text = text(&message.payload, cut);
+        let hex = || {
+            message
+                .payload
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect()
+        };
+        Self {
+            topic,
+            qos,
+            payload_bytes,
+            expires_at,
+            payload_hex: text.is_none().then(hex),
+            payload: text,
+            cut,
+        }
+    }
+}
+
+/// A payload as text, if it is; one that was cut may have been cut inside a letter.
+fn text(payload: &[u8], cut: bool) -> Option<String> {
+    match std::str::from_utf8(payload) {
+        Ok(text) => Some(text.to_owned()),
+        Err(error) if cut && error.error_len().is_none() => {
+            let whole = &payload[..error.valid_up_to()];
+            std::str::from_utf8(whole).ok().map(str::to_owned)
+        }
+        Err(_) => None,
+    }
+}
+
+impl From<PastEvent> for Event {
+    fn from(event: PastEvent) -> Self {
+        let (name, why) = match event.what {
+            Happened::Connected => ("connected", None),
+            Happened::Closed(cause) => ("disconnected", Some(cause)),
+        };
+        Self {
+            at: time(event.at),
+            event: name.to_owned(),
+            client_id: event.client_id.into(),
+            address: event.address.map(|address| address.to_string()),
+            cause: why.map(|cause| words(cause).to_owned()),
+            reason_code: why.and_then(reason_code),
+        }
+    }
+}
+
+/// Why a connection ended, for people.
+const fn words(cause: CloseCause) -> &'static str {
+    match cause {
+        CloseCause::Disconnect => "the client said good-bye",
+        CloseCause::Lost => "the socket was closed without a word: network, or the client has died",
+        CloseCause::Fault(_) => "the client broke a rule of the protocol",
+        CloseCause::KeepAlive => "nothing was heard of the client for 1.5 times its keep-alive",
+        CloseCause::ConnectTimeout => "no CONNECT came in time",
+        CloseCause::TakenOver => "another connection came with the same client id",
+        CloseCause::Refused(_) => "the server refused the client",
+        CloseCause::Administrative => "an operator closed the connection",
+        CloseCause::ServerStops => "the server was stopped",
+    }
+}
+
+/// The reason code that the client was told, or would have been in 5.0.
+const fn reason_code(cause: CloseCause) -> Option<u8> {
+    match cause {
+        CloseCause::Disconnect | CloseCause::Lost | CloseCause::ConnectTimeout => None,
+        CloseCause::Fault(code) | CloseCause::Refused(code) => Some(code),
+        CloseCause::KeepAlive => Some(0x8D),
+        CloseCause::TakenOver => Some(0x8E),
+        CloseCause::Administrative => Some(0x98),
+        CloseCause::ServerStops => Some(0x8B),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_that_was_cut_inside_a_letter_is_still_text() {
+        assert_eq!(text("aä".as_bytes(), false).as_deref(), Some("aä"));
+        assert_eq!(text(&"aä".as_bytes()[..2], true).as_deref(), Some("a"));
+        assert_eq!(
+            text(&"aä".as_bytes()[..2], false),
+            None,
+            "nothing was cut off: it is no text"
+        );
+        assert_eq!(text(b"\xFFa", true), None);
+    }
+
+    #[test]
+    fn times_are_readable_whatever_a_client_asked_for() {
+        assert_eq!(time(WallMs(1_500)), "1970-01-01T00:00:01.5Z");
+        assert_eq!(time(WallMs(u64::MAX)), Timestamp::MAX.to_string());
+    }
+}

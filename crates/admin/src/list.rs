@@ -1,0 +1,249 @@
+//! Listings: filtered, sorted, limited and paged here, never at the shards and never in the client.
+//!
+//! Without a sort, a listing is a walk over tables that ends as soon as it has enough; the cursor says where. Sorted, each page is a
+//! whole walk that keeps the best so many behind the last row of the page before, so that memory follows the page and not the table.
+
+mod filter;
+mod walk;
+
+use std::cmp::Ordering;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::IntoParams;
+
+pub(crate) use crate::api::List;
+use crate::error::{ApiError, Code};
+
+use filter::Condition;
+pub(crate) use walk::{Place, Step, Walk, list};
+
+/// Rows of a page when nobody says how many.
+const LIMIT_DEFAULT: usize = 100;
+/// Most rows of a page.
+const LIMIT_MAX: usize = 10_000;
+/// Conditions of one question.
+const CONDITIONS_MAX: usize = 16;
+
+/// What a listing takes.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(
+    dead_code,
+    reason = "the form of the parameters for the OpenAPI document; they are read one by one"
+)]
+pub(crate) struct ListParams {
+    /// Most rows of the answer, 1 to 10000; 100 when nothing is said.
+    limit: Option<u32>,
+    /// `next` of the page before, with the same filter and sort.
+    cursor: Option<String>,
+    /// `FIELD=PATTERN` with `*` for anything, or `!=`, `<`, `<=`, `>`, `>=`; as often as wanted, and all must hold.
+    filter: Option<String>,
+    /// A field; with `-` before it the largest first. Costs a look at everything.
+    sort: Option<String>,
+}
+
+/// What is asked of a listing.
+#[derive(Debug, Default)]
+pub(crate) struct ListQuery {
+    limit: usize,
+    cursor: Option<Cursor>,
+    conditions: Vec<Condition>,
+    sort: Option<Sort>,
+    /// Parameters of one listing alone.
+    pub(crate) own: Vec<(String, String)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Sort {
+    field: String,
+    descending: bool,
+}
+
+/// Where a page ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Cursor {
+    /// A walk: its part, and the place there.
+    #[serde(rename = "w")]
+    Walk(u16, u32, u32),
+    /// The value that is sorted by and the key of the last row.
+    #[serde(rename = "s")]
+    Sorted(Value, String),
+    /// A topic.
+    #[serde(rename = "t")]
+    Topic(String),
+}
+
+impl Cursor {
+    /// As text that needs no escaping.
+    pub(crate) fn write(&self) -> String {
+        let json = serde_json::to_vec(self).expect("a cursor is plain data");
+        json.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        if !text.is_ascii() || !text.len().is_multiple_of(2) {
+            return None;
+        }
+        let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).ok();
+        let json: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();
+        serde_json::from_slice(&json?).ok()
+    }
+}
+
+fn bad(message: String) -> ApiError {
+    ApiError::new(Code::BadRequest, message)
+}
+
+impl ListQuery {
+    /// Reads the parameters of a URL; `own` names those of this listing alone.
+    pub(crate) fn read(parameters: Vec<(String, String)>, own: &[&str]) -> Result<Self, ApiError> {
+        let mut query = Self {
+            limit: LIMIT_DEFAULT,
+            ..Self::default()
+        };
+        for (name, value) in parameters {
+            match name.as_str() {
+                "limit" => query.limit = limit(&value)?,
+                "cursor" => {
+                    let cursor = Cursor::read(&value);
+                    query.cursor =
+                        Some(cursor.ok_or_else(|| bad("the cursor is none of ours".into()))?);
+                }
+                "filter" if query.conditions.len() == CONDITIONS_MAX => {
+                    return Err(bad(format!("more than {CONDITIONS_MAX} filters")));
+                }
+                "filter" => query.conditions.push(Condition::read(&value).map_err(bad)?),
+                "sort" => query.sort = Some(sort(&value)),
+                name if own.contains(&name) => query.own.push((name.to_owned(), value)),
+                name => return Err(bad(format!("unknown parameter \"{name}\""))),
+            }
+        }
+        Ok(query)
+    }
+
+    /// Most rows of the page.
+    pub(crate) const fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Whether the order is the caller's.
+    pub(crate) const fn is_sorted(&self) -> bool {
+        self.sort.is_some()
+    }
+
+    /// Where a walk over topics goes on.
+    pub(crate) fn topic(&self) -> Result<Option<&str>, ApiError> {
+        match &self.cursor {
+            None => Ok(None),
+            Some(Cursor::Topic(topic)) => Ok(Some(topic)),
+            Some(Cursor::Walk(..) | Cursor::Sorted(..)) => Err(stray_cursor()),
+        }
+    }
+
+    fn walk(&self) -> Result<Option<Place>, ApiError> {
+        match &self.cursor {
+            None => Ok(None),
+            Some(Cursor::Walk(part, first, second)) => Ok(Some((*part, (*first, *second)))),
+            Some(Cursor::Topic(_) | Cursor::Sorted(..)) => Err(stray_cursor()),
+        }
+    }
+
+    fn sorted(&self) -> Result<Option<Key>, ApiError> {
+        match &self.cursor {
+            None => Ok(None),
+            Some(Cursor::Sorted(value, id)) => Ok(Some((value.clone(), id.clone()))),
+            Some(Cursor::Topic(_) | Cursor::Walk(..)) => Err(stray_cursor()),
+        }
+    }
+
+    /// Whether a row is wanted.
+    ///
+    /// # Errors
+    /// When a condition names a field that the row does not have.
+    pub(crate) fn wants(&self, row: &impl Serialize) -> Result<bool, ApiError> {
+        if self.conditions.is_empty() {
+            return Ok(true);
+        }
+        let row = fields(row);
+        for condition in &self.conditions {
+            if !condition.holds(&row).map_err(bad)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn stray_cursor() -> ApiError {
+    bad("the cursor is of another listing, or of another sort".into())
+}
+
+fn limit(value: &str) -> Result<usize, ApiError> {
+    let limit = value
+        .parse()
+        .ok()
+        .filter(|limit| (1..=LIMIT_MAX).contains(limit));
+    limit.ok_or_else(|| {
+        bad(format!(
+            "limit: expected 1 to {LIMIT_MAX}, found \"{value}\""
+        ))
+    })
+}
+
+fn sort(value: &str) -> Sort {
+    let (field, descending) = value
+        .strip_prefix('-')
+        .map_or((value, false), |field| (field, true));
+    Sort {
+        field: field.to_owned(),
+        descending,
+    }
+}
+
+/// What is sorted by: the value of the field, then the row's own key.
+type Key = (Value, String);
+
+impl Sort {
+    fn key(&self, row: &impl Serialize, id: String) -> Result<Key, ApiError> {
+        let row = fields(row);
+        let value = row.get(&self.field);
+        let value = value.ok_or_else(|| bad(filter::unknown(&self.field, &row)))?;
+        Ok((value.clone(), id))
+    }
+
+    fn compare(&self, a: &Key, b: &Key) -> Ordering {
+        let order = compare(&a.0, &b.0).then_with(|| a.1.cmp(&b.1));
+        if self.descending {
+            order.reverse()
+        } else {
+            order
+        }
+    }
+}
+
+/// The fields of a row by name.
+fn fields(row: &impl Serialize) -> Map<String, Value> {
+    match serde_json::to_value(row) {
+        Ok(Value::Object(fields)) => fields,
+        Ok(_) | Err(_) => unreachable!("rows are plain structs"),
+    }
+}
+
+/// Nothing first, then numbers, then the rest as text.
+fn compare(a: &Value, b: &Value) -> Ordering {
+    match (a, b) {
+        (Value::Null, Value::Null) => Ordering::Equal,
+        (Value::Null, _) => Ordering::Less,
+        (_, Value::Null) => Ordering::Greater,
+        (Value::Number(a), Value::Number(b)) => {
+            let (a, b) = (a.as_f64(), b.as_f64());
+            a.partial_cmp(&b).unwrap_or(Ordering::Equal)
+        }
+        (Value::String(a), Value::String(b)) => a.cmp(b),
+        (a, b) => a.to_string().cmp(&b.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! Walks over the tables of shards and partitions.
+
+use std::future::Future;
+
+use courser_broker::{AskError, Control};
+use serde::Serialize;
+
+use super::{Cursor, Key, List, ListQuery, Sort};
+use crate::error::ApiError;
+
+/// Steps of one unsorted page: then the caller gets what there is, and a cursor.
+const STEPS_MAX: usize = 512;
+
+/// A part (a shard or partition) and a place in it.
+pub(crate) type Place = (u16, (u32, u32));
+
+/// Rows of one step, each with where to go on behind it; and where the next step begins.
+pub(crate) type Step<R> = (Vec<(R, (u32, u32))>, Option<(u32, u32)>);
+
+/// Something that can be walked over.
+pub(crate) trait Walk {
+    /// What it finds.
+    type Row: Serialize;
+
+    /// Shards or partitions, in order.
+    fn parts(control: &Control) -> Vec<u16>;
+
+    /// The rows at some places of a part from one on.
+    fn step(
+        control: &Control,
+        part: u16,
+        from: (u32, u32),
+    ) -> impl Future<Output = Result<Step<Self::Row>, AskError>>;
+
+    /// What tells a row from all others.
+    fn id(row: &Self::Row) -> String;
+}
+
+/// A page of a listing.
+pub(crate) async fn list<W: Walk>(
+    control: &Control,
+    query: &ListQuery,
+) -> Result<List<W::Row>, ApiError> {
+    match &query.sort {
+        None => walk::<W>(control, query).await,
+        Some(sort) => sorted::<W>(control, query, sort).await,
+    }
+}
+
+async fn walk<W: Walk>(control: &Control, query: &ListQuery) -> Result<List<W::Row>, ApiError> {
+    let parts = W::parts(control);
+    let start = query.walk()?;
+    let mut items = Vec::new();
+    let mut steps = 0;
+    let cursor = |part, (first, second)| Some(Cursor::Walk(part, first, second).write());
+    for part in parts {
+        let mut from = match start {
+            Some((begin, _)) if part < begin => continue,
+            Some((begin, place)) if part == begin => place,
+            Some(_) | None => (0, 0),
+        };
+        loop {
+            if steps == STEPS_MAX {
+                let next = cursor(part, from);
+                return Ok(List { items, next });
+            }
+            steps += 1;
+            let (rows, next) = W::step(control, part, from).await?;
+            for (row, behind) in rows {
+                if !query.wants(&row)? {
+                    continue;
+                }
+                items.push(row);
+                if items.len() == query.limit() {
+                    let next = cursor(part, behind);
+                    return Ok(List { items, next });
+                }
+            }
+            match next {
+                Some(next) => from = next,
+                None => break,
+            }
+        }
+    }
+    Ok(List { items, next: None })
+}
+
+async fn sorted<W: Walk>(
+    control: &Control,
+    query: &ListQuery,
+    sort: &Sort,
+) -> Result<List<W::Row>, ApiError> {
+    let mut best = Best::new(query, sort)?;
+    for part in W::parts(control) {
+        let mut from = Some((0, 0));
+        while let Some(place) = from {
+            let (rows, next) = W::step(control, part, place).await?;
+            for (row, _) in rows {
+                let id = W::id(&row);
+                best.offer(row, id)?;
+            }
+            from = next;
+        }
+    }
+    Ok(best.page())
+}
+
+/// The first so many rows of an order behind a key.
+pub(crate) struct Best<'a, R> {
+    query: &'a ListQuery,
+    sort: &'a Sort,
+    after: Option<Key>,
+    rows: Vec<(Key, R)>,
+    /// Whether a row was left out that comes behind those.
+    more: bool,
+}
+
+impl<'a, R: Serialize> Best<'a, R> {
+    fn new(query: &'a ListQuery, sort: &'a Sort) -> Result<Self, ApiError> {
+        Ok(Self {
+            query,
+            sort,
+            after: query.sorted()?,
+            rows: Vec::new(),
+            more: false,
+        })
+    }
+
+    fn offer(&mut self, row: R, id: String) -> Result<(), ApiError> {
+        if !self.query.wants(&row)? {
+            return Ok(());
+        }
+        let key = self.sort.key(&row, id)?;
+        let seen = |after: &Key| self.sort.compare(&key, after).is_le();
+        if self.after.as_ref().is_some_and(seen) {
+            return Ok(());
+        }
+        self.rows.push((key, row));
+        // Sorting once for so many costs a few comparisons a row.
+        if self.rows.len() >= 2 * self.query.limit() + 64 {
+            self.cut();
+        }
+        Ok(())
+    }
+
+    fn cut(&mut self) {
+        let sort = self.sort;
+        self.rows.sort_by(|a, b| sort.compare(&a.0, &b.0));
+        self.more |= self.rows.len() > self.query.limit();
+        self.rows.truncate(self.query.limit());
+    }
+
+    fn page(mut self) -> List<R> {
+        self.cut();
+        let last = self.rows.last().filter(|_| self.more);
+        let next = last.map(|((value, id), _)| Cursor::Sorted(value.clone(), id.clone()).write());
+        List {
+            items: self.rows.into_iter().map(|(_, row)| row).collect(),
+            next,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A page of `rows` in an order.
+    pub(crate) fn sorted_page<R: Serialize>(
+        query: &ListQuery,
+        rows: Vec<R>,
+        id: fn(&R) -> String,
+    ) -> List<R> {
+        let sort = query.sort.as_ref().expect("a sort");
+        let mut best = Best::new(query, sort).expect("a cursor of this sort");
+        for row in rows {
+            let id = id(&row);
+            best.offer(row, id).expect("the field is there");
+        }
+        best.page()
+    }
+}

@@ -1,0 +1,109 @@
+//! Connections.
+
+use axum::Extension;
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use courser_broker::{AskError, Control};
+use courser_contract::ShardId;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::AppState;
+use crate::access::Principal;
+use crate::api::{Client, ClientDetail, Done};
+use crate::error::{ApiError, Code, ErrorBody};
+use crate::list::{List, ListParams, ListQuery, Step, Walk, list};
+
+pub(super) fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(clients))
+        .routes(routes!(client, kick))
+}
+
+struct Clients;
+
+impl Walk for Clients {
+    type Row = Client;
+
+    fn parts(control: &Control) -> Vec<u16> {
+        control.shards().map(|shard| shard.0).collect()
+    }
+
+    async fn step(
+        control: &Control,
+        part: u16,
+        from: (u32, u32),
+    ) -> Result<Step<Client>, AskError> {
+        let page = control.clients(ShardId(part), from.0).await?;
+        let rows = page.rows.into_iter().map(|row| {
+            let behind = row.front.slot + 1;
+            (row.into(), (behind, 0))
+        });
+        Ok((rows.collect(), page.next.map(|next| (next, 0))))
+    }
+
+    fn id(row: &Client) -> String {
+        format!(
+            "{}\0{}",
+            row.client_id,
+            row.address.as_deref().unwrap_or_default()
+        )
+    }
+}
+
+/// Connections.
+#[utoipa::path(get, path = "/api/v1/clients", params(ListParams), responses((status = 200, body = List<Client>), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody)))]
+async fn clients(
+    State(state): State<AppState>,
+    Query(parameters): Query<Vec<(String, String)>>,
+) -> Result<Json<List<Client>>, ApiError> {
+    let query = ListQuery::read(parameters, &[])?;
+    Ok(Json(list::<Clients>(&state.control, &query).await?))
+}
+
+/// A connection, its session, and what happened to the client id of late; also of one that is gone.
+#[utoipa::path(get, path = "/api/v1/clients/{client_id}", params(("client_id" = String, Path, description = "Client id, percent-encoded")), responses((status = 200, body = ClientDetail), (status = 404, body = ErrorBody)))]
+async fn client(
+    State(state): State<AppState>,
+    Path(client_id): Path<String>,
+) -> Result<Json<ClientDetail>, ApiError> {
+    let detail = ClientDetail {
+        client: state.control.client(&client_id).await?.map(Into::into),
+        session: state.control.session(&client_id).await?.map(Into::into),
+        events: state
+            .control
+            .history(&client_id)
+            .await?
+            .into_iter()
+            .map(Into::into)
+            .collect(),
+    };
+    if detail.client.is_none() && detail.session.is_none() && detail.events.is_empty() {
+        return Err(unknown(&client_id));
+    }
+    Ok(Json(detail))
+}
+
+/// Closes a connection: a 5.0 client is told 0x98. Its session stays as long as it was to.
+#[utoipa::path(delete, path = "/api/v1/clients/{client_id}", params(("client_id" = String, Path, description = "Client id, percent-encoded")), responses((status = 200, body = Done), (status = 404, body = ErrorBody)))]
+async fn kick(
+    State(state): State<AppState>,
+    Extension(principal): Extension<Principal>,
+    Path(client_id): Path<String>,
+) -> Result<Json<Done>, ApiError> {
+    if !state.control.kick(&client_id).await? {
+        return Err(unknown(&client_id));
+    }
+    tracing::info!(event = "client_kicked", by = principal.name, client_id = ?client_id, "a connection was closed by an operator");
+    Ok(Json(Done {
+        done: "kicked".to_owned(),
+        what: client_id,
+    }))
+}
+
+fn unknown(client_id: &str) -> ApiError {
+    ApiError::new(
+        Code::NoClient,
+        format!("no connection has the client id {client_id:?}"),
+    )
+}

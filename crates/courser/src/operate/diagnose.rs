@@ -1,0 +1,145 @@
+//! `courser diagnose`: what somebody who helps needs to see, in one JSON document. Payloads, passwords and tokens are not in it;
+//! client ids, topics and addresses of clients are left out unless they are asked for.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Args;
+use courser_admin::client::{Client, ClientError};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::print::say;
+use super::server::ServerFlags;
+use crate::cli::exit::Exit;
+
+/// Flags of `courser diagnose`.
+#[derive(Args, Debug)]
+pub(crate) struct Diagnose {
+    #[command(flatten)]
+    server: ServerFlags,
+    /// File for the document; "-" is standard output [default: courser-diagnose-TIME.json]
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// With client ids, filters and addresses of clients
+    #[arg(long)]
+    with_names: bool,
+}
+
+/// Fields that name a client or what it deals with.
+const NAMES: [&str; 7] = [
+    "client_id",
+    "address",
+    "identity",
+    "filter",
+    "share",
+    "session",
+    "place",
+];
+/// Files of the system that say what the machine is, with the part of them that is wanted.
+const MACHINE: [(&str, &str); 6] = [
+    ("kernel", "/proc/sys/kernel/osrelease"),
+    ("load", "/proc/loadavg"),
+    ("somaxconn", "/proc/sys/net/core/somaxconn"),
+    ("swappiness", "/proc/sys/vm/swappiness"),
+    ("huge_pages", "/sys/kernel/mm/transparent_hugepage/enabled"),
+    ("memory_limit", "/sys/fs/cgroup/memory.max"),
+];
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Diagnose) -> Exit {
+    arguments.server.ask(async |client| {
+        let mut document = gather(&client).await?;
+        if !arguments.with_names {
+            hide(&mut document);
+        }
+        let text = serde_json::to_string_pretty(&document).unwrap_or_default() + "\n";
+        Ok(arguments.write(&text))
+    })
+}
+
+async fn gather(client: &Client) -> Result<Value, ClientError> {
+    let largest = |field| [("limit", "20"), ("sort", field)];
+    Ok(json!({
+        "made_at": Timestamp::now().to_string(),
+        "program": env!("CARGO_PKG_VERSION"),
+        "machine": machine(),
+        "node": client.get("/api/v1/node", &[]).await?,
+        "metrics": client.text("/metrics").await?.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>(),
+        "clients_with_most_output": client.get("/api/v1/clients", &largest("-output_bytes")).await?["items"],
+        "fullest_sessions": client.get("/api/v1/sessions", &largest("-queued_messages")).await?["items"],
+        "events": client.get("/api/v1/events", &[("after", "0")]).await?["items"],
+    }))
+}
+
+/// Of this machine: where the server is elsewhere, of the one that asks.
+fn machine() -> Value {
+    let mut machine = Map::new();
+    for (name, path) in MACHINE {
+        if let Ok(text) = fs::read_to_string(path) {
+            machine.insert(name.to_owned(), json!(text.trim()));
+        }
+    }
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let lines = memory.lines().take(3).map(str::to_owned);
+    machine.insert("memory".to_owned(), lines.collect());
+    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    machine.insert("cores".to_owned(), json!(cores));
+    Value::Object(machine)
+}
+
+/// Takes the names out.
+fn hide(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(hide),
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                if NAMES.contains(&name.as_str()) && value.is_string() {
+                    *value = json!("…");
+                } else {
+                    hide(value);
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+impl Diagnose {
+    fn write(&self, text: &str) -> Exit {
+        let file = match &self.file {
+            Some(file) if file.as_os_str() == "-" => {
+                say(text);
+                return Exit::Done;
+            }
+            Some(file) => file.clone(),
+            None => PathBuf::from(format!(
+                "courser-diagnose-{}.json",
+                Timestamp::now().as_second()
+            )),
+        };
+        match fs::write(&file, text) {
+            Ok(()) => {
+                say(&format!("{}\n", file.display()));
+                Exit::Done
+            }
+            Err(error) => {
+                eprintln!("courser: cannot write {}: {error}", file.display());
+                Exit::Refused
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_taken_out_wherever_they_stand() {
+        let mut value = json!({"clients": [{"client_id": "secret", "address": null, "output_bytes": 3}], "node": {"version": "1"}});
+        hide(&mut value);
+        let expected = json!({"clients": [{"client_id": "…", "address": null, "output_bytes": 3}], "node": {"version": "1"}});
+        assert_eq!(value, expected);
+    }
+}

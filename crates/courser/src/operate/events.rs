@@ -1,0 +1,92 @@
+//! `courser events`: comings and goings of clients, as they happen.
+
+use std::time::Duration;
+
+use clap::Args;
+use courser_admin::client::{Client, ClientError};
+use serde_json::Value;
+
+use super::print::{Output, OutputFlags, plain, say};
+use super::server::ServerFlags;
+use crate::cli::exit::Exit;
+
+/// How often the server is asked.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Flags of `courser events`.
+#[derive(Args, Debug)]
+pub(crate) struct EventsArguments {
+    #[command(flatten)]
+    server: ServerFlags,
+    /// Also what the server still knows from before
+    #[arg(long)]
+    past: bool,
+    /// Only what the server knows from before; do not wait for more
+    #[arg(long)]
+    no_follow: bool,
+    /// End after so many events
+    #[arg(short = 'C', long, value_name = "COUNT")]
+    count: Option<u64>,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &EventsArguments) -> Exit {
+    arguments
+        .server
+        .ask(async |client| arguments.follow(&client).await)
+}
+
+impl EventsArguments {
+    async fn follow(&self, client: &Client) -> Result<Exit, ClientError> {
+        let mut left = self.count.unwrap_or(u64::MAX);
+        let mut after = (self.past || self.no_follow).then(|| "0".to_owned());
+        loop {
+            let query: Vec<(&str, &str)> = after
+                .iter()
+                .map(|after| ("after", after.as_str()))
+                .collect();
+            let page = client.get("/api/v1/events", &query).await?;
+            let events = page["items"].as_array().map_or(&[][..], Vec::as_slice);
+            for event in events {
+                if left == 0 {
+                    return Ok(Exit::Done);
+                }
+                left -= 1;
+                self.say(event);
+            }
+            let next = page["next"].as_str().unwrap_or_default().to_owned();
+            // A page is bounded: another one may be there already.
+            let more = !events.is_empty();
+            after = Some(next);
+            if left == 0 || (self.no_follow && !more) {
+                return Ok(Exit::Done);
+            }
+            if !more {
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+    }
+
+    fn say(&self, event: &Value) {
+        match self.output.output() {
+            Output::Table => {
+                let text = |name: &str| plain(event[name].as_str().unwrap_or_default());
+                let mut line =
+                    format!("{} {} \"{}\"", text("at"), text("event"), text("client_id"));
+                if let Some(address) = event["address"].as_str() {
+                    line += &format!(" {}", plain(address));
+                }
+                if let Some(cause) = event["cause"].as_str() {
+                    line += &format!(": {}", plain(cause));
+                }
+                if let Some(code) = event["reason_code"].as_u64() {
+                    line += &format!(" (0x{code:02X}, see courser errors 0x{code:02X})");
+                }
+                say(&(line + "\n"));
+            }
+            Output::Json | Output::Jsonl => Output::Jsonl.value(event),
+        }
+    }
+}

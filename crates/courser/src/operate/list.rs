@@ -1,0 +1,105 @@
+//! Listings: pages of the server, put together.
+
+use std::time::Duration;
+
+use clap::Args;
+use courser_admin::client::{Client, ClientError};
+use serde_json::{Value, json};
+
+use super::print::{Output, is_terminal, say};
+use super::server::ServerFlags;
+use crate::cli::exit::Exit;
+
+/// Flags of every listing.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ListFlags {
+    /// Only rows whose field fits: FIELD=PATTERN with * for anything, or !=, <, <=, >, >=; as often as wanted
+    #[arg(long, value_name = "CONDITION")]
+    filter: Vec<String>,
+    /// By this field; -FIELD has the largest first
+    #[arg(long, value_name = "FIELD", allow_hyphen_values = true)]
+    sort: Option<String>,
+    /// Most rows
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    limit: u64,
+    /// Behind the last row of an earlier listing
+    #[arg(long, value_name = "CURSOR")]
+    cursor: Option<String>,
+    /// Again and again, with so many seconds between
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = clap::value_parser!(u64).range(1..))]
+    watch: Option<u64>,
+    #[command(flatten)]
+    output: super::print::OutputFlags,
+}
+
+/// Most rows that the server gives at once.
+const PAGE_MAX: u64 = 10_000;
+
+/// What is listed, and how a table of it looks.
+pub(super) struct Listing {
+    pub(super) path: &'static str,
+    pub(super) columns: &'static [&'static str],
+    pub(super) own: Vec<(&'static str, String)>,
+}
+
+impl ListFlags {
+    /// Lists, once or again and again.
+    pub(super) fn run(&self, server: &ServerFlags, listing: &Listing) -> Exit {
+        server.ask(async |client| {
+            loop {
+                self.once(&client, listing).await?;
+                let Some(seconds) = self.watch else {
+                    return Ok(Exit::Done);
+                };
+                tokio::time::sleep(Duration::from_secs(seconds)).await;
+            }
+        })
+    }
+
+    async fn once(&self, client: &Client, listing: &Listing) -> Result<(), ClientError> {
+        let (rows, next) = self.rows(client, listing).await?;
+        if self.watch.is_some() && is_terminal() {
+            say("\x1b[H\x1b[2J");
+        }
+        match self.output.output() {
+            Output::Table => {
+                Output::Table.rows(&rows, listing.columns);
+                if let Some(next) = next {
+                    eprintln!("courser: there is more: --limit N, or --cursor {next}");
+                }
+            }
+            Output::Json => Output::Json.value(&json!({"items": rows, "next": next})),
+            Output::Jsonl => Output::Jsonl.rows(&rows, listing.columns),
+        }
+        Ok(())
+    }
+
+    /// Pages until there are enough rows. A page may be empty although there is more.
+    async fn rows(
+        &self,
+        client: &Client,
+        listing: &Listing,
+    ) -> Result<(Vec<Value>, Option<String>), ClientError> {
+        let mut rows: Vec<Value> = Vec::new();
+        let mut next = self.cursor.clone();
+        loop {
+            let limit = (self.limit - rows.len() as u64).min(PAGE_MAX).to_string();
+            let mut query = vec![("limit", limit.as_str())];
+            query.extend(self.filter.iter().map(|filter| ("filter", filter.as_str())));
+            query.extend(self.sort.iter().map(|sort| ("sort", sort.as_str())));
+            query.extend(
+                listing
+                    .own
+                    .iter()
+                    .map(|(name, value)| (*name, value.as_str())),
+            );
+            query.extend(next.iter().map(|next| ("cursor", next.as_str())));
+            let page = client.get(listing.path, &query).await?;
+            rows.extend(page["items"].as_array().into_iter().flatten().cloned());
+            next = page["next"].as_str().map(str::to_owned);
+            if next.is_none() || rows.len() as u64 >= self.limit {
+                return Ok((rows, next));
+            }
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! Commands for operators, over the API of a running server.
+
+mod context;
+mod diagnose;
+mod errors;
+mod events;
+mod list;
+mod print;
+mod server;
+mod top;
+mod verbs;
+
+pub(crate) use context::{Context, run as run_context};
+pub(crate) use diagnose::{Diagnose, run as run_diagnose};
+pub(crate) use errors::{Errors, run as run_errors};
+pub(crate) use events::{EventsArguments, run as run_events};
+pub(crate) use top::{Top, run as run_top};
+pub(crate) use verbs::{
+    Clients, RetainedMessages, Sessions, Subscriptions, run_clients, run_retained, run_sessions,
+    run_subscriptions,
+};

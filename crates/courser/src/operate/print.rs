@@ -1,0 +1,165 @@
+//! Tables for people, JSON for programs. What a client has named itself cannot move a terminal's cursor: everything that is not
+//! plain text is escaped.
+
+use std::io::{self, IsTerminal, Write};
+
+use clap::{Args, ValueEnum};
+use comfy_table::{ContentArrangement, Table, presets};
+use serde_json::Value;
+
+/// Form of the output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// A table for people
+    #[default]
+    Table,
+    /// One JSON document
+    Json,
+    /// One JSON object a line
+    Jsonl,
+}
+
+/// The flag for it.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct OutputFlags {
+    /// Form of the output; names of fields are those of the API
+    #[arg(short = 'o', long, value_enum, default_value_t, value_name = "FORM")]
+    output: Output,
+}
+
+impl OutputFlags {
+    /// What was chosen.
+    pub(crate) const fn output(&self) -> Output {
+        self.output
+    }
+}
+
+/// Whether a letter is shown as it is: no control characters, none that turn the direction of writing or are not seen.
+fn is_plain(letter: char) -> bool {
+    !letter.is_control()
+        && !matches!(letter, '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{FEFF}' | '\u{FFF9}'..='\u{FFFB}' | '\u{E0000}'..='\u{E007F}')
+}
+
+/// A text in which everything that is not plain is escaped, as in Rust and JSON.
+pub(crate) fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if is_plain(letter) {
+            plain.push(letter);
+        } else {
+            plain.extend(letter.escape_default());
+        }
+    }
+    plain
+}
+
+/// JSON in which everything that is not plain is escaped; line ends of the layout stay.
+fn plain_json(json: &str) -> String {
+    let mut plain = String::with_capacity(json.len());
+    for letter in json.chars() {
+        if letter == '\n' || is_plain(letter) {
+            plain.push(letter);
+        } else {
+            let mut units = [0; 2];
+            for unit in letter.encode_utf16(&mut units) {
+                plain.push_str(&format!("\\u{unit:04x}"));
+            }
+        }
+    }
+    plain
+}
+
+/// Standard output; a closed pipe is the reader's way to say that it is enough.
+pub(crate) fn say(text: &str) {
+    let mut out = io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// A value in a table.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        Value::String(text) if text.is_empty() => "\"\"".to_owned(),
+        Value::String(text) => plain(text),
+        other => plain(&other.to_string()),
+    }
+}
+
+impl Output {
+    /// Some rows. The table has these columns, JSON has all fields.
+    pub(crate) fn rows(self, rows: &[Value], columns: &[&str]) {
+        match self {
+            Self::Table => say(&table(rows, columns)),
+            Self::Json => self.value(&Value::Array(rows.to_vec())),
+            Self::Jsonl => rows.iter().for_each(|row| self.value(row)),
+        }
+    }
+
+    /// One thing: name and value a line, or JSON.
+    pub(crate) fn value(self, value: &Value) {
+        match (self, value.as_object()) {
+            (Self::Table, Some(fields)) => {
+                let width = fields.keys().map(String::len).max().unwrap_or(0);
+                let lines = fields
+                    .iter()
+                    .map(|(name, value)| format!("{name:width$}  {}\n", cell(value)));
+                say(&lines.collect::<String>());
+            }
+            (Self::Table | Self::Jsonl, _) => say(&(plain_json(&value.to_string()) + "\n")),
+            (Self::Json, _) => {
+                let json = serde_json::to_string_pretty(value).unwrap_or_default();
+                say(&(plain_json(&json) + "\n"));
+            }
+        }
+    }
+}
+
+/// Without frames, so that it can be cut and searched.
+fn table(rows: &[Value], columns: &[&str]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(columns.iter().map(|name| name.to_uppercase()));
+    for row in rows {
+        table.add_row(columns.iter().map(|&name| cell(&row[name])));
+    }
+    let lines = table.lines().map(|line| line.trim().to_owned() + "\n");
+    lines.collect()
+}
+
+/// Whether a person is at the other end.
+pub(crate) fn is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_name_cannot_write_on_the_console() {
+        for (name, expected) in [
+            ("\x1b[2J\x1b]0;owned\x07", "\\u{1b}[2J\\u{1b}]0;owned\\u{7}"),
+            ("a\r\nb\tc", "a\\r\\nb\\tc"),
+            ("\u{9b}31m", "\\u{9b}31m"),
+            ("abc\u{202e}fed", "abc\\u{202e}fed"),
+            ("\u{200b}\u{feff}", "\\u{200b}\\u{feff}"),
+            ("größe-7", "größe-7"),
+        ] {
+            assert_eq!(plain(name), expected);
+            let table = table(&[json!({"client_id": name})], &["client_id"]);
+            assert_eq!(
+                table,
+                format!("CLIENT_ID\n{expected}\n"),
+                "a row stays one line"
+            );
+        }
+        let json = plain_json(&json!({"id": "\u{1b}\u{9b}\u{202e}\u{e0041}"}).to_string());
+        assert_eq!(json, r#"{"id":"\u001b\u009b\u202e\udb40\udc41"}"#);
+        let back: Value = serde_json::from_str(&json).expect("it is still JSON");
+        assert_eq!(back["id"], "\u{1b}\u{9b}\u{202e}\u{e0041}");
+    }
+}

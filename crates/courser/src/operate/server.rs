@@ -1,0 +1,142 @@
+//! Which server is asked, and how it ends when that does not answer.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use courser_admin::Token;
+use courser_admin::client::{Client, ClientError, Server};
+
+use super::context::{self, Saved};
+use crate::cli::exit::{Exit, usage};
+
+/// Flags of every command that asks a server. Flags go before variables, those before the context.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ServerFlags {
+    /// http://HOST:PORT, the path of a socket, or that of a data folder [variable: COURSER_SERVER; default: ./data, else http://127.0.0.1:18080]
+    #[arg(long, value_name = "SERVER", global = true)]
+    server: Option<String>,
+    /// File with the token for HTTP [variable: COURSER_TOKEN_FILE]
+    #[arg(long, value_name = "FILE", global = true)]
+    token_file: Option<PathBuf>,
+    /// A server that `courser context add` has named [variable: COURSER_CONTEXT]
+    #[arg(long, value_name = "NAME", global = true)]
+    context: Option<String>,
+    /// Seconds that an answer may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 35.0, global = true, value_parser = seconds)]
+    timeout: f32,
+}
+
+fn seconds(text: &str) -> Result<f32, String> {
+    let seconds = text
+        .parse()
+        .ok()
+        .filter(|seconds| (0.001..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "expected seconds from 0.001 to 3600".to_owned())
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+impl ServerFlags {
+    /// The client that is meant.
+    fn client(&self) -> Result<Client, String> {
+        let named = self.server.clone().or_else(|| variable("COURSER_SERVER"));
+        // The token of a context is for its server: another one never gets it.
+        let (server, token_file) = match (named, self.saved()?) {
+            (Some(server), _) => (Server::parse(&server)?, None),
+            (None, Some(saved)) => (Server::parse(&saved.server)?, saved.token_file),
+            (None, None) => (usual(), None),
+        };
+        let given = self.token_file.clone();
+        let given = given.or_else(|| variable("COURSER_TOKEN_FILE").map(PathBuf::from));
+        let token_file = given.or(token_file);
+        let token = match (token_file, &server) {
+            (Some(file), _) => Some(Token::read(&file).map_err(|error| chain(&error))?),
+            (None, Server::Http(place)) if is_here(place) => {
+                Token::read(Path::new("data/admin.token")).ok()
+            }
+            (None, Server::Http(_) | Server::Socket(_)) => None,
+        };
+        Ok(Client::new(
+            server,
+            token,
+            Duration::from_secs_f32(self.timeout),
+        ))
+    }
+
+    fn saved(&self) -> Result<Option<Saved>, String> {
+        let name = self.context.clone().or_else(|| variable("COURSER_CONTEXT"));
+        context::find(name.as_deref())
+    }
+
+    /// Asks, and ends the command with what `ask` says or with how it failed.
+    pub(crate) fn ask<F>(&self, ask: impl FnOnce(Client) -> F) -> Exit
+    where
+        F: Future<Output = Result<Exit, ClientError>>,
+    {
+        let client = match self.client() {
+            Ok(client) => client,
+            Err(message) => return usage(&message),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let runtime = match runtime {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                eprintln!("courser: {error}");
+                return Exit::Internal;
+            }
+        };
+        runtime.block_on(async {
+            tokio::select! {
+                answered = ask(client) => answered.unwrap_or_else(|error| fail(&error)),
+                _ = tokio::signal::ctrl_c() => Exit::Interrupted,
+            }
+        })
+    }
+}
+
+/// The data folder here, if a broker serves from it; else the usual address.
+fn usual() -> Server {
+    let socket = Path::new("data/admin.sock");
+    if socket.exists() {
+        Server::Socket(socket.to_owned())
+    } else {
+        Server::Http("127.0.0.1:18080".to_owned())
+    }
+}
+
+fn is_here(place: &str) -> bool {
+    ["127.0.0.1:", "[::1]:", "localhost:"]
+        .iter()
+        .any(|here| place.starts_with(here))
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+/// Says what went wrong, and the code for it.
+fn fail(error: &ClientError) -> Exit {
+    eprintln!("courser: {error}");
+    match error {
+        ClientError::Connect { .. } => Exit::CannotConnect,
+        ClientError::TimedOut { .. } => Exit::TimedOut,
+        ClientError::Strange { .. } => Exit::Refused,
+        ClientError::Refused { status, .. } => match status {
+            400 => Exit::Usage,
+            401 | 403 => Exit::NotAuthorized,
+            404 => Exit::NotFound,
+            409 => Exit::Conflict,
+            504 => Exit::TimedOut,
+            _ => Exit::Refused,
+        },
+    }
+}

@@ -1,0 +1,99 @@
+//! `courser top`: what the server holds and how much goes through it.
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use courser_admin::client::{Client, ClientError};
+use serde_json::{Value, json};
+
+use super::print::{Output, OutputFlags, is_terminal, say};
+use super::server::ServerFlags;
+use crate::cli::exit::Exit;
+
+/// Flags of `courser top`.
+#[derive(Args, Debug)]
+pub(crate) struct Top {
+    #[command(flatten)]
+    server: ServerFlags,
+    /// Seconds between two looks
+    #[arg(short = 'd', long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    delay: u64,
+    /// End after so many looks
+    #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+/// Numbers that only grow: shown as rates.
+const RATES: [(&str, &str); 2] = [
+    ("messages_received", "received_per_second"),
+    ("messages_delivered", "delivered_per_second"),
+];
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Top) -> Exit {
+    arguments
+        .server
+        .ask(async |client| arguments.watch(&client).await)
+}
+
+impl Top {
+    async fn watch(&self, client: &Client) -> Result<Exit, ClientError> {
+        let mut before: Option<(Instant, Value)> = None;
+        let mut looks = 0;
+        loop {
+            let mut now = client.get("/api/v1/node", &[]).await?;
+            let at = Instant::now();
+            let counted = now.clone();
+            if let Some((then, before)) = &before {
+                add_rates(&mut now, before, at - *then);
+            }
+            before = Some((at, counted));
+            looks += 1;
+            self.say(&now);
+            if self.count.is_some_and(|count| looks >= count) {
+                return Ok(Exit::Done);
+            }
+            tokio::time::sleep(Duration::from_secs(self.delay)).await;
+        }
+    }
+
+    fn say(&self, now: &Value) {
+        match self.output.output() {
+            Output::Table => {
+                say(if is_terminal() { "\x1b[H\x1b[2J" } else { "" });
+                Output::Table.value(now);
+                say(if is_terminal() { "" } else { "\n" });
+            }
+            Output::Json | Output::Jsonl => Output::Jsonl.value(now),
+        }
+    }
+}
+
+fn add_rates(now: &mut Value, before: &Value, span: Duration) {
+    for (counter, rate) in RATES {
+        if let (Some(new), Some(old)) = (now[counter].as_u64(), before[counter].as_u64()) {
+            // A server that was started again begins at 0.
+            let grown = new.saturating_sub(old) as f64;
+            now[rate] = json!((grown / span.as_secs_f64()).round());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_what_came_in_between() {
+        let before = json!({"messages_received": 100, "messages_delivered": 500});
+        let mut now = json!({"messages_received": 300, "messages_delivered": 20});
+        add_rates(&mut now, &before, Duration::from_secs(2));
+        assert_eq!(now["received_per_second"], 100.0);
+        assert_eq!(
+            now["delivered_per_second"], 0.0,
+            "the server was started again"
+        );
+    }
+}

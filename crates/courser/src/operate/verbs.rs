@@ -1,0 +1,347 @@
+//! `client`, `session`, `subscription`, `retained`: what there is, and the end of it.
+
+use std::io::{self, BufRead, IsTerminal};
+
+use clap::{Args, Subcommand};
+use courser_admin::client::{Client, ClientError, escaped};
+use serde_json::{Value, json};
+
+use super::list::{ListFlags, Listing};
+use super::print::{Output, OutputFlags, plain, say};
+use super::server::ServerFlags;
+use crate::cli::exit::{Exit, usage};
+
+/// Connections
+#[derive(Args, Debug)]
+pub(crate) struct Clients {
+    #[command(flatten)]
+    server: ServerFlags,
+    #[command(subcommand)]
+    verb: ClientVerb,
+}
+
+#[derive(Subcommand, Debug)]
+enum ClientVerb {
+    /// Connections
+    List(ListFlags),
+    /// A connection, its session, and what happened to the client of late: also why it was disconnected
+    Show {
+        /// Client id
+        client_id: String,
+        #[command(flatten)]
+        output: OutputFlags,
+    },
+    /// Close connections; their sessions stay as long as they were to
+    Kick(Targets),
+}
+
+/// Sessions, with and without a connection
+#[derive(Args, Debug)]
+pub(crate) struct Sessions {
+    #[command(flatten)]
+    server: ServerFlags,
+    #[command(subcommand)]
+    verb: SessionVerb,
+}
+
+#[derive(Subcommand, Debug)]
+enum SessionVerb {
+    /// Sessions
+    List(ListFlags),
+    /// A session that is kept
+    Show {
+        /// Client id
+        client_id: String,
+        #[command(flatten)]
+        output: OutputFlags,
+    },
+    /// End sessions that have no connection: their wills go out, their messages are dropped
+    Delete(Targets),
+}
+
+/// Subscriptions
+#[derive(Args, Debug)]
+pub(crate) struct Subscriptions {
+    #[command(flatten)]
+    server: ServerFlags,
+    #[command(subcommand)]
+    verb: SubscriptionVerb,
+}
+
+#[derive(Subcommand, Debug)]
+enum SubscriptionVerb {
+    /// Subscriptions of all sessions
+    List(ListFlags),
+}
+
+/// Retained messages
+#[derive(Args, Debug)]
+pub(crate) struct RetainedMessages {
+    #[command(flatten)]
+    server: ServerFlags,
+    #[command(subcommand)]
+    verb: RetainedVerb,
+}
+
+#[derive(Subcommand, Debug)]
+enum RetainedVerb {
+    /// Topics that have a retained message, in their order
+    List {
+        /// Only topics that match this filter; one that begins with $ for those of the broker
+        #[arg(value_name = "FILTER")]
+        matching: Option<String>,
+        #[command(flatten)]
+        list: ListFlags,
+    },
+    /// A retained message with its payload
+    Show {
+        /// Topic
+        topic: String,
+        #[command(flatten)]
+        output: OutputFlags,
+    },
+    /// Take retained messages away; subscribers hear nothing of it
+    Delete(Targets),
+}
+
+/// What a destructive verb is for.
+#[derive(Args, Debug)]
+struct Targets {
+    /// Client ids, or topics
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+    /// Do not ask
+    #[arg(short = 'y', long)]
+    yes: bool,
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+/// Runs `courser client`.
+pub(crate) fn run_clients(arguments: &Clients) -> Exit {
+    match &arguments.verb {
+        ClientVerb::List(list) => list.run(
+            &arguments.server,
+            &Listing {
+                path: "/api/v1/clients",
+                columns: &[
+                    "client_id",
+                    "version",
+                    "address",
+                    "listener",
+                    "connected_at",
+                    "keep_alive_seconds",
+                    "will",
+                    "output_bytes",
+                ],
+                own: Vec::new(),
+            },
+        ),
+        ClientVerb::Show { client_id, output } => arguments.server.ask(async |client| {
+            let path = format!("/api/v1/clients/{}", escaped(client_id));
+            let found = client.get(&path, &[]).await?;
+            show_client(&found, output.output());
+            Ok(Exit::Done)
+        }),
+        ClientVerb::Kick(targets) => targets.run(
+            &arguments.server,
+            &Deed {
+                path: "/api/v1/clients",
+                field: "client",
+                what: "close the connection of",
+            },
+        ),
+    }
+}
+
+/// Runs `courser session`.
+pub(crate) fn run_sessions(arguments: &Sessions) -> Exit {
+    match &arguments.verb {
+        SessionVerb::List(list) => list.run(
+            &arguments.server,
+            &Listing {
+                path: "/api/v1/sessions",
+                columns: &[
+                    "client_id",
+                    "connected",
+                    "durable",
+                    "subscriptions",
+                    "queued_messages",
+                    "queued_bytes",
+                    "in_flight",
+                    "ends_at",
+                ],
+                own: Vec::new(),
+            },
+        ),
+        SessionVerb::Show { client_id, output } => show(
+            &arguments.server,
+            "/api/v1/sessions",
+            client_id,
+            output.output(),
+        ),
+        SessionVerb::Delete(targets) => targets.run(
+            &arguments.server,
+            &Deed {
+                path: "/api/v1/sessions",
+                field: "",
+                what: "end the session of",
+            },
+        ),
+    }
+}
+
+/// Runs `courser subscription`.
+pub(crate) fn run_subscriptions(arguments: &Subscriptions) -> Exit {
+    let SubscriptionVerb::List(list) = &arguments.verb;
+    list.run(
+        &arguments.server,
+        &Listing {
+            path: "/api/v1/subscriptions",
+            columns: &["client_id", "filter", "share", "qos", "identifier"],
+            own: Vec::new(),
+        },
+    )
+}
+
+/// Runs `courser retained`.
+pub(crate) fn run_retained(arguments: &RetainedMessages) -> Exit {
+    match &arguments.verb {
+        RetainedVerb::List { matching, list } => list.run(
+            &arguments.server,
+            &Listing {
+                path: "/api/v1/retained",
+                columns: &["topic", "qos", "payload_bytes", "expires_at"],
+                own: matching
+                    .iter()
+                    .map(|filter| ("match", filter.clone()))
+                    .collect(),
+            },
+        ),
+        RetainedVerb::Show { topic, output } => show(
+            &arguments.server,
+            "/api/v1/retained",
+            topic,
+            output.output(),
+        ),
+        RetainedVerb::Delete(targets) => targets.run(
+            &arguments.server,
+            &Deed {
+                path: "/api/v1/retained",
+                field: "",
+                what: "take away the retained message of",
+            },
+        ),
+    }
+}
+
+fn show(server: &ServerFlags, path: &str, name: &str, output: Output) -> Exit {
+    server.ask(async |client| {
+        let found = client
+            .get(&format!("{path}/{}", escaped(name)), &[])
+            .await?;
+        output.value(&found);
+        Ok(Exit::Done)
+    })
+}
+
+/// In parts for people; JSON as it is.
+fn show_client(found: &Value, output: Output) {
+    if output != Output::Table {
+        return output.value(found);
+    }
+    for (part, title) in [("client", "connection"), ("session", "session")] {
+        if found[part].is_null() {
+            say(&format!("no {title}\n"));
+        } else {
+            say(&format!("{title}:\n"));
+            output.value(&found[part]);
+        }
+    }
+    let mut events = found["events"].as_array().cloned().unwrap_or_default();
+    for event in &mut events {
+        if let Some(code) = event["reason_code"].as_u64() {
+            event["reason_code"] = json!(format!("0x{code:02X}"));
+        }
+    }
+    if !events.is_empty() {
+        say("\n");
+        output.rows(&events, &["at", "event", "address", "reason_code", "cause"]);
+    }
+}
+
+/// Something that is done to what a name stands for.
+struct Deed {
+    path: &'static str,
+    /// Where the answer of GET says whether it is there; empty: it is, if there is an answer.
+    field: &'static str,
+    what: &'static str,
+}
+
+impl Targets {
+    fn run(&self, server: &ServerFlags, deed: &Deed) -> Exit {
+        if !self.dry_run && !self.yes && !self.confirm(deed) {
+            return usage(&format!(
+                "nothing was done: say --yes to {} {}",
+                deed.what,
+                self.list()
+            ));
+        }
+        server.ask(async |client| {
+            let mut done = Vec::new();
+            for name in &self.names {
+                match self.one(&client, deed, name).await {
+                    Ok(what) => done.push(what),
+                    Err(error) => {
+                        self.say(&done);
+                        return Err(error);
+                    }
+                }
+            }
+            self.say(&done);
+            Ok(Exit::Done)
+        })
+    }
+
+    async fn one(&self, client: &Client, deed: &Deed, name: &str) -> Result<Value, ClientError> {
+        let path = format!("{}/{}", deed.path, escaped(name));
+        if !self.dry_run {
+            return client.delete(&path).await;
+        }
+        let found = client.get(&path, &[]).await?;
+        let there = deed.field.is_empty() || !found[deed.field].is_null();
+        let would = if there {
+            deed.what
+        } else {
+            "nothing to do for"
+        };
+        Ok(json!({"done": format!("would {would}"), "what": name}))
+    }
+
+    fn say(&self, done: &[Value]) {
+        if !done.is_empty() {
+            self.output.output().rows(done, &["done", "what"]);
+        }
+    }
+
+    fn list(&self) -> String {
+        self.names
+            .iter()
+            .map(|name| plain(name))
+            .collect::<Vec<_>>()
+            .join(", ")
+    }
+
+    /// Asks the person at the terminal; where there is none, the answer is no.
+    fn confirm(&self, deed: &Deed) -> bool {
+        if !io::stdin().is_terminal() {
+            return false;
+        }
+        eprint!("{} {}? [y/N] ", deed.what, self.list());
+        let mut line = String::new();
+        io::stdin().lock().read_line(&mut line).is_ok() && matches!(line.trim(), "y" | "yes")
+    }
+}

@@ -1,0 +1,228 @@
+"""What operators get: health, metrics and the API over HTTP, and the socket in the data folder.
+
+Clients are paho's; HTTP is Python's own.
+"""
+
+import http.client
+import json
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import urllib.error
+import urllib.request
+
+import paho.mqtt.client as paho
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+
+pytestmark = [
+    pytest.mark.courser,
+    pytest.mark.skipif(bool(os.environ.get("COURSER_IN_MEMORY")), reason="without a data folder there is no token"),
+]
+
+
+@pytest.fixture
+def server(brokers):
+    return brokers.own(sys_interval=0)
+
+
+def get(server, path, token=None, method="GET"):
+    """Status and body of an answer."""
+    request = urllib.request.Request(server.http + path, method=method)  # noqa: S310
+    if token:
+        request.add_header("Authorization", f"Bearer {token}")
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def token_of(server):
+    return (server.folder / "data" / "admin.token").read_text().strip()
+
+
+def connect(server, client_id, **options):
+    client = paho.Client(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=paho.MQTTv5, **options)
+    client.connect("127.0.0.1", server.port)
+    client.loop_start()
+    while not client.is_connected():
+        pass
+    return client
+
+
+def over_socket(server, path, method="GET"):
+    """The same over `admin.sock`, without a token."""
+    connection = http.client.HTTPConnection("localhost", timeout=20)
+    connection.sock = socket.socket(socket.AF_UNIX)
+    # A name short enough for a socket, however deep the folder is.
+    folder = os.open(server.folder / "data", os.O_RDONLY)
+    try:
+        connection.sock.connect(f"/proc/self/fd/{folder}/admin.sock")
+        connection.request(method, path)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+    finally:
+        os.close(folder)
+        connection.close()
+
+
+def samples(text):
+    """Numbers of OpenMetrics text, by name and labels."""
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    return {name: float(number) for name, _, number in (line.rpartition(" ") for line in lines)}
+
+
+def in_the_older_format(text):
+    """As promtool reads it: a family has the name of its samples, there is no type for info, there are neither units nor an end mark."""
+    lines = []
+    for line in text.splitlines():
+        words = line.split(" ")
+        if line == "# EOF" or words[1] == "UNIT":
+            continue
+        if words[0] == "#":
+            kind = next(other.split(" ")[3] for other in text.splitlines() if other.startswith(f"# TYPE {words[2]} "))
+            words[2] += {"counter": "_total", "info": "_info"}.get(kind, "")
+            if words[1] == "TYPE" and kind == "info":
+                words[3] = "gauge"
+        lines.append(" ".join(words) + "\n")
+    return "".join(lines)
+
+
+def test_health(server):
+    """A broker that serves is alive and ready, for anyone."""
+    assert get(server, "/healthz") == (200, "ok\n")
+    assert get(server, "/readyz") == (200, "ready\n")
+
+
+def test_api_wants_the_token(server):
+    """Without the token, or with another one, nobody learns anything; what is refused has a stable number."""
+    for token in (None, "0" * 64, token_of(server)[:-1]):
+        for path in ("/api/v1/node", "/api/v1/clients", "/api/v1/clients/x"):
+            status, body = get(server, path, token)
+            assert status == 401
+            assert json.loads(body)["error"]["code"] == 1001
+    assert get(server, "/api/v1/node", token_of(server))[0] == 200
+    assert get(server, "/api/v1/nothing", token_of(server))[0] == 404
+    assert get(server, "/api/v1/node", token_of(server), "POST")[0] == 405
+    assert get(server, "/api")[0] == 200
+    paths = json.loads(get(server, "/api/v1/openapi.json")[1])["paths"]
+    assert {"/api/v1/clients", "/api/v1/sessions/{client_id}", "/api/v1/retained/{topic}"} <= set(paths)
+
+
+def test_files_are_for_the_owner_only(server):
+    """Token and socket can be used by the user of the broker; the token is in no output."""
+    for name in ("admin.token", "admin.sock"):
+        mode = (server.folder / "data" / name).stat().st_mode
+        assert stat.S_IMODE(mode) == 0o600, name
+    assert over_socket(server, "/api/v1/node")[0] == 200
+    assert token_of(server) not in server.log.read_text()
+
+
+def test_metrics_count(server):
+    """Messages that went through are in `/metrics`, without a token, and never a client id or a topic."""
+    client = connect(server, "very-special-client")
+    client.subscribe("very/special/#", qos=1)
+    for _ in range(20):
+        client.publish("very/special/topic", b"x" * 100, qos=1).wait_for_publish(20)
+    status, text = get(server, "/metrics")
+    assert status == 200 and text.endswith("# EOF\n")
+    assert "special" not in text
+    found = samples(text)
+    assert found['courser_messages_received_total{protocol="mqtt"}'] == 20
+    assert found['courser_messages_received_payload_bytes_total{protocol="mqtt"}'] == 2000
+    assert found['courser_mqtt_sessions{state="connected"}'] == 1
+    assert found["courser_mqtt_connections"] == 1
+    assert found['courser_subscriptions{kind="plain"}'] == 1
+    assert found["courser_ready"] == 1
+    client.disconnect()
+
+
+def test_metrics_are_good_openmetrics(server):
+    """Prometheus' own tool finds nothing wrong."""
+    tool = os.environ.get("PROMTOOL") or shutil.which("promtool")
+    if not tool:
+        pytest.skip("there is no promtool: apt-get install prometheus, or name it in PROMTOOL")
+    status, text = get(server, "/metrics")
+    assert status == 200
+    done = subprocess.run(
+        [tool, "check", "metrics"], input=in_the_older_format(text), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0 and not done.stderr, done.stderr
+
+
+def test_names_of_clients_move_nothing(server):
+    """Escape sequences and line ends in a client id come back as data, and are escaped on the way to a person."""
+    name = "evil\x1b[2J\u202e"
+    client = connect(server, name)
+    status, page = over_socket(server, "/api/v1/clients")
+    assert status == 200
+    assert [row["client_id"] for row in page["items"]] == [name]
+    command = [str(server.binary()), "client", "list", "--server", "data"]
+    done = subprocess.run(command, cwd=server.folder, capture_output=True, timeout=20, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"\x1b" not in done.stdout and "\u202e".encode() not in done.stdout
+    assert b"evil\\u{1b}[2J\\u{202e}" in done.stdout
+    client.disconnect()
+
+
+def test_why_it_was_disconnected(server):
+    """A client that another one has displaced: the API says so, with the reason code, long after."""
+    first = connect(server, "twin")
+    ends = []
+    first.on_disconnect = lambda *arguments: ends.append(arguments[3].value)
+    second = paho.Client(CallbackAPIVersion.VERSION2, client_id="twin", protocol=paho.MQTTv5)
+    second.connect("127.0.0.1", server.port)
+    second.loop_start()
+    while not ends:
+        pass
+    first.loop_stop()
+    assert ends[0] == 0x8E
+    _, detail = over_socket(server, "/api/v1/clients/twin")
+    causes = [(event["event"], event["reason_code"]) for event in detail["events"]]
+    assert ("disconnected", 0x8E) in causes
+    assert any("same client id" in (event["cause"] or "") for event in detail["events"])
+    second.disconnect()
+    second.loop_stop()
+
+
+def test_kick(server):
+    """A client that is kicked hears 0x98."""
+    client = connect(server, "victim")
+    ends = []
+    client.on_disconnect = lambda *arguments: ends.append(arguments[3].value)
+    assert over_socket(server, "/api/v1/clients/victim", "DELETE")[0] == 200
+    while not ends:
+        pass
+    client.loop_stop()
+    assert ends[0] == 0x98
+
+
+def test_pages_have_every_row_once(server):
+    """A listing of many sessions, page by page while others come and go, has each that stays exactly once."""
+    clients = [connect(server, f"many-{number:03}") for number in range(40)]
+    seen, cursor = [], ""
+    while True:
+        query = "limit=7&filter=client_id%3Dmany-*" + (f"&cursor={cursor}" if cursor else "")
+        status, page = over_socket(server, f"/api/v1/sessions?{query}")
+        assert status == 200, page
+        seen += [row["client_id"] for row in page["items"]]
+        connect(server, f"other-{len(seen)}").disconnect()
+        cursor = page.get("next")
+        if not cursor:
+            break
+    assert sorted(seen) == [f"many-{number:03}" for number in range(40)]
+    for client in clients:
+        client.disconnect()
+        client.loop_stop()
+
+
+def test_second_broker_on_the_machine(server, tmp_path):
+    """An address that was asked for and is taken ends the start, with the flag that changes it."""
+    taken = server.http.removeprefix("http://")
+    command = [str(server.binary()), "server", "--mqtt", "127.0.0.1:0", "--data", str(tmp_path / "d"), "--http", taken]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 6, done.stdout + done.stderr
+    assert f"{taken} is in use" in done.stderr and "--http" in done.stderr
