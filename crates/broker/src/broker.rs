@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::control::Control;
 use crate::listen::{self, ListenError};
 use crate::live::Live;
+use crate::memory::MemoryBudget;
 use crate::metrics::{CLOSES, DROPPED, dropped_name};
 use crate::node::{DataFolder, FolderError};
 use crate::repair::NodeState;
@@ -109,6 +110,7 @@ impl Summary {
             ("publishes_sent", counters.publishes_sent),
             ("deliveries_gathered", counters.deliveries_gathered),
             ("publishers_slowed", counters.publishers_slowed),
+            ("closed_for_memory", counters.closed_for_memory),
             ("fronts_panicked", counters.fronts_panicked),
             ("turns", counters.turns),
             ("longest_turn_us", counters.longest_turn_us),
@@ -247,12 +249,14 @@ impl Broker {
         let (writer, reader) = SharedMatcher::new();
         let (clock, connections) = (Clock::default(), Arc::new(AtomicUsize::new(0)));
         let mut writer = Some(writer);
+        let memory = Arc::new(MemoryBudget::new(config.memory_max, config.shards));
         let shards = ports.into_iter().zip(listeners.by_shard).zip(disks);
         for (id, ((ports, listeners), disk)) in (0..).map(ShardId).zip(shards) {
             broker.start_shard(ShardParts {
                 id,
                 config: Arc::clone(&config),
                 live: Arc::clone(&broker.live),
+                memory: Arc::clone(&memory),
                 clock,
                 ports,
                 listeners,

@@ -9,6 +9,7 @@ use courser_engine::Limits;
 use courser_mqtt::front::{Feature, FrontConfig, OutputPool, Redirect, RedirectKind};
 use courser_settings::{Acknowledge, Durability, Login, Settings};
 
+use crate::memory;
 use crate::slots::{Places, Relaxed};
 use crate::stations::Mark;
 
@@ -48,6 +49,8 @@ pub struct Config {
     pub connections_max: usize,
     /// The most of them that settings may allow later: what descriptors there are.
     pub connections_cap: usize,
+    /// Bytes that the process may have allocated.
+    pub memory_max: u64,
     /// How long a stop waits for outputs and wills.
     pub stop_timeout: Duration,
     /// Everything else, by name.
@@ -80,6 +83,10 @@ impl Config {
             ring_slots: RING_SLOTS,
             connections_max: settings.listeners.connections_max as usize,
             connections_cap: usize::MAX,
+            memory_max: match settings.memory.max.bytes() {
+                0 => memory::default_max(),
+                bytes => bytes,
+            },
             stop_timeout: Duration::from_secs(5),
             settings,
         }
@@ -127,6 +134,8 @@ impl Config {
             ..
         } = &self.settings;
         let keepers = u32::from(self.places().last_logged());
+        let share = memory::retained_share(self.memory_max);
+        let retained_bytes = retained.bytes_max.bytes().min(share);
         Limits {
             queue_messages_max: session.queue_messages_max,
             queue_bytes_max: session.queue_bytes_max.bytes(),
@@ -134,7 +143,7 @@ impl Config {
             subscriptions_max: mqtt.subscriptions_max,
             outbound_window_max: mqtt.outbound_window_max,
             retained_messages_max: retained.messages_max.div_ceil(keepers),
-            retained_bytes_max: retained.bytes_max.bytes().div_ceil(keepers.into()),
+            retained_bytes_max: retained_bytes.div_ceil(keepers.into()),
             session_expiry_seconds_max: seconds(mqtt.session_expiry_max),
             shared_strategy: strategy(mqtt.shared_strategy),
             ..Limits::default()

@@ -28,6 +28,7 @@ mod failpoint;
 mod index;
 mod listen;
 mod live;
+mod memory;
 pub mod metrics;
 mod node;
 mod peer;

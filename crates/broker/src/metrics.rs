@@ -145,6 +145,8 @@ pub struct Counters {
     pub packets_sent: u64,
     /// Times that a publisher was not read for a moment because it is faster than a session that gets its messages.
     pub publishers_slowed: u64,
+    /// Connections that were closed because memory was short and they held much of it without going on.
+    pub closed_for_memory: u64,
     /// Connections that were closed because their front panicked (M50): each is a fault of ours.
     pub fronts_panicked: u64,
     /// Turns.
@@ -186,6 +188,7 @@ impl Counters {
             (&mut self.packets_received, other.packets_received),
             (&mut self.packets_sent, other.packets_sent),
             (&mut self.publishers_slowed, other.publishers_slowed),
+            (&mut self.closed_for_memory, other.closed_for_memory),
             (&mut self.fronts_panicked, other.fronts_panicked),
             (&mut self.turns, other.turns),
         ];

@@ -81,6 +81,7 @@ pub(crate) fn run(arguments: &Server) -> Exit {
     config.connections_max = capped.unwrap_or(config.connections_max);
     config.connections_cap = allowed;
     let shards = config.shards;
+    let memory_max = config.memory_max;
     // Before the broker, so that a signal during its start is not lost.
     let runtime = match tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -110,6 +111,7 @@ pub(crate) fn run(arguments: &Server) -> Exit {
     let greeting = Greeting {
         broker: &broker,
         operators: &operators,
+        memory_max,
         shards,
         data,
         anyone: !open.is_empty(),
@@ -134,6 +136,8 @@ struct Greeting<'a> {
     broker: &'a Broker,
     operators: &'a Operators,
     shards: u16,
+    /// Bytes that the process may have allocated.
+    memory_max: u64,
     /// None where nothing is kept.
     data: Option<PathBuf>,
     anyone: bool,
@@ -164,6 +168,7 @@ impl Greeting<'_> {
         } else {
             "loopback only: anyone on this machine may connect\n"
         });
+        let _ = writeln!(text, "memory: at most {} MiB", self.memory_max >> 20);
         if let Some(connections) = self.capped {
             let _ = writeln!(
                 text,

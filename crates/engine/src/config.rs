@@ -51,6 +51,24 @@ pub enum DiskRoom {
     Short,
 }
 
+/// Room in the memory of the process for messages that wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MemoryRoom {
+    /// For everything that the limits allow.
+    #[default]
+    Enough,
+    /// Only for sessions that take their messages: a publish that would wait for one that is away, or has
+    /// [`CROWD_MESSAGES`](Self::CROWD_MESSAGES) or [`CROWD_BYTES`](Self::CROWD_BYTES) waiting, is refused.
+    Short,
+}
+
+impl MemoryRoom {
+    /// Messages that may wait for a session while memory is short.
+    pub const CROWD_MESSAGES: u32 = 64;
+    /// Their bytes.
+    pub const CROWD_BYTES: u64 = 64 * 1024;
+}
+
 /// Limits of the sessions and stores of a partition. The leader enforces them when it proposes (M4).
 #[derive(Clone, Debug)]
 pub struct Limits {

@@ -100,7 +100,7 @@ mod wall;
 
 pub use aside::AsideFilters;
 pub use checkpoint::{CheckpointEnd, CheckpointPiece, EntrySet, Restore, RestoreError, Restored};
-pub use config::{Counts, DiskRoom, Limits, Overflow, PartitionConfig};
+pub use config::{Counts, DiskRoom, Limits, MemoryRoom, Overflow, PartitionConfig};
 pub use entry::EntryError;
 pub use list::{Deletion, RetainedPage, SessionView, SubscriptionView};
 pub use lost::{LostReference, LostStream, PlantedLoss};

@@ -7,7 +7,7 @@ use courser_contract::{
 };
 
 use crate::{
-    Counts, DiskRoom, EntryError, Pace, PartitionConfig,
+    Counts, DiskRoom, EntryError, MemoryRoom, Pace, PartitionConfig,
     entry::{Gather, Haste, Rare, Trust},
     lead::{Lead, Role},
     session::FORWARD_AGAIN_MS,
@@ -22,6 +22,7 @@ pub struct Partition {
     pub(crate) lead: Lead,
     pub(crate) gather: Gather,
     pub(crate) disk_room: DiskRoom,
+    pub(crate) memory_room: MemoryRoom,
     #[cfg(feature = "planted")]
     pub(crate) planted: Option<crate::PlantedLoss>,
 }
@@ -43,6 +44,7 @@ impl Partition {
             lead: Lead::default(),
             gather: Gather::default(),
             disk_room: DiskRoom::Enough,
+            memory_room: MemoryRoom::Enough,
             #[cfg(feature = "planted")]
             planted: None,
         };
@@ -405,6 +407,12 @@ impl Partition {
     /// and sessions go on, out of what is left (M47). Volatile partitions are not told.
     pub const fn set_disk_room(&mut self, room: DiskRoom) {
         self.disk_room = room;
+    }
+
+    /// Says how much room the process has for messages that wait. While it is short, a numbered publish is refused that would
+    /// wait for a session which does not take its messages; what was let in before goes on, and so do sessions that take theirs.
+    pub const fn set_memory_room(&mut self, room: MemoryRoom) {
+        self.memory_room = room;
     }
 
     /// Whether it takes connections: it leads, the first entry of its term is applied, and L1 has all of its filters (M39).

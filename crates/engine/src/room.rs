@@ -4,7 +4,7 @@
 use courser_contract::{Append, AppendKey, Dropped, PartitionEffects, RecordView, Refusal, Seq};
 
 use crate::{
-    DiskRoom, Limits, Overflow, Partition,
+    DiskRoom, Limits, MemoryRoom, Overflow, Partition,
     entry::{Fate, Haste, OutcomeFact, Target},
     ids::{self, Owner},
     retained::RetainedLimits,
@@ -55,6 +55,12 @@ impl Partition {
         {
             return Err(Refusal::QuotaExceeded);
         }
+        if self.memory_room == MemoryRoom::Short
+            && matches!(append.key, AppendKey::Numbered { .. })
+            && stored.iter().any(|target| self.is_crowded(target.stream))
+        {
+            return Err(Refusal::QuotaExceeded);
+        }
         let limits = &self.config.limits;
         let refusable = !matches!(append.key, AppendKey::Unanswered);
         if limits.overflow == Overflow::RefusePublisher && refusable {
@@ -87,6 +93,26 @@ impl Partition {
         } else {
             Err(Refusal::QuotaExceeded)
         }
+    }
+
+    /// Whether nobody takes from a stream, or less than comes.
+    #[cold]
+    fn is_crowded(&self, stream: u64) -> bool {
+        let is_taken = match ids::owner(stream) {
+            Owner::Session => {
+                let session = self.state.sessions.get(stream);
+                session.is_some_and(|session| session.lead.live.is_some())
+            }
+            Owner::Group => {
+                let group = self.state.groups.get(stream);
+                group.is_some_and(|group| group.lead.dispatch.is_some())
+            }
+        };
+        let waits = |(queue, reserved): (&Stream, Reserved)| {
+            i64::from(queue.live()) + reserved.messages >= i64::from(MemoryRoom::CROWD_MESSAGES)
+                || queue.bytes().saturating_add_signed(reserved.bytes) >= MemoryRoom::CROWD_BYTES
+        };
+        !is_taken || self.queue(stream).is_some_and(waits)
     }
 
     fn is_full(&self, stream: u64, bytes: u64) -> bool {

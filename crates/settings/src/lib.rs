@@ -82,7 +82,7 @@ pub use resolved::{Change, Effective, Resolved, Shown};
 pub use schema::schema;
 pub use source::Sources;
 pub use table::{
-    Class, Data, Listeners, Mqtt, Retained, Server, Session, Settings, Sys, lists, table,
+    Class, Data, Listeners, Memory, Mqtt, Retained, Server, Session, Settings, Sys, lists, table,
 };
 pub use template::template;
 pub use value::{

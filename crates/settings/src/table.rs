@@ -54,6 +54,12 @@ settings! {
         checkpoint_bytes: ByteSize = ByteSize::mib(256), in ByteSize::mib(1)..=ByteSize::gib(1024), applies = Restart;
     }
 
+    /// Memory of the process. What happens near the limit is in docs/limits.md.
+    memory: Memory {
+        /// Bytes that the process may have allocated. Messages that wait may have a third of it, retained messages a sixth. "0B" is 60 % of what the control group or else the machine has.
+        max: ByteSize = ByteSize::new(0), in ByteSize::new(0)..=ByteSize::gib(1024), applies = Restart;
+    }
+
     /// Limits that all listeners share.
     listeners: Listeners {
         /// Connections at once. More are closed right after they are accepted.

@@ -97,6 +97,8 @@ metrics! {
         |it| each(DROPPED.into_iter().map(dropped_name).zip(it.sum.counters.dropped));
     "publishers_slowed", Counter of Things, "Times that a publisher was not read for a moment because a session cannot keep up with it",
         |it| one(it.sum.counters.publishers_slowed);
+    "closed_for_memory", Counter of Things, "Connections closed because memory was short and they held much of it without going on",
+        |it| one(it.sum.counters.closed_for_memory);
 
     "subscriptions", Gauge of Things ["kind"], "Subscriptions",
         |it| {

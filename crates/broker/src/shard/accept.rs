@@ -12,6 +12,7 @@ use super::hub::Budget;
 use super::ready::{Place, ReadyQueue, SocketWaker};
 use super::timers::Timer;
 use crate::listen::BoundListener;
+use crate::memory::Level;
 use crate::peer::{Entrance, Peer};
 
 /// Places from here on are those of listeners.
@@ -107,7 +108,8 @@ impl Shard {
     }
 
     fn admit(&mut self, stream: tokio::net::TcpStream, peer: Peer) {
-        if self.hub.connections.load(Ordering::Relaxed) >= self.hub.config.connections_max {
+        let full = self.hub.connections.load(Ordering::Relaxed) >= self.hub.config.connections_max;
+        if full || self.hub.memory == Level::Over {
             self.hub.counters.over_limit += 1;
             return;
         }

@@ -5,8 +5,8 @@
 //! what it says to partitions is queued like everything else between the two.
 
 use courser_contract::{
-    Asked, CloseCause, Destinations, Dropped, FrontEffects, FrontId, PartitionId, Permission,
-    Publish, Routed, Ticket, ToHome,
+    Asked, AttachStage, CloseCause, ConnectRefusal, Destinations, Dropped, FrontEffects, FrontId,
+    PartitionId, Permission, Publish, Routed, Ticket, ToFront, ToHome,
 };
 use rand::Rng;
 
@@ -15,6 +15,7 @@ use super::connection::Connection;
 use super::guard::Inside;
 use super::hub::Hub;
 use crate::access::Gate;
+use crate::memory::Level;
 
 /// Effects of a front that was taken out.
 pub(crate) struct FrontFx<'a> {
@@ -107,6 +108,13 @@ impl FrontEffects for FrontFx<'_> {
             self.gate.note_will(&will.topic);
         }
         let message = match message {
+            ToHome::Attach(attach)
+                if attach.stage == AttachStage::Claim && self.shard.hub.memory >= Level::Full =>
+            {
+                self.shard.fronts.note_queued(self.id);
+                let refused = ToFront::ConnectRefused(ConnectRefusal::QuotaExceeded);
+                return self.shard.hub.send_front(self.id, refused);
+            }
             ToHome::Attach(attach) if !self.shard.hub.serving => {
                 return self.shard.hub.come_early(self.id, attach);
             }

@@ -21,6 +21,7 @@ use crate::classes::Classes;
 use crate::config::Config;
 use crate::control::History;
 use crate::index::{FenceBook, IndexRequest, RoundId, Rounds, Routes, Watermarks};
+use crate::memory::Level;
 use crate::metrics::Counters;
 use crate::rings::{Batch, Message, Ports};
 use crate::slots::{Places, is_own_topic};
@@ -104,6 +105,8 @@ pub(crate) struct Hub {
     pub(crate) overfull: bool,
     /// Set when an append of the front that is being called went to a session that is slower than it.
     pub(crate) slow: bool,
+    /// How near the memory of the process is to its end.
+    pub(crate) memory: Level,
     /// Whose code runs, for panics.
     pub(crate) inside: Inside,
     /// The entry that is being applied, for panics (M50).

@@ -15,6 +15,7 @@ mod effects_partition;
 mod fronts;
 mod guard;
 mod hub;
+mod memory;
 mod messages;
 mod metadata;
 mod pacing;
@@ -53,6 +54,7 @@ use self::checkpoints::{CheckpointLink, Checkpoints};
 use self::fronts::Fronts;
 use self::guard::Inside;
 use self::hub::{Budget, Hub, IndexWriter};
+use self::memory::MemoryWatch;
 use self::messages::Inbound;
 use self::pacing::Pacing;
 use self::partitions::Partitions;
@@ -71,6 +73,7 @@ use crate::control::{Desk, History};
 use crate::index::{FenceBook, Rounds, Routes};
 use crate::listen::BoundListener;
 use crate::live::Live;
+use crate::memory::{Level, MemoryBudget};
 use crate::metrics::Counters;
 use crate::rings::{Batch, Doze, Ports};
 use crate::stations::DiskPorts;
@@ -87,6 +90,7 @@ pub(crate) struct ShardParts {
     pub(crate) config: Arc<Config>,
     /// What it is told later.
     pub(crate) live: Arc<Live>,
+    pub(crate) memory: Arc<MemoryBudget>,
     pub(crate) clock: Clock,
     pub(crate) ports: Ports,
     pub(crate) listeners: Vec<BoundListener>,
@@ -114,6 +118,7 @@ pub(crate) struct Shard {
     tuning: Tuning,
     /// Connections from this place on have not been looked at since users and roles changed.
     revoking: Option<Place>,
+    memory: MemoryWatch,
     pool: ReceivePool,
     store: Stores,
     recovery: Recovery,
@@ -246,6 +251,7 @@ impl Shard {
             congested: vec![None; usize::from(config.shards)],
             overfull: false,
             slow: false,
+            memory: Level::Free,
             inside: Inside::Shell,
             applying: None,
             waiting_for_link: Vec::new(),
@@ -288,6 +294,7 @@ impl Shard {
             scratch: PreparedScratch::default(),
             tuning: Tuning::new(parts.live, &config, Rc::new(accounts)),
             revoking: None,
+            memory: MemoryWatch::new(parts.memory),
             pool: ReceivePool::new(PoolLimits::default()),
             store,
             recovery,

@@ -1,7 +1,7 @@
 //! The partitions that a shard owns: its volatile one, and those with a log whose number mod shards is the shard's.
 
 use courser_contract::{LogIndex, PartitionId, ShardId, Term, Tick, WallMs};
-use courser_engine::{Counts, DiskRoom, Limits, Partition, PartitionConfig};
+use courser_engine::{Counts, DiskRoom, Limits, MemoryRoom, Partition, PartitionConfig};
 use courser_log::CheckpointAt;
 
 use super::recovery::Damaged;
@@ -142,6 +142,34 @@ impl Partitions {
     pub(crate) fn set_limits(&mut self, limits: &Limits) {
         for partition in self.owned.iter_mut().filter_map(|it| it.partition.as_mut()) {
             partition.set_limits(limits.clone());
+        }
+    }
+
+    /// Bytes of the messages that wait in all of them.
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        let partitions = self.owned.iter().filter_map(|it| it.partition.as_ref());
+        partitions.map(|it| it.counts().record_bytes).sum()
+    }
+
+    /// Tells all of them how much memory there is for messages that wait. Volatile ones do not answer publishers and may not
+    /// refuse them: while memory is short their sessions have less room than `limits` say.
+    pub(crate) fn set_memory_room(&mut self, room: MemoryRoom, limits: &Limits) {
+        let squeezed = match room {
+            MemoryRoom::Enough => limits.clone(),
+            MemoryRoom::Short => Limits {
+                queue_messages_max: limits.queue_messages_max.min(MemoryRoom::CROWD_MESSAGES),
+                queue_bytes_max: limits.queue_bytes_max.min(MemoryRoom::CROWD_BYTES),
+                ..limits.clone()
+            },
+        };
+        for owned in &mut self.owned {
+            let Some(partition) = &mut owned.partition else {
+                continue;
+            };
+            partition.set_memory_room(room);
+            if owned.id.is_volatile() {
+                partition.set_limits(squeezed.clone());
+            }
         }
     }
 

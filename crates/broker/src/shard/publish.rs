@@ -13,6 +13,7 @@ use super::hub::Budget;
 use crate::appends::Waiting;
 use crate::failpoint;
 use crate::index::Way;
+use crate::memory::Level;
 use crate::slots::is_own_topic;
 
 /// Facts of so many bytes go as an entry at once: the next message begins another one. So an entry is at most this and one message
@@ -161,9 +162,12 @@ impl Shard {
         result
     }
 
-    /// Whether one of the destinations is behind a link that has been full for too long (M49).
+    /// Whether the memory is full, or one of the destinations is behind a link that has been full for too long (M49).
     #[inline]
     fn is_refused(&self, partitions: impl Iterator<Item = PartitionId>) -> bool {
+        if self.hub.memory >= Level::Full {
+            return true;
+        }
         if self.hub.congested.iter().all(Option::is_none) {
             return false;
         }

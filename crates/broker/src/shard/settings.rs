@@ -117,8 +117,8 @@ impl Shard {
         self.tuning.replace(&config);
         let limits = config.limits();
         self.hub.volatile_answers = limits.overflow == Overflow::RefusePublisher;
-        self.partitions.set_limits(&limits);
         self.hub.config = config;
+        self.limit_partitions();
         if self.hub.id == ShardId(0) {
             self.retime_reports();
         }

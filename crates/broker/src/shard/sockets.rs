@@ -15,6 +15,7 @@ use super::hub::Budget;
 use super::ready::{Place, SocketWaker};
 use super::timers::Timer;
 use crate::failpoint;
+use crate::memory::Level;
 use crate::peer::Peer;
 
 /// Bytes that a front gets at once: between two pieces the shard looks at its budget.
@@ -163,6 +164,7 @@ impl Shard {
         mut buffer: Buffer,
     ) -> Option<CloseCause> {
         let now = self.hub.now;
+        let published = self.hub.counters.publishes_received;
         let (used, close) = self.call_front(id, connection, |connection, fx| {
             let used = feed(connection, now, buffer.bytes(), fx);
             connection.front.handle_read_end(now, fx);
@@ -178,6 +180,11 @@ impl Shard {
         buffer.consume(used);
         connection.rest = buffer.settle();
         connection.unparsed &= connection.rest.is_some();
+        self.hub.slow |= match self.hub.memory {
+            Level::Free => false,
+            Level::Tight => self.hub.counters.publishes_received != published,
+            Level::Full | Level::Over => true,
+        };
         self.hold_publisher(id, connection);
         close
     }

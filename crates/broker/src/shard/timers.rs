@@ -32,6 +32,8 @@ pub(crate) enum Due {
     Watch,
     /// Publishers that were slowed down are read again.
     Pace,
+    /// It is looked how much memory is used.
+    Memory,
 }
 
 impl Timer {
@@ -39,6 +41,7 @@ impl Timer {
     pub(crate) const ACCEPT: Self = Self(u32::MAX - 1);
     pub(crate) const WATCH: Self = Self(u32::MAX - 2);
     pub(crate) const PACE: Self = Self(u32::MAX - 3);
+    pub(crate) const MEMORY: Self = Self(u32::MAX - 4);
 
     /// Of a connection.
     pub(crate) const fn front(slot: Place) -> Self {
@@ -58,6 +61,7 @@ impl Timer {
             Self::ACCEPT => Due::Accept,
             Self::WATCH => Due::Watch,
             Self::PACE => Due::Pace,
+            Self::MEMORY => Due::Memory,
             Self(value) if value >= PARTITIONS => Due::Partition((value - PARTITIONS) as usize),
             Self(slot) => Due::Front(slot),
         }
@@ -82,6 +86,7 @@ impl Shard {
                 Due::Accept => self.accepting.resume(),
                 Due::Watch => self.watch(),
                 Due::Pace => self.resume_paced(),
+                Due::Memory => self.memory_timeout(),
             }
         }
         self.due = due;

@@ -41,6 +41,7 @@ impl Shard {
         }
         self.hub.budget = Budget::of(Budget::TURN);
         self.observe_settings();
+        self.observe_memory();
         self.observe_stop();
         self.observe_disk();
         self.store.begin_turn();

@@ -7,7 +7,7 @@ use courser_contract::{
 
 use super::{Session, detach::Awaited};
 use crate::{
-    DiskRoom, Partition,
+    DiskRoom, MemoryRoom, Partition,
     entry::{Haste, Rare},
     lead::{After, Holding, Waiter},
     outbox::{Refusable, Sender},
@@ -89,6 +89,7 @@ impl Partition {
         let limits = &self.config.limits;
         let forwards = self.state.outboxes.len() + self.lead.reserved_forwards as usize;
         let full = self.disk_room == DiskRoom::Short
+            || self.memory_room == MemoryRoom::Short
             || session.holds_at_least(limits.holds_max as usize)
             || forwards + publish.destinations.len() > limits.outbox_messages_max as usize;
         let refused = Settled::Refused(Refusal::QuotaExceeded);

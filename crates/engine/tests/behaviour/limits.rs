@@ -1,7 +1,7 @@
 //! Limits of sessions, and what goes when they are reached.
 
 use courser_contract::{DetachCause, Dropped, Publish, QoS, Refusal, Settled};
-use courser_engine::{DiskRoom, Limits, Overflow, Pace};
+use courser_engine::{DiskRoom, Limits, MemoryRoom, Overflow, Pace};
 
 use crate::people::{durable, publish2, release, retain2};
 use crate::world::{Acks, Commits, DURABLE, OTHER, Options, World, message, to};
@@ -93,6 +93,44 @@ fn a_disk_that_is_nearly_full_refuses_what_is_new_and_lets_the_rest_go_on_m47() 
     world.settle();
     assert!(world.is_acked(after));
     assert_eq!(world.got(a), ["after"]);
+}
+
+#[test]
+fn while_memory_is_short_only_those_get_messages_who_take_them_i9() {
+    let mut world = World::new();
+    let away = durable(&mut world, "away");
+    world.subscribe(away, to("away/#", QoS::AtLeastOnce));
+    world.detach(away, DetachCause::Lost);
+    let here = durable(&mut world, "here");
+    world.subscribe(here, to("here/#", QoS::AtLeastOnce));
+    let before = world.send("away/1", "before", QoS::AtLeastOnce);
+    world.settle();
+    world.call(DURABLE, |it, _, _| it.set_memory_room(MemoryRoom::Short));
+    let refused = Settled::Refused(Refusal::QuotaExceeded);
+    let waits = world.send("away/2", "short", QoS::AtLeastOnce);
+    let taken = world.send("here/1", "taken", QoS::AtLeastOnce);
+    world.settle();
+    assert!(world.is_acked(before) && world.is_acked(taken));
+    assert_eq!(world.publishes[waits].1, refused);
+    assert_eq!(world.got(here), ["taken"]);
+    // One that stops taking is served up to a bound.
+    world.clients[here].acks = Acks::Held;
+    let crowd = MemoryRoom::CROWD_MESSAGES as usize;
+    let sent: Vec<_> = (0..crowd + 3)
+        .map(|n| {
+            let ticket = world.send("here/2", &n.to_string(), QoS::AtLeastOnce);
+            world.settle();
+            ticket
+        })
+        .collect();
+    let acked = sent.iter().filter(|it| world.is_acked(**it)).count();
+    assert_eq!(acked, crowd);
+    world.attach(away, Options::durable());
+    assert_eq!(world.got(away), ["before"], "who comes back gets its own");
+    world.call(DURABLE, |it, _, _| it.set_memory_room(MemoryRoom::Enough));
+    let after = world.send("away/3", "after", QoS::AtLeastOnce);
+    world.settle();
+    assert!(world.is_acked(after));
 }
 
 /// What was admitted and then refused stayed counted as under way, and the next clearing of a topic ended the process.

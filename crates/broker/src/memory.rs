@@ -1,0 +1,175 @@
+//! The memory that the process may have, and how much of it is used.
+//!
+//! What is allocated is counted by the allocator of the binary ([`courser_memory`]); what waits in streams is counted by the
+//! partitions. In a binary that does not count, the budget is never used up.
+
+use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// How near the budget is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    /// Far.
+    #[default]
+    Free,
+    /// Publishers are read less.
+    Tight,
+    /// Publishes and connections are refused; clients that do not read are closed.
+    Full,
+    /// Sockets are closed as soon as they are accepted.
+    Over,
+}
+
+/// Sixteenths of the budget from which on a level is reached. What is counted is what was asked of the allocator; it takes up to
+/// two fifths more from the machine (its size classes, and pages that it has not given back yet), which is left free here.
+const TIGHT: u64 = 10;
+const FULL: u64 = 11;
+const OVER: u64 = 13;
+/// A level is left only this much below, so that it does not come and go with each message.
+const BACK: u64 = 1;
+
+impl Level {
+    /// The level that follows on `self` when `used` of `max` bytes are used.
+    pub(crate) fn next(self, used: u64, max: u64) -> Self {
+        let sixteenths = used.saturating_mul(16) / max.max(1);
+        let reached = |sixteenths| match sixteenths {
+            OVER.. => Self::Over,
+            FULL.. => Self::Full,
+            TIGHT.. => Self::Tight,
+            _ => Self::Free,
+        };
+        // Up at once, down with a distance.
+        reached(sixteenths).max(self.min(reached(sixteenths + BACK)))
+    }
+}
+
+/// The budget of the process and what its shards say of their parts.
+#[derive(Debug)]
+pub(crate) struct MemoryBudget {
+    max: u64,
+    /// Bytes of messages that wait, by shard.
+    stored: Vec<AtomicU64>,
+}
+
+impl MemoryBudget {
+    /// Of `max` bytes for so many shards.
+    pub(crate) fn new(max: u64, shards: u16) -> Self {
+        Self {
+            max,
+            stored: (0..shards).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// Bytes in all.
+    pub(crate) const fn max(&self) -> u64 {
+        self.max
+    }
+
+    /// Says what waits in the partitions of a shard.
+    pub(crate) fn set_stored(&self, shard: usize, bytes: u64) {
+        self.stored[shard].store(bytes, Relaxed);
+    }
+
+    /// Whether messages that wait have used up their share; once they have, it takes a little less to say otherwise.
+    pub(crate) fn is_stored_full(&self, was_full: bool) -> bool {
+        let stored: u64 = self.stored.iter().map(|it| it.load(Relaxed)).sum();
+        let share = stored_share(self.max);
+        stored >= if was_full { share / 16 * 15 } else { share }
+    }
+}
+
+/// A third, for messages that wait. With the share of retained messages it stays below [`TIGHT`], so that stores that are full
+/// hold up nobody whose messages do not wait.
+const fn stored_share(max: u64) -> u64 {
+    max / 3
+}
+
+/// A sixth, for retained messages.
+pub(crate) const fn retained_share(max: u64) -> u64 {
+    max / 6
+}
+
+const _: () = assert!(stored_share(1 << 20) + retained_share(1 << 20) < TIGHT << 16);
+
+/// 60 % of what the control group of this process allows, or else of what the machine has. No limit where nothing can be read.
+pub(crate) fn default_max() -> u64 {
+    let limits = [machine_bytes(), group_bytes()];
+    let least = limits.into_iter().flatten().min();
+    least.map_or(u64::MAX, |bytes| bytes / 10 * 6)
+}
+
+fn machine_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// The least of the limits on the way from this process's group to the root, version 2 and 1.
+fn group_bytes() -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    groups.lines().filter_map(limit_of).min()
+}
+
+/// Of a line `number:controllers:path`; version 2 has no controllers. In a container the path may be that of the host: then the
+/// root that is mounted there is the group.
+fn limit_of(line: &str) -> Option<u64> {
+    let mut parts = line.splitn(3, ':').skip(1);
+    let (controllers, path) = (parts.next()?, parts.next()?);
+    let (root, name) = if controllers.is_empty() {
+        ("/sys/fs/cgroup", "memory.max")
+    } else if controllers.split(',').any(|it| it == "memory") {
+        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+    } else {
+        return None;
+    };
+    let ways = std::iter::successors(Some(path), |path| Some(path.rsplit_once('/')?.0));
+    ways.filter_map(|path| read_limit(&format!("{root}{path}/{name}")))
+        .min()
+}
+
+/// "max" is no limit, and so is the huge number of version 1.
+fn read_limit(path: &str) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_reached_at_once_and_left_with_a_distance() {
+        let mut level = Level::default();
+        let mut seen = Vec::new();
+        for percent in [50, 62, 63, 69, 82, 80, 74, 66, 62, 58, 56] {
+            level = level.next(percent, 100);
+            seen.push(level);
+        }
+        use Level::{Free, Full, Over, Tight};
+        assert_eq!(
+            seen,
+            [
+                Free, Free, Tight, Full, Over, Over, Full, Full, Tight, Tight, Free
+            ]
+        );
+    }
+
+    #[test]
+    fn the_share_of_what_waits_is_that_of_all_shards() {
+        let budget = MemoryBudget::new(1_200, 2);
+        budget.set_stored(0, 200);
+        budget.set_stored(1, 199);
+        assert!(!budget.is_stored_full(false));
+        assert!(budget.is_stored_full(true), "it was full a moment ago");
+        budget.set_stored(1, 200);
+        assert!(budget.is_stored_full(false));
+        budget.set_stored(0, 0);
+        assert!(!budget.is_stored_full(true));
+    }
+
+    #[test]
+    fn this_machine_has_memory() {
+        assert!(default_max() < 1 << 50);
+        assert!(default_max() > 1 << 20);
+    }
+}

@@ -1,0 +1,166 @@
+//! What a shard does as the memory of the process runs out: publishers are read less, then publishes and connections are refused
+//! and clients are closed that hold much and do not go on. All of it ends by itself with its reason.
+
+use std::sync::Arc;
+
+use courser_contract::{CloseReason, FrontId, Tick, ToFront};
+use courser_engine::MemoryRoom;
+use courser_memory::snapshot;
+
+use super::Shard;
+use super::connection::{Connection, Life};
+use super::fronts::Access;
+use super::ready::Place;
+use super::timers::Timer;
+use crate::memory::{Level, MemoryBudget};
+
+/// How often a shard looks, in milliseconds.
+const LOOK_MS: u64 = 10;
+/// How often it looks at least while memory is not free.
+const LOOK_AGAIN_MS: u64 = 50;
+/// Connections that one look goes through for those to close.
+const SHED_MAX: Place = 2_048;
+/// Bytes from which on what a client does not read, or has sent of a packet that does not end, is much.
+const MUCH_BYTES: usize = 16 * 1024;
+
+/// What a shard knows of the memory of its process.
+pub(crate) struct MemoryWatch {
+    budget: Arc<MemoryBudget>,
+    looked: Tick,
+    /// Of messages that wait.
+    room: MemoryRoom,
+    /// The next connection to look at.
+    cursor: Place,
+    armed: bool,
+}
+
+impl MemoryWatch {
+    /// Nothing yet.
+    pub(crate) fn new(budget: Arc<MemoryBudget>) -> Self {
+        Self {
+            budget,
+            looked: Tick(0),
+            room: MemoryRoom::Enough,
+            cursor: 0,
+            armed: false,
+        }
+    }
+}
+
+/// What is wrong with a connection when memory is short.
+enum Burden {
+    Nothing,
+    /// It does not read what it is sent.
+    Stalled,
+    /// It has begun a large packet.
+    Unfinished,
+}
+
+impl Shard {
+    /// Looks how much memory is used, from time to time.
+    #[inline]
+    pub(super) fn observe_memory(&mut self) {
+        if self.hub.now.tick >= self.memory.looked.after_ms(LOOK_MS) {
+            self.look_at_memory();
+        }
+    }
+
+    #[cold]
+    fn look_at_memory(&mut self) {
+        self.memory.looked = self.hub.now.tick;
+        let budget = Arc::clone(&self.memory.budget);
+        let before = self.hub.memory;
+        self.hub.memory = before.next(snapshot().live_bytes(), budget.max());
+        if before < Level::Full && self.hub.memory >= Level::Full {
+            tracing::warn!(
+                event = "memory_full",
+                "memory.max is nearly used up: publishes and connections are refused"
+            );
+            // A shard that sleeps may have what is to be closed.
+            for doze in &self.hub.ports.dozes {
+                doze.wake();
+            }
+        }
+        budget.set_stored(self.hub.id.0.into(), self.partitions.stored_bytes());
+        let room = match budget.is_stored_full(self.memory.room == MemoryRoom::Short) {
+            true => MemoryRoom::Short,
+            false => MemoryRoom::Enough,
+        };
+        if room != self.memory.room {
+            self.memory.room = room;
+            self.partitions
+                .set_memory_room(room, &self.hub.config.limits());
+        }
+        if self.hub.memory >= Level::Full {
+            self.shed();
+        }
+        let calm = self.hub.memory == Level::Free && room == MemoryRoom::Enough;
+        if !calm && !self.memory.armed {
+            self.memory.armed = true;
+            let again = self.hub.now.tick.after_ms(LOOK_AGAIN_MS);
+            self.timers.insert(again, Timer::MEMORY);
+        }
+    }
+
+    /// The timer has fired; the turn has looked already.
+    pub(super) fn memory_timeout(&mut self) {
+        self.memory.armed = false;
+        self.look_at_memory();
+    }
+
+    /// What partitions keep in memory, under other limits too.
+    pub(super) fn limit_partitions(&mut self) {
+        let limits = self.hub.config.limits();
+        self.partitions.set_limits(&limits);
+        self.partitions.set_memory_room(self.memory.room, &limits);
+    }
+
+    /// Closes connections that hold much memory and do not go on, a bounded number of them a look.
+    fn shed(&mut self) {
+        for _ in 0..self.fronts.places().min(SHED_MAX) {
+            let slot = self.memory.cursor;
+            self.memory.cursor = match slot + 1 < self.fronts.places() {
+                true => slot + 1,
+                false => 0,
+            };
+            let Some(id) = self.fronts.id(slot) else {
+                continue;
+            };
+            let Access::Here(connection) = self.fronts.get(id) else {
+                continue;
+            };
+            match burden(connection) {
+                Burden::Nothing => {}
+                Burden::Stalled => self.drop_stalled(id),
+                Burden::Unfinished => {
+                    self.hub.counters.closed_for_memory += 1;
+                    let closed = ToFront::Closed(CloseReason::QuotaExceeded);
+                    self.with_front(id, |front, now, fx| front.handle_message(now, closed, fx));
+                }
+            }
+        }
+    }
+
+    /// What it was sent cannot be written, and neither can a good-bye: it is as if its socket had gone.
+    fn drop_stalled(&mut self, id: FrontId) {
+        if let Some(mut connection) = self.fronts.take(id) {
+            self.hub.counters.closed_for_memory += 1;
+            let close = self.lose(id, &mut connection);
+            self.put_back(id, connection, close);
+        }
+    }
+}
+
+fn burden(connection: &mut Connection) -> Burden {
+    if connection.life != Life::Open {
+        return Burden::Nothing;
+    }
+    if connection.write_blocked && connection.front.output().len() >= MUCH_BYTES {
+        return Burden::Stalled;
+    }
+    let rest = connection.rest.as_ref();
+    match rest.is_some_and(|rest| rest.bytes().len() >= MUCH_BYTES) && !connection.unparsed {
+        true => Burden::Unfinished,
+        false => Burden::Nothing,
+    }
+}

@@ -1,0 +1,308 @@
+"""`memory.max` is kept under floods: the process lives, clients that behave are served, and all recovers when a flood ends.
+
+The sizes fit an ordinary run; `COURSER_MEMORY_MAX=256MiB` makes them larger, for a run by hand in a control group of 512 MiB.
+"""
+
+import contextlib
+import os
+import re
+import resource
+import select
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import time
+
+import pytest
+import wire
+from broker import Courser
+
+pytestmark = pytest.mark.courser
+
+MAX = os.environ.get("COURSER_MEMORY_MAX", "96MiB")
+MAX_BYTES = int(re.match(r"\d+", MAX)[0]) << 20
+# What the process has besides what it allocates: its code and the stacks of its threads.
+BESIDE = 16 << 20
+QUOTA = 0x97
+
+
+class Server:
+    def __init__(self, folder):
+        self.log = folder / "server.log"
+        command = [str(Courser.binary()), "server", "--mqtt", "127.0.0.1:0", "--data", str(folder / "data"), "--shards", "2"]
+        command += ["--set", f"memory.max={MAX}", "--set", "http.listen=", "--set", "session.queue_bytes_max=1GiB"]
+        # So that few readers can hold much.
+        command += ["--set", "mqtt.output_bytes_max=64MiB"]
+        with self.log.open("w") as output:
+            self.process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output)
+        deadline = time.monotonic() + 20
+        while "ready\n" not in self.log.read_text():
+            assert self.process.poll() is None and time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.02)
+        address = next(line for line in self.log.read_text().splitlines() if line.startswith("MQTT"))
+        self.port = int(address.rsplit(":", 1)[1])
+        self.peak = 0
+        self.done = threading.Event()
+        self.poll = threading.Thread(target=self._poll)
+        self.poll.start()
+
+    def _poll(self):
+        while not self.done.wait(0.02):
+            with contextlib.suppress(OSError, IndexError):
+                fields = open(f"/proc/{self.process.pid}/statm").read().split()
+                self.peak = max(self.peak, int(fields[1]) * 4096)
+
+    def stop(self):
+        self.done.set()
+        self.poll.join()
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(30)
+        return code, self.log.read_text()
+
+
+class Client:
+    """Version 5, blocking, no more than these tests need."""
+
+    def __init__(self, port, client_id, clean=True, properties=()):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.buffer = b""
+        body = wire.text("MQTT") + bytes([5, 2 if clean else 0]) + struct.pack(">H", 600)
+        body += wire.props(properties) + wire.text(client_id)
+        self.send(wire.packet(1, body))
+        self.reason = self.receive()[1][1]
+
+    def send(self, data):
+        self.socket.sendall(data)
+
+    def receive(self):
+        """First byte and body."""
+        while True:
+            length, shift, at = 0, 0, 1
+            while at < len(self.buffer):
+                length |= (self.buffer[at] & 0x7F) << shift
+                shift += 7
+                at += 1
+                if self.buffer[at - 1] < 0x80:
+                    break
+            else:
+                at = 0
+            if at and len(self.buffer) >= at + length:
+                found = self.buffer[0], self.buffer[at : at + length]
+                self.buffer = self.buffer[at + length :]
+                return found
+            data = self.socket.recv(65536)
+            if not data:
+                raise ConnectionError("closed")
+            self.buffer += data
+
+    def subscribe(self, topic, qos=1):
+        self.send(wire.packet(8, b"\0\1\0" + wire.text(topic) + bytes([qos]), 2))
+        while True:
+            first, body = self.receive()
+            if first == 0x90:
+                return body[-1]
+
+    def publish(self, topic, payload, retain=False):
+        """QoS 1; the reason code of the answer."""
+        self.send(wire.packet(3, wire.text(topic) + b"\0\1\0" + payload, 2 | retain))
+        while True:
+            first, body = self.receive()
+            if first == 0x40:
+                return body[2] if len(body) > 2 else 0
+            if first == 0xE0:
+                raise ConnectionError(f"sent away with {body[:1].hex()}")
+
+    def close(self):
+        self.socket.close()
+
+
+class Healthy:
+    """One that publishes to itself and reads all of it."""
+
+    def __init__(self, port):
+        self.client = Client(port, "healthy")
+        assert self.client.reason == 0 and self.client.subscribe("healthy/topic") == 1
+        self.served = 0
+
+    def round_trip(self, seconds=15):
+        """Refused for a moment is well; never served is not."""
+        deadline = time.monotonic() + seconds
+        while True:
+            self.client.send(wire.packet(3, wire.text("healthy/topic") + b"\0\1\0hello", 2))
+            acked = got = False
+            reason = None
+            while not acked or (reason in (0,) and not got):
+                first, body = self.client.receive()
+                if first == 0x40:
+                    acked, reason = True, body[2] if len(body) > 2 else 0
+                elif first >> 4 == 3:
+                    got = True
+                    at = 2 + len("healthy/topic")
+                    self.client.send(wire.packet(4, body[at : at + 2]))
+            if got:
+                self.served += 1
+                return
+            assert time.monotonic() < deadline, f"a healthy client is refused with {reason:#x}"
+            time.sleep(0.05)
+
+
+def until_refused(step, most):
+    """Calls `step(number)` until it says that it was refused."""
+    for number in range(most):
+        if step(number):
+            return number
+    pytest.fail(f"nothing was refused in {most} steps")
+
+
+def flood_retained(port, healthy):
+    client = Client(port, "retainer")
+    payload = b"r" * 16384
+
+    def step(number):
+        if number % 500 == 0:
+            healthy.round_trip()
+        return client.publish(f"retained/{number}", payload, retain=True) == QUOTA
+
+    until_refused(step, MAX_BYTES // len(payload))
+    return [client]
+
+
+def end_retained(port, clients):
+    for number in range(MAX_BYTES // 16384):
+        if clients[0].publish(f"retained/{number}", b"", retain=True) != 0 and number > 100:
+            break
+    clients[0].close()
+
+
+def flood_queued(port, healthy):
+    kept = [("session_expiry", 3600)]
+    absent = Client(port, "absent", clean=False, properties=kept)
+    assert absent.subscribe("queued/#") == 1
+    absent.close()
+    client = Client(port, "queuer")
+    payload = b"q" * 16384
+
+    def step(number):
+        if number % 500 == 0:
+            healthy.round_trip()
+        return client.publish(f"queued/{number}", payload) == QUOTA
+
+    until_refused(step, MAX_BYTES // len(payload))
+    return [client]
+
+
+def end_queued(port, clients):
+    """The absent one comes back with a clean start: what waited goes."""
+    back = Client(port, "absent")
+    assert back.reason == 0, "who takes messages away is let in"
+    back.close()
+    deadline = time.monotonic() + 15
+    while clients[0].publish("queued/again", b"x" * 16384) == QUOTA:
+        assert time.monotonic() < deadline, "the room that was freed is not used"
+        time.sleep(0.1)
+    clients[0].close()
+
+
+def flood_stalled(port, healthy):
+    """Readers that do not read, each with messages of its own."""
+    readers = []
+    for number in range(MAX_BYTES >> 22):
+        reader = socket.socket()
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        reader.connect(("127.0.0.1", port))
+        body = wire.text("MQTT") + b"\5\2\2\x58" + wire.props() + wire.text(f"stalled{number}")
+        reader.sendall(wire.packet(1, body) + wire.packet(8, b"\0\1\0" + wire.text(f"stalled/{number}") + b"\0", 2))
+        readers.append(reader)
+    time.sleep(0.5)
+    publisher = socket.create_connection(("127.0.0.1", port))
+    payload = b"s" * 60000
+    end = time.monotonic() + 8
+    number = sent = 0
+    publisher.setblocking(False)
+    waiting = b""
+    while time.monotonic() < end:
+        if not waiting:
+            if sent == 0:
+                waiting = wire.packet(1, wire.text("MQTT") + b"\5\2\2\x58" + wire.props() + wire.text("flooder"))
+            else:
+                number = (number + 1) % len(readers)
+                waiting = wire.packet(3, wire.text(f"stalled/{number}") + b"\0" + payload)
+            sent += 1
+        select.select([], [publisher], [], 0.1)
+        with contextlib.suppress(BlockingIOError):
+            waiting = waiting[publisher.send(waiting) :]
+        if sent % 200 == 0 and not waiting:
+            healthy.round_trip()
+    return [publisher, *readers]
+
+
+def flood_connections(port, healthy):
+    """Connections with many subscriptions until one is refused, and unfinished packets on all of them."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 200
+    begun = wire.packet(3, wire.text("begun") + b"\0" + b"b" * 900_000)[:800_000]
+    clients = []
+
+    def step(number):
+        if number % 100 == 0:
+            healthy.round_trip()
+        try:
+            client = Client(port, f"c{number}")
+            clients.append(client)
+            if client.reason:
+                assert client.reason == QUOTA
+                return True
+            client.socket.settimeout(0.5)
+            client.send(begun)
+        except (ConnectionError, TimeoutError, IndexError):
+            # Closed as soon as it was accepted, or not read any more.
+            pass
+        return False
+
+    until_refused(step, min(most, MAX_BYTES >> 16))
+    return clients
+
+
+def end_by_closing(_port, clients):
+    for client in clients:
+        client.close()
+
+
+# How each begins and ends, and what the broker says at its own end.
+FLOODS = {
+    "retained": (flood_retained, end_retained, "publishes_received="),
+    "queued": (flood_queued, end_queued, "publishes_received="),
+    "stalled": (flood_stalled, end_by_closing, "closed_for_memory="),
+    "connections": (flood_connections, end_by_closing, "closed_with_0x97="),
+}
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("flood", FLOODS)
+def test_memory_is_kept(tmp_path, flood):
+    begin, end, said = FLOODS[flood]
+    server = Server(tmp_path)
+    try:
+        healthy = Healthy(server.port)
+        healthy.round_trip()
+        clients = begin(server.port, healthy)
+        healthy.round_trip()
+        end(server.port, clients)
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                after = Client(server.port, "after")
+                if after.reason == 0 and after.publish("after", b"x") in (0, 0x10):
+                    break
+            except (ConnectionError, IndexError):
+                pass
+            assert time.monotonic() < deadline, "a new client is not served after the flood"
+            time.sleep(0.1)
+        healthy.round_trip()
+    finally:
+        code, log = server.stop()
+    assert code == 0 and said in log, log
+    assert server.peak <= MAX_BYTES * 1.15 + BESIDE, f"{server.peak >> 20} MiB of {MAX}: {log}"
+    print(f"{flood}: peak {server.peak / MAX_BYTES:.2f} of {MAX}; healthy served {healthy.served} times; {log[-600:]}")
