@@ -51,7 +51,7 @@ impl Partition {
     }
 
     /// The targets of a message, without those that do not want their own.
-    #[inline]
+    #[inline(always)]
     fn targets_of(&mut self, view: &RecordView<'_>) -> Rc<TargetList> {
         let list = self.state.l2.targets(view.topic);
         match view.publisher {
@@ -61,6 +61,12 @@ impl Partition {
             }
             Some(_) | None => list,
         }
+    }
+
+    /// The same for what begins here; apart, so that the data path keeps its own copy in place.
+    #[inline(never)]
+    fn own_targets(&mut self, view: &RecordView<'_>) -> Rc<TargetList> {
+        self.targets_of(view)
     }
 
     /// A publish from another partition's outbox, or from a volatile partition without one.
@@ -198,7 +204,7 @@ impl Partition {
     ) {
         let key = AppendKey::Unanswered;
         let list = match plan.own {
-            true => self.targets_of(view),
+            true => self.own_targets(view),
             false => self.lead.nobody.clone(),
         };
         let stored = match view.qos {
