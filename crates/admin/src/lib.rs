@@ -1,7 +1,7 @@
 //! What operators use: an HTTP API, metrics and health of a running broker, and the client of that API behind the commands.
 //!
 //! [`Admin::start`] serves on a thread with a runtime of its own, never on a shard. It knows the broker by its
-//! [`Control`](courser_broker::Control) only: questions laid on the desks of the shards, answers in pages.
+//! [`Control`] only: questions laid on the desks of the shards, answers in pages.
 //!
 //! | path | who may |
 //! |---|---|
