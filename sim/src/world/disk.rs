@@ -9,6 +9,7 @@
 //! when, something rotted (I7).
 
 mod checkpoints;
+mod damage;
 mod faults;
 mod groups;
 mod planted;

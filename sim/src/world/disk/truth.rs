@@ -92,12 +92,15 @@ impl Truth {
     ) -> Result<(), String> {
         if let Some(damage) = damage {
             return match may_rot {
-                MayRot::Yes => self.is_nothing_made_up(found),
+                MayRot::Yes | MayRot::Unproven => self.is_nothing_made_up(found),
                 MayRot::No => Err(format!("I7: damage where nothing rotted: {damage:?}")),
             };
         }
         self.is_nothing_made_up(found)?;
-        self.is_nothing_gone(found)
+        match may_rot {
+            MayRot::Yes | MayRot::No => self.is_nothing_gone(found),
+            MayRot::Unproven => Ok(()),
+        }
     }
 
     /// I5: what is there was written.
@@ -155,5 +158,7 @@ impl Truth {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MayRot {
     Yes,
+    /// Where nothing says that it was synced: rot looks like a torn end.
+    Unproven,
     No,
 }
