@@ -8,13 +8,14 @@ use std::sync::atomic::AtomicUsize;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use courser_access::UserName;
 use courser_contract::ShardId;
 use courser_settings::{Keep, Settings};
 use rand::TryRng;
 use rand::rngs::SysRng;
 use router::SharedMatcher;
 
-use crate::access::{Access, HashPool, Logins, Secret, Throttle};
+use crate::access::{Access, BootstrapError, HashPool, Logins, Secret, Throttle, take_bootstrap};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::Control;
@@ -321,6 +322,17 @@ impl Broker {
     #[must_use]
     pub const fn access(&self) -> &Arc<Access> {
         &self.access
+    }
+
+    /// Takes the accounts that `courser init` left in the data folder; to be called once it serves. Who they are. Blocks.
+    ///
+    /// # Errors
+    /// [`BootstrapError`]; the accounts are not there then, and nobody comes in by them.
+    pub fn take_bootstrap(&self) -> Result<Vec<UserName>, BootstrapError> {
+        match &self.kept {
+            Some(kept) => take_bootstrap(kept.folder.path(), &self.access),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// What was found on the disk at the start, for people. None before the log is read, and where nothing is kept.

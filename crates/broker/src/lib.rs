@@ -41,7 +41,7 @@ mod store;
 mod sys;
 mod timer;
 
-pub use access::{Access, ChangeError};
+pub use access::{Access, BootstrapError, ChangeError, first_administrator, write_bootstrap};
 pub use broker::{Broker, StartError, Status, StopError, Summary};
 pub use config::{Config, Pinning};
 pub use control::{

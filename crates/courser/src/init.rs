@@ -6,6 +6,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use courser_access::UserName;
+use courser_broker::{first_administrator, write_bootstrap};
 use courser_settings::template;
 
 use crate::cli::exit::Exit;
@@ -20,6 +22,25 @@ pub(crate) struct Init {
     /// Every setting as a comment with its default, its range and what it is for, instead of the few that people change
     #[arg(long)]
     full: bool,
+    /// Ask clients for accounts, and make the first one: its password is printed once, and its hash goes into the data folder
+    #[arg(long, conflicts_with = "full")]
+    accounts: bool,
+    /// Name of that account
+    #[arg(
+        long,
+        default_value = "admin",
+        requires = "accounts",
+        value_name = "NAME"
+    )]
+    admin: String,
+    /// Data folder that the file names
+    #[arg(
+        long,
+        default_value = "data",
+        requires = "accounts",
+        value_name = "FOLDER"
+    )]
+    data: PathBuf,
 }
 
 /// What most people change; the rest has defaults.
@@ -33,6 +54,8 @@ const SHORT: &str = "# Settings of Courser. Every setting has a default: this fi
 [mqtt]
 # Addresses that accept MQTT over TCP. Without accounts only this machine may be let in.
 # listen = [\"127.0.0.1:1883\", \"[::1]:1883\"]
+# How clients prove who they are: none, or accounts.
+# authentication = \"none\"
 # Largest packet that a client may send.
 # packet_bytes_max = \"1MiB\"
 
@@ -41,8 +64,15 @@ const SHORT: &str = "# Settings of Courser. Every setting has a default: this fi
 # queue_messages_max = 100000
 ";
 
+/// The line of the short file that accounts replace.
+const WITHOUT: &str = "# authentication = \"none\"";
+const WITH: &str = "authentication = \"accounts\"";
+
 /// Writes the file, 0600, and says how to go on.
 pub(crate) fn run(arguments: &Init) -> Exit {
+    if arguments.accounts {
+        return with_accounts(arguments);
+    }
     let text = if arguments.full {
         template()
     } else {
@@ -54,18 +84,68 @@ pub(crate) fn run(arguments: &Init) -> Exit {
             "wrote {path}\nstart the broker: courser server --config {path}\n",
             path = file.display()
         )),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            eprintln!(
-                "courser: {} is there already and is left as it is; name another file",
-                file.display()
-            );
-            Exit::Conflict
-        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => there_already(file),
+        Err(error) => cannot_write(file, &error),
+    }
+}
+
+/// The file first: where one is there already, nothing is made.
+fn with_accounts(arguments: &Init) -> Exit {
+    let name = match UserName::new(&arguments.admin) {
+        Ok(name) => name,
         Err(error) => {
-            eprintln!("courser: cannot write {}: {error}", file.display());
+            eprintln!("courser: --admin: {error}");
+            return Exit::Usage;
+        }
+    };
+    let file = &arguments.file;
+    match write(file, &text_with_accounts(&arguments.data)) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return there_already(file),
+        Err(error) => return cannot_write(file, &error),
+    }
+    let made = first_administrator(name.clone()).and_then(|(table, password)| {
+        let path = write_bootstrap(&arguments.data, &table)?;
+        Ok((path, password))
+    });
+    match made {
+        Ok((path, password)) => print(&format!(
+            "wrote {file}\nwrote {bootstrap}, which the next start takes and deletes\naccount {name}, password {password}\n\
+             This password is shown once. Start the broker: courser server --config {file}\n",
+            file = file.display(),
+            bootstrap = path.display(),
+            name = name.as_str().escape_debug(),
+            password = &*password,
+        )),
+        Err(error) => {
+            let mut text = error.to_string();
+            if let Some(source) = std::error::Error::source(&error) {
+                text = format!("{text}: {source}");
+            }
+            eprintln!("courser: {text}");
             Exit::Refused
         }
     }
+}
+
+fn text_with_accounts(data: &Path) -> String {
+    let folder = format!("path = {:?}", data.display().to_string());
+    SHORT
+        .replace("# path = \"data\"", &folder)
+        .replace(WITHOUT, WITH)
+}
+
+fn there_already(file: &Path) -> Exit {
+    eprintln!(
+        "courser: {} is there already and is left as it is; name another file",
+        file.display()
+    );
+    Exit::Conflict
+}
+
+fn cannot_write(file: &Path, error: &io::Error) -> Exit {
+    eprintln!("courser: cannot write {}: {error}", file.display());
+    Exit::Refused
 }
 
 fn write(path: &Path, text: &str) -> io::Result<()> {
@@ -80,8 +160,20 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::SHORT;
-    use courser_settings::{Settings, Sources};
+    use std::path::Path;
+
+    use super::{SHORT, text_with_accounts};
+    use courser_settings::{Login, Settings, Sources};
+
+    #[test]
+    fn accounts_change_two_settings() {
+        let text = text_with_accounts(Path::new("a \"folder\""));
+        let read = Sources::new().file("courser.toml", &text).check();
+        let mut expected = Settings::default();
+        expected.mqtt.authentication = Login::Accounts;
+        expected.data.path = "a \"folder\"".into();
+        assert_eq!(read, Ok(expected));
+    }
 
     /// Both as it is and with every key in force it says the defaults.
     #[test]

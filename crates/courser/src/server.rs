@@ -11,7 +11,7 @@ use courser_admin::{AdminError, BindError};
 use courser_broker::{
     Broker, Config, DiskFailure, FolderError, ListenError, StartError, Status, StopError,
 };
-use courser_settings::Keep;
+use courser_settings::{Keep, Login};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -57,9 +57,11 @@ pub(crate) fn run(arguments: &Server) -> Exit {
         .copied()
         .filter(|address| !address.ip().is_loopback())
         .collect();
-    if let (Some(address), false) = (open.first(), arguments.insecure_anonymous) {
+    let anonymous = settings.mqtt.authentication == Login::None;
+    if let (Some(address), true, false) = (open.first(), anonymous, arguments.insecure_anonymous) {
         return usage(&format!(
-            "{address} can be reached from other machines, and there are no accounts yet: listen on a loopback address such as \
+            "{address} can be reached from other machines, and nobody has to log in: ask for accounts with mqtt.authentication = \
+             \"accounts\" (`courser init --accounts` writes that, and the first one), listen on a loopback address such as \
              127.0.0.1:{port}, or let anyone in with --insecure-anonymous",
             port = address.port()
         ));
@@ -114,7 +116,11 @@ pub(crate) fn run(arguments: &Server) -> Exit {
         memory_max,
         shards,
         data,
-        anyone: !open.is_empty(),
+        anyone: match (anonymous, open.is_empty()) {
+            (false, _) => Anyone::LogsIn,
+            (true, true) => Anyone::OnThisMachine,
+            (true, false) => Anyone::Everywhere,
+        },
         capped,
     };
     say(&greeting.beginning());
@@ -131,6 +137,17 @@ fn say(text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
+/// Who may connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Anyone {
+    /// Whoever reaches an address.
+    Everywhere,
+    /// Whoever is on this machine.
+    OnThisMachine,
+    /// Nobody without an account.
+    LogsIn,
+}
+
 /// What a started broker says.
 struct Greeting<'a> {
     broker: &'a Broker,
@@ -140,7 +157,7 @@ struct Greeting<'a> {
     memory_max: u64,
     /// None where nothing is kept.
     data: Option<PathBuf>,
-    anyone: bool,
+    anyone: Anyone,
     /// Connections that the limit of descriptors allows, where the settings would allow more.
     capped: Option<usize>,
 }
@@ -163,10 +180,10 @@ impl Greeting<'_> {
             }
             None => text.push_str("data: in memory, nothing survives a stop\n"),
         }
-        text.push_str(if self.anyone {
-            "anonymous: anyone who reaches these addresses may connect\n"
-        } else {
-            "loopback only: anyone on this machine may connect\n"
+        text.push_str(match self.anyone {
+            Anyone::Everywhere => "anonymous: anyone who reaches these addresses may connect\n",
+            Anyone::OnThisMachine => "loopback only: anyone on this machine may connect\n",
+            Anyone::LogsIn => "accounts: clients log in\n",
         });
         let _ = writeln!(text, "memory: at most {} MiB", self.memory_max >> 20);
         if let Some(connections) = self.capped {
@@ -296,6 +313,7 @@ impl Start {
         let what = match broker.status() {
             Status::Serving => {
                 self.is_over = true;
+                take_accounts(broker);
                 return say(&greeting.end(self.began.elapsed()));
             }
             Status::Failed(_) => return,
@@ -306,6 +324,21 @@ impl Start {
             self.said = Instant::now();
             say(&format!("{what}, {} s\n", self.began.elapsed().as_secs()));
         }
+    }
+}
+
+/// The first accounts. Without them nobody comes in who has to log in, so a file that is not taken is told and nothing else.
+fn take_accounts(broker: &Broker) {
+    match broker.take_bootstrap() {
+        Ok(users) => {
+            for user in users {
+                say(&format!(
+                    "account {} is ready\n",
+                    user.as_str().escape_debug()
+                ));
+            }
+        }
+        Err(error) => eprintln!("courser: {}", chain(&error)),
     }
 }
 

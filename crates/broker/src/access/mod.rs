@@ -5,6 +5,7 @@
 //! ```
 
 mod accounts;
+mod bootstrap;
 mod entry;
 mod gate;
 mod hashing;
@@ -19,4 +20,6 @@ pub(crate) use hashing::{HashPool, Reply};
 pub(crate) use machine::Metadata;
 pub(crate) use throttle::{Origin, Throttle};
 
+pub(crate) use bootstrap::take as take_bootstrap;
+pub use bootstrap::{BootstrapError, first_administrator, write_bootstrap};
 pub use shared::{Access, ChangeError};

@@ -167,6 +167,11 @@ impl DataFolder {
         }
     }
 
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Where segments are.
     pub(crate) fn log(&self) -> PathBuf {
         self.path.join(LOG)

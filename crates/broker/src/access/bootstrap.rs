@@ -1,0 +1,225 @@
+//! The first accounts: a file in the data folder that the next start moves into partition 0.
+//!
+//! It has hashes only, is 0600, and is gone once what it says is committed. What it names is put, nobody else is touched: taking it twice
+//! is taking it once, and who has lost the last password gets in again by whoever may write into the data folder.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use courser_access::{
+    Administration, Command, HashError, HashMemory, PasswordHash, Role, RoleName, SALT_BYTES,
+    Table, User, UserName,
+};
+use rand::TryRng;
+use rand::rngs::SysRng;
+use zeroize::Zeroizing;
+
+use super::{Access, ChangeError};
+
+const NAME: &str = "bootstrap";
+/// Largest file that is read.
+const BYTES_MAX: u64 = 64 << 20;
+/// How long one change may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Without those that look like others. 20 of 57 are 116 bits.
+const LETTERS: &[u8] = b"ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz23456789";
+const PASSWORD_LETTERS: usize = 20;
+
+/// Why the first accounts were not made or not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum BootstrapError {
+    /// The file.
+    #[error("{}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Others could have written it.
+    #[error("{} is not taken: it must belong to the user of the broker and be 0600", .0.display())]
+    Open(PathBuf),
+    /// Not in its form.
+    #[error("{} is not in the form that `courser init` writes", path.display())]
+    Form {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// It was refused.
+    #[error("the first accounts are not taken")]
+    Change(#[from] ChangeError),
+    /// No password could be made.
+    #[error("no password can be made")]
+    Hash(#[from] HashError),
+    /// The system has no random bytes.
+    #[error("the system gives no random numbers")]
+    Random(#[source] rand::rngs::SysError),
+}
+
+/// An administrator who may do everything, with a password that nobody knows but who is shown it now.
+///
+/// # Errors
+/// [`BootstrapError::Random`] and [`BootstrapError::Hash`].
+pub fn first_administrator(name: UserName) -> Result<(Table, Zeroizing<String>), BootstrapError> {
+    let password = new_password()?;
+    let mut salt = [0; SALT_BYTES];
+    SysRng
+        .try_fill_bytes(&mut salt)
+        .map_err(BootstrapError::Random)?;
+    let hash = PasswordHash::new(password.as_bytes(), salt, &mut HashMemory::default())?;
+    let role = RoleName::new("admin").expect("it is a name");
+    let everything = ["allow all #", "allow subscribe $SYS/#"];
+    let rules = everything.map(|rule| rule.parse().expect("it is a rule"));
+    let admin = Role {
+        rules: rules.into(),
+        administration: Administration::Full,
+        ..Role::default()
+    };
+    let user = User {
+        password: Some(hash),
+        roles: [role.clone()].into(),
+        ..User::default()
+    };
+    let mut table = Table::default();
+    table.apply(&Command::PutRole(role, admin));
+    table.apply(&Command::PutUser(name, user));
+    Ok((table, password))
+}
+
+/// Letters drawn one by one; bytes that would favour some are drawn again.
+fn new_password() -> Result<Zeroizing<String>, BootstrapError> {
+    let mut password = Zeroizing::new(String::with_capacity(PASSWORD_LETTERS));
+    let fair = 256 - 256 % LETTERS.len();
+    while password.len() < PASSWORD_LETTERS {
+        let mut byte = [0];
+        SysRng
+            .try_fill_bytes(&mut byte)
+            .map_err(BootstrapError::Random)?;
+        let drawn = usize::from(byte[0]);
+        if drawn < fair {
+            password.push(char::from(LETTERS[drawn % LETTERS.len()]));
+        }
+    }
+    Ok(password)
+}
+
+/// Writes the file into a data folder, which is made if it is not there. One that is there is an error.
+///
+/// # Errors
+/// [`BootstrapError::File`].
+pub fn write_bootstrap(folder: &Path, table: &Table) -> Result<PathBuf, BootstrapError> {
+    let path = folder.join(NAME);
+    let write = || -> io::Result<()> {
+        if !folder.is_dir() {
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(folder)?;
+        }
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)?;
+        file.write_all(&serde_json::to_vec(table)?)?;
+        file.sync_all()?;
+        File::open(folder)?.sync_all()
+    };
+    match write() {
+        Ok(()) => Ok(path),
+        Err(source) => Err(BootstrapError::File { path, source }),
+    }
+}
+
+/// Takes the file of a data folder, if there is one: the users in it. Blocks until they are committed.
+///
+/// # Errors
+/// [`BootstrapError`]; the file stays.
+pub(crate) fn take(folder: &Path, access: &Access) -> Result<Vec<UserName>, BootstrapError> {
+    let path = folder.join(NAME);
+    let failed = |source| BootstrapError::File {
+        path: path.clone(),
+        source,
+    };
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let about = file.metadata().map_err(failed)?;
+    let own = about.uid() == rustix::process::geteuid().as_raw() && about.mode() & 0o077 == 0;
+    if !own || !about.is_file() {
+        return Err(BootstrapError::Open(path));
+    }
+    let mut bytes = Vec::new();
+    file.take(BYTES_MAX)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
+    let table: Table = serde_json::from_slice(&bytes).map_err(|source| BootstrapError::Form {
+        path: path.clone(),
+        source,
+    })?;
+    for (name, role) in table.roles() {
+        access.change_and_wait(Command::PutRole(name.clone(), role.clone()), PATIENCE)?;
+    }
+    for (name, user) in table.users() {
+        access.change_and_wait(Command::PutUser(name.clone(), user.clone()), PATIENCE)?;
+    }
+    fs::remove_file(&path).map_err(failed)?;
+    File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(failed)?;
+    Ok(table.users().map(|(name, _)| name.clone()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_long_and_differ() {
+        let (first, second) = (new_password().unwrap(), new_password().unwrap());
+        assert_eq!(first.len(), PASSWORD_LETTERS);
+        assert!(first.bytes().all(|letter| LETTERS.contains(&letter)));
+        assert_ne!(*first, *second);
+    }
+
+    #[test]
+    fn i14_the_file_has_no_password_and_is_for_its_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        let name = UserName::new("root").unwrap();
+        let (table, password) = first_administrator(name).unwrap();
+        let path = write_bootstrap(&data, &table).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains("$argon2id$") && !text.contains(&**password));
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(fs::metadata(&data).unwrap().mode() & 0o777, 0o700);
+        assert!(table.has_administrator());
+        let hash = table.user("root").unwrap().password.as_ref().unwrap();
+        assert!(hash.verify(password.as_bytes(), &mut HashMemory::default()));
+        assert!(
+            write_bootstrap(&data, &table).is_err(),
+            "one that is there is left"
+        );
+    }
+
+    #[test]
+    fn i12_a_file_that_others_could_have_written_is_not_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let (table, _) = first_administrator(UserName::new("root").unwrap()).unwrap();
+        let path = write_bootstrap(folder.path(), &table).unwrap();
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o660);
+        fs::set_permissions(&path, open).unwrap();
+        let taken = take(folder.path(), &Access::new(&[]));
+        assert!(matches!(taken, Err(BootstrapError::Open(_))), "{taken:?}");
+        assert!(path.exists());
+    }
+}

@@ -1,0 +1,92 @@
+"""Accounts from an empty folder: `courser init --accounts`, a start, a login by paho; what is written has no password in it."""
+
+import re
+import signal
+import subprocess
+import threading
+
+import paho.mqtt.client as paho
+import pytest
+from broker import Courser
+from paho.mqtt.enums import CallbackAPIVersion
+
+pytestmark = pytest.mark.courser
+
+
+def init(folder):
+    """What `init --accounts` printed, and the password in it."""
+    done = subprocess.run(
+        [Courser.binary(), "init", "--accounts", "--admin", "root"], cwd=folder, capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stdout, re.search(r"account root, password (\S+)", done.stdout).group(1)
+
+
+def start(folder):
+    """A server on a free port, and that port."""
+    command = [Courser.binary(), "server", "--config", "courser.toml", "--mqtt", "127.0.0.1:0"]
+    command += ["--set", "http.listen=[]", "--set", "log.segment_bytes=1MiB"]
+    server = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    lines = []
+    for line in server.stdout:
+        lines.append(line)
+        if line == "ready\n":
+            break
+    text = "".join(lines)
+    return server, int(re.search(r"MQTT 3.1.1 and 5.0 on 127.0.0.1:(\d+)", text).group(1)), text
+
+
+def login(port, version, user, password):
+    """The reason that CONNACK gave, and the client."""
+    connected = threading.Event()
+    reasons = []
+
+    def on_connect(_client, _data, _flags, reason, _properties):
+        reasons.append(reason)
+        connected.set()
+
+    client = paho.Client(CallbackAPIVersion.VERSION2, client_id="operator", protocol=version)
+    if user:
+        client.username_pw_set(user, password)
+    client.on_connect = on_connect
+    client.connect("127.0.0.1", port)
+    client.loop_start()
+    assert connected.wait(20), "no CONNACK"
+    return reasons[0], client
+
+
+@pytest.mark.parametrize("version", [paho.MQTTv311, paho.MQTTv5])
+def test_the_first_account_comes_in_and_nobody_else(tmp_path, version):
+    printed, password = init(tmp_path)
+    bootstrap = tmp_path / "data" / "bootstrap"
+    assert bootstrap.stat().st_mode & 0o777 == 0o600
+    assert password not in bootstrap.read_text()
+    outputs = []
+    # The second start has the account from the log.
+    for _ in range(2):
+        server, port, text = start(tmp_path)
+        outputs.append(text)
+        assert not bootstrap.exists(), "it was taken"
+        refused, client = login(port, version, None, None)
+        assert refused.is_failure
+        client.loop_stop()
+        refused, client = login(port, version, "root", password + "x")
+        assert refused.is_failure
+        client.loop_stop()
+        reason, client = login(port, version, "root", password)
+        assert not reason.is_failure, reason
+        got = threading.Event()
+        client.on_message = lambda *_: got.set()
+        client.on_subscribe = lambda *_: client.publish("a/b", "hello", qos=1)
+        client.subscribe("a/#", qos=1)
+        assert got.wait(20), "no message"
+        client.disconnect()
+        client.loop_stop()
+        server.send_signal(signal.SIGTERM)
+        outputs.append(server.communicate(timeout=30)[0])
+        assert server.returncode == 0
+    # I14: the password was shown once, by init, and is nowhere else.
+    assert printed.count(password) == 1
+    assert all(password not in text and "$argon2id$" not in text for text in outputs)
+    for file in (tmp_path / "data").rglob("*"):
+        if file.is_file():
+            assert password.encode() not in file.read_bytes(), file
