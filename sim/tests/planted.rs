@@ -233,28 +233,3 @@ fn groups_that_are_not_told_of_the_connections_of_who_left() {
 fn ids_of_groups_that_are_free_too_early() {
     is_found_from(Bug::FreeIdsEarly, 297, &["I13:", "M30:", "M35:"]);
 }
-
-#[test]
-fn a_damaged_partition_that_serves() {
-    is_found_on_disk(Bug::ServeDamaged, 1, &["I1:", "I6:"]);
-}
-
-#[test]
-fn a_partition_set_aside_that_acknowledges() {
-    is_found_on_disk(Bug::AsideAcknowledges, 1, &["I1:"]);
-}
-
-#[test]
-fn a_lost_record_that_is_delivered() {
-    is_found_on_disk(Bug::DeliverLost, 1, &["I5:", "I3:"]);
-}
-
-#[test]
-fn a_stream_that_passes_over_a_lost_record() {
-    is_found_on_disk(Bug::SkipLost, 1, &["I3:"]);
-}
-
-#[test]
-fn an_accepted_loss_that_is_not_counted() {
-    is_found_on_disk(Bug::UncountedLoss, 1, &["M44:"]);
-}

@@ -9,7 +9,6 @@
 //! when, something rotted (I7).
 
 mod checkpoints;
-mod damage;
 mod faults;
 mod groups;
 mod planted;

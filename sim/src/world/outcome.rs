@@ -34,8 +34,6 @@ pub struct Counts {
     pub probes: u64,
     /// Starts from a disk.
     pub recoveries: u64,
-    /// Damaged partitions that were tried on such copies.
-    pub damaged: u64,
     /// Checkpoints that were finished.
     pub checkpoints: u64,
     /// Times that the node stopped because of its disk.
@@ -57,6 +55,5 @@ impl Counts {
         self.recoveries += other.recoveries;
         self.checkpoints += other.checkpoints;
         self.failures += other.failures;
-        self.damaged += other.damaged;
     }
 }

@@ -6,7 +6,6 @@ use courser_log::testing::{MemDisk, Survival};
 
 use super::super::World;
 use super::DiskNode;
-use super::damage;
 use super::recovery::{open, restore};
 use super::truth::MayRot;
 use crate::shell::partition_config;
@@ -41,7 +40,6 @@ impl World {
     /// I7: a bit that flips somewhere in the log is reported, or changes nothing that counts.
     pub(in super::super) fn probe_rot(&mut self) {
         let counter = self.life + 1;
-        let limits = self.plan.limits.clone();
         let Some(node) = self.disk.as_deref_mut() else {
             return;
         };
@@ -51,37 +49,23 @@ impl World {
             return;
         };
         let whole = (node.folder(&log.fork()), node.folder(&checkpoints.fork()));
-        let Ok(whole) = open(node, whole, counter) else {
-            return;
-        };
-        if whole.compare(node, MayRot::No).is_err() {
+        if open(node, whole, counter)
+            .and_then(|opened| opened.compare(node, MayRot::No))
+            .is_err()
+        {
             // The next start says so itself.
             return;
         }
-        let segment = SegmentNumber::of_file_name(&name);
-        let unproven = whole.recovered.report.unproven;
-        let is_unproven =
-            unproven.is_some_and(|from| (segment, at) >= (Some(from.segment), from.offset));
-        let may_rot = if is_unproven {
-            MayRot::Unproven
-        } else {
-            MayRot::Yes
-        };
         log.rot(&name, at, flip);
         let folders = (node.folder(&log), node.folder(&checkpoints));
         // A log that does not open has said so.
-        let tried = match open(node, folders, counter) {
-            Ok(opened) => opened.compare(node, may_rot).and_then(|()| {
-                let folders = (node.folder(&log), node.folder(&checkpoints));
-                damage::probe(node, opened, folders, counter, &limits)
-            }),
-            Err(_) => Ok(0),
+        let compared = match open(node, folders, counter) {
+            Ok(opened) => opened.compare(node, MayRot::Yes),
+            Err(_) => Ok(()),
         };
-        match tried {
-            Ok(tried) => self.counts.damaged += tried,
-            Err(text) => self
-                .oracle
-                .fail(format!("{text} (a bit flipped at byte {at} of {name})")),
+        if let Err(text) = compared {
+            self.oracle
+                .fail(format!("{text} (a bit flipped at byte {at} of {name})"));
         }
         self.counts.probes += 1;
     }

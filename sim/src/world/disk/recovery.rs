@@ -18,8 +18,8 @@ use crate::shell::partition_config;
 
 /// What is open after a start.
 pub(super) struct Opened {
-    pub(super) log: Log<PlantedDisk>,
-    pub(super) store: CheckpointStore<PlantedDisk>,
+    log: Log<PlantedDisk>,
+    store: CheckpointStore<PlantedDisk>,
     pub(super) recovered: Recovered,
     pub(super) loaded: LoadedCheckpoints,
 }
@@ -64,10 +64,7 @@ impl Opened {
                 continue;
             }
             let found = self.recovered.partitions.get(id);
-            let damage = match node.bug {
-                Some(Bug::ServeDamaged) => None,
-                _ => self.recovered.damage(*id),
-            };
+            let damage = self.recovered.damage(*id);
             truth
                 .compare(found, damage, may_rot)
                 .map_err(|text| format!("partition {}: {text}", id.0))?;

@@ -92,15 +92,12 @@ impl Truth {
     ) -> Result<(), String> {
         if let Some(damage) = damage {
             return match may_rot {
-                MayRot::Yes | MayRot::Unproven => self.is_nothing_made_up(found),
+                MayRot::Yes => self.is_nothing_made_up(found),
                 MayRot::No => Err(format!("I7: damage where nothing rotted: {damage:?}")),
             };
         }
         self.is_nothing_made_up(found)?;
-        match may_rot {
-            MayRot::Yes | MayRot::No => self.is_nothing_gone(found),
-            MayRot::Unproven => Ok(()),
-        }
+        self.is_nothing_gone(found)
     }
 
     /// I5: what is there was written.
@@ -158,7 +155,5 @@ impl Truth {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MayRot {
     Yes,
-    /// Where nothing says that it was synced: rot looks like a torn end.
-    Unproven,
     No,
 }
