@@ -10,16 +10,17 @@ use std::time::{Duration, Instant};
 
 use courser_access::UserName;
 use courser_contract::ShardId;
-use courser_settings::{Keep, Settings};
+use courser_settings::{Keep, Listener, Settings};
 use rand::TryRng;
 use rand::rngs::SysRng;
 use router::SharedMatcher;
 
 use crate::access::{Access, BootstrapError, HashPool, Logins, Secret, Throttle, take_bootstrap};
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Anonymous, Config};
 use crate::control::Control;
-use crate::listen::{self, ListenError};
+use crate::doors::{self, CertificateError, DoorError, Doors, Inbox, OpenDoor, Reread};
+use crate::listen::{self, ListenError, Listeners, Plain};
 use crate::live::Live;
 use crate::memory::MemoryBudget;
 use crate::metrics::{CLOSES, DROPPED, dropped_name};
@@ -45,6 +46,9 @@ pub enum StartError {
     /// An address.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// Certificates of a listener.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
     /// The data folder.
     #[error(transparent)]
     Folder(#[from] FolderError),
@@ -57,6 +61,15 @@ pub enum StartError {
     /// A thread.
     #[error("cannot start a thread for a shard")]
     Thread(#[source] io::Error),
+}
+
+impl From<DoorError> for StartError {
+    fn from(error: DoorError) -> Self {
+        match error {
+            DoorError::Listen(error) => Self::Listen(error),
+            DoorError::Certificate(error) => Self::Certificate(error),
+        }
+    }
 }
 
 /// Why a broker did not end as it should.
@@ -89,8 +102,8 @@ pub enum StopError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     shards: ShardReport,
-    /// What the stations counted, by name.
-    disk: Vec<(&'static str, u64)>,
+    /// What doors and stations counted, by name.
+    beside: Vec<(&'static str, u64)>,
 }
 
 impl Summary {
@@ -130,13 +143,13 @@ impl Summary {
             .iter()
             .zip(counters.dropped)
             .map(|(&why, value)| (format!("dropped_{}", dropped_name(why)), value));
-        let disk = self.disk.iter();
+        let beside = self.beside.iter();
         plain
             .into_iter()
             .chain(closes)
             .chain(reasons)
             .chain(dropped)
-            .chain(disk.map(|&(name, value)| (name.to_owned(), value)))
+            .chain(beside.map(|&(name, value)| (name.to_owned(), value)))
             .filter(|(_, value)| *value > 0)
             .collect()
     }
@@ -160,6 +173,8 @@ pub enum Status {
 pub struct Broker {
     live: Arc<Live>,
     addresses: Vec<SocketAddr>,
+    open_doors: Vec<OpenDoor>,
+    doors: Doors,
     threads: Vec<JoinHandle<io::Result<ShardReport>>>,
     dozes: Vec<Arc<Doze>>,
     stop: Arc<StopSignal>,
@@ -190,6 +205,31 @@ pub(crate) fn status_of(disk: Option<&DiskState>) -> Status {
     }
 }
 
+/// Listens where shards accept connections themselves.
+fn listen_plainly(config: &Config) -> Result<Listeners, ListenError> {
+    let doors = config.settings.doors.iter();
+    let plain: Vec<&Listener> = doors.filter(|it| doors::is_plain(it)).collect();
+    for listener in &plain {
+        let proves = listener.authentication == courser_settings::Login::Accounts;
+        let public = listener.address.iter().find(|it| !it.ip().is_loopback());
+        if let (Some(address), false, Anonymous::ThisMachine) = (public, proves, config.anonymous) {
+            return Err(ListenError::Public {
+                listener: listener.name.clone(),
+                place: address.to_string(),
+            });
+        }
+    }
+    let named = plain.iter().map(|it| Plain {
+        addresses: &it.address,
+        entrance: doors::entrance(it),
+        change: format!("with another address of listener \"{}\"", it.name),
+    });
+    let all: Vec<Plain<'_>> = std::iter::once(Plain::mqtt(&config.listen, config.authentication))
+        .chain(named)
+        .collect();
+    listen::listen(&all, config.shards)
+}
+
 /// Opens the data folder, unless everything is kept in memory. A folder that exists says how many partitions there are.
 fn open_folder(config: &mut Config) -> Result<Option<DataFolder>, FolderError> {
     match config.settings.data.store {
@@ -214,9 +254,11 @@ impl Broker {
     /// thread.
     pub fn start(mut config: Config) -> Result<Self, StartError> {
         let folder = open_folder(&mut config)?;
-        let listeners = listen::listen(&config.listen, config.authentication, config.shards)?;
+        let listeners = listen_plainly(&config)?;
+        let doors = doors::bind(&config)?;
         let ports = rings::mesh(config.shards, config.ring_slots);
         let dozes = ports[0].dozes.clone();
+        let inboxes: Vec<_> = dozes.iter().map(Inbox::new).collect();
         let stop = Arc::new(StopSignal::new(config.shards));
         let places = config.places();
         let config = Arc::new(config);
@@ -234,6 +276,8 @@ impl Broker {
         let mut broker = Self {
             live: Arc::new(Live::new(Arc::clone(&config))),
             addresses: listeners.addresses,
+            open_doors: doors.open.clone(),
+            doors: doors.start(&inboxes).map_err(StartError::Thread)?,
             threads: Vec::new(),
             control: Control::new(&dozes, places, &config.settings.classes, Arc::clone(&stop)),
             access: Arc::clone(&access),
@@ -251,8 +295,9 @@ impl Broker {
         let (clock, connections) = (Clock::default(), Arc::new(AtomicUsize::new(0)));
         let mut writer = Some(writer);
         let memory = Arc::new(MemoryBudget::new(config.memory_max, config.shards));
-        let shards = ports.into_iter().zip(listeners.by_shard).zip(disks);
-        for (id, ((ports, listeners), disk)) in (0..).map(ShardId).zip(shards) {
+        let incoming = listeners.by_shard.into_iter().zip(inboxes);
+        let shards = ports.into_iter().zip(incoming).zip(disks);
+        for (id, ((ports, (listeners, inbox)), disk)) in (0..).map(ShardId).zip(shards) {
             broker.start_shard(ShardParts {
                 id,
                 config: Arc::clone(&config),
@@ -261,6 +306,7 @@ impl Broker {
                 clock,
                 ports,
                 listeners,
+                inbox,
                 reader: reader.clone(),
                 writer: writer.take(),
                 connections: Arc::clone(&connections),
@@ -367,6 +413,24 @@ impl Broker {
         &self.addresses
     }
 
+    /// Doors that are open besides [`addresses`](Self::addresses): listeners with TLS, WebSocket, a proxy or a Unix socket.
+    #[must_use]
+    pub fn doors(&self) -> &[OpenDoor] {
+        &self.open_doors
+    }
+
+    /// Reads the certificates of all listeners again: the name of each listener, and what came of it. One that cannot be used
+    /// changes nothing. Connections that are there keep what they have. Blocks for as long as the disk takes.
+    pub fn reread_certificates(&self) -> Vec<(String, Result<Reread, CertificateError>)> {
+        self.doors.reread()
+    }
+
+    /// Listeners with the subjects of their certificates, and the seconds since 1970 until which these are valid.
+    #[must_use]
+    pub fn certificates(&self) -> Vec<(String, String, i64)> {
+        self.doors.certificates()
+    }
+
     /// Whether a thread has ended by itself, which only a failure makes.
     #[must_use]
     pub fn has_failed(&self) -> bool {
@@ -383,6 +447,7 @@ impl Broker {
     /// [`StopError::Disk`] when the disk failed, else the first thread that failed.
     pub fn stop(mut self) -> Result<Summary, StopError> {
         self.step(Phase::Wills, self.stop_timeout.min(WILLS_MAX));
+        self.doors.close();
         self.step(Phase::Closing, self.stop_timeout);
         if self.kept.is_some() {
             self.step(Phase::Saving, self.stop_timeout.min(SAVES_MAX));
@@ -400,6 +465,7 @@ impl Broker {
                 (Err(_), _) => {}
             }
         }
+        let mut beside = self.doors.counted();
         // Whatever became of the shards: nobody else may have the folder before the log has been written to its end.
         let disk = match self.kept.take() {
             Some(kept) => end_stations(kept),
@@ -407,7 +473,10 @@ impl Broker {
         };
         Ok(Summary {
             shards: sum?,
-            disk: disk?,
+            beside: {
+                beside.extend(disk?);
+                beside
+            },
         })
     }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use courser_contract::{Now, Tick, WallMs};
 use courser_engine::WallClock;
+use rustix::time::{ClockId, clock_gettime};
 use tokio::time::{Sleep, sleep_until};
 
 /// Milliseconds since the broker's start, and of the day. All shards of a process share the beginning; the time of the day is that of
@@ -33,6 +34,12 @@ impl Default for Clock {
 fn system() -> WallMs {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     WallMs(milliseconds(since.unwrap_or_default()))
+}
+
+/// Microseconds of CPU that the calling thread has used.
+pub(crate) fn thread_cpu_us() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec.cast_unsigned() * 1_000_000 + time.tv_nsec.cast_unsigned() / 1_000
 }
 
 impl Clock {

@@ -28,6 +28,16 @@ pub enum Pinning {
     Cores,
 }
 
+/// Where connections may come in whose clients prove nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Anonymous {
+    /// At loopback addresses and Unix sockets.
+    #[default]
+    ThisMachine,
+    /// Anywhere.
+    Anywhere,
+}
+
 /// What a broker is started with.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -51,6 +61,8 @@ pub struct Config {
     pub connections_cap: usize,
     /// Bytes that the process may have allocated.
     pub memory_max: u64,
+    /// Where clients may come in that prove nothing. Another place stops the start.
+    pub anonymous: Anonymous,
     /// How long a stop waits for outputs and wills.
     pub stop_timeout: Duration,
     /// Everything else, by name.
@@ -87,6 +99,7 @@ impl Config {
                 0 => memory::default_max(),
                 bytes => bytes,
             },
+            anonymous: Anonymous::default(),
             stop_timeout: Duration::from_secs(5),
             settings,
         }

@@ -24,6 +24,7 @@ mod classes;
 mod clock;
 mod config;
 mod control;
+mod doors;
 mod failpoint;
 mod index;
 mod listen;
@@ -43,11 +44,12 @@ mod timer;
 
 pub use access::{Access, BootstrapError, ChangeError, first_administrator, write_bootstrap};
 pub use broker::{Broker, StartError, Status, StopError, Summary};
-pub use config::{Config, Pinning};
+pub use config::{Anonymous, Config, Pinning};
 pub use control::{
     AskError, ClientRow, Control, Ended, Happened, Page, PastEvent, RetainedMessage, RetainedRow,
     SessionPlace, SessionRow, SubscriptionRow, SubscriptionStop,
 };
+pub use doors::{CertificateError, OpenDoor, Reread};
 pub use listen::ListenError;
 pub use node::FolderError;
 pub use peer::Authentication;

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -18,20 +19,62 @@ const BACKLOG: i32 = 4096;
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// Somebody else has it.
-    #[error(
-        "{address} is in use by another process: stop that one, or listen elsewhere with --mqtt ADDRESS:PORT"
-    )]
+    #[error("{address} is in use by another process: stop that one, or listen elsewhere {change}")]
     InUse {
         /// The address.
         address: SocketAddr,
+        /// What to change.
+        change: String,
     },
     /// Ports below 1024 and the like.
     #[error(
-        "{address} needs rights that this process does not have: use a port from 1024, with --mqtt ADDRESS:PORT"
+        "{address} needs rights that this process does not have: use a port from 1024, {change}"
     )]
     Denied {
         /// The address.
         address: SocketAddr,
+        /// What to change.
+        change: String,
+    },
+    /// It can be reached from other machines, and nobody has to prove who they are.
+    #[error(
+        "listener \"{listener}\": {place} can be reached from other machines, and its clients prove nothing: give it \
+         authentication, listen on a loopback address, or let anyone in with --insecure-anonymous"
+    )]
+    Public {
+        /// The listener.
+        listener: String,
+        /// The address.
+        place: String,
+    },
+    /// The path of a Unix socket.
+    #[error("cannot listen on {}", path.display())]
+    Unix {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// systemd has opened no socket of this name.
+    #[error(
+        "listener \"{listener}\": systemd has opened no socket named \"{name}\": start the broker by its .socket unit, with \
+         FileDescriptorName={name}"
+    )]
+    NotActivated {
+        /// The listener.
+        listener: String,
+        /// The name.
+        name: String,
+    },
+    /// A socket that was opened cannot be used.
+    #[error("listener \"{listener}\": its socket cannot be used")]
+    Named {
+        /// The listener.
+        listener: String,
+        /// Why.
+        #[source]
+        source: io::Error,
     },
     /// Anything else.
     #[error("cannot listen on {address}")]
@@ -45,10 +88,11 @@ pub enum ListenError {
 }
 
 impl ListenError {
-    fn new(address: SocketAddr, source: io::Error) -> Self {
+    fn new(address: SocketAddr, source: io::Error, change: &str) -> Self {
+        let change = change.to_owned();
         match source.kind() {
-            io::ErrorKind::AddrInUse => Self::InUse { address },
-            io::ErrorKind::PermissionDenied => Self::Denied { address },
+            io::ErrorKind::AddrInUse => Self::InUse { address, change },
+            io::ErrorKind::PermissionDenied => Self::Denied { address, change },
             _ => Self::Other { address, source },
         }
     }
@@ -83,56 +127,83 @@ pub(crate) struct Listeners {
     pub(crate) by_shard: Vec<Vec<BoundListener>>,
 }
 
-/// Binds all `addresses` for each of `shards`.
+/// Addresses of one listener, and what its connections have in common.
+#[derive(Debug)]
+pub(crate) struct Plain<'a> {
+    pub(crate) addresses: &'a [SocketAddr],
+    pub(crate) entrance: Arc<Entrance>,
+    /// How to choose another address, for people.
+    pub(crate) change: String,
+}
+
+impl<'a> Plain<'a> {
+    /// Those of `mqtt.listen`.
+    #[must_use]
+    pub(crate) fn mqtt(addresses: &'a [SocketAddr], authentication: Authentication) -> Self {
+        Self {
+            addresses,
+            entrance: Arc::new(Entrance {
+                name: "mqtt".into(),
+                authentication,
+                guests: None,
+            }),
+            change: "with --mqtt ADDRESS:PORT".to_owned(),
+        }
+    }
+}
+
+/// Binds the addresses of `all` for each of `shards`.
 ///
 /// An IPv6 loopback address is left out on a machine without IPv6 when there is another address.
 ///
 /// # Errors
 /// The first address that cannot be bound.
-pub(crate) fn listen(
-    addresses: &[SocketAddr],
-    authentication: Authentication,
-    shards: u16,
-) -> Result<Listeners, ListenError> {
+pub(crate) fn listen(all: &[Plain<'_>], shards: u16) -> Result<Listeners, ListenError> {
     let mut listeners = Listeners {
         addresses: Vec::new(),
         by_shard: (0..shards).map(|_| Vec::new()).collect(),
     };
-    let entrance = Arc::new(Entrance {
-        name: "mqtt".into(),
-        authentication,
-    });
-    for &address in addresses {
-        let bound = match claim(address) {
-            Ok(bound) => bound,
-            Err(error)
-                if addresses.len() > 1
-                    && address.is_ipv6()
-                    && address.ip().is_loopback()
-                    && error.is_missing_family() =>
-            {
-                continue;
+    for plain in all {
+        for &address in plain.addresses {
+            let bound = match claim(address, &plain.change) {
+                Ok(bound) => bound,
+                Err(error)
+                    if plain.addresses.len() > 1
+                        && address.is_ipv6()
+                        && address.ip().is_loopback()
+                        && error.is_missing_family() =>
+                {
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            listeners.addresses.push(bound);
+            for of_shard in &mut listeners.by_shard {
+                let socket = listener(bound, Reuse::Shards)
+                    .map_err(|source| ListenError::new(bound, source, &plain.change))?;
+                of_shard.push(BoundListener {
+                    socket,
+                    entrance: Arc::clone(&plain.entrance),
+                });
             }
-            Err(error) => return Err(error),
-        };
-        listeners.addresses.push(bound);
-        for of_shard in &mut listeners.by_shard {
-            let socket =
-                listener(bound, Reuse::Shards).map_err(|source| ListenError::new(bound, source))?;
-            of_shard.push(BoundListener {
-                socket,
-                entrance: Arc::clone(&entrance),
-            });
         }
     }
     Ok(listeners)
 }
 
+/// One socket that nobody else may share.
+///
+/// # Errors
+/// When the address cannot be bound; `change` says what to do then.
+pub(crate) fn single(address: SocketAddr, change: &str) -> Result<TcpListener, ListenError> {
+    listener(address, Reuse::Nobody).map_err(|source| ListenError::new(address, source, change))
+}
+
 /// Makes sure that nobody has the address, and finds the port when that is 0.
-fn claim(address: SocketAddr) -> Result<SocketAddr, ListenError> {
+fn claim(address: SocketAddr, change: &str) -> Result<SocketAddr, ListenError> {
     listener(address, Reuse::Nobody)
         .and_then(|listener| listener.local_addr())
-        .map_err(|source| ListenError::new(address, source))
+        .map_err(|source| ListenError::new(address, source, change))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -174,18 +245,18 @@ mod tests {
 
     #[test]
     fn a_port_that_another_broker_shares_among_its_shards_is_in_use() {
-        let first =
-            listen(&[loopback()], Authentication::None, 2).expect("a free port can be bound");
-        let error =
-            listen(&first.addresses, Authentication::None, 2).expect_err("the port is taken");
+        let first = listen(&[Plain::mqtt(&[loopback()], Authentication::None)], 2)
+            .expect("a free port can be bound");
+        let error = listen(&[Plain::mqtt(&first.addresses, Authentication::None)], 2)
+            .expect_err("the port is taken");
         assert!(matches!(error, ListenError::InUse { .. }), "{error}");
         assert!(error.to_string().contains("--mqtt"), "{error}");
     }
 
     #[test]
     fn accepted_sockets_send_small_packets_at_once() {
-        let listeners =
-            listen(&[loopback()], Authentication::None, 1).expect("a free port can be bound");
+        let listeners = listen(&[Plain::mqtt(&[loopback()], Authentication::None)], 1)
+            .expect("a free port can be bound");
         let _client = TcpStream::connect(listeners.addresses[0]).expect("it listens");
         let listener = &listeners.by_shard[0][0].socket;
         listener

@@ -3,8 +3,10 @@
 //! Nothing here comes from MQTT: what a client says of itself in CONNECT is the front's. All of it is fixed when the connection
 //! reaches its shard, and is what authentication may go by besides CONNECT.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+
+use crate::doors::{Guest, Guests};
 
 /// How clients of one listener prove who they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,16 +19,41 @@ pub enum Authentication {
 }
 
 /// What the connections of one listener have in common.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Entrance {
     /// The listener's name, unique in the process.
     pub(crate) name: Box<str>,
     /// How its clients prove who they are.
     pub(crate) authentication: Authentication,
+    /// Connections by address, where there is a limit.
+    pub(crate) guests: Option<Arc<Guests>>,
+}
+
+/// An address has as many connections at a listener as it may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooMany;
+
+impl Entrance {
+    /// Counts a connection, where that is done.
+    pub(crate) fn admit(&self, address: Option<IpAddr>) -> Result<Option<Guest>, TooMany> {
+        match (&self.guests, address) {
+            (Some(guests), Some(address)) => guests.enter(address).map(Some).ok_or(TooMany),
+            (Some(_), None) | (None, _) => Ok(None),
+        }
+    }
+}
+
+impl From<courser_settings::Login> for Authentication {
+    fn from(setting: courser_settings::Login) -> Self {
+        match setting {
+            courser_settings::Login::None => Self::None,
+            courser_settings::Login::Accounts => Self::Accounts,
+        }
+    }
 }
 
 /// The other end of one connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Peer {
     /// Where it came in.
     pub(crate) entrance: Arc<Entrance>,

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use courser_admin::{AdminError, BindError};
 use courser_broker::{
-    Broker, Config, DiskFailure, FolderError, ListenError, StartError, Status, StopError,
+    Anonymous, Broker, Config, DiskFailure, FolderError, ListenError, Reread, StartError, Status,
+    StopError,
 };
-use courser_settings::{Keep, Login};
+use courser_settings::{Keep, ListenerProtocol, Login};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -58,6 +59,7 @@ pub(crate) fn run(arguments: &Server) -> Exit {
         .filter(|address| !address.ip().is_loopback())
         .collect();
     let anonymous = settings.mqtt.authentication == Login::None;
+    let only_here = open.is_empty() && (settings.doors.is_empty() || !arguments.insecure_anonymous);
     if let (Some(address), true, false) = (open.first(), anonymous, arguments.insecure_anonymous) {
         return usage(&format!(
             "{address} can be reached from other machines, and nobody has to log in: ask for accounts with mqtt.authentication = \
@@ -66,9 +68,9 @@ pub(crate) fn run(arguments: &Server) -> Exit {
             port = address.port()
         ));
     }
-    if settings.mqtt.listen.is_empty() {
+    if settings.mqtt.listen.is_empty() && settings.doors.is_empty() {
         return usage(
-            "mqtt.listen is empty: there is nothing to serve; name an address with --mqtt ADDRESS:PORT",
+            "mqtt.listen is empty and there is no [[listener]]: there is nothing to serve; name an address with --mqtt ADDRESS:PORT",
         );
     }
     let data = match settings.data.store {
@@ -76,6 +78,9 @@ pub(crate) fn run(arguments: &Server) -> Exit {
         Keep::Memory => None,
     };
     let mut config = Config::new(settings.clone());
+    if arguments.insecure_anonymous {
+        config.anonymous = Anonymous::Anywhere;
+    }
     let descriptors = raise_descriptors();
     let allowed =
         usize::try_from(descriptors.saturating_sub(DESCRIPTORS_BESIDE)).unwrap_or(usize::MAX);
@@ -116,7 +121,7 @@ pub(crate) fn run(arguments: &Server) -> Exit {
         memory_max,
         shards,
         data,
-        anyone: match (anonymous, open.is_empty()) {
+        anyone: match (anonymous, only_here) {
             (false, _) => Anyone::LogsIn,
             (true, true) => Anyone::OnThisMachine,
             (true, false) => Anyone::Everywhere,
@@ -124,6 +129,8 @@ pub(crate) fn run(arguments: &Server) -> Exit {
         capped,
     };
     say(&greeting.beginning());
+    // Without a service manager that asked for it this is nothing; with one that does not answer it changes nothing.
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     let reason = runtime.block_on(wait(signals, running, &greeting));
     let exit = stop(broker, reason);
     // Until the end, so that who asks hears that the broker is being stopped.
@@ -172,6 +179,19 @@ impl Greeting<'_> {
         );
         for address in self.broker.addresses() {
             let _ = writeln!(text, "MQTT 3.1.1 and 5.0 on {address}");
+        }
+        for door in self.broker.doors() {
+            let below = match door.protocol {
+                ListenerProtocol::Mqtt => "",
+                ListenerProtocol::Mqtts => " over TLS",
+                ListenerProtocol::Ws => " over WebSocket",
+                ListenerProtocol::Wss => " over WebSocket and TLS",
+            };
+            let _ = writeln!(
+                text,
+                "MQTT 3.1.1 and 5.0{below} on {} ({})",
+                door.place, door.name
+            );
         }
         text.push_str(&self.operators.greeting());
         match &self.data {
@@ -271,12 +291,14 @@ async fn wait(mut signals: Signals, mut running: Running, greeting: &Greeting<'_
         tokio::select! {
             _ = signals.terminate.recv() => return Reason::Signal,
             _ = signals.interrupt.recv() => return Reason::Signal,
-            _ = signals.hangup.recv() => match running.reload(broker) {
+            _ = signals.hangup.recv() => {
+                reread_certificates(broker);
+                match running.reload(broker) {
                 Ok(answer) => eprint!("{}", answer.text()),
                 Err(errors) => {
                     eprintln!("{errors}\ncourser: settings not reloaded: what was in force stays in force");
                 }
-            },
+            }},
             () = tokio::time::sleep(look) => {
                 if broker.has_failed() || matches!(broker.status(), Status::Failed(_)) {
                     return Reason::Failure;
@@ -285,6 +307,24 @@ async fn wait(mut signals: Signals, mut running: Running, greeting: &Greeting<'_
                     start.look(broker, greeting);
                 }
             }
+        }
+    }
+}
+
+/// Says what came of reading certificates again. They are few and small, so nobody waits for long.
+fn reread_certificates(broker: &Broker) {
+    for (listener, result) in broker.reread_certificates() {
+        match result {
+            Ok(Reread::Changed) => {
+                eprintln!("courser: listener \"{listener}\": new certificates for new connections")
+            }
+            Ok(Reread::Same) => {
+                eprintln!("courser: listener \"{listener}\": the same certificates")
+            }
+            Err(error) => eprintln!(
+                "courser: {}; new connections get the old certificates",
+                chain(&error)
+            ),
         }
     }
 }
@@ -383,7 +423,15 @@ fn cannot_start(error: &StartError) -> Exit {
     match error {
         StartError::Listen(ListenError::InUse { .. })
         | StartError::Folder(FolderError::InUse { .. }) => Exit::Conflict,
-        StartError::Listen(ListenError::Denied { .. } | ListenError::Other { .. })
+        StartError::Listen(ListenError::Public { .. }) => Exit::Usage,
+        StartError::Listen(
+            ListenError::Denied { .. }
+            | ListenError::Unix { .. }
+            | ListenError::NotActivated { .. }
+            | ListenError::Named { .. }
+            | ListenError::Other { .. },
+        )
+        | StartError::Certificate(_)
         | StartError::Folder(_)
         | StartError::Log(_)
         | StartError::Random(_)

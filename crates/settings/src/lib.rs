@@ -82,11 +82,13 @@ pub use resolved::{Change, Effective, Resolved, Shown};
 pub use schema::schema;
 pub use source::Sources;
 pub use table::{
-    Class, Data, Listeners, Memory, Mqtt, Retained, Server, Session, Settings, Sys, lists, table,
+    Class, Data, Listener, Listeners, Memory, Mqtt, Retained, Server, Session, Settings, Sys,
+    lists, table,
 };
 pub use template::template;
 pub use value::{
-    Acknowledge, ByteSize, Durability, Keep, Login, Overflow, SharedStrategy, TopicFilter,
+    Acknowledge, ByteSize, ClientCertificates, Durability, IdentityFrom, Keep, ListenerProtocol,
+    Login, Network, Overflow, SharedStrategy, TlsVersion, TopicFilter,
 };
 
 /// When a changed value takes effect.

@@ -4,7 +4,8 @@
 //! the setting is for and what a larger value costs; it is the text of `--help` and of the reference page.
 
 use crate::value::{
-    Acknowledge, ByteSize, Durability, Keep, Login, Overflow, SharedStrategy, TopicFilter,
+    Acknowledge, ByteSize, ClientCertificates, Durability, IdentityFrom, Keep, ListenerProtocol,
+    Login, Network, Overflow, SharedStrategy, TlsVersion, TopicFilter,
 };
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -155,6 +156,50 @@ settings! {
             filter: TopicFilter, applies = Restart;
             /// What is promised before a message is acknowledged.
             class: Durability = Durability::Durable, applies = Restart;
+        }
+
+        /// Doors beside `mqtt.listen`: TLS, WebSocket, Unix sockets, connections that a proxy passes on.
+        [[listener]] doors: Listener by name, at most 64, applies = Restart {
+            /// What logs and errors call it.
+            name: String, applies = Restart;
+            /// What is spoken below MQTT.
+            protocol: ListenerProtocol = ListenerProtocol::Mqtt, applies = Restart;
+            /// Addresses and ports, of IPv4 and IPv6.
+            address: Vec<SocketAddr> = Vec::new(), applies = Restart;
+            /// Path of a Unix socket. One that nobody listens on any more is replaced.
+            unix: Option<PathBuf> = None, applies = Restart;
+            /// Rights of the Unix socket's file, in octal digits.
+            unix_mode: String = "660".to_owned(), applies = Restart;
+            /// Name of a socket that systemd has opened (`FileDescriptorName=`).
+            activation: Option<String> = None, applies = Restart;
+            /// Address that clients are told to use, where it is another than that of the socket.
+            advertise: Option<String> = None, applies = Restart;
+            /// How clients prove who they are.
+            authentication: Login = Login::None, applies = Restart;
+            /// File (PEM) with the certificate and those that lead to its authority. Read again when it changes.
+            certificate: Option<PathBuf> = None, applies = AtOnce;
+            /// File (PEM) with the private key, not encrypted. Read again when it changes.
+            key: Option<PathBuf> = None, applies = AtOnce;
+            /// Lowest version of TLS.
+            tls_version_min: TlsVersion = TlsVersion::V13, applies = Restart;
+            /// Whether clients show certificates.
+            client_certificates: ClientCertificates = ClientCertificates::Off, applies = Restart;
+            /// File (PEM) with the authorities that sign client certificates. Read again when it changes.
+            client_authorities: Option<PathBuf> = None, applies = AtOnce;
+            /// File (PEM) with their revocation lists: a current one for each authority, or nobody is let in. Read again when it changes.
+            client_revocations: Option<PathBuf> = None, applies = AtOnce;
+            /// Which name in a client certificate says who the client is.
+            identity: IdentityFrom = IdentityFrom::CommonName, applies = Restart;
+            /// Path of the WebSocket request.
+            path: String = "/mqtt".to_owned(), applies = Restart;
+            /// Origins of web pages that may connect, such as "https://example.org". Empty: all.
+            origins: Vec<String> = Vec::new(), applies = Restart;
+            /// Proxies that send a PROXY header, version 1 or 2, by address or network. Only they may connect then, and all of them must send one. Empty: no header is read.
+            proxies: Vec<Network> = Vec::new(), applies = Restart;
+            /// Time for PROXY header, TLS and WebSocket together. CONNECT has its own after that.
+            handshake_timeout: Duration = Duration::from_secs(5), in Duration::from_millis(100)..=Duration::from_secs(60), applies = Restart;
+            /// Connections at once from one address, of IPv6 from one /64. More are closed right after they are accepted. 0 is no limit.
+            address_connections_max: u32 = 0, in 0..=10_000_000, applies = Restart;
         }
     }
 }

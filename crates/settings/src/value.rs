@@ -1,12 +1,16 @@
 //! Kinds of values: how each is read and shown.
 
 mod filter;
+mod listener;
+mod network;
 mod size;
 mod span;
 #[cfg(test)]
 mod tests;
 
 pub use filter::TopicFilter;
+pub use listener::{ClientCertificates, IdentityFrom, ListenerProtocol, TlsVersion};
+pub use network::Network;
 pub use size::ByteSize;
 
 use serde_json::{Value as Json, json};

@@ -11,9 +11,10 @@ use super::Shard;
 use super::hub::Budget;
 use super::ready::{Place, ReadyQueue, SocketWaker};
 use super::timers::Timer;
+use super::transport::{Layered, Socket, Transport};
 use crate::listen::BoundListener;
 use crate::memory::Level;
-use crate::peer::{Entrance, Peer};
+use crate::peer::{Entrance, Peer, TooMany};
 
 /// Places from here on are those of listeners.
 pub(crate) const LISTENERS: Place = 0xFFFF_0000;
@@ -107,13 +108,55 @@ impl Shard {
         }
     }
 
-    fn admit(&mut self, stream: tokio::net::TcpStream, peer: Peer) {
-        let full = self.hub.connections.load(Ordering::Relaxed) >= self.hub.config.connections_max;
-        if full || self.hub.memory == Level::Over {
-            self.hub.counters.over_limit += 1;
+    /// Takes in whoever came through a door, a bounded number a turn.
+    pub(crate) fn welcome(&mut self) {
+        if !self.inbox.has_some() {
             return;
         }
-        self.add_connection(stream, peer);
+        for _ in 0..ACCEPT_MAX {
+            if self.hub.budget.is_spent() {
+                return;
+            }
+            let Some(arrival) = self.inbox.pop() else {
+                return;
+            };
+            self.hub.budget.spend(Budget::ACCEPT);
+            // A socket that the runtime cannot watch has no use.
+            match Socket::adopt(arrival.socket) {
+                Ok(socket) if self.has_room() => {
+                    let transport = match arrival.tunnel {
+                        None => Transport::Plain(socket),
+                        Some(tunnel) => Transport::Layered(Box::new(Layered {
+                            socket,
+                            tunnel: *tunnel,
+                            admitted: false,
+                        })),
+                    };
+                    let guest = arrival.guest.map(Box::new);
+                    self.add_connection(transport, arrival.peer, guest, &arrival.early);
+                }
+                Ok(_) => self.hub.counters.over_limit += 1,
+                Err(_) => self.hub.counters.accept_failures += 1,
+            }
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.hub.connections.load(Ordering::Relaxed) < self.hub.config.connections_max
+            && self.hub.memory != Level::Over
+    }
+
+    fn admit(&mut self, stream: tokio::net::TcpStream, peer: Peer) {
+        let address = peer.address.map(|address| address.ip());
+        let guest = match peer.entrance.admit(address) {
+            Ok(guest) if self.has_room() => guest.map(Box::new),
+            Ok(_) | Err(TooMany) => {
+                self.hub.counters.over_limit += 1;
+                return;
+            }
+        };
+        let transport = Transport::Plain(Socket::Tcp(stream));
+        self.add_connection(transport, peer, guest, &[]);
     }
 
     /// A connection that ended while it waited is nothing. Anything else (no descriptors, no memory) would fail again at

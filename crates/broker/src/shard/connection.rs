@@ -1,18 +1,17 @@
 //! One socket with its front, and the moving of bytes between them.
 
-use std::io::{self, IoSlice, Read};
-use std::net::Shutdown;
-use std::pin::Pin;
+use std::io::{self, IoSlice};
 use std::task::{Context, Poll, Waker};
 
 use courser_contract::{CloseCause, Now, Tick, WallMs};
 use courser_memory::{Buffer, ReceivePool};
-use courser_mqtt::front::{Front, Output, Reading, Socket};
-use socket2::SockRef;
-use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::TcpStream;
+use courser_mqtt::front::Socket::{Full, Open};
+use courser_mqtt::front::{Front, Output, Reading};
+use courser_transport::Rest;
 
+use super::transport::{Socket, Transport};
 use crate::access::Gate;
+use crate::doors::Guest;
 use crate::metrics::Counters;
 use crate::peer::Peer;
 use crate::timer::TimerKey;
@@ -55,11 +54,13 @@ pub(crate) enum Hold {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) front: Front,
-    pub(crate) stream: TcpStream,
+    pub(crate) transport: Transport,
     /// Who it is with.
     pub(crate) peer: Peer,
     /// What it may.
     pub(crate) gate: Gate,
+    /// Counts it among those of its address, where that is done.
+    pub(crate) _guest: Option<Box<Guest>>,
     /// Puts this connection into the shard's queue.
     pub(crate) waker: Waker,
     /// When it was accepted.
@@ -156,8 +157,7 @@ impl Connection {
             | CloseCause::Refused(_)
             | CloseCause::Administrative => true,
         };
-        let shut = || SockRef::from(&self.stream).shutdown(Shutdown::Write);
-        self.life = if waits && shut().is_ok() {
+        self.life = if waits && self.transport.shutdown().is_ok() {
             Life::Lingering
         } else {
             Life::Over
@@ -168,27 +168,35 @@ impl Connection {
     pub(crate) fn receive(&mut self, pool: &ReceivePool) -> Received {
         let mut buffer = pool.resume(self.rest.take());
         let mut context = Context::from_waker(&self.waker);
-        let mut room = ReadBuf::new(buffer.room_mut());
-        match Pin::new(&mut self.stream).poll_read(&mut context, &mut room) {
+        let socket = match &mut self.transport {
+            Transport::Plain(socket) => socket,
+            Transport::Layered(layered) => {
+                let logged_in = self.front.home().is_some();
+                return layered.receive(pool, &mut context, buffer, logged_in);
+            }
+        };
+        match socket.poll_read(&mut context, buffer.room_mut()) {
             Poll::Pending => Received::Nothing(buffer.settle()),
-            Poll::Ready(Err(_)) => Received::End,
-            Poll::Ready(Ok(())) => match room.filled().len() {
-                0 => Received::End,
-                count => {
-                    buffer.advance(count);
-                    Received::Bytes(buffer, count)
-                }
-            },
+            Poll::Ready(Err(_) | Ok(0)) => Received::End,
+            Poll::Ready(Ok(count)) => {
+                buffer.advance(count);
+                Received::Bytes(buffer, count)
+            }
         }
     }
 
     /// Reads once what the kernel has, also what the runtime has not been told of yet. `None`: nothing, or the end.
     pub(crate) fn receive_at_once(&mut self, pool: &ReceivePool) -> Option<(Buffer, usize)> {
         let mut buffer = pool.resume(self.rest.take());
-        let socket = SockRef::from(&self.stream);
-        match (&*socket).read(buffer.room_mut()) {
+        let read = match &mut self.transport {
+            Transport::Plain(socket) => socket.read_at_once(buffer.room_mut()),
+            Transport::Layered(layered) => layered.receive_at_once(pool, &mut buffer),
+        };
+        match read {
             Ok(count) if count > 0 => {
-                buffer.advance(count);
+                if matches!(self.transport, Transport::Plain(_)) {
+                    buffer.advance(count);
+                }
                 Some((buffer, count))
             }
             Ok(_) | Err(_) => {
@@ -201,7 +209,7 @@ impl Connection {
     /// Whether there is more to read already; otherwise the waker tells. No system call.
     pub(crate) fn is_readable(&self) -> bool {
         let mut context = Context::from_waker(&self.waker);
-        self.stream.poll_read_ready(&mut context).is_ready()
+        self.transport.has_more() || self.transport.socket().poll_read_ready(&mut context)
     }
 
     /// Writes before the end of the turn what has become much, so that a client that does not read is known before it has cost more
@@ -216,26 +224,30 @@ impl Connection {
     /// Writes the front's output until it is empty or the socket is full, and counts what goes.
     pub(crate) fn send(&mut self, counters: &mut Counters) -> Written {
         counters.packets_sent += u64::from(self.front.output().take_packets());
-        if self.write_blocked && !self.front.output().is_empty() {
+        if self.write_blocked && !self.is_drained() {
             return Written::Blocked;
         }
+        let socket = match &mut self.transport {
+            Transport::Plain(socket) => socket,
+            Transport::Layered(_) => return self.send_layered(counters),
+        };
         loop {
             let output = self.front.output();
             if output.is_empty() {
                 self.write_blocked = false;
-                output.set_socket(Socket::Open);
+                output.set_socket(Open);
                 return Written::All;
             }
-            match write(&self.stream, output) {
+            match write(socket, output) {
                 Ok(written) => {
                     output.advance(written);
                     counters.bytes_sent += written as u64;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let mut context = Context::from_waker(&self.waker);
-                    if self.stream.poll_write_ready(&mut context).is_pending() {
+                    if !socket.poll_write_ready(&mut context) {
                         self.write_blocked = true;
-                        output.set_socket(Socket::Full);
+                        output.set_socket(Full);
                         return Written::Blocked;
                     }
                 }
@@ -246,8 +258,53 @@ impl Connection {
     }
 }
 
+impl Connection {
+    /// Whether all is written, also by the layers.
+    #[inline]
+    pub(crate) fn is_drained(&mut self) -> bool {
+        self.front.output().is_empty() && !self.transport.wants_write()
+    }
+
+    /// The same as [`send`](Self::send) through layers. A closing connection says good-bye in them last.
+    fn send_layered(&mut self, counters: &mut Counters) -> Written {
+        let Transport::Layered(layered) = &mut self.transport else {
+            unreachable!("the caller has looked");
+        };
+        loop {
+            let output = self.front.output();
+            let Ok(sent) = layered.flush() else {
+                return Written::Broken;
+            };
+            counters.bytes_sent += sent.bytes as u64;
+            if sent.rest == Rest::Waits {
+                let mut context = Context::from_waker(&self.waker);
+                if layered.socket.poll_write_ready(&mut context) {
+                    continue;
+                }
+                self.write_blocked = true;
+                output.set_socket(Full);
+                return Written::Blocked;
+            }
+            if !output.is_empty() {
+                let taken = layered.tunnel.send(output.slices());
+                output.advance(taken);
+                continue;
+            }
+            if matches!(self.life, Life::Closing(_)) {
+                layered.tunnel.close();
+                if layered.tunnel.wants_write() {
+                    continue;
+                }
+            }
+            self.write_blocked = false;
+            output.set_socket(Open);
+            return Written::All;
+        }
+    }
+}
+
 /// One write of what is there; of one piece plainly, which is cheaper.
-fn write(stream: &TcpStream, output: &Output) -> io::Result<usize> {
+fn write(stream: &Socket, output: &Output) -> io::Result<usize> {
     let mut slices = output.slices();
     let Some(first) = slices.next() else {
         return Ok(0);

@@ -30,6 +30,7 @@ mod settings;
 mod sockets;
 mod stop;
 mod timers;
+mod transport;
 mod turn;
 mod writing;
 
@@ -70,6 +71,7 @@ use crate::classes::Classes;
 use crate::clock::{Alarm, Clock};
 use crate::config::{Config, Pinning};
 use crate::control::{Desk, History};
+use crate::doors::Inbox;
 use crate::index::{FenceBook, Rounds, Routes};
 use crate::listen::BoundListener;
 use crate::live::Live;
@@ -94,6 +96,8 @@ pub(crate) struct ShardParts {
     pub(crate) clock: Clock,
     pub(crate) ports: Ports,
     pub(crate) listeners: Vec<BoundListener>,
+    /// Connections that doors let in.
+    pub(crate) inbox: Arc<Inbox>,
     pub(crate) reader: Reader<PartitionId>,
     /// For shard 0.
     pub(crate) writer: Option<Writer<PartitionId>>,
@@ -139,6 +143,7 @@ pub(crate) struct Shard {
     /// Sockets to look at, in order.
     sockets: VecDeque<Place>,
     accepting: Accepting,
+    inbox: Arc<Inbox>,
     pacing: Pacing,
     /// Batches of peers that are being worked off.
     inbound: Vec<Option<Inbound>>,
@@ -210,6 +215,7 @@ impl Shard {
             mut clock,
             ports,
             listeners,
+            inbox,
             reader,
             writer,
             disk,
@@ -309,6 +315,7 @@ impl Shard {
             woken: VecDeque::new(),
             sockets: VecDeque::new(),
             accepting: Accepting::new(listeners, &ready)?,
+            inbox,
             pacing: Pacing::default(),
             inbound: (0..config.shards).map(|_| None).collect(),
             local: None,

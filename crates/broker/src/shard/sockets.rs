@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use courser_contract::{CloseCause, FrontId, Now, Tick};
 use courser_memory::Buffer;
 use courser_mqtt::front::{Front, Reading};
-use tokio::net::TcpStream;
 
 use super::Shard;
 use super::connection::{Connection, Hold, Life, Received};
@@ -14,6 +13,8 @@ use super::fronts::Access;
 use super::hub::Budget;
 use super::ready::{Place, SocketWaker};
 use super::timers::Timer;
+use super::transport::Transport;
+use crate::doors::Guest;
 use crate::failpoint;
 use crate::memory::Level;
 use crate::peer::Peer;
@@ -23,19 +24,27 @@ const PIECE_BYTES: usize = 4 * 1024;
 
 impl Shard {
     /// Begins to serve a socket.
-    pub(crate) fn add_connection(&mut self, stream: TcpStream, peer: Peer) {
+    /// Its first bytes may be there already.
+    pub(crate) fn add_connection(
+        &mut self,
+        transport: Transport,
+        peer: Peer,
+        guest: Option<Box<Guest>>,
+        early: &[u8],
+    ) {
         let id = self.fronts.reserve();
         let now = self.hub.now;
         let (config, gate) = self.front_door(id, &peer);
         let connection = Box::new(Connection {
             front: Front::new(id, config, now),
-            stream,
+            transport,
+            _guest: guest,
             peer,
             gate,
             waker: SocketWaker::waker(id.slot, &self.ready),
             since: now.wall,
-            rest: None,
-            unparsed: false,
+            unparsed: !early.is_empty(),
+            rest: self.hold_early(early),
             life: Life::Open,
             hold: Hold::None,
             touched: false,
@@ -52,6 +61,19 @@ impl Shard {
         self.hub.connections.fetch_add(1, Ordering::Relaxed);
         self.arm(id);
         self.queue(id.slot);
+    }
+
+    fn hold_early(&self, mut early: &[u8]) -> Option<Buffer> {
+        let mut buffer = None;
+        while !early.is_empty() {
+            let mut room = self.pool.resume(buffer);
+            let count = early.len().min(room.room_mut().len());
+            room.room_mut()[..count].copy_from_slice(&early[..count]);
+            room.advance(count);
+            early = &early[count..];
+            buffer = room.settle();
+        }
+        buffer
     }
 
     /// Puts a connection at the end of the sockets to look at, once.
@@ -113,6 +135,9 @@ impl Shard {
                 Received::End => return self.lose(id, connection),
             }
         };
+        if connection.transport.wants_write() {
+            self.touch(connection, id.slot);
+        }
         let close = buffer.and_then(|buffer| self.parse(id, connection, buffer));
         let goes_on = close.is_none() && connection.hold == Hold::None;
         if goes_on && (connection.unparsed || connection.is_readable()) {
@@ -266,7 +291,10 @@ impl Shard {
         if connection.life == Life::Over {
             return self.drop_connection(id, connection);
         }
-        if !connection.front.output().is_empty() || matches!(connection.life, Life::Closing(_)) {
+        if !connection.front.output().is_empty()
+            || matches!(connection.life, Life::Closing(_))
+            || connection.transport.wants_write()
+        {
             self.touch(&mut connection, id.slot);
         }
         if connection.hold == Hold::Front && connection.front.wants_read() && !connection.queued {

@@ -3,7 +3,6 @@
 use std::task::Context;
 
 use courser_contract::ShardId;
-use rustix::time::{ClockId, clock_gettime};
 
 use courser_contract::{LogIndex, PartitionId};
 
@@ -11,6 +10,7 @@ use super::Shard;
 use super::accept::LISTENERS;
 use super::hub::Budget;
 use super::stop::Saves;
+use crate::clock::thread_cpu_us;
 use crate::failpoint;
 use crate::repair::Accepted;
 use crate::slots::Places;
@@ -55,6 +55,7 @@ impl Shard {
         let timers_left = self.handle_timers();
         self.answer_questions();
         self.accept();
+        self.welcome();
         self.handle_sockets();
         self.end_turn();
         let next = self.next(timers_left, context);
@@ -231,7 +232,7 @@ impl Shard {
         if self.has_stopped() {
             return Next::End;
         }
-        if timers_left || self.has_work() || self.accepting.has_work() {
+        if timers_left || self.has_work() || self.accepting.has_work() || self.inbox.has_some() {
             return Next::Turn;
         }
         self.want_returns();
@@ -243,6 +244,7 @@ impl Shard {
             || self.has_access_work()
             || self.stop.is_new()
             || self.tuning.is_new()
+            || self.inbox.has_some()
         {
             return Next::Turn;
         }
@@ -294,10 +296,4 @@ impl Shard {
         }
         self.turn_ended_us = now;
     }
-}
-
-/// Microseconds of CPU that this thread has used.
-fn thread_cpu_us() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec.cast_unsigned() * 1_000_000 + time.tv_nsec.cast_unsigned() / 1_000
 }

@@ -114,7 +114,7 @@ impl Shard {
         if let Some(cause) = close {
             self.begin_close(&mut connection, cause);
         }
-        let empty = connection.front.output().is_empty();
+        let empty = connection.is_drained();
         if let (Life::Closing(cause), true) = (connection.life, empty) {
             connection.finish(cause);
         }

@@ -1,0 +1,205 @@
+//! Certificates, keys and revocation lists of one listener: read from files, and read again.
+//!
+//! What is read is checked as a whole before it replaces what is there; connections keep what they began with. A file that cannot
+//! be read, or does not fit the others, changes nothing and is said.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use courser_settings::{ClientCertificates as Shown, Listener, TlsVersion};
+use courser_transport::tls::{
+    self, Authority, ClientCertificates, MaterialError, Part, ServerMaterial, ServerTls, Versions,
+};
+
+/// Largest file that is read.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Why certificates cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// A file cannot be read.
+    #[error("listener \"{listener}\": cannot read {}", path.display())]
+    Read {
+        /// The listener.
+        listener: String,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// What is in it cannot be used.
+    #[error("listener \"{listener}\": {}", path.display())]
+    Material {
+        /// The listener.
+        listener: String,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: Box<MaterialError>,
+    },
+}
+
+/// Files of a listener with TLS.
+#[derive(Clone, Debug)]
+struct Files {
+    certificate: PathBuf,
+    key: PathBuf,
+    authorities: Option<PathBuf>,
+    revocations: Option<PathBuf>,
+    shown: Shown,
+    versions: Versions,
+    protocols: Vec<Vec<u8>>,
+}
+
+/// What new connections of a listener are served with.
+#[derive(Debug)]
+pub(crate) struct Certificates {
+    listener: String,
+    files: Files,
+    /// Read once a handshake and written once a reload.
+    current: Mutex<(ServerMaterial, ServerTls)>,
+}
+
+/// Whether reading again has changed anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reread {
+    /// New connections get something else.
+    Changed,
+    /// The files say what they said.
+    Same,
+}
+
+impl Certificates {
+    /// Reads the files of a listener; None for one without TLS.
+    pub(crate) fn read(listener: &Listener) -> Result<Option<Arc<Self>>, CertificateError> {
+        let (Some(certificate), Some(key)) = (&listener.certificate, &listener.key) else {
+            return Ok(None);
+        };
+        let files = Files {
+            certificate: certificate.clone(),
+            key: key.clone(),
+            authorities: listener.client_authorities.clone(),
+            revocations: listener.client_revocations.clone(),
+            shown: listener.client_certificates,
+            versions: match listener.tls_version_min {
+                TlsVersion::V12 => Versions::From12,
+                TlsVersion::V13 => Versions::Tls13,
+            },
+            // Browsers name what they speak; of MQTT's clients hardly anybody does, and not the same.
+            protocols: if listener.protocol.is_web() {
+                vec![b"http/1.1".to_vec()]
+            } else {
+                Vec::new()
+            },
+        };
+        let current = files.load(&listener.name)?;
+        Ok(Some(Arc::new(Self {
+            listener: listener.name.clone(),
+            files,
+            current: Mutex::new(current),
+        })))
+    }
+
+    /// For one new connection.
+    pub(crate) fn config(&self) -> Arc<rustls::ServerConfig> {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&current.1.config)
+    }
+
+    /// The subject, and the seconds since 1970 until which it is valid.
+    pub(crate) fn facts(&self) -> (String, i64) {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        (current.1.subject.clone(), current.1.not_after)
+    }
+
+    /// The name of its listener.
+    pub(crate) fn listener(&self) -> &str {
+        &self.listener
+    }
+
+    /// Reads the files again. Blocks for as long as the disk takes.
+    pub(crate) fn reread(&self) -> Result<Reread, CertificateError> {
+        let next = self.files.load(&self.listener)?;
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.0 == next.0 {
+            return Ok(Reread::Same);
+        }
+        *current = next;
+        Ok(Reread::Changed)
+    }
+
+    /// Folders in which a change may be one of its files.
+    pub(crate) fn folders(&self) -> impl Iterator<Item = PathBuf> {
+        let Files {
+            certificate,
+            key,
+            authorities,
+            revocations,
+            ..
+        } = &self.files;
+        let files = [
+            Some(certificate),
+            Some(key),
+            authorities.as_ref(),
+            revocations.as_ref(),
+        ];
+        files.into_iter().flatten().map(|file| match file.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+            Some(_) | None => PathBuf::from("."),
+        })
+    }
+}
+
+impl Files {
+    fn load(&self, listener: &str) -> Result<(ServerMaterial, ServerTls), CertificateError> {
+        let read = |path: &Path| {
+            text(path).map_err(|source| CertificateError::Read {
+                listener: listener.to_owned(),
+                path: path.to_owned(),
+                source,
+            })
+        };
+        let authority = match &self.authorities {
+            None => Authority::default(),
+            Some(path) => Authority {
+                certificates: read(path)?,
+                revocations: self.revocations.as_deref().map(read).transpose()?,
+            },
+        };
+        let material = ServerMaterial {
+            certificates: read(&self.certificate)?,
+            key: read(&self.key)?,
+            clients: match self.shown {
+                Shown::Off => ClientCertificates::Off,
+                Shown::Asked => ClientCertificates::Asked(authority),
+                Shown::Required => ClientCertificates::Required(authority),
+            },
+            versions: self.versions,
+            protocols: self.protocols.clone(),
+        };
+        let server = tls::server(&material).map_err(|source| {
+            let path = match source.part {
+                Part::Certificates => Some(&self.certificate),
+                Part::Key => Some(&self.key),
+                Part::Authorities => self.authorities.as_ref(),
+                Part::Revocations => self.revocations.as_ref(),
+            };
+            CertificateError::Material {
+                listener: listener.to_owned(),
+                path: path.cloned().unwrap_or_default(),
+                source: Box::new(source),
+            }
+        })?;
+        Ok((material, server))
+    }
+}
+
+fn text(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let file = std::fs::File::open(path)?;
+    file.take(FILE_BYTES_MAX).read_to_end(&mut text)?;
+    Ok(text)
+}

@@ -1,0 +1,422 @@
+//! Doors: listeners whose connections need something done before they may speak MQTT.
+//!
+//! A plain TCP connection is accepted by its shard. Everything else (TLS, WebSocket, a PROXY header, Unix sockets, sockets of
+//! systemd) is accepted here, on threads of its own, so that no handshake takes time of a shard's turn; once a connection may
+//! speak MQTT it goes to a shard ([`Inbox`]) and never comes back.
+//!
+//! Bounds: [`HANDSHAKES_MAX`] handshakes under way a thread, a quarter of them from one address; each in
+//! `handshake_timeout` and 16 KiB.
+
+mod bind;
+mod certificates;
+mod counters;
+mod guests;
+mod handshake;
+mod inbox;
+mod watch;
+
+use std::cell::Cell;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use courser_settings::{IdentityFrom as Setting, Listener, ListenerProtocol, Settings};
+use courser_transport::identity::IdentityFrom;
+use courser_transport::{Origins, WebLimits, WebServer};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::watch as signal;
+
+use self::bind::{Activated, Listening, SocketFiles};
+use self::certificates::Certificates;
+pub use self::certificates::{CertificateError, Reread};
+use self::counters::DoorCounters;
+pub(crate) use self::guests::{Guest, Guests};
+use self::handshake::{Entered, Refused, Socket, Steps};
+pub(crate) use self::inbox::{Arrival, Inbox, LooseSocket};
+use self::watch::Watch;
+use crate::config::{Anonymous, Config};
+use crate::listen::ListenError;
+use crate::peer::{Entrance, Peer};
+
+/// Handshakes under way at once on one thread.
+const HANDSHAKES_MAX: usize = 4096;
+/// Of those, from one address.
+const HANDSHAKES_PER_ADDRESS: u32 = HANDSHAKES_MAX as u32 / 4;
+/// How long a listener rests that had no descriptor or memory for a connection.
+const REST: Duration = Duration::from_millis(100);
+/// Cores for which one thread of doors is enough.
+const CORES_PER_THREAD: usize = 4;
+/// Most threads of doors.
+const THREADS_MAX: usize = 4;
+
+/// Why doors cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DoorError {
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+}
+
+/// A door that is open, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenDoor {
+    /// The listener's name.
+    pub name: String,
+    /// What is spoken below MQTT.
+    pub protocol: ListenerProtocol,
+    /// Address or path.
+    pub place: String,
+}
+
+/// One listener.
+#[derive(Debug)]
+struct Door {
+    entrance: Arc<Entrance>,
+    steps: Steps,
+    sockets: Vec<Listening>,
+}
+
+/// Doors that are bound, and whose certificates are read.
+#[derive(Debug)]
+pub(crate) struct BoundDoors {
+    doors: Vec<Arc<Door>>,
+    pub(crate) open: Vec<OpenDoor>,
+    certificates: Vec<Arc<Certificates>>,
+    files: SocketFiles,
+}
+
+/// Doors that let connections in.
+#[derive(Debug)]
+pub(crate) struct Doors {
+    threads: Vec<JoinHandle<io::Result<()>>>,
+    stop: signal::Sender<()>,
+    counters: Arc<DoorCounters>,
+    certificates: Vec<Arc<Certificates>>,
+    _watch: Option<Watch>,
+    _files: SocketFiles,
+}
+
+/// What the connections of a listener have in common.
+pub(crate) fn entrance(listener: &Listener) -> Arc<Entrance> {
+    let most = listener.address_connections_max;
+    Arc::new(Entrance {
+        name: listener.name.as_str().into(),
+        authentication: listener.authentication.into(),
+        guests: (most > 0).then(|| Guests::new(most)),
+    })
+}
+
+/// Whether the shards accept the connections of a listener themselves.
+pub(crate) fn is_plain(listener: &Listener) -> bool {
+    listener.protocol == ListenerProtocol::Mqtt
+        && !listener.address.is_empty()
+        && listener.proxies.is_empty()
+}
+
+/// Reads all certificates and opens all sockets of the listeners that need doors.
+///
+/// # Errors
+/// The first that fails; nothing is left open.
+pub(crate) fn bind(config: &Config) -> Result<BoundDoors, DoorError> {
+    let settings = &config.settings;
+    let mut bound = BoundDoors {
+        doors: Vec::new(),
+        open: Vec::new(),
+        certificates: Vec::new(),
+        files: SocketFiles::default(),
+    };
+    let listeners: Vec<&Listener> = settings.doors.iter().filter(|it| !is_plain(it)).collect();
+    if listeners.is_empty() {
+        return Ok(bound);
+    }
+    let mut activated = Activated::from_environment();
+    for listener in listeners {
+        let certificates = Certificates::read(listener)?;
+        let sockets = bind::bind(listener, &mut activated)?;
+        check_public(listener, &sockets, config.anonymous)?;
+        bound.files.0.extend(listener.unix.clone());
+        bound.open.extend(sockets.iter().map(|socket| OpenDoor {
+            name: listener.name.clone(),
+            protocol: listener.protocol,
+            place: socket.place(),
+        }));
+        bound.certificates.extend(certificates.clone());
+        bound.doors.push(Arc::new(Door {
+            entrance: entrance(listener),
+            steps: steps(listener, certificates, settings),
+            sockets,
+        }));
+    }
+    Ok(bound)
+}
+
+/// Sockets that systemd has opened have addresses that the settings do not say; so it is the sockets that are asked.
+fn check_public(
+    listener: &Listener,
+    sockets: &[Listening],
+    anonymous: Anonymous,
+) -> Result<(), ListenError> {
+    let proves = listener.authentication == courser_settings::Login::Accounts;
+    match sockets.iter().find(|socket| socket.is_public()) {
+        Some(socket) if !proves && anonymous == Anonymous::ThisMachine => {
+            Err(ListenError::Public {
+                listener: listener.name.clone(),
+                place: socket.place(),
+            })
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn steps(
+    listener: &Listener,
+    certificates: Option<Arc<Certificates>>,
+    settings: &Settings,
+) -> Steps {
+    let bytes =
+        |size: courser_settings::ByteSize| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
+    let origins = if listener.origins.is_empty() {
+        Origins::Any
+    } else {
+        Origins::Only(listener.origins.clone())
+    };
+    let web = WebServer {
+        path: listener.path.clone(),
+        origins,
+        limits: WebLimits {
+            before_login: bytes(settings.mqtt.connect_bytes_max),
+            after_login: bytes(settings.mqtt.packet_bytes_max),
+        },
+    };
+    Steps {
+        proxies: listener.proxies.clone(),
+        certificates,
+        web: listener.protocol.is_web().then(|| Arc::new(web)),
+        identity: match listener.identity {
+            Setting::CommonName => IdentityFrom::CommonName,
+            Setting::DnsName => IdentityFrom::DnsName,
+            Setting::Email => IdentityFrom::Email,
+            Setting::Uri => IdentityFrom::Uri,
+            Setting::Fingerprint => IdentityFrom::Fingerprint,
+        },
+        timeout: listener.handshake_timeout,
+    }
+}
+
+impl BoundDoors {
+    /// Places that other machines may reach without proving who they are.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.doors.is_empty()
+    }
+
+    /// Starts to let connections in, to the shards of `inboxes` in turn.
+    ///
+    /// # Errors
+    /// When there is no thread for it.
+    pub(crate) fn start(self, inboxes: &[Arc<Inbox>]) -> io::Result<Doors> {
+        let (stop, stopped) = signal::channel(());
+        let counters = Arc::new(DoorCounters::default());
+        let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let count = if self.is_empty() {
+            0
+        } else {
+            (cores / CORES_PER_THREAD).clamp(1, THREADS_MAX)
+        };
+        let next = Arc::new(AtomicUsize::new(0));
+        let threads = (0..count).map(|number| {
+            let room = Room {
+                doors: self.doors.clone(),
+                inboxes: inboxes.to_vec(),
+                next: Arc::clone(&next),
+                counters: Arc::clone(&counters),
+                handshakes: Cell::new(0),
+                addresses: Guests::new(HANDSHAKES_PER_ADDRESS),
+            };
+            let stopped = stopped.clone();
+            thread::Builder::new()
+                .name(format!("door-{number}"))
+                .spawn(move || room.run(stopped))
+        });
+        Ok(Doors {
+            threads: threads.collect::<io::Result<_>>()?,
+            stop,
+            counters,
+            _watch: Watch::start(self.certificates.clone()),
+            certificates: self.certificates,
+            _files: self.files,
+        })
+    }
+}
+
+impl Doors {
+    /// Takes no more connections, and ends handshakes.
+    pub(crate) fn close(&mut self) {
+        let _ = self.stop.send(());
+        for thread in self.threads.drain(..) {
+            // A door that failed has said so; what it let in is served.
+            let _ = thread.join();
+        }
+    }
+
+    /// Reads all certificates again: the listener of each, and what came of it.
+    pub(crate) fn reread(&self) -> Vec<(String, Result<Reread, CertificateError>)> {
+        let all = self.certificates.iter();
+        all.map(|one| (one.listener().to_owned(), one.reread()))
+            .collect()
+    }
+
+    /// Listeners with the subjects of their certificates and the seconds since 1970 until which these are valid.
+    pub(crate) fn certificates(&self) -> Vec<(String, String, i64)> {
+        let all = self.certificates.iter();
+        all.map(|one| {
+            let (subject, end) = one.facts();
+            (one.listener().to_owned(), subject, end)
+        })
+        .collect()
+    }
+
+    /// What was counted, by name.
+    pub(crate) fn counted(&self) -> Vec<(&'static str, u64)> {
+        self.counters.list()
+    }
+}
+
+/// One thread of doors.
+struct Room {
+    doors: Vec<Arc<Door>>,
+    inboxes: Vec<Arc<Inbox>>,
+    /// The shard that gets the next connection.
+    next: Arc<AtomicUsize>,
+    counters: Arc<DoorCounters>,
+    handshakes: Cell<usize>,
+    addresses: Arc<Guests>,
+}
+
+/// A listening socket on the runtime.
+enum Accepting {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Accepting {
+    fn new(socket: Listening) -> io::Result<Self> {
+        match socket {
+            Listening::Tcp(socket) => TcpListener::from_std(socket).map(Self::Tcp),
+            Listening::Unix(socket) => UnixListener::from_std(socket).map(Self::Unix),
+        }
+    }
+
+    async fn accept(&self) -> io::Result<(Socket, Option<SocketAddr>)> {
+        match self {
+            Self::Tcp(socket) => {
+                let (stream, address) = socket.accept().await?;
+                // A socket of systemd does not have it from its listener.
+                stream.set_nodelay(true)?;
+                Ok((Socket::Tcp(stream), Some(address)))
+            }
+            Self::Unix(socket) => {
+                let (stream, _) = socket.accept().await?;
+                Ok((Socket::Unix(stream), None))
+            }
+        }
+    }
+}
+
+impl Room {
+    fn run(self, mut stopped: signal::Receiver<()>) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()?;
+        let room = Rc::new(self);
+        let local = tokio::task::LocalSet::new();
+        let result = local.block_on(&runtime, async {
+            for door in &room.doors {
+                for socket in &door.sockets {
+                    let accepting = Accepting::new(socket.try_clone()?)?;
+                    let (room, door) = (Rc::clone(&room), Arc::clone(door));
+                    tokio::task::spawn_local(room.receive(door, accepting));
+                }
+            }
+            // Sent or gone: both mean the end.
+            let _ = stopped.changed().await;
+            Ok(())
+        });
+        drop(local);
+        room.counters.add_cpu();
+        result
+    }
+
+    /// Accepts for as long as the thread runs.
+    async fn receive(self: Rc<Self>, door: Arc<Door>, accepting: Accepting) {
+        loop {
+            match accepting.accept().await {
+                Ok((socket, address)) => self.admit(&door, socket, address),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    tracing::warn!(event = "accept_failed", listener = &*door.entrance.name, %error, "cannot accept connections");
+                    DoorCounters::count(&self.counters.accept_failures);
+                    tokio::time::sleep(REST).await;
+                }
+            }
+        }
+    }
+
+    /// Begins the handshakes of one connection, if there is room for it.
+    fn admit(self: &Rc<Self>, door: &Arc<Door>, socket: Socket, address: Option<SocketAddr>) {
+        DoorCounters::count(&self.counters.accepted);
+        let ip = address.map(|address| address.ip());
+        if !door.steps.lets_in(ip) {
+            return self
+                .counters
+                .refuse(&door.entrance.name, address, &Refused::NoProxy);
+        }
+        // Behind a proxy all have its address until the header is read.
+        let counted = ip.filter(|_| door.steps.proxies.is_empty());
+        let guest = counted.map(|ip| self.addresses.enter(ip));
+        if self.handshakes.get() >= HANDSHAKES_MAX || matches!(guest, Some(None)) {
+            return DoorCounters::count(&self.counters.over_limit);
+        }
+        self.handshakes.set(self.handshakes.get() + 1);
+        let (room, door) = (Rc::clone(self), Arc::clone(door));
+        tokio::task::spawn_local(async move {
+            let entered = door.steps.enter(&socket, address).await;
+            drop(guest);
+            room.handshakes.set(room.handshakes.get() - 1);
+            match entered {
+                Ok(entered) => room.hand_over(&door, socket, entered),
+                Err(refused) => room.counters.refuse(&door.entrance.name, address, &refused),
+            }
+        });
+    }
+
+    /// Gives a connection to a shard.
+    fn hand_over(&self, door: &Door, socket: Socket, entered: Entered) {
+        let ip = entered.address.map(|address| address.ip());
+        let Ok(guest) = door.entrance.admit(ip) else {
+            return DoorCounters::count(&self.counters.over_limit);
+        };
+        // A socket that the runtime does not give back has failed.
+        let Ok(socket) = socket.loosen() else {
+            return DoorCounters::count(&self.counters.lost);
+        };
+        DoorCounters::count(&self.counters.entered);
+        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.inboxes.len();
+        self.inboxes[at].push(Arrival {
+            socket,
+            tunnel: entered.tunnel,
+            early: entered.early,
+            peer: Peer {
+                entrance: Arc::clone(&door.entrance),
+                address: entered.address,
+                identity: entered.identity,
+            },
+            guest,
+        });
+    }
+}

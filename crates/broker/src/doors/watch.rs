@@ -1,0 +1,122 @@
+//! Reads certificates again when their files change.
+//!
+//! Folders are watched, not files: a file is usually replaced by another of its name, or a link on the way to it is.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+
+use super::certificates::{Certificates, Reread};
+
+/// After a change nothing may change for so long until the files are read: certificate and key are two files.
+const QUIET: Duration = Duration::from_millis(250);
+/// How often they are read without being told of a change: not every file system tells.
+const ANYWAY: Duration = Duration::from_secs(60);
+
+/// Something for the thread.
+#[derive(Debug)]
+enum Note {
+    Changed,
+    Stop,
+}
+
+/// A thread that watches until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    notes: Sender<Note>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    /// Begins to watch the files of `all`. None when there are none, or no thread.
+    pub(crate) fn start(all: Vec<Arc<Certificates>>) -> Option<Self> {
+        if all.is_empty() {
+            return None;
+        }
+        let (notes, incoming) = channel();
+        let told = notes.clone();
+        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            let reads = event.as_ref().is_ok_and(|event| event.kind.is_access());
+            if !reads {
+                // After the end nobody listens.
+                let _ = told.send(Note::Changed);
+            }
+        });
+        let watcher = watcher.ok().map(|watcher| watch_folders(watcher, &all));
+        let look = move || {
+            let _watcher = watcher;
+            let mut wait = ANYWAY;
+            loop {
+                match incoming.recv_timeout(wait) {
+                    Ok(Note::Changed) => wait = QUIET,
+                    Ok(Note::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                    Err(RecvTimeoutError::Timeout) => {
+                        wait = ANYWAY;
+                        reread(&all);
+                    }
+                }
+            }
+        };
+        let thread = thread::Builder::new()
+            .name("certificates".to_owned())
+            .spawn(look)
+            .ok()?;
+        Some(Self {
+            notes,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.notes.send(Note::Stop);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn watch_folders(mut watcher: RecommendedWatcher, all: &[Arc<Certificates>]) -> RecommendedWatcher {
+    let folders: BTreeSet<_> = all.iter().flat_map(|one| one.folders()).collect();
+    for folder in folders {
+        if let Err(error) = watcher.watch(&folder, RecursiveMode::NonRecursive) {
+            tracing::warn!(
+                event = "certificates_not_watched",
+                folder = %folder.display(),
+                %error,
+                "changes are looked for every {} s only",
+                ANYWAY.as_secs()
+            );
+        }
+    }
+    watcher
+}
+
+fn reread(all: &[Arc<Certificates>]) {
+    for certificates in all {
+        let listener = certificates.listener();
+        match certificates.reread() {
+            Ok(Reread::Same) => {}
+            Ok(Reread::Changed) => {
+                let (subject, _) = certificates.facts();
+                tracing::info!(
+                    event = "certificates_changed",
+                    listener,
+                    subject,
+                    "new connections get new certificates"
+                );
+            }
+            Err(error) => tracing::error!(
+                event = "certificates_refused",
+                listener,
+                error = &error as &dyn std::error::Error,
+                "new connections get the old certificates"
+            ),
+        }
+    }
+}

@@ -1,0 +1,475 @@
+//! Listeners with TLS, WebSocket, PROXY headers and Unix sockets, end to end.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use courser_broker::{Broker, Config, Reread};
+use courser_settings::Sources;
+use courser_transport::Tunnel;
+use courser_transport::tls::{self, ClientMaterial};
+use rcgen::{CertificateParams, KeyPair};
+
+use support::{broker, publish, text};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Writes a new certificate of the name and its key; the text of the certificate, which is its own authority.
+fn new_certificate(folder: &Path, name: &str) -> Vec<u8> {
+    let key = KeyPair::generate().expect("keys can be made");
+    let params = CertificateParams::new(vec![name.to_owned()]).expect("a DNS name");
+    let certificate = params.self_signed(&key).expect("it can be signed").pem();
+    std::fs::write(folder.join("key.pem"), key.serialize_pem()).expect("a file");
+    std::fs::write(folder.join("certificate.pem"), &certificate).expect("a file");
+    certificate.into_bytes()
+}
+
+/// A listener as `--set` takes it.
+fn listener(folder: &Path, name: &str, protocol: &str, more: &str) -> String {
+    let tls = if protocol.ends_with('s') && protocol != "ws" {
+        format!(
+            r#"certificate = "{0}/certificate.pem", key = "{0}/key.pem", "#,
+            folder.display()
+        )
+    } else {
+        String::new()
+    };
+    format!(r#"{{ name = "{name}", protocol = "{protocol}", {tls}{more} }}"#)
+}
+
+const LOOPBACK: &str = r#"address = "127.0.0.1:0""#;
+
+trait Stream: Read + Write {}
+impl<T: Read + Write> Stream for T {}
+
+/// A client through layers.
+struct Client {
+    stream: Box<dyn Stream>,
+    tunnel: Option<Tunnel>,
+    received: Vec<u8>,
+}
+
+impl Client {
+    fn new(stream: impl Stream + 'static, tunnel: Option<Tunnel>) -> Self {
+        let mut client = Self {
+            stream: Box::new(stream),
+            tunnel,
+            received: Vec::new(),
+        };
+        while client
+            .tunnel
+            .as_ref()
+            .is_some_and(|tunnel| !tunnel.is_open())
+        {
+            client.flush();
+            assert!(client.read(), "the handshake ends well");
+        }
+        client
+    }
+
+    fn tcp(broker: &Broker, name: &str, tunnel: Option<Tunnel>) -> Self {
+        Self::new(tcp(broker, name), tunnel)
+    }
+
+    fn flush(&mut self) {
+        if let Some(tunnel) = &mut self.tunnel {
+            tunnel
+                .write(&mut self.stream)
+                .expect("the broker takes what it is sent");
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        let Some(tunnel) = &mut self.tunnel else {
+            return self
+                .stream
+                .write_all(bytes)
+                .expect("the broker takes what it is sent");
+        };
+        let mut left = bytes;
+        while !left.is_empty() {
+            let taken = tunnel.send(std::iter::once(left));
+            left = &left[taken..];
+            tunnel
+                .write(&mut self.stream)
+                .expect("the broker takes what it is sent");
+        }
+    }
+
+    /// False at the end.
+    fn read(&mut self) -> bool {
+        let mut bytes = [0; 16 * 1024];
+        let Ok(count @ 1..) = self.stream.read(&mut bytes) else {
+            return false;
+        };
+        match &mut self.tunnel {
+            None => self.received.extend_from_slice(&bytes[..count]),
+            Some(tunnel) => {
+                let mut room = vec![0; 64 * 1024];
+                let Ok(mut count) = tunnel.receive(&bytes[..count], &mut room) else {
+                    return false;
+                };
+                while count > 0 {
+                    self.received.extend_from_slice(&room[..count]);
+                    count = tunnel.take(&mut room);
+                }
+                if !self.tunnel.as_ref().is_some_and(Tunnel::has_ended) {
+                    self.flush();
+                }
+            }
+        }
+        true
+    }
+
+    /// The next bytes, exactly so many.
+    fn expect(&mut self, count: usize) -> Vec<u8> {
+        while self.received.len() < count {
+            assert!(self.read(), "more must come");
+        }
+        self.received.drain(..count).collect()
+    }
+
+    fn connect(&mut self, client_id: &str) {
+        let mut body = vec![0, 4, b'M', b'Q', b'T', b'T', 4, 2, 0, 60];
+        body.extend(text(client_id));
+        self.send(&support::encode(0x10, &body));
+        assert_eq!(self.expect(4), [0x20, 2, 0, 0]);
+    }
+
+    fn ping(&mut self) {
+        self.send(&[0xC0, 0]);
+        assert_eq!(self.expect(2), [0xD0, 0]);
+    }
+}
+
+fn tcp(broker: &Broker, name: &str) -> TcpStream {
+    let mut doors = broker.doors().iter();
+    let place = doors
+        .find(|door| door.name == name)
+        .map(|door| door.place.clone());
+    // A plain listener is among the addresses, after that of `mqtt.listen`.
+    let address = match place {
+        Some(place) => place.parse().expect("an address"),
+        None => broker.addresses()[1],
+    };
+    let stream = TcpStream::connect(address).expect("the broker listens");
+    stream
+        .set_read_timeout(Some(PATIENCE))
+        .expect("a timeout can be set");
+    stream
+}
+
+fn tunnel(trusted: Option<&[u8]>, web: bool) -> Option<Tunnel> {
+    let tls = trusted.map(|authorities| {
+        let config = tls::client(&ClientMaterial {
+            authorities: authorities.to_vec(),
+            ..ClientMaterial::default()
+        });
+        (
+            config.expect("a good set-up"),
+            tls::server_name("broker.example").expect("a name"),
+        )
+    });
+    Some(Tunnel::client(tls, web.then_some(("broker.example", "/mqtt"))).expect("it begins"))
+}
+
+fn with_doors(doors: &[String], more: &[&str]) -> Broker {
+    let doors = format!("listener=[{}]", doors.join(", "));
+    let settings: Vec<&str> = more.iter().copied().chain([doors.as_str()]).collect();
+    broker(2, &settings, |_| {})
+}
+
+#[test]
+fn messages_of_any_size_go_through_every_door() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let trusted = new_certificate(folder.path(), "broker.example");
+    let path = folder.path().join("mqtt.sock");
+    let doors = [
+        listener(folder.path(), "tls", "mqtts", LOOPBACK),
+        listener(folder.path(), "web", "ws", LOOPBACK),
+        listener(folder.path(), "both", "wss", LOOPBACK),
+        listener(
+            folder.path(),
+            "path",
+            "mqtt",
+            &format!("unix = \"{}\"", path.display()),
+        ),
+        listener(
+            folder.path(),
+            "behind",
+            "mqtts",
+            r#"address = "127.0.0.1:0", proxies = ["127.0.0.0/8"]"#,
+        ),
+        listener(folder.path(), "plainly", "mqtt", LOOPBACK),
+    ];
+    let broker = with_doors(&doors, &[]);
+    let unix = || {
+        let stream = UnixStream::connect(&path).expect("the broker listens");
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a timeout can be set");
+        stream
+    };
+    let mut behind = tcp(&broker, "behind");
+    behind
+        .write_all(b"PROXY TCP4 192.0.2.7 127.0.0.1 4 5\r\n")
+        .expect("it is taken");
+    let clients = [
+        Client::tcp(&broker, "tls", tunnel(Some(&trusted), false)),
+        Client::tcp(&broker, "web", tunnel(None, true)),
+        Client::tcp(&broker, "both", tunnel(Some(&trusted), true)),
+        Client::new(unix(), None),
+        Client::new(behind, tunnel(Some(&trusted), false)),
+        Client::tcp(&broker, "plainly", None),
+    ];
+    for (at, mut client) in clients.into_iter().enumerate() {
+        client.connect(&format!("client-{at}"));
+        let topic = format!("t/{at}");
+        let mut body = vec![0, 1];
+        body.extend(text(&topic));
+        body.push(1);
+        client.send(&support::encode(0x82, &body));
+        assert_eq!(client.expect(5), [0x90, 3, 0, 1, 1]);
+        // Of a few bytes, larger than a record of TLS, larger than what a turn reads.
+        for size in [0, 10, 20_000, 300_000] {
+            let payload: Vec<u8> = (0..size).map(|at| at as u8).collect();
+            let sent = publish(&topic, 0, 0, &payload);
+            client.send(&sent);
+            assert_eq!(client.expect(sent.len()), sent, "door {at}, {size} bytes");
+        }
+        client.ping();
+        // In order to the end: what was said before is answered, and then the broker closes.
+        client.send(&[0xC0, 0, 0xE0, 0]);
+        assert_eq!(client.expect(2), [0xD0, 0]);
+        while client.read() {}
+        assert!(client.received.is_empty());
+    }
+    let summary = broker.stop().expect("an orderly stop");
+    assert!(!path.exists(), "the file of the socket is removed");
+    let counters = summary.counters();
+    let counted = |name: &str| counters.iter().find(|it| it.0 == name).map(|it| it.1);
+    assert_eq!(counted("door_entered"), Some(5), "{counters:?}");
+}
+
+#[test]
+fn new_certificates_are_for_new_connections_and_bad_ones_for_nobody() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let old = new_certificate(folder.path(), "broker.example");
+    let broker = with_doors(&[listener(folder.path(), "tls", "mqtts", LOOPBACK)], &[]);
+    let mut before = Client::tcp(&broker, "tls", tunnel(Some(&old), false));
+    before.connect("before");
+    let results = |broker: &Broker| broker.reread_certificates().remove(0).1;
+    assert!(matches!(results(&broker), Ok(Reread::Same)));
+    // Half of a pair fits nothing: what is there stays.
+    let key = std::fs::read(folder.path().join("key.pem")).expect("it is there");
+    let new = new_certificate(folder.path(), "broker.example");
+    let new_key = std::fs::read(folder.path().join("key.pem")).expect("it is there");
+    std::fs::write(folder.path().join("key.pem"), &key).expect("a file");
+    let refused = results(&broker).expect_err("key and certificate do not belong together");
+    assert!(refused.to_string().contains("key.pem"), "{refused}");
+    Client::tcp(&broker, "tls", tunnel(Some(&old), false)).connect("between");
+    // The change of a file is enough.
+    std::fs::write(folder.path().join("key.pem"), &new_key).expect("a file");
+    let deadline = Instant::now() + PATIENCE;
+    let changed = || {
+        let mut stream = tcp(&broker, "tls");
+        let mut tunnel = tunnel(Some(&new), false).expect("TLS");
+        loop {
+            tunnel
+                .write(&mut stream)
+                .expect("the broker takes what it is sent");
+            let mut bytes = [0; 4096];
+            match stream.read(&mut bytes) {
+                Ok(count @ 1..) if tunnel.receive(&bytes[..count], &mut [0; 64]).is_ok() => {}
+                _ => return false,
+            }
+            if tunnel.is_open() {
+                return true;
+            }
+        }
+    };
+    while !changed() {
+        assert!(Instant::now() < deadline, "new certificates are not read");
+        thread::sleep(Duration::from_millis(50));
+    }
+    before.ping();
+}
+
+#[test]
+fn a_proxy_is_believed_only_where_it_is_named_and_must_say_something() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let doors = [
+        listener(
+            folder.path(),
+            "behind",
+            "mqtt",
+            r#"address = "127.0.0.1:0", proxies = ["127.0.0.1"]"#,
+        ),
+        listener(
+            folder.path(),
+            "elsewhere",
+            "mqtt",
+            r#"address = "127.0.0.1:0", proxies = ["192.0.2.0/24"]"#,
+        ),
+    ];
+    let broker = with_doors(&doors, &[]);
+    let header = b"PROXY TCP4 192.0.2.7 127.0.0.1 4 5\r\n";
+    // CONNECT in one piece with the header, cut anywhere.
+    let mut body = vec![0, 4, b'M', b'Q', b'T', b'T', 4, 2, 0, 60];
+    body.extend(text("proxied"));
+    let bytes = [&header[..], &support::encode(0x10, &body)].concat();
+    for cut in [1, 5, header.len(), header.len() + 3, bytes.len()] {
+        let mut stream = tcp(&broker, "behind");
+        stream.write_all(&bytes[..cut]).expect("it is taken");
+        thread::sleep(Duration::from_millis(5));
+        stream.write_all(&bytes[cut..]).expect("it is taken");
+        let mut connack = [0; 4];
+        stream.read_exact(&mut connack).expect("an answer");
+        assert_eq!(connack, [0x20, 2, 0, 0], "cut at {cut}");
+    }
+    for (name, first) in [("elsewhere", &header[..]), ("behind", &[0x10, 0x0C][..])] {
+        let mut stream = tcp(&broker, name);
+        // It may be closed before it has taken all.
+        let _ = stream.write_all(first);
+        assert!(!matches!(stream.read(&mut [0; 1]), Ok(1..)), "{name}");
+    }
+}
+
+#[test]
+fn an_address_has_only_so_many_connections() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let limit = r#"address = "127.0.0.1:0", address_connections_max = 2"#;
+    for protocol in ["mqtt", "ws"] {
+        let broker = with_doors(&[listener(folder.path(), "few", protocol, limit)], &[]);
+        let web = || (protocol == "ws").then(|| tunnel(None, true)).flatten();
+        let mut first = Client::tcp(&broker, "few", web());
+        first.connect("first");
+        let mut second = Client::tcp(&broker, "few", web());
+        second.connect("second");
+        let mut third = Client {
+            stream: Box::new(tcp(&broker, "few")),
+            tunnel: web(),
+            received: Vec::new(),
+        };
+        third.flush();
+        while third.read() {}
+        assert!(third.received.is_empty());
+        drop(first);
+        let deadline = Instant::now() + PATIENCE;
+        // A place is free again once the broker has seen the end.
+        loop {
+            let mut next = Client {
+                stream: Box::new(tcp(&broker, "few")),
+                tunnel: web(),
+                received: Vec::new(),
+            };
+            next.flush();
+            let _ = next.stream.write_all(&[]);
+            let open = match &next.tunnel {
+                Some(_) => next.read() && next.tunnel.as_ref().is_some_and(Tunnel::is_open),
+                None => {
+                    let _ = next.stream.write_all(&support::encode(
+                        0x10,
+                        &[
+                            &[0, 4, b'M', b'Q', b'T', b'T', 4, 2, 0, 60][..],
+                            &text("next"),
+                        ]
+                        .concat(),
+                    ));
+                    next.read()
+                }
+            };
+            if open {
+                break;
+            }
+            assert!(Instant::now() < deadline, "the place is not free again");
+            thread::sleep(Duration::from_millis(20));
+        }
+        second.ping();
+    }
+}
+
+#[test]
+fn who_does_not_finish_a_handshake_is_sent_away_and_holds_nobody_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let trusted = new_certificate(folder.path(), "broker.example");
+    let doors = [listener(
+        folder.path(),
+        "tls",
+        "mqtts",
+        r#"address = "127.0.0.1:0", handshake_timeout = "500ms""#,
+    )];
+    let broker = with_doors(&doors, &[]);
+    let mut silent: Vec<TcpStream> = (0..200).map(|_| tcp(&broker, "tls")).collect();
+    for stream in silent.iter_mut().skip(100) {
+        stream.write_all(&[0x16, 3, 1]).expect("it is taken");
+    }
+    let mut garbage = tcp(&broker, "tls");
+    garbage
+        .write_all(b"GET / HTTP/1.1\r\n\r\n")
+        .expect("it is taken");
+    let began = Instant::now();
+    Client::tcp(&broker, "tls", tunnel(Some(&trusted), false)).connect("patient");
+    assert!(began.elapsed() < Duration::from_secs(5));
+    let mut rest = Vec::new();
+    // A reset is an end, too.
+    let _ = garbage.read_to_end(&mut rest);
+    for stream in &mut silent {
+        assert!(!matches!(stream.read(&mut [0; 1]), Ok(1..)));
+    }
+}
+
+#[test]
+fn a_public_address_needs_authentication_at_every_listener() {
+    let folder = tempfile::tempdir().expect("a folder");
+    new_certificate(folder.path(), "broker.example");
+    for protocol in ["mqtt", "mqtts", "ws"] {
+        let door = listener(folder.path(), "open", protocol, r#"address = "0.0.0.0:0""#);
+        let sources = Sources::new()
+            .set("mqtt.listen=")
+            .set("data.store=memory")
+            .set(&format!("listener=[{door}]"));
+        let config = Config::new(sources.check().expect("good settings"));
+        let error = Broker::start(config)
+            .map(|_| ())
+            .expect_err("anyone could come in");
+        let error = error.to_string();
+        assert!(
+            error.contains("\"open\"") && error.contains("--insecure-anonymous"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_listener_that_cannot_be_bound_says_which_and_what_to_change() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("it is bound");
+    for protocol in ["mqtt", "ws"] {
+        let door = listener(
+            folder.path(),
+            "web",
+            protocol,
+            &format!("address = \"{address}\""),
+        );
+        let sources = Sources::new()
+            .set("mqtt.listen=")
+            .set("data.store=memory")
+            .set(&format!("listener=[{door}]"));
+        let config = Config::new(sources.check().expect("good settings"));
+        let error = Broker::start(config)
+            .map(|_| ())
+            .expect_err("the port is taken");
+        let error = error.to_string();
+        assert!(
+            error.contains(&address.to_string()) && error.contains("listener \"web\""),
+            "{error}"
+        );
+    }
+}
