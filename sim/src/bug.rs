@@ -76,11 +76,17 @@ pub enum Bug {
     ForgetLeavers,
     /// A packet id of a shared delivery is free before the group has committed its end (M27, M31).
     FreeIdsEarly,
+    /// Both parts of a shared group take a message that goes to both partitions (M36).
+    BothParts,
+    /// The volatile part of a group closes before its fence has passed (M36).
+    CutWithoutFence,
+    /// The durable part answers and gives out before it has what waits in the volatile one (M36).
+    HeirBeforePassed,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 38] = [
         Self::ForgetResend,
         Self::ResendRenumbered,
         Self::ApplyBeforeCommit,
@@ -116,6 +122,9 @@ impl Bug {
         Self::ForgetInbox,
         Self::ForgetLeavers,
         Self::FreeIdsEarly,
+        Self::BothParts,
+        Self::CutWithoutFence,
+        Self::HeirBeforePassed,
     ];
 }
 

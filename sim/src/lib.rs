@@ -50,6 +50,7 @@ pub fn run_plan(plan: Plan) -> Outcome {
 pub fn replay_command(plan: &Plan) -> String {
     let drawn = match plan.disk {
         Some(_) => Plan::on_disk(plan.seed),
+        None if plan.one_group > 0 => Plan::one_group(plan.seed),
         None => Plan::new(plan.seed),
     };
     let mut command = format!(
@@ -58,6 +59,7 @@ pub fn replay_command(plan: &Plan) -> String {
     );
     for (changed, argument) in [
         (plan.disk.is_some(), " --disk"),
+        (plan.one_group > 0, " --one-group"),
         (drawn.groups && !plan.groups, " --no-groups"),
         (drawn.deposals > 0 && plan.deposals == 0, " --no-deposals"),
         (drawn.kills > 0 && plan.kills == 0, " --no-kills"),

@@ -19,6 +19,8 @@ struct Arguments {
     disk: bool,
     /// Without these.
     no_groups: bool,
+    /// One group that changes its class often.
+    one_group: bool,
     no_deposals: bool,
     no_kills: bool,
 }
@@ -32,6 +34,7 @@ fn arguments() -> Result<Arguments> {
         bug: None,
         disk: false,
         no_groups: false,
+        one_group: false,
         no_deposals: false,
         no_kills: false,
     };
@@ -47,6 +50,7 @@ fn arguments() -> Result<Arguments> {
             "--from" => found.from = value()?.parse().context("--from wants a number")?,
             "--bug" => found.bug = Some(value()?.parse().map_err(anyhow::Error::msg)?),
             "--disk" => found.disk = true,
+            "--one-group" => found.one_group = true,
             "--no-groups" => found.no_groups = true,
             "--no-deposals" => found.no_deposals = true,
             "--no-kills" => found.no_kills = true,
@@ -54,7 +58,7 @@ fn arguments() -> Result<Arguments> {
             "--keep-going" => found.keep_going = true,
             other => {
                 bail!(
-                    "{other}: known are --seeds N, --from S, --bug NAME, --disk, --trace, --keep-going, --no-groups, --no-deposals, --no-kills"
+                    "{other}: known are --seeds N, --from S, --bug NAME, --disk, --trace, --keep-going, --no-groups, --one-group, --no-deposals, --no-kills"
                 )
             }
         }
@@ -69,6 +73,8 @@ fn main() -> Result<ExitCode> {
     for seed in arguments.from..arguments.from.saturating_add(arguments.seeds) {
         let plan = if arguments.disk {
             Plan::on_disk(seed)
+        } else if arguments.one_group {
+            Plan::one_group(seed)
         } else {
             Plan::new(seed)
         };

@@ -36,6 +36,8 @@ pub struct Plan {
     pub withheld: u64,
     /// Whether clients join shared groups.
     pub groups: bool,
+    /// How likely a filter or topic is one of the first group, in percent of those that clients choose.
+    pub one_group: u64,
     /// Publishes that a client may have under way towards the broker.
     pub receive_maximum: u16,
     /// Limits of the partitions.
@@ -87,6 +89,7 @@ impl Plan {
             cuts: *rng.pick(&[0, 2, 6]),
             withheld: *rng.pick(&[0, 5, 25]),
             groups: GROUPS && rng.chance(50),
+            one_group: 0,
             receive_maximum: *rng.pick(&[2, 10, 100]),
             limits: Limits {
                 outbound_window_max: *rng.pick(&[1, 4, 64]),
@@ -94,6 +97,19 @@ impl Plan {
             },
             disk: None,
             bug: None,
+        }
+    }
+
+    /// The plan of a seed whose clients come to and leave one shared group most of the time, so that it changes its class often
+    /// (M36).
+    #[must_use]
+    pub fn one_group(seed: u64) -> Self {
+        let plan = Self::new(seed);
+        Self {
+            clients: plan.clients + 3,
+            groups: true,
+            one_group: 60,
+            ..plan
         }
     }
 

@@ -233,3 +233,18 @@ fn groups_that_are_not_told_of_the_connections_of_who_left() {
 fn ids_of_groups_that_are_free_too_early() {
     is_found_from(Bug::FreeIdsEarly, 297, &["I13:", "M30:", "M35:"]);
 }
+
+#[test]
+fn both_parts_of_a_group_that_take_a_message() {
+    search(Bug::BothParts, &["I4:", "M35:"], Plan::one_group);
+}
+
+#[test]
+fn a_volatile_part_that_closes_before_its_fence() {
+    search(Bug::CutWithoutFence, &["M35:"], Plan::one_group);
+}
+
+#[test]
+fn a_durable_part_that_gives_out_before_it_has_all() {
+    search(Bug::HeirBeforePassed, &["M36:"], Plan::one_group);
+}

@@ -90,3 +90,11 @@ fn a_replay_command_says_what_was_changed() {
         format!("{drawn} --no-groups --no-deposals")
     );
 }
+
+/// M36: a group becomes durable with messages in its volatile part, and volatile again, with members and leaders that come and go.
+#[test]
+fn seeds_with_one_group_that_changes_its_class() {
+    let (sum, broken) = run_all(1..=100, |plan| *plan = Plan::one_group(plan.seed));
+    assert_none(&broken);
+    assert!(sum.connections > 500, "{sum:?}");
+}

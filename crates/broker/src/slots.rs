@@ -176,15 +176,11 @@ impl Places {
         }
     }
 
-    /// The partition of a shared group (M35, M36): that of its slot, or the volatile one of the shard that leads the slot. One
-    /// that is kept is durable, whatever the classes of its members.
+    /// The partition of a shared group's slot (M35): durable, whatever the classes of its members. A volatile part of it is on the
+    /// same shard (M36).
     #[must_use]
-    pub(crate) fn group(&self, share: &str, filter: &str, volatile: bool) -> PartitionId {
-        let class = match volatile {
-            true => Class::Volatile,
-            false => Class::Durable,
-        };
-        self.partition(slot(Kind::Group, &[share, filter]), class)
+    pub(crate) fn group(&self, share: &str, filter: &str) -> PartitionId {
+        self.partition(slot(Kind::Group, &[share, filter]), Class::Durable)
     }
 }
 
@@ -223,14 +219,9 @@ mod tests {
     }
 
     #[test]
-    fn m36_a_volatile_group_is_on_the_shard_that_leads_its_slot() {
+    fn m35_a_group_is_placed_by_both_of_its_names() {
         let places = Places::new(16, 2, Relaxed::Made);
-        for filter in ["a", "b/#", "+/c", "d/e/f"] {
-            let durable = places.group("g", filter, false);
-            let volatile = places.group("g", filter, true);
-            assert!(!durable.is_volatile() && volatile.is_volatile());
-            assert_eq!(places.shard_of(durable), places.shard_of(volatile));
-        }
+        assert_eq!(places.class_of(places.group("g", "a")), Class::Durable);
         assert_ne!(
             slot(Kind::Group, &["a", "bc"]),
             slot(Kind::Group, &["ab", "c"])

@@ -3,12 +3,15 @@
 use smallvec::SmallVec;
 
 use crate::{
-    AppendNumber, DeliverTo, Delivery, FrontId, IndexToken, ListNumber, Origin, PartitionId,
+    AppendNumber, Cut, DeliverTo, Delivery, FrontId, IndexToken, ListNumber, Origin, PartitionId,
     Publish, Settled, Ticket, ToFront, ToHome, ToPartition,
 };
 
 /// Partitions that a publish goes to.
 pub type Destinations = SmallVec<[PartitionId; 4]>;
+
+/// One cut for each destination.
+pub type Cuts = SmallVec<[Cut; 4]>;
 
 /// Where a publish went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +110,9 @@ pub trait FrontEffects {
     /// Where L1 sends a topic now: for a QoS 2 publish that goes by way of a durable home (M28).
     fn destinations(&mut self, topic: &str, retain: bool) -> Destinations;
 
+    /// The last cut of the shard of a partition that the front's shard has heard of (M36).
+    fn cut(&self, partition: PartitionId) -> Cut;
+
     /// Partition of the slot of a client id (M2).
     fn home_partition(&self, client_id: &str) -> PartitionId;
 
@@ -162,6 +168,14 @@ pub trait PartitionEffects {
     /// Answers by `handle_fence` once every shard has pushed and settled all publishes that it matched before this call (M34).
     fn fence(&mut self, token: IndexToken);
 
+    /// The same; from the moment at which a shard hears of this fence, what it matches for partitions of the asker's shard carries
+    /// this cut, and the fence speaks of everything that does not. It also waits for the entries that partitions have proposed:
+    /// messages that begin in a partition were matched before they are stored (M36).
+    fn fence_with_cut(&mut self, token: IndexToken, cut: Cut);
+
+    /// The last cut of the shard of a partition that this shard has heard of (M36).
+    fn cut(&self, partition: PartitionId) -> Cut;
+
     /// Where L1 sends a topic now, for wills and other messages that begin in a partition (M37).
     fn destinations(&mut self, topic: &str, retain: bool) -> Destinations;
 
@@ -171,8 +185,11 @@ pub trait PartitionEffects {
     /// All partitions that keep retained messages, for scans with wildcards.
     fn retained_partitions(&self) -> Destinations;
 
-    /// Partition of a shared group's slot: the durable one, or the volatile one of the shard that leads it (M36).
-    fn group_partition(&self, share: &str, filter: &str, volatile: bool) -> PartitionId;
+    /// Partition of a shared group's slot (M35): the one with a log.
+    fn group_partition(&self, share: &str, filter: &str) -> PartitionId;
+
+    /// The volatile partition of the shard on which this partition is led.
+    fn volatile_partition(&self) -> PartitionId;
 
     /// Counts messages that were not delivered.
     fn dropped(&mut self, why: Dropped, messages: u64);

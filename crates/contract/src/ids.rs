@@ -110,6 +110,11 @@ pub struct Origin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AppendNumber(pub u64);
 
+/// Number of a cut through the publishes to the partitions of one shard (M36): what a shard matches after it has heard of a cut
+/// carries its number, what it matched before a lower one. A volatile partition numbers its cuts from 1; 0 is before all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cut(pub u32);
+
 /// Names a change of the index L1 until it is confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IndexToken(pub u64);

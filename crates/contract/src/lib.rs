@@ -21,18 +21,18 @@ mod record;
 mod session;
 
 pub use effects::{
-    Asked, CloseCause, Destinations, Dropped, FrontEffects, IndexChange, PartitionEffects,
+    Asked, CloseCause, Cuts, Destinations, Dropped, FrontEffects, IndexChange, PartitionEffects,
     Permission, Routed,
 };
 pub use ids::{
-    AppendNumber, Class, Epoch, FrontId, IndexToken, ListNumber, LogIndex, Now, Origin,
+    AppendNumber, Class, Cut, Epoch, FrontId, IndexToken, ListNumber, LogIndex, Now, Origin,
     PartitionId, Seq, SessionUid, ShardId, Term, Tick, Ticket, WallMs,
 };
 pub use message::{
     Append, AppendKey, Attach, AttachStage, Attached, CloseReason, ConnectRefusal, DeliverFlags,
-    DeliverTo, Delivery, GroupRef, HomeRef, Join, JoinResult, LeaveCause, OutcomeKind, Published2,
-    Refusal, RetainedFound, RetainedScan, ScanRef, Settled, Source, Tell, ToFront, ToHome,
-    ToPartition,
+    DeliverTo, Delivery, GroupName, GroupRef, HomeRef, Inheritance, Join, JoinResult, LeaveCause,
+    OutcomeKind, PassedOn, Published2, Refusal, RetainedFound, RetainedScan, ScanRef, Settled,
+    Source, Tell, ToFront, ToHome, ToPartition, VolatilePart,
 };
 pub use record::{Publish, QoS, Record, RecordRef, RecordView};
 pub use session::{

@@ -3,7 +3,7 @@
 use compact_str::CompactString;
 
 use crate::{
-    AppendNumber, DetachCause, Epoch, FrontId, Origin, PartitionId, Publish, QoS, Record,
+    AppendNumber, Cut, DetachCause, Epoch, FrontId, Origin, PartitionId, Publish, QoS, Record,
     RecordRef, RecordView, Seq, SessionUid, SharedStrategy, SubscribeResult, Subscription,
     SubscriptionOptions, Term, WallMs, Will,
 };
@@ -39,6 +39,8 @@ pub struct Append<'a> {
     pub keep_retained: bool,
     /// Whether its streams get it; false when only the retained message is meant.
     pub deliver: bool,
+    /// The last cut of the receiver's shard that the publisher's shard had heard of when it matched.
+    pub cut: Cut,
 }
 
 /// Who waits for the answer to an append, and what makes a repeat known (M14, M19).
@@ -101,6 +103,8 @@ pub struct Published2 {
     pub record: Record,
     /// Where L1 sends it, the home's own partition included.
     pub destinations: crate::Destinations,
+    /// For each of them what [`Append::cut`] says.
+    pub cuts: crate::Cuts,
 }
 
 // ------------------------------------------------------------------------------------------------------ front -> home
@@ -473,6 +477,8 @@ pub enum ToPartition {
         /// The leader of the receiver that it is for: another one has not heard of older forwards that were lost with that one,
         /// and takes none of them before it has told the sender of itself. None: it comes once, whoever leads takes it.
         leader: Option<Term>,
+        /// As in [`Append::cut`].
+        cut: Cut,
     },
     /// Retained messages that match a filter are wanted.
     ScanRetained(Box<RetainedScan>),
@@ -508,6 +514,8 @@ pub enum ToPartition {
         cause: LeaveCause,
         /// The asker's number.
         request: u64,
+        /// The volatile part that is meant (M36); none: whichever the partition of the slot knows.
+        part: Option<GroupRef>,
     },
     /// Answer to it; once more when nothing is left of what was begun with the session.
     Left {
@@ -527,6 +535,85 @@ pub enum ToPartition {
         /// Its front and how much it takes at once; none: it has no connection.
         front: Option<(FrontId, u16)>,
     },
+    /// To the volatile partition of the sender's shard: a session with a lifetime is about to join this group, which then is
+    /// durable. Answered by [`ToPartition::Part`].
+    AskPart(GroupName),
+    /// Answer to it.
+    Part {
+        /// The group.
+        name: GroupName,
+        /// The part of it that is there.
+        part: VolatilePart,
+    },
+    /// The durable part of a group is made, and L1 leads to it: the volatile part asks for its cut, and passes on what it has.
+    Inherit(Inheritance),
+    /// The sender leads: these are its groups with a volatile part, and whatever else was offered to it is void.
+    Inheritances(Vec<Inheritance>),
+    /// Messages that a volatile part has given to nobody; answered by [`ToPartition::Took`].
+    PassOn(Box<PassedOn>),
+    /// Answer to it, once that is committed.
+    Took {
+        /// The volatile part.
+        group: u64,
+        /// Number of the next message that is wanted.
+        next: u64,
+    },
+    /// To the home of a member of a volatile part: the group goes on in its durable part, which it must join, and finishes here
+    /// what it has begun with the session.
+    Elsewhere {
+        /// The member.
+        member: HomeRef,
+        /// The group.
+        name: GroupName,
+        /// Its volatile part.
+        part: GroupRef,
+    },
+}
+
+/// A shared group by name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GroupName {
+    /// Share name.
+    pub share: Box<str>,
+    /// Filter without share name.
+    pub filter: Box<str>,
+}
+
+/// What a volatile partition has of a shared group whose durable part is to be made (M36).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VolatilePart {
+    /// Nothing: nobody has to be asked.
+    Absent,
+    /// It gets the messages below this cut, the durable part those from it on.
+    UpTo(Cut),
+}
+
+/// A durable part with what it expects of the volatile one (M36).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inheritance {
+    /// The group.
+    pub name: GroupName,
+    /// Its durable part, in the partition that sends this.
+    pub group: u64,
+    /// The cut that was offered.
+    pub cut: Cut,
+    /// Messages that it has taken.
+    pub taken: u64,
+}
+
+/// Messages on their way from the volatile part of a group to the durable one (M36).
+#[derive(Clone, Debug)]
+pub struct PassedOn {
+    /// The durable part.
+    pub to: u64,
+    /// The volatile part.
+    pub from: u64,
+    /// Number of the first message; they count from 0 without gaps.
+    pub first: u64,
+    /// The messages, in order.
+    pub records: Vec<Record>,
+    /// Whether nothing else waits in the volatile part.
+    pub all: bool,
 }
 
 /// What is wanted with [`ToPartition::Leads`].

@@ -61,6 +61,9 @@ impl Partition {
             } => self.group_owed(group, member, front, fx),
             After::GroupFact(group, fact) => self.group_fact(group, &fact, fx),
             After::GroupNews(group, news) => self.group_news(group, &news, fx),
+            After::Heir(group) => self.heir_made(group, fx),
+            After::Inherited { group, from, next } => self.inherited(group, (from, next), fx),
+            After::Closed(group) => self.part_closed(group, fx),
             After::Scan(scan) => self.answer_scan(&scan, fx),
             After::TermBegun(began) => self.term_begun(began, fx),
         }

@@ -145,7 +145,14 @@ impl Partition {
             | ToPartition::RetainedWithheld { .. }
             | ToPartition::Joined { .. }
             | ToPartition::Left { .. }
-            | ToPartition::MemberFront { .. } => {}
+            | ToPartition::MemberFront { .. }
+            | ToPartition::AskPart(_)
+            | ToPartition::Part { .. }
+            | ToPartition::Inherit(_)
+            | ToPartition::Inheritances(_)
+            | ToPartition::PassOn(_)
+            | ToPartition::Took { .. }
+            | ToPartition::Elsewhere { .. } => {}
         }
     }
 }

@@ -4,7 +4,8 @@
 //! everything that it relies on, since the bytes may come from a disk.
 
 use courser_contract::{
-    Epoch, HomeRef, PartitionId, QoS, Seq, SessionUid, ShardId, SharedStrategy, WallMs,
+    Cut, Epoch, GroupRef, HomeRef, PartitionId, QoS, Seq, SessionUid, ShardId, SharedStrategy,
+    WallMs,
 };
 
 /// Why bytes are no state of this kind.
@@ -125,6 +126,7 @@ macro_rules! canonical_wrapper {
 }
 
 canonical_wrapper!(
+    Cut(u32),
     Epoch(u64),
     PartitionId(u16),
     Seq(u64),
@@ -217,6 +219,22 @@ impl Canonical for HomeRef {
         Ok(Self {
             partition: reader.read()?,
             session: reader.read()?,
+        })
+    }
+}
+
+impl Canonical for GroupRef {
+    const MIN_BYTES: usize = 10;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.partition.write(out);
+        self.group.write(out);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            partition: reader.read()?,
+            group: reader.read()?,
         })
     }
 }

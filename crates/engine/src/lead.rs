@@ -9,9 +9,9 @@ use std::{
 
 use compact_str::CompactString;
 use courser_contract::{
-    Attach, DeliverTo, Epoch, FrontId, HomeRef, IndexToken, Join, JoinResult, LeaveCause, Now,
-    PartitionId, RetainedScan, Seq, SessionUid, Settled, SubscribeResult, Term, Tick, ToPartition,
-    WallMs,
+    Attach, DeliverTo, Epoch, FrontId, GroupRef, HomeRef, IndexToken, Join, JoinResult, LeaveCause,
+    Now, PartitionId, RetainedScan, Seq, SessionUid, Settled, SubscribeResult, Term, Tick,
+    ToPartition, WallMs,
 };
 use hashbrown::{HashMap, HashSet};
 
@@ -25,6 +25,7 @@ use crate::{
     retained::Projection,
     room::Pace,
     route::Routed,
+    share::Parts,
 };
 
 type Hasher = foldhash::fast::RandomState;
@@ -107,6 +108,16 @@ pub(crate) enum After {
     GroupNews(u64, News),
     /// A question for retained messages that came behind what is applied now.
     Scan(Box<RetainedScan>),
+    /// The durable part of a group is made, for one that was volatile (M36).
+    Heir(u64),
+    /// It has what was passed on to it, below a number.
+    Inherited {
+        group: u64,
+        from: GroupRef,
+        next: u64,
+    },
+    /// The volatile part has closed.
+    Closed(u64),
     /// A message to another partition that waited for the commit.
     Send(PartitionId, Box<ToPartition>),
     /// The first entry of the term.
@@ -152,6 +163,7 @@ pub(crate) struct Joining {
 /// A question to a group.
 #[derive(Debug)]
 pub(crate) struct OpenJoin {
+    pub(crate) member: SessionUid,
     pub(crate) share: Box<str>,
     pub(crate) filter: Box<str>,
     pub(crate) awaited: Awaited,
@@ -177,6 +189,10 @@ pub(crate) enum Indexed {
         request: u64,
         group: u64,
     },
+    /// The durable part of a group that was volatile.
+    Heir(u64),
+    /// All groups of a new leader.
+    Heirs,
 }
 
 /// An UNSUBSCRIBE on its way.
@@ -263,6 +279,8 @@ pub(crate) enum Fenced {
     },
     /// A connection that comes after one with unsettled appends (M25).
     Attach(CompactString),
+    /// The end of a volatile part (M36).
+    Cut,
 }
 
 /// A scan of retained messages under way.
@@ -330,6 +348,8 @@ pub(crate) struct Lead {
     pub(crate) join_answers: HashMap<u64, JoinResult, Hasher>,
     /// Groups that are proposed, by share name and filter.
     pub(crate) making: BTreeMap<(Box<str>, Box<str>), u64>,
+    /// Groups in two parts.
+    pub(crate) parts: Parts,
     /// SUBSCRIBEs that wait for shared groups.
     pub(crate) joining: Vec<Subscribing>,
     /// UNSUBSCRIBEs that wait for shared groups.
@@ -373,6 +393,7 @@ impl Default for Lead {
             open_joins: HashMap::default(),
             join_answers: HashMap::default(),
             making: BTreeMap::new(),
+            parts: Parts::default(),
             joining: Vec::new(),
             leaving: Vec::new(),
             now: Now::default(),

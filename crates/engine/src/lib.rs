@@ -104,6 +104,6 @@ pub use config::{Counts, DiskRoom, Limits, MemoryRoom, Overflow, PartitionConfig
 pub use entry::EntryError;
 pub use list::{Deletion, RetainedPage, SessionView, SubscriptionView};
 pub use lost::{LostReference, LostStream, PlantedLoss};
-pub use partition::Partition;
+pub use partition::{Partition, Proposed};
 pub use room::Pace;
 pub use wall::{APART_MS_MAX, WallClock};

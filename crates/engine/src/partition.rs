@@ -11,6 +11,7 @@ use crate::{
     entry::{Gather, Haste, Rare, Trust},
     lead::{Lead, Role},
     session::FORWARD_AGAIN_MS,
+    share::Leaver,
     state::{NoSink, State},
 };
 
@@ -25,6 +26,13 @@ pub struct Partition {
     pub(crate) memory_room: MemoryRoom,
     #[cfg(feature = "planted")]
     pub(crate) planted: Option<crate::PlantedLoss>,
+}
+
+/// See [`Partition::proposed`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proposed {
+    term: Term,
+    number: u64,
 }
 
 /// Messages of other partitions that wait for the leadership.
@@ -258,10 +266,11 @@ impl Partition {
                 record,
                 keep_retained,
                 leader,
+                cut,
             } => {
                 // Of what was sent to an earlier leader, all older ones must come first (M14, M19).
                 if leader.is_none_or(|leader| leader == self.lead.term) {
-                    self.forwarded_append(from, key, &record, keep_retained, fx);
+                    self.forwarded_append((from, key), &record, (keep_retained, cut), fx);
                 }
             }
             ToPartition::Leads { term, tell } => self.leads(from, term, tell, fx),
@@ -281,13 +290,31 @@ impl Partition {
                 member,
                 cause,
                 request,
-            } => self.group_leave((share, filter), member, cause, request, fx),
+                part,
+            } => {
+                let leaver = Leaver {
+                    member,
+                    cause,
+                    request,
+                    part,
+                };
+                self.group_leave((share, filter), leaver, fx);
+            }
             ToPartition::Left { request, owing, .. } => self.left(request, owing, fx),
             ToPartition::MemberFront {
                 group,
                 member,
                 front,
             } => self.group_front(group, member, front, fx),
+            ToPartition::AskPart(name) => self.offer_part(from, name, fx),
+            ToPartition::Part { name, part } => self.part_known(&name, part, fx),
+            ToPartition::Inherit(heir) => self.bequeath(from, heir, fx),
+            ToPartition::Inheritances(heirs) => self.bequeath_all(from, heirs, fx),
+            ToPartition::PassOn(passed) => self.inherit_messages(from, &passed, fx),
+            ToPartition::Took { group, next } => self.passed_on(group, next, fx),
+            ToPartition::Elsewhere { member, name, part } => {
+                self.go_elsewhere(member.session, (name, part), fx);
+            }
         }
     }
 
@@ -419,6 +446,22 @@ impl Partition {
     #[must_use]
     pub fn serves(&self) -> bool {
         self.lead.role == Role::Leading
+    }
+
+    /// How far it has come with proposing, for a fence with a cut.
+    #[must_use]
+    pub fn proposed(&self) -> Proposed {
+        Proposed {
+            term: self.lead.term,
+            number: self.lead.number + u64::from(self.gather.facts() > 0),
+        }
+    }
+
+    /// Whether all that was proposed up to there is applied, or void.
+    #[must_use]
+    pub fn has_applied(&self, proposed: Proposed) -> bool {
+        let leads = self.lead.role != Role::Follower && self.lead.term == proposed.term;
+        !leads || self.lead.applied >= proposed.number
     }
 
     /// What the partition holds.

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use courser_contract::{
-    Append, AppendKey, Dropped, PartitionEffects, PartitionId, QoS, Record, RecordView, Refusal,
-    Settled, ToPartition,
+    Append, AppendKey, Cut, Dropped, PartitionEffects, PartitionId, QoS, Record, RecordView,
+    Refusal, Settled, ToPartition,
 };
 
 use crate::{
@@ -39,7 +39,7 @@ impl Partition {
         }
         let mut view = RecordView::from(&append.publish);
         let list = if append.deliver {
-            self.targets_of(&view)
+            self.targets_of(&view, append.cut)
         } else {
             self.lead.nobody.clone()
         };
@@ -52,30 +52,30 @@ impl Partition {
 
     /// The targets of a message, without those that do not want their own.
     #[inline(always)]
-    fn targets_of(&mut self, view: &RecordView<'_>) -> Rc<TargetList> {
+    fn targets_of(&mut self, view: &RecordView<'_>, cut: Cut) -> Rc<TargetList> {
         let list = self.state.l2.targets(view.topic);
-        match view.publisher {
+        let list = match view.publisher {
             Some(home) if list.has_no_local && home.partition == self.config.id => {
                 let without = self.state.l2.targets_without(view.topic, home.session.0);
                 Rc::new(without)
             }
             Some(_) | None => list,
-        }
+        };
+        self.on_their_side(list, cut)
     }
 
     /// The same for what begins here; apart, so that the data path keeps its own copy in place.
     #[inline(never)]
-    fn own_targets(&mut self, view: &RecordView<'_>) -> Rc<TargetList> {
-        self.targets_of(view)
+    fn own_targets(&mut self, view: &RecordView<'_>, cut: Cut) -> Rc<TargetList> {
+        self.targets_of(view, cut)
     }
 
     /// A publish from another partition's outbox, or from a volatile partition without one.
     pub(crate) fn forwarded_append(
         &mut self,
-        from: PartitionId,
-        key: AppendKey,
+        (from, key): (PartitionId, AppendKey),
         record: &Record,
-        keep_retained: bool,
+        (keep_retained, cut): (bool, Cut),
         fx: &mut impl PartitionEffects,
     ) {
         debug_assert!(
@@ -87,6 +87,7 @@ impl Partition {
             publish: record.view().into(),
             keep_retained,
             deliver: true,
+            cut,
         };
         self.publish(&append, fx);
     }
@@ -204,7 +205,7 @@ impl Partition {
     ) {
         let key = AppendKey::Unanswered;
         let list = match plan.own {
-            true => self.own_targets(view),
+            true => self.own_targets(view, plan.own_cut),
             false => self.lead.nobody.clone(),
         };
         let stored = match view.qos {

@@ -1,12 +1,15 @@
 //! Shared subscriptions: the home's half (joining, leaving, telling of connections) and the group's half (picking members).
 //!
-//! A group lives in the partition with a log of its slot, also while all its members have sessions that end with their
-//! connections: the swap between a volatile and a durable part (M36) is an optimisation that is not made here.
+//! A group lives in the partition with a log of its slot, or, while all its members have sessions that end with their connections, in
+//! the volatile partition beside it; see [`parts`].
 
 mod facts;
 mod fronts;
 mod give;
 mod members;
+mod parts;
+
+pub(crate) use self::parts::{Leaver, Parts};
 
 use courser_contract::{
     GroupRef, HomeRef, Join, JoinResult, LeaveCause, PartitionEffects, PartitionId, Refusal,
@@ -65,12 +68,13 @@ impl Partition {
             request: join.request,
         };
         let open = OpenJoin {
+            member: uid,
             share: join.share.clone(),
             filter: join.filter.clone(),
             awaited,
         };
         self.lead.open_joins.insert(join.request, open);
-        let to = fx.group_partition(&join.share, &join.filter, false);
+        let to = fx.group_partition(&join.share, &join.filter);
         fx.send_partition(to, ToPartition::Join(Box::new(message)));
     }
 
@@ -100,7 +104,14 @@ impl Partition {
                 (_, None) => false,
             });
             if let Some(share) = shared.next().and_then(|s| s.share.as_mut()) {
-                share.group = Some(group);
+                // A late word of the volatile part (M36): the session is a member of the durable one.
+                let late = group.partition.is_volatile()
+                    && share
+                        .group
+                        .is_some_and(|known| !known.partition.is_volatile());
+                if !late {
+                    share.group = Some(group);
+                }
                 tell_group(group, member, front, fx);
             }
         }
@@ -183,8 +194,9 @@ impl Partition {
             member: self.home_ref(leaving.member),
             cause,
             request,
+            part: leaving.part,
         };
-        let to = fx.group_partition(&leaving.share, &leaving.filter, false);
+        let to = fx.group_partition(&leaving.share, &leaving.filter);
         fx.send_partition(to, leave);
     }
 
@@ -194,43 +206,92 @@ impl Partition {
             return;
         };
         let shares = session.subscriptions.iter();
-        let mut names: Vec<(Box<str>, Box<str>)> = shares
+        let names: Vec<(Box<str>, Box<str>)> = shares
             .filter_map(|s| Some((s.share_name()?.into(), s.filter.clone())))
             .collect();
         let left = self.state.leaves_of(uid);
-        names.extend(left.map(|(_, l)| (l.share.clone(), l.filter.clone())));
-        for (share, filter) in names {
-            self.write_leave(uid, &share, &filter, LeaveCause::SessionEnded, fx);
+        let left: Vec<_> = left
+            .map(|(_, l)| ((l.share.clone(), l.filter.clone()), l.part))
+            .collect();
+        let how = (uid, LeaveCause::SessionEnded);
+        for name in names {
+            self.leave_parts(how, name, fx);
+        }
+        for (name, part) in left {
+            self.write_leave(how, name, part, fx);
         }
     }
 
-    /// Notes that a session leaves a group, and tells the group after the commit. Returns the request.
-    pub(crate) fn write_leave(
+    /// Notes that a session leaves a group, in every part of it that it may be a member of. Returns the requests.
+    pub(crate) fn leave_parts(
         &mut self,
-        uid: SessionUid,
-        share: &str,
-        filter: &str,
-        cause: LeaveCause,
+        how: (SessionUid, LeaveCause),
+        name: (Box<str>, Box<str>),
+        fx: &mut impl PartitionEffects,
+    ) -> Vec<u64> {
+        let session = self.state.sessions.get(how.0.0);
+        let known = session.and_then(|session| {
+            let at = session.find(Some(&name.0), &name.1)?;
+            session.subscriptions[at].share.as_ref()?.group
+        });
+        let volatile = known.filter(|group| group.partition.is_volatile());
+        let mut joins = self.lead.open_joins.values();
+        let asked = joins
+            .any(|join| join.member == how.0 && (&join.share, &join.filter) == (&name.0, &name.1));
+        let mut requests = Vec::new();
+        if volatile.is_some() {
+            requests.push(self.write_leave(how, name.clone(), volatile, fx));
+        }
+        if volatile.is_none() || asked {
+            requests.push(self.write_leave(how, name, None, fx));
+        }
+        requests
+    }
+
+    /// Notes that a session leaves a group, and tells the group after the commit. Returns the request.
+    fn write_leave(
+        &mut self,
+        (uid, cause): (SessionUid, LeaveCause),
+        (share, filter): (Box<str>, Box<str>),
+        part: Option<GroupRef>,
         fx: &mut impl PartitionEffects,
     ) -> u64 {
         let request = self.lead.next_request();
         self.write(&Rare::LeaveBegun {
             request,
-            share: share.into(),
-            filter: filter.into(),
+            share: share.clone(),
+            filter: filter.clone(),
             member: uid,
             ended: cause == LeaveCause::SessionEnded,
+            part,
         });
+        let to = fx.group_partition(&share, &filter);
         let leave = ToPartition::Leave {
-            share: share.into(),
-            filter: filter.into(),
+            share,
+            filter,
             member: self.home_ref(uid),
             cause,
             request,
+            part,
         };
-        let to = fx.group_partition(share, filter, false);
         self.lead.after(After::Send(to, Box::new(leave)));
         request
+    }
+
+    /// Joins a group that it subscribes to once more: nobody waits for the answer.
+    fn join_again(
+        &mut self,
+        uid: SessionUid,
+        (share, filter): (Box<str>, Box<str>),
+        fx: &mut impl PartitionEffects,
+    ) {
+        let join = Joining {
+            request: self.lead.next_request(),
+            at: 0,
+            share,
+            filter,
+        };
+        self.send_join(uid, &join, Awaited::ByNobody, fx);
     }
 
     /// A group has heard that a session left. While it has something of it, it is told of the session's connections.
@@ -278,14 +339,8 @@ impl Partition {
             let names: Vec<(Box<str>, Box<str>)> = shares
                 .filter_map(|s| Some((s.share_name()?.into(), s.filter.clone())))
                 .collect();
-            for (share, filter) in names {
-                let join = Joining {
-                    request: self.lead.next_request(),
-                    at: 0,
-                    share,
-                    filter,
-                };
-                self.send_join(SessionUid(number), &join, Awaited::ByNobody, fx);
+            for name in names {
+                self.join_again(SessionUid(number), name, fx);
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::{
     Partition,
     entry::Rare,
     ids::Numbers,
-    lead::{After, Began, Due, Fenced, Holder, Lead, OpenScan, Role},
+    lead::{After, Began, Due, Fenced, Holder, Indexed, Lead, OpenScan, Role},
     session::SessionLead,
     state::{GroupLead, IndexChanged},
 };
@@ -41,6 +41,12 @@ impl Partition {
         self.detach_all(fx);
         self.continue_scans(fx);
         self.tell_whole_index(fx);
+        if began == Began::InProcess {
+            match self.lead.unconfirmed.last_entry() {
+                Some(mut last) => last.get_mut().push(Indexed::Heirs),
+                None => self.say_inheritances(fx),
+            }
+        }
         self.inherit_forwards();
         self.send_forwards(fx);
         self.tell_partitions(fx);

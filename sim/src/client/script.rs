@@ -126,6 +126,9 @@ impl Client {
         ]);
         let kind = ctx.rng.below(10);
         let (topic, retain) = match kind {
+            _ if ctx.plan.one_group > 0 && ctx.rng.chance(ctx.plan.one_group) => {
+                ("g/0".to_owned(), false)
+            }
             0 | 1 => (format!("r/{}", self.place), true),
             2 | 3 if ctx.plan.groups => (format!("g/{}", ctx.rng.below(2)), false),
             _ => (format!("t/{}", ctx.rng.below(4)), false),
@@ -311,6 +314,9 @@ fn some_filter(ctx: &mut Ctx<'_>) -> String {
     let filters = [
         "t/+", "t/0", "t/1", "t/2", "t/#", "t/3", "r/#", "r/0", "r/1", "w/#", "w/0", "t/0/#",
     ];
+    if ctx.plan.one_group > 0 && ctx.rng.chance(ctx.plan.one_group) {
+        return "$share/s0/g/0".to_owned();
+    }
     if ctx.plan.groups && ctx.rng.chance(25) {
         let group = ctx.rng.below(2);
         return format!("$share/s{group}/g/{group}");

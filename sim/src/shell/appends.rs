@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use courser_contract::{
-    AppendKey, AppendNumber, FrontId, Origin, PartitionId, Record, Settled, Ticket,
+    AppendKey, AppendNumber, Cut, FrontId, Origin, PartitionId, Record, Settled, Ticket,
 };
 
 /// A publish whose destinations have all answered.
@@ -20,6 +20,7 @@ pub(crate) struct Kept {
     pub(crate) record: Record,
     pub(crate) keep_retained: bool,
     pub(crate) deliver: bool,
+    pub(crate) cut: Cut,
 }
 
 #[derive(Debug)]

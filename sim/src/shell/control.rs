@@ -41,8 +41,15 @@ impl Shard {
                 self.hub.index_confirmed += 1;
                 self.with_partition(id, |it, now, fx| it.handle_index_confirmed(now, token, fx));
             }
-            Message::FenceAsk(id) => {
-                let marks = self.hub.marks();
+            Message::FenceAsk(id, cut) => {
+                let mut marks = self.hub.marks();
+                if let Some(cut) = cut {
+                    self.hub.cuts[usize::from(from.0)] = cut;
+                    let partitions = self.partitions.iter();
+                    marks.proposed = partitions
+                        .map(|(&id, owned)| (id, owned.partition.proposed()))
+                        .collect();
+                }
                 self.hub.fences.owe(id, marks);
             }
             Message::FencePassed(id) => {

@@ -1,7 +1,7 @@
 //! The contract's two traits of effects, over a hub.
 
 use courser_contract::{
-    AppendNumber, Asked, CloseCause, DeliverTo, Delivery, Destinations, Dropped, FrontEffects,
+    AppendNumber, Asked, CloseCause, Cut, DeliverTo, Delivery, Destinations, Dropped, FrontEffects,
     FrontId, IndexChange, IndexToken, Origin, PartitionEffects, PartitionId, Permission, Publish,
     Record, Routed, Settled, ShardId, Ticket, ToFront, ToHome, ToPartition,
 };
@@ -38,6 +38,10 @@ impl FrontEffects for FrontFx<'_> {
         self.hub.destinations(topic, retain)
     }
 
+    fn cut(&self, partition: PartitionId) -> Cut {
+        self.hub.cut(partition)
+    }
+
     fn home_partition(&self, client_id: &str) -> PartitionId {
         self.hub.places.session(client_id)
     }
@@ -72,6 +76,7 @@ pub(crate) struct PartitionFx<'a> {
 
 impl PartitionEffects for PartitionFx<'_> {
     fn deliver(&mut self, delivery: Delivery<'_>, to: &[DeliverTo]) {
+        self.hub.check_heirs(to);
         let (record, stored) = match &delivery.record {
             Some(record) => (record.to_record(), true),
             None => (Record::copy_of(&delivery.view), false),
@@ -113,7 +118,15 @@ impl PartitionEffects for PartitionFx<'_> {
     }
 
     fn fence(&mut self, token: IndexToken) {
-        self.hub.ask_fence(self.id, token);
+        self.hub.ask_fence(self.id, token, None);
+    }
+
+    fn fence_with_cut(&mut self, token: IndexToken, cut: Cut) {
+        self.hub.ask_fence(self.id, token, Some(cut));
+    }
+
+    fn cut(&self, partition: PartitionId) -> Cut {
+        self.hub.cut(partition)
     }
 
     fn destinations(&mut self, topic: &str, retain: bool) -> Destinations {
@@ -128,8 +141,12 @@ impl PartitionEffects for PartitionFx<'_> {
         self.hub.places.retained_all()
     }
 
-    fn group_partition(&self, share: &str, filter: &str, volatile: bool) -> PartitionId {
-        self.hub.places.group(share, filter, volatile)
+    fn group_partition(&self, share: &str, filter: &str) -> PartitionId {
+        self.hub.places.group(share, filter)
+    }
+
+    fn volatile_partition(&self) -> PartitionId {
+        PartitionId::volatile_of(self.hub.id)
     }
 
     fn dropped(&mut self, why: Dropped, messages: u64) {

@@ -20,7 +20,11 @@ impl Shard {
             {
                 self.hub.push_all(&Message::IndexPublished(round, changes));
             }
-            self.hub.settle_fences();
+            let partitions = &self.partitions;
+            self.hub.settle_fences(|id, proposed| {
+                let owned = partitions.get(&id);
+                owned.is_none_or(|owned| owned.partition.has_applied(proposed))
+            });
             if !committed && self.hub.local.is_empty() {
                 break;
             }

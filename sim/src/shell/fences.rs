@@ -1,6 +1,7 @@
 //! Fences (M34): when everything that the shards matched before a moment is pushed and settled.
 
 use courser_contract::{IndexToken, PartitionId, ShardId};
+use courser_engine::Proposed;
 
 /// Names a fence at the shard of its asker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub(crate) struct Marks {
     pub(crate) links: Vec<(usize, u64)>,
     /// Numbers below which all must be settled.
     pub(crate) appends: Vec<(PartitionId, u64)>,
+    /// What partitions had proposed, for a fence with a cut (M36).
+    pub(crate) proposed: Vec<(PartitionId, Proposed)>,
 }
 
 /// A shard's fences: asked for here, and owed to others.
@@ -63,6 +66,7 @@ impl Fences {
         &mut self,
         link_passed: impl Fn(usize, u64) -> bool,
         settled: impl Fn(PartitionId, u64) -> bool,
+        applied: impl Fn(PartitionId, Proposed) -> bool,
     ) -> Vec<FenceId> {
         let mut passed = Vec::new();
         self.owed.retain_mut(|(id, marks)| {
@@ -70,7 +74,11 @@ impl Fences {
             marks
                 .appends
                 .retain(|&(partition, number)| !settled(partition, number));
-            let open = !marks.links.is_empty() || !marks.appends.is_empty();
+            marks
+                .proposed
+                .retain(|&(partition, proposed)| !applied(partition, proposed));
+            let open =
+                !marks.links.is_empty() || !marks.appends.is_empty() || !marks.proposed.is_empty();
             if !open {
                 passed.push(*id);
             }

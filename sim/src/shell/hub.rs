@@ -1,11 +1,12 @@
 //! What fronts and partitions of a shard share: everything but themselves.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use courser_contract::{
-    AppendKey, AppendNumber, FrontId, IndexToken, Now, Origin, PartitionId, Settled, ShardId, Term,
-    ToHome, ToPartition,
+    AppendKey, AppendNumber, Cut, DeliverTo, FrontId, GroupRef, IndexToken, Now, Origin,
+    PartitionId, Settled, ShardId, Source, Term, ToHome, ToPartition,
 };
+use courser_engine::Proposed;
 use router::Matcher;
 
 use super::appends::Appends;
@@ -32,6 +33,9 @@ pub(crate) struct Hub {
     pub(crate) parcels: Parcels,
     pub(crate) last_words: LastWords,
     pub(crate) fences: Fences,
+    pub(crate) cuts: Vec<Cut>,
+    /// Durable parts that have asked the volatile one and have not heard that it has nothing left (M36).
+    heirs: BTreeSet<GroupRef>,
     pub(crate) index: Option<IndexWriter>,
     /// Term of each durable partition's leader, as this shard has heard.
     pub(crate) terms: BTreeMap<PartitionId, Term>,
@@ -64,6 +68,8 @@ impl Hub {
             parcels: Parcels::default(),
             last_words: LastWords::default(),
             fences: Fences::default(),
+            cuts: vec![Cut(0); shards],
+            heirs: BTreeSet::new(),
             index: (id.0 == 0).then(|| IndexWriter::new(places.shards)),
             terms: BTreeMap::new(),
             index_asked: 0,
@@ -150,6 +156,8 @@ impl Hub {
     ) {
         self.parcels.note(from, to, &message);
         self.plant_forward(from, to, &message);
+        self.watch_heir(from, to, &message);
+        self.plant_heir(from, to, &message);
         let term = match self.term(to) {
             Some(term) => term,
             None if Parcels::is_question(&message) => return,
@@ -157,6 +165,30 @@ impl Hub {
             None => Term(0),
         };
         self.push_partition(from, to, term, message);
+    }
+
+    /// Notes which durable parts may not give anything out yet (M36).
+    fn watch_heir(&mut self, from: PartitionId, to: PartitionId, message: &ToPartition) {
+        let of = |partition, group| GroupRef { partition, group };
+        if let ToPartition::Inherit(heir) = message {
+            self.heirs.insert(of(from, heir.group));
+        } else if let ToPartition::PassOn(passed) = message
+            && passed.all
+        {
+            self.heirs.remove(&of(to, passed.to));
+        }
+    }
+
+    /// A durable part gives nothing of QoS > 0 out before it has what waits in the volatile one (M36).
+    pub(super) fn check_heirs(&mut self, to: &[DeliverTo]) {
+        let early = to.iter().find_map(|to| match to.source {
+            Some((Source::Group(group), _)) if self.heirs.contains(&group) => Some(group),
+            _ => None,
+        });
+        if let Some(group) = early {
+            let text = format!("M36: {group:?} gave out before the volatile part had passed on");
+            self.actions.push(Action::Broken(text));
+        }
     }
 
     fn push_partition(
@@ -194,17 +226,34 @@ impl Hub {
         }
     }
 
-    pub(crate) fn ask_fence(&mut self, partition: PartitionId, token: IndexToken) {
+    /// The last cut of the shard of a partition that this shard has heard of (M36).
+    pub(crate) fn cut(&self, partition: PartitionId) -> Cut {
+        self.cuts[usize::from(self.places.shard_of(partition).0)]
+    }
+
+    pub(crate) fn ask_fence(
+        &mut self,
+        partition: PartitionId,
+        token: IndexToken,
+        cut: Option<Cut>,
+    ) {
         let id = self
             .fences
             .ask(self.id, self.places.shards, partition, token);
-        if self.bug == Some(Bug::SkipFence) {
+        let skipped = match cut {
+            Some(_) => Bug::CutWithoutFence,
+            None => Bug::SkipFence,
+        };
+        if self.bug == Some(skipped) {
+            if let Some(cut) = cut {
+                self.cuts[usize::from(self.id.0)] = cut;
+            }
             for _ in 0..self.places.shards {
                 self.local.push_back(Message::FencePassed(id));
             }
             return;
         }
-        self.push_all(&Message::FenceAsk(id));
+        self.push_all(&Message::FenceAsk(id, cut));
     }
 
     /// How far this shard has come: what is gathered for a peer and not sent counts as one more batch.
@@ -217,10 +266,11 @@ impl Hub {
         Marks {
             links: links.collect(),
             appends: self.appends.watermarks(),
+            proposed: Vec::new(),
         }
     }
 
-    pub(crate) fn settle_fences(&mut self) {
+    pub(crate) fn settle_fences(&mut self, applied: impl Fn(PartitionId, Proposed) -> bool) {
         let Self {
             fences,
             returned,
@@ -230,6 +280,7 @@ impl Hub {
         let passed = fences.settle(
             |peer, mark| returned[peer] >= mark,
             |partition, number| appends.is_settled_below(partition, number),
+            applied,
         );
         for id in passed {
             self.push(id.asker, Message::FencePassed(id));

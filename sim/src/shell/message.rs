@@ -1,7 +1,7 @@
 //! What shards say to each other, and what a turn asks of the world.
 
 use courser_contract::{
-    AppendKey, AppendNumber, CloseCause, DeliverTo, FrontId, IndexChange, IndexToken, Origin,
+    AppendKey, AppendNumber, CloseCause, Cut, DeliverTo, FrontId, IndexChange, IndexToken, Origin,
     PartitionId, Record, Settled, ShardId, Term, ToFront, ToHome, ToPartition,
 };
 
@@ -17,6 +17,7 @@ pub(crate) enum Message {
         key: AppendKey,
         keep_retained: bool,
         deliver: bool,
+        cut: Cut,
         record: Record,
     },
     Deliver {
@@ -42,7 +43,7 @@ pub(crate) enum Message {
     IndexPublished(u64, Round),
     IndexUsed(u64),
     IndexConfirmed(PartitionId, IndexToken),
-    FenceAsk(FenceId),
+    FenceAsk(FenceId, Option<Cut>),
     FencePassed(FenceId),
     /// A partition has a leader again: what it has not answered is sent once more.
     Led(PartitionId, Term),
@@ -63,6 +64,8 @@ pub(crate) enum Action {
     Propose(PartitionId, bytes::Bytes),
     Deposed(PartitionId),
     Led(PartitionId),
+    /// A rule is broken that only the shell sees.
+    Broken(String),
     /// A line for the trace.
     Note(String),
 }

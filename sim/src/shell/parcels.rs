@@ -34,7 +34,14 @@ impl Parcels {
             | ToPartition::RetainedWithheld { .. }
             | ToPartition::Joined { .. }
             | ToPartition::Left { .. }
-            | ToPartition::MemberFront { .. } => return,
+            | ToPartition::MemberFront { .. }
+            | ToPartition::AskPart(_)
+            | ToPartition::Part { .. }
+            | ToPartition::Inherit(_)
+            | ToPartition::Inheritances(_)
+            | ToPartition::PassOn(_)
+            | ToPartition::Took { .. }
+            | ToPartition::Elsewhere { .. } => return,
         };
         let open = self.open.entry((from, to)).or_default();
         open.retain(|(known, _)| *known != name);
@@ -52,7 +59,14 @@ impl Parcels {
             | ToPartition::RetainedWithheld { .. }
             | ToPartition::Joined { .. }
             | ToPartition::Left { .. }
-            | ToPartition::MemberFront { .. } => false,
+            | ToPartition::MemberFront { .. }
+            | ToPartition::AskPart(_)
+            | ToPartition::Part { .. }
+            | ToPartition::Inherit(_)
+            | ToPartition::Inheritances(_)
+            | ToPartition::PassOn(_)
+            | ToPartition::Took { .. }
+            | ToPartition::Elsewhere { .. } => false,
         }
     }
 
@@ -73,10 +87,21 @@ impl Parcels {
             | ToPartition::ScanRetained(_)
             | ToPartition::Join(_)
             | ToPartition::Leave { .. }
-            | ToPartition::MemberFront { .. } => return,
+            | ToPartition::MemberFront { .. }
+            | ToPartition::AskPart(_)
+            | ToPartition::Part { .. }
+            | ToPartition::Inherit(_)
+            | ToPartition::Inheritances(_)
+            | ToPartition::PassOn(_)
+            | ToPartition::Took { .. }
+            | ToPartition::Elsewhere { .. } => return,
         };
-        if let Some(open) = self.open.get_mut(&(to, from)) {
-            open.retain(|(known, _)| *known != name);
+        // A join or leave is answered by the part of the group that it came to (M36).
+        let passed_on = matches!(name, Name::Request(..));
+        for ((asker, asked), open) in &mut self.open {
+            if *asker == to && (passed_on || *asked == from) {
+                open.retain(|(known, _)| *known != name);
+            }
         }
     }
 

@@ -35,13 +35,8 @@ impl Places {
         self.durable().collect()
     }
 
-    pub(crate) fn group(&self, share: &str, filter: &str, volatile: bool) -> PartitionId {
-        let durable = self.of('g', &format!("{share}\0{filter}"));
-        if volatile {
-            PartitionId::volatile_of(self.shard_of(durable))
-        } else {
-            durable
-        }
+    pub(crate) fn group(&self, share: &str, filter: &str) -> PartitionId {
+        self.of('g', &format!("{share}\0{filter}"))
     }
 
     fn of(&self, kind: char, name: &str) -> PartitionId {

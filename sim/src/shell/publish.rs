@@ -1,7 +1,7 @@
 //! Publishes of fronts on their way to partitions (M37).
 
 use courser_contract::{
-    Append, AppendKey, Destinations, FrontId, PartitionId, Publish, QoS, Record, RecordView,
+    Append, AppendKey, Cut, Destinations, FrontId, PartitionId, Publish, QoS, Record, RecordView,
     Routed, Ticket,
 };
 
@@ -50,6 +50,7 @@ impl Hub {
                 record: record.clone(),
                 keep_retained: keeper == Some(partition),
                 deliver: subscribed.contains(&partition),
+                cut: self.plant_cut(partition, self.cut(partition)),
             };
             if publish.qos == QoS::AtMostOnce || partition.is_volatile() {
                 self.push_append(partition, AppendKey::Unanswered, &kept);
@@ -78,6 +79,7 @@ impl Hub {
             key,
             keep_retained: kept.keep_retained,
             deliver: kept.deliver,
+            cut: kept.cut,
             record: kept.record.clone(),
         };
         self.push(self.places.shard_of(partition), message);
@@ -88,13 +90,13 @@ impl Hub {
 pub(crate) fn append<'a>(
     key: AppendKey,
     record: &'a Record,
-    keep_retained: bool,
-    deliver: bool,
+    (keep_retained, deliver, cut): (bool, bool, Cut),
 ) -> Append<'a> {
     Append {
         key,
         publish: Publish::from(record.view()),
         keep_retained,
         deliver,
+        cut,
     }
 }

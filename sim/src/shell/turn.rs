@@ -34,7 +34,20 @@ fn forward_line(from: PartitionId, to: PartitionId, message: &ToPartition) -> Op
         | ToPartition::Leave { .. }
         | ToPartition::Left { .. }
         | ToPartition::RetainedWithheld { .. }
-        | ToPartition::MemberFront { .. } => format!("{message:?}"),
+        | ToPartition::MemberFront { .. }
+        | ToPartition::AskPart(_)
+        | ToPartition::Part { .. }
+        | ToPartition::Inherit(_)
+        | ToPartition::Inheritances(_)
+        | ToPartition::Took { .. }
+        | ToPartition::Elsewhere { .. } => format!("{message:?}"),
+        ToPartition::PassOn(passed) => format!(
+            "passes on {} from {} to {}, all {}",
+            passed.records.len(),
+            passed.first,
+            passed.to,
+            passed.all
+        ),
         ToPartition::ScanRetained(_) | ToPartition::RetainedFound(_) => return None,
     };
     Some(format!("partition {} to {}: {text}", from.0, to.0))
@@ -241,10 +254,11 @@ impl Shard {
                 key,
                 keep_retained,
                 deliver,
+                cut,
                 record,
             } => {
                 if self.is_current(partition, term) {
-                    let append = append(key, &record, keep_retained, deliver);
+                    let append = append(key, &record, (keep_retained, deliver, cut));
                     self.with_partition(partition, |it, now, fx| {
                         it.handle_append(now, &append, fx)
                     });

@@ -91,6 +91,7 @@ impl World {
             }
             Action::Propose(partition, entry) => self.propose(partition, entry),
             Action::Deposed(partition) => self.deposed(partition),
+            Action::Broken(text) => self.oracle.fail(text),
             Action::Note(line) => self.note(format_args!("{line}")),
             Action::Led(partition) => {
                 self.leaderless.remove(&partition);

@@ -8,6 +8,7 @@
 //! A shard compares positions, so that a fence costs nothing while none is open.
 
 use courser_contract::{AppendNumber, IndexToken, PartitionId, ShardId};
+use courser_engine::Proposed;
 
 use crate::rings::Mark;
 
@@ -27,6 +28,8 @@ pub(crate) struct Watermarks {
     pub(crate) links: Vec<(ShardId, Mark)>,
     /// For each partition with unsettled appends: the first number that need not be settled.
     pub(crate) appends: Vec<(PartitionId, AppendNumber)>,
+    /// What its partitions had proposed, for a fence with a cut: a message that begins in a partition was matched before (M36).
+    pub(crate) proposed: Vec<(PartitionId, Proposed)>,
 }
 
 /// A shard's fences: those that its partitions asked for, and those that it still owes an answer.
@@ -92,6 +95,7 @@ impl FenceBook {
         &mut self,
         link_passed: impl Fn(ShardId, Mark) -> bool,
         appends_settled: impl Fn(PartitionId, AppendNumber) -> bool,
+        applied: impl Fn(PartitionId, Proposed) -> bool,
         mut passed: impl FnMut(FenceId),
     ) {
         self.owed.retain_mut(|(id, marks)| {
@@ -99,7 +103,11 @@ impl FenceBook {
             marks
                 .appends
                 .retain(|&(partition, number)| !appends_settled(partition, number));
-            let open = !marks.links.is_empty() || !marks.appends.is_empty();
+            marks
+                .proposed
+                .retain(|&(partition, proposed)| !applied(partition, proposed));
+            let open =
+                !marks.links.is_empty() || !marks.appends.is_empty() || !marks.proposed.is_empty();
             if !open {
                 passed(*id);
             }
@@ -117,6 +125,7 @@ mod tests {
         book.settle(
             |_, _| true,
             |_, number| number.0 <= floor,
+            |_, _| true,
             |id| passed.push(id.number),
         );
         passed
@@ -144,6 +153,7 @@ mod tests {
         let marks = |number| Watermarks {
             links: Vec::new(),
             appends: vec![(PartitionId(2), AppendNumber(number))],
+            proposed: Vec::new(),
         };
         for number in [5, 9] {
             let id = book.ask(PartitionId(1), IndexToken(number));

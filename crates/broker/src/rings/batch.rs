@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use courser_contract::{
-    Append, AppendKey, AppendNumber, DeliverTo, Delivery, FrontId, IndexToken, Origin, PartitionId,
-    RecordRef, RecordView, Settled, ShardId, ToFront, ToHome, ToPartition,
+    Append, AppendKey, AppendNumber, Cut, DeliverTo, Delivery, FrontId, IndexToken, Origin,
+    PartitionId, RecordRef, RecordView, Settled, ShardId, ToFront, ToHome, ToPartition,
 };
 
 use crate::index::{FenceId, IndexRequest, RoundId};
@@ -46,6 +46,8 @@ pub(crate) enum Message {
         keep_retained: bool,
         /// Whether its streams get it.
         deliver: bool,
+        /// The last cut of the receiver that the sender had heard of.
+        cut: Cut,
         /// The encoded record.
         record: Span,
         /// Whose it is.
@@ -89,8 +91,9 @@ pub(crate) enum Message {
     IndexUsed(RoundId),
     /// From the writer of L1: every shard uses this change (M38).
     IndexConfirmed(PartitionId, IndexToken),
-    /// Say when all that was matched before this message is pushed and settled (M34).
-    FenceAsk(FenceId),
+    /// Say when all that was matched before this message is pushed and settled (M34); what is matched from now on for partitions of
+    /// the asker's shard is behind this cut (M36).
+    FenceAsk(FenceId, Option<Cut>),
     /// It is.
     FencePassed(FenceId),
     /// Say what you count.
@@ -160,6 +163,7 @@ impl Batch {
             key: append.key,
             keep_retained: append.keep_retained,
             deliver: append.deliver,
+            cut: append.cut,
             record,
             front,
         });

@@ -5,8 +5,8 @@
 //! what it says to partitions is queued like everything else between the two.
 
 use courser_contract::{
-    Asked, AttachStage, CloseCause, ConnectRefusal, Destinations, Dropped, FrontEffects, FrontId,
-    PartitionId, Permission, Publish, Routed, Ticket, ToFront, ToHome,
+    Asked, AttachStage, CloseCause, ConnectRefusal, Cut, Destinations, Dropped, FrontEffects,
+    FrontId, PartitionId, Permission, Publish, Routed, Ticket, ToFront, ToHome,
 };
 use rand::Rng;
 
@@ -92,6 +92,10 @@ impl FrontEffects for FrontFx<'_> {
         destinations
     }
 
+    fn cut(&self, partition: PartitionId) -> Cut {
+        self.shard.hub.cut(partition)
+    }
+
     fn home_partition(&self, client_id: &str) -> PartitionId {
         self.shard.hub.classes.session(client_id)
     }
@@ -163,6 +167,10 @@ impl FrontEffects for DeliverFx<'_> {
         let destinations = self.hub.destinations_of_client(topic, retain);
         self.hub.inside = Inside::Front;
         destinations
+    }
+
+    fn cut(&self, partition: PartitionId) -> Cut {
+        self.hub.cut(partition)
     }
 
     fn home_partition(&self, client_id: &str) -> PartitionId {

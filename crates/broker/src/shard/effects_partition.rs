@@ -3,9 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use courser_contract::{
-    AppendNumber, CloseCause, DeliverTo, Delivery, Destinations, Dropped, FrontId, IndexChange,
-    IndexToken, ListNumber, Origin, PartitionEffects, PartitionId, Settled, ShardId, ToFront,
-    ToPartition,
+    AppendNumber, CloseCause, Cut, DeliverTo, Delivery, Destinations, Dropped, FrontId,
+    IndexChange, IndexToken, ListNumber, Origin, PartitionEffects, PartitionId, Settled, ShardId,
+    ToFront, ToPartition,
 };
 use courser_mqtt::front::Prepared;
 
@@ -126,7 +126,15 @@ impl PartitionEffects for PartitionFx<'_> {
     }
 
     fn fence(&mut self, token: IndexToken) {
-        self.shard.hub.ask_fence(self.id, token);
+        self.shard.hub.ask_fence(self.id, token, None);
+    }
+
+    fn fence_with_cut(&mut self, token: IndexToken, cut: Cut) {
+        self.shard.hub.ask_fence(self.id, token, Some(cut));
+    }
+
+    fn cut(&self, partition: PartitionId) -> Cut {
+        self.shard.hub.cut(partition)
     }
 
     fn destinations(&mut self, topic: &str, retain: bool) -> Destinations {
@@ -141,8 +149,12 @@ impl PartitionEffects for PartitionFx<'_> {
         self.shard.hub.classes.retained_all().collect()
     }
 
-    fn group_partition(&self, share: &str, filter: &str, volatile: bool) -> PartitionId {
-        self.shard.hub.places.group(share, filter, volatile)
+    fn group_partition(&self, share: &str, filter: &str) -> PartitionId {
+        self.shard.hub.places.group(share, filter)
+    }
+
+    fn volatile_partition(&self) -> PartitionId {
+        PartitionId::volatile_of(self.shard.hub.id)
     }
 
     fn dropped(&mut self, why: Dropped, messages: u64) {

@@ -6,9 +6,10 @@ use std::sync::atomic::AtomicUsize;
 
 use courser_access::Table;
 use courser_contract::{
-    Append, Destinations, FrontId, IndexToken, LogIndex, Now, PartitionId, ShardId, Tick, ToFront,
-    ToHome,
+    Append, Cut, Destinations, FrontId, IndexToken, LogIndex, Now, PartitionId, ShardId, Tick,
+    ToFront, ToHome,
 };
+use courser_engine::Proposed;
 use rand::rngs::StdRng;
 use router::Writer;
 
@@ -92,6 +93,8 @@ pub(crate) struct Hub {
     pub(crate) appends: Appends,
     pub(crate) last_words: LastWords,
     pub(crate) fences: FenceBook,
+    /// The last cut of each shard that this one has heard of (M36): what is matched for its partitions carries it.
+    pub(crate) cuts: Vec<Cut>,
     pub(crate) index: Option<IndexWriter>,
     pub(crate) counters: Counters,
     pub(crate) history: History,
@@ -209,10 +212,22 @@ impl Hub {
         self.routes.destinations(topic, keeper)
     }
 
-    /// Asks every shard whether it has pushed and settled what it matched before (M34).
-    pub(crate) fn ask_fence(&mut self, partition: PartitionId, token: IndexToken) {
+    /// Asks every shard whether it has pushed and settled what it matched before (M34), and to count what it matches from then on
+    /// behind a cut (M36).
+    pub(crate) fn ask_fence(
+        &mut self,
+        partition: PartitionId,
+        token: IndexToken,
+        cut: Option<Cut>,
+    ) {
         let id = self.fences.ask(partition, token);
-        self.send_all(|| Message::FenceAsk(id));
+        self.send_all(|| Message::FenceAsk(id, cut));
+    }
+
+    /// The last cut of the shard of a partition that this shard has heard of.
+    #[inline]
+    pub(crate) fn cut(&self, partition: PartitionId) -> Cut {
+        self.cuts[usize::from(self.places.shard_of(partition).0)]
     }
 
     /// Gathers a change of L1, on shard 0.
@@ -276,11 +291,12 @@ impl Hub {
         Watermarks {
             links: links.collect(),
             appends: self.appends.watermarks().collect(),
+            proposed: Vec::new(),
         }
     }
 
     /// Answers the fences whose marks have been passed.
-    pub(crate) fn settle_fences(&mut self) {
+    pub(crate) fn settle_fences(&mut self, applied: impl Fn(PartitionId, Proposed) -> bool) {
         if !self.fences.owes() {
             return;
         }
@@ -298,6 +314,7 @@ impl Hub {
                     .is_none_or(|sender| sender.has_passed(mark))
             },
             |partition, number| appends.is_settled_below(partition, number),
+            applied,
             |id| passed.push(id),
         );
         for id in passed {

@@ -91,6 +91,7 @@ impl Shard {
                 key,
                 keep_retained,
                 deliver,
+                cut,
                 record,
                 front,
             } => {
@@ -102,6 +103,7 @@ impl Shard {
                         publish,
                         keep_retained,
                         deliver,
+                        cut,
                     },
                 );
                 if let (Pace::Slow, Some(front)) = (pace, front) {
@@ -166,8 +168,12 @@ impl Shard {
                     it.handle_index_confirmed(now, token, fx)
                 });
             }
-            Message::FenceAsk(id) => {
-                let watermarks = self.hub.watermarks();
+            Message::FenceAsk(id, cut) => {
+                let mut watermarks = self.hub.watermarks();
+                if let Some(cut) = cut {
+                    self.hub.cuts[usize::from(from.0)] = cut;
+                    watermarks.proposed = self.partitions.proposed().collect();
+                }
                 self.hub.fences.owe(id, watermarks);
             }
             Message::FencePassed(id) => {

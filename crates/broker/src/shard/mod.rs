@@ -42,7 +42,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
 
-use courser_contract::{Now, Origin, PartitionId, ShardId, Term};
+use courser_contract::{Cut, Now, Origin, PartitionId, ShardId, Term};
 use courser_engine::DiskRoom;
 use courser_memory::{PoolLimits, ReceivePool};
 use courser_mqtt::front::PreparedScratch;
@@ -245,6 +245,7 @@ impl Shard {
             appends: Appends::new(origin, places.last_logged() + 1, config.shards),
             last_words: LastWords::default(),
             fences: FenceBook::new(id, config.shards),
+            cuts: vec![Cut(0); usize::from(config.shards)],
             index: writer.map(|writer| IndexWriter {
                 writer,
                 rounds: Rounds::new(config.shards),

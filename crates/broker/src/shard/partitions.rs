@@ -1,7 +1,7 @@
 //! The partitions that a shard owns: its volatile one, and those with a log whose number mod shards is the shard's.
 
 use courser_contract::{LogIndex, PartitionId, ShardId, Term, Tick, WallMs};
-use courser_engine::{Counts, DiskRoom, Limits, MemoryRoom, Partition, PartitionConfig};
+use courser_engine::{Counts, DiskRoom, Limits, MemoryRoom, Partition, PartitionConfig, Proposed};
 use courser_log::CheckpointAt;
 
 use super::recovery::Damaged;
@@ -105,6 +105,18 @@ impl Partitions {
     /// Their numbers, by place.
     pub(crate) fn ids(&self) -> impl Iterator<Item = PartitionId> + '_ {
         self.owned.iter().map(|owned| owned.id)
+    }
+
+    /// What they have proposed, for a fence with a cut.
+    pub(crate) fn proposed(&self) -> impl Iterator<Item = (PartitionId, Proposed)> + '_ {
+        let owned = self.owned.iter();
+        owned.filter_map(|owned| Some((owned.id, owned.partition.as_ref()?.proposed())))
+    }
+
+    /// Whether a partition of this shard has applied what it had proposed.
+    pub(crate) fn has_applied(&self, id: PartitionId, proposed: Proposed) -> bool {
+        let partition = self.owned[self.place(id)].partition.as_ref();
+        partition.is_some_and(|partition| partition.has_applied(proposed))
     }
 
     /// Number of partitions.

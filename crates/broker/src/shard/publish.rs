@@ -113,14 +113,15 @@ impl Shard {
             let waiting = *waiting.get_or_insert_with(|| appends.begin(front, ticket));
             appends.number(waiting, to.partition)
         };
+        let shard = self.hub.places.shard_of(to.partition);
         let append = Append {
             key,
             publish: *publish,
             keep_retained: to.keep_retained,
             deliver: to.deliver,
+            cut: self.hub.cuts[usize::from(shard.0)],
         };
         self.hub.budget.spend(Budget::STEP);
-        let shard = self.hub.places.shard_of(to.partition);
         if shard == self.hub.id {
             self.hub.overfull |= !to.partition.is_volatile() && self.hub.is_congested(shard);
             self.hub.slow |= self.append_here(to.partition, &append) == Pace::Slow;

@@ -271,6 +271,7 @@ impl Shard {
             publish,
             keep_retained: true,
             deliver: false,
+            cut: self.hub.cut(id),
         };
         self.append_here(id, &append);
     }

@@ -142,6 +142,7 @@ impl Shard {
                 publish,
                 keep_retained: partition == keeper,
                 deliver: subscribed.contains(&partition),
+                cut: self.hub.cut(partition),
             };
             let shard = self.hub.places.shard_of(partition);
             if shard == self.hub.id {

@@ -165,6 +165,12 @@ impl Shard {
         }
     }
 
+    fn settle_fences(&mut self) {
+        let partitions = &self.partitions;
+        self.hub
+            .settle_fences(|partition, proposed| partitions.has_applied(partition, proposed));
+    }
+
     /// What the turn has gathered goes its way: entries, the index, rings, sockets.
     fn end_turn(&mut self) {
         self.hub.budget = Budget::of(Budget::TURN);
@@ -172,7 +178,7 @@ impl Shard {
             self.handle_local();
             self.commit();
             self.hub.publish_index();
-            self.hub.settle_fences();
+            self.settle_fences();
             if self.local.is_some()
                 || (self.hub.local.is_empty() && self.partitions.dirty.is_empty())
             {
@@ -187,7 +193,7 @@ impl Shard {
         for sender in self.hub.ports.to.iter_mut().flatten() {
             sender.collect();
         }
-        self.hub.settle_fences();
+        self.settle_fences();
         self.hub.watch_links();
         self.resume_links();
         self.write_touched();

@@ -78,8 +78,20 @@ impl PartitionEffects for Shell {
         Destinations::from_slice(&[PARTITION])
     }
 
-    fn group_partition(&self, _: &str, _: &str, _: bool) -> PartitionId {
+    fn group_partition(&self, _: &str, _: &str) -> PartitionId {
         PARTITION
+    }
+
+    fn volatile_partition(&self) -> PartitionId {
+        PartitionId::volatile_of(courser_contract::ShardId(0))
+    }
+
+    fn cut(&self, _: PartitionId) -> courser_contract::Cut {
+        courser_contract::Cut(0)
+    }
+
+    fn fence_with_cut(&mut self, _: courser_contract::IndexToken, _: courser_contract::Cut) {
+        unreachable!("no group changes its part here")
     }
 
     fn dropped(&mut self, why: Dropped, _: u64) {
@@ -276,6 +288,7 @@ impl Bench {
             },
             keep_retained,
             deliver: !keep_retained,
+            cut: courser_contract::Cut(0),
         };
         self.partition.handle_append(NOW, &append, &mut self.shell);
     }

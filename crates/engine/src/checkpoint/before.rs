@@ -245,7 +245,10 @@ impl Saving {
             }
             Rare::RetainedExpired { topic, .. } => self.before_retained(state, topic),
             Rare::ForwardDone { to, seq } => self.before_forward_done(state, *to, *seq),
-            Rare::GroupJoined { group, .. } => self.before_group(state, *group),
+            Rare::GroupJoined { group, .. }
+            | Rare::GroupInherits { group, .. }
+            | Rare::GroupTook { group, .. }
+            | Rare::GroupClosed { group } => self.before_group(state, *group),
             // Who leaves for good takes messages of any position along.
             Rare::GroupLeft { group, .. } | Rare::GroupEnded { group } => {
                 self.stream(state, *group, |_| ALL);

@@ -237,6 +237,7 @@ impl Saving {
             forward.session.write(out);
             (forward.refusable == Refusable::Yes).write(out);
             forward.item.keep_retained.write(out);
+            forward.item.cut.write(out);
             let address = names.records.address(forward.item.slot);
             Addresses::new(out, needed).write(address);
         })
@@ -250,6 +251,7 @@ impl Saving {
             leaving.filter.write(out);
             leaving.member.write(out);
             leaving.ended.write(out);
+            leaving.part.write(out);
         })
     }
 

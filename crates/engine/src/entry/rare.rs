@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use courser_contract::{
-    AppendKey, Epoch, HomeRef, LogIndex, PartitionId, Seq, SessionUid, SharedStrategy,
-    SubscriptionOptions, WallMs, Will,
+    AppendKey, Cut, Epoch, GroupRef, HomeRef, LogIndex, PartitionId, Seq, SessionUid,
+    SharedStrategy, SubscriptionOptions, WallMs, Will,
 };
 
 use super::{
@@ -77,7 +77,7 @@ rare_facts! {
     /// The hold is gone.
     21u8 Released { session: SessionUid, packet_id: u16, }
     /// The record before this fact goes to another partition, by its outbox (M19).
-    22u8 Forward { to: PartitionId, keep_retained: bool, session: Option<SessionUid>, refusable: bool, }
+    22u8 Forward { to: PartitionId, keep_retained: bool, session: Option<SessionUid>, refusable: bool, cut: Cut, }
     /// A forward was answered.
     23u8 ForwardDone { to: PartitionId, seq: Seq, }
 
@@ -94,8 +94,15 @@ rare_facts! {
     43u8 GroupEnded { group: u64, }
     /// What is known of one of its messages.
     44u8 GroupFact { group: u64, fact: GroupFact, }
+    /// A durable part gets the messages of its group from this cut on, and what the volatile part passes on (M36); 0: that part is
+    /// gone with its process, and it gets all.
+    45u8 GroupInherits { group: u64, cut: Cut, }
+    /// It took what was passed on to it, below this number; the last so many messages of its stream. All: nothing else waits there.
+    48u8 GroupTook { group: u64, next: u64, stored: u32, all: bool, }
+    /// A volatile part gets nothing more.
+    49u8 GroupClosed { group: u64, }
     /// A session of this partition left a group and the group must hear of it.
-    46u8 LeaveBegun { request: u64, share: Box<str>, filter: Box<str>, member: SessionUid, ended: bool, }
+    46u8 LeaveBegun { request: u64, share: Box<str>, filter: Box<str>, member: SessionUid, ended: bool, part: Option<GroupRef>, }
     /// The group has heard of it.
     47u8 LeaveDone { request: u64, }
 }

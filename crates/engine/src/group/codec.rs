@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use courser_contract::{HomeRef, RetainHandling, Seq, SubscriptionOptions};
 
-use super::{Group, Member, Owed, Stage};
+use super::{Group, Member, Owed, Part, Stage};
 use crate::canonical::{Canonical, DecodeError, Reader, write_count};
 use crate::seq_table::SeqTable;
 
@@ -73,12 +73,43 @@ impl Canonical for Owed {
     }
 }
 
+impl Canonical for Part {
+    const MIN_BYTES: usize = 1;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        match *self {
+            Self::Whole => 0u8.write(out),
+            Self::Heir { cut, taken, all } => {
+                1u8.write(out);
+                cut.write(out);
+                taken.write(out);
+                all.write(out);
+            }
+            Self::Closed => 2u8.write(out),
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match reader.read::<u8>()? {
+            0 => Self::Whole,
+            1 => Self::Heir {
+                cut: reader.read()?,
+                taken: reader.read()?,
+                all: reader.read()?,
+            },
+            2 => Self::Closed,
+            _ => return Err(DecodeError::Invalid("part of a group")),
+        })
+    }
+}
+
 impl Group {
     /// Appends the canonical bytes.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         self.share.write(out);
         self.filter.write(out);
         self.strategy.write(out);
+        self.part.write(out);
         write_count(self.members.len(), out);
         for (home, member) in &self.members {
             home.write(out);
@@ -109,6 +140,7 @@ impl Group {
         let (share, filter): (Box<str>, Box<str>) = reader.read()?;
         let strategy = reader.read()?;
         let mut group = Self::new(&share, &filter, strategy);
+        group.part = reader.read()?;
         let members: Vec<(HomeRef, Member)> = read_ascending(reader)?;
         group.members = BTreeMap::from_iter(members);
         let owed: Vec<(Seq, Owed)> = read_ascending(reader)?;

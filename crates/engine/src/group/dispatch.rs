@@ -309,6 +309,32 @@ impl Dispatch {
         None
     }
 
+    /// These messages go out before all that nobody has looked at.
+    pub(crate) fn put_first(&mut self, seqs: impl Iterator<Item = Seq>) {
+        for seq in seqs.filter(|seq| *seq >= self.cursor) {
+            self.taken_up.insert(seq);
+            self.returned.insert(seq);
+        }
+    }
+
+    /// Takes the next messages out that wait for anyone, at most `most`: they are given to no member of this group. Those that wait
+    /// for the count of their deliveries come later.
+    pub(crate) fn take_waiting(&mut self, end: Seq, most: usize) -> Vec<Seq> {
+        let mut taken = Vec::new();
+        while taken.len() < most
+            && let Some((seq, _)) = self.next_waiting(end)
+        {
+            self.forget(seq);
+            taken.push(seq);
+        }
+        taken
+    }
+
+    /// Whether a message waits for anyone.
+    pub(crate) fn has_waiting(&self, end: Seq) -> bool {
+        self.cursor < end || !self.returned.is_empty() || !self.uncounted.is_empty()
+    }
+
     /// Messages that wait for anyone, the one included that was just taken out.
     fn waiting(&self, end: Seq) -> usize {
         let new = usize::try_from(end.0.saturating_sub(self.cursor.0)).unwrap_or(usize::MAX);

@@ -18,7 +18,7 @@ mod seats;
 
 use std::collections::BTreeMap;
 
-use courser_contract::{HomeRef, Seq, SharedStrategy, SubscriptionOptions};
+use courser_contract::{Cut, HomeRef, Seq, SharedStrategy, SubscriptionOptions};
 
 #[cfg(test)]
 use self::dispatch::Assignment;
@@ -102,12 +102,31 @@ pub(crate) enum Fact {
     },
 }
 
+/// Which part of a shared group this is (M36).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The only one.
+    Whole,
+    /// The durable one of a group that was volatile: it gets messages from a cut on, and those that the volatile part passes on.
+    Heir {
+        /// The cut.
+        cut: Cut,
+        /// Messages that were passed on so far.
+        taken: u64,
+        /// Whether it has what waited in the volatile part; nothing of QoS > 0 is given out before.
+        all: bool,
+    },
+    /// The volatile one, behind its cut: it finishes what it has begun and passes on the rest.
+    Closed,
+}
+
 /// The replicated half of a shared group.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     share: Box<str>,
     filter: Box<str>,
     strategy: SharedStrategy,
+    part: Part,
     members: BTreeMap<HomeRef, Member>,
     owed: SeqTable<Owed>,
     attempts: BTreeMap<Seq, u32>,
@@ -120,6 +139,7 @@ impl Group {
             share: share.into(),
             filter: filter.into(),
             strategy,
+            part: Part::Whole,
             members: BTreeMap::new(),
             owed: SeqTable::default(),
             attempts: BTreeMap::new(),
@@ -134,6 +154,21 @@ impl Group {
     /// Filter without share name.
     pub(crate) fn filter(&self) -> &str {
         &self.filter
+    }
+
+    /// Which part of the group it is.
+    pub(crate) const fn part(&self) -> Part {
+        self.part
+    }
+
+    /// It becomes another part.
+    pub(crate) const fn set_part(&mut self, part: Part) {
+        self.part = part;
+    }
+
+    /// Whether nothing of QoS > 0 is given to members.
+    pub(crate) const fn is_mute(&self) -> bool {
+        matches!(self.part, Part::Heir { all: false, .. } | Part::Closed)
     }
 
     /// How members take turns.

@@ -2,8 +2,8 @@
 
 use compact_str::CompactString;
 use courser_contract::{
-    AppendKey, DetachCause, Dropped, Epoch, HomeRef, PartitionEffects, PartitionId, QoS, Record,
-    RecordView, SessionUid, ToPartition, WallMs, Will,
+    AppendKey, Cut, Cuts, DetachCause, Dropped, Epoch, HomeRef, PartitionEffects, PartitionId, QoS,
+    Record, RecordView, SessionUid, ToPartition, WallMs, Will,
 };
 use smallvec::SmallVec;
 
@@ -182,7 +182,9 @@ impl Partition {
             }),
         };
         let destinations = fx.destinations(view.topic, view.retain);
-        let plan = self.plan_spread(&view, &destinations, Awaited::ByNobody, fx);
+        let cuts: Cuts = destinations.iter().map(|&to| fx.cut(to)).collect();
+        let to = (&destinations[..], &cuts[..]);
+        let plan = self.plan_spread(&view, to, Awaited::ByNobody, fx);
         if plan.refused {
             fx.dropped(Dropped::RetainedFull, 1);
         }
@@ -201,7 +203,7 @@ impl Partition {
     pub(crate) fn plan_spread(
         &mut self,
         view: &RecordView<'_>,
-        destinations: &[PartitionId],
+        (destinations, cuts): (&[PartitionId], &[Cut]),
         awaited: Awaited,
         fx: &mut impl PartitionEffects,
     ) -> Plan {
@@ -213,13 +215,15 @@ impl Partition {
         };
         let straight =
             view.qos == QoS::AtMostOnce || awaited == Awaited::ByNobody && self.is_volatile();
-        for &to in destinations {
+        for (at, &to) in destinations.iter().enumerate() {
+            let cut = cuts.get(at).copied().unwrap_or_default();
             if to == id {
                 plan.own = true;
+                plan.own_cut = cut;
             } else if straight || to.is_volatile() {
-                plan.straight.push(to);
+                plan.straight.push((to, cut));
             } else {
-                plan.outbox.push(to);
+                plan.outbox.push((to, cut));
             }
         }
         if plan.own && keeper == Some(id) {
@@ -240,22 +244,24 @@ impl Partition {
         if plan.own || !plan.outbox.is_empty() {
             self.store_own(view, plan, fx);
         }
-        for &to in &plan.outbox {
+        for &(to, cut) in &plan.outbox {
             let keep_retained = plan.keeper == Some(to);
             self.write(&Rare::Forward {
                 to,
                 keep_retained,
                 session: Some(session),
                 refusable: keep_retained,
+                cut,
             });
             self.lead.reserved_forwards += 1;
         }
-        for &to in &plan.straight {
+        for &(to, cut) in &plan.straight {
             let append = ToPartition::Append {
                 key: AppendKey::Unanswered,
                 record: Record::copy_of(view),
                 keep_retained: plan.keeper == Some(to),
                 leader: None,
+                cut,
             };
             self.lead.after(After::Send(to, Box::new(append)));
         }
@@ -263,7 +269,7 @@ impl Partition {
             forwards: plan.outbox.len(),
             refusable: plan
                 .keeper
-                .is_some_and(|keeper| plan.outbox.contains(&keeper)),
+                .is_some_and(|keeper| plan.outbox.iter().any(|(to, _)| *to == keeper)),
         }
     }
 
@@ -294,6 +300,8 @@ pub(crate) enum Awaited {
 pub(crate) struct Plan {
     /// To streams of this partition.
     pub(crate) own: bool,
+    /// The last cut of the own shard before the message was matched (M36).
+    pub(crate) own_cut: Cut,
     /// This partition keeps it as the topic's retained message.
     pub(crate) keep_here: bool,
     /// This partition should, and has no room.
@@ -301,9 +309,9 @@ pub(crate) struct Plan {
     /// Who keeps it as the retained message.
     pub(crate) keeper: Option<PartitionId>,
     /// Through outboxes.
-    pub(crate) outbox: SmallVec<[PartitionId; 4]>,
+    pub(crate) outbox: SmallVec<[(PartitionId, Cut); 4]>,
     /// Straight after the commit.
-    pub(crate) straight: SmallVec<[PartitionId; 4]>,
+    pub(crate) straight: SmallVec<[(PartitionId, Cut); 4]>,
 }
 
 /// Where [`Partition::spread`] sent something.

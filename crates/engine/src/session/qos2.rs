@@ -98,7 +98,8 @@ impl Partition {
             return fx.send_front(front, say(refused, true));
         }
         let view = publish.record.view();
-        let plan = self.plan_spread(&view, &publish.destinations, Awaited::ByClient, fx);
+        let destinations = (&publish.destinations[..], &publish.cuts[..]);
+        let plan = self.plan_spread(&view, destinations, Awaited::ByClient, fx);
         if plan.refused {
             return fx.send_front(front, say(refused, true));
         }
@@ -296,6 +297,7 @@ impl Partition {
                     record: self.state.records.share(forward.item.slot),
                     keep_retained: forward.item.keep_retained,
                     leader: Some(leader),
+                    cut: forward.item.cut,
                 };
                 fx.send_partition(to, append);
             }

@@ -184,7 +184,8 @@ impl Partition {
             .filter(|(_, existed)| **existed)
         {
             if let Some(share) = &share {
-                leaves.push(self.write_leave(uid, share, &filter, LeaveCause::Unsubscribed, fx));
+                let name = (share.clone(), filter.clone());
+                leaves.extend(self.leave_parts((uid, LeaveCause::Unsubscribed), name, fx));
             }
             self.write(&Rare::Unsubscribed {
                 session: uid,
@@ -257,6 +258,8 @@ impl Partition {
                     request,
                     group,
                 } => self.answer_join(member, request, group, fx),
+                Indexed::Heir(group) => self.ask_for_inheritance(group, fx),
+                Indexed::Heirs => self.say_inheritances(fx),
             }
         }
     }
@@ -266,6 +269,7 @@ impl Partition {
         match self.lead.fences.remove(&token) {
             None => {}
             Some(Fenced::Scans { session, scans }) => self.begin_scans(session, &scans, fx),
+            Some(Fenced::Cut) => self.cut_made(fx),
             Some(Fenced::Attach(client_id)) => {
                 if let Some(client) = self.lead.clients.get_mut(&client_id) {
                     client.fenced = false;

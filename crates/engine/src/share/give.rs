@@ -35,6 +35,9 @@ impl Partition {
         let Some(shared) = self.state.groups.get_mut(number) else {
             return;
         };
+        if shared.group.is_mute() {
+            return self.pass_on_waiting(number, fx);
+        }
         let SharedGroup {
             group,
             stream,

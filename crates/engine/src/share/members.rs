@@ -1,10 +1,11 @@
 //! The group's half of shared subscriptions: who takes part (M35).
 
 use courser_contract::{
-    GroupRef, HomeRef, Join, JoinResult, LeaveCause, PartitionEffects, Refusal, Seq, ToFront,
-    ToPartition,
+    GroupRef, HomeRef, Join, JoinResult, LeaveCause, PartitionEffects, Refusal, Seq,
+    SharedStrategy, ToFront, ToPartition,
 };
 
+use super::parts::Leaver;
 use crate::{
     Partition,
     entry::Rare,
@@ -15,36 +16,58 @@ use crate::{
 };
 
 impl Partition {
-    /// A session joins, or changes what it asked for.
-    pub(crate) fn group_join(&mut self, mut join: Box<Join>, fx: &mut impl PartitionEffects) {
-        let name = (join.share.clone(), join.filter.clone());
+    /// A group that takes members.
+    pub(super) fn usable_group(&self, name: &(Box<str>, Box<str>)) -> Option<u64> {
         let known = self
             .lead
             .making
-            .get(&name)
-            .or_else(|| self.state.by_share.get(&name))
+            .get(name)
+            .or_else(|| self.state.by_share.get(name))
             .copied();
-        let usable = |number: &u64| {
-            self.state
-                .groups
-                .get(*number)
-                .is_none_or(|g| !g.lead.ending)
-        };
-        let number = match known.filter(usable) {
-            Some(number) => number,
-            None => {
-                let Some(number) = self.lead.groups.next(Owner::Group) else {
-                    return answer(&join, JoinResult::Refused(Refusal::QuotaExceeded), fx);
-                };
-                self.lead.making.insert(name, number);
-                self.write(&Rare::GroupMade {
-                    group: number,
-                    share: join.share.clone(),
-                    filter: join.filter.clone(),
-                    strategy: join.strategy,
-                });
-                number
+        known.filter(|number| {
+            let group = self.state.groups.get(*number);
+            group.is_none_or(|group| !group.lead.ending && group.lead.passing.is_none())
+        })
+    }
+
+    /// A session joins, or changes what it asked for.
+    pub(crate) fn group_join(&mut self, join: Box<Join>, fx: &mut impl PartitionEffects) {
+        let name = (join.share.clone(), join.filter.clone());
+        if self.usable_group(&name).is_none() {
+            if !self.is_volatile() {
+                return self.join_other_part(join, fx);
             }
+            self.make_group(&name, join.strategy);
+        }
+        self.join_made(&name, join, fx);
+    }
+
+    /// Makes a group; none: there are as many as may be.
+    pub(super) fn make_group(
+        &mut self,
+        name: &(Box<str>, Box<str>),
+        strategy: SharedStrategy,
+    ) -> Option<u64> {
+        let group = self.lead.groups.next(Owner::Group)?;
+        self.lead.making.insert(name.clone(), group);
+        self.write(&Rare::GroupMade {
+            group,
+            share: name.0.clone(),
+            filter: name.1.clone(),
+            strategy,
+        });
+        Some(group)
+    }
+
+    /// A session joins a group that is there, or being made.
+    pub(super) fn join_made(
+        &mut self,
+        name: &(Box<str>, Box<str>),
+        mut join: Box<Join>,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let Some(number) = self.usable_group(name) else {
+            return answer(&join, JoinResult::Refused(Refusal::QuotaExceeded), fx);
         };
         if let Some(group) = self.state.groups.get_mut(number) {
             group.lead.joining += 1;
@@ -76,13 +99,31 @@ impl Partition {
             return;
         };
         group.lead.joining = group.lead.joining.saturating_sub(1);
-        group.lead.departed.remove(&join.member);
+        let departed = group.lead.departed.remove(&join.member);
         group.joined(join.member);
+        let expects = group.group.is_mute();
+        if let Some(request) = departed
+            && join.member.partition.is_volatile()
+        {
+            let left = ToPartition::Left {
+                member: join.member,
+                request,
+                owing: None,
+            };
+            fx.send_partition(join.member.partition, left);
+        }
         if join.front.is_some() {
             self.group_front(number, join.member, join.front, fx);
         }
         self.pump_group(number, fx);
         let (member, request) = (join.member, join.request);
+        if expects {
+            // What is published from the answer on is stored: the volatile part gets nothing more by then (M36).
+            if let Some(group) = self.state.groups.get_mut(number) {
+                group.lead.waiting_joins.push((member, request));
+            }
+            return;
+        }
         match self.lead.unconfirmed.last_entry() {
             Some(mut last) => last.get_mut().push(Indexed::Join {
                 member,
@@ -120,19 +161,26 @@ impl Partition {
     pub(crate) fn group_leave(
         &mut self,
         name: (Box<str>, Box<str>),
-        member: HomeRef,
-        cause: LeaveCause,
-        request: u64,
+        leaver: Leaver,
         fx: &mut impl PartitionEffects,
     ) {
-        let group = self
-            .lead
-            .making
-            .get(&name)
-            .or_else(|| self.state.by_share.get(&name))
-            .copied();
+        let Leaver {
+            member,
+            cause,
+            request,
+            part,
+        } = leaver;
+        let group = match part {
+            Some(part) if part.partition == self.config.id => Some(part.group),
+            Some(_) => None,
+            None if member.partition.is_volatile() => self.usable_group(&name),
+            None => {
+                let known = self.lead.making.get(&name);
+                known.or_else(|| self.state.by_share.get(&name)).copied()
+            }
+        };
         let Some(group) = group else {
-            return self.group_left(None, member, cause, request, fx);
+            return self.leave_other_part(&name, leaver, fx);
         };
         self.write(&Rare::GroupLeft {
             group,
@@ -246,7 +294,14 @@ impl Partition {
         if !group.group.is_over() || busy || group.lead.ending || group.lead.joining > 0 {
             return;
         }
-        group.lead.ending = true;
+        let group = self.state.groups.get(number).expect("it was just seen");
+        if self.is_between_parts(number, group) {
+            return;
+        }
+        self.lead.parts.forget(number);
+        if let Some(group) = self.state.groups.get_mut(number) {
+            group.lead.ending = true;
+        }
         self.write(&Rare::GroupEnded { group: number });
     }
 
@@ -254,6 +309,7 @@ impl Partition {
     pub(crate) fn begin_groups(&mut self, began: Began, fx: &mut impl PartitionEffects) {
         self.lead.groups = Numbers::of(&self.state.groups, self.state.last_group);
         for number in self.state.groups.sorted() {
+            self.begin_part(number, began == Began::WithProcess);
             let group = self.state.groups.get_mut(number).expect("it was listed");
             group.begin();
             let mut members: Vec<HomeRef> = group.group.members().map(|(home, _)| home).collect();
@@ -271,7 +327,7 @@ impl Partition {
                     }
                 }
             }
-            self.end_group_if_over(number);
+            self.after_all(After::GroupNews(number, News::default()), fx);
         }
     }
 

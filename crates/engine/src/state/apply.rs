@@ -385,6 +385,7 @@ impl State {
                 keep_retained,
                 session,
                 refusable,
+                cut,
             } => {
                 let slot = applying.last.expect("a forward follows its record");
                 self.records.keep(slot);
@@ -392,6 +393,7 @@ impl State {
                     item: Forwarded {
                         slot,
                         keep_retained: *keep_retained,
+                        cut: *cut,
                     },
                     session: *session,
                     refusable: if *refusable {
@@ -435,6 +437,14 @@ impl State {
                 ended,
             } => self.leave_group(*group, *member, *ended),
             Rare::GroupEnded { group } => self.end_group(*group),
+            Rare::GroupInherits { group, cut } => self.inherit_group(*group, *cut),
+            Rare::GroupTook {
+                group,
+                next,
+                stored,
+                all,
+            } => self.take_inheritance(*group, *next, (*stored, *all)),
+            Rare::GroupClosed { group } => self.close_group(*group),
             Rare::GroupFact { group, fact } => {
                 if let Some(group) = self.groups.get_mut(*group) {
                     group.group.apply(fact);
@@ -446,12 +456,14 @@ impl State {
                 filter,
                 member,
                 ended,
+                part,
             } => {
                 let leaving = Leaving {
                     share: share.clone(),
                     filter: filter.clone(),
                     member: *member,
                     ended: *ended,
+                    part: *part,
                     group: None,
                 };
                 self.begin_leave(*request, leaving);

@@ -40,6 +40,7 @@ impl State {
         self.outboxes.encode_with(&mut out, |item, out| {
             address(item.slot, out);
             item.keep_retained.write(out);
+            item.cut.write(out);
         });
         self.encode_groups(&mut out);
         out

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use courser_contract::{
-    FrontId, GroupRef, HomeRef, QoS, Seq, SessionUid, SharedStrategy, SubscriptionOptions, Tick,
+    Cut, FrontId, GroupRef, HomeRef, QoS, Record, Seq, SessionUid, SharedStrategy,
+    SubscriptionOptions, Tick,
 };
 
 use super::{IndexChanged, Sink, State};
 use crate::{
     canonical::{Canonical, write_count},
     entry::OutcomeFact,
-    group::{Dispatch, Fact, Group, Leave},
+    group::{Dispatch, Fact, Group, Leave, Part},
     ids,
     l2::{Entry, FilterChange},
     session::Reserved,
@@ -42,6 +43,44 @@ pub(crate) struct GroupLead {
     pub(crate) taken_at: Option<Tick>,
     /// Sessions that have left and have something under way, with the numbers under which their homes hear when it is over.
     pub(crate) departed: BTreeMap<HomeRef, u64>,
+    /// What a volatile part passes on to the durable one (M36).
+    pub(crate) passing: Option<Passing>,
+    /// Of a durable part: below this number it has decided on what was passed on to it.
+    pub(crate) took: Option<u64>,
+    /// Where that is in its stream: first position and the one behind the last.
+    pub(crate) inherited: Vec<(u64, u64)>,
+    /// Joins that are answered when it has all.
+    pub(crate) waiting_joins: Vec<(HomeRef, u64)>,
+}
+
+/// A volatile part on its way out.
+#[derive(Debug)]
+pub(crate) struct Passing {
+    /// The durable part.
+    pub(crate) to: GroupRef,
+    /// Number of the first message that is not taken there.
+    pub(crate) next: u64,
+    /// Messages that were sent and not answered.
+    pub(crate) sent: Option<Vec<(Seq, Record)>>,
+    /// Whether it was said that nothing else waits.
+    pub(crate) said_all: bool,
+}
+
+impl Passing {
+    /// To a durable part that has taken nothing.
+    pub(crate) const fn to(to: GroupRef) -> Self {
+        Self {
+            to,
+            next: 0,
+            sent: None,
+            said_all: false,
+        }
+    }
+
+    /// Whether the durable part has all that it was told of.
+    pub(crate) const fn is_idle(&self) -> bool {
+        self.said_all && self.sent.is_none()
+    }
 }
 
 /// A session that left a group which has not confirmed it, or has something of it that is not finished.
@@ -51,6 +90,8 @@ pub(crate) struct Leaving {
     pub(crate) filter: Box<str>,
     pub(crate) member: SessionUid,
     pub(crate) ended: bool,
+    /// The volatile part that it left, if it left only that (M36).
+    pub(crate) part: Option<GroupRef>,
     /// The group that has something of it; the leader's memory.
     pub(crate) group: Option<GroupRef>,
 }
@@ -159,14 +200,70 @@ impl State {
         if self.by_share.get(&name) == Some(&number) {
             self.by_share.remove(&name);
         }
-        if self.l2.remove(gone.group.filter(), number) == FilterChange::Changed {
-            self.index_changes.insert(name.1, IndexChanged::Removed);
-        }
+        self.unmatch_group(gone.group.filter(), number);
         self.queued -= u64::from(gone.stream.live());
         for reference in gone.stream.drain(&mut self.spare) {
             self.records.release(reference.slot);
             self.looks.release(reference.look);
         }
+    }
+
+    fn unmatch_group(&mut self, filter: &str, number: u64) {
+        if self.l2.remove(filter, number) == FilterChange::Changed {
+            self.index_changes
+                .insert(filter.into(), IndexChanged::Removed);
+        }
+    }
+
+    /// A durable part gets messages from a cut on.
+    pub(super) fn inherit_group(&mut self, number: u64, cut: Cut) {
+        if let Some(group) = self.groups.get_mut(number) {
+            let taken = match group.group.part() {
+                Part::Heir { taken, .. } => taken,
+                Part::Whole | Part::Closed => 0,
+            };
+            group.group.set_part(match cut {
+                Cut(0) => Part::Whole,
+                cut => Part::Heir {
+                    cut,
+                    taken,
+                    all: false,
+                },
+            });
+        }
+    }
+
+    /// It took what was passed on.
+    pub(super) fn take_inheritance(&mut self, number: u64, next: u64, (stored, last): (u32, bool)) {
+        if let Some(group) = self.groups.get_mut(number)
+            && let Part::Heir { cut, all, .. } = group.group.part()
+        {
+            group.group.set_part(Part::Heir {
+                cut,
+                taken: next,
+                all: all || last,
+            });
+            let end = group.stream.next();
+            if !all {
+                group
+                    .lead
+                    .inherited
+                    .push((end.saturating_sub(u64::from(stored)), end));
+            }
+        }
+    }
+
+    /// A volatile part gets nothing more: neither is it found by its name.
+    pub(super) fn close_group(&mut self, number: u64) {
+        let Some(group) = self.groups.get_mut(number) else {
+            return;
+        };
+        group.group.set_part(Part::Closed);
+        let name = (group.group.share().into(), group.group.filter().into());
+        if self.by_share.get(&name) == Some(&number) {
+            self.by_share.remove(&name);
+        }
+        self.unmatch_group(&name.1, number);
     }
 
     /// A session leaves a group.
@@ -192,7 +289,12 @@ impl State {
     }
 
     /// A session subscribes to a group that it has left: it is the subscription again that the group speaks of.
+    ///
+    /// Of a volatile partition it may be another part of the group (M36): there the one that it left says that the leave is over.
     pub(super) fn take_leave_back(&mut self, member: SessionUid, share: &str, filter: &str) {
+        if self.id.is_volatile() {
+            return;
+        }
         let named = |leaving: &Leaving| &*leaving.share == share && &*leaving.filter == filter;
         let left = self.leaves_of(member).filter(|(_, l)| named(l));
         let left: Vec<u64> = left.map(|(request, _)| request).collect();
@@ -229,6 +331,7 @@ impl State {
             leaving.filter.write(out);
             leaving.member.write(out);
             leaving.ended.write(out);
+            leaving.part.write(out);
         }
     }
 
@@ -260,9 +363,10 @@ impl State {
         for (number, group) in self.groups.iter() {
             group.group.check();
             group.stream.check();
-            assert!(
+            assert_eq!(
                 self.l2.has_stream(group.group.filter(), number),
-                "a group is in L2"
+                group.group.part() != Part::Closed,
+                "a group is in L2 until it is closed"
             );
             if let Some(dispatch) = &group.lead.dispatch {
                 dispatch.check(&group.group);

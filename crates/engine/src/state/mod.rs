@@ -12,11 +12,11 @@ mod sessions;
 use std::{collections::BTreeMap, rc::Rc};
 
 pub(crate) use self::encode::encode_extra;
-pub(crate) use self::groups::{GroupLead, Leaving, SharedGroup};
+pub(crate) use self::groups::{GroupLead, Leaving, Passing, SharedGroup};
 
 use bytes::Bytes;
 use compact_str::CompactString;
-use courser_contract::{LogIndex, PartitionId, QoS, RecordRef, RecordView, Seq, Term, WallMs};
+use courser_contract::{Cut, LogIndex, PartitionId, QoS, RecordRef, RecordView, Seq, Term, WallMs};
 use hashbrown::HashMap;
 
 use crate::{
@@ -86,6 +86,8 @@ pub(crate) struct Forwarded {
     pub(crate) slot: Slot,
     /// The destination keeps it as the topic's retained message.
     pub(crate) keep_retained: bool,
+    /// The last cut of the destination's shard before it was matched (M36).
+    pub(crate) cut: Cut,
 }
 
 /// What L1 must hear of a filter.

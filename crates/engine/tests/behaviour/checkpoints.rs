@@ -49,6 +49,7 @@ fn furnished() -> World {
             hash: 1,
             record: courser_contract::Record::copy_of(&(&publish).into()),
             destinations: [OTHER].into_iter().collect(),
+            cuts: courser_contract::Cuts::new(),
         }),
     };
     world.send_home(home.partition, hold);

@@ -91,6 +91,7 @@ fn one_stuck_message_does_not_pin_what_came_around_it_m17() {
                 publish: message("t", &payload, QoS::AtLeastOnce),
                 keep_retained: false,
                 deliver: true,
+                cut: courser_contract::Cut(0),
             };
             partition.handle_append(now, &append, fx);
             let entry = partition.take_entry(now).expect("a publish was gathered");

@@ -9,6 +9,7 @@ mod limits;
 mod listing;
 mod lost;
 mod oracle;
+mod parts;
 mod people;
 mod restarts;
 mod retained;

@@ -66,6 +66,7 @@ fn hold(world: &mut World, at: usize, (packet_id, hash): (u16, u64), publish: &P
             packet_id,
             hash,
             record: Record::copy_of(&publish.into()),
+            cuts: destinations.iter().map(|_| world.fx.cut).collect(),
             destinations,
         }),
     };

@@ -161,6 +161,7 @@ fn a_message_that_l1_did_not_bring_is_found_m34() {
             },
             keep_retained: true,
             deliver: false,
+            cut: courser_contract::Cut(0),
         };
         world.call(DURABLE, |it, now, fx| it.handle_append(now, &append, fx));
         world.settle();

@@ -187,6 +187,10 @@ fn unsuback_waits_for_the_group() {
     let mut world = World::new();
     let members = members(&mut world, 1, &Options::clean(), QoS::AtLeastOnce);
     let at = members[0];
+    // With it the group is durable (M36).
+    let durable = world.client("durable");
+    world.attach(durable, Options::durable());
+    world.subscribe(durable, shared("t/#", QoS::AtLeastOnce));
     let home = world.home(at);
     let message = ToHome::Unsubscribe {
         session: home.session,

@@ -52,8 +52,20 @@ impl PartitionEffects for Shell {
         Destinations::new()
     }
 
-    fn group_partition(&self, _: &str, _: &str, _: bool) -> PartitionId {
+    fn group_partition(&self, _: &str, _: &str) -> PartitionId {
         PartitionId(1)
+    }
+
+    fn volatile_partition(&self) -> PartitionId {
+        PartitionId::volatile_of(courser_contract::ShardId(0))
+    }
+
+    fn cut(&self, _: PartitionId) -> courser_contract::Cut {
+        courser_contract::Cut(0)
+    }
+
+    fn fence_with_cut(&mut self, _: courser_contract::IndexToken, _: courser_contract::Cut) {
+        unreachable!("no group changes its part here")
     }
 
     fn dropped(&mut self, _: Dropped, _: u64) {}
@@ -179,6 +191,7 @@ impl Setup {
             },
             keep_retained: false,
             deliver: true,
+            cut: courser_contract::Cut(0),
         };
         self.partition.handle_append(NOW, &append, &mut self.shell);
     }

@@ -46,6 +46,10 @@ impl FrontEffects for Shell {
         Destinations::new()
     }
 
+    fn cut(&self, _: PartitionId) -> courser_contract::Cut {
+        courser_contract::Cut(0)
+    }
+
     fn home_partition(&self, _: &str) -> PartitionId {
         PartitionId(3)
     }

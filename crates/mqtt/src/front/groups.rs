@@ -57,7 +57,10 @@ impl Groups {
     }
 
     fn hear(&mut self, name: u64) {
-        self.missing.retain(|missing| *missing != name);
+        // A session that left one part of a group and is in another waits for both (M36).
+        if let Some(at) = self.missing.iter().position(|missing| *missing == name) {
+            self.missing.swap_remove(at);
+        }
     }
 }
 

@@ -93,6 +93,7 @@ impl Front {
             return self.hold_and_queue(now, incoming, Way::Home, answer);
         }
         let home = self.session.home;
+        let cuts = destinations.iter().map(|&to| fx.cut(to)).collect();
         fx.send_home(
             home.partition,
             ToHome::Publish2 {
@@ -103,6 +104,7 @@ impl Front {
                     hash: hash_of(publish.topic, publish.payload),
                     record: Record::copy_of(&RecordView::from(publish)),
                     destinations,
+                    cuts,
                 }),
             },
         );

@@ -28,6 +28,7 @@ fn append(payload: &[u8]) -> Append<'_> {
         },
         keep_retained: false,
         deliver: true,
+        cut: courser_contract::Cut(0),
     }
 }
 

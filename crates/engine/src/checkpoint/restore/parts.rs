@@ -222,12 +222,14 @@ impl Parts {
             Refusable::No
         };
         let keep_retained = reader.read()?;
+        let cut = reader.read()?;
         let mut addresses = AddressReader::new(&mut self.numbers, self.state.index);
         let slot = addresses.read(reader)?;
         let forward = Forward {
             item: Forwarded {
                 slot,
                 keep_retained,
+                cut,
             },
             session,
             refusable,

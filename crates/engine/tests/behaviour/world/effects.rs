@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use courser_contract::{
-    AppendNumber, DeliverTo, Delivery, Destinations, Dropped, FrontId, IndexChange, IndexToken,
-    Origin, PartitionEffects, PartitionId, Settled, ToFront, ToPartition,
+    AppendNumber, Cut, DeliverTo, Delivery, Destinations, Dropped, FrontId, IndexChange,
+    IndexToken, Origin, PartitionEffects, PartitionId, Settled, ToFront, ToPartition,
 };
 
 use super::{DURABLE, Got, OTHER, VOLATILE};
@@ -23,6 +23,8 @@ pub(crate) struct Effects {
     pub(crate) settled: Vec<(PartitionId, AppendNumber, Settled)>,
     pub(crate) index: Vec<(PartitionId, IndexToken)>,
     pub(crate) fences: Vec<(PartitionId, IndexToken)>,
+    /// The last cut: there is one shard.
+    pub(crate) cut: Cut,
     /// L1: which filters lead where.
     pub(crate) l1: BTreeMap<(PartitionId, Box<str>), ()>,
     pub(crate) dropped: BTreeMap<Dropped, u64>,
@@ -126,8 +128,21 @@ impl PartitionEffects for Effects {
         [DURABLE, OTHER, VOLATILE].into_iter().collect()
     }
 
-    fn group_partition(&self, _share: &str, _filter: &str, volatile: bool) -> PartitionId {
-        if volatile { VOLATILE } else { DURABLE }
+    fn group_partition(&self, _share: &str, _filter: &str) -> PartitionId {
+        DURABLE
+    }
+
+    fn volatile_partition(&self) -> PartitionId {
+        VOLATILE
+    }
+
+    fn cut(&self, _: PartitionId) -> Cut {
+        self.cut
+    }
+
+    fn fence_with_cut(&mut self, token: IndexToken, cut: Cut) {
+        self.cut = cut;
+        self.fence(token);
     }
 
     fn dropped(&mut self, why: Dropped, messages: u64) {

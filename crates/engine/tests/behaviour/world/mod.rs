@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use courser_contract::{
-    Append, AppendKey, AppendNumber, Class, DetachCause, FrontId, HomeRef, IndexToken, LogIndex,
-    Now, Origin, PartitionId, Publish, QoS, Record, Settled, ShardId, Term, Tick, ToHome, WallMs,
+    Append, AppendKey, AppendNumber, Class, Cut, DetachCause, FrontId, HomeRef, IndexToken,
+    LogIndex, Now, Origin, PartitionId, Publish, QoS, Record, Settled, ShardId, Term, Tick, ToHome,
+    WallMs,
 };
 use courser_engine::{AsideFilters, Limits, Pace, Partition, PartitionConfig};
 
@@ -51,6 +52,7 @@ pub(crate) struct Node {
 struct Unsettled {
     record: Record,
     keep_retained: bool,
+    cut: Cut,
     publish: usize,
 }
 
@@ -221,6 +223,7 @@ impl World {
             publish: unsettled.record.view().into(),
             keep_retained: unsettled.keep_retained,
             deliver: true,
+            cut: unsettled.cut,
         };
         self.call(id, |partition, now, fx| {
             partition.handle_append(now, &append, fx)
@@ -234,6 +237,7 @@ impl World {
             publish: *publish,
             keep_retained: false,
             deliver: true,
+            cut: self.fx.cut,
         };
         self.call(id, |partition, now, fx| {
             partition.handle_append(now, &append, fx)
@@ -253,6 +257,7 @@ impl World {
                     publish: *publish,
                     keep_retained,
                     deliver: true,
+                    cut: self.fx.cut,
                 };
                 self.call(id, |partition, now, fx| {
                     partition.handle_append(now, &append, fx)
@@ -265,6 +270,7 @@ impl World {
             let unsettled = Unsettled {
                 record: Record::copy_of(&publish.into()),
                 keep_retained,
+                cut: self.fx.cut,
                 publish: ticket,
             };
             let waiting = self.unsettled.entry(id).or_default();

@@ -95,6 +95,10 @@ impl FrontEffects for Shell {
         self.destinations.iter().copied().collect()
     }
 
+    fn cut(&self, _: PartitionId) -> courser_contract::Cut {
+        courser_contract::Cut(0)
+    }
+
     fn home_partition(&self, _: &str) -> PartitionId {
         HOME
     }

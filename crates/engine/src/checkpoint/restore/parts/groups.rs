@@ -2,7 +2,7 @@
 
 use super::{DecodeError, Owner, Parts, Reader, SEQ_END, Stream, ids, sessions::read_filter};
 use crate::{
-    group::Group,
+    group::{Group, Part},
     state::{GroupLead, Leaving, SharedGroup},
 };
 
@@ -22,6 +22,7 @@ impl Parts {
             || state.groups.at(ids::place(number) as u32).is_some()
             || end >= SEQ_END
             || router::check_filter(group.group.filter()).is_err()
+            || group.group.part() == Part::Closed
             || !state.insert_group(number, group)
         {
             return Err(DecodeError::Invalid("group"));
@@ -37,6 +38,7 @@ impl Parts {
             filter: read_filter(reader)?,
             member: reader.read()?,
             ended: reader.read()?,
+            part: reader.read()?,
             group: None,
         };
         match self.state.leaves.insert(request, leaving) {

@@ -1,0 +1,252 @@
+//! The volatile part of a group: its cut, its end, and what it passes on (M36).
+
+use courser_contract::{
+    Cut, GroupName, GroupRef, Inheritance, PartitionEffects, PartitionId, PassedOn, Seq,
+    ToPartition, VolatilePart,
+};
+
+use super::{Offer, Side, name_of};
+use crate::{
+    Partition,
+    entry::{Haste, Rare},
+    lead::{After, Fenced},
+    share::facts::done,
+    state::{Passing, SharedGroup},
+};
+
+/// Messages that are passed on at once.
+const PASSED_MAX: usize = 256;
+
+impl Partition {
+    /// A group is to be durable from now on.
+    pub(crate) fn offer_part(
+        &mut self,
+        to: PartitionId,
+        name: GroupName,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let key = (name.share.clone(), name.filter.clone());
+        let Some(group) = self.usable_group(&key) else {
+            let part = VolatilePart::Absent;
+            return fx.send_partition(to, ToPartition::Part { name, part });
+        };
+        let cut = match &self.lead.parts.offer {
+            Some(offer) if offer.group == group => offer.cut,
+            Some(_) => {
+                let queue = &mut self.lead.parts.queue;
+                if !queue.contains(&(to, name.clone())) {
+                    queue.push_back((to, name));
+                }
+                return;
+            }
+            None => {
+                self.lead.parts.cuts += 1;
+                let cut = Cut(self.lead.parts.cuts);
+                self.lead.parts.sides.push((group, Side::Below(cut)));
+                self.lead.parts.offer = Some(Offer {
+                    name: name.clone(),
+                    to,
+                    cut,
+                    group,
+                    heir: None,
+                });
+                cut
+            }
+        };
+        let part = VolatilePart::UpTo(cut);
+        fx.send_partition(to, ToPartition::Part { name, part });
+    }
+
+    /// A new leader of a durable partition: what it does not expect was offered to nobody.
+    pub(crate) fn bequeath_all(
+        &mut self,
+        to: PartitionId,
+        expected: Vec<Inheritance>,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let parts = &mut self.lead.parts;
+        parts.queue.retain(|(asker, _)| *asker != to);
+        let void =
+            |offer: &Offer| offer.to == to && !expected.iter().any(|heir| heir.cut == offer.cut);
+        if parts.offer.as_ref().is_some_and(void)
+            && let Some(offer) = parts.offer.take()
+        {
+            parts.forget(offer.group);
+            self.end_group_if_over(offer.group);
+        }
+        for heir in expected {
+            self.bequeath(to, heir, fx);
+        }
+        self.offer_next(fx);
+    }
+
+    /// L1 leads to a durable part: the cut is made, or what was passed on goes out again.
+    pub(crate) fn bequeath(
+        &mut self,
+        to: PartitionId,
+        heir: Inheritance,
+        fx: &mut impl PartitionEffects,
+    ) {
+        if let Some(offer) = &mut self.lead.parts.offer
+            && (offer.to, offer.cut) == (to, heir.cut)
+            && offer.name == heir.name
+        {
+            if offer.heir.replace(heir.group).is_none() {
+                let token = self.lead.next_token();
+                self.lead.fences.insert(token, Fenced::Cut);
+                fx.fence_with_cut(token, heir.cut);
+            }
+            return;
+        }
+        let heir_ref = GroupRef {
+            partition: to,
+            group: heir.group,
+        };
+        let groups = self.state.groups.iter();
+        let mut passing = groups.filter(|(_, group)| {
+            let passing = group.lead.passing.as_ref();
+            passing.is_some_and(|passing| passing.to == heir_ref)
+        });
+        match passing.next() {
+            Some((number, _)) => self.pass_again(number, fx),
+            // It is over, or its process is.
+            None => {
+                let passed = PassedOn {
+                    to: heir.group,
+                    from: 0,
+                    first: heir.taken,
+                    records: Vec::new(),
+                    all: true,
+                };
+                fx.send_partition(to, ToPartition::PassOn(Box::new(passed)));
+            }
+        }
+    }
+
+    /// Nothing below the cut comes any more.
+    pub(crate) fn cut_made(&mut self, fx: &mut impl PartitionEffects) {
+        let Some(offer) = self.lead.parts.offer.take() else {
+            return;
+        };
+        let heir = offer.heir.expect("a fence is asked for with its heir");
+        if let Some(shared) = self.state.groups.get_mut(offer.group) {
+            shared.lead.passing = Some(Passing::to(GroupRef {
+                partition: offer.to,
+                group: heir,
+            }));
+        }
+        self.write(&Rare::GroupClosed { group: offer.group });
+        self.lead.after(After::Closed(offer.group));
+        self.offer_next(fx);
+    }
+
+    fn offer_next(&mut self, fx: &mut impl PartitionEffects) {
+        while self.lead.parts.offer.is_none()
+            && let Some((to, name)) = self.lead.parts.queue.pop_front()
+        {
+            self.offer_part(to, name, fx);
+        }
+    }
+
+    /// The volatile part has closed.
+    pub(crate) fn part_closed(&mut self, number: u64, fx: &mut impl PartitionEffects) {
+        let part = self.group_ref(number);
+        let Some(shared) = self.state.groups.get(number) else {
+            return;
+        };
+        for (member, _) in shared.group.members() {
+            let elsewhere = ToPartition::Elsewhere {
+                member,
+                name: name_of(shared.group.share(), shared.group.filter()),
+                part,
+            };
+            fx.send_partition(member.partition, elsewhere);
+        }
+        self.pump_group(number, fx);
+    }
+
+    /// Passes on what waits, once all members have gone: they are members of the durable part by then.
+    pub(crate) fn pass_on_waiting(&mut self, number: u64, fx: &mut impl PartitionEffects) {
+        let Some(shared) = self.state.groups.get_mut(number) else {
+            return;
+        };
+        let SharedGroup {
+            group,
+            stream,
+            lead,
+            ..
+        } = &mut **shared;
+        let (Some(passing), Some(dispatch)) = (&mut lead.passing, &mut lead.dispatch) else {
+            return;
+        };
+        if group.members().next().is_some() || passing.sent.is_some() {
+            return;
+        }
+        let end = Seq(stream.next());
+        let mut waiting = dispatch.take_waiting(end, PASSED_MAX);
+        waiting.retain(|seq| {
+            stream.get(seq.0).is_some() && !self.lead.doomed.contains(&(number, seq.0))
+        });
+        let all = !dispatch.has_waiting(end);
+        if waiting.is_empty() && (passing.said_all || !all) {
+            if !all {
+                self.lead.pump.push(number);
+                self.gather.hurry();
+            }
+            return;
+        }
+        let records = waiting.into_iter().filter_map(|seq| {
+            let reference = stream.get(seq.0)?;
+            Some((seq, self.state.records.share(reference.slot)))
+        });
+        passing.said_all |= all;
+        passing.sent = Some(records.collect());
+        self.pass_again(number, fx);
+    }
+
+    /// Sends what was sent and not answered, or that there is nothing.
+    fn pass_again(&self, number: u64, fx: &mut impl PartitionEffects) {
+        let Some(shared) = self.state.groups.get(number) else {
+            return;
+        };
+        let Some(passing) = &shared.lead.passing else {
+            return;
+        };
+        let sent = passing.sent.as_deref();
+        if sent.is_none() && !passing.said_all {
+            return;
+        }
+        let records = sent.unwrap_or_default().iter();
+        let passed = PassedOn {
+            to: passing.to.group,
+            from: number,
+            first: passing.next,
+            records: records.map(|(_, record)| record.clone()).collect(),
+            all: passing.said_all,
+        };
+        fx.send_partition(passing.to.partition, ToPartition::PassOn(Box::new(passed)));
+    }
+
+    /// The durable part has what is below `next`.
+    pub(crate) fn passed_on(&mut self, number: u64, next: u64, fx: &mut impl PartitionEffects) {
+        let Some(shared) = self.state.groups.get_mut(number) else {
+            return;
+        };
+        let Some(passing) = &mut shared.lead.passing else {
+            return;
+        };
+        let sent = passing.sent.as_ref().map_or(0, Vec::len) as u64;
+        if next < passing.next + sent {
+            return;
+        }
+        let Some(sent) = passing.sent.take() else {
+            return;
+        };
+        passing.next += sent.len() as u64;
+        for (seq, _) in sent {
+            done(number, seq, seq).write(&mut self.gather, Haste::Now);
+        }
+        self.pump_group(number, fx);
+        self.end_group_if_over(number);
+    }
+}

@@ -1,0 +1,382 @@
+//! Shared groups that begin volatile and become durable (M36).
+
+use crate::people::publish2;
+use crate::world::{Acks, Commits, DURABLE, Options, Subscription, VOLATILE, World, message, to};
+use courser_contract::{Cut, DetachCause, PartitionId, QoS, ToHome};
+
+fn shared(filter: &str, qos: QoS) -> Subscription {
+    Subscription {
+        share: Some("g".into()),
+        ..to(filter, qos)
+    }
+}
+
+fn member(world: &mut World, name: &str, options: Options) -> usize {
+    let at = world.client(name);
+    world.attach(at, options);
+    world.subscribe(at, shared("t/#", QoS::ExactlyOnce));
+    at
+}
+
+fn unsubscribe(world: &mut World, at: usize) {
+    let home = world.home(at);
+    let message = ToHome::Unsubscribe {
+        session: home.session,
+        epoch: world.clients[at].epoch,
+        packet_id: 9,
+        filters: vec![(Some("g".into()), "t/#".into())],
+    };
+    world.send_home(home.partition, message);
+    world.settle();
+}
+
+fn commit_all(world: &mut World) {
+    for id in world.ids() {
+        while world.commit_one(id) {}
+    }
+    world.turn();
+}
+
+/// Payloads that clients got, whoever it was, in order of their names.
+fn got_by(world: &mut World, clients: &[usize]) -> Vec<String> {
+    let mut all: Vec<_> = clients.iter().flat_map(|&at| world.got(at)).collect();
+    all.sort();
+    all
+}
+
+fn leads_to(world: &World, partition: PartitionId) -> bool {
+    world.fx.route("t", false).contains(&partition)
+}
+
+#[test]
+fn m36_a_group_without_durable_members_leaves_the_log_alone() {
+    let mut world = World::new();
+    let members: Vec<_> = (0..2)
+        .map(|n| member(&mut world, &format!("m{n}"), Options::clean()))
+        .collect();
+    assert!(leads_to(&world, VOLATILE) && !leads_to(&world, DURABLE));
+    let entries = world.nodes[&DURABLE].log.len();
+    for n in 0..6 {
+        let qos = [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce][n % 3];
+        let ticket = world.send("t", &n.to_string(), qos);
+        assert!(world.is_acked(ticket), "nothing to wait for (M13)");
+        world.settle();
+    }
+    assert_eq!(got_by(&mut world, &members), ["0", "1", "2", "3", "4", "5"]);
+    assert_eq!(world.nodes[&DURABLE].log.len(), entries);
+    for &at in &members {
+        unsubscribe(&mut world, at);
+        assert_eq!(world.clients[at].unsuback, [(9, vec![true])]);
+    }
+    assert!(world.fx.route("t", false).is_empty(), "it has ended");
+}
+
+#[test]
+fn m36_the_first_durable_member_makes_it_durable_until_it_ends() {
+    let mut world = World::new();
+    let clean = member(&mut world, "clean", Options::clean());
+    let durable = member(&mut world, "durable", Options::durable());
+    assert_eq!(world.clients[durable].suback.len(), 1);
+    assert!(leads_to(&world, DURABLE) && !leads_to(&world, VOLATILE));
+    // The clean member has come along.
+    for n in 0..4 {
+        world.send("t", &n.to_string(), QoS::ExactlyOnce);
+        world.settle();
+    }
+    let (mine, its) = (world.got(clean), world.got(durable));
+    assert_eq!((mine.len(), its.len()), (2, 2));
+    // What nobody has survives.
+    world.detach(clean, DetachCause::Lost);
+    world.detach(durable, DetachCause::Lost);
+    world.send("t", "kept", QoS::AtLeastOnce);
+    world.settle();
+    world.restart(DURABLE);
+    world.settle();
+    world.attach(durable, Options::durable());
+    assert_eq!(world.got(durable), ["kept"]);
+    // The end of the group makes room for a volatile one.
+    unsubscribe(&mut world, durable);
+    assert!(world.fx.route("t", false).is_empty());
+    member(&mut world, "other", Options::clean());
+    assert!(leads_to(&world, VOLATILE) && !leads_to(&world, DURABLE));
+}
+
+#[test]
+fn m36_what_waits_is_passed_on_first_and_in_order() {
+    let mut world = World::new();
+    let narrow = Options {
+        receive_maximum: 1,
+        ..Options::clean()
+    };
+    let clean = member(&mut world, "clean", narrow);
+    world.clients[clean].acks = Acks::Held;
+    for n in 0..5 {
+        world.send("t", &n.to_string(), QoS::AtLeastOnce);
+    }
+    world.settle();
+    assert_eq!(world.got(clean), ["0"], "its window is full");
+    // The change is asked for, and a message comes for the durable part while its entries are under way.
+    world.commits = Commits::Held;
+    let durable = world.client("durable");
+    world.connect(durable, Options::durable());
+    for _ in 0..8 {
+        commit_all(&mut world);
+    }
+    let (home, subscribe) = world.clients[durable].subscribe(vec![shared("t/#", QoS::AtLeastOnce)]);
+    world.send_home(home, subscribe);
+    let mut sent = 5;
+    for _ in 0..12 {
+        world.send("t", &sent.to_string(), QoS::AtLeastOnce);
+        sent += 1;
+        assert!(
+            world.clients[durable].got.is_empty() || world.fx.cut == Cut(1),
+            "nothing is given out before the cut"
+        );
+        commit_all(&mut world);
+    }
+    world.commits = Commits::AtOnce;
+    world.settle();
+    let numbers = |got: Vec<String>| -> Vec<u32> {
+        got.iter().map(|n| n.parse().expect("a number")).collect()
+    };
+    // As a member of the durable part it has room for one more.
+    let (mine, its) = (numbers(world.got(clean)), numbers(world.got(durable)));
+    assert_eq!(mine.len(), 1);
+    assert!(its.is_sorted(), "{its:?}");
+    let mut all = [mine.clone(), its].concat();
+    all.sort_unstable();
+    assert_eq!(
+        all,
+        (1..sent).collect::<Vec<_>>(),
+        "all but what is under way"
+    );
+    // What was under way is finished where it began, or comes back.
+    world.detach(clean, DetachCause::Lost);
+    let mut back = numbers(world.got(durable));
+    back.sort_unstable();
+    assert_eq!(back, [0, mine[0]]);
+    let volatile = world.nodes[&VOLATILE].partition.counts();
+    assert_eq!((volatile.queued_messages, volatile.records), (0, 0));
+    assert!(!leads_to(&world, VOLATILE));
+}
+
+#[test]
+fn m36_a_message_that_goes_to_both_partitions_is_taken_by_one_part() {
+    let mut world = World::new();
+    let clean = member(&mut world, "clean", Options::clean());
+    // Others with the same filter: L1 leads to both partitions all the time.
+    let others: Vec<_> = [Options::clean(), Options::durable()]
+        .into_iter()
+        .enumerate()
+        .map(|(n, options)| {
+            let at = world.client(&format!("o{n}"));
+            world.attach(at, options);
+            world.subscribe(at, to("t/#", QoS::ExactlyOnce));
+            at
+        })
+        .collect();
+    world.commits = Commits::Held;
+    let durable = world.client("durable");
+    world.connect(durable, Options::durable());
+    for _ in 0..8 {
+        commit_all(&mut world);
+    }
+    let (home, subscribe) = world.clients[durable].subscribe(vec![shared("t/#", QoS::ExactlyOnce)]);
+    world.send_home(home, subscribe);
+    let mut sent = Vec::new();
+    for n in 100..130 {
+        world.send("t", &n.to_string(), QoS::ExactlyOnce);
+        sent.push(n.to_string());
+        if n % 2 == 0 {
+            commit_all(&mut world);
+        }
+    }
+    world.commits = Commits::AtOnce;
+    world.settle();
+    assert_eq!(world.fx.cut, Cut(1), "there was one change");
+    for at in others {
+        assert_eq!(world.got(at), sent, "who is in no group got each once");
+    }
+    assert_eq!(got_by(&mut world, &[clean, durable]), sent);
+}
+
+#[test]
+fn m36_a_late_copy_is_known_by_its_cut() {
+    let mut world = World::new();
+    let clean = member(&mut world, "clean", Options::clean());
+    let durable = member(&mut world, "durable", Options::durable());
+    let publish = message("t", "late", QoS::ExactlyOnce);
+    // Matched before the change by a shard whose other copy went to the volatile part.
+    world.fx.cut = Cut(0);
+    world.append_to(DURABLE, &publish);
+    world.settle();
+    assert!(got_by(&mut world, &[clean, durable]).is_empty());
+    world.fx.cut = Cut(1);
+    world.append_to(DURABLE, &publish);
+    world.settle();
+    assert_eq!(got_by(&mut world, &[clean, durable]), ["late"]);
+    // With the process of the volatile part all cuts are gone.
+    world.fx.cut = Cut(0);
+    world.restart(DURABLE);
+    world.settle();
+    world.attach(durable, Options::durable());
+    world.append_to(DURABLE, &publish);
+    world.settle();
+    assert_eq!(got_by(&mut world, &[durable]), ["late"]);
+}
+
+#[test]
+fn m36_an_exchange_of_the_volatile_part_is_finished_there() {
+    let mut world = World::new();
+    let clean = member(&mut world, "clean", Options::clean());
+    world.clients[clean].acks = Acks::Held;
+    world.send("t", "1", QoS::ExactlyOnce);
+    world.settle();
+    let durable = member(&mut world, "durable", Options::durable());
+    assert_eq!(world.got(clean), ["1"]);
+    world.ack(clean, 1);
+    world.settle();
+    assert_eq!(world.clients[clean].released.len(), 1, "PUBREL has come");
+    let volatile = world.nodes[&VOLATILE].partition.counts();
+    assert_eq!(volatile.queued_messages, 0);
+    world.clients[clean].acks = Acks::Auto;
+    for n in 2..4 {
+        world.send("t", &n.to_string(), QoS::ExactlyOnce);
+        world.settle();
+    }
+    assert_eq!(got_by(&mut world, &[clean, durable]), ["2", "3"]);
+    // A session that ends in between takes its exchange along, as v5 [MQTT-4.8.2-5] says.
+    assert!(!leads_to(&world, VOLATILE));
+}
+
+#[test]
+fn m36_a_qos2_publish_of_a_durable_session_comes_once() {
+    let mut world = World::new();
+    let clean = member(&mut world, "clean", Options::clean());
+    let publisher = world.client("publisher");
+    world.attach(publisher, Options::durable());
+    world.commits = Commits::Held;
+    publish2(&mut world, publisher, 1, "t", "before", 1);
+    let durable = world.client("durable");
+    world.connect(durable, Options::durable());
+    for _ in 0..8 {
+        commit_all(&mut world);
+    }
+    publish2(&mut world, publisher, 2, "t", "between", 2);
+    let (home, subscribe) = world.clients[durable].subscribe(vec![shared("t/#", QoS::ExactlyOnce)]);
+    world.send_home(home, subscribe);
+    for id in 3..9 {
+        publish2(
+            &mut world,
+            publisher,
+            id,
+            "t",
+            &format!("n{id}"),
+            u64::from(id),
+        );
+        commit_all(&mut world);
+    }
+    world.commits = Commits::AtOnce;
+    world.settle();
+    let got = got_by(&mut world, &[clean, durable]);
+    assert_eq!(
+        got,
+        ["before", "between", "n3", "n4", "n5", "n6", "n7", "n8"]
+    );
+}
+
+#[test]
+fn m36_a_change_goes_on_under_the_next_leader() {
+    // The leader goes after each number of commits in turn.
+    for commits in 0..8 {
+        let mut world = World::new();
+        let clean = member(&mut world, "clean", Options::clean());
+        world.clients[clean].acks = Acks::Held;
+        for n in 10..30 {
+            world.send("t", &n.to_string(), QoS::ExactlyOnce);
+        }
+        world.settle();
+        let durable = world.client("durable");
+        world.attach(durable, Options::durable());
+        world.commits = Commits::Held;
+        let (home, subscribe) =
+            world.clients[durable].subscribe(vec![shared("t/#", QoS::ExactlyOnce)]);
+        world.send_home(home, subscribe);
+        for _ in 0..commits {
+            world.commit_one(DURABLE);
+            world.turn();
+        }
+        world.depose(DURABLE, commits % 2);
+        world.commits = Commits::AtOnce;
+        world.elect(DURABLE);
+        world.settle();
+        world.resend(DURABLE);
+        world.attach(durable, Options::durable());
+        world.subscribe(durable, shared("t/#", QoS::ExactlyOnce));
+        world.send("t", "30", QoS::ExactlyOnce);
+        world.settle();
+        world.clients[clean].acks = Acks::Auto;
+        while !world.clients[clean].waiting.is_empty() {
+            world.ack(clean, 1);
+        }
+        world.settle();
+        let mut taken: Vec<String> = [clean, durable]
+            .into_iter()
+            .flat_map(|at| std::mem::take(&mut world.clients[at].taken))
+            .map(|got| got.payload)
+            .collect();
+        taken.sort();
+        let expected: Vec<String> = (10..31).map(|n| n.to_string()).collect();
+        assert_eq!(taken, expected, "after {commits} commits");
+        assert!(leads_to(&world, DURABLE), "after {commits} commits");
+    }
+}
+
+#[test]
+fn m36_members_that_come_and_go_in_the_middle_of_a_change() {
+    let mut world = World::new();
+    let clean: Vec<_> = (0..3)
+        .map(|n| member(&mut world, &format!("m{n}"), Options::clean()))
+        .collect();
+    world.commits = Commits::Held;
+    let durable = world.client("durable");
+    world.connect(durable, Options::durable());
+    for _ in 0..8 {
+        commit_all(&mut world);
+    }
+    let (home, subscribe) = world.clients[durable].subscribe(vec![shared("t/#", QoS::AtLeastOnce)]);
+    world.send_home(home, subscribe);
+    commit_all(&mut world);
+    // One leaves the group, one ends, one comes.
+    let leaving = clean[0];
+    let home = world.home(leaving);
+    let message = ToHome::Unsubscribe {
+        session: home.session,
+        epoch: world.clients[leaving].epoch,
+        packet_id: 9,
+        filters: vec![(Some("g".into()), "t/#".into())],
+    };
+    world.send_home(home.partition, message);
+    for (partition, message) in world.clients[clean[1]].detach(DetachCause::Lost) {
+        world.send_home(partition, message);
+    }
+    world.commits = Commits::AtOnce;
+    world.settle();
+    assert_eq!(world.clients[leaving].unsuback, [(9, vec![true])]);
+    let late = member(&mut world, "late", Options::clean());
+    for n in 0..6 {
+        world.send("t", &n.to_string(), QoS::AtLeastOnce);
+        world.settle();
+    }
+    let left = got_by(&mut world, &[leaving, clean[1]]);
+    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(
+        got_by(&mut world, &[clean[2], late, durable]),
+        ["0", "1", "2", "3", "4", "5"]
+    );
+    // When all have left, nothing is left of either part.
+    for at in [clean[2], late, durable] {
+        unsubscribe(&mut world, at);
+    }
+    assert!(world.fx.route("t", false).is_empty());
+}
