@@ -172,8 +172,6 @@ settings! {
             unix_mode: String = "660".to_owned(), applies = Restart;
             /// Name of a socket that systemd has opened (`FileDescriptorName=`).
             activation: Option<String> = None, applies = Restart;
-            /// Address that clients are told to use, where it is another than that of the socket.
-            advertise: Option<String> = None, applies = Restart;
             /// How clients prove who they are.
             authentication: Login = Login::None, applies = Restart;
             /// File (PEM) with the certificate and those that lead to its authority. Read again when it changes.

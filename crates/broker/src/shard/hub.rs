@@ -51,7 +51,7 @@ impl Budget {
     pub(crate) const READ: i64 = 75;
     /// Bytes of a committed entry that cost as much as one unit (measured: about 1 ns a byte at 128 bytes a message).
     pub(crate) const ENTRY_BYTES: i64 = 20;
-    /// One place of a table that an operator's question looks at (measured: 0.3 µs for a row).
+    /// One place of a table that an operator's question looks at (estimated: 0.3 µs for a row).
     pub(crate) const ROW: i64 = 15;
     /// One accepted connection.
     pub(crate) const ACCEPT: i64 = 500;
