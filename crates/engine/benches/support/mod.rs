@@ -4,11 +4,11 @@ use std::hint::black_box;
 
 use compact_str::format_compact;
 use courser_contract::{
-    Append, AppendKey, AppendNumber, Attach, AttachStage, Attached, Class, DeliverTo, Delivery,
-    Destinations, DetachCause, Dropped, Epoch, FrontId, GroupRef, HomeRef, IndexChange, IndexToken,
-    Now, Origin, OutcomeKind, PartitionEffects, PartitionId, Publish, Published2, QoS, Record,
-    RecordView, RetainHandling, Seq, Settled, ShardId, Source, Subscription, SubscriptionOptions,
-    Term, Tick, ToFront, ToHome, ToPartition, WallMs,
+    Append, AppendKey, AppendNumber, Attach, AttachStage, Attached, Class, Cut, Cuts, DeliverTo,
+    Delivery, Destinations, DetachCause, Dropped, Epoch, FrontId, GroupRef, HomeRef, IndexChange,
+    IndexToken, Now, Origin, OutcomeKind, PartitionEffects, PartitionId, Publish, Published2, QoS,
+    Record, RecordView, RetainHandling, Seq, Settled, ShardId, Source, Subscription,
+    SubscriptionOptions, Term, Tick, ToFront, ToHome, ToPartition, WallMs,
 };
 use courser_engine::{Partition, PartitionConfig};
 
@@ -320,6 +320,7 @@ impl Bench {
                 hash: packet_id.into(),
                 record: Record::copy_of(&RecordView::from(&publish)),
                 destinations: Destinations::from_slice(&[PARTITION]),
+                cuts: Cuts::from_slice(&[Cut::default()]),
             };
             let message = ToHome::Publish2 {
                 session: home.session,
