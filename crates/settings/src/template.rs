@@ -8,7 +8,7 @@ use crate::table::{SECTIONS, lists, table};
 use std::fmt::Write;
 
 const HEAD: &str = "# Settings of Courser. Every line that begins with \"#\" and a key shows the default: remove the \"#\" to change it.
-# A change of this file takes effect at the next start, or by `courser config reload` where \"applies\" says more.
+# A change of this file takes effect at the next start, or by a SIGHUP to the broker where \"applies\" says more.
 # `courser config check --config FILE` checks it, and the reference page has the same texts.
 ";
 
