@@ -190,7 +190,7 @@ settings! {
             identity: IdentityFrom = IdentityFrom::CommonName, applies = Restart;
             /// Path of the WebSocket request.
             path: String = "/mqtt".to_owned(), applies = Restart;
-            /// Origins of web pages that may connect, such as "https://example.org". Empty: all.
+            /// Origins of web pages that may connect, such as `"https://example.org"`. Empty: all.
             origins: Vec<String> = Vec::new(), applies = Restart;
             /// Proxies that send a PROXY header, version 1 or 2, by address or network. Only they may connect then, and all of them must send one. Empty: no header is read.
             proxies: Vec<Network> = Vec::new(), applies = Restart;
