@@ -9,7 +9,6 @@ use serde_json::Value;
 /// Each of our crates, and the ones of ours that it may name. Arrows point down: a crate is below all that name it.
 pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ("courser-access", &[]),
-    ("courser-admin", &["courser-broker", "courser-contract"]),
     ("courser-contract", &[]),
     ("courser-log", &["courser-contract"]),
     ("courser-memory", &[]),
@@ -50,6 +49,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "courser-trie",
         ],
     ),
+    ("courser-admin", &["courser-broker", "courser-contract"]),
     (
         "courser",
         &[
