@@ -8,17 +8,23 @@ use courser_contract::{
     Delivery, Destinations, DetachCause, Dropped, Epoch, FrontId, GroupRef, HomeRef, IndexChange,
     IndexToken, Now, Origin, OutcomeKind, PartitionEffects, PartitionId, Publish, Published2, QoS,
     Record, RecordView, RetainHandling, Seq, Settled, ShardId, Source, Subscription,
-    SubscriptionOptions, Term, Tick, ToFront, ToHome, ToPartition, WallMs,
+    SubscriptionOptions, Term, Tick, ToFront, ToHome, ToPartition, VolatilePart, WallMs,
 };
 use courser_engine::{Partition, PartitionConfig};
 
 /// Publishes of a turn.
 pub(crate) const TURN: usize = 100;
 
-const PARTITION: PartitionId = PartitionId(1);
+/// The partition of a class: the only one there is.
+const fn partition_of(class: Class) -> PartitionId {
+    match class {
+        Class::Durable | Class::Relaxed => PartitionId(1),
+        Class::Volatile => PartitionId::volatile_of(ShardId(0)),
+    }
+}
 
-#[derive(Default)]
 struct Shell {
+    own: PartitionId,
     delivered: u64,
     outcomes: Vec<(u32, Source, Seq)>,
     released: Vec<(u32, Seq)>,
@@ -27,6 +33,22 @@ struct Shell {
     fences: Vec<IndexToken>,
     messages: Vec<ToPartition>,
     settled: u64,
+}
+
+impl Shell {
+    const fn new(own: PartitionId) -> Self {
+        Self {
+            own,
+            delivered: 0,
+            outcomes: Vec::new(),
+            released: Vec::new(),
+            homes: Vec::new(),
+            index: Vec::new(),
+            fences: Vec::new(),
+            messages: Vec::new(),
+            settled: 0,
+        }
+    }
 }
 
 impl PartitionEffects for Shell {
@@ -49,8 +71,18 @@ impl PartitionEffects for Shell {
     }
 
     fn send_partition(&mut self, to: PartitionId, message: ToPartition) {
-        assert_eq!(to, PARTITION, "there is only one partition");
-        self.messages.push(message);
+        match message {
+            // The volatile partition has nothing.
+            ToPartition::Inheritances(_) => {}
+            ToPartition::AskPart(name) => self.messages.push(ToPartition::Part {
+                name,
+                part: VolatilePart::Absent,
+            }),
+            message => {
+                assert_eq!(to, self.own, "there is only one partition");
+                self.messages.push(message);
+            }
+        }
     }
 
     fn settled(&mut self, _: Origin, _: AppendNumber, result: Settled) {
@@ -71,19 +103,19 @@ impl PartitionEffects for Shell {
     }
 
     fn retained_partition(&self, _: &str) -> PartitionId {
-        PARTITION
+        self.own
     }
 
     fn retained_partitions(&self) -> Destinations {
-        Destinations::from_slice(&[PARTITION])
+        Destinations::from_slice(&[self.own])
     }
 
     fn group_partition(&self, _: &str, _: &str) -> PartitionId {
-        PARTITION
+        self.own
     }
 
     fn volatile_partition(&self) -> PartitionId {
-        PartitionId::volatile_of(courser_contract::ShardId(0))
+        PartitionId::volatile_of(ShardId(0))
     }
 
     fn cut(&self, _: PartitionId) -> courser_contract::Cut {
@@ -136,9 +168,10 @@ pub(crate) struct Bench {
 impl Bench {
     /// With receivers of everything below "t".
     pub(crate) fn new(class: Class, receivers: Receivers) -> Self {
+        let own = partition_of(class);
         let mut bench = Self {
-            partition: Partition::new(PartitionConfig::new(PARTITION, class)),
-            shell: Shell::default(),
+            partition: Partition::new(PartitionConfig::new(own, class)),
+            shell: Shell::new(own),
             class,
             number: 0,
             ranges: Vec::new(),
@@ -251,7 +284,7 @@ impl Bench {
                 partition.handle_fence(NOW, token, shell);
             } else if !shell.messages.is_empty() {
                 for message in std::mem::take(&mut shell.messages) {
-                    partition.handle_partition(NOW, PARTITION, message, shell);
+                    partition.handle_partition(NOW, shell.own, message, shell);
                 }
             } else {
                 return;
@@ -319,7 +352,7 @@ impl Bench {
                 packet_id,
                 hash: packet_id.into(),
                 record: Record::copy_of(&RecordView::from(&publish)),
-                destinations: Destinations::from_slice(&[PARTITION]),
+                destinations: Destinations::from_slice(&[self.shell.own]),
                 cuts: Cuts::from_slice(&[Cut::default()]),
             };
             let message = ToHome::Publish2 {
