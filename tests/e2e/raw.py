@@ -18,6 +18,9 @@ class Closed(AssertionError):
 class RawClient:
     """Blocking. Nothing is acknowledged unless the scenario does it (`answer` for the usual cases)."""
 
+    # How long a packet may take.
+    patience = WAIT_SECONDS
+
     def __init__(self, address: tuple[str, int], version: int):
         self.version = version
         self.sock = socket.create_connection(address, timeout=WAIT_SECONDS)
@@ -56,9 +59,9 @@ class RawClient:
         self.buffer += data
         return bool(data)
 
-    def receive(self, timeout: float = WAIT_SECONDS) -> Packet | None:
+    def receive(self, timeout: float | None = None) -> Packet | None:
         """The next packet, or None when the broker closed the connection."""
-        return self.kept.pop(0) if self.kept else self._from_wire(timeout)
+        return self.kept.pop(0) if self.kept else self._from_wire(self.patience if timeout is None else timeout)
 
     def _from_wire(self, timeout: float) -> Packet | None:
         deadline = time.monotonic() + timeout
@@ -189,7 +192,7 @@ class RawClient:
     def _await_pubrel(self, packet_id: int) -> None:
         """Reads up to this PUBREL; what comes before it (pipelined deliveries) is kept for later."""
         while True:
-            found = self._from_wire(WAIT_SECONDS)
+            found = self._from_wire(self.patience)
             if found is None:
                 raise Closed("closed, expected PUBREL")
             if found.kind == wire.PUBREL and found.packet_id == packet_id:

@@ -5,8 +5,8 @@ import os
 import signal
 
 import pytest
-import raw as raw_clients
 import wire
+from raw import RawClient
 from wire import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, V5
 
 pytestmark = pytest.mark.courser
@@ -17,7 +17,7 @@ MIB = 1 << 20
 @pytest.fixture
 def large(brokers, raw, monkeypatch):
     """A broker that takes packets of 80 MiB, with two shards; the clients are patient."""
-    monkeypatch.setattr(raw_clients.RawClient.receive, "__defaults__", (60,))
+    monkeypatch.setattr(RawClient, "patience", 60)
     monkeypatch.setenv("COURSER_SHARDS", "2")
     raw.broker = brokers.own(packet_bytes="80MiB", queue_bytes="1GiB", segment_bytes="16MiB")
     return raw
