@@ -297,11 +297,7 @@ impl Shard {
         {
             self.touch(&mut connection, id.slot);
         }
-        if connection.hold == Hold::Front && connection.front.wants_read() && !connection.queued {
-            connection.hold = Hold::None;
-            connection.queued = true;
-            self.sockets.push_back(id.slot);
-        }
+        self.read_again(id, &mut connection);
         // What is touched is armed when its output is written, once for all that the turn has done to it.
         let armed_later = connection.touched;
         self.fronts.put(id, connection);

@@ -125,14 +125,25 @@ impl Shard {
             connection.queued = true;
             self.sockets.push_back(id.slot);
         }
-        let bound = self.tuning.output_bytes_max();
-        if connection.hold == Hold::Output && connection.front.output().len() <= bound / 2 {
-            connection.hold = Hold::None;
-            connection.queued = true;
-            self.sockets.push_back(id.slot);
-        }
+        self.read_again(id, &mut connection);
         self.fronts.put(id, connection);
         self.arm(id);
+    }
+
+    /// One that was not read for its output, or because its front took no bytes, is read again once that is over.
+    pub(super) fn read_again(&mut self, id: FrontId, connection: &mut Connection) {
+        let resumes = match connection.hold {
+            Hold::Output => connection.front.output().len() <= self.tuning.output_bytes_max() / 2,
+            Hold::Front => connection.front.wants_read(),
+            Hold::None | Hold::Link | Hold::Pace => false,
+        };
+        if resumes {
+            connection.hold = Hold::None;
+            if !connection.queued {
+                connection.queued = true;
+                self.sockets.push_back(id.slot);
+            }
+        }
     }
 
     /// Frees a connection that was taken out.
