@@ -167,15 +167,16 @@ impl Sizes {
 }
 
 impl<'a> Prepared<'a> {
-    /// Begins the fan-out of a message. What is left of its lifetime is told as of `now`, to the nearest second and never as 0: shards read the clock
-    /// at different moments, and who has just been given a message must not be told more than its publisher said.
+    /// Begins the fan-out of a message. What is left of its lifetime is told as of `now`, to the nearest second, as 0 only when it is over: shards read
+    /// the clock at different moments, and who has just been given a message must not be told more than its publisher said.
     #[must_use]
     pub fn new(delivery: Delivery<'a>, now: Now, scratch: &'a mut PreparedScratch) -> Self {
         scratch.bytes.clear();
         scratch.encodings.clear();
         let remaining_seconds = delivery.view.expires_at.map(|at| {
-            let seconds = (at.0.saturating_sub(now.wall.0) + 500) / 1000;
-            u32::try_from(seconds).unwrap_or(u32::MAX).max(1)
+            let left_ms = at.0.saturating_sub(now.wall.0);
+            let seconds = u32::try_from((left_ms + 500) / 1000).unwrap_or(u32::MAX);
+            seconds.max(u32::from(left_ms > 0))
         });
         Self {
             delivery,
