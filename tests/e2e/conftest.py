@@ -75,12 +75,15 @@ class Brokers:
     def __init__(self, kind: type[Broker], folder: Path):
         self.kind, self.folder = kind, folder
         self.shared: dict[tuple, Broker] = {}
+        self.owned: list[Broker] = []
         self.count = 0
 
     def own(self, **settings) -> Broker:
         """A broker of this test alone; the test may stop it."""
         self.count += 1
-        return self.kind(self.folder / f"broker-{self.count}", settings).start()
+        found = self.kind(self.folder / f"broker-{self.count}", settings)
+        self.owned.append(found)
+        return found.start()
 
     def common(self, **settings) -> Broker:
         key = tuple(sorted(settings.items()))
@@ -92,6 +95,8 @@ class Brokers:
     def stop(self) -> None:
         for broker in self.shared.values():
             broker.check_alive()
+        # Also those of tests that failed before they stopped theirs.
+        for broker in self.owned:
             broker.stop()
 
 
