@@ -1,4 +1,4 @@
-//! Counting tests from what test runners print.
+//! Counting tests from what test runners print, and the names of those that failed.
 
 #[cfg(test)]
 mod tests;
@@ -14,16 +14,39 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Adds what a line reports, if it is the result line of cargo's test runner or the last line of pytest.
-    pub(crate) fn take_line(&mut self, line: &str) {
-        if let Some(found) = cargo_line(line).or_else(|| pytest_line(line)) {
-            *self += found;
-        }
-    }
-
     /// For a run that failed: at least one failure.
     pub(crate) fn ensure_failed(&mut self) {
         self.failed = self.failed.max(1);
+    }
+}
+
+/// What ran: how many, and which of them failed, so that the end of a long run says what to look at.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Tests {
+    pub(crate) counts: Counts,
+    /// As the runner names them, where it does.
+    pub(crate) failed: Vec<String>,
+}
+
+impl Tests {
+    /// Adds what a line reports, if it is the result line of cargo's test runner or the last line of pytest, or names a
+    /// test that failed.
+    pub(crate) fn take_line(&mut self, line: &str) {
+        if let Some(found) = cargo_line(line).or_else(|| pytest_line(line)) {
+            self.counts += found;
+        } else if let Some(name) = failed_test(line) {
+            self.failed.push(name.to_owned());
+        }
+    }
+
+    /// One more test.
+    pub(crate) fn take(&mut self, name: &str, passed: bool) {
+        if passed {
+            self.counts.passed += 1;
+        } else {
+            self.counts.failed += 1;
+            self.failed.push(name.to_owned());
+        }
     }
 }
 
@@ -47,6 +70,19 @@ fn cargo_line(line: &str) -> Option<Counts> {
         .strip_prefix("test result: ")?
         .split_once(". ")?;
     Some(sum(counts.split(';')))
+}
+
+/// `test engine::tests::order ... FAILED` of cargo, or `FAILED test_qos.py::test_order - …` and `ERROR …` of pytest.
+fn failed_test(line: &str) -> Option<&str> {
+    let line = line.trim();
+    let of_cargo = || line.strip_prefix("test ")?.strip_suffix(" ... FAILED");
+    let of_pytest = || {
+        let named = line
+            .strip_prefix("FAILED ")
+            .or_else(|| line.strip_prefix("ERROR "))?;
+        named.contains(".py").then_some(named)
+    };
+    of_cargo().or_else(of_pytest)
 }
 
 /// `=== 2 failed, 12 passed, 1 skipped in 3.21s (0:00:03) ===`, with or without the signs around it.

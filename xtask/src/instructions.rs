@@ -9,7 +9,6 @@ mod measure;
 mod record;
 mod runner;
 
-use crate::counts::Counts;
 use crate::repo::Repo;
 use crate::report::Outcome;
 use anyhow::{Result, bail};
@@ -85,10 +84,7 @@ pub(crate) fn step(repo: &Repo) -> Result<Outcome> {
     }
     let comparison = Comparison::new(&record.counts, &measure::measure(repo)?);
     println!("{comparison}");
-    Ok(Outcome::Counted(Counts {
-        passed: comparison.passed(),
-        failed: comparison.failed(),
-    }))
+    Ok(Outcome::Counted(comparison.tests()))
 }
 
 fn recorded(repo: &Repo) -> Result<Record> {

@@ -1,6 +1,6 @@
 //! Running other programs.
 
-use crate::counts::Counts;
+use crate::counts::Tests;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -57,27 +57,27 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
 }
 
 /// Runs tests with their output shown, and counts them. A run that fails without naming a failed test counts as one.
-pub(crate) fn count_tests(command: &mut Command) -> Result<Counts> {
+pub(crate) fn count_tests(command: &mut Command) -> Result<Tests> {
     println!("$ {}", shown(command));
     let mut child = command
         .stdout(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot run {}", shown(command)))?;
-    let mut counts = Counts::default();
+    let mut tests = Tests::default();
     if let Some(stdout) = child.stdout.take() {
         let mut lines = BufReader::new(stdout);
         let mut line = Vec::new();
         while lines.read_until(b'\n', &mut line)? > 0 {
             let text = String::from_utf8_lossy(&line);
             print!("{text}");
-            counts.take_line(&text);
+            tests.take_line(&text);
             line.clear();
         }
     }
     let status = child.wait()?;
     if !status.success() {
         println!("{} ended with {status}", shown(command));
-        counts.ensure_failed();
+        tests.counts.ensure_failed();
     }
-    Ok(counts)
+    Ok(tests)
 }

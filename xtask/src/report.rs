@@ -1,6 +1,6 @@
-//! The table at the end of a run: a line for each check and step, then the counts alone on the last line.
+//! The table at the end of a run: what failed by name, a line for each check and step, then the counts alone on the last line.
 
-use crate::counts::Counts;
+use crate::counts::{Counts, Tests};
 use anyhow::Result;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use std::time::Instant;
 /// What a step came to.
 pub(crate) enum Outcome {
     /// Tests ran.
-    Counted(Counts),
+    Counted(Tests),
     /// It held; there was nothing to count, and this is what to say.
     Held(String),
 }
@@ -17,6 +17,8 @@ pub(crate) enum Outcome {
 #[derive(Default)]
 pub(crate) struct Report {
     lines: Vec<String>,
+    /// Tests that failed, behind their step.
+    failed: Vec<String>,
     total: Counts,
     checks_failed: bool,
 }
@@ -34,23 +36,25 @@ impl Report {
 
     /// Runs tests. A run that ends with an error counts as a failed test.
     pub(crate) fn tests(&mut self, name: &str, run: impl FnOnce() -> Result<Outcome>) {
-        let mut counts = Counts::default();
-        let say = |outcome: Outcome, counts: &mut Counts| match outcome {
+        let mut tests = Tests::default();
+        let say = |outcome: Outcome, tests: &mut Tests| match outcome {
             Outcome::Counted(found) => {
-                *counts = found;
-                found.to_string()
+                *tests = found;
+                tests.counts.to_string()
             }
             Outcome::Held(text) => text,
         };
         let failed = self.timed(
             name,
-            || run().map(|outcome| say(outcome, &mut counts)),
+            || run().map(|outcome| say(outcome, &mut tests)),
             |error| format!("FAILED: {error:#}"),
         );
         if failed {
-            counts.ensure_failed();
+            tests.counts.ensure_failed();
         }
-        self.total += counts;
+        self.total += tests.counts;
+        self.failed
+            .extend(tests.failed.iter().map(|test| format!("{name}: {test}")));
     }
 
     fn timed(
@@ -75,8 +79,11 @@ impl Report {
         result.is_err()
     }
 
-    /// Prints the table and the counts.
+    /// Prints what failed, the table and the counts.
     pub(crate) fn finish(self) -> ExitCode {
+        if !self.failed.is_empty() {
+            println!("\nfailed:\n  {}", self.failed.join("\n  "));
+        }
         println!("\n{}\n\n{}", self.lines.join("\n"), self.total);
         if self.checks_failed || self.total.failed > 0 {
             ExitCode::FAILURE
@@ -89,7 +96,7 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::{Outcome, Report};
-    use crate::counts::Counts;
+    use crate::counts::{Counts, Tests};
     use anyhow::bail;
     use std::process::ExitCode;
 
@@ -103,7 +110,11 @@ mod tests {
     fn anything_that_fails_fails_the_run() {
         let good = format!("{:?}", ExitCode::SUCCESS);
         let bad = format!("{:?}", ExitCode::FAILURE);
-        let counted = |passed, failed| move || Ok(Outcome::Counted(Counts { passed, failed }));
+        let counted = |passed, failed| {
+            let counts = Counts { passed, failed };
+            let failed = Vec::new();
+            move || Ok(Outcome::Counted(Tests { counts, failed }))
+        };
         assert_eq!(code(|report| report.tests("unit", counted(3, 0))), good);
         assert_eq!(code(|report| report.tests("unit", counted(3, 1))), bad);
         assert_eq!(

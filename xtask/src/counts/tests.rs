@@ -1,9 +1,9 @@
-use super::Counts;
+use super::{Counts, Tests};
 
 fn check(line: &str, passed: u64, failed: u64) {
-    let mut counts = Counts::default();
-    counts.take_line(line);
-    assert_eq!(counts, Counts { passed, failed }, "{line:?}");
+    let mut tests = Tests::default();
+    tests.take_line(line);
+    assert_eq!(tests.counts, Counts { passed, failed }, "{line:?}");
 }
 
 #[test]
@@ -55,4 +55,30 @@ fn a_run_that_fails_without_a_failed_test_counts_as_one() {
     };
     counts.ensure_failed();
     assert_eq!(counts.failed, 3);
+}
+
+#[test]
+fn tests_that_failed_are_named() {
+    let check = |line: &str, expected: Option<&str>| {
+        let mut tests = Tests::default();
+        tests.take_line(line);
+        assert_eq!(
+            tests.failed.first().map(String::as_str),
+            expected,
+            "{line:?}"
+        );
+        assert_eq!(tests.counts, Counts::default(), "{line:?}");
+    };
+    check("test m31_order ... FAILED\n", Some("m31_order"));
+    check("test m31_order ... ok", None);
+    check(
+        "FAILED test_qos.py::test_order[v5] - AssertionError",
+        Some("test_qos.py::test_order[v5] - AssertionError"),
+    );
+    check(
+        "ERROR test_qos.py - ImportError",
+        Some("test_qos.py - ImportError"),
+    );
+    check("ERROR: the disk is full", None);
+    check("test of the disk that FAILED", None);
 }

@@ -4,6 +4,7 @@
 mod tests;
 
 use super::measure::{Case, Counted};
+use crate::counts::Tests;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -72,9 +73,13 @@ impl Comparison {
         self.rows.iter().filter(|row| row.change.fails()).count() as u64
     }
 
-    /// All others.
-    pub(super) fn passed(&self) -> u64 {
-        self.rows.len() as u64 - self.failed()
+    /// Each case as a test; those that failed with their counts.
+    pub(super) fn tests(&self) -> Tests {
+        let mut tests = Tests::default();
+        for row in &self.rows {
+            tests.take(&row.to_string(), !row.change.fails());
+        }
+        tests
     }
 }
 

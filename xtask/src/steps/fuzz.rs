@@ -4,7 +4,7 @@
 //! crate that is fuzzed, replays `fuzz/corpus/` on the stable toolchain.
 
 use super::at_root;
-use crate::counts::Counts;
+use crate::counts::Tests;
 use crate::process::{output, run, succeeds};
 use crate::repo::{Repo, TextFile};
 use crate::report::Outcome;
@@ -51,17 +51,15 @@ pub(super) fn short_run(repo: &Repo) -> Result<Outcome> {
     if targets.is_empty() {
         bail!("fuzz/Cargo.toml names no target");
     }
-    let mut counts = Counts::default();
+    let mut tests = Tests::default();
     for target in &targets {
-        match fuzz(repo, target, (SECONDS / targets.len()).max(1)) {
-            Ok(()) => counts.passed += 1,
-            Err(error) => {
-                println!("{error:#}");
-                counts.failed += 1;
-            }
+        let result = fuzz(repo, target, (SECONDS / targets.len()).max(1));
+        if let Err(error) = &result {
+            println!("{error:#}");
         }
+        tests.take(target, result.is_ok());
     }
-    Ok(Outcome::Counted(counts))
+    Ok(Outcome::Counted(tests))
 }
 
 fn without(reason: &str) -> Outcome {
@@ -101,6 +99,8 @@ fn fuzz(repo: &Repo, target: &str, seconds: usize) -> Result<()> {
         &seconds,
         &memory,
         "-timeout=10",
+        // What it finds new is of no use to a reader; what breaks is printed all the same.
+        "-verbosity=0",
     ];
     run(&mut at_root(repo, "cargo", &arguments))
 }

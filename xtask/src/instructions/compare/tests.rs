@@ -1,5 +1,6 @@
 use super::super::measure::{Case, Counted};
 use super::{Comparison, grew};
+use crate::counts::Counts;
 
 fn counts(counts: &[(&str, u64)]) -> Counted {
     let case = |name: &str| Case {
@@ -34,10 +35,11 @@ fn what_grew_is_new_or_gone_fails() {
     let check = |old: &[(&str, u64)], new: &[(&str, u64)], passed: u64, failed: u64| {
         let comparison = Comparison::new(&counts(old), &counts(new));
         assert_eq!(
-            (comparison.passed(), comparison.failed()),
-            (passed, failed),
+            comparison.tests().counts,
+            Counts { passed, failed },
             "{comparison}"
         );
+        assert_eq!(comparison.failed(), failed, "{comparison}");
     };
     check(&[("a", 100), ("b", 50)], &[("a", 103), ("b", 1)], 2, 0);
     check(&[("a", 100), ("b", 50)], &[("a", 104), ("b", 50)], 1, 1);
