@@ -1,5 +1,8 @@
 //! A load run from connecting to the verdict.
 
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -211,7 +214,7 @@ fn drive(
     mut watch: Watch<'_>,
     mut workers: Vec<Worker>,
 ) -> Result<Outcome, LoadError> {
-    let totals = Totals::default();
+    let totals = Totals::of(workers.len());
     let start = Instant::now();
     let deliveries: u64 = (0..plan.topics).map(|k| plan.fan_out(k)).sum();
     let waker = workers[0].waker()?;
@@ -324,7 +327,7 @@ fn supervise(
     }
     totals.set_phase(Phase::Draining);
     let sent = Mark::now(totals, watch.pids)?;
-    drain(plan, watch, totals, &mut look);
+    drain(plan, totals, || look.once(watch, totals));
     Ok(Marks {
         before,
         sent,
@@ -332,8 +335,8 @@ fn supervise(
     })
 }
 
-/// Waits until everything that is expected has come, or nothing has come for a while.
-fn drain(plan: &Plan, watch: &mut Watch<'_>, totals: &Totals, look: &mut Look) {
+/// Waits until nobody sends and everything that is expected has come, or nothing has come for a while.
+fn drain(plan: &Plan, totals: &Totals, mut wait: impl FnMut()) {
     let began = Instant::now();
     let state = || {
         let received = totals.received.load(Ordering::Relaxed);
@@ -341,12 +344,16 @@ fn drain(plan: &Plan, watch: &mut Watch<'_>, totals: &Totals, look: &mut Look) {
     };
     let (mut last, mut last_at) = (state(), began);
     let is_whole = |(received, acknowledged): (u64, u64)| {
+        // First: what a thread sent before it saw the new phase has been added before it said so.
+        if totals.sending.load(Ordering::Acquire) > 0 {
+            return false;
+        }
         let sent = totals.sent.load(Ordering::Relaxed);
         received >= totals.expected.load(Ordering::Relaxed)
             && (plan.qos == QoS::AtMostOnce || acknowledged >= sent)
     };
     while !is_whole(last) && last_at.elapsed() < plan.drain_idle && began.elapsed() < DRAIN_MAX {
-        look.once(watch, totals);
+        wait();
         let now = state();
         if now != last {
             (last, last_at) = (now, Instant::now());

@@ -49,9 +49,19 @@ pub(crate) struct Totals {
     /// Connections that have failed: the run cannot become whole again.
     pub(crate) failed: AtomicU64,
     pub(crate) publishers_done: AtomicU64,
+    /// Threads that have not yet seen that nothing new is to be sent: until all have, `sent` and `expected` may grow.
+    pub(crate) sending: AtomicU64,
 }
 
 impl Totals {
+    /// Of a run of so many threads that are about to send.
+    pub(crate) fn of(threads: usize) -> Self {
+        Self {
+            sending: AtomicU64::new(threads as u64),
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn set_phase(&self, phase: Phase) {
         self.phase.store(phase as u8, Ordering::Release);
     }
@@ -185,6 +195,7 @@ impl Worker {
     /// Runs until the phase is over.
     pub(crate) fn run(&mut self, course: &Course<'_>) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
+        let mut ceased = false;
         loop {
             let mut timeout = self.timeout(course);
             // The poll counts in milliseconds; a schedule is finer.
@@ -199,6 +210,10 @@ impl Worker {
             let phase = course.totals.phase();
             if phase == Phase::Over {
                 return Ok(());
+            }
+            if phase == Phase::Draining && !ceased {
+                ceased = true;
+                course.totals.sending.fetch_sub(1, Ordering::Release);
             }
             for index in std::mem::take(&mut self.again) {
                 self.read(index, course);
