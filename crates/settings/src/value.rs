@@ -161,6 +161,19 @@ fn integer<T: TryFrom<i64>>(raw: &Raw) -> Result<T, Mismatch> {
     }
 }
 
+/// A list as it stands in a file, of items that do.
+fn shown_list(items: impl Iterator<Item = String>) -> String {
+    format!("[{}]", items.collect::<Vec<_>>().join(", "))
+}
+
+/// A list of texts, or one text with commas.
+fn schema_of_texts() -> Json {
+    json!({ "anyOf": [
+        { "type": "array", "items": { "type": "string" } },
+        { "type": "string" },
+    ] })
+}
+
 /// A number, or a text that draws one.
 fn whole_number<T: Into<Json> + Copy>(range: RangeInclusive<T>) -> Json {
     let (least, most): (Json, Json) = ((*range.start()).into(), (*range.end()).into());
@@ -354,15 +367,11 @@ impl Value for Vec<String> {
     }
 
     fn show(&self) -> String {
-        let items: Vec<String> = self.iter().map(|text| quoted(text)).collect();
-        format!("[{}]", items.join(", "))
+        shown_list(self.iter().map(|text| quoted(text)))
     }
 
     fn schema(_range: Option<&RangeInclusive<Self>>) -> Json {
-        json!({ "anyOf": [
-            { "type": "array", "items": { "type": "string" } },
-            { "type": "string" },
-        ] })
+        schema_of_texts()
     }
 }
 
@@ -390,18 +399,11 @@ impl Value for Vec<SocketAddr> {
     }
 
     fn show(&self) -> String {
-        let items: Vec<String> = self
-            .iter()
-            .map(|address| format!("\"{address}\""))
-            .collect();
-        format!("[{}]", items.join(", "))
+        shown_list(self.iter().map(|address| format!("\"{address}\"")))
     }
 
     fn schema(_range: Option<&RangeInclusive<Self>>) -> Json {
-        json!({ "anyOf": [
-            { "type": "array", "items": { "type": "string" } },
-            { "type": "string" },
-        ] })
+        schema_of_texts()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Networks: an address with the number of bits that count.
 
-use super::{Json, Mismatch, Raw, Value, json};
+use super::{Json, Mismatch, Raw, Value, schema_of_texts, shown_list};
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -65,18 +65,11 @@ impl Value for Vec<Network> {
     }
 
     fn show(&self) -> String {
-        let items: Vec<String> = self
-            .iter()
-            .map(|network| format!("\"{network}\""))
-            .collect();
-        format!("[{}]", items.join(", "))
+        shown_list(self.iter().map(|network| format!("\"{network}\"")))
     }
 
     fn schema(_range: Option<&RangeInclusive<Self>>) -> Json {
-        json!({ "anyOf": [
-            { "type": "array", "items": { "type": "string" } },
-            { "type": "string" },
-        ] })
+        schema_of_texts()
     }
 }
 
