@@ -240,15 +240,23 @@ fn certified(
     Ok(Arc::new(certified))
 }
 
-/// Certificates of a PEM text, at least one.
-fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let all = CertificateDer::pem_slice_iter(text)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|_| TlsError::BadCertificate)?;
+/// All items of one kind in a PEM text, at least one: else `none`, and `bad` for one that is none.
+fn at_least_one<T: PemObject>(
+    text: &[u8],
+    bad: TlsError,
+    none: TlsError,
+) -> Result<Vec<T>, TlsError> {
+    let all: Vec<T> = T::pem_slice_iter(text)
+        .collect::<Result<_, _>>()
+        .map_err(|_| bad)?;
     if all.is_empty() {
-        return Err(TlsError::NoCertificate);
+        return Err(none);
     }
     Ok(all)
+}
+
+fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    at_least_one(text, TlsError::BadCertificate, TlsError::NoCertificate)
 }
 
 fn roots(text: &[u8]) -> Result<RootCertStore, TlsError> {
@@ -260,13 +268,7 @@ fn roots(text: &[u8]) -> Result<RootCertStore, TlsError> {
 }
 
 fn revocations(text: &[u8]) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
-    let all = CertificateRevocationListDer::pem_slice_iter(text)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|_| TlsError::NoRevocations)?;
-    if all.is_empty() {
-        return Err(TlsError::NoRevocations);
-    }
-    Ok(all)
+    at_least_one(text, TlsError::NoRevocations, TlsError::NoRevocations)
 }
 
 /// Subject and end of a certificate.
