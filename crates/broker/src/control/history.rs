@@ -1,7 +1,8 @@
 //! What happened to clients of late, on one shard: so that "why was it disconnected" has an answer.
 //!
 //! Two bounded memories: the last events of all, for those who watch, and the last few of each client id, so that one client that
-//! comes and goes without end does not push out what happened to the others.
+//! comes and goes without end does not push out what happened to the others. A client that has connected and nothing more is not in
+//! the second one: its connection knows since when it is there, and thousands of them cost nothing here.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -56,17 +57,37 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Notes an event.
-    pub(crate) fn note(&mut self, event: PastEvent) {
+    /// Notes an event. `since` is when the connection that it is of was there, if a session was ever attached to it.
+    pub(crate) fn note(&mut self, event: PastEvent, since: Option<WallMs>) {
         let number = self.next;
         self.next += 1;
         if !event.client_id.is_empty() {
-            self.note_of_client(number, event.clone());
+            self.note_of_known(number, &event, since);
         }
         if self.watched.len() == WATCHED_MAX {
             self.watched.pop_front();
         }
         self.watched.push_back(event);
+    }
+
+    /// Begins a client's past with its first connection when that ends, not when it begins.
+    fn note_of_known(&mut self, number: u64, event: &PastEvent, since: Option<WallMs>) {
+        let is_known = self.clients.contains_key(&event.client_id);
+        match event.what {
+            Happened::Connected if !is_known => return,
+            Happened::Connected => {}
+            Happened::Closed(_) => {
+                if let Some(at) = since.filter(|_| !is_known) {
+                    let connected = PastEvent {
+                        at,
+                        what: Happened::Connected,
+                        ..event.clone()
+                    };
+                    self.note_of_client(number, connected);
+                }
+            }
+        }
+        self.note_of_client(number, event.clone());
     }
 
     fn note_of_client(&mut self, number: u64, event: PastEvent) {
@@ -113,12 +134,21 @@ impl History {
 mod tests {
     use super::*;
 
-    fn event(at: u64, client_id: &str) -> PastEvent {
+    fn event(at: u64, client_id: &str, what: Happened) -> PastEvent {
         PastEvent {
             at: WallMs(at),
             client_id: client_id.into(),
-            what: Happened::Connected,
+            what,
             address: None,
+        }
+    }
+
+    const CLOSED: Happened = Happened::Closed(CloseCause::Lost);
+
+    impl History {
+        /// Of a connection to which no session was attached.
+        fn note_closed(&mut self, at: u64, client_id: &str) {
+            self.note(event(at, client_id, CLOSED), None);
         }
     }
 
@@ -129,9 +159,9 @@ mod tests {
     #[test]
     fn a_client_that_comes_and_goes_pushes_out_only_its_own_past() {
         let mut history = History::default();
-        history.note(event(0, "quiet"));
+        history.note_closed(0, "quiet");
         for at in 1..=5_000 {
-            history.note(event(at, "busy"));
+            history.note_closed(at, "busy");
         }
         assert_eq!(times(&history.of_client("quiet")), [0]);
         let busy = times(&history.of_client("busy"));
@@ -142,12 +172,12 @@ mod tests {
     #[test]
     fn client_ids_are_bounded_and_the_longest_silent_one_goes() {
         let mut history = History::default();
-        history.note(event(0, "first"));
+        history.note_closed(0, "first");
         for at in 1..CLIENTS_MAX as u64 {
-            history.note(event(at, &format!("c{at}")));
+            history.note_closed(at, &format!("c{at}"));
         }
-        history.note(event(9_000, "first"));
-        history.note(event(9_001, "one more"));
+        history.note_closed(9_000, "first");
+        history.note_closed(9_001, "one more");
         assert_eq!(
             history.of_client("c1"),
             [],
@@ -162,7 +192,7 @@ mod tests {
     fn a_watcher_goes_on_where_it_was_and_hears_nothing_twice() {
         let mut history = History::default();
         for at in 0..2_000 {
-            history.note(event(at, "c"));
+            history.note_closed(at, "c");
         }
         let (events, next) = history.from(0, 10);
         assert_eq!(
@@ -175,5 +205,28 @@ mod tests {
         assert_eq!(history.from(next, 10), (Vec::new(), 2_000));
         assert_eq!(history.from(u64::MAX, 10), (Vec::new(), 2_000));
         assert_eq!(history.from(1_999, 10).0.len(), 1);
+    }
+
+    #[test]
+    fn who_has_only_connected_has_no_past_and_costs_nothing() {
+        let mut history = History::default();
+        let connected = |at, client_id| event(at, client_id, Happened::Connected);
+        history.note(connected(5, "c"), Some(WallMs(4)));
+        assert_eq!(history.of_client("c"), []);
+        assert!(history.clients.is_empty() && history.order.is_empty());
+        history.note(event(7, "c", CLOSED), Some(WallMs(4)));
+        history.note(connected(9, "c"), Some(WallMs(9)));
+        let past = [connected(4, "c"), event(7, "c", CLOSED), connected(9, "c")];
+        assert_eq!(history.of_client("c"), past);
+        let (seen, _) = history.from(0, 10);
+        let all = [connected(5, "c"), event(7, "c", CLOSED), connected(9, "c")];
+        assert_eq!(seen, all, "who watches hears of it at once");
+    }
+
+    #[test]
+    fn who_was_refused_never_connected() {
+        let mut history = History::default();
+        history.note_closed(3, "c");
+        assert_eq!(history.of_client("c"), [event(3, "c", CLOSED)]);
     }
 }

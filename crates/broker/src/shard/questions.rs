@@ -278,12 +278,14 @@ impl Shard {
 
     /// Notes what happened to a connection.
     pub(crate) fn note_event(&mut self, connection: &Connection, what: Happened) {
-        self.hub.history.note(PastEvent {
+        let event = PastEvent {
             at: self.hub.now.wall,
             client_id: connection.front.client_id().into(),
             what,
             address: connection.peer.address,
-        });
+        };
+        let since = connection.front.home().map(|_| connection.since);
+        self.hub.history.note(event, since);
     }
 }
 
