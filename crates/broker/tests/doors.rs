@@ -424,21 +424,26 @@ fn who_does_not_finish_a_handshake_is_sent_away_and_holds_nobody_up() {
     }
 }
 
+/// Why a broker with this listener does not start.
+fn refused(door: &str) -> String {
+    let sources = Sources::new()
+        .set("mqtt.listen=")
+        .set("data.store=memory")
+        .set(&format!("listener=[{door}]"));
+    let config = Config::new(sources.check().expect("good settings"));
+    Broker::start(config)
+        .map(|_| ())
+        .expect_err("this listener must not be opened")
+        .to_string()
+}
+
 #[test]
 fn a_public_address_needs_authentication_at_every_listener() {
     let folder = tempfile::tempdir().expect("a folder");
     new_certificate(folder.path(), "broker.example");
     for protocol in ["mqtt", "mqtts", "ws"] {
         let door = listener(folder.path(), "open", protocol, r#"address = "0.0.0.0:0""#);
-        let sources = Sources::new()
-            .set("mqtt.listen=")
-            .set("data.store=memory")
-            .set(&format!("listener=[{door}]"));
-        let config = Config::new(sources.check().expect("good settings"));
-        let error = Broker::start(config)
-            .map(|_| ())
-            .expect_err("anyone could come in");
-        let error = error.to_string();
+        let error = refused(&door);
         assert!(
             error.contains("\"open\"") && error.contains("--insecure-anonymous"),
             "{error}"
@@ -458,15 +463,7 @@ fn a_listener_that_cannot_be_bound_says_which_and_what_to_change() {
             protocol,
             &format!("address = \"{address}\""),
         );
-        let sources = Sources::new()
-            .set("mqtt.listen=")
-            .set("data.store=memory")
-            .set(&format!("listener=[{door}]"));
-        let config = Config::new(sources.check().expect("good settings"));
-        let error = Broker::start(config)
-            .map(|_| ())
-            .expect_err("the port is taken");
-        let error = error.to_string();
+        let error = refused(&door);
         assert!(
             error.contains(&address.to_string()) && error.contains("listener \"web\""),
             "{error}"
