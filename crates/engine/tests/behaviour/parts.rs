@@ -37,6 +37,22 @@ fn commit_all(world: &mut World) {
     world.turn();
 }
 
+/// A client with a session that outlives its connection, whose entries are committed one round after the other.
+fn connected(world: &mut World) -> usize {
+    let durable = world.client("durable");
+    world.connect(durable, Options::durable());
+    for _ in 0..8 {
+        commit_all(world);
+    }
+    durable
+}
+
+/// It asks for the group; nothing of what follows is committed.
+fn join(world: &mut World, at: usize, qos: QoS) {
+    let (home, subscribe) = world.clients[at].subscribe(vec![shared("t/#", qos)]);
+    world.send_home(home, subscribe);
+}
+
 /// Payloads that clients got, whoever it was, in order of their names.
 fn got_by(world: &mut World, clients: &[usize]) -> Vec<String> {
     let mut all: Vec<_> = clients.iter().flat_map(|&at| world.got(at)).collect();
@@ -117,13 +133,8 @@ fn m36_what_waits_is_passed_on_first_and_in_order() {
     assert_eq!(world.got(clean), ["0"], "its window is full");
     // The change is asked for, and a message comes for the durable part while its entries are under way.
     world.commits = Commits::Held;
-    let durable = world.client("durable");
-    world.connect(durable, Options::durable());
-    for _ in 0..8 {
-        commit_all(&mut world);
-    }
-    let (home, subscribe) = world.clients[durable].subscribe(vec![shared("t/#", QoS::AtLeastOnce)]);
-    world.send_home(home, subscribe);
+    let durable = connected(&mut world);
+    join(&mut world, durable, QoS::AtLeastOnce);
     let mut sent = 5;
     for _ in 0..12 {
         world.send("t", &sent.to_string(), QoS::AtLeastOnce);
@@ -176,13 +187,8 @@ fn m36_a_message_that_goes_to_both_partitions_is_taken_by_one_part() {
         })
         .collect();
     world.commits = Commits::Held;
-    let durable = world.client("durable");
-    world.connect(durable, Options::durable());
-    for _ in 0..8 {
-        commit_all(&mut world);
-    }
-    let (home, subscribe) = world.clients[durable].subscribe(vec![shared("t/#", QoS::ExactlyOnce)]);
-    world.send_home(home, subscribe);
+    let durable = connected(&mut world);
+    join(&mut world, durable, QoS::ExactlyOnce);
     let mut sent = Vec::new();
     for n in 100..130 {
         world.send("t", &n.to_string(), QoS::ExactlyOnce);
@@ -257,14 +263,9 @@ fn m36_a_qos2_publish_of_a_durable_session_comes_once() {
     world.attach(publisher, Options::durable());
     world.commits = Commits::Held;
     publish2(&mut world, publisher, 1, "t", "before", 1);
-    let durable = world.client("durable");
-    world.connect(durable, Options::durable());
-    for _ in 0..8 {
-        commit_all(&mut world);
-    }
+    let durable = connected(&mut world);
     publish2(&mut world, publisher, 2, "t", "between", 2);
-    let (home, subscribe) = world.clients[durable].subscribe(vec![shared("t/#", QoS::ExactlyOnce)]);
-    world.send_home(home, subscribe);
+    join(&mut world, durable, QoS::ExactlyOnce);
     for id in 3..9 {
         publish2(
             &mut world,
@@ -339,13 +340,8 @@ fn m36_members_that_come_and_go_in_the_middle_of_a_change() {
         .map(|n| member(&mut world, &format!("m{n}"), Options::clean()))
         .collect();
     world.commits = Commits::Held;
-    let durable = world.client("durable");
-    world.connect(durable, Options::durable());
-    for _ in 0..8 {
-        commit_all(&mut world);
-    }
-    let (home, subscribe) = world.clients[durable].subscribe(vec![shared("t/#", QoS::AtLeastOnce)]);
-    world.send_home(home, subscribe);
+    let durable = connected(&mut world);
+    join(&mut world, durable, QoS::AtLeastOnce);
     commit_all(&mut world);
     // One leaves the group, one ends, one comes.
     let leaving = clean[0];
