@@ -18,30 +18,37 @@ pub(crate) struct Parcels {
     open: BTreeMap<(PartitionId, PartitionId), Vec<(Name, ToPartition)>>,
 }
 
+/// What the answer to a message will name, if it is a question.
+fn asked(message: &ToPartition) -> Option<Name> {
+    match message {
+        ToPartition::ScanRetained(scan) => Some(Name::Scan(scan.scan.home, scan.scan.scan)),
+        ToPartition::Join(join) => Some(Name::Request(join.member, join.request)),
+        ToPartition::Leave {
+            member, request, ..
+        } => Some(Name::Request(*member, *request)),
+        ToPartition::Append { .. }
+        | ToPartition::Leads { .. }
+        | ToPartition::Forwarded { .. }
+        | ToPartition::RetainedFound(_)
+        | ToPartition::RetainedWithheld { .. }
+        | ToPartition::Joined { .. }
+        | ToPartition::Left { .. }
+        | ToPartition::MemberFront { .. }
+        | ToPartition::AskPart(_)
+        | ToPartition::Part { .. }
+        | ToPartition::Inherit(_)
+        | ToPartition::Inheritances(_)
+        | ToPartition::PassOn(_)
+        | ToPartition::Took { .. }
+        | ToPartition::Elsewhere { .. } => None,
+    }
+}
+
 impl Parcels {
     /// Notes a question that leaves; other messages are not kept.
     pub(crate) fn note(&mut self, from: PartitionId, to: PartitionId, message: &ToPartition) {
-        let name = match message {
-            ToPartition::ScanRetained(scan) => Name::Scan(scan.scan.home, scan.scan.scan),
-            ToPartition::Join(join) => Name::Request(join.member, join.request),
-            ToPartition::Leave {
-                member, request, ..
-            } => Name::Request(*member, *request),
-            ToPartition::Append { .. }
-            | ToPartition::Leads { .. }
-            | ToPartition::Forwarded { .. }
-            | ToPartition::RetainedFound(_)
-            | ToPartition::RetainedWithheld { .. }
-            | ToPartition::Joined { .. }
-            | ToPartition::Left { .. }
-            | ToPartition::MemberFront { .. }
-            | ToPartition::AskPart(_)
-            | ToPartition::Part { .. }
-            | ToPartition::Inherit(_)
-            | ToPartition::Inheritances(_)
-            | ToPartition::PassOn(_)
-            | ToPartition::Took { .. }
-            | ToPartition::Elsewhere { .. } => return,
+        let Some(name) = asked(message) else {
+            return;
         };
         let open = self.open.entry((from, to)).or_default();
         open.retain(|(known, _)| *known != name);
@@ -49,25 +56,8 @@ impl Parcels {
     }
 
     /// Whether a message is kept until it is answered.
-    pub(crate) const fn is_question(message: &ToPartition) -> bool {
-        match message {
-            ToPartition::ScanRetained(_) | ToPartition::Join(_) | ToPartition::Leave { .. } => true,
-            ToPartition::Append { .. }
-            | ToPartition::Leads { .. }
-            | ToPartition::Forwarded { .. }
-            | ToPartition::RetainedFound(_)
-            | ToPartition::RetainedWithheld { .. }
-            | ToPartition::Joined { .. }
-            | ToPartition::Left { .. }
-            | ToPartition::MemberFront { .. }
-            | ToPartition::AskPart(_)
-            | ToPartition::Part { .. }
-            | ToPartition::Inherit(_)
-            | ToPartition::Inheritances(_)
-            | ToPartition::PassOn(_)
-            | ToPartition::Took { .. }
-            | ToPartition::Elsewhere { .. } => false,
-        }
+    pub(crate) fn is_question(message: &ToPartition) -> bool {
+        asked(message).is_some()
     }
 
     /// An answer of `from` has come to `to`.
