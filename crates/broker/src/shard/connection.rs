@@ -80,6 +80,8 @@ pub(crate) struct Connection {
     pub(crate) write_blocked: bool,
     /// Whether the client gave a will.
     pub(crate) has_will: bool,
+    /// Whether a session was ever attached to it; the front forgets that when it closes.
+    pub(crate) was_attached: bool,
     /// Publishes that wait for their destinations.
     pub(crate) unsettled: u32,
     pub(crate) timer: Option<TimerKey>,

@@ -212,8 +212,9 @@ impl Shard {
 
     fn attached(&mut self, front: FrontId, message: ToFront) {
         self.with_front(front, |it, now, fx| it.handle_message(now, message, fx));
-        if let Some(connection) = self.fronts.take(front) {
+        if let Some(mut connection) = self.fronts.take(front) {
             if connection.front.home().is_some() {
+                connection.was_attached = true;
                 self.note_event(&connection, Happened::Connected);
             }
             self.fronts.put(front, connection);

@@ -284,7 +284,7 @@ impl Shard {
             what,
             address: connection.peer.address,
         };
-        let since = connection.front.home().map(|_| connection.since);
+        let since = connection.was_attached.then_some(connection.since);
         self.hub.history.note(event, since);
     }
 }

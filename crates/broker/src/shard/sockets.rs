@@ -51,6 +51,7 @@ impl Shard {
             queued: false,
             write_blocked: false,
             has_will: false,
+            was_attached: false,
             unsettled: 0,
             timer: None,
             armed: Tick(u64::MAX),
