@@ -4,22 +4,21 @@
 //! connections that come after, and those that are there keep theirs. A configuration that asks for client certificates keeps
 //! no sessions for resumption: each connection shows its certificate again, so that a revoked one is not let in by a ticket.
 
-use std::io;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+pub use rustls::pki_types::ServerName;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{
-    CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime,
-};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
 use rustls::server::{
     ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier,
 };
 use rustls::sign::CertifiedKey;
+pub use rustls::{CertificateError, ClientConfig, Error as Fault};
 use rustls::{
-    ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme,
-    SupportedProtocolVersion, version,
+    DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme, SupportedProtocolVersion,
+    version,
 };
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -113,6 +112,9 @@ pub enum TlsError {
     /// There is no revocation list, or one is malformed.
     #[error("no revocation list (-----BEGIN X509 CRL-----) in it that can be read")]
     NoRevocations,
+    /// What a server is called is neither a DNS name nor an address.
+    #[error("\"{0}\" is neither a DNS name nor an address")]
+    BadName(String),
     /// The TLS library does not take it.
     #[error("TLS cannot be set up")]
     Library(#[source] rustls::Error),
@@ -129,6 +131,8 @@ pub enum Part {
     Authorities,
     /// Revocation lists.
     Revocations,
+    /// The name of the server.
+    Name,
 }
 
 /// An error with the text that it is about.
@@ -267,6 +271,15 @@ fn roots(text: &[u8]) -> Result<RootCertStore, TlsError> {
     Ok(store)
 }
 
+fn usable_roots(text: &[u8]) -> Result<RootCertStore, TlsError> {
+    let mut store = RootCertStore::empty();
+    let (added, _) = store.add_parsable_certificates(certificates(text)?);
+    if added == 0 {
+        return Err(TlsError::NoAuthority);
+    }
+    Ok(store)
+}
+
 fn revocations(text: &[u8]) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
     at_least_one(text, TlsError::NoRevocations, TlsError::NoRevocations)
 }
@@ -284,12 +297,24 @@ fn facts(certificate: &CertificateDer<'_>) -> Result<(String, i64), TlsError> {
 pub struct ClientMaterial {
     /// PEM text of the authorities that are trusted.
     pub authorities: Vec<u8>,
+    /// Whether each of them must be of use.
+    pub trust: Trust,
     /// PEM texts of the client's certificates and of their key.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
     /// Whether the name in the server's certificate is checked. Its authority always is.
     pub names: NameCheck,
     /// Protocols to offer (ALPN).
     pub protocols: Vec<Vec<u8>>,
+}
+
+/// Whether each certificate of an authority must be of use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// It must: somebody has named them.
+    #[default]
+    All,
+    /// Those that are will do, as of the many that a system trusts.
+    Any,
 }
 
 /// Whether a server must be who its address says.
@@ -307,7 +332,11 @@ pub enum NameCheck {
 /// # Errors
 /// When a text is not what it should be.
 pub fn client(material: &ClientMaterial) -> Result<Arc<ClientConfig>, MaterialError> {
-    let roots = Arc::new(roots(&material.authorities).map_err(of(Part::Authorities))?);
+    let roots = match material.trust {
+        Trust::All => roots(&material.authorities),
+        Trust::Any => usable_roots(&material.authorities),
+    };
+    let roots = Arc::new(roots.map_err(of(Part::Authorities))?);
     let provider = provider();
     let verifier =
         rustls::client::WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
@@ -404,6 +433,7 @@ impl ServerCertVerifier for Verifier {
 ///
 /// # Errors
 /// When `host` is neither an address nor a DNS name.
-pub fn server_name(host: &str) -> io::Result<ServerName<'static>> {
-    ServerName::try_from(host.to_owned()).map_err(io::Error::other)
+pub fn server_name(host: &str) -> Result<ServerName<'static>, MaterialError> {
+    ServerName::try_from(host.to_owned())
+        .map_err(|_| of(Part::Name)(TlsError::BadName(host.to_owned())))
 }

@@ -186,6 +186,8 @@ impl Files {
                 Part::Key => Some(&self.key),
                 Part::Authorities => self.authorities.as_ref(),
                 Part::Revocations => self.revocations.as_ref(),
+                // A server has no other side that it looks for.
+                Part::Name => None,
             };
             CertificateError::Material {
                 listener: listener.to_owned(),
