@@ -2,6 +2,8 @@
 
 use std::io;
 
+use courser_transport::TunnelError;
+
 /// Why a call of a [`Client`](crate::Client) failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -22,6 +24,22 @@ pub enum ClientError {
         hint: &'static str,
         /// What the system said.
         source: io::Error,
+    },
+    /// TLS or WebSocket was not agreed on.
+    #[error("cannot connect to {address}: {source}{hint}")]
+    Layers {
+        /// Host and port.
+        address: String,
+        /// What to try.
+        hint: &'static str,
+        /// What is wrong.
+        source: Box<TunnelError>,
+    },
+    /// The broker hung up before TLS or WebSocket was agreed on.
+    #[error("cannot connect to {address}: the server closed the connection in the handshake")]
+    Ended {
+        /// Host and port.
+        address: String,
     },
     /// The connection broke.
     #[error("the connection failed: {0}")]

@@ -1,11 +1,13 @@
 //! The MQTT client behind `courser pub`, `courser sub` and `courser bench`.
 //!
-//! [`Client`] is a plain blocking client for one connection. [`load`] drives many connections at once and measures.
+//! [`Client`] is a plain blocking client for one connection. [`load`] drives many connections at once and measures. Both go through
+//! TLS and WebSocket where [`Layers`] say so.
 //! Neither is used by the project's end-to-end tests, which talk through clients of others.
 #![forbid(unsafe_code)]
 
 mod client;
 mod error;
+mod layers;
 pub mod load;
 mod message;
 mod options;
@@ -13,7 +15,9 @@ mod packets;
 
 pub use client::Client;
 pub use courser_mqtt::codec::{ProtocolVersion, QoS};
+pub use courser_transport::tls::{ClientMaterial, MaterialError, NameCheck, Part, Trust};
 pub use error::ClientError;
+pub use layers::Layers;
 pub use message::{Filter, Message, MessageProperty};
 pub use options::{Options, VersionChoice, Will};
 pub use router::filter_matches as matches;

@@ -2,6 +2,8 @@
 
 use courser_mqtt::codec::QoS;
 
+use crate::Layers;
+
 /// Which version of MQTT to speak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VersionChoice {
@@ -21,6 +23,8 @@ pub struct Options {
     pub host: String,
     /// TCP port.
     pub port: u16,
+    /// What lies between the socket and MQTT.
+    pub layers: Layers,
     /// Version.
     pub version: VersionChoice,
     /// Client id; empty: the broker assigns one.
@@ -44,6 +48,7 @@ impl Default for Options {
         Self {
             host: "127.0.0.1".into(),
             port: 1883,
+            layers: Layers::default(),
             version: VersionChoice::Auto,
             client_id: String::new(),
             clean_start: true,

@@ -132,6 +132,7 @@ pub(crate) fn run(arguments: &Server) -> Exit {
     // Without a service manager that asked for it this is nothing; with one that does not answer it changes nothing.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     let reason = runtime.block_on(wait(signals, running, &greeting));
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     let exit = stop(broker, reason);
     // Until the end, so that who asks hears that the broker is being stopped.
     drop(operators);

@@ -1,9 +1,10 @@
 //! A blocking client for one connection: what a command line needs.
 
+mod link;
 mod wire;
 
 use std::collections::{HashSet, VecDeque};
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -11,9 +12,11 @@ use courser_mqtt::codec::{
     Delivery, Disconnect, Frame, Limits, Packet, PacketId, Pingreq, ProtocolVersion, Puback,
     Pubcomp, Publish, Pubrec, Pubrel, QoS, ReasonCode, Receiver, Rules, Split,
 };
+use courser_transport::Tunnel;
 
 use crate::{ClientError, Filter, Message, Options, VersionChoice, packets};
-use wire::{in_words, is_timeout, open, refused};
+use link::Link;
+use wire::{in_words, is_timeout, refused};
 
 /// How long an answer may take.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
@@ -25,7 +28,7 @@ const READ_BYTES: usize = 64 * 1024;
 /// QoS 1 and 2 messages are acknowledged when [`Client::next`] gives them out. A topic alias is never announced, so none arrives.
 #[derive(Debug)]
 pub struct Client {
-    stream: TcpStream,
+    link: Link,
     rules: Rules,
     receiver: Receiver,
     keep_alive: Option<Duration>,
@@ -92,9 +95,8 @@ impl Client {
     }
 
     fn connect_as(options: &Options, version: ProtocolVersion) -> Result<Self, Attempt> {
-        let stream = open(options)?;
         let mut client = Self {
-            stream,
+            link: Link::open(options)?,
             rules: Rules::from_server(version).with_limits(Limits::STANDARD),
             receiver: Receiver::new(version),
             keep_alive: None,
@@ -259,14 +261,14 @@ impl Client {
         self.send_packet(&Packet::Disconnect(Disconnect::new(
             ReasonCode::NORMAL_DISCONNECTION,
         )))?;
-        self.stream
-            .shutdown(std::net::Shutdown::Write)
-            .map_err(ClientError::Io)
+        self.link.close();
+        Ok(())
     }
 
-    /// The socket, for a caller that goes on by itself, and what has been read from it but not handled.
-    pub(crate) fn into_parts(self) -> (TcpStream, Vec<u8>) {
-        (self.stream, self.input)
+    /// The socket with its layers, for a caller that goes on by itself, and what has been read from it but not handled.
+    pub(crate) fn into_parts(self) -> (TcpStream, Option<Box<Tunnel>>, Vec<u8>) {
+        let (stream, tunnel) = self.link.into_parts();
+        (stream, tunnel, self.input)
     }
 
     fn packet_id(&mut self) -> PacketId {
@@ -276,7 +278,7 @@ impl Client {
 
     fn send(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
         self.last_sent = Instant::now();
-        self.stream.write_all(bytes).map_err(ClientError::Io)
+        self.link.send(bytes).map_err(ClientError::Io)
     }
 
     fn send_packet(&mut self, packet: &Packet<'_>) -> Result<(), ClientError> {
@@ -342,12 +344,12 @@ impl Client {
             at.saturating_duration_since(Instant::now())
                 .max(Duration::from_millis(1))
         });
-        self.stream
+        self.link
             .set_read_timeout(timeout)
             .map_err(ClientError::Io)?;
         let old = self.input.len();
         self.input.resize(old + READ_BYTES, 0);
-        let read = self.stream.read(&mut self.input[old..]);
+        let read = self.link.read(&mut self.input[old..]);
         self.input.truncate(old + *read.as_ref().unwrap_or(&0));
         match read {
             Ok(0) => return Err(ClientError::Closed),

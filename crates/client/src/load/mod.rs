@@ -8,6 +8,7 @@
 //! The machines of publishers and subscribers are pure; `worker` moves their bytes.
 
 mod arrivals;
+mod pipe;
 mod plan;
 pub mod process;
 mod publisher;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use courser_mqtt::codec::{ProtocolVersion, QoS};
 
 use super::stamp;
+use crate::Layers;
 
 /// How the subscribers divide the topics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,6 +56,8 @@ pub enum Threads {
 pub struct Target {
     /// Address of the broker.
     pub address: SocketAddr,
+    /// What lies between the sockets and MQTT.
+    pub layers: Layers,
     /// Version to speak.
     pub version: ProtocolVersion,
     /// User name.

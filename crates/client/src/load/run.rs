@@ -123,6 +123,7 @@ pub(crate) fn options(plan: &Plan, kind: char, index: usize, persistent: bool) -
     Options {
         host: target.address.ip().to_string(),
         port: target.address.port(),
+        layers: target.layers.clone(),
         version: match target.version {
             courser_mqtt::codec::ProtocolVersion::V311 => VersionChoice::V311,
             courser_mqtt::codec::ProtocolVersion::V5 => VersionChoice::V5,
@@ -152,21 +153,15 @@ fn publisher(
 ) -> Result<Connection, LoadError> {
     let client = Client::connect(&options(plan, 'p', index, plan.persistent_publishers))?;
     let receive_maximum = client.receive_maximum();
-    let (stream, rest) = client.into_parts();
     let publisher = Publisher::new(plan, Arc::clone(templates), index, receive_maximum);
-    Ok(Connection::new(
-        stream,
-        rest,
-        rules(plan),
-        Role::Publisher(publisher),
-    )?)
+    let role = Role::Publisher(publisher);
+    Ok(Connection::new(client.into_parts(), rules(plan), role)?)
 }
 
 /// A connection of subscriber `index` that has subscribed.
 fn subscriber(plan: &Plan, index: usize) -> Result<Connection, LoadError> {
     let mut client = Client::connect(&options(plan, 's', index, plan.persistent_subscribers))?;
     subscribe(plan, index, &mut client)?;
-    let (stream, rest) = client.into_parts();
     let ledger = if !plan.is_checked() {
         Ledger::Count
     } else if plan.share.is_some() {
@@ -176,12 +171,8 @@ fn subscriber(plan: &Plan, index: usize) -> Result<Connection, LoadError> {
     };
     let measured_from_ns = u64::try_from(warmup(plan).as_nanos()).unwrap_or(u64::MAX);
     let subscriber = Subscriber::new(ledger, Receiver::new(plan.target.version), measured_from_ns);
-    Ok(Connection::new(
-        stream,
-        rest,
-        rules(plan),
-        Role::Subscriber(subscriber),
-    )?)
+    let role = Role::Subscriber(subscriber);
+    Ok(Connection::new(client.into_parts(), rules(plan), role)?)
 }
 
 /// Subscribes to all filters of subscriber `index`.

@@ -1,7 +1,7 @@
 //! Many connections at once: how fast they are taken, what an idle one costs.
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
+use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use courser_mqtt::codec::{
 };
 use mio::{Events, Interest, Poll, Token, net::TcpStream};
 
+use super::pipe::{Got, Pipe};
 use super::plan::Target;
 use super::process;
 use super::result::Latencies;
@@ -30,6 +31,8 @@ pub struct Storm {
     pub connections: usize,
     /// Connections between the SYN and the last answer at most.
     pub concurrency: usize,
+    /// Connections that are begun a second at most.
+    pub per_second: Option<f64>,
     /// Subscriptions of each, to topics of its own.
     pub subscriptions: usize,
     /// How long they stay idle before memory is read.
@@ -59,10 +62,14 @@ pub struct StormOutcome {
     pub resident_each: Option<f64>,
 }
 
+/// Longest wait for sockets.
+const TURN_MAX: Duration = Duration::from_millis(20);
+
 /// What a connection of a storm waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Tcp,
+    Layers,
     Connack,
     Suback,
     Idle,
@@ -71,7 +78,7 @@ enum Step {
 }
 
 struct One {
-    stream: TcpStream,
+    pipe: Pipe,
     step: Step,
     since: Instant,
     input: Vec<u8>,
@@ -85,9 +92,13 @@ pub fn storm(plan: &Storm, pids: &[u32]) -> Result<StormOutcome, LoadError> {
     let mut state = State::new(plan)?;
     let before = usage(pids)?;
     let start = Instant::now();
+    let each = plan
+        .per_second
+        .and_then(|rate| Duration::try_from_secs_f64(1.0 / rate).ok());
+    let pause = each.unwrap_or(TURN_MAX).min(TURN_MAX);
     while !state.is_settled() && start.elapsed() < plan.time_max {
-        state.open_more(plan)?;
-        state.turn(plan, Duration::from_millis(20))?;
+        state.open_more(plan, start.elapsed())?;
+        state.turn(plan, pause)?;
     }
     state.outcome.took = start.elapsed();
     state.outcome.connected = state.count(Step::Idle);
@@ -120,6 +131,8 @@ struct State {
     /// Indices still to be opened.
     to_open: VecDeque<usize>,
     input: Vec<u8>,
+    /// What came through a socket with layers.
+    raw: Vec<u8>,
     outcome: StormOutcome,
 }
 
@@ -132,6 +145,7 @@ impl State {
             pending: 0,
             to_open: (0..plan.connections).collect(),
             input: vec![0; 64 * 1024],
+            raw: vec![0; 64 * 1024],
             outcome: StormOutcome::default(),
         })
     }
@@ -144,8 +158,12 @@ impl State {
         self.all.iter().filter(|one| one.step == step).count()
     }
 
-    fn open_more(&mut self, plan: &Storm) -> io::Result<()> {
+    fn open_more(&mut self, plan: &Storm, elapsed: Duration) -> Result<(), LoadError> {
+        let due = plan.per_second.map_or(usize::MAX, |rate| {
+            (elapsed.as_secs_f64() * rate) as usize + 1
+        });
         while self.pending < plan.concurrency
+            && self.all.len() < due
             && let Some(index) = self.to_open.pop_front()
         {
             let mut stream = TcpStream::connect(plan.target.address)?;
@@ -154,7 +172,10 @@ impl State {
                 .registry()
                 .register(&mut stream, Token(index), interest)?;
             self.all.push(One {
-                stream,
+                pipe: Pipe::new(
+                    stream,
+                    plan.target.layers.begin().map_err(io::Error::other)?,
+                ),
                 step: Step::Tcp,
                 since: Instant::now(),
                 input: Vec::new(),
@@ -184,11 +205,14 @@ impl State {
 
     fn fail(&mut self, index: usize, failure: String) {
         let one = &mut self.all[index];
-        if matches!(one.step, Step::Tcp | Step::Connack | Step::Suback) {
+        if matches!(
+            one.step,
+            Step::Tcp | Step::Layers | Step::Connack | Step::Suback
+        ) {
             self.pending -= 1;
         }
         one.step = Step::Failed;
-        let _ = self.poll.registry().deregister(&mut one.stream);
+        let _ = self.poll.registry().deregister(one.pipe.source());
         if self.outcome.failures.len() < 1000 {
             self.outcome.failures.push(failure);
         }
@@ -200,17 +224,21 @@ impl State {
             return Ok(());
         }
         if one.step == Step::Tcp && writable {
-            if let Some(error) = one.stream.take_error().map_err(|error| error.to_string())? {
+            let stream = one.pipe.stream();
+            if let Some(error) = stream.take_error().map_err(|error| error.to_string())? {
                 return Err(format!("cannot connect: {error}"));
             }
-            let _ = one.stream.set_nodelay(true);
-            one.send(&connect(plan, index).map_err(|error| error.to_string())?)?;
-            one.step = Step::Connack;
+            let _ = stream.set_nodelay(true);
+            one.step = Step::Layers;
         }
+        one.log_in(plan, index)?;
         loop {
-            match one.stream.read(&mut self.input) {
-                Ok(0) => return Err("the broker closed the connection".into()),
-                Ok(read) => one.input.extend_from_slice(&self.input[..read]),
+            match one.pipe.read(&mut self.raw, &mut self.input) {
+                Ok(Got::End) => return Err("the broker closed the connection".into()),
+                Ok(Got::Bytes(read, _)) => {
+                    one.input.extend_from_slice(&self.input[..read]);
+                    one.log_in(plan, index)?;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.to_string()),
@@ -295,11 +323,24 @@ impl State {
 impl One {
     /// The packets of a storm are small: a fresh socket takes them whole.
     fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
-        match self.stream.write(bytes) {
-            Ok(written) if written == bytes.len() => Ok(()),
+        match self.pipe.write(bytes) {
+            Ok(taken) if !taken.full => Ok(()),
             Ok(_) => Err("the socket took part of a small packet only".into()),
             Err(error) => Err(error.to_string()),
         }
+    }
+
+    /// Goes on with the handshakes; once they are over CONNECT is sent.
+    fn log_in(&mut self, plan: &Storm, index: usize) -> Result<(), String> {
+        if self.step != Step::Layers {
+            return Ok(());
+        }
+        self.send(&[])?;
+        if self.pipe.is_open() {
+            self.send(&connect(plan, index).map_err(|error| error.to_string())?)?;
+            self.step = Step::Connack;
+        }
+        Ok(())
     }
 }
 

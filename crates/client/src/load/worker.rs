@@ -1,14 +1,16 @@
 //! One thread of a load run: sockets, readiness, and the machines behind them.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use courser_mqtt::codec::{Frame, PACKET_BYTES_MAX, Packet, Rules, Split};
+use courser_transport::Tunnel;
 use mio::{Events, Interest, Poll, Token, Waker, net::TcpStream};
 
 use super::arrivals::GroupArrivals;
+use super::pipe::{Got, Pipe};
 use super::publisher::Publisher;
 use super::result::Latencies;
 use super::subscriber::Subscriber;
@@ -91,7 +93,7 @@ pub(crate) enum Role {
 
 #[derive(Debug)]
 pub(crate) struct Connection {
-    stream: TcpStream,
+    pipe: Pipe,
     pub(crate) role: Role,
     rules: Rules,
     /// Bytes of a packet that is not whole.
@@ -106,14 +108,13 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn new(
-        stream: std::net::TcpStream,
-        rest: Vec<u8>,
+        (stream, tunnel, rest): (std::net::TcpStream, Option<Box<Tunnel>>, Vec<u8>),
         rules: Rules,
         role: Role,
     ) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self {
-            stream: TcpStream::from_std(stream),
+            pipe: Pipe::new(TcpStream::from_std(stream), tunnel),
             role,
             rules,
             rest,
@@ -126,14 +127,10 @@ impl Connection {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        while !self.blocked && self.written < self.output.len() {
-            match self.stream.write(&self.output[self.written..]) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => self.written += written,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.blocked = true,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+        if !self.blocked {
+            let taken = self.pipe.write(&self.output[self.written..])?;
+            self.written += taken.bytes;
+            self.blocked = taken.full;
         }
         if self.written == self.output.len() {
             self.output.clear();
@@ -162,6 +159,8 @@ pub(crate) struct Worker {
     pub(crate) delivery: Latencies,
     pub(crate) acknowledgement: Latencies,
     input: Vec<u8>,
+    /// What came through a socket with layers.
+    raw: Vec<u8>,
     /// Connections with unread input.
     again: Vec<usize>,
     /// A publisher could send at once.
@@ -174,16 +173,18 @@ impl Worker {
         for (index, connection) in connections.iter_mut().enumerate() {
             let interest = Interest::READABLE | Interest::WRITABLE;
             poll.registry()
-                .register(&mut connection.stream, Token(index), interest)?;
+                .register(connection.pipe.source(), Token(index), interest)?;
         }
+        let again = (0..connections.len()).filter(|&index| connections[index].pipe.has_more());
         Ok(Self {
+            again: again.collect(),
             poll,
             connections,
             group,
             delivery: Latencies::default(),
             acknowledgement: Latencies::default(),
             input: vec![0; INPUT_BYTES],
-            again: Vec::new(),
+            raw: vec![0; INPUT_BYTES],
             can_send: false,
         })
     }
@@ -361,14 +362,13 @@ impl Worker {
             self.input.resize(rest + INPUT_BYTES, 0);
         }
         self.input[..rest].copy_from_slice(&connection.rest);
-        let read = match connection.stream.read(&mut self.input[rest..]) {
-            Ok(0) => return Err("the broker closed the connection".into()),
-            Ok(read) => read,
+        let (read, more) = match connection.pipe.read(&mut self.raw, &mut self.input[rest..]) {
+            Ok(Got::End) => return Err("the broker closed the connection".into()),
+            Ok(Got::Bytes(read, more)) => (read, more),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(true),
             Err(error) => return Err(error.to_string()),
         };
-        let more = rest + read == self.input.len();
         let used = self.handle(index, rest + read, course)?;
         let connection = &mut self.connections[index];
         connection.rest.clear();
@@ -446,7 +446,7 @@ impl Worker {
         connection.failure = Some(failure);
         course.totals.failed.fetch_add(1, Ordering::Release);
         // Nothing to be done about a socket that cannot be deregistered: it is closed with the worker.
-        let _ = self.poll.registry().deregister(&mut connection.stream);
+        let _ = self.poll.registry().deregister(connection.pipe.source());
     }
 }
 

@@ -9,6 +9,8 @@ use courser_client::ProtocolVersion;
 use courser_client::load::{Pattern, Plan, Storm, Target, Threads};
 
 use crate::cli::format::qos;
+use crate::cli::layers::Wrapping;
+use crate::cli::url;
 
 /// Where the broker is.
 #[derive(Args, Clone, Debug)]
@@ -16,9 +18,14 @@ pub(crate) struct Broker {
     /// Host name or address of the broker
     #[arg(short = 'h', long, default_value = "127.0.0.1", value_name = "HOST")]
     pub(crate) host: String,
-    /// Port of the broker
-    #[arg(short = 'p', long, default_value_t = 1883)]
-    pub(crate) port: u16,
+    /// Port of the broker; none: 1883, with TLS 8883, of WebSocket 8083, with TLS 8084
+    #[arg(short = 'p', long)]
+    pub(crate) port: Option<u16>,
+    /// Everything in one: mqtt://[user@]host[:port]; mqtts:// for TLS, ws:// and wss:// for WebSocket
+    #[arg(short = 'L', long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    #[command(flatten)]
+    pub(crate) wrapping: Wrapping,
     /// MQTT version
     #[arg(
         short = 'V',
@@ -58,15 +65,24 @@ pub(crate) enum BenchVersion {
 
 impl Broker {
     pub(crate) fn target(&self) -> Result<Target, String> {
-        let addresses = (self.host.as_str(), self.port).to_socket_addrs();
+        let url = self.url.as_deref().map(url::parse).transpose()?;
+        let url = url.unwrap_or_default();
+        let scheme = self.wrapping.scheme(url.scheme);
+        let host = if url.host.is_empty() {
+            self.host.clone()
+        } else {
+            url.host
+        };
+        let port = url.port.or(self.port).unwrap_or(scheme.port());
+        let addresses = (host.as_str(), port).to_socket_addrs();
         let addresses: Vec<SocketAddr> = addresses
-            .map_err(|error| format!("cannot find {}: {error}", self.host))?
+            .map_err(|error| format!("cannot find {host}: {error}"))?
             .collect();
         let address = *addresses
             .first()
-            .ok_or_else(|| format!("{} has no address", self.host))?;
+            .ok_or_else(|| format!("{host} has no address"))?;
         let password = match &self.password_file {
-            None => None,
+            None => url.password.map(String::into_bytes),
             Some(file) => {
                 let text = std::fs::read_to_string(file).map_err(|error| {
                     format!("cannot read the password file {}: {error}", file.display())
@@ -80,8 +96,9 @@ impl Broker {
         };
         Ok(Target {
             address,
+            layers: self.wrapping.layers(scheme, &host, port)?,
             version,
-            username: self.username.clone(),
+            username: self.username.clone().or(url.username),
             password,
         })
     }
@@ -285,6 +302,9 @@ pub(crate) struct Connect {
     /// Connections that are being made at once
     #[arg(long, default_value_t = 200)]
     concurrency: usize,
+    /// Connections that are begun a second at most; none: as fast as --concurrency allows
+    #[arg(long, value_name = "PER-SECOND")]
+    rate: Option<f64>,
     /// Subscriptions of each, to topics of its own
     #[arg(long, default_value_t = 0)]
     subscriptions: usize,
@@ -305,6 +325,7 @@ impl Connect {
             prefix,
             connections: self.connections,
             concurrency: self.concurrency.max(1),
+            per_second: self.rate.filter(|rate| *rate > 0.0 && rate.is_finite()),
             subscriptions: self.subscriptions,
             hold: seconds(self.hold).unwrap_or_default(),
             time_max: seconds(self.timeout).unwrap_or(Duration::from_secs(60)),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use courser_client::{Options, VersionChoice, Will};
 
+use super::layers::Wrapping;
 use super::url::{self, Url};
 
 /// Which MQTT to speak.
@@ -28,12 +29,14 @@ pub(crate) struct Connection {
     /// Host name or address of the broker
     #[arg(short = 'h', long, default_value = "127.0.0.1", value_name = "HOST")]
     pub(crate) host: String,
-    /// Port of the broker
-    #[arg(short = 'p', long, default_value_t = 1883)]
-    pub(crate) port: u16,
-    /// Everything in one: mqtt://[user[:password]@]host[:port]/topic
+    /// Port of the broker; none: 1883, with TLS 8883, of WebSocket 8083, with TLS 8084
+    #[arg(short = 'p', long)]
+    pub(crate) port: Option<u16>,
+    /// Everything in one: mqtt://[user[:password]@]host[:port][/topic]; mqtts:// for TLS, ws:// and wss:// for WebSocket
     #[arg(short = 'L', long, value_name = "URL")]
     pub(crate) url: Option<String>,
+    #[command(flatten)]
+    pub(crate) wrapping: Wrapping,
     /// User name
     #[arg(short = 'u', long)]
     pub(crate) username: Option<String>,
@@ -104,13 +107,17 @@ impl Connection {
         } else {
             0
         };
+        let scheme = self.wrapping.scheme(url.scheme);
+        let host = if url.host.is_empty() {
+            self.host.clone()
+        } else {
+            url.host
+        };
+        let port = url.port.or(self.port).unwrap_or(scheme.port());
         let options = Options {
-            host: if url.host.is_empty() {
-                self.host.clone()
-            } else {
-                url.host
-            },
-            port: url.port.unwrap_or(self.port),
+            layers: self.wrapping.layers(scheme, &host, port)?,
+            host,
+            port,
             version: match self.protocol_version {
                 Version::Auto => VersionChoice::Auto,
                 Version::V5 => VersionChoice::V5,

@@ -42,6 +42,7 @@ impl From<&ClientError> for Exit {
     fn from(error: &ClientError) -> Self {
         match error {
             ClientError::Resolve { .. } | ClientError::Connect { .. } => Self::CannotConnect,
+            ClientError::Layers { .. } | ClientError::Ended { .. } => Self::CannotConnect,
             ClientError::Io(_) | ClientError::Closed => Self::CannotConnect,
             ClientError::Options(_) => Self::Usage,
             ClientError::Refused {

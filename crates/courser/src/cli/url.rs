@@ -1,32 +1,41 @@
-//! `mqtt://[user[:password]@]host[:port]/topic`, as `mosquitto_pub -L` takes it.
+//! `mqtt://[user[:password]@]host[:port][/topic]`, as `mosquitto_pub -L` takes it, and the same with `mqtts`, `ws` and `wss`.
+
+use super::layers::Scheme;
 
 /// Parts of a URL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Url {
+    pub(crate) scheme: Scheme,
     pub(crate) username: Option<String>,
     pub(crate) password: Option<String>,
     pub(crate) host: String,
     pub(crate) port: Option<u16>,
+    /// Empty where none is named.
     pub(crate) topic: String,
 }
 
 /// Reads a URL; the error says what it should look like.
 pub(crate) fn parse(text: &str) -> Result<Url, String> {
-    let rest = text.strip_prefix("mqtt://").ok_or_else(|| {
-        format!("unknown URL \"{text}\": write mqtt://[user[:password]@]host[:port]/topic")
-    })?;
-    let (authority, topic) = rest
-        .split_once('/')
-        .ok_or_else(|| format!("no topic in \"{text}\": write mqtt://host/topic"))?;
+    let (name, rest) = text.split_once("://").unwrap_or_default();
+    let scheme = match name {
+        "mqtt" => Scheme::Mqtt,
+        "mqtts" => Scheme::Mqtts,
+        "ws" => Scheme::Ws,
+        "wss" => Scheme::Wss,
+        _ => {
+            return Err(format!(
+                "unknown URL \"{text}\": write mqtt://[user[:password]@]host[:port]/topic, or mqtts, ws, wss"
+            ));
+        }
+    };
+    let (authority, topic) = rest.split_once('/').unwrap_or((rest, ""));
     let (login, place) = match authority.rsplit_once('@') {
         Some((login, place)) => (Some(login), place),
         None => (None, authority),
     };
     let (host, port) = split_port(place)?;
-    if host.is_empty() || topic.is_empty() {
-        return Err(format!(
-            "no host or no topic in \"{text}\": write mqtt://host/topic"
-        ));
+    if host.is_empty() {
+        return Err(format!("no host in \"{text}\": write mqtt://host/topic"));
     }
     let (username, password) = match login.map(|login| login.split_once(':').unwrap_or((login, "")))
     {
@@ -35,6 +44,7 @@ pub(crate) fn parse(text: &str) -> Result<Url, String> {
         None => (None, None),
     };
     Ok(Url {
+        scheme,
         username,
         password,
         host: host.to_owned(),
@@ -74,6 +84,7 @@ mod tests {
         topic: &str,
     ) -> Url {
         Url {
+            scheme: Scheme::Mqtt,
             username: username.map(Into::into),
             password: password.map(Into::into),
             host: host.into(),
@@ -97,8 +108,19 @@ mod tests {
                 url(Some("u"), Some("p:q"), "::1", Some(1), "t"),
             ),
             ("mqtt://[::1]/t", url(None, None, "::1", None, "t")),
+            ("mqtt://h", url(None, None, "h", None, "")),
+            ("mqtt://h:1884/", url(None, None, "h", Some(1884), "")),
         ] {
             assert_eq!(parse(text), Ok(expected), "{text}");
+        }
+        for (name, scheme) in [
+            ("mqtts", Scheme::Mqtts),
+            ("ws", Scheme::Ws),
+            ("wss", Scheme::Wss),
+        ] {
+            let found = parse(&format!("{name}://h:1/a/b")).expect("a URL");
+            let expected = url(None, None, "h", Some(1), "a/b");
+            assert_eq!(found, Url { scheme, ..expected });
         }
     }
 
@@ -107,8 +129,7 @@ mod tests {
         for text in [
             "h/t",
             "http://h/t",
-            "mqtt://h",
-            "mqtt://h/",
+            "mqttss://h/t",
             "mqtt:///t",
             "mqtt://h:x/t",
         ] {

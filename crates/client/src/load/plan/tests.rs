@@ -3,6 +3,7 @@ use super::*;
 pub(crate) fn plan() -> Plan {
     Plan {
         target: Target {
+            layers: crate::Layers::default(),
             address: ([127, 0, 0, 1], 1883).into(),
             version: ProtocolVersion::V5,
             username: None,

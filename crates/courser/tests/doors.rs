@@ -1,0 +1,298 @@
+//! `courser pub`, `sub` and `bench` through TLS and WebSocket, each way of saying so, and what they say when a door stays shut.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+
+const COURSER: &str = env!("CARGO_BIN_EXE_courser");
+
+/// A server that ends with the test, and its files.
+struct Server {
+    process: Child,
+    ports: HashMap<String, u16>,
+    folder: tempfile::TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// `ca.pem` and what it has signed: `server.pem` of the name, `client.pem`; and `other.pem`, an authority that signed nothing.
+fn certificates(folder: &Path) {
+    let write = |name: &str, text: String| fs::write(folder.join(name), text).expect("a file");
+    let authority = |name: &str| {
+        let key = KeyPair::generate().expect("keys can be made");
+        let mut params = CertificateParams::new(Vec::new()).expect("no names");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        let certificate = params.self_signed(&key).expect("it can be signed");
+        write(name, certificate.pem());
+        Issuer::new(params, key)
+    };
+    let ca = authority("ca.pem");
+    authority("other.pem");
+    for (name, names) in [("server", vec!["localhost".to_owned()]), ("client", vec![])] {
+        let key = KeyPair::generate().expect("keys can be made");
+        let params = CertificateParams::new(names).expect("DNS names");
+        let certificate = params.signed_by(&key, &ca).expect("it can be signed");
+        write(&format!("{name}.pem"), certificate.pem());
+        write(&format!("{name}.key"), key.serialize_pem());
+    }
+}
+
+impl Server {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        certificates(folder.path());
+        let at = folder.path().display();
+        let tls = format!(r#"certificate = "{at}/server.pem", key = "{at}/server.key""#);
+        let asked = format!(
+            r#"client_certificates = "required", client_authorities = "{at}/ca.pem", identity = "fingerprint""#
+        );
+        let here = r#"address = "127.0.0.1:0""#;
+        let listeners = [
+            format!(r#"{{ name = "tls", protocol = "mqtts", {here}, {tls} }}"#),
+            format!(r#"{{ name = "mutual", protocol = "mqtts", {here}, {tls}, {asked} }}"#),
+            format!(r#"{{ name = "ws", protocol = "ws", {here}, path = "/other" }}"#),
+            format!(r#"{{ name = "wss", protocol = "wss", {here}, {tls} }}"#),
+        ];
+        let mut process = Command::new(COURSER)
+            .args([
+                "server",
+                "--mqtt",
+                "127.0.0.1:0",
+                "--http",
+                "127.0.0.1:0",
+                "--in-memory",
+            ])
+            .args(["--shards", "2", "--set"])
+            .arg(format!("listener=[{}]", listeners.join(", ")))
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program can be started");
+        let output = process.stdout.take().expect("it was piped");
+        let mut ports = HashMap::new();
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if line == "ready" {
+                break;
+            }
+            let Some((_, place)) = line.split_once("127.0.0.1:") else {
+                continue;
+            };
+            let (port, name) = place.split_once(" (").unwrap_or((place, "plain)"));
+            if line.starts_with("MQTT") {
+                let port = port.parse().expect("a port");
+                ports.insert(name.trim_end_matches(')').to_owned(), port);
+            }
+        }
+        assert_eq!(ports.len(), 5, "a server says where it listens: {ports:?}");
+        Self {
+            process,
+            ports,
+            folder,
+        }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Runs `courser` in the folder of the certificates; `{name}` in an argument is the port of a listener.
+    fn run(&self, arguments: &[&str]) -> Output {
+        let with_ports = arguments.iter().map(|argument| {
+            let ports = self.ports.iter();
+            ports.fold((*argument).to_owned(), |text, (name, port)| {
+                text.replace(&format!("{{{name}}}"), &port.to_string())
+            })
+        });
+        Command::new(COURSER)
+            .args(with_ports)
+            .current_dir(self.folder.path())
+            .env_remove("SSL_CERT_FILE")
+            .stdin(Stdio::null())
+            .output()
+            .expect("it runs")
+    }
+
+    fn succeeds(&self, arguments: &[&str]) -> Vec<u8> {
+        let done = self.run(arguments);
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{arguments:?}: {said}");
+        done.stdout
+    }
+}
+
+/// Ways to the same broker.
+const WAYS: [&[&str]; 7] = [
+    &["-L", "mqtt://localhost:{plain}"],
+    &["-L", "mqtts://localhost:{tls}", "--cafile", "ca.pem"],
+    &["-h", "localhost", "-p", "{tls}", "--cafile", "ca.pem"],
+    &[
+        "-h",
+        "127.0.0.1",
+        "-p",
+        "{tls}",
+        "--cafile",
+        "ca.pem",
+        "--insecure",
+    ],
+    &[
+        "-p",
+        "{mutual}",
+        "-h",
+        "localhost",
+        "--cafile",
+        "ca.pem",
+        "--cert",
+        "client.pem",
+        "--key",
+        "client.key",
+    ],
+    &["-L", "ws://127.0.0.1:{ws}", "--ws-path", "/other"],
+    &[
+        "-L",
+        "wss://localhost:{wss}",
+        "--capath",
+        ".",
+        "--tls-alpn",
+        "http/1.1",
+    ],
+];
+
+#[test]
+fn messages_go_through_every_door() {
+    let server = Server::start();
+    let large: Vec<u8> = (0..300_000_u32).map(|at| at as u8).collect();
+    fs::write(server.file("large"), &large).expect("a file");
+    for (number, way) in WAYS.into_iter().enumerate() {
+        for (qos, payload) in [("0", b"hi".to_vec()), ("2", large.clone())] {
+            fs::write(server.file("payload"), &payload).expect("a file");
+            let topic = format!("door/{number}/{qos}");
+            let publish = ["pub", "-t", &topic, "-f", "payload", "-r", "-q", qos];
+            server.succeeds(&[&publish[..], way].concat());
+            let subscribe = ["sub", "-t", &topic, "-C", "1", "-W", "20", "-N", "-q", qos];
+            assert!(
+                server.succeeds(&[&subscribe[..], way].concat()) == payload,
+                "{way:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn loads_go_through_every_door() {
+    let server = Server::start();
+    for way in WAYS {
+        for qos in ["0", "1", "2"] {
+            let bench = [
+                "bench",
+                "mqtt",
+                "-n",
+                "3000",
+                "-q",
+                qos,
+                "-o",
+                "jsonl",
+                "--quiet",
+                "--in-flight-max",
+                "500",
+            ];
+            let said = server.succeeds(&[&bench[..], way].concat());
+            let said = String::from_utf8_lossy(&said);
+            assert!(said.contains(r#""received":3000"#), "{way:?}: {said}");
+        }
+    }
+    for way in [WAYS[1], WAYS[5], WAYS[6]] {
+        let storm = [
+            "bench",
+            "connect",
+            "-n",
+            "60",
+            "--rate",
+            "300",
+            "--subscriptions",
+            "1",
+            "--hold",
+            "0",
+            "-o",
+            "jsonl",
+        ];
+        let said = server.succeeds(&[&storm[..], way].concat());
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains(r#""alive_after_hold":60"#), "{way:?}: {said}");
+        // Sixty at 300 a second take a fifth of a second.
+        let rate = said
+            .split(r#""connections_per_second":"#)
+            .nth(1)
+            .expect("a rate");
+        let rate: f64 = rate
+            .split([',', '}'])
+            .next()
+            .and_then(|rate| rate.parse().ok())
+            .expect("a number");
+        assert!(rate < 320.0, "{said}");
+    }
+}
+
+#[test]
+fn a_door_that_stays_shut_says_why() {
+    let server = Server::start();
+    let publish = ["pub", "-t", "a", "-m", "b"];
+    for (way, code, reason) in [
+        (
+            &["-L", "mqtts://localhost:{tls}", "--cafile", "other.pem"][..],
+            3,
+            "(name the file of its authority with --cafile)",
+        ),
+        (
+            &["-L", "mqtts://127.0.0.1:{tls}", "--cafile", "ca.pem"],
+            3,
+            "not valid for name",
+        ),
+        (
+            &["-L", "mqtts://localhost:{plain}", "--cafile", "ca.pem"],
+            3,
+            "cannot connect to localhost:",
+        ),
+        (
+            &["-L", "mqtts://localhost:{mutual}", "--cafile", "ca.pem"],
+            3,
+            "connection",
+        ),
+        (
+            &["-L", "ws://127.0.0.1:{ws}"],
+            3,
+            "404 to the upgrade (name the path with --ws-path)",
+        ),
+        (
+            &["-L", "ws://127.0.0.1:{tls}"],
+            3,
+            "cannot connect to 127.0.0.1:",
+        ),
+        (
+            &["-L", "mqtts://localhost:{tls}", "--cafile", "none.pem"],
+            2,
+            "cannot read none.pem",
+        ),
+        (
+            &["-L", "mqtts://localhost:{tls}", "--cafile", "server.key"],
+            2,
+            "cannot use server.key: no certificate",
+        ),
+        (&["-p", "{tls}", "--cert", "client.pem"], 2, "--key"),
+        (&["-L", "http://localhost/x"], 2, "mqtts, ws, wss"),
+    ] {
+        let done = server.run(&[&publish[..], way].concat());
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(code), "{way:?}: {said}");
+        assert!(said.contains(reason), "{way:?}: {said}");
+    }
+}
