@@ -6,3 +6,11 @@ pub use codec::*;
 /// The readers of the log's files.
 #[path = "../../crates/log/tests/fuzzed/mod.rs"]
 pub mod fuzzed;
+
+/// What doors read before anybody has logged in.
+#[path = "../../crates/transport/tests/fuzzed/mod.rs"]
+pub mod fuzzed_doors;
+
+/// The configuration file.
+#[path = "../../crates/settings/tests/fuzzed/mod.rs"]
+pub mod fuzzed_settings;

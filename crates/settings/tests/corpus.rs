@@ -1,0 +1,43 @@
+//! The kept inputs of the fuzz target of the configuration file (`fuzz/corpus/config_file`), and damaged forms of the template.
+
+#[allow(
+    unreachable_pub,
+    reason = "the fuzz targets, in another crate, use them too"
+)]
+mod fuzzed;
+
+use std::{fs, path::Path};
+
+#[test]
+fn kept_inputs() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/config_file");
+    let mut count = 0;
+    for file in fs::read_dir(folder).expect("the corpus is there") {
+        fuzzed::config_file(&fs::read(file.expect("listed").path()).expect("a file"));
+        count += 1;
+    }
+    assert!(count > 0, "there are kept inputs");
+}
+
+/// The template with all its settings in force, broken off everywhere and with each sign in turn at some places.
+#[test]
+fn damaged_templates() {
+    let template = courser_settings::template();
+    let lines = template.lines().map(|line| {
+        let setting = line.strip_prefix("# ").or_else(|| line.strip_prefix('#'));
+        setting.filter(|rest| rest.contains(" = ")).unwrap_or(line)
+    });
+    let text = lines.collect::<Vec<_>>().join("\n");
+    assert!(!text.contains("${"), "it is not passed over");
+    fuzzed::config_file(text.as_bytes());
+    for end in (0..text.len()).step_by(1009) {
+        fuzzed::config_file(&text.as_bytes()[..end]);
+    }
+    for (at, sign) in b"\"[]{}=#.,'\\\n\0-9e\x7F".iter().enumerate() {
+        for place in (at * 31..text.len()).step_by(4001) {
+            let mut damaged = text.clone().into_bytes();
+            damaged[place] = *sign;
+            fuzzed::config_file(&damaged);
+        }
+    }
+}
