@@ -153,6 +153,8 @@ class Courser(Broker):
         "queue_bytes": "session.queue_bytes_max={}",
         "packet_bytes": "mqtt.packet_bytes_max={}",
         "classes": "class=[{}]",
+        "listeners": "listener=[{}]",
+        "connect_timeout": "mqtt.connect_timeout={}",
     }
     # Small segments: hundreds of brokers of a run make their files ahead of need.
     ALWAYS = {"segment_bytes": "1MiB"}

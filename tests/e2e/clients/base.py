@@ -40,6 +40,18 @@ class Will:
 
 
 @dataclass
+class Door:
+    """What is below MQTT. `web`: path of the WebSocket; `unix`: path of the socket; the others are PEM files."""
+
+    tls: bool = False
+    web: str | None = None
+    unix: str | None = None
+    authority: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+
+
+@dataclass
 class Options:
     """CONNECT. `properties`: session_expiry, receive_maximum, maximum_packet_size, topic_alias_maximum,
     request_response_info, request_problem_info, user_properties."""
@@ -50,6 +62,7 @@ class Options:
     will: Will | None = None
     properties: dict = field(default_factory=dict)
     manual_acks: bool = False
+    door: Door = field(default_factory=Door)
 
 
 @dataclass

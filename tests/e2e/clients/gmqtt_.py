@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import queue
+import ssl
 import threading
 
 import gmqtt
 from gmqtt.mqtt.constants import MQTTv50, MQTTv311
 from gmqtt.mqtt.handler import MQTTConnectError
 
-from .base import WAIT_SECONDS, Client, Connack, Message, Options, Refused, Subscription, Unsupported
+from .base import WAIT_SECONDS, Client, Connack, Door, Message, Options, Refused, Subscription, Unsupported
 
 logging.getLogger("gmqtt").setLevel(logging.CRITICAL)
 
@@ -64,6 +65,18 @@ def from_gmqtt(values: dict) -> dict:
     return found
 
 
+def below(door: Door) -> ssl.SSLContext | bool:
+    """TLS, or none."""
+    if door.web or door.unix:
+        raise Unsupported("this door")
+    if not door.tls:
+        return False
+    made = ssl.create_default_context(cafile=door.authority)
+    if door.certificate:
+        made.load_cert_chain(door.certificate, door.key)
+    return made
+
+
 class Gmqtt(Client):
     library = "gmqtt"
 
@@ -109,7 +122,7 @@ class Gmqtt(Client):
         self.client = client
         version = MQTTv50 if self.version == 5 else MQTTv311
         try:
-            await client.connect(*self.address, keepalive=options.keep_alive, version=version)
+            await client.connect(*self.address, ssl=below(options.door), keepalive=options.keep_alive, version=version)
         except MQTTConnectError as error:
             raise Refused(error._code) from None
 

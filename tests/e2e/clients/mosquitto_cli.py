@@ -80,7 +80,13 @@ class MosquittoCli(Client):
 
     def common(self) -> list[str]:
         options = self.options
-        flags = ["-h", self.address[0], "-p", str(self.address[1]), "-V", "5" if self.version == 5 else "311"]
+        door = options.door
+        if door.web:
+            raise Unsupported("WebSocket")
+        flags = ["--unix", door.unix] if door.unix else ["-h", self.address[0], "-p", str(self.address[1])]
+        for flag, file in (("--cafile", door.authority), ("--cert", door.certificate), ("--key", door.key)):
+            flags += [flag, file] if file else []
+        flags += ["-V", "5" if self.version == 5 else "311"]
         flags += ["-i", options.client_id] if options.client_id else []
         flags += ["-k", str(options.keep_alive), "-d"]
         properties = dict(options.properties)

@@ -85,7 +85,12 @@ class Paho(Client):
             protocol=mqtt.MQTTv5 if v5 else mqtt.MQTTv311,
             reconnect_on_failure=False,
             manual_ack=options.manual_acks,
+            transport="websockets" if options.door.web else "unix" if options.door.unix else "tcp",
         )
+        if options.door.tls:
+            client.tls_set(options.door.authority, options.door.certificate, options.door.key)
+        if options.door.web:
+            client.ws_set_options(path=options.door.web)
         client.max_inflight_messages_set(0 if not v5 else 65535)
         client.on_connect = lambda c, u, flags, reason, properties: self.events.put((flags, reason, properties))
         client.on_connect_fail = lambda c, u: self.events.put(None)
@@ -99,8 +104,9 @@ class Paho(Client):
             properties = to_paho(PacketTypes.WILLMESSAGE, will.properties)
             client.will_set(will.topic, will.payload, will.qos, will.retain, properties)
         extra = {"clean_start": options.clean_start} if v5 else {}
+        host, port = (options.door.unix, 1) if options.door.unix else self.address
         client.connect(
-            *self.address, keepalive=options.keep_alive, properties=to_paho(PacketTypes.CONNECT, options.properties), **extra
+            host, port, keepalive=options.keep_alive, properties=to_paho(PacketTypes.CONNECT, options.properties), **extra
         )
         self.client = client
         client.loop_start()

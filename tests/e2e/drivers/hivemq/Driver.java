@@ -5,14 +5,26 @@ import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import com.hivemq.client.internal.mqtt.MqttClientConfig;
+import com.hivemq.client.mqtt.MqttClientSslConfig;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.GeneralSecurityException;
+import java.security.KeyFactory;
+import java.security.KeyStore;
+import java.security.cert.Certificate;
+import java.security.cert.CertificateFactory;
+import java.security.spec.PKCS8EncodedKeySpec;
+import java.util.Base64;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ConcurrentHashMap;
+import javax.net.ssl.KeyManagerFactory;
+import javax.net.ssl.TrustManagerFactory;
 
 /** Reads one request a line, answers each; see clients/driver.py for the fields. */
 public final class Driver {
@@ -62,6 +74,53 @@ public final class Driver {
         JsonObject found = new JsonObject();
         found.add("codes", codes);
         return found;
+    }
+
+    /** TLS as the door of the options has it; null without. */
+    static MqttClientSslConfig tls(JsonObject options) {
+        JsonObject door = options.getAsJsonObject("door");
+        if (!door.get("web").isJsonNull() || !door.get("unix").isJsonNull()) {
+            throw new Unsupported("this door");
+        }
+        if (!door.get("tls").getAsBoolean()) {
+            return null;
+        }
+        try {
+            var trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
+            KeyStore authorities = empty();
+            authorities.setCertificateEntry("authority", certificate(door.get("authority").getAsString()));
+            trust.init(authorities);
+            var made = MqttClientSslConfig.builder().trustManagerFactory(trust);
+            if (!door.get("certificate").isJsonNull()) {
+                var keys = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
+                KeyStore own = empty();
+                Certificate[] chain = {certificate(door.get("certificate").getAsString())};
+                own.setKeyEntry("own", key(door.get("key").getAsString()), new char[0], chain);
+                keys.init(own, new char[0]);
+                made.keyManagerFactory(keys);
+            }
+            return made.build();
+        } catch (GeneralSecurityException | java.io.IOException error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    private static KeyStore empty() throws GeneralSecurityException, java.io.IOException {
+        KeyStore made = KeyStore.getInstance("PKCS12");
+        made.load(null, null);
+        return made;
+    }
+
+    private static Certificate certificate(String file) throws GeneralSecurityException, java.io.IOException {
+        try (var input = Files.newInputStream(Path.of(file))) {
+            return CertificateFactory.getInstance("X.509").generateCertificate(input);
+        }
+    }
+
+    /** An EC key in PKCS #8. */
+    private static java.security.PrivateKey key(String file) throws GeneralSecurityException, java.io.IOException {
+        String text = Files.readString(Path.of(file)).replaceAll("-----[A-Z ]+-----|\\s", "");
+        return KeyFactory.getInstance("EC").generatePrivate(new PKCS8EncodedKeySpec(Base64.getDecoder().decode(text)));
     }
 
     static Throwable cause(Throwable error) {

@@ -56,7 +56,7 @@ final class Session3 implements Driver.Session {
         JsonObject options = request.getAsJsonObject("options");
         manual = options.get("manual_acks").getAsBoolean();
         var builder = Mqtt3Client.builder().serverHost(request.get("host").getAsString())
-            .serverPort(request.get("port").getAsInt()).addDisconnectedListener(context -> {
+            .serverPort(request.get("port").getAsInt()).sslConfig(Driver.tls(options)).addDisconnectedListener(context -> {
                 JsonObject event = new JsonObject();
                 event.addProperty("event", "closed");
                 event.addProperty("client", name);

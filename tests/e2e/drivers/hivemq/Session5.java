@@ -116,7 +116,8 @@ final class Session5 implements Driver.Session {
         JsonObject options = request.getAsJsonObject("options");
         manual = options.get("manual_acks").getAsBoolean();
         var builder = Mqtt5Client.builder().serverHost(request.get("host").getAsString())
-            .serverPort(request.get("port").getAsInt()).addDisconnectedListener(this::closed);
+            .serverPort(request.get("port").getAsInt()).addDisconnectedListener(this::closed)
+            .sslConfig(Driver.tls(options));
         String id = options.get("client_id").getAsString();
         client = (id.isEmpty() ? builder : builder.identifier(id)).buildAsync();
         client.publishes(MqttGlobalPublishFilter.ALL, this::received, Runnable::run, manual);

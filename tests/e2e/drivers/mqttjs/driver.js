@@ -1,6 +1,7 @@
 // Runs the suite's commands (clients/driver.py) on mqtt.js clients.
 'use strict'
 
+const fs = require('node:fs')
 const mqtt = require('mqtt')
 const readline = require('node:readline')
 
@@ -72,6 +73,14 @@ function toOurs (properties) {
 
 const clients = new Map()
 
+// What is below MQTT, as mqtt.js wants it.
+function below (door) {
+  const protocol = (door.web ? 'ws' : 'mqtt') + (door.tls ? 's' : '')
+  const read = name => door[name] && fs.readFileSync(door[name])
+  const found = { protocol, ca: read('authority'), cert: read('certificate'), key: read('key') }
+  return door.web ? { ...found, path: door.web } : found
+}
+
 function send (line) {
   process.stdout.write(JSON.stringify(line) + '\n')
 }
@@ -82,7 +91,7 @@ function connect (request, name) {
   const given = {
     host: request.host,
     port: request.port,
-    protocol: 'mqtt',
+    ...below(options.door),
     protocolVersion: version === 5 ? 5 : 4,
     clientId: options.client_id,
     clean: options.clean_start,

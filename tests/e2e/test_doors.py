@@ -1,0 +1,290 @@
+"""Every door with the clients that people have: TLS, WebSocket, both, client certificates, Unix sockets, IPv6, proxies, systemd."""
+
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+import doors
+import pytest
+from broker import Courser
+from clients.base import Door, Options, Refused, Subscription
+from clients.paho import Paho
+from doors import LOOPBACK, Authority, WithAccounts, listener, places, running
+from paho.mqtt import client as paho
+from scenario import LIBRARIES, Library, library_names
+
+pytestmark = pytest.mark.courser
+
+# Below a record of TLS, above one, above what a turn reads.
+SIZES = (0, 100, 20_000, 300_000)
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def open_doors(authority, tmp_path_factory):
+    """One broker with all doors: where each is, and what a client is told about it."""
+    folder = tmp_path_factory.mktemp("doors")
+    files = authority.issue("server", "server", doors.server_names())
+    own = authority.issue("client", "client")
+    unix = folder / "mqtt.sock"
+    asked = f'{LOOPBACK}, client_certificates = "required", client_authorities = "{authority.certificate}"'
+    items = [
+        listener("tls", "mqtts", LOOPBACK, files),
+        listener("tls12", "mqtts", f'{LOOPBACK}, tls_version_min = "1.2"', files),
+        listener("mutual", "mqtts", asked, files),
+        listener("ws", "ws"),
+        listener("wss", "wss", LOOPBACK, files),
+        listener("unix", "mqtt", f'unix = "{unix}"'),
+    ]
+    if has_ipv6():
+        items.append(listener("tls6", "mqtts", 'address = "[::1]:0"', files))
+        items.append(listener("plain6", "mqtt", 'address = "[::1]:0"'))
+    told = {
+        "tls": doors.tls(authority),
+        "tls12": doors.tls(authority),
+        "mutual": doors.tls(authority, own),
+        "ws": Door(web="/mqtt"),
+        "wss": doors.tls(authority, web="/mqtt"),
+        "unix": Door(unix=str(unix)),
+        "tls6": doors.tls(authority),
+        # A plain listener: its name is not told.
+        "#1": Door(),
+    }
+    with running(Courser, folder, listeners=", ".join(items)) as broker:
+        yield broker, places(broker), told
+
+
+WAYS = {
+    "paho": ("tls", "tls12", "mutual", "ws", "wss", "unix", "tls6", "#1"),
+    "mqttjs": ("tls", "mutual", "ws", "wss", "tls6"),
+    "hivemq": ("tls", "tls12", "mutual"),
+    "gmqtt": ("tls", "mutual"),
+    "mosquitto": ("tls", "mutual", "unix"),
+}
+
+
+def ways():
+    return [pytest.param(library, door, id=f"{library}-{door}") for library in library_names() for door in WAYS[library]]
+
+
+def client_of(library: Library, door: str, open_doors):
+    """A connected client."""
+    broker, where, told = open_doors
+    if door not in where and not told[door].unix:
+        pytest.skip("this machine has no IPv6")
+    client = library.client()
+    client.address = where.get(door, broker.address)
+    client.connect(Options(client_id=library.client_id(door + str(len(library.made))), door=told[door]))
+    return client
+
+
+@pytest.mark.parametrize("version", [3, 5])
+@pytest.mark.parametrize("name,door", ways())
+def test_messages_of_any_size(open_doors, name, door, version):
+    """What a client sends through a door comes back through it, whole and in order, in each QoS; and reaches a plain client.
+
+    v3 [MQTT-6.0.0-1] v3 [MQTT-6.0.0-2] v3 [MQTT-6.0.0-4] v5 [MQTT-6.0.0-1] v5 [MQTT-6.0.0-2] v5 [MQTT-6.0.0-4]
+    """
+    library = Library(open_doors[0], name, version)
+    try:
+        topic = library.topic()
+        inside = client_of(library, door, open_doors)
+        inside.subscribe([Subscription(topic, 2)])
+        beside = Library(open_doors[0], "paho", version)
+        library.made.append(beside.client())
+        plain = library.made[-1]
+        plain.connect(Options(client_id=library.client_id("plain")))
+        plain.subscribe([Subscription(topic, 2)])
+        sender = client_of(library, door, open_doors) if name == "mosquitto" else inside
+        for qos in (0, 1, 2):
+            # One line of text, for those that read lines.
+            payloads = [(b"%d," % qos * size)[:size] for size in SIZES]
+            sender.publish_many([(topic, payload) for payload in payloads], qos)
+            for found in (inside.messages(len(SIZES)), plain.messages(len(SIZES))):
+                assert [message.payload for message in found] == payloads
+                assert {message.qos for message in found} == {qos}
+        inside.disconnect()
+    finally:
+        for client in library.made:
+            client.release()
+
+
+def test_a_certificate_of_somebody_else_stays_out(open_doors, authority, tmp_path):
+    """A client shows a certificate of an authority that the listener does not know, or none: no connection, and none for its user."""
+    other = Authority(tmp_path, "other")
+    broker, where, told = open_doors
+    for files in (other.issue("client", "client"), None):
+        library = Library(broker, "paho", 5)
+        client = library.client()
+        client.address = where["mutual"]
+        with pytest.raises(Exception):  # which one depends on when the refusal arrives
+            client.connect(Options(client_id="stranger", door=doors.tls(authority, files)))
+        client.release()
+    mine = Library(broker, "paho", 5).client()
+    mine.address = where["mutual"]
+    mine.connect(Options(client_id="known", door=told["mutual"]))
+    mine.disconnect()
+
+
+# Common names, and whether they are the account "root".
+NAMES = {"root": True, "Root": False, "root2": False, "roo": False, " root": False, "*": False}
+
+
+@pytest.fixture(scope="module")
+def mutual(authority, tmp_path_factory):
+    """A broker with the account `root` and a door at which certificates say who is there."""
+    folder = tmp_path_factory.mktemp("mutual")
+    files = authority.issue("mutual", "mutual", doors.server_names())
+    more = (
+        f'{LOOPBACK}, client_certificates = "required", client_authorities = "{authority.certificate}", '
+        'identity = "common_name", authentication = "accounts"'
+    )
+    with running(WithAccounts, folder, listeners=listener("mutual", "mqtts", more, files)) as broker:
+        yield broker, places(broker)["mutual"]
+
+
+@pytest.mark.parametrize("version", [3, 5])
+@pytest.mark.parametrize("name", [name for name in ("hivemq", "paho") if name in LIBRARIES])
+def test_a_certificate_is_its_account_and_no_other(mutual, authority, name, version):
+    """The common name is the account's name, exactly and as a whole; it needs no password, and lends itself to no other user name."""
+    if name not in library_names():
+        pytest.skip("not among E2E_LIBRARIES")
+    broker, place = mutual
+    for number, (common_name, is_root) in enumerate(NAMES.items()):
+        files = authority.issue(f"name{number}", common_name)
+        library = Library(broker, name, version)
+        client = library.client()
+        client.address = place
+        options = Options(client_id=library.client_id(), door=doors.tls(authority, files))
+        try:
+            if is_root:
+                assert client.connect(options).reason_code == 0
+                client.subscribe([Subscription("a/b", 1)])
+                client.publish("a/b", b"mine", 1)
+                assert client.message().payload == b"mine"
+                client.disconnect()
+            else:
+                with pytest.raises(Refused) as refused:
+                    client.connect(options)
+                assert refused.value.reason_code in (5, 0x87), common_name
+        finally:
+            client.release()
+
+
+class ThroughProxy(paho.Client):
+    """Says first what a proxy would say."""
+
+    header = b""
+
+    def _create_socket(self):
+        made = super()._create_socket()
+        made.sendall(self.header)
+        return made
+
+
+SOURCE = "192.0.2.7"
+HEADERS = {
+    "v1": f"PROXY TCP4 {SOURCE} 127.0.0.1 4711 1883\r\n".encode(),
+    "v2": b"\r\n\r\n\0\r\nQUIT\n\x21\x11"
+    + struct.pack(">H4s4sHH", 12 + 7, socket.inet_aton(SOURCE), socket.inet_aton("127.0.0.1"), 4711, 1883)
+    # A field that nobody asked for: it is passed over.
+    + b"\x02\x00\x04host",
+}
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_the_address_behind_a_proxy_is_the_client_s(tmp_path, header):
+    """The header is read where its proxy is named, and the address in it is the client's; who sends none is not served."""
+    with running(Courser, tmp_path, listeners=listener("behind", "mqtt", f'{LOOPBACK}, proxies = ["127.0.0.1"]')) as broker:
+        host, port = places(broker)["behind"]
+        got = []
+        client = ThroughProxy(paho.CallbackAPIVersion.VERSION2, client_id="proxied", protocol=paho.MQTTv5)
+        client.header = HEADERS[header]
+        client.on_message = lambda _client, _data, message: got.append(message.payload)
+        client.on_connect = lambda *_: client.subscribe("a", 1)
+        client.on_subscribe = lambda *_: client.publish("a", b"x", 1)
+        client.connect(host, port)
+        client.loop_start()
+        deadline = time.monotonic() + 15
+        while not got:
+            assert time.monotonic() < deadline, "no message"
+            time.sleep(0.01)
+        command = [str(Courser.binary()), "client", "show", "proxied", "-o", "json", "--server", str(tmp_path / "data" / "admin.sock")]
+        shown = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout)
+        assert shown["client"]["address"] == f"{SOURCE}:4711"
+        with socket.create_connection((host, port), timeout=10) as plain:
+            plain.sendall(b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x3c\x00\x01p")
+            assert plain.recv(4) == b""
+        client.disconnect()
+        client.loop_stop()
+
+
+# Becomes the server with the sockets that it was given, as systemd does: descriptors from 3 on, for this very process.
+ACTIVATE = """
+import os, sys
+os.environ["LISTEN_PID"] = str(os.getpid())
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_sockets_of_systemd(tmp_path):
+    """Sockets that were opened before the process serve TCP and a Unix path; READY=1 is said when they do, STOPPING=1 at the end."""
+    unix = tmp_path / "activated.sock"
+    notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    notify.bind(str(tmp_path / "notify"))
+    notify.settimeout(20)
+    with socket.socket() as tcp, socket.socket(socket.AF_UNIX) as local:
+        tcp.bind(("127.0.0.1", 0))
+        local.bind(str(unix))
+        for listening in (tcp, local):
+            listening.listen()
+        # Who connects before the server is there waits for it.
+        early = socket.create_connection(tcp.getsockname(), timeout=20)
+        command = [sys.executable, "-c", ACTIVATE, str(Courser.binary()), "server", "--in-memory", "--http", "127.0.0.1:0"]
+        command += ["--set", "mqtt.listen=[]", "--set", 'listener=[{ name = "given", activation = "mqtt" }]']
+        environment = {**os.environ, "LISTEN_FDS": "2", "LISTEN_FDNAMES": "mqtt:mqtt", "NOTIFY_SOCKET": str(tmp_path / "notify")}
+
+        def lay_out():
+            low, high = os.dup(tcp.fileno()), os.dup(local.fileno())
+            os.dup2(low, 3)
+            os.dup2(high, 4)
+
+        with (tmp_path / "log").open("w") as log:
+            server = subprocess.Popen(
+                command, cwd=tmp_path, env=environment, stdout=log, stderr=log, preexec_fn=lay_out, close_fds=False
+            )
+        try:
+            assert "READY=1" in notify.recv(4096).decode(), (tmp_path / "log").read_text()
+            early.sendall(b"\x10\x11\x00\x04MQTT\x04\x02\x00\x3c\x00\x05early")
+            assert early.recv(4) == b"\x20\x02\x00\x00"
+            for place, door in ((tcp.getsockname(), Door()), (("", 0), Door(unix=str(unix)))):
+                client = Paho(place, 5)
+                client.connect(Options(client_id="activated", door=door))
+                client.subscribe([Subscription("a", 1)])
+                client.publish("a", b"x", 1)
+                assert client.message().payload == b"x"
+                client.disconnect()
+                client.release()
+        finally:
+            server.send_signal(signal.SIGTERM)
+            assert server.wait(20) == 0, (tmp_path / "log").read_text()
+        assert "STOPPING=1" in notify.recv(4096).decode()
+    notify.close()
