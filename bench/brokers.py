@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import signal
@@ -22,13 +23,17 @@ OPEN_FILES = 65_536
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A broker that can be started. `command` may use {binary}, {port} and {folder}."""
+    """A broker that can be started. `command`, `prepare` and `client` may use {binary}, {port}, {folder} and {aux}, another free port."""
 
     name: str
     binary: str
     command: str
     # Written into the folder before the start: file name and text, with {port} and {folder} filled in.
     files: tuple[tuple[str, str], ...] = ()
+    # Run in the folder before the start, once the files are there.
+    prepare: str = ""
+    # What the generator is told instead of host and port.
+    client: str = ""
     # How to get the binary; empty: it is ours or the user's.
     install: str = ""
     # Whether it takes part without being named.
@@ -80,6 +85,21 @@ listen {{
 }}
 """
 
+# Not the system's file, whose certificates are all authorities.
+OPENSSL = """[req]
+distinguished_name = name
+[name]
+[leaf]
+basicConstraints = CA:FALSE
+subjectAltName = DNS:localhost
+"""
+
+CERTIFICATE = ("openssl req -x509 -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=localhost "
+               "-config openssl.cnf -extensions leaf -keyout key.pem -out certificate.pem")
+
+LISTENER = ('listener=[{{ name = "tls", protocol = "mqtts", address = "127.0.0.1:{aux}", '
+            'certificate = "{folder}/certificate.pem", key = "{folder}/key.pem" }}]')
+
 KINDS = {
     kind.name: kind
     for kind in (
@@ -89,16 +109,21 @@ KINDS = {
              "{binary} server --mqtt 127.0.0.1:{port} --in-memory --shards 1"),
         Kind("courser-disk", str(TARGET / "release" / "courser"),
              "{binary} server --mqtt 127.0.0.1:{port} --data {folder}/data", usual=False),
+        # The same with TLS between it and the generator (P-256, AES-GCM of the processor).
+        Kind("courser-tls", str(TARGET / "release" / "courser"),
+             "{binary} server --mqtt 127.0.0.1:{port} --in-memory --set " + shlex.quote(LISTENER),
+             (("openssl.cnf", OPENSSL),), prepare=CERTIFICATE,
+             client="-h localhost -p {aux} --cafile {folder}/certificate.pem", usual=False),
         Kind("mosquitto", "mosquitto", "{binary} -c {folder}/mosquitto.conf",
-             (("mosquitto.conf", MOSQUITTO),), "apt-get install -y mosquitto"),
+             (("mosquitto.conf", MOSQUITTO),), install="apt-get install -y mosquitto"),
         Kind("mosquitto-kept", "mosquitto", "{binary} -c {folder}/mosquitto.conf",
              (("mosquitto.conf", MOSQUITTO + "persistence true\npersistence_location {folder}/\n"),),
-             "apt-get install -y mosquitto", usual=False),
+             install="apt-get install -y mosquitto", usual=False),
         Kind("rumqttd", str(PEERS / "bin" / "rumqttd"), "{binary} -q -c {folder}/rumqttd.toml",
-             (("rumqttd.toml", RUMQTTD),), f"cargo install rumqttd --root {PEERS}"),
+             (("rumqttd.toml", RUMQTTD),), install=f"cargo install rumqttd --root {PEERS}"),
         Kind("nats-server", str(PEERS / "bin" / "nats-server"), "{binary} -c {folder}/nats.conf",
              (("nats.conf", NATS),),
-             f"env GOBIN={PEERS / 'bin'} go install github.com/nats-io/nats-server/v2@latest"),
+             install=f"env GOBIN={PEERS / 'bin'} go install github.com/nats-io/nats-server/v2@latest"),
         # No distribution has it in its usual packages: it takes part where somebody has built it.
         Kind("flashmq", "flashmq", "{binary} --config-file {folder}/flashmq.conf", (("flashmq.conf", FLASHMQ),)),
     )
@@ -113,6 +138,11 @@ class Running:
     host: str
     port: int
     pid: int
+    last_words = {}
+
+    @property
+    def client(self) -> list[str]:
+        return ["-h", self.host, "-p", str(self.port)]
 
     def __enter__(self) -> "Running":
         return self
@@ -166,6 +196,14 @@ class Broker:
         self.port = free_port()
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"bench-{kind.name}-"))
         self.process: subprocess.Popen[bytes] | None = None
+        self.values = {"port": self.port, "aux": free_port(), "folder": self.folder, "binary": find_binary(kind) or kind.binary}
+        # Figures that ours says when it stops.
+        self.last_words: dict[str, float] = {}
+
+    @property
+    def client(self) -> list[str]:
+        """How the generator reaches it."""
+        return shlex.split(self.kind.client.format(**self.values)) or ["-h", self.host, "-p", str(self.port)]
 
     @property
     def pid(self) -> int:
@@ -179,11 +217,11 @@ class Broker:
 
     def start(self) -> None:
         """Starts it in its folder and waits until it takes a connection."""
-        values = {"port": self.port, "aux": free_port(), "folder": self.folder,
-                  "binary": find_binary(self.kind) or self.kind.binary}
         for name, text in self.kind.files:
-            (self.folder / name).write_text(text.format(**values))
-        command = shlex.split(self.kind.command.format(**values))
+            (self.folder / name).write_text(text.format(**self.values))
+        if self.kind.prepare:
+            subprocess.run(shlex.split(self.kind.prepare), cwd=self.folder, check=True, capture_output=True)
+        command = shlex.split(self.kind.command.format(**self.values))
         log = (self.folder / "log").open("wb")
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                         cwd=self.folder, preexec_fn=raise_open_files)
@@ -219,6 +257,9 @@ class Broker:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+        if (self.folder / "log").exists():
+            turn = re.search(r"longest_turn_us=(\d+)", (self.folder / "log").read_text(errors="replace"))
+            self.last_words = {"longest_turn_us": int(turn[1])} if turn else {}
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

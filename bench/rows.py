@@ -19,7 +19,8 @@ class Figure:
     name: str
     unit: str
     key: str
-    target: float
+    # None: it is only told.
+    target: float | None
     seen: dict[str, float] = dataclasses.field(default_factory=dict)
     # Peers count as they are in this run: ours may be `target` times the best of them.
     relative: bool = False
@@ -118,6 +119,22 @@ DURABLE = (
         Figure("p50", "µs", "delivery_p50_us", 1.2, {"bare": 1.0}, relative=True),
         Figure("p99", "µs", "delivery_p99_us", 1.2, {"bare": 1.0}, relative=True),
         Figure("CPU", "s per million in + out", CPU, 1.2))),
+)
+
+
+def over_tls() -> tuple[Figure, ...]:
+    """At most 2.5 times what the same broker takes without TLS."""
+    return (Figure("CPU", "s per million in + out", CPU, 2.5, {"courser": 1.0}, relative=True),)
+
+
+# To be run on `courser` and `courser-tls`.
+OVER_TLS = (
+    Row("TLS: QoS 0, 1 to 1, 128 B, at most 5,000 under way", mqtt("-q", "0", "-s", "128", "--in-flight-max", "5000"), over_tls()),
+    Row("TLS: QoS 1, 1 to 1, 128 B, window 100", mqtt("-q", "1", "-s", "128", "-w", "100"), over_tls()),
+    # With CONNECT and the first subscription, which are the shards' share.
+    Row("TLS: 300 new connections a second, ten seconds", ("connect", "-n", "3000", "--rate", "300", "--subscriptions", "1", "--hold", "0.5"), (
+        Figure("CPU each", "µs", "broker_cpu_us_per_connection", None),
+        Figure("longest turn of a shard", "µs of its CPU", "longest_turn_us", 1000)), may_lose=True),
 )
 
 

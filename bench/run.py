@@ -6,6 +6,7 @@
     bench/run.py --broker courser --broker mosquitto
     bench/run.py --broker courser --broker courser-disk   what the disk costs
     bench/run.py --durable                          rows of sessions that are kept on a disk and synced
+    bench/run.py --tls                              what TLS costs beside plain TCP, and a storm of handshakes
     bench/run.py --add 'bare=/path/bare-relay {port}'   any other broker that can be started on a port, such as a relay that shows
                                                     what the kernel takes
     bench/run.py --running other=127.0.0.1:1883:4711   a broker that runs already: host, port and process id
@@ -31,7 +32,7 @@ import time
 from typing import Any
 
 from brokers import KINDS, ROOT, TARGET, Broker, Kind, Running, custom, find_binary, install, raise_open_files, running
-from rows import DURABLE, ROWS, Figure, Row, is_whole, matching
+from rows import DURABLE, OVER_TLS, ROWS, Figure, Row, is_whole, matching
 
 Results = dict[tuple[str, str], list[dict[str, Any]]]
 RUN_SECONDS_MAX = 180
@@ -41,6 +42,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--row", action="append", default=[], help="part of a row's name")
     parser.add_argument("--durable", action="store_true", help="the rows of kept sessions, with brokers that keep them")
+    parser.add_argument("--tls", action="store_true", help="the rows of TLS beside plain TCP")
     parser.add_argument("--broker", action="append", default=[], choices=sorted(KINDS))
     parser.add_argument("--add", action="append", default=[], metavar="NAME=COMMAND")
     parser.add_argument("--running", action="append", default=[], metavar="NAME=HOST:PORT:PID")
@@ -55,8 +57,7 @@ def arguments() -> argparse.Namespace:
 
 
 def load(row: Row, broker: Broker | Running, options: argparse.Namespace) -> dict[str, Any]:
-    command = [str(TARGET / "release" / "courser"), "bench", *row.arguments, "-h", broker.host, "-p", str(broker.port),
-               "--pid", str(broker.pid), "-V", options.version, "-o", "jsonl", "--quiet"]
+    command = [str(TARGET / "release" / "courser"), "bench", *row.arguments, *broker.client, "--pid", str(broker.pid), "-V", options.version, "-o", "jsonl", "--quiet"]
     if row.arguments[0] == "mqtt":
         command += ["-d", str(options.seconds), "--warmup", "1"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS_MAX,
@@ -78,6 +79,7 @@ def measure(rows: list[Row], kinds: list[Kind | Running], options: argparse.Name
                 try:
                     with kind if isinstance(kind, Running) else Broker(kind) as broker:
                         result = load(row, broker, options)
+                    result |= broker.last_words
                 except (RuntimeError, subprocess.TimeoutExpired) as error:
                     print(f"  failed: {error}", file=sys.stderr)
                     result = {"failures": 1, "error": str(error)}
@@ -175,7 +177,7 @@ def merge(paths: list[pathlib.Path]) -> tuple[list[str], Results]:
 
 def print_merged(paths: list[pathlib.Path]) -> int:
     about, results = merge(paths)
-    rows = [row for row in DURABLE + ROWS if any(name == row.name for name, _ in results)]
+    rows = [row for row in OVER_TLS + DURABLE + ROWS if any(name == row.name for name, _ in results)]
     names = list(dict.fromkeys(broker for _, broker in results))
     text, passed = table(results, rows, names)
     print("\n".join(about), EXPLAINED, text, sep="\n\n")
@@ -190,7 +192,7 @@ def main() -> int:
     subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "courser"], cwd=ROOT, check=True)
     raise_open_files()
     kept = ["courser-disk", "mosquitto-kept", "rumqttd", "nats-server"]
-    usual = kept if options.durable else [name for name, kind in KINDS.items() if kind.usual]
+    usual = ["courser", "courser-tls"] if options.tls else kept if options.durable else [name for name, kind in KINDS.items() if kind.usual]
     kinds = [KINDS[name] for name in (options.broker or usual)] + [custom(text) for text in options.add]
     for kind in kinds:
         if not options.no_install:
@@ -200,7 +202,7 @@ def main() -> int:
     if missing:
         print(f"left out, not installed: {', '.join(missing)}", file=sys.stderr)
     kinds += [running(text) for text in options.running]
-    every = DURABLE if options.durable else ROWS
+    every = OVER_TLS if options.tls else DURABLE if options.durable else ROWS
     rows = matching(options.row, every)
     if not rows:
         raise SystemExit("no such row; rows are:\n" + "\n".join(f"  {row.name}" for row in every))
