@@ -137,6 +137,15 @@ impl PasswordHash {
         made.is_some() && bool::from(found.ct_eq(&self.hash))
     }
 
+    /// What it is made with: `argon2id`, or `pbkdf2-sha512` of Mosquitto's files.
+    #[must_use]
+    pub const fn algorithm(&self) -> &'static str {
+        match self.kind {
+            Kind::Argon2id(..) => "argon2id",
+            Kind::Pbkdf2(_) => "pbkdf2-sha512",
+        }
+    }
+
     /// What a verification costs.
     #[must_use]
     pub const fn cost(&self) -> VerifyCost {

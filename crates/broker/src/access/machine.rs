@@ -90,6 +90,13 @@ impl Metadata {
             (submitted.answer)(Err(ChangeError::Unavailable));
             return None;
         }
+        if submitted
+            .only_at
+            .is_some_and(|revision| revision != self.ahead.revision())
+        {
+            (submitted.answer)(Err(ChangeError::Overtaken));
+            return None;
+        }
         if let Err(refusal) = self.ahead.check(&submitted.command) {
             (submitted.answer)(Err(refusal.into()));
             return None;

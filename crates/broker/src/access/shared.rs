@@ -26,6 +26,9 @@ pub enum ChangeError {
         "users and roles cannot be changed now: the broker is starting, stopping, or busy with other changes"
     )]
     Unavailable,
+    /// The table has changed since the revision that it was made for.
+    #[error("users and roles have just been changed by somebody else")]
+    Overtaken,
     /// It was proposed and no answer came in time: it may be made later.
     #[error("no answer in time; the change may still be made")]
     Unknown,
@@ -36,6 +39,8 @@ type Answer = Box<dyn FnOnce(Result<u64, ChangeError>) + Send>;
 /// A change on its way to the leader of partition 0.
 pub(crate) struct Submitted {
     pub(crate) command: Command,
+    /// Only if this is still the last revision.
+    pub(crate) only_at: Option<u64>,
     pub(crate) answer: Answer,
 }
 
@@ -93,8 +98,30 @@ impl Access {
         command: Command,
         answer: impl FnOnce(Result<u64, ChangeError>) + Send + 'static,
     ) {
-        let answer: Answer = Box::new(answer);
-        match self.inbox.put(Submitted { command, answer }) {
+        self.submit(Submitted {
+            command,
+            only_at: None,
+            answer: Box::new(answer),
+        });
+    }
+
+    /// The same for a change that was made out of the table of a revision: [`ChangeError::Overtaken`] if another one came before it,
+    /// committed or still under way. So two that read, think and write never undo each other.
+    pub fn change_at(
+        &self,
+        revision: u64,
+        command: Command,
+        answer: impl FnOnce(Result<u64, ChangeError>) + Send + 'static,
+    ) {
+        self.submit(Submitted {
+            command,
+            only_at: Some(revision),
+            answer: Box::new(answer),
+        });
+    }
+
+    fn submit(&self, submitted: Submitted) {
+        match self.inbox.put(submitted) {
             Ok(()) => {
                 if let Some(doze) = self.dozes.first() {
                     doze.wake();

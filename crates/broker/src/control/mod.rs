@@ -10,9 +10,11 @@ mod rows;
 
 use std::sync::Arc;
 
+use courser_access::{Command, Table};
 use courser_contract::{FrontId, PartitionId, ShardId};
 use tokio::sync::oneshot;
 
+use crate::access::{Access, ChangeError};
 use crate::classes::Classes;
 use crate::rings::Doze;
 use crate::slots::Places;
@@ -46,6 +48,7 @@ pub struct Control {
     places: Places,
     classes: Arc<Classes>,
     disk: Option<Arc<DiskState>>,
+    access: Arc<Access>,
     stop: Arc<crate::shard::StopSignal>,
 }
 
@@ -55,6 +58,7 @@ impl Control {
         dozes: &[Arc<Doze>],
         places: Places,
         classes: &[courser_settings::Class],
+        access: Arc<Access>,
         stop: Arc<crate::shard::StopSignal>,
     ) -> Self {
         Self {
@@ -62,6 +66,7 @@ impl Control {
             places,
             classes: Arc::new(Classes::new(places, classes)),
             disk: None,
+            access,
             stop,
         }
     }
@@ -110,6 +115,35 @@ impl Control {
     #[must_use]
     pub fn status(&self) -> crate::Status {
         crate::broker::status_of(self.disk.as_deref())
+    }
+
+    /// Users and roles now.
+    #[must_use]
+    pub fn accounts(&self) -> Arc<Table> {
+        self.access.table()
+    }
+
+    /// Whether users and roles are known yet.
+    #[must_use]
+    pub fn accounts_serve(&self) -> bool {
+        self.access.serves()
+    }
+
+    /// Changes users and roles as [`Access::change_at`] does; the revision that it made.
+    ///
+    /// # Errors
+    /// [`ChangeError`].
+    pub async fn change_accounts(
+        &self,
+        revision: u64,
+        command: Command,
+    ) -> Result<u64, ChangeError> {
+        let (answer, answered) = oneshot::channel();
+        self.access.change_at(revision, command, move |result| {
+            // Whoever waited may be gone.
+            let _ = answer.send(result);
+        });
+        answered.await.unwrap_or(Err(ChangeError::Unknown))
     }
 
     /// Whether it is being stopped.

@@ -26,9 +26,18 @@ impl Asked {
 }
 
 fn submit(machine: &mut Metadata, command: Command) -> (Option<Bytes>, Asked) {
+    submit_at(machine, None, command)
+}
+
+fn submit_at(
+    machine: &mut Metadata,
+    only_at: Option<u64>,
+    command: Command,
+) -> (Option<Bytes>, Asked) {
     let (sender, receiver) = mpsc::channel();
     let submitted = Submitted {
         command,
+        only_at,
         answer: Box::new(move |result| sender.send(result).unwrap()),
     };
     (machine.propose(submitted, WallMs(7)), Asked(receiver))
@@ -137,4 +146,18 @@ fn i12_an_entry_of_a_newer_version_is_not_skipped() {
     let another_part = [8, 1, 16, 7];
     assert_eq!(machine.handle_committed(&another_part), Ok(()));
     assert_eq!(machine.table.revision(), 0);
+}
+
+#[test]
+fn a_change_made_out_of_an_older_table_is_refused() {
+    let mut machine = machine();
+    machine.handle_leader();
+    let (first, _asked) = submit_at(&mut machine, Some(0), put_user("anna"));
+    assert!(first.is_some());
+    let (second, asked) = submit_at(&mut machine, Some(0), put_user("ben"));
+    assert!(second.is_none(), "the first one is under way");
+    assert_eq!(asked.answer(), Some(Err(ChangeError::Overtaken)));
+    machine.handle_committed(&first.unwrap()).unwrap();
+    let (third, _asked) = submit_at(&mut machine, Some(1), put_user("ben"));
+    assert!(third.is_some(), "it knows the first one");
 }
