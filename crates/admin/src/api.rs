@@ -1,7 +1,14 @@
 //! What the API says, as it goes over the wire. Field names are stable within a major version.
 
+mod accounts;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+pub use accounts::{
+    Administration, Decision, Imported, Limits, NewPassword, NewRole, NewUser, Password, Role,
+    RoleChange, Rule, User, UserChange, UserState,
+};
 
 /// A page of rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -187,7 +194,7 @@ pub struct RetainedDetail {
 /// What was done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Done {
-    /// `kicked` or `deleted`.
+    /// `kicked`, `deleted`, `added`, `changed`, `removed`, or `unchanged`.
     pub done: String,
     /// What it was done to.
     pub what: String,

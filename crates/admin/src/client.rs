@@ -5,10 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
-use hyper::header::{AUTHORIZATION, HOST};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
@@ -29,6 +29,17 @@ pub enum Server {
     Socket(PathBuf),
     /// `host:port` of its HTTP.
     Http(String),
+}
+
+/// How a body is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Makes something.
+    Post,
+    /// Replaces something.
+    Put,
+    /// Changes a part of something.
+    Patch,
 }
 
 /// Asks one server.
@@ -132,7 +143,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`].
     pub async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, ClientError> {
-        self.json(Method::GET, &with_query(path, query)).await
+        self.json(Method::GET, &with_query(path, query), None).await
     }
 
     /// GET: the answer as text.
@@ -140,7 +151,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`].
     pub async fn text(&self, path: &str) -> Result<String, ClientError> {
-        let bytes = self.ask(Method::GET, path).await?;
+        let bytes = self.ask(Method::GET, path, None).await?;
         String::from_utf8(bytes.to_vec()).map_err(|_| self.strange("no text"))
     }
 
@@ -149,16 +160,40 @@ impl Client {
     /// # Errors
     /// [`ClientError`].
     pub async fn delete(&self, path: &str) -> Result<Value, ClientError> {
-        self.json(Method::DELETE, path).await
+        self.json(Method::DELETE, path, None).await
     }
 
-    async fn json(&self, method: Method, path: &str) -> Result<Value, ClientError> {
-        let bytes = self.ask(method, path).await?;
+    /// POST, PUT or PATCH with a body.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn send(&self, verb: Verb, path: &str, body: &Value) -> Result<Value, ClientError> {
+        let method = match verb {
+            Verb::Post => Method::POST,
+            Verb::Put => Method::PUT,
+            Verb::Patch => Method::PATCH,
+        };
+        let body = Bytes::from(body.to_string());
+        self.json(method, path, Some(body)).await
+    }
+
+    async fn json(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+    ) -> Result<Value, ClientError> {
+        let bytes = self.ask(method, path, body).await?;
         serde_json::from_slice(&bytes).map_err(|error| self.strange(&error.to_string()))
     }
 
-    async fn ask(&self, method: Method, path: &str) -> Result<Bytes, ClientError> {
-        let asked = tokio::time::timeout(self.timeout, self.ask_patiently(method, path));
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+    ) -> Result<Bytes, ClientError> {
+        let asked = tokio::time::timeout(self.timeout, self.ask_patiently(method, path, body));
         asked.await.unwrap_or_else(|_| {
             Err(ClientError::TimedOut {
                 server: self.server.to_string(),
@@ -167,7 +202,25 @@ impl Client {
         })
     }
 
-    async fn ask_patiently(&self, method: Method, path: &str) -> Result<Bytes, ClientError> {
+    async fn ask_patiently(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+    ) -> Result<Bytes, ClientError> {
+        let mut request = Request::builder().method(method).uri(path);
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, token.header());
+        }
+        if body.is_some() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        let request = |host: &str| {
+            let request = request.header(HOST, host);
+            request
+                .body(Full::new(body.unwrap_or_default()))
+                .map_err(|error| self.strange(&error.to_string()))
+        };
         let failed = |source| ClientError::Connect {
             server: self.server.to_string(),
             source,
@@ -176,11 +229,11 @@ impl Client {
             Server::Socket(socket) => {
                 let (short, _folder) = short_path(socket).map_err(failed)?;
                 let stream = UnixStream::connect(short).await.map_err(failed)?;
-                self.exchange(stream, method, path, "localhost").await
+                self.exchange(stream, request("localhost")?).await
             }
             Server::Http(place) => {
                 let stream = TcpStream::connect(place).await.map_err(failed)?;
-                self.exchange(stream, method, path, place).await
+                self.exchange(stream, request(place)?).await
             }
         }
     }
@@ -188,9 +241,7 @@ impl Client {
     async fn exchange<S>(
         &self,
         stream: S,
-        method: Method,
-        path: &str,
-        host: &str,
+        request: Request<Full<Bytes>>,
     ) -> Result<Bytes, ClientError>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -198,16 +249,6 @@ impl Client {
         let strange = |error: &dyn std::error::Error| self.strange(&error.to_string());
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
-            .map_err(|error| strange(&error))?;
-        let mut request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(HOST, host);
-        if let Some(token) = &self.token {
-            request = request.header(AUTHORIZATION, token.header());
-        }
-        let request = request
-            .body(Empty::<Bytes>::new())
             .map_err(|error| strange(&error))?;
         let driven = tokio::spawn(connection);
         let response = sender

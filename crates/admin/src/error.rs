@@ -70,6 +70,24 @@ codes! {
     SessionInUse = 1201, "session_in_use", CONFLICT, "courser client kick closes the connection first";
     /// The topic has no retained message.
     NoRetained = 1300, "no_retained_message", NOT_FOUND, "courser retained list shows the topics that have one";
+    /// There is no user of this name.
+    NoUser = 1400, "no_user", NOT_FOUND, "courser user list shows the users that there are";
+    /// There is a user of this name already.
+    UserExists = 1401, "user_exists", CONFLICT, "courser user set and courser user set-password change a user that is there";
+    /// There is no role of this name.
+    NoRole = 1402, "no_role", NOT_FOUND, "courser role list shows the roles that there are";
+    /// There is a role of this name already.
+    RoleExists = 1403, "role_exists", CONFLICT, "courser role set and courser acl grant change a role that is there";
+    /// Users have the role.
+    RoleInUse = 1404, "role_in_use", CONFLICT, "courser user set NAME --remove-role ROLE takes it from a user";
+    /// The role does not have this rule.
+    NoRule = 1405, "no_rule", NOT_FOUND, "courser acl list shows the rules of all roles";
+    /// Nobody could change users and roles after it.
+    LastAdministrator = 1406, "last_administrator", UNPROCESSABLE_ENTITY, "give full administration to another enabled user with a password first";
+    /// There would be more than there may be.
+    TooMany = 1407, "too_many", UNPROCESSABLE_ENTITY, "docs/limits.md has the limits of users, roles and rules";
+    /// Others change users and roles all the time.
+    Overtaken = 1408, "overtaken", CONFLICT, "try again";
 }
 
 /// An error as it is answered.

@@ -35,7 +35,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use courser_broker::Control;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 pub use crate::serve::BindError;
 use crate::serve::Listeners;
@@ -72,6 +72,8 @@ pub(crate) struct AppState {
     pub(crate) control: Control,
     pub(crate) token: Option<Arc<Token>>,
     pub(crate) started: Instant,
+    /// One password is hashed at a time: 19 MiB and a core are enough for operators.
+    pub(crate) hashing: Arc<Semaphore>,
 }
 
 /// The thread that serves operators. Ends when it is dropped.
@@ -111,6 +113,7 @@ impl Admin {
             control,
             token: token.map(Arc::new),
             started: Instant::now(),
+            hashing: Arc::new(Semaphore::new(1)),
         };
         let (stop, stopped) = watch::channel(());
         let thread = thread::Builder::new()

@@ -16,7 +16,7 @@ pub(crate) use crate::api::List;
 use crate::error::{ApiError, Code};
 
 use filter::Condition;
-pub(crate) use walk::{Place, Step, Walk, list};
+pub(crate) use walk::{Place, Step, Walk, list, list_here};
 
 /// Rows of a page when nobody says how many.
 const LIMIT_DEFAULT: usize = 100;
@@ -69,7 +69,7 @@ pub(crate) enum Cursor {
     /// The value that is sorted by and the key of the last row.
     #[serde(rename = "s")]
     Sorted(Value, String),
-    /// A topic.
+    /// A topic or another name.
     #[serde(rename = "t")]
     Topic(String),
 }
@@ -132,7 +132,7 @@ impl ListQuery {
         self.sort.is_some()
     }
 
-    /// Where a walk over topics goes on.
+    /// Where a walk over topics or names goes on.
     pub(crate) fn topic(&self) -> Result<Option<&str>, ApiError> {
         match &self.cursor {
             None => Ok(None),

@@ -61,6 +61,14 @@ enum Command {
     Subscription(operate::Subscriptions),
     /// Retained messages: list, show, delete
     Retained(operate::RetainedMessages),
+    /// Who may come in: list, show, add, set, set-password, enable, disable, remove, import
+    User(operate::Users),
+    /// What users may do, by role: list, show, add, set, remove
+    Role(operate::Roles),
+    /// Rules of roles: list, grant, revoke, and test which of them decides
+    Acl(operate::Acl),
+    /// All users and roles at once: export, import
+    Access(operate::Access),
     /// What the server holds and how much goes through it
     Top(operate::Top),
     /// Comings and goings of clients, as they happen
@@ -94,6 +102,10 @@ fn main() -> ExitCode {
         Command::Session(arguments) => operate::run_sessions(&arguments).into(),
         Command::Subscription(arguments) => operate::run_subscriptions(&arguments).into(),
         Command::Retained(arguments) => operate::run_retained(&arguments).into(),
+        Command::User(arguments) => operate::run_users(&arguments).into(),
+        Command::Role(arguments) => operate::run_roles(&arguments).into(),
+        Command::Acl(arguments) => operate::run_acl(&arguments).into(),
+        Command::Access(arguments) => operate::run_access(&arguments).into(),
         Command::Top(arguments) => operate::run_top(&arguments).into(),
         Command::Events(arguments) => operate::run_events(&arguments).into(),
         Command::Errors(arguments) => operate::run_errors(&arguments).into(),

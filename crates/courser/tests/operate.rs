@@ -1,71 +1,15 @@
 //! The commands for operators on a running server: what is done, what is not there, what is refused, and no server at all. The
 //! cases are in `tests/operate/`; each has its own clients, sessions and topics.
 
+mod server;
+
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A process that ends with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-const COURSER: &str = env!("CARGO_BIN_EXE_courser");
-
-/// A server with its data in `folder`, ready; and the addresses of its MQTT and its HTTP.
-fn server(folder: &Path) -> (Running, String, String) {
-    let mut child = Command::new(COURSER)
-        .args(["server", "--mqtt", "127.0.0.1:0", "--http", "127.0.0.1:0"])
-        .args([
-            "--set",
-            "log.segment_bytes=1MiB",
-            "--set",
-            "sys.interval=0s",
-            "--data",
-        ])
-        .arg(folder)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the program can be started");
-    let output = child.stdout.take().expect("it was piped");
-    let running = Running(child);
-    let (mut mqtt, mut http) = (None, None);
-    for line in BufReader::new(output).lines() {
-        let line = line.expect("text");
-        if let Some(address) = line.strip_prefix("MQTT 3.1.1 and 5.0 on ") {
-            mqtt = Some(address.to_owned());
-        }
-        if let Some(address) = line.strip_prefix("API, metrics and health on ") {
-            http = Some(address.to_owned());
-        }
-        if line == "ready" {
-            break;
-        }
-    }
-    let said = "a server says where it listens before it is ready";
-    (running, mqtt.expect(said), http.expect(said))
-}
-
-/// `courser` with these arguments, to its end.
-fn run(arguments: &[&str]) -> (bool, String) {
-    let done = Command::new(COURSER)
-        .args(arguments)
-        .output()
-        .expect("it runs");
-    (
-        done.status.success(),
-        String::from_utf8_lossy(&done.stdout).into_owned(),
-    )
-}
+use server::{COURSER, Running, run, server};
 
 /// A client that stays; it is there when this returns.
 fn client(port: &str, socket: &str, id: &str, arguments: &[&str]) -> Running {
@@ -102,7 +46,7 @@ fn client(port: &str, socket: &str, id: &str, arguments: &[&str]) -> Running {
 fn commands_for_operators() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("data");
-    let (_server, mqtt, http) = server(&data);
+    let (_server, mqtt, http) = server(&data, &[]);
     let port = mqtt.rsplit_once(':').expect("a port").1;
     let socket = data.join("admin.sock").display().to_string();
     let token = data.join("admin.token").display().to_string();

@@ -49,7 +49,10 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "courser-trie",
         ],
     ),
-    ("courser-admin", &["courser-broker", "courser-contract"]),
+    (
+        "courser-admin",
+        &["courser-access", "courser-broker", "courser-contract"],
+    ),
     (
         "courser",
         &[

@@ -47,6 +47,53 @@ pub(crate) async fn list<W: Walk>(
     }
 }
 
+/// Rows of a page after which others get a turn of the thread.
+const ROWS_AT_ONCE: usize = 1_000;
+
+/// A page of rows that are all at hand, each with its id, in the order of the ids.
+pub(crate) async fn list_here<I: AsRef<str>, R: Serialize>(
+    query: &ListQuery,
+    rows: impl Iterator<Item = (I, impl FnOnce() -> R)>,
+) -> Result<List<R>, ApiError> {
+    let mut best = match &query.sort {
+        Some(sort) => Some(Best::new(query, sort)?),
+        None => None,
+    };
+    let after = match &best {
+        Some(_) => None,
+        None => query.topic()?,
+    };
+    let mut items = Vec::new();
+    let mut last: Option<String> = None;
+    for (seen, (id, row)) in rows.enumerate() {
+        if seen % ROWS_AT_ONCE == ROWS_AT_ONCE - 1 {
+            tokio::task::yield_now().await;
+        }
+        let id = id.as_ref();
+        if after.is_some_and(|after| id <= after) {
+            continue;
+        }
+        if let Some(best) = &mut best {
+            best.offer(row(), id.to_owned())?;
+            continue;
+        }
+        let row = row();
+        if !query.wants(&row)? {
+            continue;
+        }
+        if items.len() == query.limit() {
+            let next = last.map(|last| Cursor::Topic(last).write());
+            return Ok(List { items, next });
+        }
+        items.push(row);
+        last = Some(id.to_owned());
+    }
+    Ok(match best {
+        Some(best) => best.page(),
+        None => List { items, next: None },
+    })
+}
+
 async fn walk<W: Walk>(control: &Control, query: &ListQuery) -> Result<List<W::Row>, ApiError> {
     let parts = W::parts(control);
     let start = query.walk()?;

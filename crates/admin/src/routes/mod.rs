@@ -1,5 +1,6 @@
 //! All routes.
 
+mod accounts;
 mod clients;
 mod events;
 mod health;
@@ -43,6 +44,7 @@ fn guarded() -> OpenApiRouter<AppState> {
         .merge(sessions::routes())
         .merge(retained::routes())
         .merge(events::routes())
+        .merge(accounts::routes())
 }
 
 /// Everything.

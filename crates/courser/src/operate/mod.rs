@@ -1,5 +1,6 @@
 //! Commands for operators, over the API of a running server.
 
+mod accounts;
 mod context;
 mod diagnose;
 mod errors;
@@ -7,9 +8,11 @@ mod events;
 mod list;
 mod print;
 mod server;
+mod targets;
 mod top;
 mod verbs;
 
+pub(crate) use accounts::{Access, Acl, Roles, Users, run_access, run_acl, run_roles, run_users};
 pub(crate) use context::{Context, run as run_context};
 pub(crate) use diagnose::{Diagnose, run as run_diagnose};
 pub(crate) use errors::{Errors, run as run_errors};

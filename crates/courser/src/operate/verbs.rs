@@ -1,15 +1,14 @@
 //! `client`, `session`, `subscription`, `retained`: what there is, and the end of it.
 
-use std::io::{self, BufRead, IsTerminal};
-
 use clap::{Args, Subcommand};
-use courser_admin::client::{Client, ClientError, escaped};
+use courser_admin::client::escaped;
 use serde_json::{Value, json};
 
 use super::list::{ListFlags, Listing};
-use super::print::{Output, OutputFlags, plain, say};
+use super::print::{Output, OutputFlags, say};
 use super::server::ServerFlags;
-use crate::cli::exit::{Exit, usage};
+use super::targets::{Act, Deed, Targets};
+use crate::cli::exit::Exit;
 
 /// Connections
 #[derive(Args, Debug)]
@@ -104,22 +103,6 @@ enum RetainedVerb {
     Delete(Targets),
 }
 
-/// What a destructive verb is for.
-#[derive(Args, Debug)]
-struct Targets {
-    /// Client ids, or topics
-    #[arg(required = true, value_name = "NAME")]
-    names: Vec<String>,
-    /// Do not ask
-    #[arg(short = 'y', long)]
-    yes: bool,
-    /// Only say what would be done
-    #[arg(long)]
-    dry_run: bool,
-    #[command(flatten)]
-    output: OutputFlags,
-}
-
 /// Runs `courser client`.
 pub(crate) fn run_clients(arguments: &Clients) -> Exit {
     match &arguments.verb {
@@ -150,6 +133,7 @@ pub(crate) fn run_clients(arguments: &Clients) -> Exit {
             &arguments.server,
             &Deed {
                 path: "/api/v1/clients",
+                act: Act::Delete,
                 field: "client",
                 what: "close the connection of",
             },
@@ -187,6 +171,7 @@ pub(crate) fn run_sessions(arguments: &Sessions) -> Exit {
             &arguments.server,
             &Deed {
                 path: "/api/v1/sessions",
+                act: Act::Delete,
                 field: "",
                 what: "end the session of",
             },
@@ -231,6 +216,7 @@ pub(crate) fn run_retained(arguments: &RetainedMessages) -> Exit {
             &arguments.server,
             &Deed {
                 path: "/api/v1/retained",
+                act: Act::Delete,
                 field: "",
                 what: "take away the retained message of",
             },
@@ -270,78 +256,5 @@ fn show_client(found: &Value, output: Output) {
     if !events.is_empty() {
         say("\n");
         output.rows(&events, &["at", "event", "address", "reason_code", "cause"]);
-    }
-}
-
-/// Something that is done to what a name stands for.
-struct Deed {
-    path: &'static str,
-    /// Where the answer of GET says whether it is there; empty: it is, if there is an answer.
-    field: &'static str,
-    what: &'static str,
-}
-
-impl Targets {
-    fn run(&self, server: &ServerFlags, deed: &Deed) -> Exit {
-        if !self.dry_run && !self.yes && !self.confirm(deed) {
-            return usage(&format!(
-                "nothing was done: say --yes to {} {}",
-                deed.what,
-                self.list()
-            ));
-        }
-        server.ask(async |client| {
-            let mut done = Vec::new();
-            for name in &self.names {
-                match self.one(&client, deed, name).await {
-                    Ok(what) => done.push(what),
-                    Err(error) => {
-                        self.say(&done);
-                        return Err(error);
-                    }
-                }
-            }
-            self.say(&done);
-            Ok(Exit::Done)
-        })
-    }
-
-    async fn one(&self, client: &Client, deed: &Deed, name: &str) -> Result<Value, ClientError> {
-        let path = format!("{}/{}", deed.path, escaped(name));
-        if !self.dry_run {
-            return client.delete(&path).await;
-        }
-        let found = client.get(&path, &[]).await?;
-        let there = deed.field.is_empty() || !found[deed.field].is_null();
-        let would = if there {
-            deed.what
-        } else {
-            "nothing to do for"
-        };
-        Ok(json!({"done": format!("would {would}"), "what": name}))
-    }
-
-    fn say(&self, done: &[Value]) {
-        if !done.is_empty() {
-            self.output.output().rows(done, &["done", "what"]);
-        }
-    }
-
-    fn list(&self) -> String {
-        self.names
-            .iter()
-            .map(|name| plain(name))
-            .collect::<Vec<_>>()
-            .join(", ")
-    }
-
-    /// Asks the person at the terminal; where there is none, the answer is no.
-    fn confirm(&self, deed: &Deed) -> bool {
-        if !io::stdin().is_terminal() {
-            return false;
-        }
-        eprint!("{} {}? [y/N] ", deed.what, self.list());
-        let mut line = String::new();
-        io::stdin().lock().read_line(&mut line).is_ok() && matches!(line.trim(), "y" | "yes")
     }
 }

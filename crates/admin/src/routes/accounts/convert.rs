@@ -1,0 +1,148 @@
+//! Between the table's users and roles and those of the API.
+
+use courser_access::scram::ScramKeys;
+use courser_access::{
+    Administration, Decision, HashError, HashMemory, Limits, PasswordHash, Role, RoleName, Rule,
+    SALT_BYTES, User, UserName, UserState,
+};
+use rand::TryRng;
+use rand::rngs::SysRng;
+use serde_json::Value;
+
+use super::bad;
+use crate::AppState;
+use crate::api;
+use crate::error::{ApiError, Code};
+
+pub(super) fn user_name(text: &str) -> Result<UserName, ApiError> {
+    UserName::new(text).map_err(|error| bad(format!("user {text:?}: {error}")))
+}
+
+pub(super) fn role_name(text: &str) -> Result<RoleName, ApiError> {
+    RoleName::new(text).map_err(|error| bad(format!("role {text:?}: {error}")))
+}
+
+pub(super) fn rule(text: &str) -> Result<Rule, ApiError> {
+    text.parse()
+        .map_err(|error| bad(format!("rule {text:?}: {error}")))
+}
+
+pub(super) fn state(state: api::UserState) -> UserState {
+    match state {
+        api::UserState::Enabled => UserState::Enabled,
+        api::UserState::Disabled => UserState::Disabled,
+    }
+}
+
+pub(super) fn administration(administration: api::Administration) -> Administration {
+    match administration {
+        api::Administration::None => Administration::None,
+        api::Administration::Read => Administration::Read,
+        api::Administration::Full => Administration::Full,
+    }
+}
+
+fn limits_shown(limits: Limits) -> api::Limits {
+    match serde_json::to_value(limits) {
+        Ok(Value::Object(fields)) => fields
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, Some(u32::try_from(value.as_u64()?).ok()?))))
+            .collect(),
+        Ok(_) | Err(_) => unreachable!("limits are a plain struct"),
+    }
+}
+
+/// Limits with some of them another way.
+pub(super) fn limits(before: Limits, change: &api::Limits) -> Result<Limits, ApiError> {
+    let mut all = limits_shown(before);
+    all.extend(change.iter().map(|(name, value)| (name.clone(), *value)));
+    let fields = serde_json::to_value(all).map_err(|error| bad(format!("limits: {error}")))?;
+    serde_json::from_value(fields).map_err(|error| bad(format!("limits: {error}")))
+}
+
+pub(super) fn user(name: &UserName, user: &User) -> api::User {
+    api::User {
+        name: name.to_string(),
+        state: match user.state {
+            UserState::Enabled => api::UserState::Enabled,
+            UserState::Disabled => api::UserState::Disabled,
+        },
+        password: user
+            .password
+            .as_ref()
+            .map(|hash| hash.algorithm().to_owned()),
+        scram: user.scram.is_some(),
+        roles: user.roles.iter().map(ToString::to_string).collect(),
+        limits: limits_shown(user.limits),
+    }
+}
+
+pub(super) fn role(name: &RoleName, role: &Role) -> api::Role {
+    api::Role {
+        name: name.to_string(),
+        administration: match role.administration {
+            Administration::None => api::Administration::None,
+            Administration::Read => api::Administration::Read,
+            Administration::Full => api::Administration::Full,
+        },
+        rules: role.rules.iter().map(ToString::to_string).collect(),
+        limits: limits_shown(role.limits),
+    }
+}
+
+pub(super) fn rule_of(name: &RoleName, number: usize, rule: &Rule) -> api::Rule {
+    let text = rule.to_string();
+    let mut words = text.splitn(3, ' ').map(str::to_owned);
+    let mut word = || words.next().unwrap_or_default();
+    api::Rule {
+        role: name.to_string(),
+        number: number as u32,
+        effect: word(),
+        action: word(),
+        topic: word(),
+    }
+}
+
+pub(super) fn decision(decision: &Decision) -> api::Decision {
+    let by = match decision {
+        Decision::ByRule { role, number, rule } => Some((role, number, rule)),
+        Decision::NoRule | Decision::NoUser | Decision::Disabled => None,
+    };
+    api::Decision {
+        allowed: decision.verdict().is_allowed(),
+        reason: decision.to_string(),
+        role: by.map(|(role, ..)| role.to_string()),
+        number: by.map(|(_, number, _)| *number as u32),
+        rule: by.map(|(.., rule)| rule.to_string()),
+    }
+}
+
+fn salt() -> Result<[u8; SALT_BYTES], ApiError> {
+    let mut salt = [0; SALT_BYTES];
+    SysRng.try_fill_bytes(&mut salt).map_err(|error| {
+        ApiError::new(
+            Code::Unavailable,
+            format!("the system gives no random numbers: {error}"),
+        )
+    })?;
+    Ok(salt)
+}
+
+/// What is kept of a password: its hash, and SCRAM keys if they are wanted. Hashed on a thread of its own, one at a time.
+pub(super) async fn credentials(
+    app: &AppState,
+    password: api::Password,
+    scram: bool,
+) -> Result<(PasswordHash, Option<ScramKeys>), ApiError> {
+    let (salt, scram_salt) = (salt()?, salt()?);
+    let turn = app.hashing.acquire().await.map_err(bad)?;
+    let made = tokio::task::spawn_blocking(move || {
+        let hash = PasswordHash::new(password.text().as_bytes(), salt, &mut HashMemory::default())?;
+        let keys = scram.then(|| ScramKeys::new(password.text().as_bytes(), scram_salt));
+        Ok::<_, HashError>((hash, keys))
+    });
+    let made = made.await;
+    drop(turn);
+    made.map_err(|_| ApiError::new(Code::Unavailable, "the password could not be hashed"))?
+        .map_err(bad)
+}

@@ -1,0 +1,242 @@
+//! Roles, their rules, and what they decide.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::{Extension, Json};
+use courser_access::{Command, Identity, Rights, Role, RoleName, Sharing, Table};
+use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::{Sent, bad, change, convert, parameters, table};
+use crate::AppState;
+use crate::access::Principal;
+use crate::api::{self, Decision, Done, NewRole, RoleChange};
+use crate::error::{ApiError, Code, ErrorBody};
+use crate::list::{List, ListParams, ListQuery, list_here};
+
+pub(super) fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(roles, add))
+        .routes(routes!(role, set, remove))
+        .routes(routes!(rules))
+        .routes(routes!(test))
+}
+
+fn done(what: &str, name: &RoleName) -> Json<Done> {
+    Json(Done {
+        done: what.to_owned(),
+        what: name.to_string(),
+    })
+}
+
+fn find<'a>(table: &'a Table, name: &RoleName) -> Result<&'a Arc<Role>, ApiError> {
+    let unknown = || ApiError::new(Code::NoRole, format!("there is no role {name}"));
+    table.role(name.as_str()).ok_or_else(unknown)
+}
+
+/// Roles, by name.
+#[utoipa::path(get, path = "/api/v1/roles", params(ListParams), responses((status = 200, body = List<api::Role>), (status = 400, body = ErrorBody)))]
+async fn roles(
+    State(state): State<AppState>,
+    Query(parameters): Query<Vec<(String, String)>>,
+) -> Result<Json<List<api::Role>>, ApiError> {
+    let query = ListQuery::read(parameters, &[])?;
+    let table = table(&state)?;
+    let rows = table
+        .roles()
+        .map(|(name, role)| (name.as_str(), move || convert::role(name, role)));
+    Ok(Json(list_here(&query, rows).await?))
+}
+
+/// A role.
+#[utoipa::path(get, path = "/api/v1/roles/{name}", params(("name" = String, Path, description = "Name of the role")), responses((status = 200, body = api::Role), (status = 404, body = ErrorBody)))]
+async fn role(
+    State(state): State<AppState>,
+    Path(name): Path<String>,
+) -> Result<Json<api::Role>, ApiError> {
+    let name = convert::role_name(&name)?;
+    let table = table(&state)?;
+    Ok(Json(convert::role(&name, find(&table, &name)?)))
+}
+
+/// Makes a role.
+#[utoipa::path(post, path = "/api/v1/roles", request_body = NewRole, responses((status = 200, body = Done), (status = 400, body = ErrorBody), (status = 409, body = ErrorBody)))]
+async fn add(
+    State(state): State<AppState>,
+    Extension(principal): Extension<Principal>,
+    Sent(asked): Sent<NewRole>,
+) -> Result<Json<Done>, ApiError> {
+    let name = convert::role_name(&asked.name)?;
+    let rules = asked.rules.iter().map(|rule| convert::rule(rule));
+    let role = Role {
+        rules: rules.collect::<Result<_, _>>()?,
+        administration: convert::administration(asked.administration),
+        limits: convert::limits(Default::default(), &asked.limits)?,
+    };
+    change(&state, |table| {
+        if table.role(name.as_str()).is_some() {
+            let message = format!("there is a role {name} already");
+            return Err(ApiError::new(Code::RoleExists, message));
+        }
+        Ok((Some(Command::PutRole(name.clone(), role.clone())), ()))
+    })
+    .await?;
+    tracing::info!(
+        event = "role_added",
+        by = principal.name,
+        role = name.as_str(),
+        "an operator made a role"
+    );
+    Ok(done("added", &name))
+}
+
+/// Changes rules, administration and limits of a role. A right that is gone counts at the next message of everybody who has the role.
+#[utoipa::path(patch, path = "/api/v1/roles/{name}", params(("name" = String, Path, description = "Name of the role")), request_body = RoleChange, responses((status = 200, body = Done), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
+async fn set(
+    State(state): State<AppState>,
+    Extension(principal): Extension<Principal>,
+    Path(name): Path<String>,
+    Sent(asked): Sent<RoleChange>,
+) -> Result<Json<Done>, ApiError> {
+    let name = convert::role_name(&name)?;
+    let what = change(&state, |table| {
+        let before = find(table, &name)?;
+        let after = changed(before, &name, &asked)?;
+        if after == **before {
+            return Ok((None, "unchanged"));
+        }
+        Ok((Some(Command::PutRole(name.clone(), after)), "changed"))
+    })
+    .await?;
+    tracing::info!(
+        event = "role_changed",
+        by = principal.name,
+        role = name.as_str(),
+        "an operator changed a role"
+    );
+    Ok(done(what, &name))
+}
+
+fn changed(before: &Role, name: &RoleName, asked: &RoleChange) -> Result<Role, ApiError> {
+    let mut role = before.clone();
+    if let Some(administration) = asked.administration {
+        role.administration = convert::administration(administration);
+    }
+    for text in &asked.remove_rules {
+        let rule = convert::rule(text)?;
+        let left = role.rules.len();
+        role.rules.retain(|it| *it != rule);
+        if role.rules.len() == left {
+            let message = format!("role {name} has no rule {rule}");
+            return Err(ApiError::new(Code::NoRule, message));
+        }
+    }
+    for text in &asked.add_rules {
+        let rule = convert::rule(text)?;
+        if !role.rules.contains(&rule) {
+            role.rules.push(rule);
+        }
+    }
+    role.limits = convert::limits(role.limits, &asked.limits)?;
+    Ok(role)
+}
+
+/// Removes a role that no user has.
+#[utoipa::path(delete, path = "/api/v1/roles/{name}", params(("name" = String, Path, description = "Name of the role")), responses((status = 200, body = Done), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
+async fn remove(
+    State(state): State<AppState>,
+    Extension(principal): Extension<Principal>,
+    Path(name): Path<String>,
+) -> Result<Json<Done>, ApiError> {
+    let name = convert::role_name(&name)?;
+    change(&state, |table| {
+        find(table, &name)?;
+        Ok((Some(Command::RemoveRole(name.clone())), ()))
+    })
+    .await?;
+    tracing::info!(
+        event = "role_removed",
+        by = principal.name,
+        role = name.as_str(),
+        "an operator removed a role"
+    );
+    Ok(done("removed", &name))
+}
+
+/// Rules of all roles.
+#[utoipa::path(get, path = "/api/v1/rules", params(ListParams), responses((status = 200, body = List<api::Rule>), (status = 400, body = ErrorBody)))]
+async fn rules(
+    State(state): State<AppState>,
+    Query(parameters): Query<Vec<(String, String)>>,
+) -> Result<Json<List<api::Rule>>, ApiError> {
+    let query = ListQuery::read(parameters, &[])?;
+    let table = table(&state)?;
+    let mut rows = Vec::new();
+    for (name, role) in table.roles() {
+        for (rule, number) in role.rules.iter().zip(1..) {
+            let id = format!("{name}\0{number:04}");
+            rows.push((id, move || convert::rule_of(name, number, rule)));
+        }
+    }
+    Ok(Json(list_here(&query, rows.into_iter()).await?))
+}
+
+/// What is asked about a right. One of `publish`, `subscribe`, `subscribe_shared` and `receive`.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+struct Question {
+    /// The user.
+    user: String,
+    /// The client id that `%c` stands for; none: no rule with `%c` matches.
+    #[serde(default)]
+    client_id: String,
+    /// Publishing to this topic.
+    publish: Option<String>,
+    /// Subscribing to this filter.
+    subscribe: Option<String>,
+    /// Subscribing to this filter with others; without `$share/NAME/`.
+    subscribe_shared: Option<String>,
+    /// Getting messages of this topic.
+    receive: Option<String>,
+}
+
+/// Whether a user may do something, and which rule says so.
+#[utoipa::path(get, path = "/api/v1/access/test", params(Question), responses((status = 200, body = Decision), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
+async fn test(
+    State(state): State<AppState>,
+    question: Result<Query<Question>, QueryRejection>,
+) -> Result<Json<Decision>, ApiError> {
+    let question = parameters(question)?;
+    let name = convert::user_name(&question.user)?;
+    let table = table(&state)?;
+    if table.user(name.as_str()).is_none() {
+        return Err(ApiError::new(
+            Code::NoUser,
+            format!("there is no user {name}"),
+        ));
+    }
+    let rights = Rights::new(&table, Identity::new(&question.client_id, name));
+    let asked = (
+        question.publish.as_deref(),
+        question.subscribe.as_deref(),
+        question.subscribe_shared.as_deref(),
+        question.receive.as_deref(),
+    );
+    let decision = match asked {
+        (Some(topic), None, None, None) => rights.explain_publish(topic),
+        (None, Some(filter), None, None) => rights.explain_subscribe(filter, Sharing::Own),
+        (None, None, Some(filter), None) => rights.explain_subscribe(filter, Sharing::Shared),
+        (None, None, None, Some(topic)) => rights.explain_receive(topic),
+        _ => {
+            return Err(bad(
+                "one of publish, subscribe, subscribe_shared and receive is to be said",
+            ));
+        }
+    };
+    Ok(Json(convert::decision(&decision)))
+}

@@ -1,0 +1,121 @@
+//! All users and roles at once: out, and in again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{DefaultBodyLimit, Query, State};
+use axum::{Extension, Json};
+use courser_access::{Command, Table};
+use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::{Sent, change, parameters, table};
+use crate::AppState;
+use crate::access::Principal;
+use crate::api::Imported;
+use crate::error::{ApiError, ErrorBody};
+
+/// Bytes of an import: some 100,000 users. One entry of the log carries all of it.
+const IMPORT_BYTES_MAX: usize = 32 << 20;
+
+pub(super) fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(export, import))
+        .layer(DefaultBodyLimit::max(IMPORT_BYTES_MAX))
+}
+
+/// All users and roles, with hashes of passwords: keep it as you keep those.
+#[utoipa::path(get, path = "/api/v1/access", responses((status = 200, description = "Users and roles in the form that import takes", body = Object)))]
+async fn export(
+    State(state): State<AppState>,
+    Extension(principal): Extension<Principal>,
+) -> Result<Json<Arc<Table>>, ApiError> {
+    let table = table(&state)?;
+    tracing::info!(
+        event = "access_exported",
+        by = principal.name,
+        "an operator has taken all users and roles with their hashes"
+    );
+    Ok(Json(table))
+}
+
+/// How to import.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default, deny_unknown_fields)]
+struct How {
+    /// Only say what would change.
+    dry_run: bool,
+}
+
+/// Replaces all users and roles by those of an export, at once. Whose user is not among them is disconnected.
+#[utoipa::path(put, path = "/api/v1/access", params(How), request_body = Object, responses((status = 200, body = Imported), (status = 400, body = ErrorBody), (status = 422, body = ErrorBody)))]
+async fn import(
+    State(state): State<AppState>,
+    Extension(principal): Extension<Principal>,
+    how: Result<Query<How>, QueryRejection>,
+    Sent(new): Sent<Table>,
+) -> Result<Json<Imported>, ApiError> {
+    let how = parameters(how)?;
+    let imported = change(&state, |before| {
+        let imported = difference(before, &new, how.dry_run);
+        let command = Command::Replace(Box::new(new.clone()));
+        // What would be refused is refused in a dry run too.
+        before
+            .check(&command)
+            .map_err(|refusal| ApiError::from(courser_broker::ChangeError::Refused(refusal)))?;
+        Ok(((!how.dry_run).then_some(command), imported))
+    })
+    .await?;
+    if !how.dry_run {
+        tracing::info!(
+            event = "access_imported",
+            by = principal.name,
+            "an operator has replaced all users and roles"
+        );
+    }
+    Ok(Json(imported))
+}
+
+/// Names that are in the second alone, in both with another value, and in the first alone.
+fn compare<'a, N: Ord + 'a, V: 'a>(
+    before: impl Iterator<Item = (&'a N, &'a V)>,
+    after: impl Iterator<Item = (&'a N, &'a V)>,
+    is_same: impl Fn(&V, &V) -> bool,
+) -> (u64, u64, u64) {
+    let mut before: BTreeMap<&N, &V> = before.collect();
+    let (mut added, mut changed) = (0, 0);
+    for (name, new) in after {
+        match before.remove(name) {
+            None => added += 1,
+            Some(old) if is_same(old, new) => {}
+            Some(_) => changed += 1,
+        }
+    }
+    (added, changed, before.len() as u64)
+}
+
+fn difference(before: &Table, after: &Table, dry_run: bool) -> Imported {
+    let (users_added, users_changed, users_removed) =
+        compare(before.users(), after.users(), |old, new| {
+            old.state == new.state
+                && old.password == new.password
+                && old.scram == new.scram
+                && old.roles == new.roles
+                && old.limits == new.limits
+        });
+    let (roles_added, roles_changed, roles_removed) =
+        compare(before.roles(), after.roles(), PartialEq::eq);
+    Imported {
+        dry_run,
+        users_added,
+        users_changed,
+        users_removed,
+        roles_added,
+        roles_changed,
+        roles_removed,
+    }
+}

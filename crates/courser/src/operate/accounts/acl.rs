@@ -1,0 +1,184 @@
+//! `courser acl`: rules of roles, and which of them decides.
+
+use clap::{Args, Subcommand, ValueEnum};
+use courser_admin::client::Verb;
+use serde_json::json;
+
+use super::{role, send};
+use crate::cli::exit::{Exit, usage};
+use crate::operate::list::{ListFlags, Listing};
+use crate::operate::print::{Output, OutputFlags, plain, say};
+use crate::operate::server::ServerFlags;
+
+/// Rules of roles
+#[derive(Args, Debug)]
+pub(crate) struct Acl {
+    #[command(flatten)]
+    server: ServerFlags,
+    #[command(subcommand)]
+    verb: AclVerb,
+}
+
+/// What a rule speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Action {
+    /// Messages to a topic, wills too
+    Publish,
+    /// Subscriptions and every delivery
+    Subscribe,
+    /// Both
+    All,
+}
+
+impl Action {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Publish => "publish",
+            Self::Subscribe => "subscribe",
+            Self::All => "all",
+        }
+    }
+}
+
+/// A rule of a role.
+#[derive(Args, Debug)]
+struct RuleOfRole {
+    /// Name of the role
+    role: String,
+    /// What the rule speaks of
+    #[arg(value_enum)]
+    action: Action,
+    /// Which topics: a filter in which a level may be %c (client id) or %u (user name)
+    pattern: String,
+    /// It denies, whatever else allows
+    #[arg(long)]
+    deny: bool,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+/// What somebody wants to do.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+struct Deed {
+    /// Publish to this topic
+    #[arg(long, value_name = "TOPIC")]
+    publish: Option<String>,
+    /// Subscribe to this filter; $share/NAME/FILTER is a shared subscription
+    #[arg(long, value_name = "FILTER")]
+    subscribe: Option<String>,
+    /// Get messages of this topic
+    #[arg(long, value_name = "TOPIC")]
+    receive: Option<String>,
+}
+
+#[derive(Subcommand, Debug)]
+enum AclVerb {
+    /// Rules of all roles; --filter role=NAME for those of one
+    List(ListFlags),
+    /// Give a role a rule
+    Grant(RuleOfRole),
+    /// Take a rule from a role: what it allowed stops at the next message
+    Revoke(RuleOfRole),
+    /// Say whether a user may do something, and which rule decides: ends with 0 if it may, with 1 if not
+    Test {
+        /// User name
+        #[arg(long)]
+        user: String,
+        /// Client id that %c stands for
+        #[arg(long, default_value = "", hide_default_value = true)]
+        client_id: String,
+        #[command(flatten)]
+        deed: Deed,
+        #[command(flatten)]
+        output: OutputFlags,
+    },
+}
+
+impl RuleOfRole {
+    fn text(&self) -> String {
+        let effect = if self.deny { "deny" } else { "allow" };
+        format!("{effect} {} {}", self.action.name(), self.pattern)
+    }
+
+    fn send(&self, server: &ServerFlags, field: &str) -> Exit {
+        let change = json!({field: [self.text()]});
+        send(
+            server,
+            Verb::Patch,
+            &role::path(&self.role),
+            &change,
+            &self.output,
+        )
+    }
+}
+
+impl Deed {
+    /// As the API asks for it.
+    fn query(&self) -> Result<(&'static str, &str), String> {
+        match (&self.publish, &self.subscribe, &self.receive) {
+            (Some(topic), _, _) => Ok(("publish", topic)),
+            (_, Some(filter), _) => match filter.strip_prefix("$share/") {
+                None => Ok(("subscribe", filter)),
+                Some(shared) => match shared.split_once('/') {
+                    Some((name, filter)) if !name.is_empty() && !filter.is_empty() => {
+                        Ok(("subscribe_shared", filter))
+                    }
+                    Some(_) | None => Err("a shared subscription is $share/NAME/FILTER".to_owned()),
+                },
+            },
+            (_, _, Some(topic)) => Ok(("receive", topic)),
+            (None, None, None) => Err("say --publish, --subscribe or --receive".to_owned()),
+        }
+    }
+}
+
+/// Runs `courser acl`.
+pub(crate) fn run(arguments: &Acl) -> Exit {
+    let server = &arguments.server;
+    match &arguments.verb {
+        AclVerb::List(list) => list.run(
+            server,
+            &Listing {
+                path: "/api/v1/rules",
+                columns: &["role", "number", "effect", "action", "topic"],
+                own: Vec::new(),
+            },
+        ),
+        AclVerb::Grant(rule) => rule.send(server, "add_rules"),
+        AclVerb::Revoke(rule) => rule.send(server, "remove_rules"),
+        AclVerb::Test {
+            user,
+            client_id,
+            deed,
+            output,
+        } => match deed.query() {
+            Ok(asked) => test(server, user, client_id, asked, output.output()),
+            Err(message) => usage(&message),
+        },
+    }
+}
+
+fn test(
+    server: &ServerFlags,
+    user: &str,
+    client_id: &str,
+    asked: (&str, &str),
+    output: Output,
+) -> Exit {
+    server.ask(async |client| {
+        let query = [("user", user), ("client_id", client_id), asked];
+        let decision = client.get("/api/v1/access/test", &query).await?;
+        match output {
+            Output::Table => {
+                let reason = decision["reason"].as_str().unwrap_or_default();
+                say(&(plain(reason) + "\n"));
+            }
+            Output::Json | Output::Jsonl => output.value(&decision),
+        }
+        Ok(match decision["allowed"].as_bool() {
+            Some(true) => Exit::Done,
+            Some(false) | None => Exit::Refused,
+        })
+    })
+}

@@ -1,0 +1,207 @@
+//! `courser access`: all users and roles at once; and users out of Mosquitto's files.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use courser_access::{PasswordHash, UserName};
+use courser_admin::client::Verb;
+use serde_json::{Value, json};
+
+use crate::cli::exit::{Exit, usage};
+use crate::operate::print::{OutputFlags, say};
+use crate::operate::server::ServerFlags;
+
+/// All users and roles at once
+#[derive(Args, Debug)]
+pub(crate) struct Access {
+    #[command(flatten)]
+    server: ServerFlags,
+    #[command(subcommand)]
+    verb: AccessVerb,
+}
+
+#[derive(Subcommand, Debug)]
+enum AccessVerb {
+    /// Write all users and roles as JSON, with hashes of passwords
+    Export {
+        /// File to write, for its owner only; one that is there is left as it is. Without it: standard output
+        file: Option<PathBuf>,
+    },
+    /// Replace all users and roles by those of an export, at once
+    Import {
+        /// File to read; - is standard input
+        file: PathBuf,
+        /// Do not ask
+        #[arg(short = 'y', long)]
+        yes: bool,
+        /// Only say what would change
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        output: OutputFlags,
+    },
+}
+
+/// Runs `courser access`.
+pub(crate) fn run(arguments: &Access) -> Exit {
+    let server = &arguments.server;
+    match &arguments.verb {
+        AccessVerb::Export { file } => export(server, file.as_deref()),
+        AccessVerb::Import {
+            file,
+            yes,
+            dry_run,
+            output,
+        } => {
+            let table: Value = match read(file).map(|text| serde_json::from_str(&text)) {
+                Ok(Ok(table)) => table,
+                Ok(Err(error)) => {
+                    return usage(&format!("{} is no export: {error}", file.display()));
+                }
+                Err(message) => return usage(&message),
+            };
+            if !dry_run && !yes && !confirm() {
+                return usage(
+                    "nothing was done: say --yes to replace all users and roles, or --dry-run to see what would change",
+                );
+            }
+            let path = format!("/api/v1/access?dry_run={dry_run}");
+            server.ask(async |client| {
+                let imported = client.send(Verb::Put, &path, &table).await?;
+                output.output().value(&imported);
+                Ok(Exit::Done)
+            })
+        }
+    }
+}
+
+fn export(server: &ServerFlags, file: Option<&Path>) -> Exit {
+    server.ask(async |client| {
+        let table = client.get("/api/v1/access", &[]).await?;
+        let text = serde_json::to_string_pretty(&table).unwrap_or_default() + "\n";
+        let Some(file) = file else {
+            say(&text);
+            return Ok(Exit::Done);
+        };
+        Ok(match write(file, &text) {
+            Ok(()) => Exit::Done,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                eprintln!(
+                    "courser: {} is there already and is left as it is; name another file",
+                    file.display()
+                );
+                Exit::Conflict
+            }
+            Err(error) => usage(&format!("cannot write {}: {error}", file.display())),
+        })
+    })
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+fn read(file: &Path) -> Result<String, String> {
+    let text = if file.as_os_str() == "-" {
+        io::read_to_string(io::stdin())
+    } else {
+        fs::read_to_string(file)
+    };
+    text.map_err(|error| format!("cannot read {}: {error}", file.display()))
+}
+
+fn confirm() -> bool {
+    if !io::stdin().is_terminal() {
+        return false;
+    }
+    eprint!("replace all users and roles? [y/N] ");
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line).is_ok() && matches!(line.trim(), "y" | "yes")
+}
+
+/// Users of a file of `mosquitto_passwd`. The whole file must be in its form before anybody is made: a line that is not must not become
+/// a user with another password than its own, or with none.
+fn users_of(text: &str) -> Result<Vec<(UserName, PasswordHash)>, String> {
+    let lines = text.lines().zip(1..);
+    let lines = lines.filter(|(line, _)| !line.trim().is_empty() && !line.starts_with('#'));
+    lines
+        .map(|(line, number)| {
+            let (name, hash) = line
+                .split_once(':')
+                .ok_or_else(|| format!("line {number}: expected NAME:HASH"))?;
+            let name = UserName::new(name).map_err(|error| format!("line {number}: {error}"))?;
+            let hash = hash
+                .parse()
+                .map_err(|error| format!("line {number}: {error}"))?;
+            Ok((name, hash))
+        })
+        .collect()
+}
+
+/// Makes users of such a file.
+pub(super) fn mosquitto(
+    server: &ServerFlags,
+    file: &Path,
+    roles: &[String],
+    output: &OutputFlags,
+) -> Exit {
+    let users = match read(file).and_then(|text| {
+        users_of(&text).map_err(|what| format!("{}: {what}; nobody was made", file.display()))
+    }) {
+        Ok(users) => users,
+        Err(message) => return usage(&message),
+    };
+    server.ask(async |client| {
+        let mut done = Vec::new();
+        let mut end = Ok(Exit::Done);
+        for (name, hash) in &users {
+            let user = json!({"name": name, "password_hash": hash, "roles": roles});
+            match client.send(Verb::Post, "/api/v1/users", &user).await {
+                Ok(made) => done.push(made),
+                Err(error) => {
+                    end = Err(error);
+                    break;
+                }
+            }
+        }
+        if !done.is_empty() {
+            output.output().rows(&done, &["done", "what"]);
+        }
+        end
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HASH: &str = "$7$101$SEGJaNNC6hi4EC5Y$o6QJe/KGTZTkjSoAhtYpTZRBoXB5H6iFPFDnFw4ZEoP/Bpwjuua87cl1AjmQvpnrwwO2GJ1lPXmIVF1LsAv8iQ==";
+
+    #[test]
+    fn cve_2018_12551_a_malformed_line_makes_nobody() {
+        let good = format!("# a comment\n\nanna:{HASH}\nben:{HASH}\n");
+        let users = users_of(&good).expect("it is in its form");
+        let names: Vec<&str> = users.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["anna", "ben"]);
+        for (line, place) in [
+            ("carl", 3),
+            ("carl:", 3),
+            ("carl:plain", 3),
+            (":$7$101$c2FsdA==$aGFzaA==", 3),
+            ("ca\u{7}rl:$7$101$c2FsdA==$aGFzaA==", 3),
+        ] {
+            let text = format!("anna:{HASH}\nben:{HASH}\n{line}\n");
+            let refused = users_of(&text).expect_err(line);
+            assert!(refused.starts_with(&format!("line {place}: ")), "{refused}");
+        }
+    }
+}

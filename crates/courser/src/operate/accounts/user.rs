@@ -1,0 +1,192 @@
+//! `courser user`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use courser_admin::client::{Verb, escaped};
+use serde_json::json;
+
+use super::limits::{self, Limit};
+use super::secret::PasswordFlags;
+use super::{send, show, transfer};
+use crate::cli::exit::{Exit, usage};
+use crate::operate::list::{ListFlags, Listing};
+use crate::operate::print::OutputFlags;
+use crate::operate::server::ServerFlags;
+use crate::operate::targets::{Act, Deed, Targets};
+
+/// Who may come in
+#[derive(Args, Debug)]
+pub(crate) struct Users {
+    #[command(flatten)]
+    server: ServerFlags,
+    #[command(subcommand)]
+    verb: UserVerb,
+}
+
+#[derive(Subcommand, Debug)]
+enum UserVerb {
+    /// Users
+    List(ListFlags),
+    /// A user, without what it proves itself with
+    Show {
+        /// User name
+        name: String,
+        #[command(flatten)]
+        output: OutputFlags,
+    },
+    /// Make a user
+    Add {
+        /// User name
+        name: String,
+        /// A role that it gets; as often as wanted
+        #[arg(long, value_name = "ROLE")]
+        role: Vec<String>,
+        #[command(flatten)]
+        password: PasswordFlags,
+        /// It has none, and comes in by a client certificate only
+        #[arg(long, conflicts_with_all = ["password_file", "scram"])]
+        no_password: bool,
+        /// It may not come in until it is enabled
+        #[arg(long)]
+        disabled: bool,
+        /// A limit, as messages_per_second=100; as often as wanted
+        #[arg(long = "quota", value_name = "NAME=NUMBER", value_parser = limits::limit)]
+        quotas: Vec<Limit>,
+        #[command(flatten)]
+        output: OutputFlags,
+    },
+    /// Give and take roles and limits
+    Set {
+        /// User name
+        name: String,
+        /// A role that it gets; as often as wanted
+        #[arg(long, value_name = "ROLE")]
+        add_role: Vec<String>,
+        /// A role that it loses; as often as wanted
+        #[arg(long, value_name = "ROLE")]
+        remove_role: Vec<String>,
+        /// A limit, as messages_per_second=100, or =none to take it away; as often as wanted
+        #[arg(long = "quota", value_name = "NAME=NUMBER", value_parser = limits::limit)]
+        quotas: Vec<Limit>,
+        #[command(flatten)]
+        output: OutputFlags,
+    },
+    /// Give another password: who came in with the old one is disconnected and keeps its session
+    SetPassword {
+        /// User name
+        name: String,
+        #[command(flatten)]
+        password: PasswordFlags,
+        #[command(flatten)]
+        output: OutputFlags,
+    },
+    /// Let a user come in again
+    Enable {
+        /// User name
+        name: String,
+        #[command(flatten)]
+        output: OutputFlags,
+    },
+    /// Disconnect users and let them in no more; their sessions stay
+    Disable(Targets),
+    /// Remove users: their connections and sessions end
+    Remove(Targets),
+    /// Make users of a file of mosquitto_passwd (-H sha512-pbkdf2, its default)
+    Import {
+        /// The file
+        file: PathBuf,
+        /// A role that all of them get; as often as wanted
+        #[arg(long, value_name = "ROLE")]
+        role: Vec<String>,
+        #[command(flatten)]
+        output: OutputFlags,
+    },
+}
+
+const PATH: &str = "/api/v1/users";
+
+fn path(name: &str) -> String {
+    format!("{PATH}/{}", escaped(name))
+}
+
+/// Runs `courser user`.
+pub(crate) fn run(arguments: &Users) -> Exit {
+    let server = &arguments.server;
+    match &arguments.verb {
+        UserVerb::List(list) => list.run(
+            server,
+            &Listing {
+                path: PATH,
+                columns: &["name", "state", "password", "scram", "roles", "limits"],
+                own: Vec::new(),
+            },
+        ),
+        UserVerb::Show { name, output } => show(server, &path(name), output),
+        add @ UserVerb::Add { output, .. } => match new_user(add) {
+            Ok(user) => send(server, Verb::Post, PATH, &user, output),
+            Err(message) => usage(&message),
+        },
+        UserVerb::Set {
+            name,
+            add_role,
+            remove_role,
+            quotas,
+            output,
+        } => {
+            let change = json!({"add_roles": add_role, "remove_roles": remove_role, "limits": limits::as_json(quotas)});
+            send(server, Verb::Patch, &path(name), &change, output)
+        }
+        UserVerb::SetPassword {
+            name,
+            password,
+            output,
+        } => match password.read() {
+            Ok(text) => {
+                let path = format!("{}/password", path(name));
+                let new = json!({"password": text, "scram": password.scram()});
+                send(server, Verb::Put, &path, &new, output)
+            }
+            Err(message) => usage(&message),
+        },
+        UserVerb::Enable { name, output } => {
+            let change = json!({"state": "enabled"});
+            send(server, Verb::Patch, &path(name), &change, output)
+        }
+        UserVerb::Disable(targets) => targets.run(server, &deed(Act::Disable, "disable the user")),
+        UserVerb::Remove(targets) => targets.run(server, &deed(Act::Delete, "remove the user")),
+        UserVerb::Import { file, role, output } => transfer::mosquitto(server, file, role, output),
+    }
+}
+
+const fn deed(act: Act, what: &'static str) -> Deed {
+    Deed {
+        path: PATH,
+        act,
+        field: "",
+        what,
+    }
+}
+
+fn new_user(add: &UserVerb) -> Result<serde_json::Value, String> {
+    let UserVerb::Add {
+        name,
+        role,
+        password,
+        no_password,
+        disabled,
+        quotas,
+        ..
+    } = add
+    else {
+        unreachable!("only a user that is to be added is made");
+    };
+    let state = if *disabled { "disabled" } else { "enabled" };
+    let mut user =
+        json!({"name": name, "roles": role, "state": state, "limits": limits::as_json(quotas)});
+    if !no_password {
+        user["password"] = password.read()?.into();
+        user["scram"] = password.scram().into();
+    }
+    Ok(user)
+}
