@@ -155,6 +155,8 @@ class Courser(Broker):
         "classes": "class=[{}]",
         "listeners": "listener=[{}]",
         "connect_timeout": "mqtt.connect_timeout={}",
+        "log_format": "log.format={}",
+        "log_level": "log.level={}",
     }
     # Small segments: hundreds of brokers of a run make their files ahead of need.
     ALWAYS = {"segment_bytes": "1MiB"}
@@ -167,24 +169,29 @@ class Courser(Broker):
         return Path(given).resolve()
 
     def command(self) -> list[str]:
-        command = [str(self.binary()), "server", "--mqtt", f"127.0.0.1:{self.port}", "--data", str(self.folder / "data"), "--http", "127.0.0.1:0"]
+        settings = dict(self.settings)
+        data = settings.pop("data", str(self.folder / "data"))
+        command = [str(self.binary()), "server", "--mqtt", f"127.0.0.1:{self.port}", "--data", data, "--http", "127.0.0.1:0"]
+        if "config" in settings:
+            command += ["--config", settings.pop("config")]
         shards = os.environ.get("COURSER_SHARDS")
         if shards:
             command += ["--shards", shards]
         if os.environ.get("COURSER_IN_MEMORY"):
             command.append("--in-memory")
-        for key, value in {**self.ALWAYS, **self.settings}.items():
+        for key, value in {**self.ALWAYS, **settings}.items():
             command += ["--set", self.SETTINGS[key].format(value)]
         return self.wrapper + command
 
     @property
     def http(self) -> str:
         """Where it serves operators: the system has chosen the port."""
-        return re.search(r"^API, metrics and health on (http://\S+)$", self.output(), re.MULTILINE).group(1)
+        return re.search(r"API, metrics and health on (http://[0-9.:]+)", self.output()).group(1)
 
     def is_ready(self) -> bool:
         """Whether it has recovered and takes sessions: it says so."""
-        return "\nready\n" in self.output()
+        output = self.output()
+        return "\nready\n" in output or '"event":"ready"' in output
 
 
 class Mosquitto(Broker):

@@ -45,6 +45,8 @@ pub struct Node {
     pub messages_received: u64,
     /// Deliveries since the start.
     pub messages_delivered: u64,
+    /// Of the settings that are in force, as `courser config check` prints it.
+    pub settings_digest: Option<String>,
 }
 
 /// A connection.
@@ -109,6 +111,28 @@ pub struct Events {
     pub items: Vec<Event>,
     /// `after` of the next question.
     pub next: String,
+}
+
+/// One line of what a client sends and gets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TraceLine {
+    /// When, RFC 3339.
+    pub at: String,
+    /// `received` from the client, `sent` to it, or `connection`.
+    pub direction: String,
+    /// The packet in words; never a payload or a password.
+    pub what: String,
+}
+
+/// Lines of a trace, and where to go on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Trace {
+    /// The lines, by time.
+    pub items: Vec<TraceLine>,
+    /// `after` of the next question. The trace ends 10 s after the last one.
+    pub next: String,
+    /// Lines that were not kept until this question came.
+    pub lost: u64,
 }
 
 /// A session.

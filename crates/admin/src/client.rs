@@ -155,6 +155,14 @@ impl Client {
         String::from_utf8(bytes.to_vec()).map_err(|_| self.strange("no text"))
     }
 
+    /// POST without a body.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn post(&self, path: &str) -> Result<Value, ClientError> {
+        self.json(Method::POST, path, None).await
+    }
+
     /// DELETE.
     ///
     /// # Errors

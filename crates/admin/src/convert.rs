@@ -1,13 +1,13 @@
 //! From the broker's rows to those of the API.
 
 use courser_broker::{
-    ClientRow, Happened, PastEvent, RetainedMessage, RetainedRow, SessionPlace, SessionRow,
-    SubscriptionRow,
+    ClientRow, Direction, Happened, PastEvent, RetainedMessage, RetainedRow, SessionPlace,
+    SessionRow, SubscriptionRow, TracedLine,
 };
 use courser_contract::{CloseCause, WallMs};
 use jiff::Timestamp;
 
-use crate::api::{Client, Event, Retained, RetainedDetail, Session, Subscription};
+use crate::api::{Client, Event, Retained, RetainedDetail, Session, Subscription, TraceLine};
 
 /// RFC 3339, to the millisecond.
 fn time(at: WallMs) -> String {
@@ -15,7 +15,7 @@ fn time(at: WallMs) -> String {
         .ok()
         .and_then(|at| Timestamp::from_millisecond(at).ok());
     // What no calendar has is the end of time.
-    at.unwrap_or(Timestamp::MAX).to_string()
+    format!("{:.3}", at.unwrap_or(Timestamp::MAX))
 }
 
 fn place(at: SessionPlace) -> String {
@@ -39,6 +39,21 @@ impl From<ClientRow> for Client {
             will: row.has_will,
             output_bytes: row.output_bytes,
             unsettled_publishes: row.unsettled,
+        }
+    }
+}
+
+impl From<TracedLine> for TraceLine {
+    fn from(line: TracedLine) -> Self {
+        let direction = match line.direction {
+            Direction::Received => "received",
+            Direction::Sent => "sent",
+            Direction::Connection => "connection",
+        };
+        Self {
+            at: time(line.at),
+            direction: direction.to_owned(),
+            what: line.what,
         }
     }
 }

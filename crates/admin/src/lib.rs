@@ -24,6 +24,7 @@ mod list;
 pub mod metrics;
 mod routes;
 mod serve;
+pub mod settings;
 mod token;
 
 use std::fmt;
@@ -39,6 +40,7 @@ use tokio::sync::{Semaphore, watch};
 
 pub use crate::serve::BindError;
 use crate::serve::Listeners;
+pub use crate::settings::{Reloader, Reloads, reloader};
 pub use crate::token::{Token, TokenError};
 
 /// Where to serve, and who may ask.
@@ -50,6 +52,8 @@ pub struct AdminConfig {
     pub socket: Option<PathBuf>,
     /// File of the token, made when it is not there; none: nobody has a token.
     pub token_file: Option<PathBuf>,
+    /// Reads the settings again; none: that cannot be done here.
+    pub reloader: Option<Reloader>,
 }
 
 /// Why operators are not served.
@@ -74,6 +78,7 @@ pub(crate) struct AppState {
     pub(crate) started: Instant,
     /// One password is hashed at a time: 19 MiB and a core are enough for operators.
     pub(crate) hashing: Arc<Semaphore>,
+    pub(crate) reloader: Option<Reloader>,
 }
 
 /// The thread that serves operators. Ends when it is dropped.
@@ -114,6 +119,7 @@ impl Admin {
             token: token.map(Arc::new),
             started: Instant::now(),
             hashing: Arc::new(Semaphore::new(1)),
+            reloader: config.reloader.clone(),
         };
         let (stop, stopped) = watch::channel(());
         let thread = thread::Builder::new()

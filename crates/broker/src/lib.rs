@@ -46,8 +46,9 @@ pub use access::{Access, BootstrapError, ChangeError, first_administrator, write
 pub use broker::{Broker, StartError, Status, StopError, Summary};
 pub use config::{Anonymous, Config, Pinning};
 pub use control::{
-    AskError, ClientRow, Control, Ended, Happened, Page, PastEvent, RetainedMessage, RetainedRow,
-    SessionPlace, SessionRow, SubscriptionRow, SubscriptionStop,
+    AskError, ClientRow, Control, Direction, Ended, Happened, Page, PastEvent, RetainedMessage,
+    RetainedRow, SessionPlace, SessionRow, SubscriptionRow, SubscriptionStop, TracePage,
+    TracedLine,
 };
 pub use doors::{CertificateError, OpenDoor, Reread};
 pub use listen::ListenError;

@@ -8,6 +8,7 @@ use courser_settings::{Change, Resolved, Shown, Sources, schema};
 use crate::cli::exit::{Exit, usage};
 use crate::cli::print;
 use crate::cli::settings::SettingFlags;
+use crate::operate;
 
 /// Flags of `courser config`.
 #[derive(Args, Debug)]
@@ -34,6 +35,8 @@ enum Verb {
         #[arg(short, long, value_enum, default_value_t = Output::Toml)]
         output: Output,
     },
+    /// Have a running server read its settings again: checked whole, then in force without dropping anybody
+    Reload(operate::Reload),
     /// Print the JSON schema of the configuration file, for editors
     Schema,
     /// Print what differs from the defaults, or from another file, and when a change to it would apply
@@ -73,6 +76,7 @@ pub(crate) fn run(arguments: &Config) -> Exit {
                 Output::Json => print(&as_json(resolved, shown)),
             })
         }
+        Verb::Reload(arguments) => operate::run_reload(arguments),
         Verb::Schema => print(&format!("{:#}\n", schema())),
         Verb::Diff { flags, from } => {
             let before = match from {

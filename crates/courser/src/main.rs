@@ -12,6 +12,7 @@ mod cli;
 mod config;
 mod init;
 mod inspect;
+mod logging;
 mod operate;
 mod operators;
 mod publish;

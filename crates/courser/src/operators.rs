@@ -1,11 +1,12 @@
 //! What `courser server` serves operators: where, and what it says of it.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use courser_admin::{Admin, AdminConfig, AdminError, BindError};
+use courser_admin::{Admin, AdminConfig, AdminError, BindError, Reloader};
 use courser_broker::Control;
 use courser_settings::{Keep, Settings};
+
+use crate::server::Said;
 
 /// Served, or why not.
 #[derive(Debug)]
@@ -20,7 +21,11 @@ pub(crate) struct Operators {
 ///
 /// # Errors
 /// What [`Admin::start`] says.
-pub(crate) fn start(settings: &Settings, control: &Control) -> Result<Operators, AdminError> {
+pub(crate) fn start(
+    settings: &Settings,
+    control: &Control,
+    reloader: Reloader,
+) -> Result<Operators, AdminError> {
     let folder = match settings.data.store {
         Keep::Disk => Some(&settings.data.path),
         Keep::Memory => None,
@@ -34,6 +39,7 @@ pub(crate) fn start(settings: &Settings, control: &Control) -> Result<Operators,
         listen: settings.http.listen.clone(),
         socket: folder.map(|folder| folder.join("admin.sock")),
         token_file,
+        reloader: Some(reloader),
     };
     let usual = Settings::default().http.listen == config.listen;
     match Admin::start(&config, control.clone()) {
@@ -53,14 +59,16 @@ pub(crate) fn start(settings: &Settings, control: &Control) -> Result<Operators,
 
 impl Operators {
     /// Lines of the greeting.
-    pub(crate) fn greeting(&self) -> String {
-        let mut text = String::new();
-        for address in self.admin.addresses() {
-            let _ = writeln!(text, "API, metrics and health on http://{address}");
-        }
-        if let Some(taken) = &self.taken {
-            let _ = writeln!(text, "no API, metrics or health over HTTP: {taken}");
-        }
-        text
+    pub(crate) fn greeting(&self) -> Vec<Said> {
+        let on = |address| format!("API, metrics and health on http://{address}");
+        let addresses = self.admin.addresses().iter();
+        let mut lines: Vec<Said> = addresses
+            .map(|address| Said::new("operators", on(address)))
+            .collect();
+        lines.extend(self.taken.as_ref().map(|taken| {
+            let text = format!("no API, metrics or health over HTTP: {taken}");
+            Said::new("no_operators", text)
+        }));
+        lines
     }
 }

@@ -1,109 +1,135 @@
-//! Settings of a running server: read again as at its start, checked whole, then given to the broker.
+//! Settings of a running server: read again as at its start, checked whole, then given to the broker and to the log.
 
-use std::fmt::Write;
-
+use courser_admin::settings::{Reloaded, SettingChange};
 use courser_broker::Broker;
-use courser_settings::{Applies, Change, Errors, Resolved};
+use courser_settings::{Applies, Change, Resolved};
 
 use crate::cli::settings::SettingFlags;
+use crate::logging::Log;
 
 /// The flags of the start, and what the server has now.
+#[derive(Debug)]
 pub(crate) struct Running {
     flags: SettingFlags,
     now: Resolved,
-}
-
-/// What a change of settings has done.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    /// In force.
-    applied: Vec<Change>,
-    /// In force after the next start.
-    restart: Vec<Change>,
-    /// Values that are as they were.
-    unchanged: usize,
-    digest: String,
+    log: Log,
 }
 
 impl Running {
     /// As they were read at the start.
-    pub(crate) fn new(flags: SettingFlags, now: Resolved) -> Self {
-        Self { flags, now }
+    pub(crate) fn new(flags: SettingFlags, now: Resolved, log: Log) -> Self {
+        Self { flags, now, log }
     }
 
-    /// Reads files, environment and flags again. What is right is in force when this returns.
+    /// Of the settings that are in force.
+    pub(crate) fn digest(&self) -> String {
+        self.now.digest()
+    }
+
+    /// Reads files, environment and flags again. What is right is in force when this returns. The log says what came of it.
     ///
     /// # Errors
-    /// Everything that is wrong: then nothing has changed.
-    pub(crate) fn reload(&mut self, broker: &Broker) -> Result<Answer, Errors> {
-        let new = self.flags.resolve()?;
+    /// Everything that is wrong, one line each: then nothing has changed.
+    pub(crate) fn reload(&mut self, broker: &Broker) -> Result<Reloaded, String> {
+        let new = self.flags.resolve().map_err(|errors| {
+            for error in &errors.0 {
+                tracing::error!(event = "setting_wrong", "{error}");
+            }
+            tracing::error!(
+                event = "settings_not_reloaded",
+                "settings not reloaded: what was in force stays in force"
+            );
+            errors.to_string()
+        })?;
         for warning in &new.warnings {
-            eprintln!("courser: warning: {warning}");
+            tracing::warn!(event = "setting_deprecated", "{warning}");
         }
         let (answer, adopted) = compare(&self.now, &new);
         broker.reconfigure(adopted.settings.clone());
+        self.log.set(&adopted.settings);
         self.now = adopted;
+        note(&answer);
         Ok(answer)
     }
 }
 
 /// What would change, and what a running server then has.
-fn compare(now: &Resolved, new: &Resolved) -> (Answer, Resolved) {
+fn compare(now: &Resolved, new: &Resolved) -> (Reloaded, Resolved) {
     let adopted = now.adopted(new);
     let (restart, applied): (Vec<_>, Vec<_>) = now
         .changes(new)
         .into_iter()
         .partition(|change| change.applies == Applies::Restart);
     let changed = applied.len() + restart.len();
-    let answer = Answer {
-        unchanged: new.effective().len().saturating_sub(changed),
-        applied,
-        restart,
+    let unchanged = new.effective().len().saturating_sub(changed);
+    let answer = Reloaded {
+        unchanged: unchanged as u64,
+        applied: applied.into_iter().map(shown).collect(),
+        needs_restart: restart.into_iter().map(shown).collect(),
         digest: adopted.digest(),
     };
     (answer, adopted)
 }
 
-impl Answer {
-    /// One line for each change, then the sum.
-    pub(crate) fn text(&self) -> String {
-        let mut text = String::new();
-        let mut line = |what: &str, change: &Change| {
-            let given = |value: &str| match value {
-                "" => "not set".to_owned(),
-                value => value.to_owned(),
-            };
-            // Writing to a string cannot fail.
-            let _ = writeln!(
-                text,
-                "courser: {what}: {}: {} -> {} ({})",
-                change.key,
-                given(&change.before),
-                given(&change.after),
-                change.applies.name()
-            );
-        };
-        for change in &self.applied {
-            line("applied", change);
-        }
-        for change in &self.restart {
-            line("needs a restart", change);
-        }
-        let _ = writeln!(
-            text,
-            "courser: settings reloaded: {} applied, {} unchanged, {} need a restart; digest {}",
-            self.applied.len(),
-            self.unchanged,
-            self.restart.len(),
-            self.digest
-        );
-        text
+fn shown(change: Change) -> SettingChange {
+    SettingChange {
+        key: change.key,
+        before: change.before,
+        after: change.after,
+        applies: change.applies.name().to_owned(),
     }
+}
+
+/// `key: before -> after (when)`.
+pub(crate) fn line(change: &SettingChange) -> String {
+    let given = |value: &str| match value {
+        "" => "not set".to_owned(),
+        value => value.to_owned(),
+    };
+    format!(
+        "{}: {} -> {} ({})",
+        change.key,
+        given(&change.before),
+        given(&change.after),
+        change.applies
+    )
+}
+
+/// The sum of an answer.
+pub(crate) fn sum(answer: &Reloaded) -> String {
+    format!(
+        "settings reloaded: {} applied, {} unchanged, {} need a restart; digest {}",
+        answer.applied.len(),
+        answer.unchanged,
+        answer.needs_restart.len(),
+        answer.digest
+    )
+}
+
+/// An event for each change, then the sum.
+fn note(answer: &Reloaded) {
+    for change in &answer.applied {
+        tracing::info!(
+            event = "setting_applied",
+            key = change.key,
+            "applied: {}",
+            line(change)
+        );
+    }
+    for change in &answer.needs_restart {
+        tracing::warn!(
+            event = "setting_needs_restart",
+            key = change.key,
+            "needs a restart: {}",
+            line(change)
+        );
+    }
+    tracing::info!(event = "settings_reloaded", "{}", sum(answer));
 }
 
 #[cfg(test)]
 mod tests {
-    use super::compare;
+    use super::{SettingChange, compare, line, sum};
     use courser_settings::{Resolved, Sources};
 
     fn resolved(text: &str) -> Resolved {
@@ -116,24 +142,26 @@ mod tests {
         let now = resolved("server.shards = 1");
         let new = resolved("server.shards = 2\nmqtt.receive_maximum = 9\nsys.interval = \"1s\"");
         let (answer, adopted) = compare(&now, &new);
-        let text = answer.text();
-        let lines: Vec<&str> = text.lines().collect();
+        let lines = |changes: &[SettingChange]| changes.iter().map(line).collect::<Vec<_>>();
         assert_eq!(
-            lines[..3],
+            lines(&answer.applied),
             [
-                "courser: applied: mqtt.receive_maximum: 1024 -> 9 (new connections)",
-                "courser: applied: sys.interval: \"10s\" -> \"1s\" (at once)",
-                "courser: needs a restart: server.shards: 1 -> 2 (restart)",
+                "mqtt.receive_maximum: 1024 -> 9 (new connections)",
+                "sys.interval: \"10s\" -> \"1s\" (at once)",
             ]
         );
+        assert_eq!(
+            lines(&answer.needs_restart),
+            ["server.shards: 1 -> 2 (restart)"]
+        );
         let all = adopted.effective().len();
-        let sum = format!(
-            "courser: settings reloaded: 2 applied, {} unchanged, 1 need a restart; digest {}",
+        let expected = format!(
+            "settings reloaded: 2 applied, {} unchanged, 1 need a restart; digest {}",
             all - 3,
             adopted.digest()
         );
-        assert_eq!(lines[3..], [sum]);
+        assert_eq!(sum(&answer), expected);
         let (again, _) = compare(&adopted, &new);
-        assert_eq!((again.applied.len(), again.restart.len()), (0, 1));
+        assert_eq!((again.applied.len(), again.needs_restart.len()), (0, 1));
     }
 }

@@ -1,25 +1,30 @@
 //! `courser server`: starts the broker, says where it listens, and stops it on a signal.
 
+mod greeting;
+
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use courser_admin::{AdminError, BindError};
+use courser_admin::{AdminError, BindError, Reloads};
 use courser_broker::{
     Anonymous, Broker, Config, DiskFailure, FolderError, ListenError, Reread, StartError, Status,
     StopError,
 };
-use courser_settings::{Keep, ListenerProtocol, Login};
+use courser_settings::{Keep, LogFormat, Login};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::exit::{Exit, usage};
 use crate::cli::settings::SettingFlags;
-use crate::operators::{self, Operators};
+use crate::logging::Log;
+use crate::operators;
 use crate::reload::Running;
+
+pub(crate) use self::greeting::Said;
+use self::greeting::{Anyone, Greeting};
 
 /// Descriptors that a broker needs beside its connections.
 const DESCRIPTORS_BESIDE: u64 = 64;
@@ -46,11 +51,7 @@ pub(crate) fn run(arguments: &Server) -> Exit {
         Ok(resolved) => resolved,
         Err(errors) => return usage(&errors.to_string()),
     };
-    for warning in &resolved.warnings {
-        eprintln!("courser: warning: {warning}");
-    }
     let settings = resolved.settings.clone();
-    let running = Running::new(arguments.flags.clone(), resolved);
     let open: Vec<SocketAddr> = settings
         .mqtt
         .listen
@@ -73,6 +74,16 @@ pub(crate) fn run(arguments: &Server) -> Exit {
             "mqtt.listen is empty and there is no [[listener]]: there is nothing to serve; name an address with --mqtt ADDRESS:PORT",
         );
     }
+    let format = settings.log.format;
+    let log = match Log::start(&settings) {
+        Ok(log) => log,
+        Err(error) => return internal(format, &chain(&error)),
+    };
+    for warning in &resolved.warnings {
+        tracing::warn!(event = "setting_deprecated", "{warning}");
+    }
+    let (reloader, reloads) = courser_admin::reloader(resolved.digest());
+    let running = Running::new(arguments.flags.clone(), resolved, log);
     let data = match settings.data.store {
         Keep::Disk => Some(settings.data.path.clone()),
         Keep::Memory => None,
@@ -95,23 +106,23 @@ pub(crate) fn run(arguments: &Server) -> Exit {
         .build()
     {
         Ok(runtime) => runtime,
-        Err(error) => return internal(&format!("cannot wait for signals: {error}")),
+        Err(error) => return internal(format, &format!("cannot wait for signals: {error}")),
     };
     let signals = match runtime.block_on(async { Signals::new() }) {
         Ok(signals) => signals,
-        Err(error) => return internal(&format!("cannot wait for signals: {error}")),
+        Err(error) => return internal(format, &format!("cannot wait for signals: {error}")),
     };
     let broker = match Broker::start(config) {
         Ok(broker) => broker,
-        Err(error) => return cannot_start(&error),
+        Err(error) => return cannot_start(format, &error),
     };
-    let operators = match operators::start(&settings, broker.control()) {
+    let operators = match operators::start(&settings, broker.control(), reloader) {
         Ok(operators) => operators,
         Err(error) => {
-            let exit = cannot_serve_operators(&error);
+            let exit = cannot_serve_operators(format, &error);
             return match broker.stop() {
                 Ok(_) => exit,
-                Err(error) => internal(&chain(&error)),
+                Err(error) => internal(format, &chain(&error)),
             };
         }
     };
@@ -127,137 +138,24 @@ pub(crate) fn run(arguments: &Server) -> Exit {
             (true, false) => Anyone::Everywhere,
         },
         capped,
+        format,
     };
-    say(&greeting.beginning());
+    greeting.tell(greeting.beginning());
     // Without a service manager that asked for it this is nothing; with one that does not answer it changes nothing.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
-    let reason = runtime.block_on(wait(signals, running, &greeting));
+    let mut orders = Orders {
+        signals,
+        running,
+        reloads,
+    };
+    let reason = runtime.block_on(wait(&mut orders, &greeting));
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     let exit = stop(broker, reason);
-    // Until the end, so that who asks hears that the broker is being stopped.
+    // Until the end, so that who asks hears that the broker is being stopped; and the log, which has the last word.
     drop(operators);
+    drop(orders);
     exit
 }
-
-/// A closed standard output is no reason not to serve.
-fn say(text: &str) {
-    let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-}
-
-/// Who may connect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Anyone {
-    /// Whoever reaches an address.
-    Everywhere,
-    /// Whoever is on this machine.
-    OnThisMachine,
-    /// Nobody without an account.
-    LogsIn,
-}
-
-/// What a started broker says.
-struct Greeting<'a> {
-    broker: &'a Broker,
-    operators: &'a Operators,
-    shards: u16,
-    /// Bytes that the process may have allocated.
-    memory_max: u64,
-    /// None where nothing is kept.
-    data: Option<PathBuf>,
-    anyone: Anyone,
-    /// Connections that the limit of descriptors allows, where the settings would allow more.
-    capped: Option<usize>,
-}
-
-impl Greeting<'_> {
-    /// Once it listens.
-    fn beginning(&self) -> String {
-        let mut text = format!(
-            "courser {}, {} shards\n",
-            env!("CARGO_PKG_VERSION"),
-            self.shards
-        );
-        for address in self.broker.addresses() {
-            let _ = writeln!(text, "MQTT 3.1.1 and 5.0 on {address}");
-        }
-        for door in self.broker.doors() {
-            let below = match door.protocol {
-                ListenerProtocol::Mqtt => "",
-                ListenerProtocol::Mqtts => " over TLS",
-                ListenerProtocol::Ws => " over WebSocket",
-                ListenerProtocol::Wss => " over WebSocket and TLS",
-            };
-            let _ = writeln!(
-                text,
-                "MQTT 3.1.1 and 5.0{below} on {} ({})",
-                door.place, door.name
-            );
-        }
-        text.push_str(&self.operators.greeting());
-        match &self.data {
-            Some(data) => {
-                let _ = writeln!(text, "data: {}", data.display());
-            }
-            None => text.push_str("data: in memory, nothing survives a stop\n"),
-        }
-        text.push_str(match self.anyone {
-            Anyone::Everywhere => "anonymous: anyone who reaches these addresses may connect\n",
-            Anyone::OnThisMachine => "loopback only: anyone on this machine may connect\n",
-            Anyone::LogsIn => "accounts: clients log in\n",
-        });
-        let _ = writeln!(text, "memory: at most {} MiB", self.memory_max >> 20);
-        if let Some(connections) = self.capped {
-            let _ = writeln!(
-                text,
-                "at most {connections} connections: the limit of open descriptors (ulimit -n, LimitNOFILE)"
-            );
-        }
-        text
-    }
-
-    /// Once it serves, `took` after it began to read.
-    fn end(&self, took: Duration) -> String {
-        let mut text = match self.broker.recovered() {
-            Some(found) => format!("recovered: {found}; all in {} ms\n", took.as_millis()),
-            None => String::new(),
-        };
-        self.damage(&mut text);
-        text.push_str("ready\n");
-        text
-    }
-}
-
-impl Greeting<'_> {
-    /// What does not serve, and what was given up.
-    fn damage(&self, text: &mut String) {
-        let state = self.broker.state();
-        for accepted in state.accepted.iter().take(DAMAGE_TOLD) {
-            let _ = writeln!(text, "LOST, as ordered: {accepted}");
-        }
-        for aside in &state.set_aside {
-            let _ = writeln!(text, "DAMAGED: {aside}");
-        }
-        for stream in state.stopped.iter().take(DAMAGE_TOLD) {
-            let _ = writeln!(text, "DAMAGED: {stream}");
-        }
-        if state.set_aside.is_empty() && state.stopped.is_empty() {
-            return;
-        }
-        let places = state.stopped_places;
-        if let Some(data) = &self.data {
-            let _ = writeln!(
-                text,
-                "DAMAGED: {} partitions are set aside, {places} messages are lost where they are needed; stop, and see: courser repair {}",
-                state.set_aside.len(),
-                data.display()
-            );
-        }
-    }
-}
-
-/// Streams that are named at a start.
-const DAMAGE_TOLD: usize = 20;
 
 /// The signals that a broker knows.
 struct Signals {
@@ -283,8 +181,21 @@ enum Reason {
     Failure,
 }
 
+/// What a running server obeys.
+struct Orders {
+    signals: Signals,
+    running: Running,
+    /// Those of operators.
+    reloads: Reloads,
+}
+
 /// Says how far the start has come, and waits for a reason to stop.
-async fn wait(mut signals: Signals, mut running: Running, greeting: &Greeting<'_>) -> Reason {
+async fn wait(orders: &mut Orders, greeting: &Greeting<'_>) -> Reason {
+    let Orders {
+        signals,
+        running,
+        reloads,
+    } = orders;
     let broker = greeting.broker;
     let mut start = Start::default();
     loop {
@@ -294,12 +205,16 @@ async fn wait(mut signals: Signals, mut running: Running, greeting: &Greeting<'_
             _ = signals.interrupt.recv() => return Reason::Signal,
             _ = signals.hangup.recv() => {
                 reread_certificates(broker);
-                match running.reload(broker) {
-                Ok(answer) => eprint!("{}", answer.text()),
-                Err(errors) => {
-                    eprintln!("{errors}\ncourser: settings not reloaded: what was in force stays in force");
-                }
-            }},
+                // What is wrong is in the log.
+                let _ = running.reload(broker);
+                reloads.tell(running.digest());
+            },
+            asked = reloads.next() => {
+                reread_certificates(broker);
+                let answer = running.reload(broker);
+                reloads.tell(running.digest());
+                asked.answer(answer);
+            },
             () = tokio::time::sleep(look) => {
                 if broker.has_failed() || matches!(broker.status(), Status::Failed(_)) {
                     return Reason::Failure;
@@ -316,15 +231,21 @@ async fn wait(mut signals: Signals, mut running: Running, greeting: &Greeting<'_
 fn reread_certificates(broker: &Broker) {
     for (listener, result) in broker.reread_certificates() {
         match result {
-            Ok(Reread::Changed) => {
-                eprintln!("courser: listener \"{listener}\": new certificates for new connections")
-            }
-            Ok(Reread::Same) => {
-                eprintln!("courser: listener \"{listener}\": the same certificates")
-            }
-            Err(error) => eprintln!(
-                "courser: {}; new connections get the old certificates",
-                chain(&error)
+            Ok(Reread::Changed) => tracing::info!(
+                event = "certificates_changed",
+                listener,
+                "new connections get new certificates"
+            ),
+            Ok(Reread::Same) => tracing::info!(
+                event = "certificates_same",
+                listener,
+                "the certificates are the same"
+            ),
+            Err(error) => tracing::error!(
+                event = "certificates_refused",
+                listener,
+                error = &error as &dyn std::error::Error,
+                "new connections get the old certificates"
             ),
         }
     }
@@ -354,8 +275,8 @@ impl Start {
         let what = match broker.status() {
             Status::Serving => {
                 self.is_over = true;
-                take_accounts(broker);
-                return say(&greeting.end(self.began.elapsed()));
+                take_accounts(greeting);
+                return greeting.tell(greeting.end(self.began.elapsed()));
             }
             Status::Failed(_) => return,
             Status::Reading => "reading the log",
@@ -363,23 +284,27 @@ impl Start {
         };
         if self.said.elapsed() >= PROGRESS {
             self.said = Instant::now();
-            say(&format!("{what}, {} s\n", self.began.elapsed().as_secs()));
+            let text = format!("{what}, {} s", self.began.elapsed().as_secs());
+            greeting.tell(vec![Said::new("starting", text)]);
         }
     }
 }
 
 /// The first accounts. Without them nobody comes in who has to log in, so a file that is not taken is told and nothing else.
-fn take_accounts(broker: &Broker) {
-    match broker.take_bootstrap() {
+fn take_accounts(greeting: &Greeting<'_>) {
+    match greeting.broker.take_bootstrap() {
         Ok(users) => {
-            for user in users {
-                say(&format!(
-                    "account {} is ready\n",
-                    user.as_str().escape_debug()
-                ));
-            }
+            let ready = |user: &courser_access::UserName| {
+                let text = format!("account {} is ready", user.as_str().escape_debug());
+                Said::new("account_ready", text)
+            };
+            greeting.tell(users.iter().map(ready).collect());
         }
-        Err(error) => eprintln!("courser: {}", chain(&error)),
+        Err(error) => tracing::error!(
+            event = "bootstrap_refused",
+            error = &error as &dyn std::error::Error,
+            "no account was made"
+        ),
     }
 }
 
@@ -391,14 +316,17 @@ fn stop(broker: Broker, reason: Reason) -> Exit {
                 .iter()
                 .map(|(name, value)| format!("{name}={value}"))
                 .collect();
-            eprintln!("courser: stopped; {}", counters.join(" "));
+            tracing::info!(event = "stopped", "stopped; {}", counters.join(" "));
             match reason {
                 Reason::Signal => Exit::Done,
                 Reason::Failure => Exit::Internal,
             }
         }
         Err(StopError::Disk(failure)) => disk_failed(&failure),
-        Err(error) => internal(&chain(&error)),
+        Err(error) => {
+            tracing::error!(event = "stop_failed", "{}", chain(&error));
+            Exit::Internal
+        }
     }
 }
 
@@ -406,21 +334,31 @@ fn stop(broker: Broker, reason: Reason) -> Exit {
 fn disk_failed(failure: &DiskFailure) -> Exit {
     match failure {
         DiskFailure::Io(text) => {
-            eprintln!(
-                "courser: {text}\ncourser: stopped acknowledging: nothing that was acknowledged is lost. Look at the disk (dmesg, \
-                 smartctl, df) before the next start, which checks the log"
+            tracing::error!(
+                event = "disk_failed",
+                error = text,
+                "stopped acknowledging: nothing that was acknowledged is lost. Look at the disk (dmesg, smartctl, df) before the next \
+                 start, which checks the log"
             );
             Exit::Disk
         }
         DiskFailure::Refused(text) => {
-            eprintln!("courser: {text}");
+            tracing::error!(event = "log_refused", "{text}");
             Exit::Refused
         }
     }
 }
 
-fn cannot_start(error: &StartError) -> Exit {
-    eprintln!("courser: {}", chain(error));
+/// Why a server does not come up: to people as every command says it, to programs as a line of the log.
+fn complain(format: LogFormat, text: &str) {
+    match format {
+        LogFormat::Text => eprintln!("courser: {text}"),
+        LogFormat::Json => tracing::error!(event = "start_failed", "{text}"),
+    }
+}
+
+fn cannot_start(format: LogFormat, error: &StartError) -> Exit {
+    complain(format, &chain(error));
     match error {
         StartError::Listen(ListenError::InUse { .. })
         | StartError::Folder(FolderError::InUse { .. }) => Exit::Conflict,
@@ -440,16 +378,16 @@ fn cannot_start(error: &StartError) -> Exit {
     }
 }
 
-fn cannot_serve_operators(error: &AdminError) -> Exit {
-    eprintln!("courser: {}", chain(error));
+fn cannot_serve_operators(format: LogFormat, error: &AdminError) -> Exit {
+    complain(format, &chain(error));
     match error {
         AdminError::Bind(BindError::InUse { .. }) => Exit::Conflict,
         AdminError::Bind(_) | AdminError::Token(_) | AdminError::Thread(_) => Exit::Refused,
     }
 }
 
-fn internal(message: &str) -> Exit {
-    eprintln!("courser: {message}");
+fn internal(format: LogFormat, message: &str) -> Exit {
+    complain(format, message);
     Exit::Internal
 }
 

@@ -88,7 +88,7 @@ pub use table::{
 pub use template::template;
 pub use value::{
     Acknowledge, ByteSize, ClientCertificates, Durability, IdentityFrom, Keep, ListenerProtocol,
-    Login, Network, Overflow, SharedStrategy, TlsVersion, TopicFilter,
+    LogFormat, LogLevel, Login, Network, Overflow, SharedStrategy, TlsVersion, TopicFilter,
 };
 
 /// When a changed value takes effect.

@@ -5,7 +5,7 @@
 
 use crate::value::{
     Acknowledge, ByteSize, ClientCertificates, Durability, IdentityFrom, Keep, ListenerProtocol,
-    Login, Network, Overflow, SharedStrategy, TlsVersion, TopicFilter,
+    LogFormat, LogLevel, Login, Network, Overflow, SharedStrategy, TlsVersion, TopicFilter,
 };
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -53,6 +53,10 @@ settings! {
         reserve_bytes: ByteSize = ByteSize::new(0), in ByteSize::new(0)..=ByteSize::gib(1024), applies = Restart;
         /// Bytes of log after which the state of every partition is written anew. Larger: less is written, and a start after a crash takes longer.
         checkpoint_bytes: ByteSize = ByteSize::mib(256), in ByteSize::mib(1)..=ByteSize::gib(1024), applies = Restart;
+        /// Not of the log in the data folder, but of the lines that the server writes to standard error about what happens to it: their form.
+        format: LogFormat = LogFormat::Text, applies = AtOnce;
+        /// How much these lines say. "debug" has a line for each client that comes or goes.
+        level: LogLevel = LogLevel::Info, applies = AtOnce;
     }
 
     /// Memory of the process. What happens near the limit is in docs/limits.md.

@@ -478,3 +478,27 @@ choice! {
         Volatile = "volatile",
     }
 }
+
+choice! {
+    /// Form of the lines that a server writes about what happens to it.
+    LogFormat {
+        /// For people: time, level, then `key=value`.
+        Text = "text",
+        /// For programs: one JSON object a line.
+        Json = "json",
+    }
+}
+
+choice! {
+    /// How much a server writes about what happens to it. Each level has those before it.
+    LogLevel {
+        /// What needs somebody.
+        Error = "error",
+        /// What may need somebody soon.
+        Warn = "warn",
+        /// Changes that operators make, and steps of the server.
+        Info = "info",
+        /// Each client that comes and goes.
+        Debug = "debug",
+    }
+}

@@ -94,7 +94,12 @@ async fn kick(
     if !state.control.kick(&client_id).await? {
         return Err(unknown(&client_id));
     }
-    tracing::info!(event = "client_kicked", by = principal.name, client_id = ?client_id, "a connection was closed by an operator");
+    tracing::info!(
+        event = "client_kicked",
+        by = principal.name,
+        client_id,
+        "a connection was closed by an operator"
+    );
     Ok(Json(Done {
         done: "kicked".to_owned(),
         what: client_id,

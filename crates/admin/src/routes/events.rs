@@ -19,17 +19,7 @@ async fn events(
     State(state): State<AppState>,
     Query(parameters): Query<Vec<(String, String)>>,
 ) -> Result<Json<Events>, ApiError> {
-    let mut after = Vec::new();
-    for (name, value) in parameters {
-        if name != "after" {
-            return Err(ApiError::new(
-                Code::BadRequest,
-                format!("unknown parameter \"{name}\""),
-            ));
-        }
-        let numbers: Result<Vec<u64>, _> = value.split('.').map(str::parse).collect();
-        after = numbers.map_err(|_| ApiError::new(Code::BadRequest, "after: none of ours"))?;
-    }
+    let after = numbers_after(parameters)?;
     let mut found = Vec::new();
     let mut next = Vec::new();
     for shard in state.control.shards() {
@@ -47,4 +37,23 @@ async fn events(
         items: found.into_iter().map(Event::from).collect(),
         next: next.join("."),
     }))
+}
+
+/// The numbers of `after`, one a shard; none without it.
+///
+/// # Errors
+/// For other parameters and other texts.
+pub(super) fn numbers_after(parameters: Vec<(String, String)>) -> Result<Vec<u64>, ApiError> {
+    let mut after = Vec::new();
+    for (name, value) in parameters {
+        if name != "after" {
+            return Err(ApiError::new(
+                Code::BadRequest,
+                format!("unknown parameter \"{name}\""),
+            ));
+        }
+        let numbers: Result<Vec<u64>, _> = value.split('.').map(str::parse).collect();
+        after = numbers.map_err(|_| ApiError::new(Code::BadRequest, "after: none of ours"))?;
+    }
+    Ok(after)
 }

@@ -9,6 +9,8 @@ mod node;
 mod page;
 mod retained;
 mod sessions;
+mod settings;
+mod trace;
 
 use std::time::Duration;
 
@@ -45,6 +47,8 @@ fn guarded() -> OpenApiRouter<AppState> {
         .merge(retained::routes())
         .merge(events::routes())
         .merge(accounts::routes())
+        .merge(settings::routes())
+        .merge(trace::routes())
 }
 
 /// Everything.

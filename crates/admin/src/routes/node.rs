@@ -35,5 +35,6 @@ async fn node(State(state): State<AppState>) -> Result<Json<Node>, ApiError> {
         queued_messages: sum.held.queued_messages,
         messages_received: sum.counters.publishes_received,
         messages_delivered: sum.counters.publishes_sent,
+        settings_digest: state.reloader.as_ref().map(|it| it.digest()),
     }))
 }

@@ -150,7 +150,12 @@ async fn delete(
         return Err(unknown(&topic));
     }
     state.control.clear_retained(&topic).await?;
-    tracing::info!(event = "retained_deleted", by = principal.name, topic = ?topic, "a retained message was taken away by an operator");
+    tracing::info!(
+        event = "retained_deleted",
+        by = principal.name,
+        topic,
+        "a retained message was taken away by an operator"
+    );
     for _ in 0..LOOKS_MAX {
         if state.control.retained_message(&topic).await?.is_none() {
             return Ok(Json(Done {

@@ -151,7 +151,12 @@ async fn delete(
             return Err(ApiError::new(Code::Unavailable, "the server is not ready"));
         }
     }
-    tracing::info!(event = "session_deleted", by = principal.name, client_id = ?client_id, "a session was ended by an operator");
+    tracing::info!(
+        event = "session_deleted",
+        by = principal.name,
+        client_id,
+        "a session was ended by an operator"
+    );
     for _ in 0..LOOKS_MAX {
         let now = state.control.session(&client_id).await?;
         // Another one may have come meanwhile: it is not this one.

@@ -9,7 +9,7 @@ use tokio::sync::oneshot::Sender;
 
 use super::{
     AskError, ClientRow, Ended, Page, PastEvent, RetainedMessage, RetainedRow, SessionRow,
-    SubscriptionRow, SubscriptionStop,
+    SubscriptionRow, SubscriptionStop, TracePage,
 };
 use crate::rings::Doze;
 use crate::sys::ShardReport;
@@ -45,6 +45,12 @@ pub(crate) enum Question {
     Events {
         from: u64,
         answer: Sender<(Vec<PastEvent>, u64)>,
+    },
+    Trace {
+        client_id: Box<str>,
+        front: Option<FrontId>,
+        from: u64,
+        answer: Sender<Option<TracePage>>,
     },
     Sessions {
         partition: PartitionId,

@@ -7,6 +7,7 @@
 mod desk;
 mod history;
 mod rows;
+mod trace;
 
 use std::sync::Arc;
 
@@ -29,6 +30,8 @@ pub use rows::{
     ClientRow, Ended, Page, RetainedMessage, RetainedRow, SessionPlace, SessionRow,
     SubscriptionRow, SubscriptionStop,
 };
+pub use trace::{Direction, TracePage, TracedLine};
+pub(crate) use trace::{Tracer, Traces};
 
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -246,6 +249,33 @@ impl Control {
         }
         events.sort_by_key(|event: &PastEvent| event.at);
         Ok(events)
+    }
+
+    /// Lines of the trace of a client id on each shard, from these numbers on; `u64::MAX` is from now on. The trace begins where there is
+    /// none, also for a client that comes later, and ends a while after the last question. `None`: there are as many as may be.
+    ///
+    /// # Errors
+    /// See [`report`](Self::report).
+    pub async fn trace(
+        &self,
+        client_id: &str,
+        from: impl Fn(ShardId) -> u64,
+    ) -> Result<Option<Vec<TracePage>>, AskError> {
+        let front = self.holder(client_id).await?;
+        let mut pages = Vec::new();
+        for shard in self.shards() {
+            let question = |answer| Question::Trace {
+                client_id: client_id.into(),
+                front: front.filter(|front| front.shard == shard),
+                from: from(shard),
+                answer,
+            };
+            match self.ask(shard, question).await? {
+                Some(page) => pages.push(page),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(pages))
     }
 
     /// What happened on a shard from number `from` on, with the number to go on with. Older events are forgotten.

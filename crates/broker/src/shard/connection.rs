@@ -11,6 +11,7 @@ use courser_transport::Rest;
 
 use super::transport::{Socket, Transport};
 use crate::access::Gate;
+use crate::control::Tracer;
 use crate::doors::Guest;
 use crate::metrics::Counters;
 use crate::peer::Peer;
@@ -84,6 +85,8 @@ pub(crate) struct Connection {
     pub(crate) was_attached: bool,
     /// Publishes that wait for their destinations.
     pub(crate) unsettled: u32,
+    /// Only while an operator watches its client.
+    pub(crate) tracer: Option<Box<Tracer>>,
     pub(crate) timer: Option<TimerKey>,
     /// When the timer fires.
     pub(crate) armed: Tick,
@@ -224,7 +227,27 @@ impl Connection {
     }
 
     /// Writes the front's output until it is empty or the socket is full, and counts what goes.
+    #[inline]
     pub(crate) fn send(&mut self, counters: &mut Counters) -> Written {
+        if self.tracer.is_some() {
+            return self.send_traced(counters);
+        }
+        self.send_plainly(counters)
+    }
+
+    #[cold]
+    fn send_traced(&mut self, counters: &mut Counters) -> Written {
+        if let Some(tracer) = &mut self.tracer {
+            tracer.look_at(self.front.output());
+        }
+        let written = self.send_plainly(counters);
+        if let Some(tracer) = &mut self.tracer {
+            tracer.wrote_up_to(self.front.output().len());
+        }
+        written
+    }
+
+    fn send_plainly(&mut self, counters: &mut Counters) -> Written {
         counters.packets_sent += u64::from(self.front.output().take_packets());
         if self.write_blocked && !self.is_drained() {
             return Written::Blocked;

@@ -20,7 +20,7 @@ use crate::access::{Access, Accounts};
 use crate::appends::{Appends, LastWords};
 use crate::classes::Classes;
 use crate::config::Config;
-use crate::control::History;
+use crate::control::{History, Traces};
 use crate::index::{FenceBook, IndexRequest, RoundId, Rounds, Routes, Watermarks};
 use crate::memory::Level;
 use crate::metrics::Counters;
@@ -98,6 +98,8 @@ pub(crate) struct Hub {
     pub(crate) index: Option<IndexWriter>,
     pub(crate) counters: Counters,
     pub(crate) history: History,
+    /// Clients that an operator watches.
+    pub(crate) traces: Traces,
     pub(crate) budget: Budget,
     pub(crate) rng: StdRng,
     /// Whether volatile partitions may refuse publishers, so that a publish waits for their answers (M13).

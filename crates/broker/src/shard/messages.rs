@@ -215,6 +215,9 @@ impl Shard {
         if let Some(mut connection) = self.fronts.take(front) {
             if connection.front.home().is_some() {
                 connection.was_attached = true;
+                let version = connection.front.version();
+                let client_id = connection.front.client_id();
+                connection.tracer = self.hub.traces.tracer(client_id, version, 0);
                 self.note_event(&connection, Happened::Connected);
             }
             self.fronts.put(front, connection);

@@ -70,7 +70,7 @@ use crate::appends::{Appends, LastWords};
 use crate::classes::Classes;
 use crate::clock::{Alarm, Clock};
 use crate::config::{Config, Pinning};
-use crate::control::{Desk, History};
+use crate::control::{Desk, History, Traces};
 use crate::doors::Inbox;
 use crate::index::{FenceBook, Rounds, Routes};
 use crate::listen::BoundListener;
@@ -252,6 +252,7 @@ impl Shard {
             }),
             counters: Counters::default(),
             history: History::default(),
+            traces: Traces::default(),
             budget: Budget::of(Budget::TURN),
             rng: rng()?,
             volatile_answers: limits.overflow == courser_engine::Overflow::RefusePublisher,

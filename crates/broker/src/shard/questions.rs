@@ -13,7 +13,7 @@ use super::fronts::Access;
 use super::hub::Budget;
 use crate::control::{
     CLIENTS_AT_ONCE, ClientRow, Ended, Happened, Page, PastEvent, Question, RetainedMessage,
-    RetainedRow, SessionPlace, SessionRow, SubscriptionRow, SubscriptionStop,
+    RetainedRow, SessionPlace, SessionRow, SubscriptionRow, SubscriptionStop, TracePage,
 };
 
 /// Places of a table of sessions that one question looks at.
@@ -64,6 +64,12 @@ impl Shard {
             Question::Events { from, answer } => {
                 give(answer, self.hub.history.from(from, EVENTS_AT_ONCE));
             }
+            Question::Trace {
+                client_id,
+                front,
+                from,
+                answer,
+            } => give(answer, self.trace(&client_id, front, from)),
             Question::Sessions {
                 partition,
                 from,
@@ -276,8 +282,31 @@ impl Shard {
         self.append_here(id, &append);
     }
 
+    /// Lines of a client's trace; its connection has a part in it from now on.
+    fn trace(&mut self, client_id: &str, front: Option<FrontId>, from: u64) -> Option<TracePage> {
+        let now = self.hub.now.tick;
+        let page = self.hub.traces.ask(now, client_id, from)?;
+        if let Some(front) = front
+            && let Access::Here(connection) = self.fronts.get(front)
+            && connection.tracer.as_ref().is_none_or(|it| it.is_over(now))
+        {
+            let seen = connection.front.output().len();
+            let version = connection.front.version();
+            connection.tracer = self.hub.traces.tracer(client_id, version, seen);
+        }
+        Some(page)
+    }
+
     /// Notes what happened to a connection.
     pub(crate) fn note_event(&mut self, connection: &Connection, what: Happened) {
+        log(connection, what);
+        if let Some(tracer) = &connection.tracer {
+            let words = match what {
+                Happened::Connected => "connected".to_owned(),
+                Happened::Closed(cause) => format!("closed: {cause:?}"),
+            };
+            tracer.note(self.hub.now, words);
+        }
         let event = PastEvent {
             at: self.hub.now.wall,
             client_id: connection.front.client_id().into(),
@@ -286,6 +315,25 @@ impl Shard {
         };
         let since = connection.was_attached.then_some(connection.since);
         self.hub.history.note(event, since);
+    }
+}
+
+/// For whoever wants each client in the log.
+fn log(connection: &Connection, what: Happened) {
+    let client_id = connection.front.client_id();
+    let listener = &*connection.peer.entrance.name;
+    let address = connection.peer.address.map(tracing::field::display);
+    match what {
+        Happened::Connected => {
+            tracing::debug!(event = "client_connected", client_id, listener, address);
+        }
+        Happened::Closed(cause) => tracing::debug!(
+            event = "client_disconnected",
+            client_id,
+            listener,
+            address,
+            cause = ?cause
+        ),
     }
 }
 

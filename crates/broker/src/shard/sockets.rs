@@ -53,6 +53,7 @@ impl Shard {
             has_will: false,
             was_attached: false,
             unsettled: 0,
+            tracer: None,
             timer: None,
             armed: Tick(u64::MAX),
             end: Tick(u64::MAX),
@@ -203,6 +204,10 @@ impl Shard {
             used <= buffer.bytes().len(),
             "a front takes what it was given"
         );
+        if let Some(tracer) = &connection.tracer {
+            tracer.received(now, &buffer.bytes()[..used]);
+            connection.tracer.take_if(|it| it.is_over(now.tick));
+        }
         buffer.consume(used);
         connection.rest = buffer.settle();
         connection.unparsed &= connection.rest.is_some();

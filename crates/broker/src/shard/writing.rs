@@ -101,6 +101,9 @@ impl Shard {
                 break;
             }
         }
+        if let Some(tracer) = &mut connection.tracer {
+            tracer.end_turn(self.hub.now);
+        }
         self.after_write(id, connection, close);
     }
 

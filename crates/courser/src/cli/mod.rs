@@ -4,6 +4,7 @@ pub(crate) mod connection;
 pub(crate) mod exit;
 pub(crate) mod format;
 pub(crate) mod layers;
+pub(crate) mod plain;
 pub(crate) mod settings;
 pub(crate) mod url;
 

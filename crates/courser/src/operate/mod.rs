@@ -7,9 +7,11 @@ mod errors;
 mod events;
 mod list;
 mod print;
+mod reload;
 mod server;
 mod targets;
 mod top;
+mod trace;
 mod verbs;
 
 pub(crate) use accounts::{Access, Acl, Roles, Users, run_access, run_acl, run_roles, run_users};
@@ -17,6 +19,7 @@ pub(crate) use context::{Context, run as run_context};
 pub(crate) use diagnose::{Diagnose, run as run_diagnose};
 pub(crate) use errors::{Errors, run as run_errors};
 pub(crate) use events::{EventsArguments, run as run_events};
+pub(crate) use reload::{Reload, run as run_reload};
 pub(crate) use top::{Top, run as run_top};
 pub(crate) use verbs::{
     Clients, RetainedMessages, Sessions, Subscriptions, run_clients, run_retained, run_sessions,

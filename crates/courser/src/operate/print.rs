@@ -7,6 +7,9 @@ use clap::{Args, ValueEnum};
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::Value;
 
+pub(super) use crate::cli::plain::plain;
+use crate::cli::plain::plain_json;
+
 /// Form of the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
@@ -32,41 +35,6 @@ impl OutputFlags {
     pub(crate) const fn output(&self) -> Output {
         self.output
     }
-}
-
-/// Whether a letter is shown as it is: no control characters, none that turn the direction of writing or are not seen.
-fn is_plain(letter: char) -> bool {
-    !letter.is_control()
-        && !matches!(letter, '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{FEFF}' | '\u{FFF9}'..='\u{FFFB}' | '\u{E0000}'..='\u{E007F}')
-}
-
-/// A text in which everything that is not plain is escaped, as in Rust and JSON.
-pub(crate) fn plain(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    for letter in text.chars() {
-        if is_plain(letter) {
-            plain.push(letter);
-        } else {
-            plain.extend(letter.escape_default());
-        }
-    }
-    plain
-}
-
-/// JSON in which everything that is not plain is escaped; line ends of the layout stay.
-fn plain_json(json: &str) -> String {
-    let mut plain = String::with_capacity(json.len());
-    for letter in json.chars() {
-        if letter == '\n' || is_plain(letter) {
-            plain.push(letter);
-        } else {
-            let mut units = [0; 2];
-            for unit in letter.encode_utf16(&mut units) {
-                plain.push_str(&format!("\\u{unit:04x}"));
-            }
-        }
-    }
-    plain
 }
 
 /// Standard output; a closed pipe is the reader's way to say that it is enough.

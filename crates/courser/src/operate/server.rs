@@ -10,6 +10,7 @@ use courser_admin::client::{Client, ClientError, Server};
 
 use super::context::{self, Saved};
 use crate::cli::exit::{Exit, usage};
+use crate::cli::plain::plain_lines;
 
 /// Flags of every command that asks a server. Flags go before variables, those before the context.
 #[derive(Args, Clone, Debug)]
@@ -125,7 +126,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 
 /// Says what went wrong, and the code for it.
 fn fail(error: &ClientError) -> Exit {
-    eprintln!("courser: {error}");
+    eprintln!("courser: {}", plain_lines(&error.to_string()));
     match error {
         ClientError::Connect { .. } => Exit::CannotConnect,
         ClientError::TimedOut { .. } => Exit::TimedOut,

@@ -8,6 +8,7 @@ use super::list::{ListFlags, Listing};
 use super::print::{Output, OutputFlags, say};
 use super::server::ServerFlags;
 use super::targets::{Act, Deed, Targets};
+use super::trace::TraceArguments;
 use crate::cli::exit::Exit;
 
 /// Connections
@@ -32,6 +33,8 @@ enum ClientVerb {
     },
     /// Close connections; their sessions stay as long as they were to
     Kick(Targets),
+    /// Packets that a client sends and gets, as they go; neither payloads nor passwords
+    Trace(TraceArguments),
 }
 
 /// Sessions, with and without a connection
@@ -138,6 +141,9 @@ pub(crate) fn run_clients(arguments: &Clients) -> Exit {
                 what: "close the connection of",
             },
         ),
+        ClientVerb::Trace(trace) => arguments
+            .server
+            .ask(async |client| trace.follow(&client).await),
     }
 }
 

@@ -102,7 +102,12 @@ async fn add(
         Ok((Some(Command::PutUser(name.clone(), user.clone())), ()))
     })
     .await?;
-    tracing::info!(event = "user_added", by = principal.name, user = ?name.as_str(), "an operator made a user");
+    tracing::info!(
+        event = "user_added",
+        by = principal.name,
+        user = name.as_str(),
+        "an operator made a user"
+    );
     Ok(done("added", &name))
 }
 
@@ -144,7 +149,12 @@ async fn set(
         Ok((Some(Command::PutUser(name.clone(), user)), "changed"))
     })
     .await?;
-    tracing::info!(event = "user_changed", by = principal.name, user = ?name.as_str(), "an operator changed a user");
+    tracing::info!(
+        event = "user_changed",
+        by = principal.name,
+        user = name.as_str(),
+        "an operator changed a user"
+    );
     Ok(done(what, &name))
 }
 
@@ -173,7 +183,12 @@ async fn set_password(
         Ok((Some(Command::PutUser(name.clone(), user)), ()))
     })
     .await?;
-    tracing::info!(event = "user_password_changed", by = principal.name, user = ?name.as_str(), "an operator changed what a user proves itself with");
+    tracing::info!(
+        event = "user_password_changed",
+        by = principal.name,
+        user = name.as_str(),
+        "an operator changed what a user proves itself with"
+    );
     Ok(done("changed", &name))
 }
 
@@ -190,6 +205,11 @@ async fn remove(
         Ok((Some(Command::RemoveUser(name.clone())), ()))
     })
     .await?;
-    tracing::info!(event = "user_removed", by = principal.name, user = ?name.as_str(), "an operator removed a user");
+    tracing::info!(
+        event = "user_removed",
+        by = principal.name,
+        user = name.as_str(),
+        "an operator removed a user"
+    );
     Ok(done("removed", &name))
 }

@@ -1,0 +1,125 @@
+//! The settings of the process in which operators are served: read again when one of them asks.
+//!
+//! Whoever owns the settings is elsewhere. It gets the orders by [`Reloads`] and says what came of each; routes give them by [`Reloader`].
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, oneshot, watch};
+use utoipa::ToSchema;
+
+use crate::error::{ApiError, Code};
+
+/// Orders that may wait.
+const WAITING_MAX: usize = 4;
+
+/// One value that is another now, or will be after a restart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SettingChange {
+    /// `section.name`, or `list["identity"].name`.
+    pub key: String,
+    /// As it stands in a file; empty where it was not set.
+    pub before: String,
+    /// The same of what it is now.
+    pub after: String,
+    /// `at once`, `new connections`, `new sessions` or `restart`.
+    pub applies: String,
+}
+
+/// What came of reading the settings again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Reloaded {
+    /// In force.
+    pub applied: Vec<SettingChange>,
+    /// In force after the next start.
+    pub needs_restart: Vec<SettingChange>,
+    /// How many are as they were.
+    pub unchanged: u64,
+    /// Of what is in force now: the same for the same values.
+    pub digest: String,
+}
+
+/// Gives the order to read the settings again. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Reloader {
+    orders: mpsc::Sender<Reload>,
+    digest: watch::Receiver<String>,
+}
+
+/// Takes the orders.
+#[derive(Debug)]
+pub struct Reloads {
+    orders: mpsc::Receiver<Reload>,
+    digest: watch::Sender<String>,
+}
+
+/// One order.
+#[derive(Debug)]
+pub struct Reload {
+    answer: oneshot::Sender<Result<Reloaded, String>>,
+}
+
+/// Both ends, for settings with this digest.
+#[must_use]
+pub fn reloader(digest: String) -> (Reloader, Reloads) {
+    let (give, take) = mpsc::channel(WAITING_MAX);
+    let (tell, told) = watch::channel(digest);
+    let reloader = Reloader {
+        orders: give,
+        digest: told,
+    };
+    let reloads = Reloads {
+        orders: take,
+        digest: tell,
+    };
+    (reloader, reloads)
+}
+
+impl Reloader {
+    /// The digest of the settings that are in force.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        self.digest.borrow().clone()
+    }
+
+    /// Has them read again.
+    ///
+    /// # Errors
+    /// [`Code::SettingsWrong`] with all that is wrong, one line each: then nothing has changed.
+    pub(crate) async fn reload(&self) -> Result<Reloaded, ApiError> {
+        let (answer, answered) = oneshot::channel();
+        let stopping = || ApiError::new(Code::Unavailable, "the server is stopping");
+        match self.orders.try_send(Reload { answer }) {
+            Ok(()) => {}
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                return Err(ApiError::new(Code::Busy, "settings are being read already"));
+            }
+            Err(mpsc::error::TrySendError::Closed(_)) => return Err(stopping()),
+        }
+        match answered.await {
+            Ok(Ok(reloaded)) => Ok(reloaded),
+            Ok(Err(wrong)) => Err(ApiError::new(Code::SettingsWrong, wrong)),
+            Err(_) => Err(stopping()),
+        }
+    }
+}
+
+impl Reloads {
+    /// The next order; never, when nobody can give one any more.
+    pub async fn next(&mut self) -> Reload {
+        match self.orders.recv().await {
+            Some(order) => order,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The digest of what is in force from now on.
+    pub fn tell(&self, digest: String) {
+        self.digest.send_replace(digest);
+    }
+}
+
+impl Reload {
+    /// What came of it; an error is all that is wrong, one line each. Nobody may wait any more.
+    pub fn answer(self, result: Result<Reloaded, String>) {
+        let _ = self.answer.send(result);
+    }
+}

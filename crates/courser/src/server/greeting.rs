@@ -1,0 +1,165 @@
+//! What a server says of itself at its start: to people as text on standard output, to programs as lines of the log.
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use courser_broker::Broker;
+use courser_settings::{ListenerProtocol, LogFormat};
+
+use crate::operators::Operators;
+
+/// Streams that are named at a start.
+const DAMAGE_TOLD: usize = 20;
+
+/// A closed standard output is no reason not to serve.
+fn say(text: &str) {
+    let mut out = io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// One line.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Said {
+    event: &'static str,
+    text: String,
+}
+
+impl Said {
+    /// `event` is its key in the log.
+    pub(crate) fn new(event: &'static str, text: impl Into<String>) -> Self {
+        Self {
+            event,
+            text: text.into(),
+        }
+    }
+}
+
+/// Who may connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Anyone {
+    /// Whoever reaches an address.
+    Everywhere,
+    /// Whoever is on this machine.
+    OnThisMachine,
+    /// Nobody without an account.
+    LogsIn,
+}
+
+/// What a started broker says.
+pub(super) struct Greeting<'a> {
+    pub(super) broker: &'a Broker,
+    pub(super) operators: &'a Operators,
+    pub(super) shards: u16,
+    /// Bytes that the process may have allocated.
+    pub(super) memory_max: u64,
+    /// None where nothing is kept.
+    pub(super) data: Option<PathBuf>,
+    pub(super) anyone: Anyone,
+    /// Connections that the limit of descriptors allows, where the settings would allow more.
+    pub(super) capped: Option<usize>,
+    /// For whom it is said.
+    pub(super) format: LogFormat,
+}
+
+impl Greeting<'_> {
+    /// Says some lines.
+    pub(super) fn tell(&self, lines: Vec<Said>) {
+        for Said { event, text } in lines {
+            match self.format {
+                LogFormat::Text => say(&format!("{text}\n")),
+                LogFormat::Json => tracing::info!(event, "{text}"),
+            }
+        }
+    }
+
+    /// Once it listens.
+    pub(super) fn beginning(&self) -> Vec<Said> {
+        let version = env!("CARGO_PKG_VERSION");
+        let mut lines = vec![Said::new(
+            "started",
+            format!("courser {version}, {} shards", self.shards),
+        )];
+        for address in self.broker.addresses() {
+            let text = format!("MQTT 3.1.1 and 5.0 on {address}");
+            lines.push(Said::new("listening", text));
+        }
+        for door in self.broker.doors() {
+            let below = match door.protocol {
+                ListenerProtocol::Mqtt => "",
+                ListenerProtocol::Mqtts => " over TLS",
+                ListenerProtocol::Ws => " over WebSocket",
+                ListenerProtocol::Wss => " over WebSocket and TLS",
+            };
+            let text = format!(
+                "MQTT 3.1.1 and 5.0{below} on {} ({})",
+                door.place, door.name
+            );
+            lines.push(Said::new("listening", text));
+        }
+        lines.extend(self.operators.greeting());
+        lines.push(Said::new(
+            "data",
+            match &self.data {
+                Some(data) => format!("data: {}", data.display()),
+                None => "data: in memory, nothing survives a stop".to_owned(),
+            },
+        ));
+        lines.push(Said::new(
+            "access",
+            match self.anyone {
+                Anyone::Everywhere => "anonymous: anyone who reaches these addresses may connect",
+                Anyone::OnThisMachine => "loopback only: anyone on this machine may connect",
+                Anyone::LogsIn => "accounts: clients log in",
+            },
+        ));
+        let memory = format!("memory: at most {} MiB", self.memory_max >> 20);
+        lines.push(Said::new("memory", memory));
+        lines.extend(self.capped.map(|connections| {
+            let text = format!(
+                "at most {connections} connections: the limit of open descriptors (ulimit -n, LimitNOFILE)"
+            );
+            Said::new("connections", text)
+        }));
+        lines
+    }
+
+    /// Once it serves, `took` after it began to read.
+    pub(super) fn end(&self, took: Duration) -> Vec<Said> {
+        let mut lines = Vec::new();
+        lines.extend(self.broker.recovered().map(|found| {
+            let text = format!("recovered: {found}; all in {} ms", took.as_millis());
+            Said::new("recovered", text)
+        }));
+        self.damage(&mut lines);
+        lines.push(Said::new("ready", "ready"));
+        lines
+    }
+
+    /// What does not serve, and what was given up.
+    fn damage(&self, lines: &mut Vec<Said>) {
+        let state = self.broker.state();
+        for accepted in state.accepted.iter().take(DAMAGE_TOLD) {
+            let text = format!("LOST, as ordered: {accepted}");
+            lines.push(Said::new("lost_as_ordered", text));
+        }
+        for aside in &state.set_aside {
+            lines.push(Said::new("damaged", format!("DAMAGED: {aside}")));
+        }
+        for stream in state.stopped.iter().take(DAMAGE_TOLD) {
+            lines.push(Said::new("damaged", format!("DAMAGED: {stream}")));
+        }
+        if state.set_aside.is_empty() && state.stopped.is_empty() {
+            return;
+        }
+        if let Some(data) = &self.data {
+            let text = format!(
+                "DAMAGED: {} partitions are set aside, {} messages are lost where they are needed; stop, and see: courser repair {}",
+                state.set_aside.len(),
+                state.stopped_places,
+                data.display()
+            );
+            lines.push(Said::new("damaged", text));
+        }
+    }
+}

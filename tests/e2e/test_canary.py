@@ -1,0 +1,138 @@
+"""Secrets are nowhere: everything that a server and its commands write is searched for what was put in.
+
+Passwords of users and of clients, the token of the API, a token that looks like a JWT, a private key, a value drawn by `${…}` and
+payloads are canaries. Clients are paho's.
+"""
+
+import base64
+import json
+import os
+import re
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+import paho.mqtt.client as paho
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+
+pytestmark = [
+    pytest.mark.courser,
+    pytest.mark.skipif(bool(os.environ.get("COURSER_IN_MEMORY")), reason="accounts are kept in the data folder"),
+]
+
+PASSWORD = "canary-password-5Zk1"
+WRONG = "canary-wrong-password-Q8s2"
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJjYW5hcnktand0In0.c2lnbmF0dXJlLWNhbmFyeQ"
+DRAWN = "canary-drawn-value-T7w4"
+PAYLOAD = "canary-payload-M3x9"
+WILL = "canary-will-W6e3"
+KEY_BYTES = b"canary-private-key-material-0123456789abcdef"
+
+
+def courser(server, *arguments):
+    """Everything that a command writes, whatever comes of it."""
+    command = [str(server.binary()), *arguments]
+    done = subprocess.run(command, cwd=server.folder, capture_output=True, timeout=60, check=False)
+    return (done.stdout + done.stderr).decode(errors="replace")
+
+
+def get(server, path, token=None):
+    request = urllib.request.Request(server.http + path)  # noqa: S310
+    if token:
+        request.add_header("Authorization", f"Bearer {token}")
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310
+            return answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return str(error.headers) + error.read().decode()
+
+
+def attempt(server, client_id, user, password, version=paho.MQTTv5):
+    """Whether the client gets in; then it publishes, keeps a message and a will."""
+    client = paho.Client(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=version)
+    client.username_pw_set(user, password)
+    client.will_set("canary/will", WILL, qos=1, retain=True)
+    codes = []
+    client.on_connect = lambda *arguments: codes.append(arguments[3].is_failure)
+    client.connect("127.0.0.1", server.port)
+    client.loop_start()
+    deadline = time.monotonic() + 20
+    while not codes:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    if not codes[0]:
+        client.publish("canary/kept", PAYLOAD, qos=1, retain=True).wait_for_publish(20)
+        client.subscribe("canary/#", qos=1)
+    return client, not codes[0]
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_no_secret_is_ever_written(brokers, tmp_path, monkeypatch, log_format):
+    """Logs at their loudest, metrics, every page of the API, every command and every error."""
+    monkeypatch.setenv("CANARY_DRAWN", DRAWN)
+    key = tmp_path / "key.pem"
+    key.write_text(f"-----BEGIN PRIVATE KEY-----\n{base64.b64encode(KEY_BYTES).decode()}\n-----END PRIVATE KEY-----\n")
+    folder = tmp_path / "data"
+    binary = str(brokers.kind.binary())
+    made = subprocess.run(
+        [binary, "init", "courser.toml", "--accounts", "--data", str(folder)], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    password = re.search(r"password (\S+)", made.stdout).group(1)
+    file = tmp_path / "courser.toml"
+    file.write_text(file.read_text() + '\n[log]\nlevel = "debug"\n')
+    file.write_text(file.read_text().replace("[mqtt]\n", '[mqtt]\nresponse_information = "${ENV:CANARY_DRAWN}"\n', 1))
+    server = brokers.own(config=str(file), log_format=log_format, data=str(folder))
+    token = (folder / "admin.token").read_text().strip()
+    good, inside = attempt(server, "canary-client", "admin", password)
+    assert inside
+    bad = [attempt(server, f"bad-{number}", user, word, version) for number, (user, word, version) in enumerate([
+        ("admin", WRONG, paho.MQTTv5), ("nobody", PASSWORD, paho.MQTTv311), ("admin", JWT, paho.MQTTv5),
+    ])]
+    assert not any(inside for _, inside in bad)
+
+    written = []
+    at = ["--server", str(folder)]
+    # A reload that fails says what is wrong: not the value.
+    text = file.read_text()
+    listener = f'\n[[listener]]\nname = "tls"\nprotocol = "mqtts"\naddress = ["127.0.0.1:0"]\ncertificate = "{key}"\nkey = "{key}"\n'
+    for wrong in ('\n[sys]\ninterval = "${ENV:CANARY_DRAWN}"\n', f'\n[http]\ntoken_file = {json.dumps(JWT)}\nx = 1\n'):
+        file.write_text(text + wrong)
+        written += [courser(server, "config", "check", "--config", str(file)), courser(server, "config", "reload", *at)]
+    file.write_text(text + listener)
+    written.append(courser(server, "server", "--config", str(file), "--data", str(tmp_path / "other"), "--http", "127.0.0.1:0", "--mqtt", "127.0.0.1:0"))
+    file.write_text(text)
+    written.append(courser(server, "config", "reload", *at))
+    for flags in (["--origin"], ["-o", "json"]):
+        written.append(courser(server, "config", "show", "--config", str(file), *flags))
+    written.append(courser(server, "config", "diff", "--config", str(file)))
+    for verb in (["client", "list"], ["session", "list"], ["subscription", "list"], ["retained", "list"], ["events", "--no-follow"], ["top", "-n", "1"]):
+        for form in ("table", "json"):
+            written.append(courser(server, *verb, "-o", form, *at))
+    written.append(courser(server, "client", "show", "canary-client", *at))
+    written.append(courser(server, "client", "trace", "canary-client", "-W", "1", *at))
+    written.append(courser(server, "diagnose", "-", "--with-names", *at))
+    token_file = tmp_path / "wrong.token"
+    token_file.write_text(JWT)
+    written.append(courser(server, "client", "list", "--server", server.http, "--token-file", str(token_file)))
+    written.append(courser(server, "context", "add", "here", "--server", server.http, "--token-file", str(token_file)))
+    written.append(courser(server, "context", "list"))
+    for flags in (["-u", "admin", "-P", WRONG], ["-L", f"mqtt://admin:{WRONG}@127.0.0.1:{server.port}/t"]):
+        written.append(courser(server, "pub", "-p", str(server.port), *flags, "-t", "t", "-m", "x", "-d"))
+    for path in ("/metrics", "/healthz", "/readyz", "/api/v1/node", "/api/v1/clients", "/api/v1/sessions", "/api/v1/events?after=0", "/api/v1/retained", "/nothing"):
+        written += [get(server, path, token), get(server, path), get(server, path, JWT)]
+    good.disconnect()
+    for client in (good, *(client for client, _ in bad)):
+        client.loop_stop()
+    server.stop()
+    written.append(server.log.read_text())
+    assert "canary-client" in "".join(written), "what is searched is what was written"
+
+    stored = [token, password, base64.b64encode(password.encode()).decode()]
+    secrets = [PASSWORD, WRONG, JWT, JWT.split(".")[1], DRAWN, PAYLOAD, WILL, *stored, KEY_BYTES.decode(), base64.b64encode(KEY_BYTES).decode()]
+    for secret in secrets:
+        for forms in (secret, secret.encode().hex()):
+            for text in written:
+                assert forms not in text, f"{secret[:16]}… in {text[:2000]}"
+    assert "$argon2" not in "".join(written), "no hash either"
