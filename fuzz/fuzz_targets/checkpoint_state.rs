@@ -2,9 +2,11 @@
 //! checkpoint from which the same state comes back.
 #![no_main]
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use courser_contract::{Class, PartitionId, QoS, RecordView};
-use courser_engine::{Partition, PartitionConfig, Restore, RestoreError};
+use courser_engine::{NeededRecords, Partition, PartitionConfig, Restore, RestoreError};
 use libfuzzer_sys::fuzz_target;
 
 fn config() -> PartitionConfig {
@@ -43,11 +45,25 @@ fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Partition, Res
     restore.finish()
 }
 
+/// Entries of which a cleaner would keep something.
+fn needed(bytes: &[u8]) -> Result<BTreeSet<u64>, RestoreError> {
+    let mut needed = BTreeSet::new();
+    let mut scan = NeededRecords::new(PartitionId(1));
+    for piece in bytes.chunks(77) {
+        scan.piece(piece, |index, _| {
+            needed.insert(index.0);
+        })?;
+    }
+    scan.finish().map(|()| needed)
+}
+
 fuzz_target!(|bytes: &[u8]| {
+    let needed = needed(bytes);
     let Ok(mut partition) = read(bytes.chunks(100)) else {
         return;
     };
     partition.check();
+    assert!(needed.is_ok(), "what a start reads, a cleaner reads");
     assert!(partition.begin_checkpoint());
     let mut pieces = Vec::new();
     let end = loop {

@@ -99,7 +99,9 @@ mod timeouts;
 mod wall;
 
 pub use aside::AsideFilters;
-pub use checkpoint::{CheckpointEnd, CheckpointPiece, EntrySet, Restore, RestoreError, Restored};
+pub use checkpoint::{
+    CheckpointEnd, CheckpointPiece, EntrySet, NeededRecords, Restore, RestoreError, Restored,
+};
 pub use config::{Counts, DiskRoom, Limits, MemoryRoom, Overflow, PartitionConfig};
 pub use entry::EntryError;
 pub use list::{Deletion, RetainedPage, SessionView, SubscriptionView};

@@ -22,6 +22,7 @@
 
 mod before;
 mod entry_set;
+mod needs;
 mod restore;
 mod save;
 mod unit;
@@ -33,6 +34,7 @@ use courser_contract::{LogIndex, Term};
 
 pub use self::{
     entry_set::EntrySet,
+    needs::NeededRecords,
     restore::{Restore, RestoreError, Restored},
 };
 pub(crate) use self::{

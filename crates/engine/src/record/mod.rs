@@ -260,6 +260,42 @@ impl Records {
         Some((Slot(at), row.address().ordinal))
     }
 
+    /// The same for records that begin within some bytes of the entry, the end not included.
+    pub(crate) fn take_expected_in(
+        &mut self,
+        index: u64,
+        (from, end): (u32, u64),
+    ) -> Option<(Slot, u32)> {
+        let first = Address {
+            index,
+            ordinal: from,
+        };
+        let at = self.first_expected_from(first)?;
+        let row = &mut self.rows[at];
+        let ordinal = row.address().ordinal;
+        if u64::from(ordinal) >= end {
+            return None;
+        }
+        row.block = MOVING;
+        Some((Slot(at), ordinal))
+    }
+
+    /// Whether bytes of an entry have not come.
+    pub(crate) fn is_expecting(&self, index: u64) -> bool {
+        let first = Address { index, ordinal: 0 };
+        self.first_expected_from(first).is_some()
+    }
+
+    /// The first row at or behind an address, of the same entry, whose bytes have not come.
+    fn first_expected_from(&self, address: Address) -> Option<u32> {
+        let first = self.rows.partition_point(|row| row.address() < address);
+        let mut rows = self.rows.from(first);
+        let rows = rows.by_ref();
+        let mut rows = rows.take_while(|(_, row)| row.address().index == address.index);
+        let (at, _) = rows.find(|(_, row)| row.block == EXPECTED)?;
+        Some(at)
+    }
+
     /// Takes in a dense block that has the bytes of some rows that were taken: each with its byte in the block.
     pub(crate) fn fill(&mut self, bytes: Bytes, fills: &[(Slot, u32)]) {
         let slots: Vec<u32> = fills.iter().map(|(slot, _)| slot.0).collect();

@@ -1,9 +1,9 @@
 //! Rules of checkpoints: one place of the log whatever is applied meanwhile, and bad bytes are errors.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use courser_contract::{DetachCause, QoS, ToHome, Will};
-use courser_engine::{Limits, Partition, PartitionConfig, Restore, RestoreError};
+use courser_engine::{Limits, NeededRecords, Partition, PartitionConfig, Restore, RestoreError};
 use proptest::prelude::*;
 
 use crate::world::{Acks, DURABLE, OTHER, Options, Whole, World, message, to};
@@ -159,16 +159,33 @@ fn a_missing_or_wrong_entry_is_told() {
     );
 }
 
+/// Entries of which a cleaner would keep something.
+fn needed(bytes: &[u8]) -> Result<BTreeSet<u64>, RestoreError> {
+    let mut needed = BTreeSet::new();
+    let mut scan = NeededRecords::new(DURABLE);
+    for piece in bytes.chunks(777) {
+        scan.piece(piece, |index, _| {
+            needed.insert(index.0);
+        })?;
+    }
+    scan.finish().map(|()| needed)
+}
+
 /// Reads pieces that may be anything.
 fn read(
     bytes: &[u8],
     log: &BTreeMap<courser_contract::LogIndex, bytes::Bytes>,
 ) -> Result<Partition, RestoreError> {
+    let needed = needed(bytes);
     let mut restore = Restore::new(config());
     for piece in bytes.chunks(1_000) {
         restore.piece(piece)?;
     }
-    for (first, last) in restore.wanted()?.ranges() {
+    let wanted = restore.wanted()?;
+    let needed = needed.expect("what a start reads, a cleaner reads");
+    let all = wanted.ranges().flat_map(|(first, last)| first.0..=last.0);
+    assert!(all.eq(needed), "both need the same");
+    for (first, last) in wanted.ranges() {
         for (at, entry) in log.range(first..=last) {
             restore.live_entry(*at, entry)?;
         }

@@ -171,6 +171,24 @@ impl Restore {
         filling.entry(at.0, bytes, &mut self.parts.state.records)
     }
 
+    /// Bytes of an entry that were moved in the log, from one of its bytes on: whole records, and perhaps what lay between them.
+    /// What is not wanted of them changes nothing. In any order, before the entries that are still
+    /// [wanting](Self::is_wanting).
+    ///
+    /// # Errors
+    /// When a record is not where the checkpoint says, or [`wanted`](Self::wanted) fails.
+    pub fn kept(&mut self, at: LogIndex, byte: u32, bytes: &Bytes) -> Result<(), RestoreError> {
+        self.wanted_once()?;
+        let filling = self.filling.as_mut().expect("it was just made");
+        filling.kept((at.0, byte), bytes, &mut self.parts.state.records)
+    }
+
+    /// Whether an entry has records that have not come.
+    #[must_use]
+    pub fn is_wanting(&self, at: LogIndex) -> bool {
+        self.parts.state.records.is_expecting(at.0)
+    }
+
     /// The log has lost an entry: its records hold their places and are not delivered, see [`Partition::lost`]. Says how many
     /// they are.
     ///
@@ -204,7 +222,7 @@ impl Restore {
 }
 
 /// The first whole unit.
-fn next_unit(bytes: &[u8]) -> Option<(u8, &[u8])> {
+pub(super) fn next_unit(bytes: &[u8]) -> Option<(u8, &[u8])> {
     let (&kind, rest) = bytes.split_first()?;
     let (len, rest) = rest.split_first_chunk()?;
     let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
@@ -230,7 +248,7 @@ fn place_records(state: &mut State, slots: &[crate::record::Slot]) {
         .for_each_item(|item| item.slot = place(item.slot).0);
 }
 
-fn damaged(unit: u64, cause: DecodeError) -> RestoreError {
+pub(super) fn damaged(unit: u64, cause: DecodeError) -> RestoreError {
     RestoreError::Damaged {
         unit,
         cause: cause.to_string(),

@@ -61,18 +61,42 @@ impl Filling {
         records: &mut Records,
     ) -> Result<(), RestoreError> {
         while let Some((slot, byte)) = records.take_expected(index, self.next) {
-            let record = RecordRef::parse(bytes, byte as usize);
-            let record = record.ok_or(RestoreError::NoRecord { index, byte })?;
-            let offset = u32::try_from(self.block.len()).expect("a block is far below 4 GiB");
-            let start = record.start();
-            self.block
-                .extend_from_slice(&bytes[start..start + record.encoded_len()]);
-            self.fills.push((slot, offset));
-            self.next = slot.0 + 1;
+            self.record((slot, index, byte), bytes, byte as usize)?;
         }
-        if self.block.len() >= BLOCK_BYTES {
-            self.flush(records);
+        self.flush_full(records);
+        Ok(())
+    }
+
+    /// Copies what lives of bytes that begin at a byte of an entry.
+    pub(super) fn kept(
+        &mut self,
+        (index, from): (u64, u32),
+        bytes: &Bytes,
+        records: &mut Records,
+    ) -> Result<(), RestoreError> {
+        let end = u64::from(from) + bytes.len() as u64;
+        while let Some((slot, byte)) = records.take_expected_in(index, (from, end)) {
+            self.record((slot, index, byte), bytes, (byte - from) as usize)?;
         }
+        self.flush_full(records);
+        Ok(())
+    }
+
+    /// Copies the record that begins at a byte of `bytes`.
+    fn record(
+        &mut self,
+        (slot, index, byte): (Slot, u64, u32),
+        bytes: &Bytes,
+        at: usize,
+    ) -> Result<(), RestoreError> {
+        let record = RecordRef::parse(bytes, at);
+        let record = record.ok_or(RestoreError::NoRecord { index, byte })?;
+        let offset = u32::try_from(self.block.len()).expect("a block is far below 4 GiB");
+        let start = record.start();
+        self.block
+            .extend_from_slice(&bytes[start..start + record.encoded_len()]);
+        self.fills.push((slot, offset));
+        self.next = slot.0 + 1;
         Ok(())
     }
 
@@ -87,10 +111,14 @@ impl Filling {
             lost += 1;
         }
         records.note_tombstones(lost);
+        self.flush_full(records);
+        lost
+    }
+
+    fn flush_full(&mut self, records: &mut Records) {
         if self.block.len() >= BLOCK_BYTES {
             self.flush(records);
         }
-        lost
     }
 
     fn flush(&mut self, records: &mut Records) {

@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use courser_contract::LogIndex;
-use courser_engine::{CheckpointEnd, CheckpointPiece, Partition, PartitionConfig, Restore};
+use courser_contract::{LogIndex, RecordRef};
+use courser_engine::{
+    CheckpointEnd, CheckpointPiece, NeededRecords, Partition, PartitionConfig, Restore,
+};
 
 use super::World;
 use crate::world::PartitionId;
@@ -71,8 +73,13 @@ impl Whole {
         let ranges: Vec<_> = wanted.ranges().collect();
         let live: Vec<_> = self.end.live.ranges().collect();
         assert_eq!(ranges, live, "the end names what is wanted");
+        self.give_kept(&mut restore, log, lost);
         for (first, last) in ranges {
             for (at, entry) in log.range(first..=last) {
+                if !restore.is_wanting(*at) {
+                    assert!(is_moved(*at), "only what was moved is not wanted any more");
+                    continue;
+                }
                 if lost.contains(at) {
                     let records = restore.lost_entry(*at).expect("a checkpoint as it was");
                     assert!(records > 0, "a live entry has live records");
@@ -86,6 +93,41 @@ impl Whole {
         assert_eq!(partition.applied(), self.end.index);
         partition.check();
         partition
+    }
+}
+
+/// Whether a cleaner has moved the records of an entry.
+const fn is_moved(at: LogIndex) -> bool {
+    at.0.is_multiple_of(3)
+}
+
+impl Whole {
+    /// What a cleaner would have moved of some entries, one record at a time, the last one first.
+    fn give_kept(&self, restore: &mut Restore, log: &BTreeMap<LogIndex, Bytes>, lost: &[LogIndex]) {
+        let mut needed = Vec::new();
+        let mut scan = NeededRecords::new(PartitionId(restore.summary().partition));
+        for piece in &self.pieces {
+            let told = scan.piece(piece, |index, byte| needed.push((index, byte)));
+            told.expect("a piece as it was written");
+        }
+        scan.finish().expect("all pieces have come");
+        for (index, _) in &needed {
+            assert!(
+                self.end.live.contains(*index),
+                "the end names what is needed"
+            );
+        }
+        for (index, byte) in needed.into_iter().rev() {
+            if !is_moved(index) || lost.contains(&index) {
+                continue;
+            }
+            let entry = &log[&index];
+            let record = RecordRef::parse(entry, byte as usize).expect("a record is there");
+            let start = byte as usize;
+            let bytes = Bytes::copy_from_slice(&entry[start..start + record.encoded_len()]);
+            let given = restore.kept(index, byte, &bytes);
+            given.expect("a record that is needed, or has come");
+        }
     }
 }
 

@@ -1,0 +1,157 @@
+//! Which records a checkpoint needs, without making a partition of it: for whoever moves records in the log.
+
+use courser_contract::{Cut, LogIndex, PartitionId, Seq, SessionUid};
+
+use super::{
+    restore::{RestoreError, damaged, next_unit},
+    unit::{AddressReader, Kind, UNIT_HEADER_BYTES, VERSION},
+};
+use crate::{
+    canonical::{DecodeError, Reader, read_str},
+    look::Looks,
+    record::Address,
+    stream::Chunk,
+};
+
+/// Goes through the pieces of a checkpoint and tells every address that it names: those of a stream one after the other. Memory:
+/// a unit that has not come whole. Cost: some nanoseconds an address.
+#[derive(Debug)]
+pub struct NeededRecords {
+    id: PartitionId,
+    /// A unit that has not come whole.
+    rest: Vec<u8>,
+    units: u64,
+    /// The last entry that is in the checkpoint; none before the first unit.
+    end: Option<u64>,
+    has_ended: bool,
+    /// Addresses of a unit, packed.
+    found: Vec<u64>,
+}
+
+impl NeededRecords {
+    /// Of a checkpoint of this partition.
+    #[must_use]
+    pub const fn new(id: PartitionId) -> Self {
+        Self {
+            id,
+            rest: Vec::new(),
+            units: 0,
+            end: None,
+            has_ended: false,
+            found: Vec::new(),
+        }
+    }
+
+    /// The next piece, in order; `need` gets the entry of each address and the byte at which the record begins in it. A record
+    /// that several places need is told for each.
+    ///
+    /// # Errors
+    /// When the piece cannot be what a partition wrote.
+    pub fn piece(
+        &mut self,
+        bytes: &[u8],
+        mut need: impl FnMut(LogIndex, u32),
+    ) -> Result<(), RestoreError> {
+        self.rest.extend_from_slice(bytes);
+        let rest = std::mem::take(&mut self.rest);
+        let mut at = 0;
+        while let Some((kind, body)) = next_unit(&rest[at..]) {
+            at += UNIT_HEADER_BYTES + body.len();
+            self.unit(kind, body)?;
+            for packed in self.found.drain(..) {
+                let address = Address::unpack(packed);
+                need(LogIndex(address.index), address.ordinal);
+            }
+        }
+        self.rest = rest;
+        self.rest.drain(..at);
+        Ok(())
+    }
+
+    /// All pieces have come.
+    ///
+    /// # Errors
+    /// When the end is missing.
+    pub fn finish(self) -> Result<(), RestoreError> {
+        match self.has_ended && self.rest.is_empty() {
+            true => Ok(()),
+            false => Err(RestoreError::Incomplete),
+        }
+    }
+
+    fn unit(&mut self, kind: u8, body: &[u8]) -> Result<(), RestoreError> {
+        let unit = self.units;
+        self.units += 1;
+        let kind = Kind::from_bits(kind).ok_or(DecodeError::Invalid("kind of a unit"));
+        let kind = kind.map_err(|cause| damaged(unit, cause))?;
+        let mut reader = Reader::new(body);
+        match (kind, self.end) {
+            (Kind::Head, None) => self.head(&mut reader),
+            (Kind::Head, Some(_)) | (_, None) => {
+                Err(damaged(unit, DecodeError::Invalid("order of units")))
+            }
+            (kind, Some(end)) => self
+                .addresses(kind, end, &mut reader)
+                .map_err(|cause| damaged(unit, cause)),
+        }
+    }
+
+    fn head(&mut self, reader: &mut Reader<'_>) -> Result<(), RestoreError> {
+        let at = |cause| damaged(0, cause);
+        let found: u16 = reader.read().map_err(at)?;
+        if found != VERSION {
+            return Err(RestoreError::Version { found });
+        }
+        let id: PartitionId = reader.read().map_err(at)?;
+        if id != self.id {
+            return Err(RestoreError::OtherPartition { found: id.0 });
+        }
+        self.end = Some(reader.read().map_err(at)?);
+        Ok(())
+    }
+
+    /// Addresses of a unit, if it has some.
+    fn addresses(
+        &mut self,
+        kind: Kind,
+        end: u64,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), DecodeError> {
+        match kind {
+            Kind::Chunk => {
+                reader.read::<u64>()?;
+                let mut addresses = AddressReader::new(&mut self.found, end);
+                Chunk::read(reader, &mut Looks::default(), &mut addresses)?;
+            }
+            Kind::Retained => {
+                let count = reader.count(6)?;
+                let mut addresses = AddressReader::new(&mut self.found, end);
+                for _ in 0..count {
+                    read_str(reader)?;
+                    addresses.read(reader)?;
+                }
+            }
+            Kind::Forward => {
+                reader.read::<PartitionId>()?;
+                reader.read::<Seq>()?;
+                reader.read::<Option<SessionUid>>()?;
+                reader.read::<bool>()?;
+                reader.read::<bool>()?;
+                reader.read::<Cut>()?;
+                AddressReader::new(&mut self.found, end).read(reader)?;
+            }
+            Kind::End => self.has_ended = true,
+            Kind::Head
+            | Kind::Origins
+            | Kind::Inbox
+            | Kind::Set
+            | Kind::Session
+            | Kind::Subscriptions
+            | Kind::Extra
+            | Kind::Group
+            | Kind::Leave
+            | Kind::Outbox => {}
+        }
+        Ok(())
+    }
+}
