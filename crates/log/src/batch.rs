@@ -15,7 +15,8 @@ use zerocopy::{
 use crate::{
     format::{
         BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, FRAME_ALIGN, FRAME_BYTES, Frame, Header,
-        Kind, PIECE_HEADER_BYTES, PieceHeader, frame_crc, frame_seed, padded, partition_bit,
+        KEPT_HEADER_BYTES, KeptHeader, Kind, PIECE_HEADER_BYTES, PieceHeader, frame_crc,
+        frame_seed, padded, partition_bit,
     },
     ids::{BatchNumber, SegmentNumber, StartId},
     record::{CheckpointAt, HardState, Record},
@@ -62,6 +63,9 @@ pub(crate) enum Change {
     Entries(Run),
     Piece(PieceRef),
     HardState(PartitionId, HardState),
+    /// Records of these entries were kept; not that each of them has one.
+    Kept(Run),
+    Cleaned(SegmentNumber),
 }
 
 /// See the module.
@@ -75,7 +79,16 @@ pub struct Batch {
     records: u32,
     partitions: u64,
     changes: Vec<Change>,
+    kept: KeptCount,
     carry: Option<Carry>,
+}
+
+/// What of a batch a cleaner has moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KeptCount {
+    pub(crate) records: u64,
+    /// Bytes of their frames.
+    pub(crate) bytes: u64,
 }
 
 /// The rest of a large entry.
@@ -137,6 +150,7 @@ impl Batch {
             records: 0,
             partitions: 0,
             changes: Vec::new(),
+            kept: KeptCount::default(),
             carry: None,
         };
         batch.reset();
@@ -170,6 +184,21 @@ impl Batch {
                     commit: *commit,
                 };
                 self.push_hard_state(*partition, state)
+            }
+            Record::Kept {
+                partition,
+                term,
+                index,
+                byte,
+                data,
+            } => self.push_kept(*partition, (*term, *index), *byte, data),
+            Record::Cleaned { segment } => {
+                let at = (Term(segment.0), LogIndex(0));
+                let pushed = self.push_small(Kind::Cleaned, PartitionId(0), at, &[]);
+                if pushed == Push::Taken {
+                    self.changes.push(Change::Cleaned(*segment));
+                }
+                pushed
             }
         }
     }
@@ -215,6 +244,7 @@ impl Batch {
         self.records = 0;
         self.partitions = 0;
         self.changes.clear();
+        self.kept = KeptCount::default();
     }
 
     const fn room(&self) -> usize {
@@ -305,6 +335,42 @@ impl Batch {
         pushed
     }
 
+    /// It fits an empty batch: it is shorter than the entry that it comes from, which did.
+    fn push_kept(
+        &mut self,
+        partition: PartitionId,
+        at: (Term, LogIndex),
+        byte: u32,
+        data: &[u8],
+    ) -> Push {
+        let bytes = KEPT_HEADER_BYTES + data.len();
+        if frame_bytes(bytes) > self.room() {
+            return Push::Full;
+        }
+        let mut head = KeptHeader::new_zeroed();
+        head.byte = U32::new(byte);
+        let frame = self.frame(Kind::Kept, partition, at, bytes);
+        self.put(frame, head.as_bytes(), data);
+        self.kept.records += 1;
+        self.kept.bytes += frame_bytes(bytes) as u64;
+        let (_, index) = at;
+        match self.changes.last_mut() {
+            Some(Change::Kept(run))
+                if run.partition == partition
+                    && run.first <= index
+                    && index.0 <= run.last.0 + 1 =>
+            {
+                run.last = run.last.max(index);
+            }
+            Some(_) | None => self.changes.push(Change::Kept(Run {
+                partition,
+                first: index,
+                last: index,
+            })),
+        }
+        Push::Taken
+    }
+
     pub(crate) fn push_checkpoint(&mut self, partition: PartitionId, at: CheckpointAt) -> Push {
         self.push_small(Kind::Checkpoint, partition, (at.term, at.index), &[])
     }
@@ -358,8 +424,9 @@ impl Batch {
         let len = self.buffer.len();
         self.buffer.zeros(len.next_multiple_of(FRAME_ALIGN) - len);
         self.records += 1;
-        // Facts about segments belong to no partition.
-        if frame.kind != Kind::Sealed.number() {
+        // Kinds from there on are facts about segments, which belong to no partition, and kept records, without which none lacks
+        // an entry.
+        if frame.kind < Kind::Sealed.number() {
             self.partitions |= partition_bit(frame.partition.get());
         }
     }
@@ -392,6 +459,10 @@ impl Batch {
     /// What goes into the file: whole blocks, the last one filled with zeros.
     pub(crate) fn blocks(&mut self) -> &[u8] {
         self.buffer.blocks()
+    }
+
+    pub(crate) const fn kept(&self) -> KeptCount {
+        self.kept
     }
 
     pub(crate) fn changes(&self) -> &[Change] {

@@ -95,9 +95,19 @@ pub(crate) struct PieceHeader {
     pub(crate) total: U64,
 }
 
+/// What precedes the bytes of a kept record, as part of its frame's data.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct KeptHeader {
+    /// Byte of the entry at which they begin.
+    pub(crate) byte: U32,
+    pub(crate) reserved: U32,
+}
+
 pub(crate) const BATCH_HEADER_BYTES: usize = size_of::<BatchHeader>();
 pub(crate) const FRAME_BYTES: usize = size_of::<Frame>();
 pub(crate) const PIECE_HEADER_BYTES: usize = size_of::<PieceHeader>();
+pub(crate) const KEPT_HEADER_BYTES: usize = size_of::<KeptHeader>();
 
 const _: () = assert!(size_of::<SegmentHeader>() == 64);
 const _: () = assert!(BATCH_HEADER_BYTES == 88 && BATCH_HEADER_BYTES.is_multiple_of(FRAME_ALIGN));
@@ -119,6 +129,8 @@ pub(crate) enum Kind {
     Checkpoint,
     Piece,
     Sealed,
+    Kept,
+    Cleaned,
 }
 
 impl Kind {
@@ -129,6 +141,8 @@ impl Kind {
             Self::Checkpoint => 3,
             Self::Piece => 4,
             Self::Sealed => 5,
+            Self::Kept => 6,
+            Self::Cleaned => 7,
         }
     }
 
@@ -139,6 +153,8 @@ impl Kind {
             3 => Some(Self::Checkpoint),
             4 => Some(Self::Piece),
             5 => Some(Self::Sealed),
+            6 => Some(Self::Kept),
+            7 => Some(Self::Cleaned),
             _ => None,
         }
     }

@@ -116,6 +116,10 @@ pub enum RecordKind {
     Checkpoint,
     /// The last batch of an older segment: its number stands for the index, the segment for the term.
     Sealed,
+    /// Bytes of an entry that a cleaner has moved.
+    Kept,
+    /// A segment of which all that was needed was moved; its number is the term.
+    Cleaned,
     /// Of a kind that this program does not know.
     Unknown(u8),
 }
@@ -445,6 +449,8 @@ fn record(frame: &RawFrame) -> RecordSummary {
         Some(Kind::HardState) => RecordKind::HardState,
         Some(Kind::Checkpoint) => RecordKind::Checkpoint,
         Some(Kind::Sealed) => RecordKind::Sealed,
+        Some(Kind::Kept) => RecordKind::Kept,
+        Some(Kind::Cleaned) => RecordKind::Cleaned,
         None => RecordKind::Unknown(frame.kind),
     };
     RecordSummary {

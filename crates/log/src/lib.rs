@@ -9,6 +9,7 @@
 //! - [`Log::prepare`] gives the slow part of making segments as a job for another thread.
 //! - [`EntryReader`] reads entries back, away from the writer.
 //! - [`CheckpointStore`] keeps checkpoints and the manifests that say which one counts.
+//! - [`Cleaner`] moves what is needed of old segments into new ones (M41).
 //! - [`inspect`] reads segments offline, as a tool does.
 //!
 //! The disk is a trait ([`Disk`]); [`FileDisk`] is the real one, and `testing::MemDisk` (feature `testing`) one that loses
@@ -20,12 +21,14 @@
 
 mod batch;
 mod checkpoint;
+mod clean;
 mod config;
 mod disk;
 mod error;
 mod format;
 mod ids;
 pub mod inspect;
+mod kept;
 mod live;
 mod log;
 mod places;
@@ -43,6 +46,10 @@ pub use self::{
         CHECKPOINT_VERSION, CheckpointError, CheckpointReader, CheckpointStore, CheckpointSummary,
         CheckpointWriter, LoadedCheckpoints, Manifest, Manifests, PIECE_BYTES_MAX,
     },
+    clean::{
+        Budget, Cleaner, CleanerCounts, Need, Needs, NeedsScan, Pressure, Question, Source, Step,
+        Survey,
+    },
     config::{LogConfig, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SegmentBytesError},
     disk::{Disk, DiskFile, FileDisk, PageCache, RealFile},
     error::{BatchPlace, OpenError, PrepareError, ReadError, WriteError},
@@ -51,7 +58,7 @@ pub use self::{
     live::LiveEntries,
     log::{Log, LogCounts, Space, SpaceState},
     prepare::{PrepareJob, Prepared},
-    read::{EntryReader, ReadEntry},
+    read::{EntryReader, KeptRecord, ReadEntry},
     record::{CheckpointAt, HardState, Record},
     recover::{
         Cut, Damage, DamageKind, Leftovers, PartitionDamage, Recovered, RecoveredEntry,

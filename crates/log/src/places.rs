@@ -47,6 +47,8 @@ pub(crate) struct PartitionPlaces {
     fresh: bool,
     /// Entries that lie in pieces, by index: the places of their batches.
     pieces: BTreeMap<LogIndex, Vec<Place>>,
+    /// Batches with kept records, in the order in which they were written.
+    kept: Vec<Place>,
 }
 
 impl PartitionPlaces {
@@ -113,6 +115,40 @@ impl PartitionPlaces {
         self.items.retain(|item| item.segment != segment);
         self.pieces
             .retain(|_, places| places.iter().all(|place| place.segment != segment));
+        self.kept.retain(|place| place.segment != segment);
+    }
+
+    /// Takes a batch with kept records.
+    pub(crate) fn add_kept(&mut self, place: Place) {
+        if self.kept.last() != Some(&place) {
+            self.kept.push(place);
+        }
+    }
+
+    /// Batches with kept records.
+    pub(crate) fn kept(&self) -> &[Place] {
+        &self.kept
+    }
+
+    /// Runs of entries whose batches begin in a segment, each with the byte of the first: what was replaced is in none.
+    pub(crate) fn runs_in(
+        &self,
+        segment: SegmentNumber,
+    ) -> impl Iterator<Item = (LogIndex, LogIndex, u64)> + '_ {
+        let items = self.items.iter();
+        let items = items.filter(move |item| item.segment == segment);
+        items.map(|item| (item.first, item.last, item.place().offset))
+    }
+
+    /// Whether a segment has a piece of an entry of which `is_live`.
+    pub(crate) fn has_piece(
+        &self,
+        segment: SegmentNumber,
+        is_live: impl Fn(LogIndex) -> bool,
+    ) -> bool {
+        self.pieces.iter().any(|(index, places)| {
+            places.iter().any(|place| place.segment == segment) && is_live(*index)
+        })
     }
 
     fn last(&self) -> Option<LogIndex> {
@@ -184,6 +220,13 @@ impl Places {
         partition.add_pieces(index, places);
     }
 
+    pub(crate) fn add_kept(&mut self, partition: PartitionId, place: Place) {
+        self.partitions
+            .entry(partition)
+            .or_default()
+            .add_kept(place);
+    }
+
     pub(crate) fn forget(&mut self, segment: SegmentNumber) {
         for partition in self.partitions.values_mut() {
             partition.forget(segment);
@@ -195,6 +238,10 @@ impl Places {
         for partition in self.partitions.values_mut() {
             partition.fresh = true;
         }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (PartitionId, &PartitionPlaces)> + '_ {
+        self.partitions.iter().map(|(id, places)| (*id, places))
     }
 
     pub(crate) fn of(&self, partition: PartitionId) -> Option<&PartitionPlaces> {

@@ -7,7 +7,7 @@ use zerocopy::FromBytes;
 use crate::{
     disk::Disk,
     error::ReadError,
-    format::{BATCH_BYTES_MAX, Kind, PieceHeader},
+    format::{BATCH_BYTES_MAX, KEPT_HEADER_BYTES, KeptHeader, Kind, PieceHeader},
     ids::{Place, SegmentNumber},
     places::{Found, PartitionPlaces, STRETCH_BYTES},
     scan::{BatchSeen, Check, Frames, RawBatch, RawFrame, Window, batch_at},
@@ -22,6 +22,17 @@ pub struct ReadEntry {
     pub data: Bytes,
 }
 
+/// Bytes of an entry that a cleaner has moved (M41): one record, or some that follow each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptRecord {
+    /// The entry's place in the partition's log.
+    pub index: LogIndex,
+    /// Byte of the entry at which they begin.
+    pub byte: u32,
+    /// They.
+    pub data: Bytes,
+}
+
 /// Reads entries of one partition; in index order it reads each stretch of the log once.
 #[derive(Debug)]
 pub struct EntryReader<D: Disk> {
@@ -31,6 +42,8 @@ pub struct EntryReader<D: Disk> {
     open: Option<(SegmentNumber, Window<D::File>)>,
     /// What the batch that was read last has.
     held: Option<Held>,
+    /// Batches with kept records that were read.
+    kept: usize,
 }
 
 impl<D: Disk> EntryReader<D> {
@@ -41,6 +54,7 @@ impl<D: Disk> EntryReader<D> {
             places,
             open: None,
             held: None,
+            kept: 0,
         }
     }
 
@@ -58,6 +72,21 @@ impl<D: Disk> EntryReader<D> {
                 self.join(&places, index)
             }
         }
+    }
+
+    /// The kept records of the next batch that has some, in the order of the log; `None` behind the last. What an entry has
+    /// here it need not have by [`EntryReader::read`] any more. Each batch is read once; they follow each other in the file.
+    ///
+    /// # Errors
+    /// When a batch is not what was written, or the disk does not give it; the next call goes on behind it.
+    pub fn next_kept(&mut self) -> Option<Result<Vec<KeptRecord>, ReadError>> {
+        let place = *self.places.kept().get(self.kept)?;
+        self.kept += 1;
+        let read = self.batch(place, LogIndex(0));
+        Some(read.map(|(batch, check)| {
+            let frames = frames_of(&batch, check, self.partition, Kind::Kept);
+            frames.filter_map(|frame| kept_of(&frame)).collect()
+        }))
     }
 
     /// Reads batches from `from` on until one has the entry.
@@ -204,6 +233,16 @@ impl Held {
             .first()
             .is_some_and(|(first, _)| *first > index)
     }
+}
+
+/// What a frame of kept bytes says.
+pub(crate) fn kept_of(frame: &RawFrame) -> Option<KeptRecord> {
+    let (head, _) = KeptHeader::read_from_prefix(&frame.data).ok()?;
+    Some(KeptRecord {
+        index: frame.index,
+        byte: head.byte.get(),
+        data: frame.data.slice(KEPT_HEADER_BYTES..),
+    })
 }
 
 fn frames_of(

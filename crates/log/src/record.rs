@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use courser_contract::{LogIndex, PartitionId, Term};
 
+use crate::ids::SegmentNumber;
+
 /// One thing that a partition wants on the disk. Data is shared with whoever made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
@@ -27,6 +29,24 @@ pub enum Record {
         vote: u64,
         /// Known to be committed.
         commit: LogIndex,
+    },
+    /// Bytes of an entry at or below the checkpoint that are still needed, moved out of an older segment (M41).
+    Kept {
+        /// Whose.
+        partition: PartitionId,
+        /// Term of the entry.
+        term: Term,
+        /// Its place in the partition's log.
+        index: LogIndex,
+        /// Byte of the entry at which they begin.
+        byte: u32,
+        /// They.
+        data: Bytes,
+    },
+    /// All that is needed of an older segment was written by [`Record::Kept`] before: it can be used again once this is synced.
+    Cleaned {
+        /// Which.
+        segment: SegmentNumber,
     },
 }
 

@@ -80,6 +80,8 @@ impl Order {
             Record::Entry { data, .. } => self.bytes += data.len(),
             // Terms and votes are synced in every class (M44).
             Record::HardState { .. } => self.sync = true,
+            Record::Kept { data, .. } => self.bytes += data.len(),
+            Record::Cleaned { .. } => {}
         }
         self.records.push(record);
     }

@@ -71,6 +71,7 @@ fn entries_of_one_turn_are_one_batch_and_share_the_bytes() {
         .map(|record| match record {
             Record::Entry { data, .. } => data,
             Record::HardState { .. } => panic!("the vote did not change"),
+            Record::Kept { .. } | Record::Cleaned { .. } => panic!("a group cleans nothing"),
         })
         .collect();
     assert_eq!(data.len(), 4);

@@ -40,6 +40,7 @@ impl Durable {
             } => {
                 self.hard_state = HardState { term, vote, commit };
             }
+            Record::Kept { .. } | Record::Cleaned { .. } => panic!("a group cleans nothing"),
         }
     }
 

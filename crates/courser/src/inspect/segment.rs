@@ -142,6 +142,8 @@ fn describe_record(record: &RecordSummary) -> (String, Value) {
         RecordKind::HardState => "hard state".to_owned(),
         RecordKind::Checkpoint => "checkpoint".to_owned(),
         RecordKind::Sealed => "sealed".to_owned(),
+        RecordKind::Kept => "kept".to_owned(),
+        RecordKind::Cleaned => "cleaned".to_owned(),
         RecordKind::Unknown(kind) => format!("unknown kind {kind}"),
     };
     let words = format!(

@@ -31,7 +31,9 @@ fn entry(index: u64, len: usize) -> Record {
 fn data_of(record: &Record) -> &Bytes {
     match record {
         Record::Entry { data, .. } => data,
-        Record::HardState { .. } => panic!("an entry"),
+        Record::HardState { .. } | Record::Kept { .. } | Record::Cleaned { .. } => {
+            panic!("an entry")
+        }
     }
 }
 
@@ -137,7 +139,9 @@ fn entries_in_a_row_are_one_change() {
         .iter()
         .map(|change| match change {
             Change::Entries(Run { first, last, .. }) => (first.0, last.0),
-            Change::Piece(_) | Change::HardState(..) => panic!("entries alone"),
+            Change::Piece(_) | Change::HardState(..) | Change::Kept(_) | Change::Cleaned(_) => {
+                panic!("entries alone")
+            }
         })
         .collect();
     assert_eq!(runs, [(1, 3), (7, 8), (2, 2)]);

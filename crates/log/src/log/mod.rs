@@ -12,6 +12,7 @@ mod space;
 use std::{
     collections::{BTreeMap, VecDeque},
     io::IoSlice,
+    sync::Arc,
 };
 
 use courser_contract::{LogIndex, PartitionId};
@@ -25,6 +26,7 @@ use crate::{
     error::{BatchPlace, WriteError},
     format::{BLOCK_BYTES, FLAG_WITNESS},
     ids::{BatchNumber, Place, SegmentNumber, StartId, Synced},
+    kept::KeptEntries,
     live::LiveEntries,
     places::Places,
     read::EntryReader,
@@ -106,6 +108,10 @@ pub(crate) struct Segment {
     pub(crate) bytes: u64,
     /// Damage of which nobody knows yet whom it concerns: bits of partitions.
     pub(crate) in_doubt: u64,
+    /// Entries of which it has kept records.
+    pub(crate) kept: BTreeMap<PartitionId, Arc<KeptEntries>>,
+    /// All that is needed of it is elsewhere, once this batch is synced.
+    pub(crate) moved: Option<BatchNumber>,
 }
 
 /// What the log keeps for each partition.
@@ -142,6 +148,12 @@ pub struct LogCounts {
     pub removed: u64,
     /// Witnesses written.
     pub witnesses: u64,
+    /// Records that a cleaner has moved.
+    pub kept_records: u64,
+    /// Bytes of them.
+    pub kept_bytes: u64,
+    /// Segments that are used again since all that was needed of them was moved.
+    pub cleaned: u64,
 }
 
 impl<D: Disk> Log<D> {
@@ -355,6 +367,8 @@ impl<D: Disk> Log<D> {
         self.counts.batches += 1;
         self.counts.records += u64::from(batch.records());
         self.counts.bytes += bytes;
+        self.counts.kept_records += batch.kept().records;
+        self.counts.kept_bytes += batch.kept().bytes;
         self.note(batch.changes(), place);
         Ok(BatchPlace {
             number,
@@ -367,6 +381,7 @@ impl<D: Disk> Log<D> {
     fn note(&mut self, changes: &[Change], place: Place) {
         let segment = self.segments.entry(place.segment).or_default();
         segment.last = self.last.number;
+        let mut cleaned = None;
         for change in changes {
             match *change {
                 Change::Entries(run) => {
@@ -394,7 +409,17 @@ impl<D: Disk> Log<D> {
                 Change::HardState(partition, state) => {
                     self.partitions.entry(partition).or_default().hard_state = Some(state);
                 }
+                Change::Kept(run) => {
+                    segment.keep(run);
+                    self.places.add_kept(run.partition, place);
+                }
+                Change::Cleaned(number) => cleaned = Some(number),
             }
+        }
+        // One of each at most: a cleaner waits for the end of one segment before it begins the next.
+        if let Some(segment) = cleaned.and_then(|number| self.segments.get_mut(&number)) {
+            segment.moved = Some(self.last.number);
+            self.sweep = true;
         }
     }
 }
@@ -408,5 +433,12 @@ impl Segment {
             .or_insert((run.first, run.last));
         *first = run.first.min(*first);
         *last = run.last.max(*last);
+    }
+
+    /// Takes kept records that lie in it.
+    pub(crate) fn keep(&mut self, run: Run) {
+        let kept = self.kept.entry(run.partition).or_default();
+        // Shared with a cleaner only once the segment is full.
+        Arc::make_mut(kept).add(run.first, run.last);
     }
 }

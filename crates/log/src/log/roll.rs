@@ -1,5 +1,7 @@
 //! From one segment to the next: heads, segments made ready, segments used again.
 
+use std::sync::Arc;
+
 use courser_contract::PartitionId;
 
 use super::{Active, Known, Log, Ready, Segment};
@@ -10,6 +12,7 @@ use crate::{
     error::{PrepareError, WriteError},
     format::{BLOCK_BYTES, FLAG_HEAD},
     ids::SegmentNumber,
+    kept::KeptEntries,
     live::LiveEntries,
     prepare::{NewSegment, PrepareJob, Prepared, write_header},
     record::CheckpointAt,
@@ -210,14 +213,24 @@ impl<D: Disk> Log<D> {
                 covered && (!is_live || self.config.has(Planted::FreeLiveSegments))
             })
         };
-        segment.in_doubt == 0 && segment.ranges.iter().all(unneeded)
+        let is_unkept = |(partition, kept): (&PartitionId, &Arc<KeptEntries>)| {
+            self.partitions
+                .get(partition)
+                .is_some_and(|known| !kept.overlaps(&known.live))
+        };
+        let was_moved = segment.moved.is_some_and(|batch| batch <= self.synced);
+        segment.in_doubt == 0
+            && (was_moved
+                || segment.ranges.iter().all(unneeded) && segment.kept.iter().all(is_unkept))
     }
 
     /// Frees segments before the active one in which nothing is needed. Only below a head that is durable: until then they hold
     /// the last hard states.
     pub(crate) fn free_dead(&mut self) -> usize {
-        self.sweep = self.synced < self.active.head;
-        if self.sweep {
+        let is_early = self.synced < self.active.head;
+        let is_moving = |segment: &Segment| segment.moved.is_some_and(|it| it > self.synced);
+        self.sweep = is_early || self.segments.values().any(is_moving);
+        if is_early {
             return 0;
         }
         let dead: Vec<SegmentNumber> = self
@@ -228,6 +241,8 @@ impl<D: Disk> Log<D> {
             .collect();
         for number in &dead {
             let segment = self.segments.remove(number);
+            let was_moved = segment.as_ref().is_some_and(|it| it.moved.is_some());
+            self.counts.cleaned += u64::from(was_moved);
             self.places.forget(*number);
             if segment.is_some_and(|segment| segment.bytes == self.config.segment_bytes()) {
                 self.free.push_back(*number);

@@ -5,6 +5,8 @@ use std::{
     io::IoSlice,
 };
 
+use courser_contract::PartitionId;
+
 use super::{
     PartitionDamage, Recovered, RecoveredPartition,
     chain::{BLOCK, Scanned, Unproven},
@@ -49,6 +51,7 @@ pub(super) fn finish<D: Disk>(
     report.unproven = unproven.front().map(|batch| batch.place);
     sealed_tails(&mut picture, &survey, &mut report);
     headers(&mut picture, &survey, &mut report);
+    cleaned(&mut picture, &report);
     picture.finish();
     if !config.has(Planted::TrustTheCache) {
         report.rewritten_bytes = rewrite(&survey.files, &unproven)?;
@@ -165,6 +168,17 @@ fn sealed_tails<F: DiskFile>(
             },
         });
         picture.doubt(*number, u64::MAX);
+    }
+}
+
+/// Segments of which all that was needed stands elsewhere, if all of that is there: with any damage they are worth keeping.
+fn cleaned(picture: &mut Picture, report: &RecoveryReport) {
+    for number in std::mem::take(&mut picture.cleaned) {
+        if let Some(segment) = picture.segments.get_mut(&number)
+            && report.damages.is_empty()
+        {
+            segment.moved = Some(BatchNumber(0));
+        }
     }
 }
 
@@ -343,6 +357,7 @@ fn recovered(picture: &mut Picture, manifests: &Manifests, report: RecoveryRepor
     let mut partitions = BTreeMap::new();
     for (id, partition) in &mut picture.partitions {
         let live = partition.known.live.clone();
+        let kept = kept_of(*id, &picture.segments);
         let mut missing_live = LiveEntries::NONE;
         for (first, last) in live.ranges() {
             let mut from = *first;
@@ -351,7 +366,9 @@ fn recovered(picture: &mut Picture, manifests: &Manifests, report: RecoveryRepor
                 .of(*id)
                 .map_or(Some(from), |places| places.first_missing(from, *last))
             {
-                missing_live.push(missing);
+                if !kept.contains(missing) {
+                    missing_live.push(missing);
+                }
                 if missing >= *last {
                     break;
                 }
@@ -381,6 +398,18 @@ fn recovered(picture: &mut Picture, manifests: &Manifests, report: RecoveryRepor
         report,
         in_doubt,
     }
+}
+
+/// Entries of a partition of which something was kept.
+fn kept_of(id: PartitionId, segments: &BTreeMap<SegmentNumber, Segment>) -> LiveEntries {
+    let kept = segments.values().filter_map(|it| it.kept.get(&id));
+    let mut runs: Vec<_> = kept.flat_map(|kept| kept.runs()).collect();
+    runs.sort_unstable();
+    let mut entries = LiveEntries::NONE;
+    for (first, last) in runs {
+        entries.push_range(first, last);
+    }
+    entries
 }
 
 fn lost_manifest(

@@ -11,7 +11,9 @@ use crate::{
     batch::Run,
     checkpoint::Manifests,
     error::OpenError,
-    format::{FRAME_FLAG_OPTIONAL, Kind, NUMBER_MAX, PieceHeader, partition_bit},
+    format::{
+        FRAME_FLAG_OPTIONAL, KEPT_HEADER_BYTES, Kind, NUMBER_MAX, PieceHeader, partition_bit,
+    },
     ids::{BatchNumber, Place, SegmentNumber},
     log::{Known, Segment},
     places::Places,
@@ -27,6 +29,8 @@ pub(super) struct Picture {
     pub(super) places: Places,
     /// Last batches of older segments, as heads say.
     pub(super) sealed: BTreeMap<SegmentNumber, BatchNumber>,
+    /// Segments of which all that was needed was moved.
+    pub(super) cleaned: Vec<SegmentNumber>,
     pub(super) records: u64,
     pub(super) entries: u64,
     pub(super) orphan_pieces: u64,
@@ -101,6 +105,7 @@ impl Picture {
             segments: BTreeMap::new(),
             places: Places::default(),
             sealed: BTreeMap::new(),
+            cleaned: Vec::new(),
             records: 0,
             entries: 0,
             orphan_pieces: 0,
@@ -121,7 +126,9 @@ impl Picture {
             self.passed_over += 1;
             return Ok(true);
         };
-        if !(1..=NUMBER_MAX).contains(&frame.index.0) && matches!(kind, Kind::Entry | Kind::Piece) {
+        if !(1..=NUMBER_MAX).contains(&frame.index.0)
+            && matches!(kind, Kind::Entry | Kind::Piece | Kind::Kept)
+        {
             return Ok(false);
         }
         let made_sense = match kind {
@@ -136,6 +143,20 @@ impl Picture {
                 let partition = self.partitions.entry(frame.partition).or_default();
                 partition.said_checkpoint = partition.said_checkpoint.max(Some(frame.index));
                 frame.index.0 <= NUMBER_MAX
+            }
+            Kind::Kept => {
+                let run = Run {
+                    partition: frame.partition,
+                    first: frame.index,
+                    last: frame.index,
+                };
+                self.segments.entry(place.segment).or_default().keep(run);
+                self.places.add_kept(frame.partition, place);
+                frame.data.len() >= KEPT_HEADER_BYTES
+            }
+            Kind::Cleaned => {
+                self.cleaned.push(SegmentNumber(frame.term.0));
+                true
             }
             Kind::Sealed => {
                 let segment = SegmentNumber(frame.term.0);

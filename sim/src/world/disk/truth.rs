@@ -31,6 +31,7 @@ impl Truth {
             Record::HardState { term, vote, .. } => {
                 self.votes.insert(term.0, *vote);
             }
+            Record::Kept { .. } | Record::Cleaned { .. } => {}
         }
     }
 

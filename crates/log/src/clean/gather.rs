@@ -1,0 +1,262 @@
+//! What is needed of one segment, gathered out of its batches.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use courser_contract::{LogIndex, PartitionId, Term};
+
+use super::{Needs, survey::Source};
+use crate::{
+    disk::DiskFile,
+    format::{BLOCK_BYTES, Kind},
+    ids::BatchNumber,
+    read::kept_of,
+    record::Record,
+    scan::{BatchSeen, Check, Frames, RawBatch, RawFrame, Window, batch_at},
+};
+
+/// Bytes of a file that one step reads, and a batch more.
+const STEP_BYTES: u64 = 256 << 10;
+/// So much is gathered before it is sorted and written: the memory that cleaning takes.
+const GATHERED_MAX: usize = 16 << 20;
+/// Bytes between two records that are kept as one: less than what a frame of its own takes.
+const GAP_MAX: u32 = 40;
+
+/// A record that a checkpoint needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Wanted {
+    pub(super) partition: PartitionId,
+    pub(super) index: LogIndex,
+    pub(super) byte: u32,
+    /// Place among all that is wanted: by stream.
+    pub(super) order: u64,
+    pub(super) is_taken: bool,
+}
+
+/// Bytes that are moved together.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    order: u64,
+    partition: PartitionId,
+    term: Term,
+    index: LogIndex,
+    byte: u32,
+    /// Where they are in the buffer.
+    at: usize,
+    len: usize,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Gathering<F> {
+    pub(super) source: Source,
+    window: Window<F>,
+    offset: u64,
+    wanted: Vec<Wanted>,
+    buffer: Vec<u8>,
+    extents: Vec<Extent>,
+    /// Sorted, on their way out.
+    pub(super) out: VecDeque<Record>,
+    is_read: bool,
+    /// Something of it is on its way into the log.
+    pub(super) is_begun: bool,
+    /// Bytes and records gathered so far.
+    pub(super) bytes: u64,
+    pub(super) records: u64,
+}
+
+/// How far a step has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gathered {
+    /// There is more to read.
+    More,
+    /// As much as memory may hold, or all.
+    Full,
+}
+
+impl<F: DiskFile> Gathering<F> {
+    /// Of what is wanted of a segment, in any order.
+    pub(super) fn new(source: Source, window: Window<F>, mut wanted: Vec<Wanted>) -> Self {
+        wanted.sort_unstable();
+        // One record for many streams is moved with the first of them (M8).
+        wanted.dedup_by_key(|it| (it.partition, it.index, it.byte));
+        Self {
+            source,
+            window,
+            offset: BLOCK_BYTES as u64,
+            wanted,
+            buffer: Vec::new(),
+            extents: Vec::new(),
+            out: VecDeque::new(),
+            is_read: false,
+            is_begun: false,
+            bytes: 0,
+            records: 0,
+        }
+    }
+
+    /// Bytes of the file that were gone through.
+    pub(super) const fn read_bytes(&self) -> u64 {
+        self.offset
+    }
+
+    /// Whether all of the segment is read.
+    pub(super) const fn is_read(&self) -> bool {
+        self.is_read
+    }
+
+    /// Records that are needed of it.
+    pub(super) const fn wanted(&self) -> usize {
+        self.wanted.len()
+    }
+
+    /// Reads on.
+    pub(super) fn step(&mut self, needs: &impl Needs) -> Result<Gathered, &'static str> {
+        let end = self.offset + STEP_BYTES;
+        while !self.is_read && self.offset < end && self.buffer.len() < GATHERED_MAX {
+            let batch = match batch_at(&mut self.window, self.offset) {
+                BatchSeen::Whole(batch) if batch.header.segment.get() == self.source.segment.0 => {
+                    batch
+                }
+                BatchSeen::Unreadable(_) => return Err("it cannot be read"),
+                BatchSeen::Whole(_)
+                | BatchSeen::Nothing
+                | BatchSeen::Other(_)
+                | BatchSeen::BadBody(..) => return Err("a batch is not what was written"),
+            };
+            let number = BatchNumber(batch.header.number.get());
+            self.batch(&batch, needs)?;
+            self.offset += batch.header.file_bytes();
+            self.is_read = number >= self.source.last;
+        }
+        if self.is_read {
+            self.check()?;
+        }
+        if self.is_read || self.buffer.len() >= GATHERED_MAX {
+            return Ok(Gathered::Full);
+        }
+        Ok(Gathered::More)
+    }
+
+    /// Takes what is wanted of a batch. Of two entries of one index in it the later one counts.
+    fn batch(&mut self, batch: &RawBatch, needs: &impl Needs) -> Result<(), &'static str> {
+        let tag = batch.header.tag.get();
+        let frames: Option<Vec<RawFrame>> = Frames::new(&batch.body, tag, Check::Lengths).collect();
+        for frame in frames
+            .ok_or("a record is not what was written")?
+            .iter()
+            .rev()
+        {
+            match frame.known() {
+                Some(Kind::Entry)
+                    if self
+                        .source
+                        .counts(frame.partition, frame.index, self.offset) =>
+                {
+                    self.take(frame, 0, &frame.data, needs)?;
+                }
+                Some(Kind::Kept) => {
+                    let kept = kept_of(frame).ok_or("a kept record has no head")?;
+                    self.take(frame, kept.byte, &kept.data, needs)?;
+                }
+                Some(
+                    Kind::Entry
+                    | Kind::HardState
+                    | Kind::Checkpoint
+                    | Kind::Piece
+                    | Kind::Sealed
+                    | Kind::Cleaned,
+                )
+                | None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what is wanted of some bytes of an entry, which begin at `base` of it.
+    fn take(
+        &mut self,
+        frame: &RawFrame,
+        base: u32,
+        bytes: &Bytes,
+        needs: &impl Needs,
+    ) -> Result<(), &'static str> {
+        let key = (frame.partition, frame.index, base);
+        let from = self
+            .wanted
+            .partition_point(|it| (it.partition, it.index, it.byte) < key);
+        let mut before: Option<(u64, u32)> = None;
+        for place in from..self.wanted.len() {
+            let wanted = &mut self.wanted[place];
+            if (wanted.partition, wanted.index) != (frame.partition, frame.index) {
+                break;
+            }
+            let at = (wanted.byte - base) as usize;
+            if at >= bytes.len() {
+                break;
+            }
+            if std::mem::replace(&mut wanted.is_taken, true) {
+                continue;
+            }
+            let len = needs.record_bytes(bytes, at as u32);
+            let record = len.and_then(|len| bytes.get(at..at + len));
+            let record = record.ok_or("an entry has no record where a checkpoint names one")?;
+            let bytes_before = before
+                .filter(|(order, until)| {
+                    let near = *until..=until.saturating_add(GAP_MAX);
+                    wanted.order == order + 1 && near.contains(&wanted.byte)
+                })
+                .map(|(_, until)| &bytes[(until - base) as usize..at]);
+            let wanted = *wanted;
+            let end = wanted.byte.saturating_add(record.len() as u32);
+            self.put(wanted, frame.term, bytes_before, record);
+            before = Some((wanted.order, end));
+        }
+        Ok(())
+    }
+
+    /// Adds a record; to the extent before it, with what lies between them, if there is something that does.
+    fn put(&mut self, wanted: Wanted, term: Term, between: Option<&[u8]>, record: &[u8]) {
+        let at = self.buffer.len();
+        self.buffer.extend_from_slice(between.unwrap_or_default());
+        self.buffer.extend_from_slice(record);
+        let len = self.buffer.len() - at;
+        self.records += 1;
+        self.bytes += len as u64;
+        match self.extents.last_mut() {
+            Some(extent) if between.is_some() => extent.len += len,
+            Some(_) | None => self.extents.push(Extent {
+                order: wanted.order,
+                partition: wanted.partition,
+                term,
+                index: wanted.index,
+                byte: wanted.byte,
+                at,
+                len,
+            }),
+        }
+    }
+
+    /// All entries that begin in the segment have been there.
+    fn check(&self) -> Result<(), &'static str> {
+        let mut missing = self.wanted.iter().filter(|it| !it.is_taken);
+        match missing.find(|it| self.source.counts(it.partition, it.index, u64::MAX)) {
+            Some(_) => Err("an entry is missing"),
+            None => Ok(()),
+        }
+    }
+
+    /// What is gathered goes out, sorted by stream.
+    pub(super) fn flush(&mut self) {
+        let buffer = Bytes::from(std::mem::take(&mut self.buffer));
+        let mut extents = std::mem::take(&mut self.extents);
+        extents.sort_unstable_by_key(|extent| extent.order);
+        self.out.extend(extents.into_iter().map(|it| Record::Kept {
+            partition: it.partition,
+            term: it.term,
+            index: it.index,
+            byte: it.byte,
+            data: buffer.slice(it.at..it.at + it.len),
+        }));
+    }
+}

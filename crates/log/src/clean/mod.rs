@@ -1,0 +1,452 @@
+//! The cleaner: moves the few records of old segments that are still needed, so that the segments can be used again (M41).
+//!
+//! ```text
+//! checkpoint ─▶ survey ─▶ weigh ─▶ plan ─▶ source ─▶ needs ─▶ gather ─▶ Kept … Kept, Cleaned ─▶ synced: the segment is free
+//!               of the log  by the checkpoints' files          of the file    through the one writer
+//! ```
+//!
+//! What is needed is what the checkpoint that counts names, so nobody is asked who is busy: [`Needs`] reads addresses out of the
+//! checkpoints' files. A record that a checkpoint does not name is never named by a later one, so what was
+//! found to be needed of a segment stays enough, however long moving it takes. Entries above a checkpoint are whole where they
+//! are; a segment with one is not touched.
+//!
+//! Records go out sorted by stream, and behind the last of them one that says that the segment is cleaned. Only when that is
+//! synced is the segment free. A loss of power before leaves both copies, which say the same; one after it finds the segment
+//! cleaned.
+//!
+//! The cleaner has no thread and no clock: whoever runs it calls [`Cleaner::step`], asks the log what it wants to know, writes
+//! what it gives, and says when that is synced.
+
+mod budget;
+mod choose;
+mod gather;
+mod survey;
+mod talk;
+mod weigh;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use courser_contract::PartitionId;
+
+pub use self::{
+    budget::Budget,
+    choose::Pressure,
+    survey::{Source, Survey},
+    talk::{CleanerCounts, Need, Needs, NeedsScan, Question, Step},
+};
+use self::{
+    choose::{Weighed, choose},
+    gather::{Gathered, Gathering, Wanted},
+    weigh::Weigher,
+};
+use crate::{
+    batch::frame_bytes,
+    checkpoint::{CheckpointStore, Manifest, Manifests},
+    disk::Disk,
+    format::KEPT_HEADER_BYTES,
+    ids::SegmentNumber,
+    record::Record,
+    scan::Window,
+};
+
+/// Bytes of kept records that are written at once: what live traffic beside them waits for.
+const CHUNK_BYTES: u64 = 256 << 10;
+/// A look at all checkpoints costs time: not before so many segments more are written, or an eighth of what there is to clean.
+const LOOK_SEGMENTS: u64 = 2;
+/// Bytes of a record of which nothing is known.
+const MEAN_BYTES: u64 = 256;
+
+/// How far it is.
+#[derive(Debug)]
+enum State<F> {
+    Idle,
+    Asked,
+    Weighing(Box<Weigher>),
+    /// The needs of a segment are collected, partition by partition.
+    Needing {
+        source: Source,
+        left: BTreeSet<PartitionId>,
+        wanted: Vec<Wanted>,
+    },
+    Gathering(Box<Gathering<F>>),
+    /// Records are being written; more follow.
+    Writing(Box<Gathering<F>>),
+    /// The last ones are being written.
+    Ending(SegmentNumber),
+    /// It could not be read, for this reason; the log is asked whether it still counts.
+    Doubting(SegmentNumber, String),
+    /// It could not be, and counts.
+    Left(SegmentNumber, String),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Cleaner<D: Disk, N> {
+    disk: D,
+    store: CheckpointStore<D>,
+    manifests: Manifests,
+    needs: N,
+    segment_bytes: u64,
+    state: State<D::File>,
+    plan: VecDeque<SegmentNumber>,
+    budget: Budget,
+    pressure: Pressure,
+    /// Mean bytes of a needed record, of segments that were read; and of all.
+    means: BTreeMap<SegmentNumber, u64>,
+    mean: u64,
+    /// Damaged segments.
+    left_alone: BTreeSet<SegmentNumber>,
+    /// A checkpoint has come since the last survey.
+    has_news: bool,
+    /// Live bytes that were written since the last survey, and at which the next one is due.
+    grown: u64,
+    look_at: u64,
+    counts: CleanerCounts,
+}
+
+impl<D: Disk, N: Needs> Cleaner<D, N> {
+    /// Of a log on `disk` with segments of `segment_bytes`, whose checkpoints are in `store`.
+    pub fn new(
+        disk: D,
+        store: CheckpointStore<D>,
+        manifests: Manifests,
+        needs: N,
+        segment_bytes: u64,
+    ) -> Self {
+        Self {
+            disk,
+            store,
+            manifests,
+            needs,
+            segment_bytes,
+            state: State::Idle,
+            plan: VecDeque::new(),
+            budget: Budget::new(segment_bytes),
+            pressure: Pressure::None,
+            means: BTreeMap::new(),
+            mean: MEAN_BYTES,
+            left_alone: BTreeSet::new(),
+            has_news: true,
+            grown: 0,
+            look_at: 0,
+            counts: CleanerCounts::default(),
+        }
+    }
+
+    /// What was done.
+    #[must_use]
+    pub const fn counts(&self) -> CleanerCounts {
+        self.counts
+    }
+
+    /// Live traffic has written so many bytes more, in so much time, and so urgent is it to get room.
+    pub fn earn(&mut self, live_bytes: u64, millis: u64, pressure: Pressure) {
+        self.budget.earn(live_bytes, millis);
+        self.grown = self.grown.saturating_add(live_bytes);
+        self.pressure = pressure;
+    }
+
+    /// Whether it rests because live traffic has written too little.
+    #[must_use]
+    pub fn is_short_of_budget(&self) -> bool {
+        let has_work = match &self.state {
+            State::Idle => !self.plan.is_empty(),
+            State::Gathering(gathering) => !gathering.out.is_empty(),
+            State::Asked
+            | State::Weighing(_)
+            | State::Needing { .. }
+            | State::Writing(_)
+            | State::Ending(_)
+            | State::Doubting(..)
+            | State::Left(..) => false,
+        };
+        has_work && !self.may_write(CHUNK_BYTES)
+    }
+
+    /// A checkpoint is the one that counts now. Before the one that it replaces is removed, or in the same thread.
+    pub fn checkpointed(&mut self, manifest: Manifest) {
+        self.manifests.insert(manifest.partition, manifest);
+        self.has_news = true;
+    }
+
+    /// The log's answer to [`Question::Survey`].
+    pub fn surveyed(&mut self, survey: Survey) {
+        let bytes: u64 = survey.segments.iter().map(|it| it.bytes).sum();
+        self.look_at = (LOOK_SEGMENTS * self.segment_bytes).max(bytes / 8);
+        self.grown = 0;
+        self.has_news = false;
+        let is_worth = survey.has_room && !survey.segments.is_empty();
+        self.state = match is_worth {
+            true => State::Weighing(Box::new(Weigher::new(survey))),
+            false => State::Idle,
+        };
+    }
+
+    /// The log's answer to [`Question::Source`].
+    pub fn sourced(&mut self, source: Option<Source>) {
+        let state = std::mem::replace(&mut self.state, State::Idle);
+        self.state = match (state, source) {
+            (State::Doubting(segment, why), Some(_)) => State::Left(segment, why),
+            (_, Some(source)) => State::Needing {
+                left: source.partitions.clone(),
+                source,
+                wanted: Vec::new(),
+            },
+            (_, None) => {
+                self.plan.pop_front();
+                State::Idle
+            }
+        };
+    }
+
+    /// What the last [`Step::Write`] gave is synced.
+    pub fn written(&mut self) {
+        self.state = match std::mem::replace(&mut self.state, State::Idle) {
+            State::Writing(gathering) => State::Gathering(gathering),
+            State::Ending(segment) => {
+                self.counts.segments += 1;
+                self.means.remove(&segment);
+                self.plan.pop_front();
+                State::Idle
+            }
+            other @ (State::Idle
+            | State::Asked
+            | State::Weighing(_)
+            | State::Needing { .. }
+            | State::Gathering(_)
+            | State::Doubting(..)
+            | State::Left(..)) => other,
+        };
+    }
+
+    /// The next step: reads at most one checkpoint, or 256 KiB of a segment and a batch.
+    pub fn step(&mut self) -> Step {
+        match std::mem::replace(&mut self.state, State::Idle) {
+            State::Idle => self.begin(),
+            waiting @ (State::Asked
+            | State::Writing(_)
+            | State::Ending(_)
+            | State::Doubting(..)) => {
+                self.state = waiting;
+                Step::Rest
+            }
+            State::Left(segment, why) => {
+                self.left_alone.insert(segment);
+                self.plan.pop_front();
+                self.gave_up(Some(segment), why)
+            }
+            State::Weighing(weigher) => self.weigh(weigher),
+            State::Needing {
+                source,
+                left,
+                wanted,
+            } => self.need(source, left, wanted),
+            State::Gathering(gathering) => self.gather(gathering),
+        }
+    }
+
+    /// Goes on with the plan, or sees whether there is a new one to make.
+    fn begin(&mut self) -> Step {
+        let question = match self.plan.front() {
+            Some(_) if !self.may_write(CHUNK_BYTES) => return Step::Rest,
+            Some(segment) => Question::Source(*segment),
+            None => {
+                let is_due = self.grown >= self.look_at || self.pressure == Pressure::Short;
+                if !self.has_news || !is_due {
+                    return Step::Rest;
+                }
+                Question::Survey
+            }
+        };
+        self.state = State::Asked;
+        Step::Ask(question)
+    }
+
+    fn may_write(&self, bytes: u64) -> bool {
+        match self.pressure {
+            Pressure::None => self.budget.allows(bytes.min(self.segment_bytes)),
+            Pressure::Short => true,
+        }
+    }
+
+    fn weigh(&mut self, mut weigher: Box<Weigher>) -> Step {
+        if let Some(partition) = weigher.next() {
+            let mut locator = weigher.locator(partition);
+            let counted = self.needs_of(partition, &mut |need| {
+                weigher.count(&mut locator, need.index);
+            });
+            let step = match counted {
+                Ok(()) => Step::Again,
+                Err(why) => {
+                    weigher.exclude(partition);
+                    self.gave_up(None, why)
+                }
+            };
+            self.state = State::Weighing(weigher);
+            return step;
+        }
+        self.make_plan(&weigher);
+        Step::Again
+    }
+
+    fn make_plan(&mut self, weigher: &Weigher) {
+        let segments = weigher.survey.segments.iter().zip(&weigher.counts);
+        let weighed: Vec<Weighed> = segments
+            .filter(|(it, _)| !self.left_alone.contains(&it.number))
+            .map(|(it, records)| {
+                let mean = self.means.get(&it.number).copied().unwrap_or(self.mean);
+                Weighed {
+                    segment: it.number,
+                    bytes: it.bytes,
+                    live: records.saturating_mul(mean),
+                }
+            })
+            .collect();
+        self.plan = choose(&weighed, weigher.survey.active, self.pressure).into();
+        if let Some(oldest) = weigher.survey.segments.first() {
+            self.means = self.means.split_off(&oldest.number);
+            self.left_alone = self.left_alone.split_off(&oldest.number);
+        }
+    }
+
+    /// Reads what a partition's checkpoint needs.
+    fn needs_of(
+        &mut self,
+        partition: PartitionId,
+        need: &mut dyn FnMut(Need),
+    ) -> Result<(), String> {
+        let manifest = self.manifests.get(&partition);
+        let manifest = manifest.ok_or("there is no manifest")?;
+        let text = |error: crate::CheckpointError| error.to_string();
+        let mut reader = self.store.reader(manifest).map_err(text)?;
+        let mut scan = self.needs.scan(partition);
+        while let Some(piece) = reader.next_piece().map_err(text)? {
+            scan.piece(&piece, need)?;
+        }
+        self.counts.read_bytes += reader.so_far().1;
+        scan.finish()
+    }
+
+    fn need(
+        &mut self,
+        source: Source,
+        mut left: BTreeSet<PartitionId>,
+        mut wanted: Vec<Wanted>,
+    ) -> Step {
+        if let Some(partition) = left.pop_first() {
+            // Above those of all partitions before.
+            let mut order = wanted.last().map_or(0, |last| last.order + 2);
+            let read = self.needs_of(partition, &mut |need| {
+                order += 1;
+                if source.has(partition, need.index) {
+                    wanted.push(Wanted {
+                        partition,
+                        index: need.index,
+                        byte: need.byte,
+                        order,
+                        is_taken: false,
+                    });
+                }
+            });
+            if let Err(why) = read {
+                return self.leave(source.segment, why);
+            }
+            self.state = State::Needing {
+                source,
+                left,
+                wanted,
+            };
+            return Step::Again;
+        }
+        let segment = source.segment;
+        let file = self.disk.open(&segment.file_name());
+        match file.and_then(Window::new) {
+            Ok(window) => {
+                let gathering = Gathering::new(source, window, wanted);
+                self.state = State::Gathering(Box::new(gathering));
+                Step::Again
+            }
+            // Used again meanwhile, if it is not damaged: the next survey tells.
+            Err(error) => self.leave(segment, error.to_string()),
+        }
+    }
+
+    fn gather(&mut self, mut gathering: Box<Gathering<D::File>>) -> Step {
+        if !gathering.out.is_empty() {
+            return self.write(gathering);
+        }
+        let segment = gathering.source.segment;
+        if gathering.is_read() {
+            self.learn(&gathering);
+            self.state = State::Ending(segment);
+            return Step::Write(vec![Record::Cleaned { segment }]);
+        }
+        let before = gathering.read_bytes();
+        let step = gathering.step(&self.needs);
+        self.counts.read_bytes += gathering.read_bytes() - before;
+        match step {
+            Err(why) => return self.leave(segment, why.to_owned()),
+            Ok(Gathered::More) => {}
+            // Nothing is written yet: it can still be left.
+            Ok(Gathered::Full) if !gathering.is_begun && self.is_too_full(&gathering) => {
+                self.learn(&gathering);
+                self.counts.too_full += 1;
+                self.plan.pop_front();
+                return Step::Again;
+            }
+            Ok(Gathered::Full) => gathering.flush(),
+        }
+        self.state = State::Gathering(gathering);
+        Step::Again
+    }
+
+    /// Whether a segment has more in it than is worth moving: all that is wanted, if it is as large as what was read.
+    fn is_too_full(&self, gathering: &Gathering<D::File>) -> bool {
+        let share = self.pressure.live_max(gathering.source.bytes);
+        let needed = u128::from(gathering.bytes) * gathering.wanted() as u128;
+        let needed = needed / u128::from(gathering.records.max(1));
+        needed > u128::from(share)
+    }
+
+    /// Remembers how large its needed records are.
+    fn learn(&mut self, gathering: &Gathering<D::File>) {
+        if let Some(mean) = gathering.bytes.checked_div(gathering.records) {
+            let mean = mean + frame_bytes(KEPT_HEADER_BYTES) as u64;
+            self.means.insert(gathering.source.segment, mean);
+            self.mean = (3 * self.mean + mean) / 4;
+        }
+    }
+
+    fn write(&mut self, mut gathering: Box<Gathering<D::File>>) -> Step {
+        if !self.may_write(CHUNK_BYTES) {
+            self.state = State::Gathering(gathering);
+            return Step::Rest;
+        }
+        gathering.is_begun = true;
+        let (mut records, mut bytes) = (Vec::new(), 0);
+        while bytes < CHUNK_BYTES
+            && let Some(record) = gathering.out.pop_front()
+        {
+            if let Record::Kept { data, .. } = &record {
+                bytes += frame_bytes(KEPT_HEADER_BYTES + data.len()) as u64;
+            }
+            records.push(record);
+        }
+        self.budget.spend(bytes);
+        self.counts.records += records.len() as u64;
+        self.counts.bytes += bytes;
+        self.state = State::Writing(gathering);
+        Step::Write(records)
+    }
+
+    /// A segment cannot be read. Perhaps nothing of it is needed any more and it was used again: the log knows.
+    fn leave(&mut self, segment: SegmentNumber, why: String) -> Step {
+        self.state = State::Doubting(segment, why);
+        Step::Ask(Question::Source(segment))
+    }
+
+    fn gave_up(&mut self, segment: Option<SegmentNumber>, why: String) -> Step {
+        self.counts.given_up += 1;
+        Step::GaveUp { segment, why }
+    }
+}

@@ -1,0 +1,186 @@
+//! What the log tells a cleaner: which segments it may look at, and what of one of them counts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use courser_contract::{LogIndex, PartitionId};
+
+use crate::{
+    disk::Disk,
+    ids::{BatchNumber, SegmentNumber},
+    kept::KeptEntries,
+    log::{Log, Segment},
+};
+
+/// Segments that may be cleaned: older than the active one, wholly below the checkpoints, without doubt and without a needed
+/// entry that lies in pieces.
+#[derive(Clone, Debug, Default)]
+pub struct Survey {
+    pub(crate) segments: Vec<Surveyed>,
+    /// Partitions whose checkpoint needs something of them.
+    pub(crate) partitions: BTreeSet<PartitionId>,
+    /// The segment that is written.
+    pub(crate) active: u64,
+    /// Room for the next segment without taking the last one of the reserve.
+    pub(crate) has_room: bool,
+}
+
+/// Entries of a partition, from the first to the last.
+pub(crate) type EntryRun = (PartitionId, LogIndex, LogIndex);
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Surveyed {
+    pub(crate) number: SegmentNumber,
+    pub(crate) bytes: u64,
+    /// Entries that may lie in it.
+    pub(crate) entries: Vec<EntryRun>,
+    /// Entries of which it may have kept records.
+    pub(crate) kept: BTreeMap<PartitionId, Arc<KeptEntries>>,
+}
+
+/// What of a segment counts.
+#[derive(Clone, Debug)]
+pub struct Source {
+    pub(crate) segment: SegmentNumber,
+    pub(crate) bytes: u64,
+    /// Its last batch.
+    pub(crate) last: BatchNumber,
+    /// Entries that begin in it, each run with the byte of the batch with the first, ascending.
+    pub(crate) entries: Vec<(PartitionId, LogIndex, LogIndex, u64)>,
+    /// Entries of which it has kept records.
+    pub(crate) kept: Vec<EntryRun>,
+    /// Partitions whose checkpoint needs something of it.
+    pub(crate) partitions: BTreeSet<PartitionId>,
+}
+
+impl Source {
+    /// Whether an entry begins in it, or something of it is kept there.
+    pub(crate) fn has(&self, partition: PartitionId, index: LogIndex) -> bool {
+        let after = self
+            .entries
+            .partition_point(|(of, first, ..)| (*of, *first) <= (partition, index));
+        let run = after.checked_sub(1).and_then(|at| self.entries.get(at));
+        run.is_some_and(|(of, _, last, _)| *of == partition && index <= *last)
+            || is_in(&self.kept, partition, index)
+    }
+
+    /// Whether an entry in the batch at `offset` is the one that counts, and not one that was replaced later.
+    pub(crate) fn counts(&self, partition: PartitionId, index: LogIndex, offset: u64) -> bool {
+        let after = self
+            .entries
+            .partition_point(|(of, first, ..)| (*of, *first) <= (partition, index));
+        let run = after.checked_sub(1).and_then(|at| self.entries.get(at));
+        run.is_some_and(|(of, _, last, from)| *of == partition && index <= *last && *from <= offset)
+    }
+}
+
+/// Whether an entry is in one of these runs, which ascend and do not overlap.
+fn is_in(runs: &[EntryRun], partition: PartitionId, index: LogIndex) -> bool {
+    let after = runs.partition_point(|(of, first, _)| (*of, *first) <= (partition, index));
+    let run = after.checked_sub(1).and_then(|at| runs.get(at));
+    run.is_some_and(|(of, _, last)| *of == partition && index <= *last)
+}
+
+/// Sorts runs and joins those that overlap or touch.
+fn joined(mut runs: Vec<EntryRun>) -> Vec<EntryRun> {
+    runs.sort_unstable();
+    let mut joined: Vec<EntryRun> = Vec::with_capacity(runs.len());
+    for (partition, first, last) in runs {
+        match joined.last_mut() {
+            Some((of, _, end)) if *of == partition && first.0 <= end.0 + 1 => *end = last.max(*end),
+            Some(_) | None => joined.push((partition, first, last)),
+        }
+    }
+    joined
+}
+
+impl<D: Disk> Log<D> {
+    /// What a cleaner chooses from. Cost: a look at each partition of each segment.
+    #[must_use]
+    pub fn survey(&self) -> Survey {
+        let closed = self.segments.range(..self.active.segment);
+        let mut survey = Survey {
+            active: self.active.segment.0,
+            has_room: self.ready.len() + self.free.len() > 0
+                || self.space.free_bytes >= self.config.segment_bytes(),
+            ..Survey::default()
+        };
+        for (number, segment) in closed {
+            if !self.is_cleanable(*number, segment) {
+                continue;
+            }
+            survey.partitions.extend(self.needed_of(segment));
+            let ranges = segment.ranges.iter();
+            let ranges = ranges.map(|(id, (first, last))| (*id, *first, *last));
+            survey.segments.push(Surveyed {
+                number: *number,
+                bytes: segment.bytes,
+                entries: ranges.collect(),
+                kept: segment.kept.clone(),
+            });
+        }
+        survey
+    }
+
+    /// What of a segment counts; `None` when it is none any more that may be cleaned.
+    #[must_use]
+    pub fn source(&self, number: SegmentNumber) -> Option<Source> {
+        let segment = self.segments.get(&number)?;
+        if number >= self.active.segment || !self.is_cleanable(number, segment) {
+            return None;
+        }
+        let mut entries = Vec::new();
+        for (id, places) in self.places.iter() {
+            let runs = places.runs_in(number);
+            entries.extend(runs.map(|(first, last, from)| (id, first, last, from)));
+        }
+        entries.sort_unstable();
+        Some(Source {
+            segment: number,
+            bytes: segment.bytes,
+            last: segment.last,
+            entries,
+            kept: joined(kept_runs(segment).collect()),
+            partitions: self.needed_of(segment).collect(),
+        })
+    }
+
+    /// Whether moving what is needed of it would free it: all its entries are below the checkpoints.
+    fn is_cleanable(&self, number: SegmentNumber, segment: &Segment) -> bool {
+        let covered = segment.ranges.iter().all(|(id, (_, last))| {
+            let checkpoint = self.partitions.get(id).and_then(|known| known.checkpoint);
+            checkpoint.is_some_and(|at| *last <= at.index)
+        });
+        let in_pieces = || {
+            self.places.iter().any(|(id, places)| {
+                let known = self.partitions.get(&id);
+                places.has_piece(number, |index| {
+                    known.is_some_and(|known| known.live.contains(index))
+                })
+            })
+        };
+        segment.in_doubt == 0 && segment.moved.is_none() && covered && !in_pieces()
+    }
+
+    /// Partitions whose checkpoint needs something of a segment.
+    fn needed_of<'a>(&'a self, segment: &'a Segment) -> impl Iterator<Item = PartitionId> + 'a {
+        let known = |id: &PartitionId| self.partitions.get(id).map(|known| &known.live);
+        let entries = segment.ranges.iter().filter(move |(id, (first, last))| {
+            known(id).is_some_and(|live| live.overlaps(*first, *last))
+        });
+        let known = |id: &PartitionId| self.partitions.get(id).map(|known| &known.live);
+        let kept = segment
+            .kept
+            .iter()
+            .filter(move |(id, kept)| known(id).is_some_and(|live| kept.overlaps(live)));
+        entries.map(|(id, _)| *id).chain(kept.map(|(id, _)| *id))
+    }
+}
+
+fn kept_runs(segment: &Segment) -> impl Iterator<Item = EntryRun> + '_ {
+    segment
+        .kept
+        .iter()
+        .flat_map(|(id, kept)| kept.runs().map(|(first, last)| (*id, first, last)))
+}

@@ -1,0 +1,172 @@
+//! How many records of each segment the checkpoints need.
+
+use std::collections::BTreeSet;
+
+use courser_contract::{LogIndex, PartitionId};
+
+use super::survey::Survey;
+
+/// Counts, one partition after the other.
+#[derive(Debug)]
+pub(super) struct Weigher {
+    pub(super) survey: Survey,
+    /// Records needed, by place in the survey.
+    pub(super) counts: Vec<u64>,
+    left: BTreeSet<PartitionId>,
+}
+
+/// Finds the segments of one partition's entries.
+#[derive(Debug)]
+pub(super) struct Locator {
+    /// First, last, place in the survey; ascending.
+    entries: Vec<(LogIndex, LogIndex, usize)>,
+    /// Segments with kept records of the partition: place in the survey, first and last of each run, ascending.
+    kept: Vec<(usize, Vec<(u64, u64)>)>,
+    /// The one of these that was found last: checkpoints and kept records are both sorted by stream.
+    near: Option<usize>,
+}
+
+impl Weigher {
+    pub(super) fn new(survey: Survey) -> Self {
+        Self {
+            counts: vec![0; survey.segments.len()],
+            left: survey.partitions.clone(),
+            survey,
+        }
+    }
+
+    /// The next partition whose checkpoint is to be read.
+    pub(super) fn next(&mut self) -> Option<PartitionId> {
+        self.left.pop_first()
+    }
+
+    pub(super) fn locator(&self, partition: PartitionId) -> Locator {
+        let (mut entries, mut kept) = (Vec::new(), Vec::new());
+        for (at, segment) in self.survey.segments.iter().enumerate() {
+            let runs = segment.entries.iter().filter(|(of, ..)| *of == partition);
+            entries.extend(runs.map(|(_, first, last)| (*first, *last, at)));
+            if let Some(entries) = segment.kept.get(&partition) {
+                kept.push((at, entries.sorted()));
+            }
+        }
+        entries.sort_unstable();
+        Locator {
+            entries,
+            kept,
+            near: None,
+        }
+    }
+
+    /// A record of this entry is needed. Counted once, where it lies if that is to be chosen from.
+    pub(super) fn count(&mut self, locator: &mut Locator, index: LogIndex) {
+        if let Some(at) = locator.place(index) {
+            self.counts[at] += 1;
+        }
+    }
+
+    /// Nobody knows what a partition needs: whatever has something of it stays.
+    pub(super) fn exclude(&mut self, partition: PartitionId) {
+        let mut counts = Vec::new();
+        let mut kept = Vec::new();
+        let old = std::mem::take(&mut self.survey.segments);
+        for (segment, count) in old.into_iter().zip(&self.counts) {
+            let mut runs = segment.entries.iter();
+            let is_concerned =
+                segment.kept.contains_key(&partition) || runs.any(|(of, ..)| *of == partition);
+            if !is_concerned {
+                kept.push(segment);
+                counts.push(*count);
+            }
+        }
+        (self.survey.segments, self.counts) = (kept, counts);
+    }
+}
+
+impl Locator {
+    /// Where something of an entry lies.
+    fn place(&mut self, index: LogIndex) -> Option<usize> {
+        let after = self.entries.partition_point(|(first, ..)| *first <= index);
+        let run = after.checked_sub(1).and_then(|at| self.entries.get(at));
+        if let Some((_, last, at)) = run
+            && index <= *last
+        {
+            return Some(*at);
+        }
+        let near = self.near.filter(|near| self.has_kept(*near, index));
+        let found = near.or_else(|| (0..self.kept.len()).find(|at| self.has_kept(*at, index)));
+        self.near = found.or(self.near);
+        Some(self.kept[found?].0)
+    }
+
+    fn has_kept(&self, at: usize, index: LogIndex) -> bool {
+        let runs = &self.kept[at].1;
+        let after = runs.partition_point(|(first, _)| *first <= index.0);
+        let run = after.checked_sub(1).and_then(|at| runs.get(at));
+        run.is_some_and(|(_, last)| index.0 <= *last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{clean::survey::Surveyed, ids::SegmentNumber, kept::KeptEntries};
+
+    fn surveyed(number: u64, entries: (u64, u64), kept: &[u64]) -> Surveyed {
+        let partition = PartitionId(1);
+        Surveyed {
+            number: SegmentNumber(number),
+            bytes: 1_000,
+            entries: vec![(partition, LogIndex(entries.0), LogIndex(entries.1))],
+            kept: [(partition, Arc::new(entries_of(kept)))].into(),
+        }
+    }
+
+    fn entries_of(kept: &[u64]) -> KeptEntries {
+        let mut entries = KeptEntries::default();
+        for index in kept {
+            entries.add(LogIndex(*index), LogIndex(*index));
+        }
+        entries
+    }
+
+    fn weigher() -> Weigher {
+        Weigher::new(Survey {
+            segments: vec![
+                surveyed(7, (100, 199), &[3, 9]),
+                surveyed(8, (200, 299), &[5, 9]),
+            ],
+            partitions: [PartitionId(1)].into(),
+            active: 9,
+            has_room: true,
+        })
+    }
+
+    #[test]
+    fn a_record_counts_where_it_lies() {
+        let mut weigher = weigher();
+        assert_eq!(weigher.next(), Some(PartitionId(1)));
+        let mut locator = weigher.locator(PartitionId(1));
+        for index in [100, 199, 200, 3, 5, 5, 4, 300, 99] {
+            weigher.count(&mut locator, LogIndex(index));
+        }
+        assert_eq!(weigher.counts, [3, 3]);
+        // Kept twice: near the one before it.
+        weigher.count(&mut locator, LogIndex(9));
+        assert_eq!(weigher.counts, [3, 4]);
+        assert_eq!(weigher.next(), None);
+    }
+
+    #[test]
+    fn segments_of_a_partition_that_cannot_be_read_are_no_choice() {
+        let mut weigher = weigher();
+        weigher.exclude(PartitionId(2));
+        assert_eq!(weigher.counts.len(), 2);
+        weigher.exclude(PartitionId(1));
+        assert_eq!(
+            (weigher.counts.len(), weigher.survey.segments.len()),
+            (0, 0)
+        );
+    }
+}

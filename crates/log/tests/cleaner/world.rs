@@ -1,0 +1,338 @@
+//! A log with records that come and go, a checkpoint now and then, and a cleaner; beside it a list of every record that was ever
+//! written. After each crash all that the checkpoints name must be there, byte for byte.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use courser_contract::{LogIndex, PartitionId, Term};
+use courser_log::{
+    Batch, CheckpointAt, CheckpointStore, Cleaner, LiveEntries, Log, LogConfig, Manifests, Need,
+    Needs, NeedsScan, NodeIdentity, Pressure, Push, Question, Record, StartId, Step,
+    testing::{Choices, MemDisk},
+};
+
+const NODE: NodeIdentity = NodeIdentity(42);
+const PARTITIONS: u16 = 3;
+const STREAMS: u64 = 5;
+
+/// Records of an entry: two bytes of length and as many more, at multiples of eight.
+pub(crate) struct Rows;
+
+pub(crate) struct Scan(Vec<u8>);
+
+impl Needs for Rows {
+    type Scan = Scan;
+
+    fn scan(&self, _: PartitionId) -> Scan {
+        Scan(Vec::new())
+    }
+
+    fn record_bytes(&self, entry: &Bytes, byte: u32) -> Option<usize> {
+        let head = entry.get(byte as usize..)?.first_chunk()?;
+        Some(2 + usize::from(u16::from_le_bytes(*head)))
+    }
+}
+
+impl NeedsScan for Scan {
+    fn piece(&mut self, bytes: &[u8], need: &mut dyn FnMut(Need)) -> Result<(), String> {
+        self.0.extend_from_slice(bytes);
+        while let Some((row, rest)) = self.0.split_first_chunk::<12>() {
+            let (index, byte) = row.split_at(8);
+            need(Need {
+                index: LogIndex(u64::from_le_bytes(index.try_into().expect("eight"))),
+                byte: u32::from_le_bytes(byte.try_into().expect("four")),
+            });
+            self.0 = rest.to_vec();
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<(), String> {
+        match self.0.is_empty() {
+            true => Ok(()),
+            false => Err("half a row".to_owned()),
+        }
+    }
+}
+
+/// Where a record is needed: partition, stream, address.
+pub(crate) type Reference = (u16, u64, u64, u32);
+
+/// What is wrong with the one who drives the cleaner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    None,
+    /// One of the records that it gives is not written.
+    LoseOne,
+}
+
+pub(crate) struct World {
+    pub(crate) choices: Choices,
+    pub(crate) log: Log<MemDisk>,
+    pub(crate) cleaner: Cleaner<MemDisk, Rows>,
+    disk: MemDisk,
+    checkpoints: MemDisk,
+    store: CheckpointStore<MemDisk>,
+    config: LogConfig,
+    batch: Batch,
+    starts: u32,
+    last: [u64; PARTITIONS as usize],
+    /// Every record that was written.
+    written: BTreeMap<(u16, u64, u32), Bytes>,
+    /// What is needed now, and what the checkpoint that counts says is.
+    pub(crate) needed: BTreeSet<Reference>,
+    saved: BTreeMap<u16, (u64, BTreeSet<Reference>)>,
+    pub(crate) fault: Fault,
+    /// Segments cleaned by all cleaners.
+    pub(crate) cleaned: u64,
+    told: u64,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, segment: u64) -> Self {
+        let (disk, checkpoints) = (MemDisk::new(), MemDisk::new());
+        let mut config = LogConfig::new(NODE, segment).expect("a good size");
+        config.reserve_segments = 2;
+        config.spare_segments = 1;
+        let (store, _) = CheckpointStore::open(checkpoints.clone(), NODE).expect("an empty folder");
+        let none = Manifests::new();
+        let (mut log, _) = Log::open(disk.clone(), config, start(1), &none).expect("it opens");
+        Self {
+            choices: Choices::new(seed),
+            batch: log.new_batch(),
+            cleaner: Cleaner::new(disk.clone(), store.clone(), none, Rows, segment),
+            log,
+            disk,
+            checkpoints,
+            store,
+            config,
+            starts: 1,
+            last: [0; PARTITIONS as usize],
+            written: BTreeMap::new(),
+            needed: BTreeSet::new(),
+            saved: BTreeMap::new(),
+            fault: Fault::None,
+            cleaned: 0,
+            told: 0,
+        }
+    }
+
+    /// An entry with some records, each needed in one or two streams.
+    pub(crate) fn put(&mut self, records: u64, bytes: u64) -> Vec<Reference> {
+        let mut references = Vec::new();
+        let partition = self.choices.below(u64::from(PARTITIONS)) as u16;
+        let index = self.last[usize::from(partition)] + 1;
+        self.last[usize::from(partition)] = index;
+        let mut entry = vec![7; 32];
+        for _ in 0..records {
+            let len = 1 + self.choices.below(bytes);
+            let byte = entry.len() as u32;
+            let mut record = (len as u16).to_le_bytes().to_vec();
+            record.extend((0..len).map(|_| self.choices.next_u64() as u8));
+            entry.extend_from_slice(&record);
+            entry.resize(entry.len().next_multiple_of(8) + 8, 9);
+            self.written.insert((partition, index, byte), record.into());
+            for _ in 0..1 + self.choices.below(8) / 7 {
+                let stream = self.choices.below(STREAMS);
+                let reference = (partition, stream, index, byte);
+                if self.needed.insert(reference) {
+                    references.push(reference);
+                }
+            }
+        }
+        let entry = Record::Entry {
+            partition: PartitionId(partition + 1),
+            term: Term(1),
+            index: LogIndex(index),
+            data: entry.into(),
+        };
+        self.write(&[entry]);
+        self.log.sync().expect("synced");
+        self.background();
+        references
+    }
+
+    fn write(&mut self, records: &[Record]) {
+        self.batch.clear();
+        for record in records {
+            if self.batch.push(record) == Push::Full {
+                self.log.write(&mut self.batch).expect("written");
+                self.batch.clear();
+                assert_eq!(self.batch.push(record), Push::Taken, "it fits an empty one");
+            }
+        }
+        self.log.write(&mut self.batch).expect("written");
+        self.log.check();
+    }
+
+    fn background(&mut self) {
+        while let Some(job) = self.log.prepare() {
+            self.log.prepared(job.run());
+        }
+    }
+
+    /// Nobody needs this any more.
+    pub(crate) fn forget(&mut self, reference: &Reference) {
+        assert!(self.needed.remove(reference));
+    }
+
+    /// Some references, by chance.
+    pub(crate) fn forget_some(&mut self, share: u64) {
+        let mut choices = self.choices;
+        self.needed.retain(|_| choices.below(100) >= share);
+        self.choices = choices;
+    }
+
+    /// A checkpoint of what one partition needs now.
+    pub(crate) fn checkpoint(&mut self, partition: u16) {
+        let index = self.last[usize::from(partition)];
+        if index == 0 {
+            return;
+        }
+        let all = (partition, 0, 0, 0)..(partition + 1, 0, 0, 0);
+        let needed: BTreeSet<Reference> = self.needed.range(all).copied().collect();
+        let id = PartitionId(partition + 1);
+        let at = CheckpointAt {
+            index: LogIndex(index),
+            term: Term(1),
+        };
+        let mut writer = self.store.writer(id, at).expect("a file");
+        let rows: Vec<u8> = needed
+            .iter()
+            .flat_map(|(_, _, index, byte)| {
+                [&index.to_le_bytes()[..], &byte.to_le_bytes()].concat()
+            })
+            .collect();
+        for piece in rows.chunks(1_000) {
+            writer.piece(piece).expect("written");
+        }
+        let entries: BTreeSet<u64> = needed.iter().map(|it| it.2).collect();
+        let live: LiveEntries = entries.into_iter().map(LogIndex).collect();
+        let synced = self.log.synced();
+        let manifest = writer.finish(live.clone(), synced).expect("it counts");
+        self.cleaner.checkpointed(manifest);
+        self.log.set_checkpoint(id, at, live);
+        self.saved.insert(partition, (index, needed));
+    }
+
+    /// Live bytes of the log earn the cleaner its budget.
+    pub(crate) fn earn(&mut self, pressure: Pressure) {
+        let counts = self.log.counts();
+        let live = counts.bytes - counts.kept_bytes;
+        self.cleaner.earn(live - self.told, 0, pressure);
+        self.told = live;
+    }
+
+    /// Lets the cleaner work until it rests, or the power goes after some of its writes. False: the power went.
+    pub(crate) fn clean(&mut self, writes: u64) -> bool {
+        let mut left = writes;
+        let before = self.cleaner.counts().segments;
+        loop {
+            match self.cleaner.step() {
+                Step::Rest => break,
+                Step::Again => {}
+                Step::Ask(Question::Survey) => self.cleaner.surveyed(self.log.survey()),
+                Step::Ask(Question::Source(segment)) => {
+                    self.cleaner.sourced(self.log.source(segment));
+                }
+                Step::Write(mut records) => {
+                    if self.fault == Fault::LoseOne && records.len() > 1 {
+                        records.pop();
+                    }
+                    self.write(&records);
+                    if left == 0 {
+                        return false;
+                    }
+                    left -= 1;
+                    self.log.sync().expect("synced");
+                    self.background();
+                    self.cleaner.written();
+                }
+                Step::GaveUp { segment, why } => panic!("{segment:?}: {why}"),
+            }
+        }
+        self.cleaned += self.cleaner.counts().segments - before;
+        true
+    }
+
+    /// The power goes; all that checkpoints name must be there, and all entries behind them.
+    pub(crate) fn lose_power(&mut self) {
+        let seed = self.choices.next_u64();
+        self.disk = self.disk.power_loss(seed);
+        self.checkpoints = self.checkpoints.power_loss(seed ^ 1);
+        self.starts += 1;
+        let (store, loaded) = CheckpointStore::open(self.checkpoints.clone(), NODE).expect("opens");
+        let opened = Log::open(
+            self.disk.clone(),
+            self.config,
+            start(self.starts),
+            &loaded.manifests,
+        );
+        let (mut log, recovered) = opened.expect("the log opens");
+        log.check();
+        assert_eq!(recovered.report.damages, [], "{}", recovered.report);
+        self.needed.clear();
+        for partition in 0..PARTITIONS {
+            let id = PartitionId(partition + 1);
+            let Some(found) = recovered.partitions.get(&id) else {
+                assert_eq!(self.last[usize::from(partition)], 0);
+                continue;
+            };
+            assert_eq!(found.damage, None);
+            assert!(found.missing_live.is_empty(), "{:?}", found.missing_live);
+            let last = found.entries.last().map(|entry| entry.index);
+            let last = last.or(found.checkpoint.map(|at| at.index));
+            assert_eq!(last.map_or(0, |at| at.0), self.last[usize::from(partition)]);
+            self.read_back(&log, partition);
+            // What was forgotten after the checkpoint is needed again.
+            let (at, saved) = self.saved.get(&partition).cloned().unwrap_or_default();
+            self.needed.extend(saved);
+            let later = (partition, at + 1, 0)..(partition + 1, 0, 0);
+            let later = self.written.range(later);
+            let later = later.map(|((of, index, byte), _)| (*of, 0, *index, *byte));
+            self.needed.extend(later.collect::<Vec<_>>());
+        }
+        self.batch = log.new_batch();
+        let (disk, bytes) = (self.disk.clone(), self.config.segment_bytes());
+        self.cleaner = Cleaner::new(disk, store.clone(), loaded.manifests, Rows, bytes);
+        (self.log, self.store, self.told) = (log, store, 0);
+    }
+
+    /// As a start does: first what was kept, then entries for what has not come.
+    fn read_back(&self, log: &Log<MemDisk>, partition: u16) {
+        let Some((_, saved)) = self.saved.get(&partition) else {
+            return;
+        };
+        let mut wanted: BTreeSet<(u64, u32)> = saved.iter().map(|it| (it.2, it.3)).collect();
+        let mut reader = log.reader(PartitionId(partition + 1));
+        while let Some(batch) = reader.next_kept() {
+            for kept in batch.expect("it can be read") {
+                let end = kept.byte + kept.data.len() as u32;
+                let span = (kept.index.0, kept.byte)..(kept.index.0, end);
+                let found: Vec<_> = wanted.range(span).copied().collect();
+                for (index, byte) in found {
+                    wanted.remove(&(index, byte));
+                    self.compare((partition, index, byte), &kept.data, byte - kept.byte);
+                }
+            }
+        }
+        for (index, byte) in wanted {
+            let entry = reader.read(LogIndex(index));
+            let entry = entry.unwrap_or_else(|why| panic!("{index} {byte}: {why}"));
+            self.compare((partition, index, byte), &entry.data, byte);
+        }
+    }
+
+    fn compare(&self, address: (u16, u64, u32), bytes: &Bytes, at: u32) {
+        let expected = &self.written[&address];
+        let found = bytes.get(at as usize..at as usize + expected.len());
+        assert_eq!(found, Some(&expected[..]), "record {address:?}");
+    }
+}
+
+fn start(counter: u32) -> StartId {
+    StartId {
+        counter,
+        word: Choices::new(u64::from(counter)).next_u64(),
+    }
+}
