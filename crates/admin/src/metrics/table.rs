@@ -141,6 +141,16 @@ metrics! {
         |it| disk(it, "log_recycled_segments");
     "log_rolls_unprepared", Counter of Things, "Times that the log had to wait for its next segment",
         |it| disk(it, "log_rolls_unprepared");
+    "log_segments_cleaned", Counter of Things, "Segments that were used again since the cleaner had moved what was needed of them",
+        |it| disk(it, "log_cleaned_segments");
+    "log_kept_records", Counter of Things, "Records that the cleaner moved",
+        |it| disk(it, "log_kept_records");
+    "log_kept", Counter of Bytes, "Bytes of the log that the cleaner wrote: all written, divided by all written without these, is the write amplification",
+        |it| disk(it, "log_kept_bytes");
+    "cleaner_read", Counter of Bytes, "Bytes of segments and checkpoints that the cleaner read",
+        |it| disk(it, "cleaner_read_bytes");
+    "cleaner_given_up", Counter of Things, "Segments and checkpoints that the cleaner left as they are: damaged, or with more in them than was thought",
+        |it| disk(it, "cleaner_given_up");
     "log_recovered_entries", Gauge of Things, "Entries that the last start read",
         |it| disk(it, "log_recovered_entries");
     "log_cut", Gauge of Bytes, "Bytes of an unfinished write that the last start cut off",

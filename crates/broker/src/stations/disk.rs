@@ -91,15 +91,20 @@ pub(crate) enum Counter {
     CommitP999,
     CommitLongest,
     EntriesSkipped,
+    CleanedSegments,
+    KeptRecords,
+    KeptBytes,
+    CleanerReadBytes,
+    CleanerGivenUp,
 }
 
 /// The words of the counters in reports, and the topics that they are published under.
 macro_rules! counters {
     ($($name:literal),+ $(,)?) => {
         /// In the order of [`Counter`].
-        pub(crate) const COUNTERS: [&str; 20] = [$($name),+];
+        pub(crate) const COUNTERS: [&str; 25] = [$($name),+];
         /// The same as topics.
-        pub(crate) const TOPICS: [&str; 20] = [$(concat!("$SYS/broker/disk/", $name)),+];
+        pub(crate) const TOPICS: [&str; 25] = [$(concat!("$SYS/broker/disk/", $name)),+];
     };
 }
 
@@ -124,8 +129,13 @@ counters![
     "log_commit_p99_9_us",
     "log_commit_longest_us",
     "log_entries_skipped",
+    "log_cleaned_segments",
+    "log_kept_records",
+    "log_kept_bytes",
+    "cleaner_read_bytes",
+    "cleaner_given_up",
 ];
-const _: () = assert!(Counter::EntriesSkipped as usize + 1 == COUNTERS.len());
+const _: () = assert!(Counter::CleanerGivenUp as usize + 1 == COUNTERS.len());
 
 impl DiskState {
     /// Of a disk whose log is still to be read, for this many shards.
@@ -263,6 +273,11 @@ impl DiskState {
     /// Replaces a count that its one writer keeps.
     pub(crate) fn set(&self, counter: Counter, number: u64) {
         self.counters[counter as usize].store(number, Ordering::Relaxed);
+    }
+
+    /// What a count is now.
+    pub(crate) fn count(&self, counter: Counter) -> u64 {
+        self.counters[counter as usize].load(Ordering::Relaxed)
     }
 
     /// Writing a batch and syncing it took so long.

@@ -9,10 +9,12 @@
 //! - [`recovery`]: what the writer's thread does first.
 //! - [`writer`]: the one owner of the log. While a sync is under way the next batch gathers, so that batches grow with load and not with timers.
 //! - [`reader`]: slow work with files that must not delay the writer.
+//! - [`cleaner`]: moves what is needed of old segments, between the reader's jobs.
 //! - [`disk`]: what all threads know of the disk.
 //! - [`times`]: how long commits take.
 //! - [`start`]: the threads and everything between them.
 
+mod cleaner;
 mod disk;
 mod orders;
 mod reader;

@@ -11,10 +11,11 @@ use std::sync::mpsc;
 use bytes::Bytes;
 use courser_contract::{PartitionId, ShardId};
 use courser_log::{
-    CheckpointAt, CheckpointError, CheckpointStore, CheckpointWriter, Disk, LiveEntries,
-    PrepareJob, Prepared, Synced,
+    CheckpointAt, CheckpointError, CheckpointStore, CheckpointWriter, Cleaner, Disk, LiveEntries,
+    PrepareJob, Prepared, Source, Survey, Synced,
 };
 
+use super::cleaner::{CleanerStation, EngineNeeds, Pause};
 use super::disk::{Counter, DiskFailure, DiskState};
 use super::recovery::with_causes;
 use crate::rings::Doze;
@@ -24,7 +25,7 @@ pub(crate) enum Job<D: Disk> {
     /// Make a segment ready and tell the writer.
     Prepare(PrepareJob<D>),
     /// The folder of checkpoints, which recovery has opened; before any checkpoint.
-    Checkpoints(CheckpointStore<D>),
+    Checkpoints(CheckpointStore<D>, Box<Cleaner<D, EngineNeeds>>),
     /// A partition begins a checkpoint at an entry.
     CheckpointBegins(PartitionId, CheckpointAt),
     /// Its next piece.
@@ -51,6 +52,12 @@ pub(crate) enum Job<D: Disk> {
     },
     /// It is given up.
     CheckpointCancelled(PartitionId),
+    /// The writer's answer to a question of the cleaner.
+    Surveyed(Survey),
+    /// The same.
+    Sourced(Option<Source>),
+    /// The writer has done what the cleaner ordered.
+    Look,
     /// Nothing more will come.
     End,
 }
@@ -82,19 +89,30 @@ pub(crate) struct Reader<D: Disk> {
     pub(crate) shards: Vec<CheckpointDoor>,
     pub(crate) state: Arc<DiskState>,
     pub(crate) open: HashMap<PartitionId, CheckpointWriter<D>>,
+    pub(crate) cleaner: CleanerStation<D>,
 }
 
-impl<D: Disk> Reader<D> {
+impl<D> Reader<D>
+where
+    D: Disk + Send + 'static,
+    D::File: Send,
+{
     /// Works until it is told to end.
     pub(crate) fn run(mut self) {
-        while let Ok(job) = self.jobs.recv() {
+        while let Ok(job) = self.next() {
+            let Some(job) = job else {
+                continue;
+            };
             match job {
                 Job::Prepare(job) => {
                     // A writer that has ended needs no segment.
                     let _ = self.prepared.send(job.run());
                     self.writer.wake();
                 }
-                Job::Checkpoints(store) => self.checkpoints = Some(store),
+                Job::Checkpoints(store, cleaner) => {
+                    self.checkpoints = Some(store);
+                    self.cleaner.begin(cleaner);
+                }
                 Job::CheckpointBegins(partition, at) => self.begin(partition, at),
                 Job::CheckpointPiece {
                     partition,
@@ -113,8 +131,29 @@ impl<D: Disk> Reader<D> {
                     shard,
                 } => self.end(partition, live, synced, shard),
                 Job::CheckpointCancelled(partition) => drop(self.open.remove(&partition)),
+                Job::Surveyed(survey) => self.cleaner.surveyed(survey),
+                Job::Sourced(source) => self.cleaner.sourced(source),
+                Job::Look => {}
                 Job::End => return,
             }
+        }
+    }
+
+    /// The next job; none: the cleaner has time for a step. Jobs go first: a shard waits for them, and at the worst the writer.
+    fn next(&mut self) -> Result<Option<Job<D>>, mpsc::RecvError> {
+        match self.jobs.try_recv() {
+            Ok(job) => return Ok(Some(job)),
+            Err(mpsc::TryRecvError::Empty) => {}
+            Err(mpsc::TryRecvError::Disconnected) => return Err(mpsc::RecvError),
+        }
+        match self.cleaner.step() {
+            Pause::None => Ok(None),
+            Pause::Job => self.jobs.recv().map(Some),
+            Pause::For(time) => match self.jobs.recv_timeout(time) {
+                Ok(job) => Ok(Some(job)),
+                Err(mpsc::RecvTimeoutError::Timeout) => Ok(None),
+                Err(mpsc::RecvTimeoutError::Disconnected) => Err(mpsc::RecvError),
+            },
         }
     }
 
@@ -145,7 +184,8 @@ impl<D: Disk> Reader<D> {
         };
         let bytes = writer.bytes();
         match writer.finish(live.clone(), synced) {
-            Ok(_) => {
+            Ok(manifest) => {
+                self.cleaner.checkpointed(manifest);
                 self.state.add(Counter::Checkpoints, 1);
                 self.state.add(Counter::CheckpointBytes, bytes);
                 self.answer(partition, shard, Some(live));

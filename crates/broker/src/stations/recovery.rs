@@ -13,11 +13,12 @@ use std::time::Instant;
 use courser_contract::{LogIndex, PartitionId, Term};
 use courser_engine::{Partition, PartitionConfig};
 use courser_log::{
-    CheckpointAt, CheckpointError, CheckpointReader, CheckpointStore, Disk, EntryReader, HardState,
-    LiveEntries, Log, LogConfig, Manifests, OpenError, Recovered, RecoveredPartition, StartId,
-    WriteError,
+    CheckpointAt, CheckpointError, CheckpointReader, CheckpointStore, Cleaner, Disk, EntryReader,
+    HardState, LiveEntries, Log, LogConfig, Manifests, OpenError, Recovered, RecoveredPartition,
+    StartId, WriteError,
 };
 
+use super::cleaner::EngineNeeds;
 use super::disk::{Counter, DiskFailure, DiskState};
 use super::reader::Job;
 use super::writer::{Writer, WriterParts};
@@ -86,6 +87,7 @@ impl<D: Disk> LogStation<D> {
             parts,
         } = self;
         let begun = Instant::now();
+        let disk = log.clone();
         let (store, loaded) = CheckpointStore::open(checkpoints, config.node)
             .map_err(|error| DiskFailure::Refused(with_causes(&error)))?;
         let (mut log, recovered) = Log::open(log, config, start, &loaded.manifests)
@@ -105,7 +107,15 @@ impl<D: Disk> LogStation<D> {
             start: start.counter,
         };
         // Without a reader the process is ending.
-        let _ = parts.jobs.send(Job::Checkpoints(store.clone()));
+        let cleaner = Cleaner::new(
+            disk,
+            store.clone(),
+            loaded.manifests.clone(),
+            EngineNeeds,
+            config.segment_bytes(),
+        );
+        let job = Job::Checkpoints(store.clone(), Box::new(cleaner));
+        let _ = parts.jobs.send(job);
         hand_out(stored, recovered, &doors)?;
         Writer::new(log, bytes, parts)
             .run()

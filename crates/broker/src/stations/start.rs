@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 
 use courser_log::{FileDisk, LogConfig};
 
+use super::cleaner::CleanerStation;
 use super::disk::DiskState;
 use super::orders::{OrderSender, orders};
 use super::reader::{CheckpointDone, CheckpointDoor, Job, Reader};
@@ -101,6 +102,8 @@ impl Stations {
                 doze: Arc::clone(doze),
             });
         }
+        let (cleaner, cleaner_ports) =
+            CleanerStation::new(jobs.clone(), Arc::clone(&writer_doze), Arc::clone(&state));
         state.note_crashes_in(folder.crash());
         let station = LogStation {
             log: open(folder.log())?,
@@ -116,6 +119,7 @@ impl Stations {
                 state: Arc::clone(&state),
                 jobs: jobs.clone(),
                 prepared: prepared_taken,
+                cleaner: Some(cleaner_ports),
             },
         };
         let reader = Reader {
@@ -126,10 +130,13 @@ impl Stations {
             shards: checkpoint_doors,
             state: Arc::clone(&state),
             open: HashMap::new(),
+            cleaner,
         };
         let reader = spawn("log-reader", move || reader.run())?;
-        // Without a writer the reader ends with the last sender of jobs.
-        let writer = spawn("log-writer", move || station.run())?;
+        let writer = spawn("log-writer", move || station.run()).inspect_err(|_| {
+            // The reader has a sender of its own jobs, so it must be told.
+            let _ = jobs.send(Job::End);
+        })?;
         let stations = Self {
             writer,
             reader,

@@ -19,8 +19,9 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use courser_engine::DiskRoom;
-use courser_log::{Batch, Disk, Log, Prepared, Push, SpaceState, WriteError};
+use courser_log::{Batch, Disk, Log, Prepared, Push, Question, SpaceState, WriteError};
 
+use super::cleaner::CleanerPorts;
 use super::disk::{Counter, DiskState};
 use super::orders::{Mark, Order, OrderReceiver};
 use super::reader::Job;
@@ -80,6 +81,10 @@ pub(crate) struct Writer<D: Disk> {
     jobs: mpsc::Sender<Job<D>>,
     /// Segments that the reader has made ready.
     prepared: mpsc::Receiver<Prepared<D::File>>,
+    /// Orders of a shard above these are the cleaner's, who does not keep the writer from ending.
+    ends_with: usize,
+    /// What the cleaner asks.
+    questions: Option<mpsc::Receiver<Question>>,
     /// When the free space was looked at last.
     looked: Instant,
     /// What was in the log at the start.
@@ -93,18 +98,26 @@ pub(crate) struct WriterParts<D: Disk> {
     pub(crate) state: Arc<DiskState>,
     pub(crate) jobs: mpsc::Sender<Job<D>>,
     pub(crate) prepared: mpsc::Receiver<Prepared<D::File>>,
+    /// None where nothing is cleaned.
+    pub(crate) cleaner: Option<CleanerPorts>,
 }
 
 impl<D: Disk> Writer<D> {
     /// Of a log that was just opened, with so many bytes in it.
     pub(crate) fn new(mut log: Log<D>, recovered_bytes: u64, parts: WriterParts<D>) -> Self {
         let WriterParts {
-            shards,
+            mut shards,
             doze,
             state,
             jobs,
             prepared,
+            cleaner,
         } = parts;
+        let ends_with = shards.len();
+        let questions = cleaner.map(|ports| {
+            shards.push(ports.orders);
+            ports.questions
+        });
         Self {
             batch: log.new_batch(),
             log,
@@ -115,6 +128,8 @@ impl<D: Disk> Writer<D> {
             state,
             jobs,
             prepared,
+            ends_with,
+            questions,
             looked: Instant::now(),
             recovered_bytes,
         }
@@ -140,6 +155,7 @@ impl<D: Disk> Writer<D> {
             }
             self.doze.lie_down();
             self.take_prepared();
+            self.tell_cleaner();
             if !self.shards.iter().any(OrderReceiver::has_order) && !self.has_ended() {
                 self.rest()?;
             }
@@ -148,7 +164,8 @@ impl<D: Disk> Writer<D> {
 
     /// Whether nobody is left to order anything.
     fn has_ended(&self) -> bool {
-        self.shards.iter().all(OrderReceiver::has_ended)
+        let shards = &self.shards[..self.ends_with];
+        shards.iter().all(OrderReceiver::has_ended)
     }
 
     /// Takes all orders that are there.
@@ -186,6 +203,7 @@ impl<D: Disk> Writer<D> {
         if whole {
             self.answer(Mark::Synced);
         }
+        self.tell_cleaner();
         Ok(())
     }
 
@@ -333,6 +351,19 @@ impl<D: Disk> Writer<D> {
         }
     }
 
+    /// Answers what the cleaner has asked.
+    fn tell_cleaner(&self) {
+        let questions = self.questions.iter();
+        for question in questions.flat_map(mpsc::Receiver::try_iter) {
+            let job = match question {
+                Question::Survey => Job::Surveyed(self.log.survey()),
+                Question::Source(segment) => Job::Sourced(self.log.source(segment)),
+            };
+            // Without a reader the process is ending.
+            let _ = self.jobs.send(job);
+        }
+    }
+
     fn look_at_space(&mut self) {
         self.looked = Instant::now();
         self.log.refresh_space();
@@ -365,6 +396,9 @@ impl<D: Disk> Writer<D> {
             (Counter::CreatedSegments, counts.created),
             (Counter::RecycledSegments, counts.recycled),
             (Counter::RollsUnprepared, counts.rolls_unprepared),
+            (Counter::CleanedSegments, counts.cleaned),
+            (Counter::KeptRecords, counts.kept_records),
+            (Counter::KeptBytes, counts.kept_bytes),
         ];
         for (counter, number) in numbers {
             self.state.set(counter, number);

@@ -15,11 +15,15 @@ use crate::stations::{Found, with_causes};
 const PIECES: usize = 8;
 /// Entries of the log that one slice reads or applies.
 const ENTRIES: usize = 256;
+/// Batches with records that a cleaner has moved, of which one slice reads so many.
+const KEPT_BATCHES: usize = 4;
 
 /// How far it is.
 enum Stage {
     /// Pieces are taken.
     Pieces(Box<Restore>),
+    /// Records that a cleaner has moved are taken; then entries of these ranges.
+    Kept(Box<Restore>, Vec<(LogIndex, LogIndex)>),
     /// Entries that the checkpoint needs are taken: those that are left, last first.
     Entries(Box<Restore>, Vec<(LogIndex, LogIndex)>),
     /// Of one that is set aside, entries behind the checkpoint are applied: so many are.
@@ -94,6 +98,11 @@ impl Making {
                 Ok(next) => self.stage = Some(next),
                 Err(unmade) => return Some(self.unmade(&unmade)),
             },
+            Stage::Kept(mut restore, ranges) => match self.kept(&mut restore) {
+                Ok(true) => self.stage = Some(Stage::Kept(restore, ranges)),
+                Ok(false) => self.stage = Some(Stage::Entries(restore, ranges)),
+                Err(error) => return Some(self.unmade(&error.into())),
+            },
             Stage::Entries(mut restore, mut ranges) => {
                 let taken = self.entries(&mut restore, &mut ranges);
                 let next = match taken {
@@ -155,12 +164,31 @@ impl Making {
                         let wanted = restore.wanted()?;
                         let mut ranges: Vec<_> = wanted.ranges().collect();
                         ranges.reverse();
-                        return Ok(Stage::Entries(restore, ranges));
+                        return Ok(Stage::Kept(restore, ranges));
                     }
                 }
             }
         }
         Ok(Stage::Pieces(restore))
+    }
+
+    /// Takes some of what a cleaner has moved; whether there may be more. What cannot be read is perhaps in its entry as well.
+    fn kept(&mut self, restore: &mut Restore) -> Result<bool, RestoreError> {
+        for _ in 0..KEPT_BATCHES {
+            match self.found.entries.next_kept() {
+                None => return Ok(false),
+                Some(Ok(batch)) => {
+                    for kept in batch {
+                        restore.kept(kept.index, kept.byte, &kept.data)?;
+                    }
+                }
+                Some(Err(error)) => {
+                    let (partition, why) = (self.found.id.0, with_causes(&error));
+                    tracing::error!(event = "kept_unreadable", partition, why);
+                }
+            }
+        }
+        Ok(true)
     }
 
     /// Takes some entries, in the order of the log.
@@ -173,9 +201,14 @@ impl Making {
             let Some((first, last)) = ranges.pop() else {
                 break;
             };
-            match self.found.entries.read(first) {
-                Ok(entry) => restore.live_entry(first, &entry.data)?,
-                Err(error) => {
+            // All that is needed of it may have been moved.
+            let read = restore
+                .is_wanting(first)
+                .then(|| self.found.entries.read(first));
+            match read {
+                None => {}
+                Some(Ok(entry)) => restore.live_entry(first, &entry.data)?,
+                Some(Err(error)) => {
                     let records = restore.lost_entry(first)?;
                     self.tell_lost(first, records, &error);
                 }

@@ -130,6 +130,7 @@ impl Folder {
                 state: Arc::clone(&state),
                 jobs,
                 prepared,
+                cleaner: None,
             },
         };
         station.run();

@@ -62,6 +62,7 @@ impl World {
             state: Arc::clone(&state),
             jobs,
             prepared,
+            cleaner: None,
         };
         Self {
             disk,

@@ -1,0 +1,245 @@
+//! The cleaner's place in the process: between the reader's jobs, a step at a time (M41).
+//!
+//! It asks the log through the writer, which owns it, and writes by orders as a shard does; so there stays one writer for a disk,
+//! and what it writes shares batches and syncs with live traffic.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::task::{Wake, Waker};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use courser_contract::{PartitionId, RecordRef};
+use courser_engine::{DiskRoom, NeededRecords};
+use courser_log::{
+    Cleaner, Disk, Manifest, Need, Needs, NeedsScan, Pressure, Question, Record, Source, Step,
+    Survey,
+};
+
+use super::disk::{Counter, DiskState};
+use super::orders::{Mark, Order, OrderReceiver, OrderSender, orders};
+use super::reader::Job;
+use crate::rings::Doze;
+
+/// How long the cleaner waits for more budget.
+const BUDGET_LOOK: Duration = Duration::from_millis(200);
+
+/// What a checkpoint of the engine needs.
+#[derive(Debug)]
+pub(crate) struct EngineNeeds;
+
+impl Needs for EngineNeeds {
+    type Scan = EngineScan;
+
+    fn scan(&self, partition: PartitionId) -> EngineScan {
+        EngineScan(NeededRecords::new(partition))
+    }
+
+    fn record_bytes(&self, entry: &Bytes, byte: u32) -> Option<usize> {
+        let record = RecordRef::parse(entry, byte as usize)?;
+        Some(record.encoded_len())
+    }
+}
+
+/// Goes through one.
+pub(crate) struct EngineScan(NeededRecords);
+
+impl NeedsScan for EngineScan {
+    fn piece(&mut self, bytes: &[u8], need: &mut dyn FnMut(Need)) -> Result<(), String> {
+        let told = self
+            .0
+            .piece(bytes, |index, byte| need(Need { index, byte }));
+        told.map_err(|error| error.to_string())
+    }
+
+    fn finish(self) -> Result<(), String> {
+        self.0.finish().map_err(|error| error.to_string())
+    }
+}
+
+/// The writer's ends.
+#[derive(Debug)]
+pub(crate) struct CleanerPorts {
+    pub(crate) orders: OrderReceiver,
+    pub(crate) questions: mpsc::Receiver<Question>,
+}
+
+/// What the reader does when no job waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pause {
+    /// Looks for a job and goes on at once.
+    None,
+    /// Waits for a job, for so long at most.
+    For(Duration),
+    /// Waits for a job.
+    Job,
+}
+
+/// Wakes a reader that waits for a job.
+struct Knock<D: Disk>(mpsc::Sender<Job<D>>);
+
+impl<D> Wake for Knock<D>
+where
+    D: Disk + Send + 'static,
+    D::File: Send,
+{
+    fn wake(self: Arc<Self>) {
+        // A reader that has ended needs no answer.
+        let _ = self.0.send(Job::Look);
+    }
+}
+
+/// See the module.
+pub(crate) struct CleanerStation<D: Disk> {
+    /// Once the log is read.
+    cleaner: Option<Box<Cleaner<D, EngineNeeds>>>,
+    orders: OrderSender,
+    order: Order,
+    questions: mpsc::Sender<Question>,
+    writer: Arc<Doze>,
+    doze: Arc<Doze>,
+    state: Arc<DiskState>,
+    /// Bytes of live traffic that the cleaner was told of, and when.
+    told: u64,
+    told_at: Instant,
+}
+
+impl<D> CleanerStation<D>
+where
+    D: Disk + Send + 'static,
+    D::File: Send,
+{
+    /// For a reader that takes `jobs`, and a writer that is woken by `writer`.
+    pub(crate) fn new(
+        jobs: mpsc::Sender<Job<D>>,
+        writer: Arc<Doze>,
+        state: Arc<DiskState>,
+    ) -> (Self, CleanerPorts) {
+        let doze = Arc::new(Doze::default());
+        doze.set_waker(&Waker::from(Arc::new(Knock(jobs))));
+        let (sender, receiver) = orders(Arc::clone(&doze), Arc::clone(&writer));
+        let (questions, asked) = mpsc::channel();
+        let station = Self {
+            cleaner: None,
+            orders: sender,
+            order: Order::of(Mark::Synced),
+            questions,
+            writer,
+            doze,
+            state,
+            told: 0,
+            told_at: Instant::now(),
+        };
+        let ports = CleanerPorts {
+            orders: receiver,
+            questions: asked,
+        };
+        (station, ports)
+    }
+
+    /// The log is read.
+    pub(crate) fn begin(&mut self, cleaner: Box<Cleaner<D, EngineNeeds>>) {
+        self.cleaner = Some(cleaner);
+        self.told_at = Instant::now();
+    }
+
+    /// A checkpoint counts now.
+    pub(crate) fn checkpointed(&mut self, manifest: Manifest) {
+        if let Some(cleaner) = &mut self.cleaner {
+            cleaner.checkpointed(manifest);
+        }
+    }
+
+    /// An answer of the log.
+    pub(crate) fn surveyed(&mut self, survey: Survey) {
+        if let Some(cleaner) = &mut self.cleaner {
+            cleaner.surveyed(survey);
+        }
+    }
+
+    /// An answer of the log.
+    pub(crate) fn sourced(&mut self, source: Option<Source>) {
+        if let Some(cleaner) = &mut self.cleaner {
+            cleaner.sourced(source);
+        }
+    }
+
+    /// One step. It sleeps by waiting for a job: an answer of the writer comes as one.
+    pub(crate) fn step(&mut self) -> Pause {
+        let Some(mut cleaner) = self.cleaner.take() else {
+            return Pause::Job;
+        };
+        self.doze.get_up();
+        self.earn(&mut cleaner);
+        self.take_written(&mut cleaner);
+        let mut pause = self.go_on(&mut cleaner);
+        if pause != Pause::None {
+            self.doze.lie_down();
+            // What came before the sign was up wakes nobody.
+            if self.orders.has_answer() {
+                pause = Pause::None;
+            }
+        }
+        self.publish(&cleaner);
+        self.cleaner = Some(cleaner);
+        pause
+    }
+
+    fn take_written(&mut self, cleaner: &mut Cleaner<D, EngineNeeds>) {
+        while let Some(order) = self.orders.next_done() {
+            self.orders.keep(order);
+            cleaner.written();
+        }
+    }
+
+    fn go_on(&mut self, cleaner: &mut Cleaner<D, EngineNeeds>) -> Pause {
+        match cleaner.step() {
+            Step::Again => Pause::None,
+            Step::Rest if cleaner.is_short_of_budget() => Pause::For(BUDGET_LOOK),
+            Step::Rest => Pause::Job,
+            Step::Ask(question) => {
+                // A writer that has ended answers nothing.
+                let _ = self.questions.send(question);
+                self.writer.wake();
+                Pause::Job
+            }
+            Step::Write(records) => {
+                self.write(records);
+                Pause::Job
+            }
+            Step::GaveUp { segment, why } => {
+                let segment = segment.map(|segment| segment.0);
+                tracing::error!(event = "cleaner_gave_up", segment, why);
+                Pause::None
+            }
+        }
+    }
+
+    fn write(&mut self, records: Vec<Record>) {
+        for record in records {
+            self.order.push(record);
+        }
+        self.orders.send(&mut self.order);
+    }
+
+    /// Tells what live traffic has written.
+    fn earn(&mut self, cleaner: &mut Cleaner<D, EngineNeeds>) {
+        let bytes = self.state.count(Counter::Bytes);
+        let live = bytes.saturating_sub(self.state.count(Counter::KeptBytes));
+        let millis = self.told_at.elapsed().as_millis() as u64;
+        let pressure = match self.state.room() {
+            DiskRoom::Enough => Pressure::None,
+            DiskRoom::Short => Pressure::Short,
+        };
+        cleaner.earn(live.saturating_sub(self.told), millis, pressure);
+        self.told = live.max(self.told);
+        self.told_at += Duration::from_millis(millis);
+    }
+
+    fn publish(&self, cleaner: &Cleaner<D, EngineNeeds>) {
+        let counts = cleaner.counts();
+        let left = counts.given_up + counts.too_full;
+        self.state.set(Counter::CleanerReadBytes, counts.read_bytes);
+        self.state.set(Counter::CleanerGivenUp, left);
+    }
+}

@@ -1,0 +1,117 @@
+//! A broker whose log is full of what nobody needs any more, with some that somebody does in every segment (M41).
+
+mod support;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use courser_broker::{Broker, Summary};
+use support::{Client, Packet, broker_on, publish};
+
+const KEEP: u8 = 0x00;
+const DISCONNECT: u8 = 0xE0;
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Of so many messages one is for the session that is away.
+const EVERY: u32 = 16;
+const BURST: u32 = 64;
+const MESSAGES: u32 = 12_800;
+
+fn start(folder: &Path) -> (Broker, SocketAddr) {
+    let settings = ["sys.interval=1s", "log.checkpoint_bytes=1MiB"];
+    let broker = broker_on(folder, 2, &settings);
+    let address = broker.addresses()[0];
+    (broker, address)
+}
+
+fn session(address: SocketAddr, client_id: &str) -> Client {
+    Client::session(address, client_id, 4, KEEP, &[]).0
+}
+
+fn leave(mut client: Client) {
+    client.send(DISCONNECT, &[]);
+    assert!(client.is_closed());
+}
+
+fn payload(number: u32) -> Vec<u8> {
+    let mut payload = number.to_be_bytes().to_vec();
+    payload.extend((0..800_u32).map(|at| (at * 31 + number) as u8));
+    payload
+}
+
+fn count(summary: &Summary, name: &str) -> u64 {
+    let counters = summary.counters();
+    let found = counters.iter().find(|(counted, _)| counted == name);
+    found.map_or(0, |(_, count)| *count)
+}
+
+/// Waits until so many segments are cleaned.
+fn wait_for_cleaned(address: SocketAddr, segments: u64) {
+    let mut watcher = Client::connect(address, "watcher");
+    watcher.subscribe("$SYS/broker/disk/log_cleaned_segments", 0);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let (_, text) = watcher.receive_publish();
+        let text = String::from_utf8(text).expect("a number is text");
+        if text.parse::<u64>().expect("a number") >= segments {
+            return leave(watcher);
+        }
+        assert!(Instant::now() < deadline, "segments are cleaned");
+    }
+}
+
+/// Most messages are read at once, some wait for a session that is away.
+fn fill(address: SocketAddr, from: u32, to: u32) {
+    let mut reader = session(address, "reader");
+    reader.subscribe("read", 1);
+    let mut publisher = Client::connect(address, "publisher");
+    for burst in (from..to).step_by(BURST as usize) {
+        for number in burst..burst + BURST {
+            let topic = match number % EVERY {
+                0 => "away",
+                _ => "read",
+            };
+            let id = (number - burst + 1) as u16;
+            publisher.send_raw(&publish(topic, 1, id, &payload(number)));
+        }
+        for _ in 0..BURST {
+            assert_eq!(publisher.receive().first, 0x40);
+        }
+        for _ in 0..BURST - BURST / EVERY {
+            let Packet { first, body } = reader.receive();
+            assert_eq!(first & 0xF6, 0x32);
+            reader.send(0x40, &body[6..8]);
+        }
+    }
+    leave(publisher);
+    leave(reader);
+}
+
+#[test]
+fn m41_the_log_of_a_busy_broker_stays_small_and_what_waits_in_it_survives() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let (mut broker, mut address) = start(folder.path());
+    let mut away = session(address, "away");
+    away.subscribe("away", 1);
+    leave(away);
+    // In two lives: the second one cleans what the first has kept.
+    fill(address, 0, MESSAGES / 2);
+    broker.stop().expect("nothing failed");
+    (broker, address) = start(folder.path());
+    fill(address, MESSAGES / 2, MESSAGES);
+    wait_for_cleaned(address, 2);
+    let summary = broker.stop().expect("nothing failed");
+    let (all, kept) = (
+        count(&summary, "log_bytes"),
+        count(&summary, "log_kept_bytes"),
+    );
+    assert!(kept > 0 && all < 2 * (all - kept), "{kept} of {all}");
+    assert_eq!(count(&summary, "cleaner_given_up"), 0);
+    (broker, address) = start(folder.path());
+    let mut away = session(address, "away");
+    for number in (0..MESSAGES).step_by(EVERY as usize) {
+        let (topic, got) = away.receive_publish();
+        assert_eq!((topic.as_str(), got), ("away", payload(number)));
+    }
+    broker.stop().expect("nothing failed");
+}
