@@ -664,13 +664,16 @@ pub enum JoinResult {
     Refused(Refusal),
 }
 
-/// Names a scan of retained messages at its asker.
+/// Names a question of a scan of retained messages at its asker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ScanRef {
     /// Session that subscribed.
     pub home: HomeRef,
     /// Number of the scan there.
     pub scan: u64,
+    /// Number of the question, which no leader of the home's partition gives twice: an answer to another one than the last is
+    /// one to an earlier leader, or came twice.
+    pub question: u64,
 }
 
 /// The next retained messages of one partition, in topic order (M34).

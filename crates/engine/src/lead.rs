@@ -291,8 +291,8 @@ pub(crate) struct OpenScan {
     pub(crate) overtaken: HashSet<Box<str>, Hasher>,
     /// Its fence has passed.
     pub(crate) begun: bool,
-    /// A partition has been asked and has not answered.
-    pub(crate) asked: bool,
+    /// The question that a partition has been asked and has not answered.
+    pub(crate) asked: Option<u64>,
     /// One is set aside: the scan stays open until a later leader asks it again.
     pub(crate) withheld: bool,
     /// Partitions that are still to be asked, the next one last.

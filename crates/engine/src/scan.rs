@@ -9,7 +9,7 @@ use std::{rc::Rc, sync::Arc};
 use crate::{
     Partition,
     entry::{PublishFact, Rare, RetainMark, ScanState, Target, TargetList, Targets},
-    lead::{After, OpenScan},
+    lead::{After, Lead, OpenScan},
     lost::is_tombstone,
     retained::Scan,
     session::Subscribed,
@@ -36,11 +36,23 @@ impl OpenScan {
             filter,
             overtaken: hashbrown::HashSet::default(),
             begun: false,
-            asked: false,
+            asked: None,
             withheld: false,
             waiting: Vec::new(),
             reached: Vec::new(),
         }
+    }
+}
+
+impl Lead {
+    /// The scan of a session that may ask a partition: none while one waits for an answer.
+    fn next_to_ask(&self, uid: SessionUid) -> Option<u64> {
+        let scans = self.scans.range((uid, 0)..=(uid, u64::MAX));
+        if scans.clone().any(|(_, open)| open.asked.is_some()) {
+            return None;
+        }
+        let mut waiting = scans.filter(|(_, open)| !open.waiting.is_empty());
+        waiting.next().map(|(&(_, number), _)| number)
     }
 }
 
@@ -94,25 +106,14 @@ impl Partition {
         let Ok(room @ 1..) = u32::try_from(room) else {
             return;
         };
-        let range = (uid, 0)..=(uid, u64::MAX);
-        if self
-            .lead
-            .scans
-            .range(range.clone())
-            .any(|(_, open)| open.asked)
-        {
-            return;
-        }
-        let Some((&(_, number), open)) = self
-            .lead
-            .scans
-            .range_mut(range)
-            .find(|(_, open)| !open.waiting.is_empty())
-        else {
+        let Some(number) = self.lead.next_to_ask(uid) else {
             return;
         };
+        let asks = self.lead.next_request();
+        let open = self.lead.scans.get_mut(&(uid, number));
+        let open = open.expect("it was just seen");
         let partition = open.waiting.pop().expect("it was just seen");
-        open.asked = true;
+        open.asked = Some(asks);
         let scan = session
             .extra
             .as_ref()
@@ -130,6 +131,7 @@ impl Partition {
                     session: uid,
                 },
                 scan: number,
+                question: asks,
             },
             filter: open.filter.clone(),
             after,
@@ -191,14 +193,22 @@ impl Partition {
         fx.send_partition(to, ToPartition::RetainedFound(Box::new(answer)));
     }
 
-    /// An answer: what is found goes the way of a message, after the marks of the subscription.
+    /// An answer: what is found goes the way of a message, after the marks of the subscription. One to a question of an earlier
+    /// leader is not taken, and neither is a second one, to a question that was sent again: this leader asks, or has asked, for
+    /// the same messages.
     pub(crate) fn retained_found(&mut self, found: &RetainedFound, fx: &mut impl PartitionEffects) {
         let uid = found.scan.home.session;
         let number = found.scan.scan;
         let Some(open) = self.lead.scans.get_mut(&(uid, number)) else {
             return;
         };
-        open.asked = false;
+        if open
+            .asked
+            .take_if(|asks| *asks == found.scan.question)
+            .is_none()
+        {
+            return;
+        }
         let state = match &found.next {
             Some(topic) => {
                 open.waiting.push(found.partition);
@@ -213,7 +223,7 @@ impl Partition {
             session.and_then(|session| Some((session, session.find(None, &open.filter)?)));
         let Some((session, at)) = subscription else {
             self.lead.scans.remove(&(uid, number));
-            return;
+            return self.scan_on(uid.0, fx);
         };
         let subscription = &session.subscriptions[at];
         let target = found_target(uid, subscription);
@@ -247,8 +257,9 @@ impl Partition {
     /// leader.
     pub(crate) fn retained_withheld(&mut self, scan: ScanRef, fx: &mut impl PartitionEffects) {
         let uid = scan.home.session;
-        if let Some(open) = self.lead.scans.get_mut(&(uid, scan.scan)) {
-            open.asked = false;
+        if let Some(open) = self.lead.scans.get_mut(&(uid, scan.scan))
+            && open.asked.take_if(|asks| *asks == scan.question).is_some()
+        {
             open.withheld = true;
             self.scan_on(uid.0, fx);
         }
@@ -294,7 +305,7 @@ impl Partition {
 
     fn end_scan_if_done(&mut self, uid: SessionUid, number: u64) {
         let done = self.lead.scans.get(&(uid, number)).is_some_and(|open| {
-            open.begun && !open.asked && !open.withheld && open.waiting.is_empty()
+            open.begun && open.asked.is_none() && !open.withheld && open.waiting.is_empty()
         });
         if done {
             self.lead.scans.remove(&(uid, number));

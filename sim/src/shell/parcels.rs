@@ -8,7 +8,7 @@ use courser_contract::{HomeRef, PartitionId, ToPartition};
 /// What an answer names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Name {
-    Scan(HomeRef, u64),
+    Question(HomeRef, u64),
     Request(HomeRef, u64),
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct Parcels {
 /// What the answer to a message will name, if it is a question.
 fn asked(message: &ToPartition) -> Option<Name> {
     match message {
-        ToPartition::ScanRetained(scan) => Some(Name::Scan(scan.scan.home, scan.scan.scan)),
+        ToPartition::ScanRetained(scan) => Some(Name::Question(scan.scan.home, scan.scan.question)),
         ToPartition::Join(join) => Some(Name::Request(join.member, join.request)),
         ToPartition::Leave {
             member, request, ..
@@ -63,8 +63,10 @@ impl Parcels {
     /// An answer of `from` has come to `to`.
     pub(crate) fn answered(&mut self, from: PartitionId, to: PartitionId, message: &ToPartition) {
         let name = match message {
-            ToPartition::RetainedFound(found) => Name::Scan(found.scan.home, found.scan.scan),
-            ToPartition::RetainedWithheld { scan, .. } => Name::Scan(scan.home, scan.scan),
+            ToPartition::RetainedFound(found) => {
+                Name::Question(found.scan.home, found.scan.question)
+            }
+            ToPartition::RetainedWithheld { scan, .. } => Name::Question(scan.home, scan.question),
             ToPartition::Joined {
                 member, request, ..
             }

@@ -1,7 +1,8 @@
 //! Retained messages, as subscribers see them.
 
 use courser_contract::{
-    Append, AppendKey, DetachCause, Dropped, Publish, QoS, RetainHandling, Settled,
+    Append, AppendKey, DetachCause, Dropped, Publish, QoS, Record, RecordView, RetainHandling,
+    RetainedFound, ScanRef, Settled, ToHome, ToPartition,
 };
 use courser_engine::Limits;
 
@@ -124,6 +125,75 @@ fn a_scan_goes_on_after_a_restart_m34() {
         .collect();
     let expected: Vec<_> = (0..30).map(|n| n.to_string()).collect();
     assert_eq!(got, expected);
+}
+
+/// What an earlier leader had asked for comes to the next one, which asks for it itself.
+#[test]
+fn an_answer_to_an_earlier_leader_is_not_taken_m34() {
+    let mut world = World::new();
+    world.retain("other/t", "1", QoS::AtLeastOnce);
+    world.settle();
+    let a = client(&mut world, "a");
+    let home = world.home(a);
+    world.commits = Commits::Held;
+    let (to_home, message) = world.clients[a].subscribe(vec![to("other/t", QoS::AtLeastOnce)]);
+    world.send_home(to_home, message);
+    world.commit_one(DURABLE);
+    world.depose(DURABLE, 0);
+    world.elect(DURABLE);
+    // Holds back the fence of the scan that the new leader goes on with.
+    world.retain("other/u", "2", QoS::AtLeastOnce);
+    world.commit_one(DURABLE);
+    world.turn();
+    let late = RetainedFound {
+        scan: ScanRef {
+            home,
+            scan: 1,
+            question: 1 << 32 | 1,
+        },
+        partition: OTHER,
+        records: vec![Record::copy_of(&RecordView::from(&Publish {
+            retain: true,
+            ..crate::world::message("other/t", "1", QoS::AtLeastOnce)
+        }))],
+        next: None,
+        at: world.now.wall,
+    };
+    let late = ToPartition::RetainedFound(Box::new(late));
+    world.call(DURABLE, |it, now, fx| {
+        it.handle_partition(now, OTHER, late, fx)
+    });
+    world.settle();
+    world.attach(a, Options::durable());
+    world.settle();
+    assert_eq!(world.got(a), ["1"]);
+}
+
+/// The answer to a scan whose subscription is gone lets the next scan of the session ask.
+#[test]
+fn a_scan_goes_on_behind_one_that_nobody_wants_any_more_m34() {
+    let mut world = World::new();
+    world.retain("t", "1", QoS::AtLeastOnce);
+    world.settle();
+    let a = client(&mut world, "a");
+    world.commits = Commits::Held;
+    let filters = ["other/t", "t"].map(|filter| to(filter, QoS::AtLeastOnce));
+    let (home, message) = world.clients[a].subscribe(filters.to_vec());
+    world.send_home(home, message);
+    world.commit_one(DURABLE);
+    // The fence waits for the first of these, and the answer of that partition for the second one.
+    world.retain("other/u", "2", QoS::AtLeastOnce);
+    world.commit_one(OTHER);
+    world.retain("other/u", "3", QoS::AtLeastOnce);
+    let unsubscribe = ToHome::Unsubscribe {
+        session: world.home(a).session,
+        epoch: world.clients[a].epoch,
+        packet_id: 9,
+        filters: vec![(None, "other/t".into())],
+    };
+    world.send_home(home, unsubscribe);
+    world.settle();
+    assert_eq!(world.got(a), ["1"]);
 }
 
 #[test]
