@@ -5,7 +5,7 @@
 //! plain call within a shard, on a ring between shards and on a link between nodes, so that takeover, roaming and proxies are
 //! one thing. Protocol crates and the engine both know this crate and never each other.
 //!
-//! Here are types and two traits of effects, no behaviour: [`FrontEffects`] is what a front asks of the shell around it,
+//! Here are types and two traits of effects, no behaviour but the encoding of a record: [`FrontEffects`] is what a front asks of the shell around it,
 //! [`PartitionEffects`] what a partition asks of its shell. Nothing here knows a protocol's bytes, a socket, a file or a clock.
 //!
 //! # Order
@@ -14,12 +14,14 @@
 //! - Every message of a front to its home carries the [`Epoch`] of its attachment; a home drops those of older epochs.
 #![forbid(unsafe_code)]
 
+mod client_hash;
 mod effects;
 mod ids;
 mod message;
 mod record;
 mod session;
 
+pub use client_hash::ClientHash;
 pub use effects::{
     Asked, CloseCause, Cuts, Destinations, Dropped, FrontEffects, IndexChange, PartitionEffects,
     Permission, Routed,

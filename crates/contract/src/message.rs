@@ -3,8 +3,8 @@
 use compact_str::CompactString;
 
 use crate::{
-    AppendNumber, Cut, DetachCause, Epoch, FrontId, Origin, PartitionId, Publish, QoS, Record,
-    RecordRef, RecordView, Seq, SessionUid, SharedStrategy, SubscribeResult, Subscription,
+    AppendNumber, ClientHash, Cut, DetachCause, Epoch, FrontId, Origin, PartitionId, Publish, QoS,
+    Record, RecordRef, RecordView, Seq, SessionUid, SharedStrategy, SubscribeResult, Subscription,
     SubscriptionOptions, Term, WallMs, Will,
 };
 
@@ -228,6 +228,8 @@ pub struct Attach {
     pub front: FrontId,
     /// Whose session.
     pub client_id: CompactString,
+    /// What the client's messages carry of it: [`ClientHash::of`] its id.
+    pub publisher: ClientHash,
     /// Which of the two partitions of M23 is asked.
     pub stage: AttachStage,
     /// Forget what is stored, v5 Clean Start, v3 CleanSession.

@@ -44,8 +44,8 @@ pub struct Publish<'a> {
     pub retain: bool,
     /// When the message stops being of use; none: never.
     pub expires_at: Option<super::WallMs>,
-    /// Session that published, for the subscription option No Local.
-    pub publisher: Option<super::HomeRef>,
+    /// Client that published, for the subscription option No Local; none: nobody whose own it is.
+    pub publisher: Option<super::ClientHash>,
 }
 
 /// What a stored or forwarded message says, borrowed from wherever its bytes are.
@@ -63,8 +63,8 @@ pub struct RecordView<'a> {
     pub retain: bool,
     /// When the message stops being of use.
     pub expires_at: Option<super::WallMs>,
-    /// Session that published.
-    pub publisher: Option<super::HomeRef>,
+    /// Client that published.
+    pub publisher: Option<super::ClientHash>,
 }
 
 impl<'a> From<&Publish<'a>> for RecordView<'a> {
@@ -100,10 +100,13 @@ impl<'a> From<RecordView<'a>> for Publish<'a> {
 /// ```text
 ///  0 u32 length of all       4 u16 topic length   6 u8 flags: bits 0-1 QoS, 2 RETAIN, 3 expires, 4 publisher,
 ///  7 u8 version                                     5-7 number of zero bytes at the end
-///  8 u32 properties length  12 u16 publisher: partition, or zero   14 two zero bytes
-/// 16 u64 expires at, ms, if the flags say so; then u64 publisher: session uid, if the flags say so
+///  8 u32 properties length  12 u16 publisher: first bytes, or zero   14 two zero bytes
+/// 16 u64 expires at, ms, if the flags say so; then u64 publisher: the other bytes, if the flags say so
 ///    topic, properties, payload, zero bytes up to a multiple of 8
 /// ```
+///
+/// A program before this one had partition and number of a session in place of the publisher's hash: they are the hash of nobody,
+/// and what it retained may come back to its publisher.
 const HEADER_BYTES: usize = 16;
 const FLAG_RETAIN: u8 = 1 << 2;
 const FLAG_EXPIRES: u8 = 1 << 3;
@@ -183,14 +186,16 @@ impl RecordView<'_> {
             | u64::from(topic_len) << 32
             | u64::from(flags) << 48
             | u64::from(VERSION) << 56;
-        let partition = self.publisher.map_or(0, |home| home.partition.0);
-        let second = u64::from(length_u32(self.properties.len())) | u64::from(partition) << 32;
+        let publisher = self.publisher.map(super::ClientHash::words);
+        let first_of_publisher = publisher.map_or(0, |(first, _)| first);
+        let second =
+            u64::from(length_u32(self.properties.len())) | u64::from(first_of_publisher) << 32;
         header[..8].copy_from_slice(&first.to_le_bytes());
         header[8..16].copy_from_slice(&second.to_le_bytes());
         let mut at = HEADER_BYTES;
         for word in [
             self.expires_at.map(|at| at.0),
-            self.publisher.map(|home| home.session.0),
+            publisher.map(|(_, rest)| rest),
         ]
         .into_iter()
         .flatten()
@@ -368,10 +373,10 @@ fn decode<'a>(bytes: &'a [u8], topic: &'a str) -> Option<RecordView<'a>> {
     }
     let end = len.checked_sub(usize::from(flags >> PADDING_SHIFT))?;
     let parts = bytes.get(..len)?.get(HEADER_BYTES..end)?;
-    let partition = super::PartitionId((second >> 32) as u16);
+    let publisher = (second >> 32) as u16;
     let (expires_at, publisher, parts) = if flags & (FLAG_EXPIRES | FLAG_PUBLISHER) != 0 {
-        decode_words(flags, partition, parts)?
-    } else if partition.0 == 0 {
+        decode_words(flags, publisher, parts)?
+    } else if publisher == 0 {
         (None, None, parts)
     } else {
         return None;
@@ -393,10 +398,10 @@ fn decode<'a>(bytes: &'a [u8], topic: &'a str) -> Option<RecordView<'a>> {
     })
 }
 
-type Words<'a> = (Option<super::WallMs>, Option<super::HomeRef>, &'a [u8]);
+type Words<'a> = (Option<super::WallMs>, Option<super::ClientHash>, &'a [u8]);
 
 /// Reads the parts of a head that few records have, and what follows.
-fn decode_words(flags: u8, partition: super::PartitionId, parts: &[u8]) -> Option<Words<'_>> {
+fn decode_words(flags: u8, first_of_publisher: u16, parts: &[u8]) -> Option<Words<'_>> {
     let mut parts = parts;
     let mut word = |flag| {
         if flags & flag == 0 {
@@ -407,11 +412,11 @@ fn decode_words(flags: u8, partition: super::PartitionId, parts: &[u8]) -> Optio
         Some(Some(u64::from_le_bytes(*word)))
     };
     let expires_at = word(FLAG_EXPIRES)?.map(super::WallMs);
-    let session = word(FLAG_PUBLISHER)?.map(super::SessionUid);
-    if session.is_none() && partition.0 != 0 {
+    let rest = word(FLAG_PUBLISHER)?;
+    if rest.is_none() && first_of_publisher != 0 {
         return None;
     }
-    let publisher = session.map(|session| super::HomeRef { partition, session });
+    let publisher = rest.map(|rest| super::ClientHash::from_words(first_of_publisher, rest));
     Some((expires_at, publisher, parts))
 }
 

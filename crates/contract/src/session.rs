@@ -20,7 +20,7 @@ pub struct Subscription {
 pub struct SubscriptionOptions {
     /// Highest QoS of deliveries.
     pub qos: QoS,
-    /// Not the session's own messages.
+    /// Not what the same client published.
     pub no_local: bool,
     /// Deliveries keep the publisher's RETAIN.
     pub retain_as_published: bool,

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use courser_contract::{QoS, SubscriptionOptions};
+use courser_contract::{ClientHash, QoS, SubscriptionOptions};
 use hashbrown::HashSet;
 use router::{CacheLimits, Inserted, Matcher, TopicCache, Weigh};
 use smallvec::SmallVec;
@@ -65,7 +65,7 @@ pub(crate) struct Cached(pub(crate) Rc<TargetList>);
 impl Weigh for Cached {
     /// The list itself counts where it is pooled.
     fn heap_bytes(&self) -> usize {
-        16 + size_of_val(self.0.targets.as_slice())
+        16 + size_of_val(self.0.targets.as_slice()) + size_of_val(&*self.0.no_local)
     }
 }
 
@@ -74,7 +74,7 @@ struct Pooled(Rc<TargetList>);
 
 impl PartialEq for Pooled {
     fn eq(&self, other: &Self) -> bool {
-        self.0.targets == other.0.targets && self.0.has_no_local == other.0.has_no_local
+        self.0.targets == other.0.targets && self.0.no_local == other.0.no_local
     }
 }
 
@@ -168,8 +168,13 @@ impl L2 {
         filters
     }
 
-    /// The targets of a topic for a publisher that none of its subscribers is.
-    pub(crate) fn targets(&mut self, topic: &str) -> Rc<TargetList> {
+    /// The targets of a topic for a publisher that none of its subscribers is; `client` says whose a session is.
+    #[inline]
+    pub(crate) fn targets(
+        &mut self,
+        topic: &str,
+        client: impl Fn(u64) -> Option<ClientHash>,
+    ) -> Rc<TargetList> {
         let Self {
             matcher,
             cache,
@@ -177,7 +182,7 @@ impl L2 {
             ..
         } = self;
         let cached = cache.get_or_insert_with(topic, matcher, || {
-            let list = Pooled(Rc::new(resolve(matcher, topic, None)));
+            let list = Pooled(Rc::new(resolve(matcher, topic, client, None)));
             Cached(pool.get_or_insert(list).0.clone())
         });
         let list = cached.0.clone();
@@ -187,10 +192,14 @@ impl L2 {
         list
     }
 
-    /// The targets of a topic for the session with this stream, which some subscriptions with No Local leave out
-    /// (v5 [MQTT-3.8.3-3]). Not cached.
-    pub(crate) fn targets_without(&self, topic: &str, publisher: u64) -> TargetList {
-        resolve(&self.matcher, topic, Some(publisher))
+    /// The targets of a topic for a publisher whom some subscriptions with No Local leave out (v5 [MQTT-3.8.3-3]). Not cached.
+    pub(crate) fn targets_without(
+        &self,
+        topic: &str,
+        client: impl Fn(u64) -> Option<ClientHash>,
+        publisher: ClientHash,
+    ) -> TargetList {
+        resolve(&self.matcher, topic, client, Some(publisher))
     }
 
     /// Sets that no cached list has any more. Each comes once.
@@ -224,15 +233,23 @@ impl L2 {
     }
 }
 
-fn resolve(matcher: &Matcher<Entry>, topic: &str, publisher: Option<u64>) -> TargetList {
+fn resolve(
+    matcher: &Matcher<Entry>,
+    topic: &str,
+    client: impl Fn(u64) -> Option<ClientHash>,
+    publisher: Option<ClientHash>,
+) -> TargetList {
     let mut matched: SmallVec<[Entry; 16]> = SmallVec::new();
-    let mut has_no_local = false;
+    let mut no_local = Vec::new();
     matcher.for_each_match(topic, |entry| {
-        has_no_local |= entry.no_local;
-        if !(entry.no_local && publisher == Some(entry.stream)) {
+        let own = entry.no_local.then(|| client(entry.stream)).flatten();
+        no_local.extend(own);
+        if own.is_none() || own != publisher {
             matched.push(*entry);
         }
     });
+    no_local.sort_unstable();
+    no_local.dedup();
     matched.sort_unstable_by_key(|entry| (entry.stream, entry.identifier));
     let mut targets = Vec::new();
     for same in matched.chunk_by(|a, b| a.stream == b.stream) {
@@ -241,7 +258,7 @@ fn resolve(matcher: &Matcher<Entry>, topic: &str, publisher: Option<u64>) -> Tar
     // What is stored comes first, what is only routed after it.
     targets.sort_by_key(|target| target.qos == QoS::AtMostOnce);
     let stored = targets.partition_point(|target| target.qos > QoS::AtMostOnce);
-    TargetList::new(targets, stored, has_no_local)
+    TargetList::new(targets, stored, no_local.into())
 }
 
 fn merge(same: &[Entry]) -> Target {

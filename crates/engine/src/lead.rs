@@ -9,9 +9,9 @@ use std::{
 
 use compact_str::CompactString;
 use courser_contract::{
-    Attach, DeliverTo, Epoch, FrontId, GroupRef, HomeRef, IndexToken, Join, JoinResult, LeaveCause,
-    Now, PartitionId, RetainedScan, Seq, SessionUid, Settled, SubscribeResult, Term, Tick,
-    ToPartition, WallMs,
+    Attach, ClientHash, DeliverTo, Epoch, FrontId, GroupRef, HomeRef, IndexToken, Join, JoinResult,
+    LeaveCause, Now, PartitionId, RetainedScan, Seq, SessionUid, Settled, SubscribeResult, Term,
+    Tick, ToPartition, WallMs,
 };
 use hashbrown::{HashMap, HashSet};
 
@@ -129,6 +129,7 @@ pub(crate) enum After {
 pub(crate) struct Attaching {
     pub(crate) front: FrontId,
     pub(crate) client_id: CompactString,
+    pub(crate) publisher: ClientHash,
     pub(crate) session: SessionUid,
     pub(crate) present: bool,
     /// Below it everything counts as sent before.

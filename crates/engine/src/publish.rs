@@ -14,6 +14,7 @@ use crate::{
     outbox::KnownForward,
     scan::Goes,
     session::Plan,
+    state::State,
 };
 
 /// More targets than this are always written as a set.
@@ -53,11 +54,12 @@ impl Partition {
     /// The targets of a message, without those that do not want their own.
     #[inline(always)]
     fn targets_of(&mut self, view: &RecordView<'_>, cut: Cut) -> Rc<TargetList> {
-        let list = self.state.l2.targets(view.topic);
+        let State { l2, sessions, .. } = &mut self.state;
+        let client = |stream| sessions.get(stream).map(|session| session.publisher());
+        let list = l2.targets(view.topic, client);
         let list = match view.publisher {
-            Some(home) if list.has_no_local && home.partition == self.config.id => {
-                let without = self.state.l2.targets_without(view.topic, home.session.0);
-                Rc::new(without)
+            Some(publisher) if list.leaves_out(publisher) => {
+                Rc::new(l2.targets_without(view.topic, client, publisher))
             }
             Some(_) | None => list,
         };

@@ -228,14 +228,14 @@ impl Partition {
         let subscription = &session.subscriptions[at];
         let target = found_target(uid, subscription);
         let no_local = subscription.options.no_local;
+        let client = no_local.then(|| session.publisher());
         let list = Rc::new(TargetList::of_one(target));
         // Nothing of what is delivered here changes what overtakes.
         let overtaken = std::mem::take(&mut open.overtaken);
-        let home = found.scan.home;
         for record in &found.records {
             let view = record.view();
             let late = !overtaken.is_empty() && overtaken.contains(view.topic);
-            let own = no_local && view.publisher == Some(home);
+            let own = client.is_some() && view.publisher == client;
             if !late && !own {
                 self.deliver_found(uid, (record, &view), &list, fx);
             }

@@ -96,7 +96,7 @@ impl Oracle {
         if subs().all(|(_, sub)| sub.gone.is_some_and(|gone| gone < msg.first_sent)) {
             return Err("I5: published after UNSUBACK".to_owned());
         }
-        if msg.life == Some(life) && subs().all(|(_, sub)| sub.no_local) {
+        if msg.client == it.client && subs().all(|(_, sub)| sub.no_local) {
             return Err("v5 [MQTT-3.8.3-3]: came back in spite of No Local".to_owned());
         }
         let granted = subs()

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{HomeRef, PartitionId, SessionUid, WallMs};
+use crate::{ClientHash, WallMs};
 
 fn view<'a>(topic: &'a str, properties: &'a [u8], payload: &'a [u8]) -> RecordView<'a> {
     RecordView {
@@ -9,10 +9,7 @@ fn view<'a>(topic: &'a str, properties: &'a [u8], payload: &'a [u8]) -> RecordVi
         qos: QoS::ExactlyOnce,
         retain: true,
         expires_at: Some(WallMs(12_345)),
-        publisher: Some(HomeRef {
-            partition: PartitionId(3),
-            session: SessionUid(77),
-        }),
+        publisher: Some(ClientHash::of("publisher")),
     }
 }
 

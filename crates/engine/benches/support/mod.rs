@@ -4,11 +4,12 @@ use std::hint::black_box;
 
 use compact_str::format_compact;
 use courser_contract::{
-    Append, AppendKey, AppendNumber, Attach, AttachStage, Attached, Class, Cut, Cuts, DeliverTo,
-    Delivery, Destinations, DetachCause, Dropped, Epoch, FrontId, GroupRef, HomeRef, IndexChange,
-    IndexToken, Now, Origin, OutcomeKind, PartitionEffects, PartitionId, Publish, Published2, QoS,
-    Record, RecordView, RetainHandling, Seq, Settled, ShardId, Source, Subscription,
-    SubscriptionOptions, Term, Tick, ToFront, ToHome, ToPartition, VolatilePart, WallMs,
+    Append, AppendKey, AppendNumber, Attach, AttachStage, Attached, Class, ClientHash, Cut, Cuts,
+    DeliverTo, Delivery, Destinations, DetachCause, Dropped, Epoch, FrontId, GroupRef, HomeRef,
+    IndexChange, IndexToken, Now, Origin, OutcomeKind, PartitionEffects, PartitionId, Publish,
+    Published2, QoS, Record, RecordView, RetainHandling, Seq, Settled, ShardId, Source,
+    Subscription, SubscriptionOptions, Term, Tick, ToFront, ToHome, ToPartition, VolatilePart,
+    WallMs,
 };
 use courser_engine::{Partition, PartitionConfig};
 
@@ -213,6 +214,7 @@ impl Bench {
         };
         let attach = Attach {
             front: front(slot),
+            publisher: ClientHash::of(&format_compact!("client-{slot}")),
             client_id: format_compact!("client-{slot}"),
             stage,
             clean_start: false,

@@ -3,7 +3,7 @@
 use std::{cell::Cell, sync::Arc};
 
 use bytes::BufMut;
-use courser_contract::QoS;
+use courser_contract::{ClientHash, QoS};
 
 use super::{Trust, read_u32, read_u64};
 use crate::canonical::DecodeError;
@@ -107,26 +107,32 @@ pub(crate) struct TargetList {
     /// The targets.
     pub(crate) targets: Vec<Target>,
     stored: usize,
-    /// Whether a subscription leaves out its own session's messages: then the list depends on the publisher.
-    pub(crate) has_no_local: bool,
+    /// Clients with a subscription that leaves out their own messages, in order: for these publishers the list is another one.
+    pub(crate) no_local: Box<[ClientHash]>,
     /// How entries name the stored part (M8).
     pub(crate) set: Cell<SettledAs>,
 }
 
 impl TargetList {
     /// A list of which the first `stored` targets have QoS > 0.
-    pub(crate) fn new(targets: Vec<Target>, stored: usize, has_no_local: bool) -> Self {
+    pub(crate) fn new(targets: Vec<Target>, stored: usize, no_local: Box<[ClientHash]>) -> Self {
         Self {
             targets,
             stored,
-            has_no_local,
+            no_local,
             set: Cell::default(),
         }
     }
 
     /// One stream, whatever the QoS that was granted.
     pub(crate) fn of_one(target: Target) -> Self {
-        Self::new(vec![target], 1, false)
+        Self::new(vec![target], 1, Box::default())
+    }
+
+    /// Whether the list is another one for this publisher.
+    #[inline]
+    pub(crate) fn leaves_out(&self, publisher: ClientHash) -> bool {
+        !self.no_local.is_empty() && self.no_local.binary_search(&publisher).is_ok()
     }
 
     /// Those with QoS > 0.

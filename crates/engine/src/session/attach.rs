@@ -110,6 +110,7 @@ impl Partition {
         self.lead.after(After::Attached(Box::new(Attaching {
             front: attach.front,
             client_id: attach.client_id.clone(),
+            publisher: attach.publisher,
             session: uid,
             present: true,
             sent_before,
@@ -148,6 +149,7 @@ impl Partition {
         self.lead.after(After::Attached(Box::new(Attaching {
             front: attach.front,
             client_id,
+            publisher: attach.publisher,
             session: SessionUid(uid),
             present: false,
             sent_before: 0,
@@ -199,6 +201,7 @@ impl Partition {
         };
         session.lead.will_forgotten = false;
         session.lead.going = Going::Nowhere;
+        session.lead.publisher = Some(attaching.publisher);
         let live = Live {
             front: attaching.front,
             pushed: session.stream.floor(),

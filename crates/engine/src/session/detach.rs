@@ -2,8 +2,8 @@
 
 use compact_str::CompactString;
 use courser_contract::{
-    AppendKey, Cut, Cuts, DetachCause, Dropped, Epoch, HomeRef, PartitionEffects, PartitionId, QoS,
-    Record, RecordView, SessionUid, ToPartition, WallMs, Will,
+    AppendKey, Cut, Cuts, DetachCause, Dropped, Epoch, PartitionEffects, PartitionId, QoS, Record,
+    RecordView, SessionUid, ToPartition, WallMs, Will,
 };
 use smallvec::SmallVec;
 
@@ -164,6 +164,8 @@ impl Partition {
         let Some(will) = self.will(uid).cloned() else {
             return;
         };
+        let session = self.state.sessions.get(uid.0).expect("it has a will");
+        let client = session.publisher();
         self.forget_will(uid);
         self.write(&Rare::WillTaken { session: uid });
         let wall = self.wall();
@@ -176,10 +178,7 @@ impl Partition {
             expires_at: will
                 .expiry_seconds
                 .map(|seconds| WallMs(wall.0 + u64::from(seconds) * 1_000)),
-            publisher: Some(HomeRef {
-                partition: self.config.id,
-                session: uid,
-            }),
+            publisher: Some(client),
         };
         let destinations = fx.destinations(view.topic, view.retain);
         let cuts: Cuts = destinations.iter().map(|&to| fx.cut(to)).collect();

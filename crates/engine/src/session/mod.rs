@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 
 use compact_str::CompactString;
 use courser_contract::{
-    Epoch, FrontId, GroupRef, PartitionId, QoS, SessionUid, SubscriptionOptions, Tick, WallMs, Will,
+    ClientHash, Epoch, FrontId, GroupRef, PartitionId, QoS, SessionUid, SubscriptionOptions, Tick,
+    WallMs, Will,
 };
 
 pub(crate) use self::{detach::Plan, qos2::FORWARD_AGAIN_MS};
@@ -51,7 +52,7 @@ pub(crate) struct Saved {
 }
 
 const _: () = assert!(
-    size_of::<Session>() <= 296,
+    size_of::<Session>() <= 312,
     "tests/memory.rs counts with it"
 );
 
@@ -109,6 +110,8 @@ pub(crate) struct SessionLead {
     pub(crate) going: Going,
     /// The will's end is proposed.
     pub(crate) will_forgotten: bool,
+    /// Whose it is, once it has been attached: a session that ends with its connection keeps no client id.
+    pub(crate) publisher: Option<ClientHash>,
 }
 
 /// What of a session's end is proposed.
@@ -169,6 +172,12 @@ pub(crate) fn group_name(share: &str, filter: &str) -> u64 {
 }
 
 impl Session {
+    /// What messages of its client carry of it.
+    pub(crate) fn publisher(&self) -> ClientHash {
+        let known = self.lead.publisher;
+        known.unwrap_or_else(|| ClientHash::of(&self.client_id))
+    }
+
     /// The part that few sessions have, made when it is first needed.
     pub(crate) fn extra_mut(&mut self) -> &mut Extra {
         self.extra.get_or_insert_default()

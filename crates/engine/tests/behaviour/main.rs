@@ -8,6 +8,7 @@ mod leading;
 mod limits;
 mod listing;
 mod lost;
+mod no_local;
 mod oracle;
 mod parts;
 mod people;

@@ -59,13 +59,17 @@ pub(crate) fn retain2(world: &mut World, at: usize, packet_id: u16, topic: &str,
 fn hold(world: &mut World, at: usize, (packet_id, hash): (u16, u64), publish: &Publish<'_>) {
     let destinations = world.fx.route(publish.topic, publish.retain);
     let home = world.home(at);
+    let publish = Publish {
+        publisher: Some(world.clients[at].hash()),
+        ..*publish
+    };
     let message = ToHome::Publish2 {
         session: home.session,
         epoch: world.clients[at].epoch,
         publish: Box::new(Published2 {
             packet_id,
             hash,
-            record: Record::copy_of(&publish.into()),
+            record: Record::copy_of(&(&publish).into()),
             cuts: destinations.iter().map(|_| world.fx.cut).collect(),
             destinations,
         }),

@@ -1,10 +1,10 @@
 //! Rules of subscriptions and deliveries, as a client sees them.
 
-use courser_contract::{DetachCause, Dropped, OutcomeKind, Publish, QoS};
+use courser_contract::{DetachCause, Dropped, OutcomeKind, QoS};
 use courser_engine::Limits;
 
 use crate::people::{clean, durable};
-use crate::world::{Acks, Commits, DURABLE, Options, VOLATILE, World, message, to};
+use crate::world::{Acks, Commits, DURABLE, Options, VOLATILE, World, to};
 
 #[test]
 fn qos1_reaches_a_clean_session_in_the_same_turn_m13() {
@@ -283,26 +283,6 @@ fn a_new_subscription_to_the_same_filter_replaces_the_old_one_m7() {
         "fixed at the match"
     );
     assert_eq!(world.nodes[&DURABLE].partition.counts().subscriptions, 1);
-}
-
-#[test]
-fn no_local_leaves_out_the_sessions_own_messages() {
-    // v5 [MQTT-3.8.3-3]
-    let mut world = World::new();
-    let a = durable(&mut world, "a");
-    let b = durable(&mut world, "b");
-    let mut subscription = to("t", QoS::AtLeastOnce);
-    subscription.options.no_local = true;
-    world.subscribe(a, subscription.clone());
-    world.subscribe(b, subscription);
-    let own = Publish {
-        publisher: Some(world.home(a)),
-        ..message("t", "mine", QoS::AtLeastOnce)
-    };
-    world.publish(&own);
-    world.settle();
-    assert!(world.got(a).is_empty());
-    assert_eq!(world.got(b), ["mine"]);
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use compact_str::format_compact;
 use courser_contract::{
-    Append, AppendKey, AppendNumber, Attach, AttachStage, Class, DeliverTo, Delivery, Destinations,
-    DetachCause, Dropped, Epoch, FrontId, HomeRef, IndexChange, IndexToken, LogIndex, Now, Origin,
-    PartitionEffects, PartitionId, Publish, QoS, Settled, ShardId, Subscription,
+    Append, AppendKey, AppendNumber, Attach, AttachStage, Class, ClientHash, DeliverTo, Delivery,
+    Destinations, DetachCause, Dropped, Epoch, FrontId, HomeRef, IndexChange, IndexToken, LogIndex,
+    Now, Origin, PartitionEffects, PartitionId, Publish, QoS, Settled, ShardId, Subscription,
     SubscriptionOptions, Term, Tick, ToFront, ToHome, ToPartition, WallMs,
 };
 use courser_engine::{Partition, PartitionConfig};
@@ -139,6 +139,7 @@ impl Setup {
         };
         let attach = Attach {
             front,
+            publisher: ClientHash::of(&format_compact!("device-{number:08}")),
             client_id: format_compact!("device-{number:08}"),
             stage,
             clean_start: false,

@@ -91,6 +91,7 @@ impl Front {
             return;
         };
         self.session.client_id = std::mem::take(&mut connecting.attach.client_id);
+        self.session.publisher = connecting.attach.publisher;
         self.session.home = attached.home;
         self.session.epoch = attached.epoch;
         if let Some(end) = connecting.doomed {

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use compact_str::CompactString;
 use courser_contract::{
-    Asked, Attach, AttachStage, CloseCause, Epoch, FrontEffects, Now, Permission, QoS, Tick,
-    ToHome, Will,
+    Asked, Attach, AttachStage, ClientHash, CloseCause, Epoch, FrontEffects, Now, Permission, QoS,
+    Tick, ToHome, Will,
 };
 
 use super::auth::{AuthExchange, AuthStep, Login, Password};
@@ -166,6 +166,7 @@ impl Front {
         Connecting {
             attach: Attach {
                 front: self.id,
+                publisher: ClientHash::of(&client_id),
                 client_id,
                 stage: AttachStage::Claim,
                 clean_start: connect.clean_start,

@@ -48,7 +48,7 @@ use std::rc::Rc;
 
 use compact_str::CompactString;
 use courser_contract::{
-    Epoch, FrontEffects, FrontId, HomeRef, Now, PartitionId, SessionUid, Tick, ToFront,
+    ClientHash, Epoch, FrontEffects, FrontId, HomeRef, Now, PartitionId, SessionUid, Tick, ToFront,
 };
 
 use self::auth::ReAuthentication;
@@ -110,6 +110,8 @@ enum Phase {
 #[derive(Debug)]
 struct Session {
     client_id: CompactString,
+    /// What its messages carry of it.
+    publisher: ClientHash,
     home: HomeRef,
     epoch: Epoch,
     claim: Claim,
@@ -185,6 +187,7 @@ impl Front {
             heard: now.tick,
             session: Session {
                 client_id: CompactString::default(),
+                publisher: ClientHash::default(),
                 home: HomeRef {
                     partition: PartitionId::METADATA,
                     session: SessionUid(0),

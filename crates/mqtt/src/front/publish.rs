@@ -161,7 +161,7 @@ impl Front {
             expires_at: packet
                 .message_expiry_interval
                 .map(|seconds| WallMs(now.wall.0 + u64::from(seconds) * 1000)),
-            publisher: Some(self.session.home),
+            publisher: Some(self.session.publisher),
         };
         let mut incoming = Incoming {
             publish,

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use compact_str::CompactString;
 use courser_contract::{
-    Attach, AttachStage, Attached, ConnectRefusal, DeliverTo, Delivery, DetachCause, Epoch,
-    FrontId, GroupRef, HomeRef, OutcomeKind, PartitionId, QoS, Seq, Source, SubscribeResult,
+    Attach, AttachStage, Attached, ClientHash, ConnectRefusal, DeliverTo, Delivery, DetachCause,
+    Epoch, FrontId, GroupRef, HomeRef, OutcomeKind, PartitionId, QoS, Seq, Source, SubscribeResult,
     Subscription, ToFront, ToHome, Will,
 };
 
@@ -160,6 +160,7 @@ impl Client {
         let attach = Box::new(Attach {
             front,
             client_id: self.name.clone(),
+            publisher: self.hash(),
             stage: AttachStage::Claim,
             clean_start: options.clean_start,
             expiry_seconds: options.expiry_seconds,
@@ -168,6 +169,11 @@ impl Client {
         });
         self.attach = Some(attach.clone());
         attach
+    }
+
+    /// What its messages carry of it.
+    pub(crate) fn hash(&self) -> ClientHash {
+        ClientHash::of(&self.name)
     }
 
     /// The front is gone without a word.
