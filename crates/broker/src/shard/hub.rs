@@ -364,3 +364,6 @@ impl Hub {
             .all(|shard| self.congested[shard].is_none() || self.refuses(ShardId(shard as u16)))
     }
 }
+
+#[cfg(test)]
+mod tests;

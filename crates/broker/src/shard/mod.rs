@@ -34,6 +34,11 @@ mod transport;
 mod turn;
 mod writing;
 
+/// The client of the tests in `tests/`, for those that need what is inside.
+#[cfg(test)]
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;

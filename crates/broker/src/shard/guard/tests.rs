@@ -1,12 +1,8 @@
 //! M50, with faults that the failpoints of this crate's unit tests plant.
 
-#[path = "../../../tests/support/mod.rs"]
-mod support;
-
 use std::time::{Duration, Instant};
 
-use support::{Client, broker, broker_on, publish};
-
+use crate::shard::support::{Client, broker, broker_on, publish};
 use crate::{Accepted, Fault, StopError, Summary, Verb, examine, repair};
 
 fn panics(summary: &Summary) -> u64 {
