@@ -191,6 +191,10 @@ pub trait PartitionEffects {
     /// The volatile partition of the shard on which this partition is led.
     fn volatile_partition(&self) -> PartitionId;
 
+    /// What a front publishes through its home goes to a session that is slower than it: a shell that can reads it less for a moment
+    /// (M12).
+    fn slow_down(&mut self, _front: FrontId) {}
+
     /// Counts messages that were not delivered.
     fn dropped(&mut self, why: Dropped, messages: u64);
 }

@@ -481,6 +481,13 @@ pub enum ToPartition {
         leader: Option<Term>,
         /// As in [`Append::cut`].
         cut: Cut,
+        /// Session of the sender from which it comes, to be named in [`ToPartition::Slow`].
+        session: Option<SessionUid>,
+    },
+    /// What came from a session of the receiver went to one that is slower than it (M12).
+    Slow {
+        /// Who publishes.
+        session: SessionUid,
     },
     /// Retained messages that match a filter are wanted.
     ScanRetained(Box<RetainedScan>),

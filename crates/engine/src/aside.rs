@@ -141,6 +141,7 @@ impl Partition {
             // A member is one until its group has heard otherwise, and the group cannot hear now.
             ToPartition::Leave { .. }
             | ToPartition::Forwarded { .. }
+            | ToPartition::Slow { .. }
             | ToPartition::RetainedFound(_)
             | ToPartition::RetainedWithheld { .. }
             | ToPartition::Joined { .. }

@@ -267,12 +267,16 @@ impl Partition {
                 keep_retained,
                 leader,
                 cut,
+                session,
             } => {
                 // Of what was sent to an earlier leader, all older ones must come first (M14, M19).
                 if leader.is_none_or(|leader| leader == self.lead.term) {
+                    self.lead.pace = Pace::Free;
                     self.forwarded_append((from, key), &record, (keep_retained, cut), fx);
+                    self.tell_slow(from, session, fx);
                 }
             }
+            ToPartition::Slow { session } => self.slow_down(session, fx),
             ToPartition::Leads { term, tell } => self.leads(from, term, tell, fx),
             ToPartition::Forwarded { seq, result } => self.forward_answered(from, seq, result, fx),
             ToPartition::ScanRetained(scan) => self.scan_retained(scan, fx),

@@ -1,7 +1,10 @@
 //! Room in streams and in the retained store: the leader counts what is committed and what it has proposed (M4), and a full
 //! session drops by its policy (M12).
 
-use courser_contract::{Append, AppendKey, Dropped, PartitionEffects, RecordView, Refusal, Seq};
+use courser_contract::{
+    Append, AppendKey, Dropped, PartitionEffects, PartitionId, RecordView, Refusal, Seq,
+    SessionUid, ToPartition,
+};
 
 use crate::{
     DiskRoom, Limits, MemoryRoom, Overflow, Partition,
@@ -136,6 +139,26 @@ impl Partition {
         };
         if last.is_some_and(|at| self.lead.now.tick < at.after_ms(TAKING_MS)) {
             self.lead.pace = Pace::Slow;
+        }
+    }
+
+    /// Says to the partition of a forward's publisher that it is faster than a session here.
+    pub(crate) fn tell_slow(
+        &self,
+        from: PartitionId,
+        session: Option<SessionUid>,
+        fx: &mut impl PartitionEffects,
+    ) {
+        if let (Pace::Slow, Some(session)) = (self.lead.pace, session) {
+            fx.send_partition(from, ToPartition::Slow { session });
+        }
+    }
+
+    /// Another partition says so of a session of this one.
+    pub(crate) fn slow_down(&self, session: SessionUid, fx: &mut impl PartitionEffects) {
+        let session = self.state.sessions.get(session.0);
+        if let Some(live) = session.and_then(|session| session.lead.live.as_ref()) {
+            fx.slow_down(live.front);
         }
     }
 

@@ -29,6 +29,7 @@ fn asked(message: &ToPartition) -> Option<Name> {
         ToPartition::Append { .. }
         | ToPartition::Leads { .. }
         | ToPartition::Forwarded { .. }
+        | ToPartition::Slow { .. }
         | ToPartition::RetainedFound(_)
         | ToPartition::RetainedWithheld { .. }
         | ToPartition::Joined { .. }
@@ -75,6 +76,7 @@ impl Parcels {
             } => Name::Request(*member, *request),
             ToPartition::Leads { .. }
             | ToPartition::Forwarded { .. }
+            | ToPartition::Slow { .. }
             | ToPartition::Append { .. }
             | ToPartition::ScanRetained(_)
             | ToPartition::Join(_)

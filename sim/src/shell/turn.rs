@@ -48,7 +48,9 @@ fn forward_line(from: PartitionId, to: PartitionId, message: &ToPartition) -> Op
             passed.to,
             passed.all
         ),
-        ToPartition::ScanRetained(_) | ToPartition::RetainedFound(_) => return None,
+        ToPartition::ScanRetained(_) | ToPartition::RetainedFound(_) | ToPartition::Slow { .. } => {
+            return None;
+        }
     };
     Some(format!("partition {} to {}: {text}", from.0, to.0))
 }

@@ -157,6 +157,10 @@ impl PartitionEffects for PartitionFx<'_> {
         PartitionId::volatile_of(self.shard.hub.id)
     }
 
+    fn slow_down(&mut self, front: FrontId) {
+        self.shard.hub.batch(front.shard).push_slow(front);
+    }
+
     fn dropped(&mut self, why: Dropped, messages: u64) {
         self.shard.hub.counters.drop_messages(why, messages);
     }

@@ -261,6 +261,7 @@ impl Partition {
                 keep_retained: plan.keeper == Some(to),
                 leader: None,
                 cut,
+                session: Some(session),
             };
             self.lead.after(After::Send(to, Box::new(append)));
         }

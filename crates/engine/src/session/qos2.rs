@@ -7,7 +7,7 @@ use courser_contract::{
 
 use super::{Session, detach::Awaited};
 use crate::{
-    DiskRoom, MemoryRoom, Partition,
+    DiskRoom, MemoryRoom, Pace, Partition,
     entry::{Haste, Rare},
     lead::{After, Holding, Waiter},
     outbox::{Refusable, Sender},
@@ -118,7 +118,11 @@ impl Partition {
             packet_id,
             hash: publish.hash,
         });
+        self.lead.pace = Pace::Free;
         let spread = self.spread(&view, &plan, uid, fx);
+        if self.lead.pace == Pace::Slow {
+            fx.slow_down(front);
+        }
         self.lead.after(After::Held(Holding {
             front,
             session: uid,
@@ -298,6 +302,7 @@ impl Partition {
                     keep_retained: forward.item.keep_retained,
                     leader: Some(leader),
                     cut: forward.item.cut,
+                    session: forward.session,
                 };
                 fx.send_partition(to, append);
             }

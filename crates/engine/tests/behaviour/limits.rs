@@ -189,6 +189,43 @@ fn publishers_of_a_session_that_takes_and_is_half_full_are_slowed_m12() {
     assert_eq!(paces(&mut world, 1), [Pace::Free], "nobody is there");
 }
 
+/// QoS 2 of a durable session goes by way of its home, to sessions there, by an outbox, and straight to a volatile partition.
+#[test]
+fn publishers_of_qos2_are_slowed_wherever_the_slow_session_is_m12() {
+    let elsewhere = Options {
+        place: OTHER,
+        ..Options::durable()
+    };
+    for options in [Options::durable(), elsewhere, Options::clean()] {
+        let mut world = World::with_limits(Limits {
+            queue_messages_max: 10,
+            ..Limits::default()
+        });
+        let reader = world.client("reader");
+        world.attach(reader, options);
+        world.subscribe(reader, to("t", QoS::ExactlyOnce));
+        world.clients[reader].acks = Acks::Held;
+        let sender = durable(&mut world, "sender");
+        let front = world.clients[sender].front.expect("it is connected");
+        let slowed = |world: &mut World, packet_ids: std::ops::RangeInclusive<u16>| {
+            for packet_id in packet_ids {
+                publish2(world, sender, packet_id, "t", "m", u64::from(packet_id));
+                world.settle();
+            }
+            std::mem::take(&mut world.fx.slowed)
+        };
+        assert_eq!(slowed(&mut world, 1..=5), [], "up to its half");
+        assert_eq!(slowed(&mut world, 6..=8), [front; 3]);
+        assert_eq!(slowed(&mut world, 8..=8), [], "a repeat stores nothing");
+        world.pass_time(1_000);
+        assert_eq!(
+            slowed(&mut world, 9..=9),
+            [],
+            "who has stopped slows nobody"
+        );
+    }
+}
+
 #[test]
 fn limits_count_what_is_only_proposed_m4() {
     let mut world = limited(Overflow::RefusePublisher);

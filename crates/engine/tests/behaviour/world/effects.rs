@@ -28,6 +28,8 @@ pub(crate) struct Effects {
     /// L1: which filters lead where.
     pub(crate) l1: BTreeMap<(PartitionId, Box<str>), ()>,
     pub(crate) dropped: BTreeMap<Dropped, u64>,
+    /// Fronts that are to be read less.
+    pub(crate) slowed: Vec<FrontId>,
     /// Entries that a test has committed by itself.
     pub(crate) entries: Vec<bytes::Bytes>,
 }
@@ -143,6 +145,10 @@ impl PartitionEffects for Effects {
     fn fence_with_cut(&mut self, token: IndexToken, cut: Cut) {
         self.cut = cut;
         self.fence(token);
+    }
+
+    fn slow_down(&mut self, front: FrontId) {
+        self.slowed.push(front);
     }
 
     fn dropped(&mut self, why: Dropped, messages: u64) {
