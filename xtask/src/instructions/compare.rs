@@ -68,6 +68,15 @@ impl Comparison {
         }
     }
 
+    /// The same with a second count where that is less: what a lock or a clock added to one of them is not of the code.
+    pub(super) fn or_least(recorded: &Counted, first: &Counted, second: &Counted) -> Self {
+        let mut least = first.clone();
+        for (case, count) in &mut least {
+            *count = second.get(case).map_or(*count, |again| (*again).min(*count));
+        }
+        Self::new(recorded, &least)
+    }
+
     /// How many cases grew too much, are not recorded, or are gone.
     pub(super) fn failed(&self) -> u64 {
         self.rows.iter().filter(|row| row.change.fails()).count() as u64

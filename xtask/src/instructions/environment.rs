@@ -13,7 +13,8 @@ pub(super) struct Environment {
     pub(super) valgrind: String,
     /// The C library: copying and comparing bytes is its code.
     pub(super) libc: String,
-    /// Architecture, and whether the wide instructions are there for which libraries look at run time.
+    /// Architecture, whether the wide instructions are there for which libraries look at run time, and which processor it is:
+    /// its kind and the size of its caches choose how bytes are copied.
     pub(super) cpu: String,
 }
 
@@ -72,7 +73,27 @@ fn cpu() -> String {
     } else {
         "without"
     };
-    format!("{ARCH} {wide} avx2")
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    format!("{ARCH} {wide} avx2, {}", processor(&info))
+}
+
+/// `AuthenticAMD family 25 model 17 stepping 1` out of `/proc/cpuinfo`.
+#[cfg(target_arch = "x86_64")]
+fn processor(info: &str) -> String {
+    let of = |name: &str| {
+        let found = info.lines().find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            (key.trim() == name).then_some(value.trim())
+        });
+        found.unwrap_or("unknown").to_owned()
+    };
+    format!(
+        "{} family {} model {} stepping {}",
+        of("vendor_id"),
+        of("cpu family"),
+        of("model"),
+        of("stepping")
+    )
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -83,6 +104,17 @@ fn cpu() -> String {
 #[cfg(test)]
 mod tests {
     use super::{Environment, rustc_and_host};
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn which_processor_it_is() {
+        let info = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\n\
+                    stepping\t: 1\n\nprocessor\t: 1\nmodel\t\t: 18\n";
+        let shown = super::processor(info);
+        assert_eq!(shown, "AuthenticAMD family 25 model 17 stepping 1");
+        let nothing = "unknown family unknown model unknown stepping unknown";
+        assert_eq!(super::processor(""), nothing);
+    }
 
     #[test]
     fn version_and_host_of_rustc() {

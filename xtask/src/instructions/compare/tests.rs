@@ -69,3 +69,13 @@ fn the_table_shows_both_counts_and_the_change() {
     );
     assert!(lines[4].starts_with("3 grew"), "{table}");
 }
+
+#[test]
+fn of_two_counts_the_least_is_judged() {
+    let old = counts(&[("a", 100), ("b", 100)]);
+    let first = counts(&[("a", 110), ("b", 110)]);
+    let second = counts(&[("a", 101), ("b", 120)]);
+    let tests = Comparison::or_least(&old, &first, &second).tests();
+    assert_eq!(tests.counts.failed, 1, "{tests:?}");
+    assert!(tests.failed[0].contains("b"), "{tests:?}");
+}
