@@ -3,6 +3,9 @@
 //! One file is looked at alone. It says what it holds and where it is damaged; whether something that is missing at its end was
 //! synced, only the log as a whole knows ([`crate::Log::open`]). Checkpoints are read with [`crate::CheckpointReader`].
 
+mod check;
+mod entry;
+
 use std::{collections::VecDeque, fmt, io};
 
 use courser_contract::{LogIndex, PartitionId, Term};
@@ -16,6 +19,11 @@ use crate::{
     },
     ids::{BatchNumber, NodeIdentity, SegmentNumber},
     scan::{BatchSeen, Check, Fault, Frames, RawFrame, Window, batch_at},
+};
+
+pub use self::{
+    check::{SegmentCheck, check_segment},
+    entry::{EntryFinder, FoundEntry},
 };
 
 const BLOCK: u64 = BLOCK_BYTES as u64;

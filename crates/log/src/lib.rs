@@ -44,7 +44,7 @@ pub use self::{
     batch::{Batch, Push},
     checkpoint::{
         CHECKPOINT_VERSION, CheckpointError, CheckpointReader, CheckpointStore, CheckpointSummary,
-        CheckpointWriter, LoadedCheckpoints, Manifest, Manifests, PIECE_BYTES_MAX,
+        CheckpointWriter, HeldFile, LoadedCheckpoints, Manifest, Manifests, PIECE_BYTES_MAX,
     },
     clean::{
         Budget, Cleaner, CleanerCounts, Need, Needs, NeedsScan, Pressure, Question, Source, Step,
@@ -56,7 +56,7 @@ pub use self::{
     format::{BATCH_BYTES_MAX, BLOCK_BYTES, SEGMENT_VERSION},
     ids::{BatchNumber, NodeIdentity, Place, SegmentNumber, StartId, Synced},
     live::LiveEntries,
-    log::{Log, LogCounts, Space, SpaceState},
+    log::{HeldSegment, Log, LogCounts, LogCut, Space, SpaceState},
     prepare::{PrepareJob, Prepared},
     read::{EntryReader, KeptRecord, ReadEntry},
     record::{CheckpointAt, HardState, Record},

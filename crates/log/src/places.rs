@@ -151,7 +151,8 @@ impl PartitionPlaces {
         })
     }
 
-    fn last(&self) -> Option<LogIndex> {
+    /// The last entry.
+    pub(crate) fn last(&self) -> Option<LogIndex> {
         self.items.last().map(|item| item.last)
     }
 

@@ -5,6 +5,7 @@
 //! waited for, [`CheckpointWriter::finish`] asks for the proof. Files that no manifest names are removed.
 
 mod format;
+mod held;
 mod manifest;
 mod reader;
 mod writer;
@@ -15,6 +16,7 @@ use courser_contract::{LogIndex, PartitionId};
 
 pub use self::{
     format::{CHECKPOINT_VERSION, PIECE_BYTES_MAX},
+    held::HeldFile,
     manifest::Manifest,
     reader::{CheckpointReader, CheckpointSummary},
     writer::CheckpointWriter,

@@ -6,18 +6,23 @@
 //! - segments are used in the order of their numbers: those that are ready have higher ones than the active one
 //! - the first batches of a segment hold term, vote, commit and checkpoint of every partition
 
+mod cut;
 mod roll;
 mod space;
 
 use std::{
     collections::{BTreeMap, VecDeque},
     io::IoSlice,
+    ops::RangeInclusive,
     sync::Arc,
 };
 
 use courser_contract::{LogIndex, PartitionId};
 
-pub use self::space::{Space, SpaceState};
+pub use self::{
+    cut::{HeldSegment, LogCut},
+    space::{Space, SpaceState},
+};
 
 use crate::{
     batch::{Batch, Change, Run, Seal, Tags},
@@ -53,6 +58,8 @@ pub struct Log<D: Disk> {
     /// The active segment and older ones.
     pub(crate) segments: BTreeMap<SegmentNumber, Segment>,
     pub(crate) partitions: BTreeMap<PartitionId, Known>,
+    /// Segments that are being copied: they are not used again.
+    pub(crate) held: Option<RangeInclusive<SegmentNumber>>,
     pub(crate) places: Places,
     /// An entry that is not whole yet, and the places of its pieces so far.
     pub(crate) pieces: Option<(PartitionId, LogIndex, Vec<Place>)>,

@@ -224,6 +224,12 @@ impl<D: Disk> Log<D> {
                 || segment.ranges.iter().all(unneeded) && segment.kept.iter().all(is_unkept))
     }
 
+    /// Whether somebody copies it.
+    fn is_held(&self, segment: SegmentNumber) -> bool {
+        let held = self.held.as_ref();
+        held.is_some_and(|held| held.contains(&segment))
+    }
+
     /// Frees segments before the active one in which nothing is needed. Only below a head that is durable: until then they hold
     /// the last hard states.
     pub(crate) fn free_dead(&mut self) -> usize {
@@ -236,7 +242,7 @@ impl<D: Disk> Log<D> {
         let dead: Vec<SegmentNumber> = self
             .segments
             .range(..self.active.segment)
-            .filter(|(_, segment)| self.is_dead(segment))
+            .filter(|(number, segment)| !self.is_held(**number) && self.is_dead(segment))
             .map(|(number, _)| *number)
             .collect();
         for number in &dead {

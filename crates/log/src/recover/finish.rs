@@ -96,6 +96,7 @@ pub(super) fn finish<D: Disk>(
             .into_iter()
             .map(|(id, partition)| (id, partition.known))
             .collect(),
+        held: None,
         places: picture.places,
         pieces: None,
         next_segment: stock.next_segment,

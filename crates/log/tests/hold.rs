@@ -1,0 +1,199 @@
+//! What a copy of a log relies on: segments that are held are not used again, a cut says what there is, and damage of a segment is
+//! found where it is.
+
+use bytes::Bytes;
+use courser_contract::{LogIndex, PartitionId, Term};
+use courser_log::inspect::{EntryFinder, Found, SegmentInspector, check_segment};
+use courser_log::testing::MemDisk;
+use courser_log::{
+    CheckpointAt, Disk, HeldSegment, LiveEntries, Log, LogConfig, Manifests, NodeIdentity, Push,
+    Record, SegmentNumber, StartId,
+};
+
+const NODE: NodeIdentity = NodeIdentity(7);
+const ID: PartitionId = PartitionId(3);
+
+fn open(disk: &MemDisk) -> Log<MemDisk> {
+    let config = LogConfig::new(NODE, 64 << 10).expect("a good size");
+    let start = StartId {
+        counter: 1,
+        word: 9,
+    };
+    let opened = Log::open(disk.clone(), config, start, &Manifests::new());
+    opened.expect("an empty folder").0
+}
+
+/// Entries of 1,000 bytes, each in a batch of its own.
+fn write(log: &mut Log<MemDisk>, indexes: std::ops::RangeInclusive<u64>) {
+    let mut batch = log.new_batch();
+    for index in indexes {
+        batch.clear();
+        let record = Record::Entry {
+            partition: ID,
+            term: Term(1),
+            index: LogIndex(index),
+            data: Bytes::from(vec![index as u8; 1_000]),
+        };
+        assert_eq!(batch.push(&record), Push::Taken);
+        log.write(&mut batch).expect("there is room");
+        log.sync().expect("the disk is right");
+    }
+}
+
+fn checkpoint(log: &mut Log<MemDisk>, index: u64) -> usize {
+    let at = CheckpointAt {
+        index: LogIndex(index),
+        term: Term(1),
+    };
+    log.set_checkpoint(ID, at, LiveEntries::NONE)
+}
+
+#[test]
+fn segments_that_are_held_are_not_used_again() {
+    let disk = MemDisk::new();
+    let mut log = open(&disk);
+    write(&mut log, 1..=60);
+    let cut = log.cut().expect("the disk is right");
+    assert_eq!(cut.partitions, [(ID, LogIndex(60))]);
+    assert!(cut.segments.len() >= 4, "{cut:?}");
+    assert_eq!(cut.synced.batch(), log.last_batch());
+    let numbers: Vec<SegmentNumber> = cut.segments.iter().map(|it| it.segment).collect();
+    let last = *numbers.last().expect("the one that is written");
+    assert_eq!(cut.end.segment, last);
+    log.hold(Some(numbers[1]..=last));
+    assert_eq!(checkpoint(&mut log, 60), 1, "only the one that is not held");
+    write(&mut log, 61..=100);
+    assert_eq!(log.held_segments()[0].segment, numbers[1]);
+    let before = log.segments();
+    log.hold(None);
+    assert_eq!(
+        before - log.segments(),
+        numbers.len() - 2,
+        "all but the one that was written"
+    );
+    log.check();
+}
+
+/// All segments of a log of 60 entries, with the file of each.
+fn filled() -> (MemDisk, Vec<HeldSegment>) {
+    let disk = MemDisk::new();
+    let mut log = open(&disk);
+    write(&mut log, 1..=60);
+    let segments = log.held_segments();
+    (disk, segments)
+}
+
+#[test]
+fn a_whole_segment_is_whole() {
+    let (disk, segments) = filled();
+    for segment in &segments {
+        let file = disk
+            .open(&segment.segment.file_name())
+            .expect("it is there");
+        let check = check_segment(file, segment).expect("it can be read");
+        assert_eq!(
+            (check.damages.len(), check.missing.len()),
+            (0, 0),
+            "{check:?}"
+        );
+    }
+}
+
+#[test]
+fn i5_damage_anywhere_in_a_segment_is_found_with_the_entries_that_it_takes() {
+    let (disk, segments) = filled();
+    for segment in &segments {
+        let name = segment.segment.file_name();
+        let open = || disk.open(&name).expect("it is there");
+        let inspector = SegmentInspector::new(open()).expect("a segment");
+        // The header of the segment, then of each batch its header, and its record.
+        let mut places = vec![(20, None)];
+        let mut index = None;
+        let mut batches = Vec::new();
+        for found in inspector {
+            match found {
+                Found::Batch(batch) => batches.push((batch.offset, None)),
+                Found::Record(record) if record.data_bytes == 1_000 => {
+                    index = Some(record.index);
+                    batches.last_mut().expect("a batch is first").1 = index;
+                }
+                Found::Record(_) | Found::End { .. } => {}
+                Found::Damage { .. } => panic!("it is whole"),
+            }
+        }
+        assert!(index.is_some(), "it has entries");
+        for (offset, index) in batches {
+            places.push((offset + 20, Some(index)));
+            if index.is_some() {
+                places.push((offset + 88 + 40, Some(index)));
+            }
+        }
+        for (at, index) in places {
+            disk.rot(&name, at, 1);
+            let check = check_segment(open(), segment).expect("it can be read");
+            assert!(!check.damages.is_empty(), "byte {at} of {name}");
+            if let Some(index) = index {
+                let wanted: Vec<_> = index.iter().map(|index| (ID, *index, *index)).collect();
+                assert_eq!(check.missing, wanted, "byte {at} of {name}");
+            }
+            disk.rot(&name, at, 1);
+        }
+    }
+}
+
+#[test]
+fn an_entry_is_found_where_it_stands() {
+    let (disk, segments) = filled();
+    for index in [1, 30, 60, 61] {
+        let mut finder = EntryFinder::new(ID, LogIndex(index));
+        for segment in &segments {
+            let file = disk
+                .open(&segment.segment.file_name())
+                .expect("it is there");
+            finder.segment(segment.segment, file).expect("a segment");
+        }
+        let found = finder.finish();
+        assert_eq!(found.is_some(), index <= 60);
+        if let Some(found) = found {
+            assert_eq!((found.term, found.data[0]), (Term(1), index as u8));
+        }
+    }
+    let mut finder = EntryFinder::new(PartitionId(4), LogIndex(1));
+    let file = disk
+        .open(&segments[0].segment.file_name())
+        .expect("it is there");
+    // A file that has another number than its name is about to be used again.
+    finder.segment(SegmentNumber(99), file).expect("a segment");
+    assert_eq!(finder.finish(), None);
+}
+
+#[test]
+fn an_entry_in_pieces_is_found_whole() {
+    let disk = MemDisk::new();
+    let mut log = open(&disk);
+    let data = Bytes::from((0..100_000_u32).map(|at| at as u8).collect::<Vec<u8>>());
+    let record = Record::Entry {
+        partition: ID,
+        term: Term(1),
+        index: LogIndex(1),
+        data: data.clone(),
+    };
+    let mut batch = log.new_batch();
+    assert_eq!(batch.push(&record), Push::Taken);
+    loop {
+        log.write(&mut batch).expect("there is room");
+        batch.clear();
+        if batch.is_empty() {
+            break;
+        }
+    }
+    log.sync().expect("the disk is right");
+    let mut finder = EntryFinder::new(ID, LogIndex(1));
+    for segment in log.held_segments() {
+        let file = disk
+            .open(&segment.segment.file_name())
+            .expect("it is there");
+        finder.segment(segment.segment, file).expect("a segment");
+    }
+    assert_eq!(finder.finish().expect("it is there").data, data);
+}
