@@ -103,7 +103,7 @@ pub use checkpoint::{
     CheckpointEnd, CheckpointPiece, EntrySet, NeededRecords, Restore, RestoreError, Restored,
 };
 pub use config::{Counts, DiskRoom, Limits, MemoryRoom, Overflow, PartitionConfig};
-pub use entry::EntryError;
+pub use entry::{EntryError, EntryView, FactView, later_version};
 pub use list::{Deletion, RetainedPage, SessionView, SubscriptionView};
 pub use lost::{LostReference, LostStream, PlantedLoss};
 pub use partition::{Partition, Proposed};

@@ -15,6 +15,7 @@ mod hot;
 mod key;
 mod rare;
 mod target;
+mod view;
 
 use bytes::Bytes;
 use courser_contract::{Term, WallMs};
@@ -24,6 +25,7 @@ pub(crate) use hot::{Fate, OutcomeFact, PublishFact};
 pub(crate) use key::Key;
 pub(crate) use rare::{AttachFact, Rare, ScanState};
 pub(crate) use target::{RetainMark, SETS_MAX, SettledAs, Target, TargetList, Targets, TargetsAt};
+pub use view::{EntryView, FactView};
 
 use crate::canonical::{DecodeError, Reader};
 
@@ -157,6 +159,14 @@ impl<'a> Entry<'a> {
             _ => return Err(DecodeError::Invalid("kind of a fact")),
         }))
     }
+}
+
+/// Layout and engine version of an entry that a later version of this program has written: nobody may guess what it says.
+#[must_use]
+pub fn later_version(entry: &[u8]) -> Option<(u16, u16)> {
+    let layout = read_u16(entry, 0).ok()?;
+    let engine = read_u16(entry, 2).ok()?;
+    (layout > LAYOUT || engine > ENGINE).then_some((layout, engine))
 }
 
 fn read_head(bytes: &[u8]) -> Result<Head, DecodeError> {
