@@ -59,6 +59,18 @@ settings! {
         level: LogLevel = LogLevel::Info, applies = AtOnce;
     }
 
+    /// Backups, which `courser backup create` makes.
+    backup: Backup {
+        /// Bytes that a backup reads and writes in a second at most. More: it is done sooner, and takes more of the disk from clients.
+        bytes_per_second: ByteSize = ByteSize::mib(64), in ByteSize::kib(64)..=ByteSize::gib(64), applies = AtOnce;
+    }
+
+    /// The scrub: what is on the disk is read and checked in the background, so that damage is found while there is still another copy of it.
+    scrub: Scrub {
+        /// Time in which every segment of the log is read once. Shorter: damage is found sooner, and more is read. "0s" reads none.
+        period: Duration = 7 * DAY, in Duration::ZERO..=365 * DAY, applies = AtOnce;
+    }
+
     /// Memory of the process. What happens near the limit is in docs/limits.md.
     memory: Memory {
         /// Bytes that the process may have allocated. Messages that wait may have a third of it, retained messages a sixth. "0B" is 60 % of what the control group or else the machine has.
