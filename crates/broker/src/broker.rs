@@ -16,6 +16,7 @@ use rand::rngs::SysRng;
 use router::SharedMatcher;
 
 use crate::access::{Access, BootstrapError, HashPool, Logins, Secret, Throttle, take_bootstrap};
+use crate::backup::{Backups, Source};
 use crate::clock::Clock;
 use crate::config::{Anonymous, Config};
 use crate::control::Control;
@@ -27,6 +28,7 @@ use crate::metrics::{CLOSES, DROPPED, dropped_name};
 use crate::node::{DataFolder, FolderError};
 use crate::repair::NodeState;
 use crate::rings::{self, Doze};
+use crate::scrub::Scrub;
 use crate::shard::{self, Phase, ShardParts, StopSignal};
 use crate::stations::{
     COUNTERS, DiskFailure, DiskPorts, DiskState, Stage, Stations, StationsError,
@@ -188,6 +190,8 @@ pub struct Broker {
 #[derive(Debug)]
 struct Kept {
     stations: Stations,
+    backups: Arc<Backups>,
+    scrub: Scrub,
     /// Held until the last thread has ended.
     folder: DataFolder,
 }
@@ -338,7 +342,25 @@ impl Broker {
         let (stations, ports) =
             Stations::start(&folder, config, &self.dozes).map_err(StartError::Log)?;
         self.control.set_disk(stations.state());
-        self.kept = Some(Kept { stations, folder });
+        let source = Source {
+            door: stations.copy_door(),
+            data: folder.path().to_owned(),
+            node: folder.node().identity,
+        };
+        let backups = Arc::new(Backups::new(source, Arc::clone(&self.live)));
+        self.control.set_backups(Arc::clone(&backups));
+        let scrub = Scrub::start(
+            folder.log(),
+            stations.copy_door(),
+            self.control.clone(),
+            Arc::clone(&self.live),
+        );
+        self.kept = Some(Kept {
+            stations,
+            backups,
+            scrub: scrub.map_err(StartError::Thread)?,
+            folder,
+        });
         Ok(ports.into_iter().map(Some).collect())
     }
 
@@ -407,10 +429,7 @@ impl Broker {
     /// accepted at this start. Complete once the broker serves; nothing where nothing is kept.
     #[must_use]
     pub fn state(&self) -> NodeState {
-        let kept = self.kept.as_ref();
-        kept.map_or_else(NodeState::default, |kept| {
-            kept.stations.state().damage().get()
-        })
+        self.control.damage()
     }
 
     /// Where it listens, with the ports that were chosen.
@@ -452,6 +471,11 @@ impl Broker {
     /// # Errors
     /// [`StopError::Disk`] when the disk failed, else the first thread that failed.
     pub fn stop(mut self) -> Result<Summary, StopError> {
+        if let Some(kept) = &self.kept {
+            // Neither may hold up the shards, which they ask.
+            kept.backups.stop();
+            kept.scrub.stop();
+        }
         self.step(Phase::Wills, self.stop_timeout.min(WILLS_MAX));
         self.doors.close();
         self.step(Phase::Closing, self.stop_timeout);
@@ -512,6 +536,8 @@ impl Broker {
 /// Waits for the stations' own end, which is a last sync.
 fn end_stations(kept: Kept) -> Result<Vec<(&'static str, u64)>, StopError> {
     let state = Arc::clone(kept.stations.state());
+    kept.backups.end();
+    kept.scrub.end();
     let joined = kept.stations.join();
     // Only now may another process have the folder.
     drop(kept.folder);

@@ -9,7 +9,7 @@
 //!             │ ready: sockets that woke     index: filter → partitions (L1), written by shard 0
 //!             │ turn: what happens, in order appends: publishes that wait, by partition
 //!             │ fronts, partitions           slots: name → partition → shard
-//!             └ store: entries until they are committed ──▶ stations: log writer and reader, on the folder of node
+//!             └ store: entries until they are committed ──▶ stations: log writer and reader, on the folder of node ──▶ backup
 //! ```
 #![forbid(unsafe_code)]
 
@@ -19,6 +19,7 @@ extern crate self as courser_broker;
 
 mod access;
 mod appends;
+mod backup;
 mod broker;
 mod classes;
 mod clock;
@@ -35,6 +36,7 @@ mod node;
 mod peer;
 mod repair;
 mod rings;
+mod scrub;
 mod shard;
 mod slots;
 mod stations;
@@ -43,6 +45,9 @@ mod sys;
 mod timer;
 
 pub use access::{Access, BootstrapError, ChangeError, first_administrator, write_bootstrap};
+pub use backup::{
+    BackupError, BackupReport, BackupStage, BackupState, restore_backup, verify_backup,
+};
 pub use broker::{Broker, StartError, Status, StopError, Summary};
 pub use config::{Anonymous, Config, Pinning};
 pub use control::{
@@ -55,8 +60,8 @@ pub use listen::ListenError;
 pub use node::FolderError;
 pub use peer::Authentication;
 pub use repair::{
-    Accepted, Examined, Fault, Finding, NodeState, Order, RepairError, SetAside, StoppedStream,
-    Verb, examine, repair,
+    Accepted, Examined, Fault, Finding, NodeState, Order, RepairError, RottenPlace, SetAside,
+    StoppedStream, Verb, examine, repair,
 };
 pub use stations::{DiskFailure, StationsError};
 pub use sys::ShardReport;

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use courser_contract::{FrontId, PartitionId};
+use courser_contract::{FrontId, LogIndex, PartitionId};
+use courser_engine::LostReference;
 use tokio::sync::oneshot::Sender;
 
 use super::{
@@ -82,6 +83,12 @@ pub(crate) enum Question {
         partition: PartitionId,
         topic: Box<str>,
         answer: Sender<Option<RetainedMessage>>,
+    },
+    /// Which streams need records of these entries, which the disk has lost.
+    Needs {
+        partition: PartitionId,
+        entries: Vec<(LogIndex, LogIndex)>,
+        answer: Sender<Vec<LostReference>>,
     },
     ClearRetained {
         partition: PartitionId,

@@ -9,14 +9,19 @@ mod history;
 mod rows;
 mod trace;
 
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use courser_access::{Command, Table};
-use courser_contract::{FrontId, PartitionId, ShardId};
+use courser_contract::{FrontId, LogIndex, PartitionId, ShardId};
+use courser_engine::LostReference;
 use tokio::sync::oneshot;
 
 use crate::access::{Access, ChangeError};
+use crate::backup::{BackupError, BackupState, Backups};
 use crate::classes::Classes;
+use crate::repair::NodeState;
 use crate::rings::Doze;
 use crate::slots::Places;
 use crate::stations::{COUNTERS, DiskState};
@@ -32,6 +37,10 @@ pub use rows::{
 };
 pub use trace::{Direction, TracePage, TracedLine};
 pub(crate) use trace::{Tracer, Traces};
+
+/// How often, and how many times, a thread that may wait looks for an answer.
+const NEEDS_LOOK: Duration = Duration::from_millis(5);
+const NEEDS_LOOKS: u32 = 2_000;
 
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,6 +61,7 @@ pub struct Control {
     classes: Arc<Classes>,
     disk: Option<Arc<DiskState>>,
     access: Arc<Access>,
+    backups: Option<Arc<Backups>>,
     stop: Arc<crate::shard::StopSignal>,
 }
 
@@ -70,6 +80,7 @@ impl Control {
             classes: Arc::new(Classes::new(places, classes)),
             disk: None,
             access,
+            backups: None,
             stop,
         }
     }
@@ -77,6 +88,38 @@ impl Control {
     /// Names what the stations know, where messages are kept.
     pub(crate) fn set_disk(&mut self, disk: &Arc<DiskState>) {
         self.disk = Some(Arc::clone(disk));
+    }
+
+    /// Names who makes backups, where messages are kept.
+    pub(crate) fn set_backups(&mut self, backups: Arc<Backups>) {
+        self.backups = Some(backups);
+    }
+
+    /// Begins a backup of the data folder into a folder of backups, whose path is whole; a few milliseconds. It goes on by itself, at
+    /// `bytes_per_second` or what the settings say.
+    ///
+    /// # Errors
+    /// When the folder cannot be used, one is being made, or nothing is kept.
+    pub fn begin_backup(
+        &self,
+        folder: &Path,
+        bytes_per_second: Option<u64>,
+    ) -> Result<(), BackupError> {
+        let backups = self.backups.as_ref().ok_or(BackupError::NothingKept)?;
+        backups.begin(folder, bytes_per_second)
+    }
+
+    /// How far the last backup is that was begun since the start.
+    #[must_use]
+    pub fn backup(&self) -> BackupState {
+        let backups = self.backups.as_ref();
+        backups.map_or_else(BackupState::default, |it| it.state())
+    }
+
+    /// Stops the backup that is being made: it counts as never made. False: there is none.
+    #[must_use]
+    pub fn stop_backup(&self) -> bool {
+        self.backups.as_ref().is_some_and(|it| it.stop())
     }
 
     /// Where questions for a shard lie.
@@ -147,6 +190,13 @@ impl Control {
             let _ = answer.send(result);
         });
         answered.await.unwrap_or(Err(ChangeError::Unknown))
+    }
+
+    /// Which partitions are set aside, which streams have stopped, and what was accepted: see [`Broker::state`](crate::Broker::state).
+    #[must_use]
+    pub fn damage(&self) -> NodeState {
+        let disk = self.disk.as_ref();
+        disk.map_or_else(NodeState::default, |disk| disk.damage().get())
     }
 
     /// Whether it is being stopped.
@@ -401,6 +451,34 @@ impl Control {
             }
         })
         .await
+    }
+
+    /// Which streams of a partition need records of these entries, which the disk has lost; and has the partition saved soon, where a
+    /// start would have to replay them. For a thread that may wait. Nothing when the shard has stopped.
+    pub(crate) fn needs(
+        &self,
+        partition: PartitionId,
+        entries: Vec<(LogIndex, LogIndex)>,
+    ) -> Vec<LostReference> {
+        let (answer, mut answered) = oneshot::channel();
+        let question = Question::Needs {
+            partition,
+            entries,
+            answer,
+        };
+        let desk = &self.desks[usize::from(self.places.shard_of(partition).0)];
+        if desk.lay(question).is_err() {
+            return Vec::new();
+        }
+        // A shard that has panicked leaves its questions lying.
+        for _ in 0..NEEDS_LOOKS {
+            match answered.try_recv() {
+                Ok(needs) => return needs,
+                Err(oneshot::error::TryRecvError::Closed) => return Vec::new(),
+                Err(oneshot::error::TryRecvError::Empty) => std::thread::sleep(NEEDS_LOOK),
+            }
+        }
+        Vec::new()
     }
 
     /// Takes the retained message of a topic away, without telling subscribers. It is gone as soon as that is committed.

@@ -13,6 +13,8 @@
 mod file;
 mod folder;
 #[cfg(test)]
+mod samples;
+#[cfg(test)]
 mod tests;
 
 pub(crate) use folder::DataFolder;

@@ -20,4 +20,4 @@ pub(crate) mod state;
 pub use judge::Fault;
 pub use offline::{Examined, Finding, RepairError, Verb, examine, repair};
 pub use orders::Order;
-pub use state::{Accepted, NodeState, SetAside, StoppedStream};
+pub use state::{Accepted, NodeState, RottenPlace, SetAside, StoppedStream};

@@ -22,6 +22,23 @@ pub struct NodeState {
     pub stopped_places: u64,
     /// What the operator has accepted and this start has done.
     pub accepted: Vec<Accepted>,
+    /// Damage that the scrub has found since the start in segments that still hold something, by segment.
+    pub rotten: Vec<RottenPlace>,
+}
+
+/// Damage in a segment that is in use. What it concerns is served all the same: the broker has it in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RottenPlace {
+    /// Number of the segment.
+    pub segment: u64,
+    /// Byte of its file.
+    pub offset: u64,
+    /// What is known of it.
+    pub what: String,
+    /// Messages in it that still wait, each once for each that waits for it.
+    pub messages: u64,
+    /// Whose they are: those that a start would stop there. The first thousand.
+    pub streams: Vec<(PartitionId, LostStream)>,
 }
 
 /// A partition that is set aside.
@@ -41,6 +58,18 @@ pub struct SetAside {
     pub retained: u64,
     /// Messages that wait in it.
     pub queued: u64,
+}
+
+impl SetAside {
+    /// What is refused while it is set aside, in a word or two.
+    #[must_use]
+    pub const fn refuses(&self) -> &'static str {
+        match self.filters {
+            AsideFilters::Known => "matching publishes",
+            AsideFilters::Unknown => "all publishes",
+            AsideFilters::Released => "no publishes",
+        }
+    }
 }
 
 /// A stream that has stopped at a record which the disk has lost.
@@ -93,6 +122,16 @@ impl fmt::Display for StoppedStream {
             f,
             "{} of partition {} has stopped at position {}: {} records are lost",
             self.stream, self.partition.0, self.seq, self.records
+        )
+    }
+}
+
+impl fmt::Display for RottenPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "segment {} at byte {}: {}; {} messages that still wait are in it",
+            self.segment, self.offset, self.what, self.messages
         )
     }
 }
@@ -176,6 +215,23 @@ impl SharedState {
                 state.accepted.push(done);
             }
         });
+    }
+
+    /// The scrub has looked at a segment and found this.
+    pub(crate) fn scrubbed(&self, segment: u64, found: Vec<RottenPlace>) {
+        self.change(|state| {
+            state.rotten.retain(|place| place.segment != segment);
+            let room = NAMED_MAX.saturating_sub(state.rotten.len());
+            state.rotten.extend(found.into_iter().take(room));
+            state
+                .rotten
+                .sort_by_key(|place| (place.segment, place.offset));
+        });
+    }
+
+    /// Only these segments still hold something.
+    pub(crate) fn segments_left(&self, is_left: impl Fn(u64) -> bool) {
+        self.change(|state| state.rotten.retain(|place| is_left(place.segment)));
     }
 
     /// What it is now.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-use courser_contract::{PartitionId, ShardId, Tick};
+use courser_contract::{LogIndex, PartitionId, ShardId, Tick};
 use courser_engine::DiskRoom;
 use courser_log::{BatchNumber, CheckpointAt, FileDisk, LiveEntries};
 
@@ -84,7 +84,7 @@ impl Checkpoints {
         owned: impl Iterator<Item = PartitionId>,
     ) -> Self {
         let none = CheckpointAt {
-            index: courser_contract::LogIndex(0),
+            index: LogIndex(0),
             term: courser_contract::Term(0),
         };
         let due = owned.map(|id| match id.volatile_shard() {
@@ -127,6 +127,16 @@ impl Checkpoints {
     /// The partition at `place` is set aside: its checkpoint stays as it is.
     pub(crate) fn exclude(&mut self, place: usize) {
         self.due[place].0 = u64::MAX;
+    }
+
+    /// A start would have to replay an entry that the disk has lost: the partition at `place` is saved next, unless that was done
+    /// after the entry.
+    pub(crate) fn hasten(&mut self, place: usize, entry: LogIndex) {
+        let (due, at) = &mut self.due[place];
+        if *due != u64::MAX && at.index < entry {
+            *due = 0;
+            self.next_due = 0;
+        }
     }
 
     /// A disk that is short of room gets some back only where a checkpoint lets segments go.

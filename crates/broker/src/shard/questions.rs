@@ -1,9 +1,10 @@
 //! Answers to operators' questions: a bounded piece of work each.
 
 use courser_contract::{
-    Append, AppendKey, CloseReason, FrontId, PartitionId, Publish, QoS, RecordView, ToFront,
+    Append, AppendKey, CloseReason, FrontId, LogIndex, PartitionId, Publish, QoS, RecordView,
+    ToFront,
 };
-use courser_engine::{Deletion, Partition, SessionView};
+use courser_engine::{Deletion, LostReference, Partition, SessionView};
 use courser_mqtt::codec::ProtocolVersion;
 use tokio::sync::oneshot::Sender;
 
@@ -15,6 +16,7 @@ use crate::control::{
     CLIENTS_AT_ONCE, ClientRow, Ended, Happened, Page, PastEvent, Question, RetainedMessage,
     RetainedRow, SessionPlace, SessionRow, SubscriptionRow, SubscriptionStop, TracePage,
 };
+use crate::slots::Places;
 
 /// Places of a table of sessions that one question looks at.
 const SESSIONS_AT_ONCE: u32 = 256;
@@ -104,6 +106,11 @@ impl Shard {
                 topic,
                 answer,
             } => give(answer, self.retained_message(partition, &topic)),
+            Question::Needs {
+                partition,
+                entries,
+                answer,
+            } => give(answer, self.needs(partition, &entries)),
             Question::ClearRetained {
                 partition,
                 topic,
@@ -259,6 +266,24 @@ impl Shard {
             row: retained_row(&view),
             payload: view.payload[..shown].to_vec(),
         })
+    }
+
+    /// What needs records that the disk has lost. A walk over all that the partition stores, once for a damage that was found.
+    fn needs(&mut self, id: PartitionId, entries: &[(LogIndex, LogIndex)]) -> Vec<LostReference> {
+        let place = self.partitions.place(id);
+        if let Some(last) = entries.iter().map(|(_, last)| *last).max()
+            && let Some(checkpoints) = &mut self.checkpoints
+        {
+            checkpoints.hasten(place, last);
+        }
+        if id == Places::METADATA {
+            return Vec::new();
+        }
+        let partition = self.owned(id);
+        let found = entries.iter();
+        found
+            .flat_map(|(first, last)| partition.references_to(*first, *last))
+            .collect()
     }
 
     /// As an empty publish with RETAIN does (v5 [MQTT-3.3.1-6]), but for nobody to get.

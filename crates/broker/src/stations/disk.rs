@@ -96,15 +96,19 @@ pub(crate) enum Counter {
     KeptBytes,
     CleanerReadBytes,
     CleanerGivenUp,
+    ScrubbedSegments,
+    ScrubbedBytes,
+    ScrubPasses,
+    ScrubDamages,
 }
 
 /// The words of the counters in reports, and the topics that they are published under.
 macro_rules! counters {
     ($($name:literal),+ $(,)?) => {
         /// In the order of [`Counter`].
-        pub(crate) const COUNTERS: [&str; 25] = [$($name),+];
+        pub(crate) const COUNTERS: [&str; 29] = [$($name),+];
         /// The same as topics.
-        pub(crate) const TOPICS: [&str; 25] = [$(concat!("$SYS/broker/disk/", $name)),+];
+        pub(crate) const TOPICS: [&str; 29] = [$(concat!("$SYS/broker/disk/", $name)),+];
     };
 }
 
@@ -134,8 +138,12 @@ counters![
     "log_kept_bytes",
     "cleaner_read_bytes",
     "cleaner_given_up",
+    "scrub_segments",
+    "scrub_bytes",
+    "scrub_passes",
+    "scrub_damages",
 ];
-const _: () = assert!(Counter::CleanerGivenUp as usize + 1 == COUNTERS.len());
+const _: () = assert!(Counter::ScrubDamages as usize + 1 == COUNTERS.len());
 
 impl DiskState {
     /// Of a disk whose log is still to be read, for this many shards.

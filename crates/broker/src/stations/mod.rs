@@ -10,6 +10,7 @@
 //! - [`writer`]: the one owner of the log. While a sync is under way the next batch gathers, so that batches grow with load and not with timers.
 //! - [`reader`]: slow work with files that must not delay the writer.
 //! - [`cleaner`]: moves what is needed of old segments, between the reader's jobs.
+//! - [`requests`]: what those who copy or check the log ask for.
 //! - [`disk`]: what all threads know of the disk.
 //! - [`times`]: how long commits take.
 //! - [`start`]: the threads and everything between them.
@@ -19,6 +20,7 @@ mod disk;
 mod orders;
 mod reader;
 mod recovery;
+mod requests;
 mod start;
 mod times;
 mod writer;
@@ -28,5 +30,6 @@ pub(crate) use disk::{COUNTERS, Counter, DiskState, Stage, TOPICS};
 pub(crate) use orders::{Checkpointed, Mark, Order, OrderSender};
 pub(crate) use reader::{CheckpointDone, Job};
 pub(crate) use recovery::{Found, RecoveredShard, found_in, with_causes};
+pub(crate) use requests::{CopyDoor, HeldData, NotHeld};
 pub use start::StationsError;
 pub(crate) use start::{DiskPorts, Stations};

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use courser_log::{
 use super::cleaner::{CleanerStation, EngineNeeds, Pause};
 use super::disk::{Counter, DiskFailure, DiskState};
 use super::recovery::with_causes;
+use super::requests::{HeldData, NotHeld, RequestDoor};
 use crate::rings::Doze;
 
 /// What the reader is asked for.
@@ -58,6 +59,13 @@ pub(crate) enum Job<D: Disk> {
     Sourced(Option<Source>),
     /// The writer has done what the cleaner ordered.
     Look,
+    /// Hold everything that a copy is made of.
+    Held {
+        /// For the answer.
+        answer: mpsc::SyncSender<Result<HeldData<D::File>, NotHeld>>,
+        /// Set when it is not held any more.
+        lost: Arc<AtomicBool>,
+    },
     /// Nothing more will come.
     End,
 }
@@ -83,6 +91,7 @@ pub(crate) struct Reader<D: Disk> {
     pub(crate) prepared: mpsc::Sender<Prepared<D::File>>,
     /// Wakes the writer.
     pub(crate) writer: Arc<Doze>,
+    pub(crate) requests: RequestDoor,
     /// Once recovery has opened it.
     pub(crate) checkpoints: Option<CheckpointStore<D>>,
     /// By shard.
@@ -134,6 +143,9 @@ where
                 Job::Surveyed(survey) => self.cleaner.surveyed(survey),
                 Job::Sourced(source) => self.cleaner.sourced(source),
                 Job::Look => {}
+                Job::Held { answer, lost } => {
+                    let _ = answer.send(self.hold(lost));
+                }
                 Job::End => return,
             }
         }
@@ -155,6 +167,15 @@ where
                 Err(mpsc::RecvTimeoutError::Disconnected) => Err(mpsc::RecvError),
             },
         }
+    }
+
+    /// No checkpoint ends meanwhile: this thread ends them.
+    fn hold(&self, lost: Arc<AtomicBool>) -> Result<HeldData<D::File>, NotHeld> {
+        let store = self.checkpoints.as_ref().ok_or(NotHeld::Writer)?;
+        let held = store.hold();
+        let checkpoints = held.map_err(|error| NotHeld::Checkpoints(with_causes(&error)))?;
+        let cut = self.requests.cut(lost)?;
+        Ok(HeldData { cut, checkpoints })
     }
 
     /// One that cannot be begun has no writer, so its end is answered as given up.

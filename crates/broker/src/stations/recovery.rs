@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use courser_contract::{LogIndex, PartitionId, Term};
-use courser_engine::{Partition, PartitionConfig};
+use courser_engine::{Partition, PartitionConfig, later_version};
 use courser_log::{
     CheckpointAt, CheckpointError, CheckpointReader, CheckpointStore, Cleaner, Disk, EntryReader,
     HardState, LiveEntries, Log, LogConfig, Manifests, OpenError, Recovered, RecoveredPartition,
@@ -169,6 +169,25 @@ fn hand_out<D: Disk>(
     Ok(())
 }
 
+/// Entries of a later version of the program say something that this one does not know: to replay them, or to set their partition
+/// aside, would both be wrong.
+fn refuse_later(id: PartitionId, found: &RecoveredPartition) -> Result<(), DiskFailure> {
+    if id == Places::METADATA {
+        // Messages of protobuf, whose fields may be more.
+        return Ok(());
+    }
+    for entry in &found.entries {
+        if let Some((layout, engine)) = later_version(&entry.data) {
+            return Err(DiskFailure::Refused(format!(
+                "entry {} of partition {} has layout {layout} and engine version {engine}, which this program does not know: start it \
+                 with the program that wrote it",
+                entry.index.0, id.0
+            )));
+        }
+    }
+    Ok(())
+}
+
 const NO_METADATA: &str = "users, roles and limits are lost, and nobody may be let in without them. Put the folder back from a backup";
 
 /// Without users and rights nobody can be let in: damage of partition 0 stops the start, until it is accepted.
@@ -215,6 +234,7 @@ impl<D: Disk> Stored<'_, D> {
     ) -> Result<Found<D>, DiskFailure> {
         let damage = recovered.damage(id);
         let mut found = recovered.partitions.remove(&id).unwrap_or_default();
+        refuse_later(id, &found)?;
         let mut fate = self.given.judge(id, &mut found, damage, self.start);
         let mut pieces = None;
         let mut began_behind = None;

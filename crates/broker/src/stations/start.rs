@@ -14,6 +14,7 @@ use super::disk::DiskState;
 use super::orders::{OrderSender, orders};
 use super::reader::{CheckpointDone, CheckpointDoor, Job, Reader};
 use super::recovery::{LogStation, RecoveredShard, ShardDoor};
+use super::requests::{CopyDoor, RequestDoor};
 use super::writer::WriterParts;
 use crate::config::Config;
 use crate::node::{DataFolder, FolderError};
@@ -62,6 +63,7 @@ pub(crate) struct Stations {
     reader: JoinHandle<()>,
     jobs: mpsc::Sender<Job<FileDisk>>,
     writer_doze: Arc<Doze>,
+    requests: RequestDoor,
     state: Arc<DiskState>,
 }
 
@@ -79,6 +81,7 @@ impl Stations {
         let writer_doze = Arc::new(Doze::default());
         let (jobs, jobs_taken) = mpsc::channel();
         let (prepared, prepared_taken) = mpsc::channel();
+        let (requests, requests_taken) = RequestDoor::new(&writer_doze);
         let (mut ports, mut receivers, mut doors) = (Vec::new(), Vec::new(), Vec::new());
         let mut checkpoint_doors = Vec::new();
         for doze in dozes {
@@ -120,12 +123,14 @@ impl Stations {
                 jobs: jobs.clone(),
                 prepared: prepared_taken,
                 cleaner: Some(cleaner_ports),
+                requests: requests_taken,
             },
         };
         let reader = Reader {
             jobs: jobs_taken,
             prepared,
             writer: Arc::clone(&writer_doze),
+            requests: requests.clone(),
             checkpoints: None,
             shards: checkpoint_doors,
             state: Arc::clone(&state),
@@ -142,6 +147,7 @@ impl Stations {
             reader,
             jobs,
             writer_doze,
+            requests,
             state,
         };
         Ok((stations, ports))
@@ -150,6 +156,15 @@ impl Stations {
     /// What the stations know.
     pub(crate) const fn state(&self) -> &Arc<DiskState> {
         &self.state
+    }
+
+    /// For those who copy or check what is on the disk.
+    pub(crate) fn copy_door(&self) -> CopyDoor<FileDisk> {
+        CopyDoor {
+            jobs: self.jobs.clone(),
+            requests: self.requests.clone(),
+            state: Arc::clone(&self.state),
+        }
     }
 
     /// Whether a thread has ended although shards run.

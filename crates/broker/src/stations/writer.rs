@@ -8,6 +8,7 @@
 //! thread ends, and the process is to end with code 74. A disk without room is not a failure: orders wait until there is
 //! some (M47).
 
+mod requests;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ use super::cleaner::CleanerPorts;
 use super::disk::{Counter, DiskState};
 use super::orders::{Mark, Order, OrderReceiver};
 use super::reader::Job;
+use super::requests::{Holding, Request};
 use crate::rings::Doze;
 
 /// A disk that is idle for so long gets a witness: an empty batch which says that all before it is synced (M44).
@@ -85,6 +87,9 @@ pub(crate) struct Writer<D: Disk> {
     ends_with: usize,
     /// What the cleaner asks.
     questions: Option<mpsc::Receiver<Question>>,
+    /// Of those who copy the log, and whether somebody does.
+    requests: mpsc::Receiver<Request>,
+    holding: Holding,
     /// When the free space was looked at last.
     looked: Instant,
     /// What was in the log at the start.
@@ -100,6 +105,7 @@ pub(crate) struct WriterParts<D: Disk> {
     pub(crate) prepared: mpsc::Receiver<Prepared<D::File>>,
     /// None where nothing is cleaned.
     pub(crate) cleaner: Option<CleanerPorts>,
+    pub(crate) requests: mpsc::Receiver<Request>,
 }
 
 impl<D: Disk> Writer<D> {
@@ -112,6 +118,7 @@ impl<D: Disk> Writer<D> {
             jobs,
             prepared,
             cleaner,
+            requests,
         } = parts;
         let ends_with = shards.len();
         let questions = cleaner.map(|ports| {
@@ -130,6 +137,8 @@ impl<D: Disk> Writer<D> {
             prepared,
             ends_with,
             questions,
+            requests,
+            holding: Holding::default(),
             looked: Instant::now(),
             recovered_bytes,
         }
@@ -144,6 +153,7 @@ impl<D: Disk> Writer<D> {
         loop {
             self.doze.get_up();
             self.gather();
+            self.take_requests()?;
             if !self.pending.is_empty() {
                 self.work()?;
                 continue;
@@ -156,6 +166,7 @@ impl<D: Disk> Writer<D> {
             self.doze.lie_down();
             self.take_prepared();
             self.tell_cleaner();
+            self.take_requests()?;
             if !self.shards.iter().any(OrderReceiver::has_order) && !self.has_ended() {
                 self.rest()?;
             }
@@ -375,6 +386,7 @@ impl<D: Disk> Writer<D> {
             SpaceState::Enough => DiskRoom::Enough,
             SpaceState::Low => DiskRoom::Short,
         };
+        self.let_go(room);
         if self.state.set_room(room) {
             self.looked = Instant::now();
         }

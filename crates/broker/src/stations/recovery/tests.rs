@@ -41,6 +41,8 @@ struct Folder {
     checkpoints: MemDisk,
     log: Log<MemDisk>,
     given: Given,
+    /// What entries say.
+    data: Bytes,
     /// So many were there, the one that filled it included.
     starts: u32,
 }
@@ -61,6 +63,7 @@ impl Folder {
             checkpoints: MemDisk::new(),
             log,
             given: Given::default(),
+            data: Bytes::from(vec![0; 600]),
             starts: 1,
         }
     }
@@ -72,7 +75,7 @@ impl Folder {
             partition: PartitionId(partition),
             term: Term(1),
             index: LogIndex(index),
-            data: Bytes::from(vec![1; 600]),
+            data: self.data.clone(),
         };
         assert_eq!(batch.push(&record), Push::Taken);
         let place = self.log.write(&mut batch).expect("there is room");
@@ -131,6 +134,7 @@ impl Folder {
                 jobs,
                 prepared,
                 cleaner: None,
+                requests: mpsc::channel().1,
             },
         };
         station.run();
@@ -265,4 +269,23 @@ fn m44_damage_of_partition_0_stops_the_start_until_it_is_accepted() {
     assert!(text.contains("users, roles, limits"), "{text}");
     folder.given.orders.0 = BTreeSet::from([Order::Missing(PartitionId(0), LogIndex(1))]);
     assert_eq!(folder.start().failure, None);
+}
+
+#[test]
+fn an_entry_of_a_later_version_stops_the_start_and_says_so() {
+    for (data, version) in [
+        ([9, 0, 1, 0], "layout 9 and engine version 1"),
+        ([1, 0, 0, 1], "layout 1 and engine version 256"),
+    ] {
+        let mut folder = Folder::new();
+        folder.write(2, 1);
+        folder.data = Bytes::copy_from_slice(&data);
+        folder.write(2, 2);
+        let text = folder.start().failure.expect("the start is refused");
+        assert!(text.contains("entry 2 of partition 2"), "{text}");
+        assert!(
+            text.contains(version) && text.contains("the program that wrote it"),
+            "{text}"
+        );
+    }
 }

@@ -63,6 +63,7 @@ impl World {
             jobs,
             prepared,
             cleaner: None,
+            requests: mpsc::channel().1,
         };
         Self {
             disk,

@@ -1,0 +1,397 @@
+//! Backups: the data folder as it is at one moment, copied while the broker runs.
+//!
+//! ```text
+//! courser backup create ─▶ admin ─▶ Backups ─▶ thread "backup"
+//!                                                │ the log's writer and reader say what there is, and hold it
+//!                                                ▼
+//! BACKUPS/000001/{manifest, node, log/…, checkpoints/…}      all of it
+//! BACKUPS/000002/{manifest, node, log/…, checkpoints/…}      what is new; the manifest names the rest in 000001
+//! ```
+//! - [`create`]: the thread. What it copies is what a crash right behind one batch would leave, so a start on it is a start after a
+//!   crash, with any number of shards.
+//! - [`manifest`]: what a backup holds; written last, so that a backup without one was not finished.
+//! - [`store`]: the folder of backups.
+//! - [`restore`]: checking, and making a data folder of one. Offline.
+//! - [`pace`]: so many bytes a second.
+
+mod create;
+mod manifest;
+pub(crate) mod pace;
+mod restore;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use courser_contract::{LogIndex, PartitionId, WallMs};
+use courser_log::FileDisk;
+
+use self::create::Making;
+use self::manifest::Manifest;
+use self::pace::Pace;
+pub use self::restore::{restore_backup, verify_backup};
+use self::store::Store;
+use crate::live::Live;
+use crate::stations::{CopyDoor, NotHeld};
+
+/// Why there is no backup, or it cannot be used. Each text names the file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackupError {
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file or folder cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A folder that is for something else.
+    #[error("{} is in the way: name an empty folder, or one with backups only", path.display())]
+    Stranger {
+        /// What is there.
+        path: PathBuf,
+    },
+    /// Backups must not lie in what they are of.
+    #[error("{}: name a folder by its whole path, outside of the data folder", path.display())]
+    Place {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// Somebody writes to the folder.
+    #[error("{} is in use by another backup", path.display())]
+    InUse {
+        /// Which.
+        path: PathBuf,
+    },
+    /// Backups of another data folder.
+    #[error("{} has backups of another node: name another folder", path.display())]
+    Foreign {
+        /// Which.
+        path: PathBuf,
+    },
+    /// One is being made.
+    #[error("a backup is being made")]
+    Running,
+    /// Nothing is kept that could be backed up.
+    #[error("the server keeps everything in memory: there is nothing to back up")]
+    NothingKept,
+    /// Reader or writer of the log do not answer.
+    #[error("{0}")]
+    NotHeld(String),
+    /// The disk needed the space.
+    #[error(
+        "given up: the disk of the log became short of room and needed the segments that were to be copied"
+    )]
+    GaveWay,
+    /// The server stops, or somebody has said so.
+    #[error("stopped before it was finished")]
+    Stopped,
+    /// No thread.
+    #[error("cannot start a thread for the backup: {0}")]
+    Thread(io::Error),
+    /// A folder without backups.
+    #[error("there is no backup in {}", path.display())]
+    None {
+        /// Which.
+        path: PathBuf,
+    },
+    /// One that was not finished.
+    #[error("backup {number} in {} was not finished{}", path.display(), otherwise(*whole))]
+    Unfinished {
+        /// The folder.
+        path: PathBuf,
+        /// Which.
+        number: u32,
+        /// The last one that was.
+        whole: Option<u32>,
+    },
+    /// One that is not there.
+    #[error("there is no backup {number} in {}", path.display())]
+    Unknown {
+        /// The folder.
+        path: PathBuf,
+        /// Which.
+        number: u32,
+    },
+    /// Not what was written.
+    #[error("{} is damaged: {why}", path.display())]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// A folder with something in it.
+    #[error("{} is not empty: a backup is restored into a new folder", path.display())]
+    NotEmpty {
+        /// Which.
+        path: PathBuf,
+    },
+}
+
+fn otherwise(whole: Option<u32>) -> String {
+    whole.map_or_else(String::new, |number| {
+        format!(": the last one that was is --backup {number}")
+    })
+}
+
+impl From<NotHeld> for BackupError {
+    fn from(error: NotHeld) -> Self {
+        Self::NotHeld(error.to_string())
+    }
+}
+
+/// What a backup is, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupReport {
+    /// Its number in its folder.
+    pub number: u32,
+    /// When it was made.
+    pub made: WallMs,
+    /// Files of the data folder.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Its last entry of each partition.
+    pub partitions: Vec<(PartitionId, LogIndex)>,
+    /// What is not what was written, each with its file: the first hundred.
+    pub problems: Vec<String>,
+    /// How many there are.
+    pub problems_total: u64,
+}
+
+impl BackupReport {
+    fn new(manifest: &Manifest) -> Self {
+        Self {
+            number: manifest.number,
+            made: manifest.made,
+            files: manifest.files.len() as u64,
+            bytes: manifest.bytes(),
+            partitions: manifest.partitions.clone(),
+            problems: Vec::new(),
+            problems_total: 0,
+        }
+    }
+}
+
+/// How far a backup is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BackupStage {
+    /// None was made since the start.
+    #[default]
+    None,
+    /// It is being made.
+    Running,
+    /// It is finished.
+    Done,
+    /// It is not, and will not be.
+    Failed,
+}
+
+/// The last backup that was asked for since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BackupState {
+    /// How far it is.
+    pub stage: BackupStage,
+    /// Where to.
+    pub folder: PathBuf,
+    /// Its number there; 0: it has not begun.
+    pub number: u32,
+    /// Bytes of segments that are wanted.
+    pub bytes_total: u64,
+    /// Bytes that were read.
+    pub bytes_read: u64,
+    /// Bytes that were written.
+    pub bytes_copied: u64,
+    /// Bytes that the one before has.
+    pub bytes_reused: u64,
+    /// Damage in what was copied: the copy has it too.
+    pub damaged: Vec<String>,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// Its last entry of each partition, once it is finished.
+    pub partitions: Vec<(PartitionId, LogIndex)>,
+}
+
+/// What others see of a backup while it is made.
+#[derive(Debug)]
+struct Progress {
+    state: Mutex<BackupState>,
+    /// Bytes a second; 0: what the settings say.
+    pace: AtomicU64,
+    live: Arc<Live>,
+}
+
+impl Progress {
+    fn change(&self, change: impl FnOnce(&mut BackupState)) {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn pace(&self) -> u64 {
+        match self.pace.load(Ordering::Relaxed) {
+            0 => self.live.get().settings.backup.bytes_per_second.bytes(),
+            asked => asked,
+        }
+    }
+}
+
+/// What is copied.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) door: CopyDoor<FileDisk>,
+    /// The data folder.
+    pub(crate) data: PathBuf,
+    pub(crate) node: [u8; 16],
+}
+
+/// Backups of a running broker, one at a time.
+#[derive(Debug)]
+pub(crate) struct Backups {
+    source: Arc<Source>,
+    progress: Arc<Progress>,
+    /// Told to the thread that works.
+    stop: Mutex<Arc<AtomicBool>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Backups {
+    /// None yet.
+    pub(crate) fn new(source: Source, live: Arc<Live>) -> Self {
+        Self {
+            source: Arc::new(source),
+            progress: Arc::new(Progress {
+                state: Mutex::default(),
+                pace: AtomicU64::new(0),
+                live,
+            }),
+            stop: Mutex::default(),
+            thread: Mutex::default(),
+        }
+    }
+
+    /// Begins one, at so many bytes a second or what the settings say.
+    pub(crate) fn begin(&self, folder: &Path, pace: Option<u64>) -> Result<(), BackupError> {
+        self.check_place(folder)?;
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.as_ref().is_some_and(|it| !it.is_finished()) {
+            return Err(BackupError::Running);
+        }
+        let (store, lock) = Store::lock(folder)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&stop);
+        self.progress
+            .pace
+            .store(pace.unwrap_or(0), Ordering::Relaxed);
+        self.progress.change(|state| {
+            *state = BackupState {
+                stage: BackupStage::Running,
+                folder: folder.to_owned(),
+                ..BackupState::default()
+            };
+        });
+        let (source, progress) = (Arc::clone(&self.source), Arc::clone(&self.progress));
+        let work = move || {
+            let _lock = lock;
+            make(&source, &store, &progress, stop);
+        };
+        let spawned = thread::Builder::new().name("backup".to_owned()).spawn(work);
+        match spawned {
+            Ok(handle) => {
+                *thread = Some(handle);
+                Ok(())
+            }
+            Err(error) => {
+                self.progress
+                    .change(|state| state.stage = BackupStage::Failed);
+                Err(BackupError::Thread(error))
+            }
+        }
+    }
+
+    /// A backup in the folder that it is of would be part of the next one.
+    fn check_place(&self, folder: &Path) -> Result<(), BackupError> {
+        let path = folder.to_owned();
+        let is_plain = folder.is_absolute()
+            && folder
+                .components()
+                .all(|part| !matches!(part, std::path::Component::ParentDir));
+        let whole = |path: &Path| {
+            let there = path.ancestors().find(|it| it.exists());
+            there.and_then(|it| it.canonicalize().ok())
+        };
+        let data = self.source.data.canonicalize().ok();
+        match (whole(folder), data) {
+            (Some(folder), Some(data)) if is_plain && !folder.starts_with(&data) => Ok(()),
+            _ => Err(BackupError::Place { path }),
+        }
+    }
+
+    /// How far the last one is.
+    pub(crate) fn state(&self) -> BackupState {
+        let state = self.progress.state.lock();
+        state.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Stops the one that is being made, which then was not finished. True if there is one.
+    pub(crate) fn stop(&self) -> bool {
+        let stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner);
+        stop.store(true, Ordering::Release);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        thread.as_ref().is_some_and(|it| !it.is_finished())
+    }
+
+    /// The same, and waits for its end.
+    pub(crate) fn end(&self) {
+        self.stop();
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = thread.take() {
+            // Its panic was printed when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread does.
+fn make(source: &Source, store: &Store, progress: &Progress, stop: Arc<AtomicBool>) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let made = WallMs(now.map_or(0, |now| now.as_millis() as u64));
+    let making = Making {
+        source,
+        store,
+        pace: Pace::new(progress.pace(), stop),
+        progress,
+        lost: Arc::new(AtomicBool::new(false)),
+    };
+    match making.run(made) {
+        Ok(manifest) => {
+            tracing::info!(event = "backup_made", number = manifest.number);
+            progress.change(|state| {
+                state.stage = BackupStage::Done;
+                state.partitions = manifest.partitions;
+            });
+        }
+        Err(error) => {
+            let error = error.to_string();
+            tracing::warn!(event = "backup_failed", error);
+            progress.change(|state| {
+                state.stage = BackupStage::Failed;
+                state.error = Some(error);
+            });
+        }
+    }
+}

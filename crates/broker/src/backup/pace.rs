@@ -1,0 +1,84 @@
+//! Work that nobody waits for, at a pace that nobody feels.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long it may take until somebody who is told to stop has stopped.
+const STEP: Duration = Duration::from_millis(50);
+/// What was not used for so long is not made up for.
+const CREDIT: Duration = Duration::from_millis(200);
+
+/// Told to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stopped;
+
+/// So many bytes a second, and no more.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    per_second: u64,
+    /// When what was done so far may have been done.
+    due: Instant,
+    stop: Arc<AtomicBool>,
+}
+
+impl Pace {
+    /// At least one byte a second, until `stop` is set.
+    pub(crate) fn new(per_second: u64, stop: Arc<AtomicBool>) -> Self {
+        Self {
+            per_second: per_second.max(1),
+            due: Instant::now(),
+            stop,
+        }
+    }
+
+    /// Another pace from now on.
+    pub(crate) fn set(&mut self, per_second: u64) {
+        self.per_second = per_second.max(1);
+    }
+
+    /// So many bytes are done: waits until the next may be.
+    pub(crate) fn spend(&mut self, bytes: u64) -> Result<(), Stopped> {
+        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.per_second);
+        let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
+        let earliest = Instant::now().checked_sub(CREDIT).unwrap_or(self.due);
+        self.due = self.due.max(earliest) + Duration::from_nanos(nanos);
+        self.wait_until(self.due)
+    }
+
+    /// Waits.
+    pub(crate) fn wait_until(&self, due: Instant) -> Result<(), Stopped> {
+        loop {
+            if self.stop.load(Ordering::Acquire) {
+                return Err(Stopped);
+            }
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            thread::sleep(left.min(STEP));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_take_their_time_and_a_stop_does_not() {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut pace = Pace::new(1 << 20, Arc::clone(&stop));
+        let begun = Instant::now();
+        for _ in 0..8 {
+            assert_eq!(pace.spend(64 << 10), Ok(()));
+        }
+        // Half a second of work, less what is not made up for.
+        assert!(begun.elapsed() >= Duration::from_millis(290));
+        stop.store(true, Ordering::Release);
+        let begun = Instant::now();
+        assert_eq!(pace.spend(1 << 40), Err(Stopped));
+        assert!(begun.elapsed() < Duration::from_secs(20));
+    }
+}

@@ -1,0 +1,188 @@
+//! The folder of backups: which there are, which one is being made, and what an unfinished one has left.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::BackupError;
+use super::manifest::{Manifest, folder_of, number_of};
+
+const LOCK: &str = "LOCK";
+pub(super) const MANIFEST: &str = "manifest";
+const MANIFEST_NEW: &str = "manifest.new";
+/// A manifest is no longer than this: a gibibyte would be five million files.
+const MANIFEST_BYTES_MAX: u64 = 1 << 30;
+
+/// A folder of backups.
+#[derive(Debug)]
+pub(super) struct Store {
+    path: PathBuf,
+}
+
+/// What is in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Numbers {
+    /// With a manifest, ascending.
+    pub(super) finished: Vec<u32>,
+    /// Without one.
+    pub(super) unfinished: Vec<u32>,
+}
+
+impl Numbers {
+    /// The highest.
+    pub(super) fn last(&self) -> u32 {
+        let last = |numbers: &[u32]| numbers.last().copied().unwrap_or(0);
+        last(&self.finished).max(last(&self.unfinished))
+    }
+}
+
+impl Store {
+    /// One that is only read.
+    pub(super) fn at(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+        }
+    }
+
+    /// Makes the folder, or takes one with backups or without anything; nobody else writes to it while the lock is held.
+    pub(super) fn lock(path: &Path) -> Result<(Self, File), BackupError> {
+        let failed = |source| BackupError::Write {
+            path: path.to_owned(),
+            source,
+        };
+        if !path.is_dir() {
+            make_folder(path).map_err(failed)?;
+        }
+        for entry in fs::read_dir(path).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            let is_ours = name
+                .to_str()
+                .is_some_and(|name| name == LOCK || number_of(name).is_some());
+            if !is_ours {
+                return Err(BackupError::Stranger {
+                    path: path.join(name),
+                });
+            }
+        }
+        let lock = private_file().open(path.join(LOCK)).map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => Ok((Self::at(path), lock)),
+            Err(TryLockError::WouldBlock) => Err(BackupError::InUse {
+                path: path.to_owned(),
+            }),
+            Err(TryLockError::Error(source)) => Err(failed(source)),
+        }
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where a file of a backup is.
+    pub(super) fn file(&self, stored: &str) -> PathBuf {
+        self.path.join(stored)
+    }
+
+    /// Which backups there are.
+    pub(super) fn numbers(&self) -> Result<Numbers, BackupError> {
+        let failed = |source| BackupError::Read {
+            path: self.path.clone(),
+            source,
+        };
+        let mut numbers = Numbers::default();
+        for entry in fs::read_dir(&self.path).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            if let Some(number) = name.to_str().and_then(number_of) {
+                let is_finished = self.folder(number).join(MANIFEST).exists();
+                let list = match is_finished {
+                    true => &mut numbers.finished,
+                    false => &mut numbers.unfinished,
+                };
+                list.push(number);
+            }
+        }
+        numbers.finished.sort_unstable();
+        numbers.unfinished.sort_unstable();
+        Ok(numbers)
+    }
+
+    fn folder(&self, number: u32) -> PathBuf {
+        self.path.join(folder_of(number))
+    }
+
+    /// The manifest of a finished backup.
+    pub(super) fn manifest(&self, number: u32) -> Result<Manifest, BackupError> {
+        let path = self.folder(number).join(MANIFEST);
+        let failed = |source| BackupError::Read {
+            path: path.clone(),
+            source,
+        };
+        let damaged = |why: String| BackupError::Damaged {
+            path: path.clone(),
+            why,
+        };
+        if fs::metadata(&path).map_err(failed)?.len() > MANIFEST_BYTES_MAX {
+            return Err(damaged("it is longer than any manifest".to_owned()));
+        }
+        let text = String::from_utf8(fs::read(&path).map_err(failed)?);
+        let text = text.map_err(|_| damaged("it is no text".to_owned()))?;
+        let manifest = Manifest::decode(&text).map_err(|error| damaged(error.to_string()))?;
+        if manifest.number != number {
+            return Err(damaged(format!("it is that of backup {}", manifest.number)));
+        }
+        Ok(manifest)
+    }
+
+    /// Makes the folders of the next backup. What unfinished ones have left is removed: no manifest names it.
+    pub(super) fn begin(&self) -> Result<u32, BackupError> {
+        let numbers = self.numbers()?;
+        for number in &numbers.unfinished {
+            let path = self.folder(*number);
+            fs::remove_dir_all(&path).map_err(|source| BackupError::Write { path, source })?;
+        }
+        let number = numbers.last() + 1;
+        for folder in ["", "log", "checkpoints"] {
+            let path = self.folder(number).join(folder);
+            make_folder(&path).map_err(|source| BackupError::Write { path, source })?;
+        }
+        Ok(number)
+    }
+
+    /// Makes a backup count: everything else of it is durable before the manifest has its name.
+    pub(super) fn finish(&self, manifest: &Manifest) -> Result<(), BackupError> {
+        let folder = self.folder(manifest.number);
+        let failed = |source| BackupError::Write {
+            path: folder.clone(),
+            source,
+        };
+        for below in ["log", "checkpoints"] {
+            sync_folder(&folder.join(below)).map_err(failed)?;
+        }
+        let new = folder.join(MANIFEST_NEW);
+        let mut file = private_file().truncate(true).open(&new).map_err(failed)?;
+        file.write_all(manifest.encode().as_bytes())
+            .map_err(failed)?;
+        file.sync_all().map_err(failed)?;
+        sync_folder(&folder).map_err(failed)?;
+        sync_folder(&self.path).map_err(failed)?;
+        fs::rename(&new, folder.join(MANIFEST)).map_err(failed)?;
+        sync_folder(&folder).map_err(failed)
+    }
+}
+
+pub(super) fn make_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// A file for its owner only, made where it is not there.
+pub(super) fn private_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).mode(0o600);
+    options
+}
+
+pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}

@@ -1,0 +1,367 @@
+//! Backups of a broker under load, what is made of them, and what is refused.
+
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use courser_contract::{LogIndex, PartitionId};
+use courser_engine::{Limits, Partition, PartitionConfig};
+use courser_log::{CheckpointStore, FileDisk, Log, LogConfig, Manifests};
+use support::{Client, broker, broker_on, publish};
+
+use super::*;
+use crate::Broker;
+use crate::node::DataFolder;
+use crate::repair::judge::Given;
+use crate::shard::making::{MadeFor, Making, is_of_partition};
+use crate::slots::{Places, Relaxed};
+use crate::stations::found_in;
+
+const CLIENTS: [&str; 4] = ["a", "b", "c", "d"];
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn start(folder: &Path, shards: u16) -> Broker {
+    let settings = [
+        "sys.interval=0s",
+        "log.checkpoint_bytes=1MiB",
+        "session.queue_bytes_max=1GiB",
+    ];
+    broker_on(folder, shards, &settings)
+}
+
+fn keep(broker: &Broker, client_id: &str) -> (Client, bool) {
+    Client::session(broker.addresses()[0], client_id, 4, 0, &[])
+}
+
+/// Sessions that are not there. One of them takes everything and never comes back: no segment is ever free, so that the log has all
+/// entries to the end of the test.
+fn fill(broker: &Broker) {
+    let (mut keeper, _) = keep(broker, "keeper");
+    keeper.subscribe("to/#", 1);
+    for client in CLIENTS {
+        let (mut client_, _) = keep(broker, client);
+        client_.subscribe(&format!("to/{client}"), 1);
+        client_.send(0xE0, &[]);
+    }
+    keeper.send(0xE0, &[]);
+}
+
+/// Publishes, and takes part of it, until it is told to stop.
+fn load(broker: &Broker, stop: &AtomicBool) {
+    let mut publisher = Client::connect(broker.addresses()[0], "publisher");
+    let mut round: u16 = 0;
+    while !stop.load(Ordering::Acquire) {
+        round = round % 60_000 + 1;
+        let client = CLIENTS[usize::from(round) % CLIENTS.len()];
+        let payload = format!("load {round} {}", "x".repeat(3_000));
+        let topic = format!("to/{client}");
+        publisher.send_raw(&publish(&topic, 1, round, payload.as_bytes()));
+        assert_eq!(publisher.receive().first, 0x40);
+        if round.is_multiple_of(50) {
+            let (mut reader, present) = keep(broker, client);
+            assert!(present);
+            for _ in 0..5 {
+                reader.receive_publish();
+            }
+        }
+    }
+}
+
+fn wait(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn segments(folder: &Path) -> usize {
+    let files = fs::read_dir(folder.join("log")).expect("a folder");
+    let names = files.map(|file| file.expect("a file").file_name());
+    names
+        .filter(|name| name.to_string_lossy().ends_with(".seg"))
+        .count()
+}
+
+/// Segments that are written to.
+fn created(broker: &Broker) -> u64 {
+    let counters = broker.control().disk_counters();
+    let found = counters.iter().find(|(name, _)| *name == "log_bytes");
+    found.map_or(0, |(_, bytes)| bytes >> 20)
+}
+
+fn backup(broker: &Broker, folder: &Path) -> BackupState {
+    let control = broker.control();
+    control.begin_backup(folder, None).expect("it can begin");
+    wait("a backup ends", || {
+        control.backup().stage != BackupStage::Running
+    });
+    control.backup()
+}
+
+type States = BTreeMap<PartitionId, (LogIndex, Vec<u8>)>;
+
+/// What a start would make of a folder: the last entry and the state of each partition.
+fn states(folder: &Path) -> States {
+    let folder = DataFolder::open(folder, 1, Relaxed::None).expect("a data folder");
+    let disk = |path: PathBuf| FileDisk::open(&path).expect("a folder");
+    let (store, loaded) = CheckpointStore::open(disk(folder.checkpoints()), folder.identity())
+        .expect("checkpoints that are whole");
+    assert!(loaded.damaged.is_empty());
+    let config = LogConfig::new(folder.identity(), 1 << 20).expect("a size");
+    let (mut log, recovered) = Log::open(
+        disk(folder.log()),
+        config,
+        folder.start(),
+        &loaded.manifests,
+    )
+    .expect("a log that is whole");
+    assert_eq!(recovered.report.damages, []);
+    let places = Places::new(folder.node().partitions, 1, folder.node().relaxed);
+    let found = found_in(
+        (&mut log, &store),
+        (recovered, &loaded.manifests),
+        (&Given::default(), folder.node().start),
+        &places,
+    )
+    .expect("it is all there");
+    let mut states = States::new();
+    for found in found.into_iter().filter(|it| it.id != Places::METADATA) {
+        let mut making = Making::new(found);
+        let made = loop {
+            if let Some(made) = making.go_on(&places, &Limits::default()) {
+                break made;
+            }
+        };
+        let MadeFor::Group(restored, _) = made.fate else {
+            panic!("partition {} is set aside", made.id.0);
+        };
+        let (mut partition, at) = made.partition.expect("it serves");
+        assert!(!partition.has_lost());
+        let mut last = at.index;
+        for entry in &restored.entries {
+            last = entry.index;
+            if is_of_partition(entry) {
+                let applied = partition.replay_entry(entry.index, &entry.data);
+                applied.expect("it is an entry");
+            }
+        }
+        partition.check();
+        states.insert(made.id, (last, partition.encode_state()));
+    }
+    states
+}
+
+/// The states at these entries, made of all entries since the first: no checkpoint has a part in it.
+fn states_at(folder: &Path, at: &[(PartitionId, LogIndex)]) -> States {
+    let folder = DataFolder::open(folder, 1, Relaxed::None).expect("a data folder");
+    let log_config = LogConfig::new(folder.identity(), 1 << 20).expect("a size");
+    let disk = FileDisk::open(&folder.log()).expect("a folder");
+    let (_, recovered) = Log::open(disk, log_config, folder.start(), &Manifests::new())
+        .expect("a log that is whole");
+    let places = Places::new(folder.node().partitions, 1, folder.node().relaxed);
+    let mut states = States::new();
+    for &(id, index) in at.iter().filter(|(id, _)| *id != Places::METADATA) {
+        let entries = &recovered.partitions[&id].entries;
+        assert_eq!(entries[0].index, LogIndex(1), "nothing of it was freed");
+        let mut partition = Partition::new(PartitionConfig::new(id, places.class_of(id)));
+        let entries = entries.iter().filter(|entry| entry.index <= index);
+        for entry in entries.filter(|entry| is_of_partition(entry)) {
+            let applied = partition.replay_entry(entry.index, &entry.data);
+            applied.expect("it is an entry");
+        }
+        states.insert(id, (index, partition.encode_state()));
+    }
+    states
+}
+
+#[test]
+fn a_full_backup_and_two_incremental_ones_under_load_are_the_states_at_their_cuts() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let (data, backups) = (folder.path().join("data"), folder.path().join("backups"));
+    let broker = start(&data, 2);
+    fill(&broker);
+    let stop = AtomicBool::new(false);
+    let made = thread::scope(|scope| {
+        scope.spawn(|| load(&broker, &stop));
+        let made: Vec<BackupState> = (1..=3)
+            .map(|number| {
+                let before = created(&broker);
+                wait("segments fill", || created(&broker) >= before + 3);
+                let made = backup(&broker, &backups);
+                assert_eq!((made.stage, made.number), (BackupStage::Done, number));
+                assert_eq!((&made.error, made.damaged.len()), (&None, 0));
+                made
+            })
+            .collect();
+        stop.store(true, Ordering::Release);
+        made
+    });
+    assert_eq!(made[0].bytes_reused, 0);
+    assert!(made[1].bytes_reused >= 2 << 20 && made[2].bytes_reused > made[1].bytes_reused);
+    assert!(segments(&backups.join("000003")) < segments(&data));
+    broker.stop().expect("nothing failed");
+    for made in &made {
+        let report = verify_backup(&backups, Some(made.number)).expect("it is there");
+        assert_eq!(
+            (report.problems_total, &report.partitions),
+            (0, &made.partitions)
+        );
+        let restored = folder.path().join(format!("restored-{}", made.number));
+        let report = restore_backup(&backups, Some(made.number), &restored).expect("it is whole");
+        assert!(report.files > 3);
+        let (found, wanted) = (states(&restored), states_at(&data, &made.partitions));
+        // A partition without an entry is in no log.
+        for (id, state) in &wanted {
+            assert!(found.get(id) == Some(state), "partition {} differs", id.0);
+        }
+        let queued = |(_, state): (&PartitionId, &(LogIndex, Vec<u8>))| state.1.len();
+        assert!(found.iter().map(queued).sum::<usize>() > 10_000);
+    }
+    // On another number of shards, and it goes on.
+    let restored = folder.path().join("restored-3");
+    let broker = start(&restored, 3);
+    assert_eq!(broker.state(), crate::NodeState::default());
+    let (mut keeper, present) = keep(&broker, "keeper");
+    assert!(present);
+    for number in 1..=20 {
+        let (_, payload) = keeper.receive_publish();
+        assert!(payload.starts_with(format!("load {number} ").as_bytes()));
+    }
+    // What was restored goes on by itself: its next backup does not pass for one of the original.
+    let made = backup(&broker, &backups);
+    assert_eq!((made.stage, made.number), (BackupStage::Done, 4));
+    broker.stop().expect("nothing failed");
+    let again = folder.path().join("restored-4");
+    restore_backup(&backups, None, &again).expect("it is whole");
+    let report = verify_backup(&backups, None).expect("it is there");
+    let found = states(&again);
+    for (id, index) in report.partitions {
+        assert!(id == Places::METADATA || found[&id].0 == index);
+    }
+}
+
+/// A folder with one backup of a broker that holds little.
+fn small(folder: &Path) -> PathBuf {
+    let backups = folder.join("backups");
+    let broker = start(&folder.join("data"), 1);
+    let (mut client, _) = keep(&broker, "a");
+    client.subscribe("to/a", 1);
+    assert_eq!(backup(&broker, &backups).stage, BackupStage::Done);
+    broker.stop().expect("nothing failed");
+    backups
+}
+
+#[test]
+fn a_damaged_backup_is_found_and_refused_by_the_name_of_its_file() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let backups = small(folder.path());
+    let data = folder.path().join("restored");
+    let manifest = Store::at(&backups).manifest(1).expect("it is finished");
+    for file in &manifest.files {
+        let path = backups.join(&file.stored);
+        let whole = fs::read(&path).expect("it is there");
+        let mut changed = whole.clone();
+        *changed.last_mut().expect("no file is empty") ^= 0x20;
+        for bytes in [Some(&changed[..]), Some(&whole[..whole.len() - 1]), None] {
+            match bytes {
+                Some(bytes) => fs::write(&path, bytes).expect("there is room"),
+                None => fs::remove_file(&path).expect("it is there"),
+            }
+            let report = verify_backup(&backups, None).expect("its manifest is whole");
+            assert_eq!(report.problems_total, 1);
+            let name = path.display().to_string();
+            assert!(report.problems[0].contains(&name), "{report:?}");
+            let error = restore_backup(&backups, None, &data).expect_err("it is damaged");
+            assert!(error.to_string().contains(&name), "{error}");
+            assert!(!data.exists(), "nothing was written");
+        }
+        fs::write(&path, whole).expect("there is room");
+    }
+    let path = backups.join("000001/manifest");
+    let text = fs::read_to_string(&path).expect("it is there");
+    for (from, to) in [("cut 1 ", "cut 2 "), ("backup 1\n", "backup 9\n")] {
+        fs::write(&path, text.replacen(from, to, 1)).expect("there is room");
+        let error = restore_backup(&backups, None, &data).expect_err("it is damaged");
+        assert!(error.to_string().contains("000001/manifest"), "{error}");
+    }
+    fs::write(&path, text).expect("there is room");
+    restore_backup(&backups, None, &data).expect("it is whole again");
+    let error = restore_backup(&backups, None, &data).expect_err("there is something");
+    assert!(matches!(error, BackupError::NotEmpty { .. }), "{error}");
+}
+
+#[test]
+fn an_unfinished_backup_is_refused_and_gives_way_to_the_next() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let backups = small(folder.path());
+    let data = folder.path().join("restored");
+    let broker = start(&folder.path().join("data"), 1);
+    let control = broker.control();
+    // A megabyte at 4 KiB a second is not done before it is stopped.
+    control
+        .begin_backup(&backups, Some(4 << 10))
+        .expect("it can begin");
+    wait("it has begun", || control.backup().number == 2);
+    let error = control.begin_backup(&backups, None).expect_err("one runs");
+    assert!(matches!(error, BackupError::Running), "{error}");
+    assert!(control.stop_backup());
+    wait("it stops", || control.backup().stage == BackupStage::Failed);
+    assert_eq!(
+        control.backup().error,
+        Some(BackupError::Stopped.to_string())
+    );
+    assert!(!control.stop_backup());
+    let error = restore_backup(&backups, None, &data).expect_err("it was not finished");
+    assert!(error.to_string().contains("--backup 1"), "{error}");
+    assert!(verify_backup(&backups, None).is_err());
+    restore_backup(&backups, Some(1), &data).expect("that one was");
+    let made = backup(&broker, &backups);
+    assert_eq!((made.stage, made.number), (BackupStage::Done, 3));
+    assert!(!backups.join("000002").exists());
+    // A stop of the broker does not wait for a backup.
+    control
+        .begin_backup(&backups, Some(4 << 10))
+        .expect("it can begin");
+    let begun = Instant::now();
+    broker.stop().expect("nothing failed");
+    assert!(begun.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn a_folder_that_is_for_something_else_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let backups = small(folder.path());
+    let data = folder.path().join("other");
+    let broker_ = start(&data, 1);
+    let refused = |folder: &Path| broker_.control().begin_backup(folder, None);
+    for place in [
+        Path::new("relative"),
+        &data,
+        &data.join("x/y"),
+        &backups.join("../data"),
+    ] {
+        let error = refused(place).expect_err("no backup can be there");
+        assert!(matches!(error, BackupError::Place { .. }), "{error}");
+    }
+    let error = refused(folder.path()).expect_err("there is something else");
+    assert!(matches!(error, BackupError::Stranger { .. }), "{error}");
+    let made = backup(&broker_, &backups);
+    let error = made.error.expect("those are of another node");
+    assert!(error.contains("another node"), "{error}");
+    broker_.stop().expect("nothing failed");
+    for (path, number) in [(folder.path(), None), (&backups, Some(7))] {
+        assert!(verify_backup(path, number).is_err());
+        assert!(restore_backup(path, number, &folder.path().join("x")).is_err());
+    }
+    let in_memory = broker(1, &[], |_| {});
+    let error = in_memory.control().begin_backup(&backups, None);
+    assert!(matches!(error, Err(BackupError::NothingKept)), "{error:?}");
+    in_memory.stop().expect("nothing failed");
+}

@@ -1,0 +1,277 @@
+//! Sample folders: one of each format that a release has written, in `tests/data`, read by this program.
+//!
+//! A sample is a file of text: the files of a data folder as lines of 32 bytes, those of zeros left out. It is made once, with the
+//! program that has the format, and never again:
+//! `COURSER_SAMPLE=NAME cargo test -p courser-broker --lib samples::make -- --ignored`.
+
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use support::{Client, Packet, broker_on, publish, text};
+
+use crate::{Broker, NodeState, examine};
+
+const LINE: usize = 32;
+/// Every one of them, oldest first.
+const SAMPLES: &[&str] = &["format-1"];
+
+fn sample_path(name: &str) -> PathBuf {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data");
+    data.join(format!("{name}.txt"))
+}
+
+fn pack(folder: &Path) -> String {
+    let mut files = BTreeMap::new();
+    for below in ["", "log", "checkpoints"] {
+        for file in fs::read_dir(folder.join(below)).expect("a folder") {
+            let path = file.expect("a file").path();
+            let name = path.strip_prefix(folder).expect("it is below");
+            let name = name.to_str().expect("a name in ASCII").to_owned();
+            if path.is_file() && name != "LOCK" {
+                files.insert(name, fs::read(&path).expect("it can be read"));
+            }
+        }
+    }
+    let mut packed = String::new();
+    for (name, bytes) in files {
+        let _ = writeln!(packed, "file {name} {}", bytes.len());
+        for (number, line) in bytes.chunks(LINE).enumerate() {
+            if line.iter().any(|byte| *byte != 0) {
+                let _ = write!(packed, "{} ", number * LINE);
+                line.iter().for_each(|byte| {
+                    let _ = write!(packed, "{byte:02x}");
+                });
+                packed.push('\n');
+            }
+        }
+    }
+    packed
+}
+
+fn unpack(packed: &str, folder: &Path) {
+    let mut files: BTreeMap<&str, Vec<u8>> = BTreeMap::new();
+    let mut current = "";
+    for line in packed.lines().filter(|line| !line.starts_with('#')) {
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["file", name, bytes] => {
+                current = name;
+                files.insert(name, vec![0; bytes.parse().expect("a number")]);
+            }
+            [at, bytes] => {
+                let at: usize = at.parse().expect("a number");
+                let file = files.get_mut(current).expect("a file is first");
+                for (place, byte) in (at..).zip(bytes.as_bytes().chunks(2)) {
+                    let byte = std::str::from_utf8(byte).expect("digits");
+                    file[place] = u8::from_str_radix(byte, 16).expect("digits");
+                }
+            }
+            _ => panic!("no line of a sample: {line}"),
+        }
+    }
+    for (name, bytes) in files {
+        let path = folder.join(name);
+        fs::create_dir_all(path.parent().expect("it is in a folder")).expect("there is room");
+        fs::write(path, bytes).expect("there is room");
+    }
+}
+
+fn start(folder: &Path, shards: u16) -> Broker {
+    let classes = r#"class=[{filter = "relaxed/#", class = "relaxed"}]"#;
+    let settings = ["sys.interval=0s", "log.checkpoint_bytes=1MiB", classes];
+    broker_on(folder, shards, &settings)
+}
+
+fn keep(broker: &Broker, client_id: &str) -> (Client, bool) {
+    Client::session(broker.addresses()[0], client_id, 4, 0, &[])
+}
+
+fn send(client: &mut Client, topic: &str, packet_id: u16, payload: &[u8]) {
+    client.send_raw(&publish(topic, 1, packet_id, payload));
+    assert_eq!(client.receive().first, 0x40);
+}
+
+/// What every sample holds: sessions, of the class relaxed too, that wait for messages; a shared group; a retained message; a QoS 2
+/// exchange half-way; a large message in pieces; checkpoints, and entries behind them.
+fn fill(broker: &Broker) {
+    let address = broker.addresses()[0];
+    for (client_id, filter) in [
+        ("plain", "s/#"),
+        ("relaxed/one", "s/1"),
+        ("member", "$share/g/s/#"),
+        ("filler", "fill"),
+    ] {
+        let (mut client, _) = keep(broker, client_id);
+        client.subscribe(filter, 1);
+        client.send(0xE0, &[]);
+    }
+    // 5.0 with a session that outlives its connection for ever, and a will that goes with it.
+    let expiry = [0x11, 0xFF, 0xFF, 0xFF, 0xFF];
+    let mut will = vec![0];
+    will.extend(text("will/of/five"));
+    will.extend(text("gone"));
+    let (five, _) = Client::open_session(address, "five", 5, 0x04 | 0x08, &expiry, &will);
+    let mut publisher = Client::connect(address, "publisher");
+    send(&mut publisher, "s/1", 1, b"before the checkpoints");
+    publisher.send_raw(&support::encode(0x33, &retained("r/1", 2, b"kept")));
+    assert_eq!(publisher.receive().first, 0x40);
+    // Enough for checkpoints of all partitions; the last one waits.
+    let zeros = vec![0; 300 << 10];
+    for number in 0..16 {
+        send(&mut publisher, "fill", 100 + number, &zeros);
+        if number < 15 {
+            let (mut filler, _) = keep(broker, "filler");
+            assert_eq!(filler.receive_publish().1.len(), zeros.len());
+            filler.send(0xE0, &[]);
+            assert!(filler.is_closed());
+        }
+    }
+    send(&mut publisher, "s/1", 2, b"behind the checkpoints");
+    let (mut holder, _) = keep(broker, "holder");
+    holder.send_raw(&publish("s/2", 2, 7, b"exactly once"));
+    assert_eq!(holder.receive().first, 0x50, "PUBREC, and no PUBREL");
+    drop(five);
+}
+
+fn retained(topic: &str, packet_id: u16, payload: &[u8]) -> Vec<u8> {
+    let mut body = text(topic);
+    body.extend(packet_id.to_be_bytes());
+    body.extend_from_slice(payload);
+    body
+}
+
+/// That all of it is there.
+fn check(broker: &Broker) {
+    assert_eq!(broker.state(), NodeState::default());
+    let (mut holder, present) = keep(broker, "holder");
+    assert!(present);
+    // DUP: the exchange is known, nothing is stored again.
+    let mut again = publish("s/2", 2, 7, b"exactly once");
+    again[0] |= 8;
+    holder.send_raw(&again);
+    assert_eq!(holder.receive().first, 0x50);
+    holder.send(0x62, &[0, 7]);
+    assert_eq!(holder.receive().first, 0x70);
+    let waiting = [&b"before the checkpoints"[..], b"behind the checkpoints"];
+    for (client_id, own) in [
+        ("plain", &[waiting[0], waiting[1], b"exactly once"][..]),
+        ("relaxed/one", &waiting[..]),
+        ("member", &[waiting[0], waiting[1], b"exactly once"][..]),
+    ] {
+        let (mut client, present) = keep(broker, client_id);
+        assert!(present, "{client_id}");
+        let mut got: Vec<Vec<u8>> = own.iter().map(|_| client.receive_publish().1).collect();
+        let mut wanted: Vec<Vec<u8>> = own.iter().map(|it| it.to_vec()).collect();
+        // QoS 1 and 2 each have their own order.
+        got.sort();
+        wanted.sort();
+        assert_eq!(got, wanted, "{client_id}");
+        client.send(0xC0, &[]);
+        assert_eq!(client.receive().first, 0xD0, "and nothing more");
+    }
+    let (mut filler, present) = keep(broker, "filler");
+    assert!(present);
+    assert_eq!(filler.receive_publish().1, vec![0; 300 << 10]);
+    let (mut five, present) = Client::session(broker.addresses()[0], "five", 5, 0, &[]);
+    assert!(present);
+    five.send(0x82, &[&[0, 1, 0][..], &text("r/+"), &[0]].concat());
+    let answers: Vec<Packet> = (0..2).map(|_| five.receive()).collect();
+    let found = answers.iter().any(|packet| packet.body.ends_with(b"kept"));
+    assert!(found, "the retained message: {answers:?}");
+}
+
+#[test]
+#[ignore = "writes a new sample: see the module"]
+fn make() {
+    let name = std::env::var("COURSER_SAMPLE").expect("COURSER_SAMPLE names the sample");
+    let path = sample_path(&name);
+    assert!(!path.exists(), "a sample is never made again");
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let broker = start(folder.path(), 2);
+    fill(&broker);
+    broker.stop().expect("nothing failed");
+    fs::create_dir_all(path.parent().expect("it is in a folder")).expect("there is room");
+    let head = format!("# A data folder of {name}: crates/broker/src/node/samples.rs\n");
+    fs::write(path, head + &pack(folder.path())).expect("there is room");
+}
+
+#[test]
+fn every_format_is_read_and_goes_on() {
+    for name in SAMPLES {
+        let packed = fs::read_to_string(sample_path(name)).expect("it is kept");
+        let folder = tempfile::tempdir().expect("a folder for a test");
+        let folder = folder.path();
+        unpack(&packed, folder);
+        let examined = examine(folder).expect("it can be read");
+        assert_eq!(examined.findings, [], "{name}");
+        let broker = start(folder, 3);
+        check(&broker);
+        broker.stop().expect("nothing failed");
+        // What was taken stays so in what this program writes.
+        let broker = start(folder, 1);
+        let (mut plain, present) = keep(&broker, "plain");
+        plain.send(0xC0, &[]);
+        assert_eq!((present, plain.receive().first), (true, 0xD0), "{name}");
+        broker.stop().expect("nothing failed");
+    }
+}
+
+/// The only file of a folder with this end, the first by name.
+fn file(folder: &Path, end: &str) -> PathBuf {
+    let files = fs::read_dir(folder).expect("a folder");
+    let mut files: Vec<PathBuf> = files.map(|file| file.expect("a file").path()).collect();
+    files.retain(|path| path.to_string_lossy().ends_with(end));
+    files.sort();
+    files.into_iter().next().expect("there is one")
+}
+
+/// Where a structure begins in its file, where its version is, and where its checksum, which covers what is before it.
+struct Versioned {
+    file: PathBuf,
+    at: usize,
+    version: usize,
+    checksum: Option<usize>,
+}
+
+#[test]
+fn a_version_that_is_not_known_is_refused_and_named() {
+    let packed = fs::read_to_string(sample_path("format-1")).expect("it is kept");
+    let structures = |folder: &Path| {
+        let (log, checkpoints) = (folder.join("log"), folder.join("checkpoints"));
+        let of = |file: PathBuf, at, version, checksum| Versioned {
+            file,
+            at,
+            version,
+            checksum,
+        };
+        [
+            of(folder.join("node"), 0, 8, Some(60)),
+            of(file(&log, ".seg"), 0, 8, Some(60)),
+            of(file(&log, ".seg"), 4096, 4, Some(84)),
+            of(file(&checkpoints, ".ckp"), 0, 8, Some(44)),
+            of(file(&checkpoints, ".manifest"), 0, 8, None),
+        ]
+    };
+    for number in 0..5 {
+        let folder = tempfile::tempdir().expect("a folder for a test");
+        let folder = folder.path();
+        unpack(&packed, folder);
+        let changed = &structures(folder)[number];
+        let mut bytes = fs::read(&changed.file).expect("it is there");
+        bytes[changed.at + changed.version] = 99;
+        let end = changed.checksum.unwrap_or(bytes.len() - 4 - changed.at);
+        let sum = crc32c::crc32c(&bytes[changed.at..changed.at + end]);
+        bytes[changed.at + end..changed.at + end + 4].copy_from_slice(&sum.to_le_bytes());
+        fs::write(&changed.file, &bytes).expect("there is room");
+        let error = examine(folder).expect_err("nobody knows what it says");
+        let said = error.to_string();
+        assert!(said.contains("99"), "{number}: {said}");
+        assert!(said.contains("that wrote it"), "{number}: {said}");
+        let kept = fs::read(&changed.file).expect("it is there");
+        assert!(kept == bytes, "{number}: it is left as it is");
+    }
+}

@@ -1,0 +1,293 @@
+//! The scrub: every segment of the log is read and checked once in a while, so that damage is found before it is needed.
+//!
+//! A thread of its own reads segments that are not written any more, one after the other, as slowly as `scrub.period` allows. What is
+//! damaged is still in memory: deliveries go on. What it concerns is said, and a partition that would have to replay damaged entries is
+//! saved, so that a start does not need them. Messages that still wait need theirs: a start stops their streams there (M44).
+//!
+//! A segment that is used again while it is read looks damaged: damage counts only if the log still has the segment afterwards.
+
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use courser_contract::{LogIndex, PartitionId};
+use courser_log::inspect::{SegmentCheck, check_segment};
+use courser_log::{DiskFile, FileDisk, HeldSegment, RealFile};
+use rustix::fs::Advice;
+
+use crate::Status;
+use crate::backup::pace::{Pace, Stopped};
+use crate::control::Control;
+use crate::live::Live;
+use crate::repair::RottenPlace;
+use crate::stations::{CopyDoor, Counter};
+
+/// However little there is, it is read at this pace: a small log is not spread over days byte by byte.
+const BYTES_PER_SECOND_MIN: u64 = 256 << 10;
+/// How often settings are looked at while there is nothing to do.
+const LOOK: Duration = Duration::from_millis(500);
+/// Streams that are named for a damage, and in the log of the process.
+const NAMED_MAX: usize = 1_000;
+const TOLD_MAX: usize = 20;
+
+/// The thread that scrubs.
+#[derive(Debug)]
+pub(crate) struct Scrub {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Scrub {
+    /// Starts it for the log in `folder`.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(crate) fn start(
+        folder: PathBuf,
+        door: CopyDoor<FileDisk>,
+        control: Control,
+        live: Arc<Live>,
+    ) -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut scrubber = Scrubber {
+            folder,
+            door,
+            control,
+            live,
+            pace: RefCell::new(Pace::new(BYTES_PER_SECOND_MIN, Arc::clone(&stop))),
+            stop: Arc::clone(&stop),
+        };
+        let thread = thread::Builder::new()
+            .name("scrub".to_owned())
+            .spawn(move || {
+                // Told to stop.
+                let Err(Stopped) = scrubber.run();
+            })?;
+        Ok(Self { stop, thread })
+    }
+
+    /// Tells it to stop; it takes some ten milliseconds.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    /// Stops it and waits for its end.
+    pub(crate) fn end(self) {
+        self.stop();
+        // Its panic was printed when it happened.
+        let _ = self.thread.join();
+    }
+}
+
+struct Scrubber {
+    folder: PathBuf,
+    door: CopyDoor<FileDisk>,
+    control: Control,
+    live: Arc<Live>,
+    pace: RefCell<Pace>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Scrubber {
+    fn run(&mut self) -> Result<std::convert::Infallible, Stopped> {
+        loop {
+            let begun = Instant::now();
+            if !self.period().is_zero() && self.control.status() == Status::Serving {
+                self.pass()?;
+            }
+            // A shorter period counts at once.
+            loop {
+                self.rest(LOOK)?;
+                let period = self.period();
+                let is_ready = self.control.status() == Status::Serving;
+                if is_ready && !period.is_zero() && begun.elapsed() >= period {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn period(&self) -> Duration {
+        self.live.get().settings.scrub.period
+    }
+
+    fn rest(&self, span: Duration) -> Result<(), Stopped> {
+        self.pace.borrow().wait_until(Instant::now() + span)
+    }
+
+    /// Segments that hold something and are not written any more.
+    fn sealed(&self) -> Vec<HeldSegment> {
+        let mut segments = self.door.requests.segments().unwrap_or_default();
+        segments.pop();
+        segments
+    }
+
+    /// Reads all that there is once.
+    fn pass(&mut self) -> Result<(), Stopped> {
+        let segments = self.sealed();
+        let total: u64 = segments.iter().map(|segment| segment.bytes).sum();
+        for segment in &segments {
+            let period = self.period();
+            if period.is_zero() {
+                return Ok(());
+            }
+            // Half of the time: the disk may be slower than that, and there is more at the end of the pass than at its beginning.
+            let millis = u64::try_from(period.as_millis() / 2).unwrap_or(u64::MAX);
+            let pace = total.saturating_mul(1_000) / millis.max(1);
+            self.pace.borrow_mut().set(pace.max(BYTES_PER_SECOND_MIN));
+            self.segment(segment)?;
+        }
+        let left = self.sealed();
+        let damage = self.door.state.damage();
+        damage.segments_left(|number| left.iter().any(|it| it.segment.0 == number));
+        self.door.state.add(Counter::ScrubPasses, 1);
+        Ok(())
+    }
+
+    fn segment(&mut self, segment: &HeldSegment) -> Result<(), Stopped> {
+        let path = self.folder.join(segment.segment.file_name());
+        forget_pages(&path);
+        let check = match RealFile::read_only(&path) {
+            Ok(file) => {
+                let pace = &self.pace;
+                check_segment(Slowly { file, pace }, segment)
+            }
+            Err(error) => Err(error.into()),
+        };
+        forget_pages(&path);
+        if self.stop.load(Ordering::Acquire) {
+            return Err(Stopped);
+        }
+        let check = check.unwrap_or_else(|error| unreadable(segment, &error));
+        // One that was used again meanwhile is not that segment any more.
+        let is_there = check.damages.is_empty() || self.sealed().contains(segment);
+        if is_there {
+            self.door.state.add(Counter::ScrubbedSegments, 1);
+            self.door.state.add(Counter::ScrubbedBytes, segment.bytes);
+            self.tell(segment, check);
+        }
+        Ok(())
+    }
+
+    /// Says what is damaged, and whom that concerns.
+    fn tell(&self, segment: &HeldSegment, check: SegmentCheck) {
+        let damage = self.door.state.damage();
+        let number = segment.segment.0;
+        if check.damages.is_empty() {
+            return damage.scrubbed(number, Vec::new());
+        }
+        let known = damage.get().rotten;
+        let mut streams = BTreeMap::new();
+        for (partition, entries) in by_partition(&check.missing) {
+            for needed in self.control.needs(partition, entries) {
+                *streams.entry((partition, needed.stream)).or_insert(0_u64) += 1;
+            }
+        }
+        let messages = streams.values().sum();
+        let mut found = Vec::new();
+        for (offset, what) in &check.damages {
+            found.push(RottenPlace {
+                segment: number,
+                offset: *offset,
+                what: what.to_string(),
+                messages,
+                streams: streams.keys().take(NAMED_MAX).cloned().collect(),
+            });
+        }
+        let is_new = |place: &&RottenPlace| {
+            !known
+                .iter()
+                .any(|it| (it.segment, it.offset) == (place.segment, place.offset))
+        };
+        let news: Vec<&RottenPlace> = found.iter().filter(is_new).collect();
+        self.door
+            .state
+            .add(Counter::ScrubDamages, news.len() as u64);
+        for place in &news {
+            let RottenPlace { offset, what, .. } = place;
+            tracing::error!(
+                event = "segment_damaged",
+                segment = number,
+                offset,
+                what,
+                messages
+            );
+        }
+        if !news.is_empty() {
+            for ((partition, stream), messages) in streams.iter().take(TOLD_MAX) {
+                let partition = partition.0;
+                tracing::error!(event = "stream_needs_damaged", partition, %stream, messages);
+            }
+        }
+        damage.scrubbed(number, found);
+    }
+}
+
+/// Ranges of entries.
+type Entries = Vec<(LogIndex, LogIndex)>;
+
+fn by_partition(missing: &[(PartitionId, LogIndex, LogIndex)]) -> BTreeMap<PartitionId, Entries> {
+    let mut by_partition: BTreeMap<PartitionId, Entries> = BTreeMap::new();
+    for &(id, first, last) in missing {
+        by_partition.entry(id).or_default().push((first, last));
+    }
+    by_partition
+}
+
+/// Nothing of it can be read.
+fn unreadable(segment: &HeldSegment, error: &courser_log::inspect::InspectError) -> SegmentCheck {
+    let error = crate::stations::with_causes(error);
+    SegmentCheck {
+        damages: vec![(
+            0,
+            courser_log::inspect::InspectedDamage::Unreadable { error },
+        )],
+        missing: segment.entries.clone(),
+    }
+}
+
+/// What is in memory says nothing about the disk, and is not wanted there afterwards.
+fn forget_pages(path: &Path) {
+    if let Ok(file) = File::open(path) {
+        let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
+    }
+}
+
+/// A file that is read at a pace.
+struct Slowly<'a> {
+    file: RealFile,
+    pace: &'a RefCell<Pace>,
+}
+
+impl DiskFile for Slowly<'_> {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let spent = self.pace.borrow_mut().spend(buf.len() as u64);
+        spent.map_err(|Stopped| io::Error::from(io::ErrorKind::Interrupted))?;
+        self.file.read_at(buf, offset)
+    }
+
+    fn write_at(&self, _bufs: &[IoSlice<'_>], _offset: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn set_len(&self, _len: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}

@@ -1,0 +1,50 @@
+//! What the writer does for those who copy the log.
+
+use courser_engine::DiskRoom;
+use courser_log::{Disk, WriteError};
+
+use super::Writer;
+use crate::stations::requests::Request;
+
+impl<D: Disk> Writer<D> {
+    /// Answers what was asked.
+    ///
+    /// # Errors
+    /// That of a sync, which is final.
+    pub(super) fn take_requests(&mut self) -> Result<(), WriteError> {
+        while let Ok(request) = self.requests.try_recv() {
+            match request {
+                Request::Cut { answer, lost } => {
+                    let cut = self.log.cut()?;
+                    let ends = (cut.segments.first(), cut.segments.last());
+                    if let (Some(first), Some(last)) = ends {
+                        self.log.hold(Some(first.segment..=last.segment));
+                    }
+                    self.holding.begin(lost);
+                    // Whoever has asked may have gone: it says so by another request.
+                    let _ = answer.send(cut);
+                }
+                Request::Hold(Some(segments)) if self.holding.is_held() => {
+                    self.log.hold(Some(segments));
+                }
+                // They were needed: whoever copies hears of it.
+                Request::Hold(Some(_)) => {}
+                Request::Hold(None) => {
+                    self.holding.end(false);
+                    self.log.hold(None);
+                }
+                Request::Segments(answer) => {
+                    let _ = answer.send(self.log.held_segments());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A disk that is short of room gets back what is only copied (M47).
+    pub(super) fn let_go(&mut self, room: DiskRoom) {
+        if room == DiskRoom::Short && self.holding.end(true) {
+            self.log.hold(None);
+        }
+    }
+}
