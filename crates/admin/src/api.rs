@@ -49,6 +49,104 @@ pub struct Node {
     pub settings_digest: Option<String>,
 }
 
+/// A backup that was begun since the start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Backup {
+    /// `none`, `running`, `done` or `failed`.
+    pub state: String,
+    /// Where to.
+    pub folder: String,
+    /// Its number there; 0: it has not begun.
+    pub number: u32,
+    /// Bytes of segments that it is of.
+    pub bytes_total: u64,
+    /// Bytes that were read.
+    pub bytes_read: u64,
+    /// Bytes that were written.
+    pub bytes_copied: u64,
+    /// Bytes that the backup before has.
+    pub bytes_reused: u64,
+    /// Damage in what was copied, which the backup has too.
+    pub damaged: Vec<String>,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// Its last entry of each partition, once it is done.
+    pub partitions: Vec<BackupPartition>,
+}
+
+/// What a backup has of a partition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BackupPartition {
+    /// Its number.
+    pub partition: u16,
+    /// Its last entry.
+    pub index: u64,
+}
+
+/// What of the data is damaged, and what that concerns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Damage {
+    /// Partitions that do not serve.
+    pub set_aside: Vec<SetAside>,
+    /// Streams that have stopped at a record which the disk has lost: the first thousand.
+    pub stopped: Vec<StoppedStream>,
+    /// How many places need such a record.
+    pub stopped_places: u64,
+    /// What was accepted with `courser repair` and done at this start, in words.
+    pub accepted: Vec<String>,
+    /// Damage that the scrub has found since the start in segments that still hold something.
+    pub rotten: Vec<RottenPlace>,
+}
+
+/// Damage in a segment that is in use. What it concerns is served from memory; a start would stop there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RottenPlace {
+    /// Number of the segment.
+    pub segment: u64,
+    /// Byte of its file.
+    pub offset: u64,
+    /// What is known of it.
+    pub what: String,
+    /// Messages in it that still wait, each once for each that waits for it.
+    pub messages: u64,
+    /// Whose they are, in words: the first thousand.
+    pub streams: Vec<String>,
+}
+
+/// A partition that is set aside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SetAside {
+    /// Its number.
+    pub partition: u16,
+    /// Why.
+    pub why: String,
+    /// The last entry that it has.
+    pub applied: u64,
+    /// `matching publishes`, `all publishes` or `no publishes`.
+    pub refuses: String,
+    /// Sessions that are not let in.
+    pub sessions: u64,
+    /// Messages that wait in it.
+    pub queued_messages: u64,
+    /// Retained messages that are not found.
+    pub retained_messages: u64,
+    /// The order of `courser repair` that ends it.
+    pub ends_by: String,
+}
+
+/// A stream that has stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StoppedStream {
+    /// Partition that has it.
+    pub partition: u16,
+    /// Whose it is, in words.
+    pub stream: String,
+    /// The position at which it has stopped.
+    pub position: u64,
+    /// Records of it that are lost.
+    pub records: u64,
+}
+
 /// A connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Client {

@@ -163,6 +163,18 @@ impl Client {
         self.json(Method::POST, path, None).await
     }
 
+    /// The same with a query.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn post_with(
+        &self,
+        path: &str,
+        query: &[(&str, &str)],
+    ) -> Result<Value, ClientError> {
+        self.post(&with_query(path, query)).await
+    }
+
     /// DELETE.
     ///
     /// # Errors

@@ -1,13 +1,17 @@
 //! From the broker's rows to those of the API.
 
 use courser_broker::{
-    ClientRow, Direction, Happened, PastEvent, RetainedMessage, RetainedRow, SessionPlace,
-    SessionRow, SubscriptionRow, TracedLine,
+    BackupState, ClientRow, Direction, Happened, NodeState, PastEvent, RetainedMessage, RetainedRow,
+    SessionPlace, SessionRow, SubscriptionRow, TracedLine,
 };
 use courser_contract::{CloseCause, WallMs};
 use jiff::Timestamp;
 
-use crate::api::{Client, Event, Retained, RetainedDetail, Session, Subscription, TraceLine};
+use crate::api::{
+    Backup, BackupPartition, Client, Damage, Event, Retained, RetainedDetail, RottenPlace, Session,
+    SetAside, StoppedStream, Subscription, TraceLine,
+};
+use crate::routes::backups::word;
 
 /// RFC 3339, to the millisecond.
 fn time(at: WallMs) -> String {
@@ -127,6 +131,68 @@ impl From<RetainedMessage> for RetainedDetail {
             payload_hex: text.is_none().then(hex),
             payload: text,
             cut,
+        }
+    }
+}
+
+impl From<BackupState> for Backup {
+    fn from(state: BackupState) -> Self {
+        let partitions = state.partitions.into_iter();
+        Self {
+            state: word(state.stage).to_owned(),
+            folder: state.folder.display().to_string(),
+            number: state.number,
+            bytes_total: state.bytes_total,
+            bytes_read: state.bytes_read,
+            bytes_copied: state.bytes_copied,
+            bytes_reused: state.bytes_reused,
+            damaged: state.damaged,
+            error: state.error,
+            partitions: partitions
+                .map(|(id, index)| BackupPartition {
+                    partition: id.0,
+                    index: index.0,
+                })
+                .collect(),
+        }
+    }
+}
+
+impl From<NodeState> for Damage {
+    fn from(state: NodeState) -> Self {
+        let set_aside = state.set_aside.into_iter().map(|aside| SetAside {
+            partition: aside.partition.0,
+            why: aside.fault.to_string(),
+            applied: aside.applied.0,
+            refuses: aside.refuses().to_owned(),
+            sessions: aside.sessions,
+            queued_messages: aside.queued,
+            retained_messages: aside.retained,
+            ends_by: aside.fault.ends_by(aside.partition).to_string(),
+        });
+        let stopped = state.stopped.into_iter().map(|stopped| StoppedStream {
+            partition: stopped.partition.0,
+            stream: stopped.stream.to_string(),
+            position: stopped.seq,
+            records: stopped.records,
+        });
+        let rotten = state.rotten.into_iter().map(|place| RottenPlace {
+            segment: place.segment,
+            offset: place.offset,
+            what: place.what,
+            messages: place.messages,
+            streams: place
+                .streams
+                .iter()
+                .map(|(id, stream)| format!("{stream} of partition {}", id.0))
+                .collect(),
+        });
+        Self {
+            rotten: rotten.collect(),
+            set_aside: set_aside.collect(),
+            stopped: stopped.collect(),
+            stopped_places: state.stopped_places,
+            accepted: state.accepted.iter().map(ToString::to_string).collect(),
         }
     }
 }

@@ -90,6 +90,12 @@ codes! {
     Overtaken = 1408, "overtaken", CONFLICT, "try again";
     /// The settings are wrong: nothing has changed.
     SettingsWrong = 1500, "settings_wrong", UNPROCESSABLE_ENTITY, "nothing has changed; correct them, and look with courser config check before the next try";
+    /// No backup is being made.
+    NoBackup = 1600, "no_backup", NOT_FOUND, "courser backup status shows the last one";
+    /// A backup is being made: there is one at a time.
+    BackupRuns = 1601, "backup_runs", CONFLICT, "courser backup status shows how far it is, courser backup stop ends it";
+    /// The folder cannot be used for a backup, or nothing is kept that could be backed up.
+    BackupRefused = 1602, "backup_refused", BAD_REQUEST, "name a folder that is empty or has backups of this server, outside of its data folder";
 }
 
 /// An error as it is answered.

@@ -62,6 +62,11 @@ pub(crate) struct Snapshot {
     disk: Vec<(&'static str, u64)>,
     ready: bool,
     disk_failed: bool,
+    /// Partitions that are set aside, and places whose record the disk has lost.
+    set_aside: u64,
+    stopped_places: u64,
+    /// Places of segments in use that the scrub has found damaged.
+    rotten: u64,
 }
 
 impl Snapshot {
@@ -77,12 +82,16 @@ impl Snapshot {
             sum.add(&report);
             shards.push(report);
         }
+        let damage = control.damage();
         Ok(Self {
             shards,
             sum,
             disk: control.disk_counters(),
             ready,
             disk_failed: matches!(control.status(), Status::Failed(_)),
+            set_aside: damage.set_aside.len() as u64,
+            stopped_places: damage.stopped_places,
+            rotten: damage.rotten.len() as u64,
         })
     }
 

@@ -51,6 +51,10 @@ metrics! {
         |it| one(it.ready.into());
     "disk_failed", Gauge of Things, "1 once the disk has failed: nothing is acknowledged any more",
         |it| one(it.disk_failed.into());
+    "partitions_set_aside", Gauge of Things, "Partitions that do not serve because of damage or a fault of the program, as /readyz says",
+        |it| one(it.set_aside);
+    "streams_stopped_places", Gauge of Things, "Messages that sessions, groups and topics cannot get because the disk has lost them: courser inspect damage names them",
+        |it| one(it.stopped_places);
 
     "mqtt_connections", Gauge of Things, "Open connections, those before their CONNECT included",
         |it| one(it.sum.connections);
@@ -157,6 +161,18 @@ metrics! {
         |it| disk(it, "log_cut_bytes");
     "log_rotten_places", Gauge of Things, "Places of the log whose checksum was wrong at the last start",
         |it| disk(it, "log_rotten_places");
+    "scrub_segments", Counter of Things, "Segments that were read and checked in the background",
+        |it| disk(it, "scrub_segments");
+    "scrub_read", Counter of Bytes, "Their bytes",
+        |it| disk(it, "scrub_bytes");
+    "scrub_passes", Counter of Things, "Times that all segments were",
+        |it| disk(it, "scrub_passes");
+    "scrub_damages", Counter of Things, "Damaged places that were found by that",
+        |it| disk(it, "scrub_damages");
+    "scrub_damaged_places", Gauge of Things, "Those in segments that still hold something: courser inspect damage says whom they concern",
+        |it| one(it.rotten);
+    "log_entries_skipped", Counter of Things, "Entries that were not applied because of courser repair --skip",
+        |it| disk(it, "log_entries_skipped");
     "checkpoints", Counter of Things, "Checkpoints that were finished",
         |it| disk(it, "checkpoints");
     "checkpoint_written", Counter of Bytes, "Bytes of checkpoints",

@@ -13,6 +13,9 @@ fn snapshot() -> Snapshot {
         disk: vec![("log_syncs", 3)],
         ready: true,
         disk_failed: false,
+        set_aside: 2,
+        stopped_places: 0,
+        rotten: 0,
     }
 }
 
@@ -53,6 +56,7 @@ fn numbers_stand_under_the_names_of_the_reference_page() {
         "courser_messages_received_total{protocol=\"mqtt\"} 7.0",
         "courser_log_syncs_total 3.0",
         "courser_ready 1.0",
+        "courser_partitions_set_aside 2.0",
         "courser_shard_longest_turn_seconds{shard=\"0\"} 0.0015",
         "# UNIT courser_mqtt_received_bytes bytes",
         "# TYPE courser_mqtt_received_bytes counter",

@@ -1,12 +1,19 @@
 //! Whether it is alive, and whether it serves.
 
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::routing::get;
 use courser_broker::Status;
+use courser_contract::PartitionId;
 
 use crate::AppState;
+
+/// Of more than so many partitions only the number is told.
+const NAMED_MAX: usize = 16;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
@@ -14,24 +21,91 @@ pub(super) fn routes() -> Router<AppState> {
         .route("/readyz", get(ready))
 }
 
-/// 200, or 503 with why not.
-async fn ready(State(state): State<AppState>) -> (StatusCode, &'static str) {
-    let why = not_ready(&state);
-    match why {
-        None => (StatusCode::OK, "ready\n"),
-        Some(why) => (StatusCode::SERVICE_UNAVAILABLE, why),
+/// 200, or 503 with why not. Who asks for `/readyz?partial` is told 200 also while partitions are set aside: the others serve.
+async fn ready(
+    State(state): State<AppState>,
+    RawQuery(query): RawQuery,
+) -> (StatusCode, Cow<'static, str>) {
+    let partial = query.as_deref() == Some("partial");
+    match not_ready(&state) {
+        None => (StatusCode::OK, "ready\n".into()),
+        Some(Unready::SetAside(text)) if partial => (StatusCode::OK, text.into()),
+        Some(why) => (StatusCode::SERVICE_UNAVAILABLE, why.text()),
     }
 }
 
 /// Why it does not serve.
-pub(super) fn not_ready(state: &AppState) -> Option<&'static str> {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unready {
+    /// Nobody is served: why.
+    All(&'static str),
+    /// Partitions are set aside, the others serve: which, and why.
+    SetAside(String),
+}
+
+impl Unready {
+    /// For people.
+    pub(super) fn text(self) -> Cow<'static, str> {
+        match self {
+            Self::All(why) => why.into(),
+            Self::SetAside(text) => text.into(),
+        }
+    }
+}
+
+/// Why it does not serve, or not all.
+pub(super) fn not_ready(state: &AppState) -> Option<Unready> {
     if state.control.is_stopping() {
-        return Some("draining: the server is being stopped\n");
+        return Some(Unready::All("draining: the server is being stopped\n"));
     }
     match state.control.status() {
-        Status::Serving => None,
-        Status::Reading => Some("recovering: the log is being read\n"),
-        Status::Recovering => Some("recovering: sessions and messages are being made of the log\n"),
-        Status::Failed(_) => Some("disk failed: nothing is acknowledged any more\n"),
+        Status::Serving => {
+            let all = state.control.damage().set_aside;
+            let named = all.iter().map(|it| (it.partition, it.fault.to_string()));
+            (!all.is_empty()).then(|| Unready::SetAside(set_aside(named)))
+        }
+        Status::Reading => Some(Unready::All("recovering: the log is being read\n")),
+        Status::Recovering => Some(Unready::All(
+            "recovering: sessions and messages are being made of the log\n",
+        )),
+        Status::Failed(_) => Some(Unready::All(
+            "disk failed: nothing is acknowledged any more\n",
+        )),
+    }
+}
+
+/// Numbers of partitions and why they are set aside: nothing of clients, since anyone may ask.
+fn set_aside(all: impl ExactSizeIterator<Item = (PartitionId, String)>) -> String {
+    let more = all.len().saturating_sub(NAMED_MAX);
+    let mut text = format!("set aside: {} partitions; the others serve\n", all.len());
+    for (id, why) in all.take(NAMED_MAX) {
+        let _ = writeln!(text, "partition {}: {why}", id.0);
+    }
+    if more > 0 {
+        let _ = writeln!(text, "and {more} more");
+    }
+    text.push_str("ends by: courser repair DATA, with the server stopped\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn m50_who_is_not_ready_says_which_partitions_and_why() {
+        let named = |count| {
+            let all: Vec<_> = (1..=count)
+                .map(|number| (PartitionId(number), format!("why {number}")))
+                .collect();
+            set_aside(all.into_iter())
+        };
+        assert_eq!(
+            named(1),
+            "set aside: 1 partitions; the others serve\npartition 1: why 1\nends by: courser repair DATA, with the server stopped\n"
+        );
+        let text = named(20);
+        assert!(text.starts_with("set aside: 20 partitions") && text.contains("\nand 4 more\n"));
+        assert!(text.contains("\npartition 16: why 16\n") && !text.contains("partition 17"));
     }
 }

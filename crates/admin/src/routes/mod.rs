@@ -1,7 +1,9 @@
 //! All routes.
 
 mod accounts;
+pub(crate) mod backups;
 mod clients;
+mod damage;
 mod events;
 mod health;
 mod metrics;
@@ -42,6 +44,8 @@ struct Document;
 fn guarded() -> OpenApiRouter<AppState> {
     OpenApiRouter::with_openapi(Document::openapi())
         .merge(node::routes())
+        .merge(damage::routes())
+        .merge(backups::routes())
         .merge(clients::routes())
         .merge(sessions::routes())
         .merge(retained::routes())

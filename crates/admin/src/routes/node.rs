@@ -25,7 +25,10 @@ async fn node(State(state): State<AppState>) -> Result<Json<Node>, ApiError> {
     }
     Ok(Json(Node {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        state: not_ready(&state).unwrap_or("ready").trim_end().to_owned(),
+        state: not_ready(&state).map_or_else(
+            || "ready".to_owned(),
+            |why| why.text().lines().next().unwrap_or_default().to_owned(),
+        ),
         uptime_seconds: state.started.elapsed().as_secs(),
         shards,
         connections: sum.connections,
