@@ -7,6 +7,7 @@
     reason = "errors of a command go to standard error"
 )]
 
+mod backup;
 mod bench;
 mod cli;
 mod config;
@@ -89,6 +90,10 @@ enum Command {
     Inspect(inspect::Inspect),
     /// Say what is damaged in a data folder, and go on without it
     Repair(repair::Repair),
+    /// Copies of the data: create, status, stop, verify
+    Backup(backup::Backup),
+    /// Make a data folder of a backup
+    Restore(backup::Restore),
 }
 
 fn main() -> ExitCode {
@@ -121,5 +126,7 @@ fn main() -> ExitCode {
         }
         Command::Inspect(arguments) => inspect::run(&arguments).into(),
         Command::Repair(arguments) => repair::run(&arguments).into(),
+        Command::Backup(arguments) => backup::run(&arguments).into(),
+        Command::Restore(arguments) => backup::run_restore(&arguments).into(),
     }
 }

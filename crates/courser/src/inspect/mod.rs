@@ -1,6 +1,9 @@
-//! `courser inspect`: what is in a file of the data folder, and whether it is damaged. Offline, reading alone.
+//! `courser inspect`: what is in a file of the data folder, and whether it is damaged: reading alone. What a running server knows of
+//! its damage it is asked for.
 
 mod checkpoint;
+mod damage;
+mod entry;
 mod segment;
 
 use std::{
@@ -14,10 +17,10 @@ use serde_json::Value;
 use crate::cli::exit::Exit;
 use crate::repair::Repair;
 
-/// Look into files of the log, offline
+/// Look into files of the log, and what of a server's data is damaged
 ///
-/// Reads one file and changes nothing. Exit code 0: it is whole; 1: something that was durable is damaged, or it is no such
-/// file; 2: it cannot be opened; 74: it cannot be read.
+/// Reads files and changes nothing. Exit code 0: it is whole; 1: something that was durable is damaged, or it is no such
+/// file; 2: it cannot be opened; 5: it is not there; 74: it cannot be read.
 #[derive(Args, Debug)]
 pub(crate) struct Inspect {
     #[command(subcommand)]
@@ -30,6 +33,10 @@ enum What {
     Segment(Segment),
     /// A checkpoint: DATA/checkpoints/P-INDEX.ckp
     Checkpoint(File),
+    /// An entry of a partition, as it stands in the log of a data folder: such as the one that has made the program panic
+    Entry(entry::Entry),
+    /// What of the data of a running server is damaged, and which sessions and topics that concerns
+    Damage(damage::Damage),
     /// A whole data folder that is not served: what is damaged, and which sessions and topics that concerns. Unlike the others it
     /// opens the folder as a start does
     Folder(Folder),
@@ -70,6 +77,11 @@ pub(crate) fn run(arguments: &Inspect) -> Exit {
     let exit = match &arguments.what {
         What::Segment(segment) => segment::run(segment, &mut out),
         What::Checkpoint(file) => checkpoint::run(file, &mut out),
+        What::Entry(entry) => entry::run(entry, &mut out),
+        What::Damage(damage) => {
+            drop(out);
+            return damage::run(damage);
+        }
         What::Folder(folder) => {
             drop(out);
             let path = folder.file.path.clone();

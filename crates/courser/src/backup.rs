@@ -1,0 +1,264 @@
+//! `courser backup` and `courser restore`.
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use courser_admin::client::{Client, ClientError};
+use courser_broker::{BackupError, BackupReport, restore_backup, verify_backup};
+use courser_settings::{ByteSize, Sources};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::cli::exit::{Exit, usage};
+use crate::operate::{Output, OutputFlags, ServerFlags, say};
+
+/// How often a backup that is being made is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Copy the data of a running server
+#[derive(Args, Debug)]
+pub(crate) struct Backup {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand, Debug)]
+enum Verb {
+    /// Make a backup of a running server, on its machine and over its socket. In a folder that has backups of it only what is new is
+    /// written
+    Create(Create),
+    /// How far the last backup is
+    Status {
+        #[command(flatten)]
+        server: ServerFlags,
+        #[command(flatten)]
+        output: OutputFlags,
+    },
+    /// Stop the backup that is being made: it counts as never made
+    Stop {
+        #[command(flatten)]
+        server: ServerFlags,
+        #[command(flatten)]
+        output: OutputFlags,
+    },
+    /// Read a backup and say what of it is not what was written. Offline
+    Verify(Verify),
+}
+
+#[derive(Args, Debug)]
+struct Create {
+    /// The folder of backups, on the server's machine: a new or empty one, or one with backups of this server
+    folder: PathBuf,
+    /// Bytes that are read and written in a second at most [default: the setting backup.bytes_per_second]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    rate: Option<ByteSize>,
+    /// Do not wait until it is done
+    #[arg(long)]
+    no_wait: bool,
+    #[command(flatten)]
+    server: ServerFlags,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+#[derive(Args, Debug)]
+struct Which {
+    /// The folder of backups
+    folder: PathBuf,
+    /// Number of the backup [default: the last]
+    #[arg(long, value_name = "NUMBER")]
+    backup: Option<u32>,
+}
+
+#[derive(Args, Debug)]
+struct Verify {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+/// Make a data folder of a backup. Offline
+///
+/// All of the backup is read and checked before anything is written. Exit code 1: the backup is damaged or was not finished, or the
+/// folder is not empty; 5: there is no such backup.
+#[derive(Args, Debug)]
+pub(crate) struct Restore {
+    #[command(flatten)]
+    which: Which,
+    /// The data folder: a new or empty one
+    #[arg(long, value_name = "FOLDER")]
+    data: PathBuf,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+/// As the setting is read, with its limits.
+fn size(text: &str) -> Result<ByteSize, String> {
+    let sources = Sources::new().set(&format!("backup.bytes_per_second={text}"));
+    let settings = sources.check().map_err(|errors| errors.to_string())?;
+    Ok(settings.backup.bytes_per_second)
+}
+
+/// Runs `courser backup`.
+pub(crate) fn run(arguments: &Backup) -> Exit {
+    match &arguments.verb {
+        Verb::Create(create) => create.run(),
+        Verb::Status { server, output } => server.ask(async |client| {
+            let state = client.get("/api/v1/backup", &[]).await?;
+            output.output().value(&state);
+            Ok(ended(&state))
+        }),
+        Verb::Stop { server, output } => server.ask(async |client| {
+            let done = client.delete("/api/v1/backup").await?;
+            output.output().rows(&[done], &["done", "what"]);
+            Ok(Exit::Done)
+        }),
+        Verb::Verify(verify) => {
+            let which = &verify.which;
+            match verify_backup(&which.folder, which.backup) {
+                Ok(report) => told(&report, "whole", verify.output.output()),
+                Err(error) => refused(&error),
+            }
+        }
+    }
+}
+
+/// Runs `courser restore`.
+pub(crate) fn run_restore(arguments: &Restore) -> Exit {
+    let which = &arguments.which;
+    match restore_backup(&which.folder, which.backup, &arguments.data) {
+        Ok(report) => {
+            let what = format!("restored into {}", arguments.data.display());
+            told(&report, &what, arguments.output.output())
+        }
+        Err(error) => refused(&error),
+    }
+}
+
+impl Create {
+    fn run(&self) -> Exit {
+        // The server stands elsewhere.
+        let folder = match std::path::absolute(&self.folder) {
+            Ok(folder) => folder,
+            Err(error) => return usage(&format!("{}: {error}", self.folder.display())),
+        };
+        let Some(text) = folder.to_str() else {
+            return usage(&format!("{} is no text", folder.display()));
+        };
+        let rate = self.rate.map(|rate| rate.bytes().to_string());
+        let mut query = vec![("folder", text)];
+        query.extend(rate.as_deref().map(|rate| ("bytes_per_second", rate)));
+        self.server.ask(async |client| {
+            let begun = client.post_with("/api/v1/backup", &query).await?;
+            if self.no_wait {
+                self.output.output().value(&begun);
+                return Ok(Exit::Done);
+            }
+            self.wait(&client, &folder).await
+        })
+    }
+
+    async fn wait(&self, client: &Client, folder: &Path) -> Result<Exit, ClientError> {
+        loop {
+            let state = client.get("/api/v1/backup", &[]).await?;
+            if state["state"] == "running" {
+                tokio::time::sleep(LOOK).await;
+                continue;
+            }
+            match self.output.output() {
+                Output::Table => in_words(&state, folder),
+                output => output.value(&state),
+            }
+            return Ok(ended(&state));
+        }
+    }
+}
+
+fn in_words(state: &Value, folder: &Path) {
+    for damage in state["damaged"].as_array().into_iter().flatten() {
+        let damage = damage.as_str().unwrap_or_default();
+        eprintln!("courser: DAMAGED, also in the backup: {damage}");
+    }
+    if let Some(error) = state["error"].as_str() {
+        eprintln!("courser: there is no backup: {error}");
+        return;
+    }
+    say(&format!(
+        "backup {} in {}: {} bytes copied, {} bytes of earlier ones used again\n",
+        state["number"],
+        folder.display(),
+        state["bytes_copied"],
+        state["bytes_reused"]
+    ));
+}
+
+/// 1 when it failed, or has copied damage.
+fn ended(state: &Value) -> Exit {
+    let is_whole = state["damaged"].as_array().is_none_or(Vec::is_empty);
+    if state["state"] != "failed" && is_whole {
+        Exit::Done
+    } else {
+        Exit::Refused
+    }
+}
+
+fn told(report: &BackupReport, what: &str, output: Output) -> Exit {
+    let made = i64::try_from(report.made.0).ok();
+    let made = made.and_then(|made| Timestamp::from_millisecond(made).ok());
+    let made = made.map_or_else(String::new, |made| made.to_string());
+    match output {
+        Output::Table => {
+            for problem in &report.problems {
+                eprintln!("courser: {problem}");
+            }
+            let what = match report.problems_total {
+                0 => what.to_owned(),
+                1 => "1 file is damaged".to_owned(),
+                more => format!("{more} files are damaged"),
+            };
+            say(&format!(
+                "backup {} of {made}: {} files, {} bytes, {} partitions: {what}\n",
+                report.number,
+                report.files,
+                report.bytes,
+                report.partitions.len()
+            ));
+        }
+        Output::Json | Output::Jsonl => {
+            let partitions = report.partitions.iter();
+            let partitions: Vec<Value> = partitions
+                .map(|(id, index)| json!({"partition": id.0, "index": index.0}))
+                .collect();
+            output.value(&json!({
+                "number": report.number,
+                "made": made,
+                "files": report.files,
+                "bytes": report.bytes,
+                "partitions": partitions,
+                "problems": report.problems,
+                "problems_total": report.problems_total,
+            }));
+        }
+    }
+    // What was printed is to be read before the code.
+    let _ = io::stdout().flush();
+    match report.problems_total {
+        0 => Exit::Done,
+        _ => Exit::Refused,
+    }
+}
+
+fn refused(error: &BackupError) -> Exit {
+    eprintln!("courser: {error}");
+    match error {
+        BackupError::None { .. } | BackupError::Unknown { .. } => Exit::NotFound,
+        BackupError::Read { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+            Exit::NotFound
+        }
+        BackupError::Read { .. } => Exit::Disk,
+        _ => Exit::Refused,
+    }
+}

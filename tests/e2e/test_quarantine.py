@@ -1,0 +1,109 @@
+"""M39, M50: an entry that makes the program panic sets its partition aside; health says why, and the operator ends it.
+
+The panics themselves are planted: what two of them leave behind is the file DATA/crash.
+"""
+
+import json
+import subprocess
+import urllib.error
+import urllib.request
+
+import pytest
+import wire
+from broker import Courser
+from raw import RawClient
+from scenario import Raw
+from wire import PUBACK, V5
+
+pytestmark = pytest.mark.courser
+
+
+def get(server, path):
+    try:
+        with urllib.request.urlopen(server.http + path, timeout=20) as answer:  # noqa: S310
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def run(server, *arguments, code=0):
+    command = [str(server.binary()), *arguments]
+    done = subprocess.run(command, cwd=server.folder, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code, (arguments, done.stdout, done.stderr)
+    return done.stdout
+
+
+def publish(client: RawClient, topic: str, payload: bytes, packet_id: int) -> None:
+    client.send(wire.publish(V5, topic, payload, qos=1, packet_id=packet_id))
+    assert client.expect(PUBACK, packet_id=packet_id).reason == 0
+
+
+def entry_with(server, topic: str) -> tuple[int, int]:
+    """Partition and index of the last entry that has a message to this topic."""
+    found = None
+    for segment in sorted((server.folder / "data" / "log").glob("*.seg")):
+        lines = run(server, "inspect", "segment", str(segment), "--records", "--json").splitlines()
+        for line in map(json.loads, lines):
+            if line["is"] == "record" and line["kind"] == "entry" and line["bytes"] and line["partition"]:
+                place = (line["partition"], line["index"])
+                facts = run(server, "inspect", "entry", "data", str(place[0]), str(place[1]), "--json").splitlines()
+                if any(fact["is"] == "publish" and fact["topic"] == topic for fact in map(json.loads, facts)):
+                    found = place
+    assert found, f"no entry has a message to {topic}"
+    return found
+
+
+def metric(server, name: str) -> float:
+    _, text = get(server, "/metrics")
+    return float(next(line.split()[1] for line in text.splitlines() if line.startswith(name + " ")))
+
+
+def test_m50_health_says_which_entry_and_the_operator_ends_it(tmp_path):
+    """Two panics at one entry: 503 with the partition and the entry, which `inspect` shows; skipped it is counted; retried it is back."""
+    server = Courser(tmp_path / "broker").start()
+    raw = Raw(server, V5)
+    absent, _ = raw.resume("absent")
+    absent.subscribe("q/#", qos=1)
+    absent.close()
+    publisher = raw.connect("publisher")
+    publish(publisher, "q/1", b"sound", 1)
+    publish(publisher, "q/bad", b"secret payload", 2)
+    assert server.stop() == 0
+
+    partition, index = entry_with(server, "q/bad")
+    shown = run(server, "inspect", "entry", "data", str(partition), str(index))
+    assert shown.startswith(f"entry {index} of partition {partition}, term ")
+    assert 'publish to "q/bad", QoS 1, 14 bytes' in shown and "secret" not in shown
+    run(server, "inspect", "entry", "data", str(partition), "999999", code=5)
+
+    (server.folder / "data" / "crash").write_text(f"apply {partition} {index}\n" * 2)
+    server.start()
+    status, text = get(server, "/readyz")
+    assert status == 503
+    assert f"partition {partition}: the program has panicked twice when it applied entry {index}\n" in text
+    assert get(server, "/readyz?partial")[0] == 200, "who wants the others may have them"
+    assert get(server, "/healthz")[0] == 200
+    assert metric(server, "courser_ready") == 0 and metric(server, "courser_partitions_set_aside") == 1
+    damage = json.loads(run(server, "inspect", "damage", "--server", "data", "-o", "json", code=1))
+    aside = damage["set_aside"][0]
+    assert (aside["partition"], aside["applied"], aside["queued_messages"]) == (partition, index - 1, 1)
+    assert aside["ends_by"] == f"skip {partition} {index}" and aside["refuses"] == "matching publishes"
+    told = run(server, "inspect", "damage", "--server", "data", code=1)
+    assert "partitions that are set aside:" in told and "panicked twice" in told
+    assert server.stop() == 0
+
+    run(server, "repair", "data", "--skip", str(partition))
+    server.start()
+    assert get(server, "/readyz") == (200, "ready\n")
+    assert metric(server, "courser_log_entries_skipped_total") == 1
+    assert "nothing that is needed is damaged" in run(server, "inspect", "damage", "--server", "data")
+    assert server.stop() == 0
+
+    run(server, "repair", "data", "--retry", str(partition))
+    server.start()
+    assert get(server, "/readyz")[0] == 200
+    assert metric(server, "courser_log_entries_skipped_total") == 0
+    absent, present = raw.resume("absent")
+    assert present
+    assert [absent.expect(wire.PUBLISH).payload for _ in range(2)] == [b"sound", b"secret payload"]
+    assert server.stop() == 0
