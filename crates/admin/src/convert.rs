@@ -1,8 +1,8 @@
 //! From the broker's rows to those of the API.
 
 use courser_broker::{
-    BackupState, ClientRow, Direction, Happened, NodeState, PastEvent, RetainedMessage, RetainedRow,
-    SessionPlace, SessionRow, SubscriptionRow, TracedLine,
+    BackupState, ClientRow, Direction, Happened, NodeState, PastEvent, RetainedMessage,
+    RetainedRow, SessionPlace, SessionRow, SubscriptionRow, TracedLine,
 };
 use courser_contract::{CloseCause, WallMs};
 use jiff::Timestamp;

@@ -72,7 +72,9 @@ impl Comparison {
     pub(super) fn or_least(recorded: &Counted, first: &Counted, second: &Counted) -> Self {
         let mut least = first.clone();
         for (case, count) in &mut least {
-            *count = second.get(case).map_or(*count, |again| (*again).min(*count));
+            *count = second
+                .get(case)
+                .map_or(*count, |again| (*again).min(*count));
         }
         Self::new(recorded, &least)
     }

@@ -145,7 +145,7 @@ impl<'a> Lines<'a> {
             partitions: Vec::new(),
             files: Vec::new(),
         };
-        while let Some((at, line)) = self.lines.next() {
+        for (at, line) in self.lines.by_ref() {
             let wrong = ManifestError::Line(at + 1);
             let words: Vec<&str> = line.split(' ').collect();
             match words.as_slice() {

@@ -1,8 +1,5 @@
 //! Backups of a broker under load, what is made of them, and what is refused.
 
-#[path = "../../tests/support/mod.rs"]
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -10,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::shard::support::{Client, broker, broker_on, publish};
 use courser_contract::{LogIndex, PartitionId};
 use courser_engine::{Limits, Partition, PartitionConfig};
 use courser_log::{CheckpointStore, FileDisk, Log, LogConfig, Manifests};
-use support::{Client, broker, broker_on, publish};
 
 use super::*;
 use crate::Broker;

@@ -4,15 +4,12 @@
 //! program that has the format, and never again:
 //! `COURSER_SAMPLE=NAME cargo test -p courser-broker --lib samples::make -- --ignored`.
 
-#[path = "../../tests/support/mod.rs"]
-mod support;
-
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use support::{Client, Packet, broker_on, publish, text};
+use crate::shard::support::{Client, Packet, broker_on, encode, publish, text};
 
 use crate::{Broker, NodeState, examine};
 
@@ -117,7 +114,7 @@ fn fill(broker: &Broker) {
     let (five, _) = Client::open_session(address, "five", 5, 0x04 | 0x08, &expiry, &will);
     let mut publisher = Client::connect(address, "publisher");
     send(&mut publisher, "s/1", 1, b"before the checkpoints");
-    publisher.send_raw(&support::encode(0x33, &retained("r/1", 2, b"kept")));
+    publisher.send_raw(&encode(0x33, &retained("r/1", 2, b"kept")));
     assert_eq!(publisher.receive().first, 0x40);
     // Enough for checkpoints of all partitions; the last one waits.
     let zeros = vec![0; 300 << 10];

@@ -1,15 +1,12 @@
 //! Damage that a running broker finds by itself.
 
-#[path = "../../tests/support/mod.rs"]
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::shard::support::{Client, broker_on, publish};
 use courser_engine::LostStream;
-use support::{Client, broker_on, publish};
 
 use crate::{Broker, NodeState};
 

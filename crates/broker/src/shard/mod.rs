@@ -37,7 +37,7 @@ mod writing;
 /// The client of the tests in `tests/`, for those that need what is inside.
 #[cfg(test)]
 #[path = "../../tests/support/mod.rs"]
-mod support;
+pub(crate) mod support;
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

@@ -19,8 +19,8 @@ pub(crate) use context::{Context, run as run_context};
 pub(crate) use diagnose::{Diagnose, run as run_diagnose};
 pub(crate) use errors::{Errors, run as run_errors};
 pub(crate) use events::{EventsArguments, run as run_events};
-pub(crate) use reload::{Reload, run as run_reload};
 pub(crate) use print::{Output, OutputFlags, say};
+pub(crate) use reload::{Reload, run as run_reload};
 pub(crate) use server::ServerFlags;
 pub(crate) use top::{Top, run as run_top};
 pub(crate) use verbs::{
