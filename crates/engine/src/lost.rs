@@ -86,7 +86,7 @@ struct Places {
 }
 
 impl State {
-    /// Every place that needs a record of which `is_meant`. Linear in all that is stored.
+    /// Every place that needs the bytes of a record of which `is_meant`. Linear in all that is stored.
     fn places_of(&self, is_meant: impl Fn(Slot) -> bool) -> Places {
         let mut places = Places::default();
         let sessions = self.sessions.sorted().into_iter();
@@ -94,7 +94,11 @@ impl State {
         let groups = self.groups.sorted().into_iter();
         let groups = groups.filter_map(|at| Some((at, &self.groups.get(at)?.stream)));
         for (number, stream) in sessions.chain(groups) {
-            let meant = stream.iter().filter(|(_, it)| is_meant(it.slot));
+            // Of an exchange of QoS 2 that the client has the message of, only the rest is needed.
+            let needs = |seq| !stream.is_received(seq);
+            let meant = stream
+                .iter()
+                .filter(|(seq, it)| is_meant(it.slot) && needs(*seq));
             places
                 .streams
                 .extend(meant.map(|(seq, it)| (number, seq, it.slot)));

@@ -5,7 +5,7 @@ use courser_engine::LostStream;
 #[cfg(feature = "planted")]
 use courser_engine::PlantedLoss;
 
-use crate::world::{Acks, DURABLE, Options, World, to};
+use crate::world::{Acks, Commits, DURABLE, Options, World, to};
 
 const A: usize = 0;
 const B: usize = 1;
@@ -170,6 +170,44 @@ fn m44_a_damage_is_there_again_after_each_restart_until_it_is_accepted() {
     world.settle();
     save(&mut world);
     assert!(!live(&world).contains(&lost), "nobody needs it any more");
+}
+
+/// Found by the simulator: the exchange was ended behind the client's back when the loss was accepted.
+#[test]
+fn m44_an_exchange_that_needs_no_bytes_is_not_lost() {
+    let mut world = World::new();
+    let a = world.client("a");
+    world.attach(a, Options::durable());
+    world.subscribe(a, to("t", QoS::ExactlyOnce));
+    world.clients[a].acks = Acks::Held;
+    for payload in ["1", "2"] {
+        world.send("t", payload, QoS::ExactlyOnce);
+        world.settle();
+    }
+    world.commits = Commits::Held;
+    for (to, message) in world.clients[a].ack(1) {
+        world.send_home(to, message);
+    }
+    for (to, message) in world.clients[a].detach(DetachCause::Lost) {
+        world.send_home(to, message);
+    }
+    world.settle();
+    world.commits = Commits::AtOnce;
+    world.clients[a].lost();
+    save(&mut world);
+    let lost = live(&world)[0];
+    world.restart_without(DURABLE, &[lost]);
+    world.settle();
+    assert!(world.nodes[&DURABLE].partition.lost().is_empty());
+    let said = world.call(DURABLE, |partition, now, fx| {
+        partition.accept_loss(now, |_| true, fx)
+    });
+    world.settle();
+    assert!(said.is_empty());
+    world.clients[a].got.clear();
+    world.attach(a, Options::durable());
+    assert_eq!(world.clients[a].released.len(), 1, "PUBREL of the first");
+    assert_eq!(world.got(a), ["2"]);
 }
 
 #[test]
