@@ -145,7 +145,7 @@ impl MemDisk {
 
     /// Replaces what a file holds, durably.
     pub fn replace(&self, name: &str, bytes: Vec<u8>) {
-        self.with_file(name, |file| file.replace(bytes));
+        self.with_file(name, |file| file.replace(&bytes));
     }
 
     /// Reading any byte from `first` to `last` of a file fails from now on.
@@ -160,7 +160,7 @@ impl MemDisk {
     pub fn bytes(&self, name: &str) -> Option<Vec<u8>> {
         let state = self.state();
         let id = state.names.get(name)?;
-        Some(state.files.get(id)?.visible.clone())
+        Some(state.files.get(id)?.visible.to_vec())
     }
 
     /// Names of all files, ascending.
@@ -279,13 +279,12 @@ impl DiskFile for MemFile {
             if unreadable {
                 return Err(io::Error::other("the disk does not give these bytes"));
             }
-            let bytes = &file(state, id).visible;
             let from = usize::try_from(offset).map_err(io::Error::other)?;
-            let found = bytes
-                .get(from..from + buf.len())
-                .ok_or(io::ErrorKind::UnexpectedEof)?;
-            buf.copy_from_slice(found);
-            Ok(())
+            if file(state, id).visible.read(from, buf) {
+                Ok(())
+            } else {
+                Err(io::ErrorKind::UnexpectedEof.into())
+            }
         })
     }
 

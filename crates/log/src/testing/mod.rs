@@ -12,6 +12,7 @@
 //! One `u64` decides what a loss of power leaves; the same number leaves the same.
 
 mod disk;
+mod pages;
 mod state;
 
 pub use crate::config::Planted;

@@ -1,8 +1,8 @@
 //! What a disk in memory holds, and what it forgets.
 
-use std::{collections::BTreeMap, io};
+use std::{collections::BTreeMap, io, sync::Arc};
 
-use super::Choices;
+use super::{Choices, pages::Pages};
 
 /// A call that can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub(super) type FileId = u64;
 enum Change {
     Write {
         offset: u64,
-        data: Vec<u8>,
+        data: Arc<[u8]>,
     },
     /// Bytes at the end of the file come or go.
     Length(u64),
@@ -64,24 +64,24 @@ enum Change {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct File {
-    pub(super) visible: Vec<u8>,
-    durable: Vec<u8>,
+    pub(super) visible: Pages,
+    durable: Pages,
     unsynced: Vec<Change>,
 }
 
 impl File {
     pub(super) fn write(&mut self, offset: u64, data: &[u8], reaches_disk: bool) {
-        apply_write(&mut self.visible, offset, data);
+        self.visible.write(to_usize(offset), data);
         if reaches_disk {
             self.unsynced.push(Change::Write {
                 offset,
-                data: data.to_vec(),
+                data: data.into(),
             });
         }
     }
 
     pub(super) fn set_len(&mut self, len: u64) {
-        self.visible.resize(to_usize(len), 0);
+        self.visible.resize(to_usize(len));
         self.unsynced.push(Change::Length(len));
     }
 
@@ -120,20 +120,20 @@ impl File {
     /// Changes a byte for good, as rot does.
     pub(super) fn rot(&mut self, at: u64, flip: u8) {
         for bytes in [&mut self.visible, &mut self.durable] {
-            if let Some(byte) = bytes.get_mut(to_usize(at)) {
-                *byte ^= flip;
-            }
+            bytes.flip(to_usize(at), flip);
         }
     }
 
     pub(super) fn truncate(&mut self, len: u64) {
-        self.visible.truncate(to_usize(len));
-        self.durable.truncate(to_usize(len));
+        for bytes in [&mut self.visible, &mut self.durable] {
+            bytes.resize(bytes.len().min(to_usize(len)));
+        }
     }
 
-    pub(super) fn replace(&mut self, bytes: Vec<u8>) {
-        self.durable.clone_from(&bytes);
-        self.visible = bytes;
+    pub(super) fn replace(&mut self, bytes: &[u8]) {
+        self.durable = Pages::default();
+        self.durable.write(0, bytes);
+        self.visible = self.durable.clone();
         self.unsynced.clear();
     }
 
@@ -146,22 +146,14 @@ fn to_usize(len: u64) -> usize {
     usize::try_from(len).expect("a file in memory fits memory")
 }
 
-fn apply(bytes: &mut Vec<u8>, change: &Change) {
+fn apply(bytes: &mut Pages, change: &Change) {
     match change {
-        Change::Write { offset, data } => apply_write(bytes, *offset, data),
-        Change::Length(len) => bytes.resize(to_usize(*len), 0),
+        Change::Write { offset, data } => bytes.write(to_usize(*offset), data),
+        Change::Length(len) => bytes.resize(to_usize(*len)),
     }
 }
 
-fn apply_write(bytes: &mut Vec<u8>, offset: u64, data: &[u8]) {
-    let (from, to) = (to_usize(offset), to_usize(offset) + data.len());
-    if bytes.len() < to {
-        bytes.resize(to, 0);
-    }
-    bytes[from..to].copy_from_slice(data);
-}
-
-fn apply_torn(bytes: &mut Vec<u8>, change: &Change, sector: u64, seed: u64) {
+fn apply_torn(bytes: &mut Pages, change: &Change, sector: u64, seed: u64) {
     let Change::Write { offset, data } = change else {
         return;
     };
@@ -172,7 +164,7 @@ fn apply_torn(bytes: &mut Vec<u8>, change: &Change, sector: u64, seed: u64) {
         let next = end.min((at / sector + 1) * sector);
         if choices.below(2) == 0 {
             let (from, to) = (to_usize(at - offset), to_usize(next - offset));
-            apply_write(bytes, at, &data[from..to]);
+            bytes.write(to_usize(at), &data[from..to]);
         }
         at = next;
     }
