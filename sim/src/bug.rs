@@ -1,11 +1,26 @@
-//! Bugs that can be planted into the simulator's own shell, to see that the oracle finds them.
+//! Bugs that can be planted, to see that the oracle finds them: into the simulator's shell and stations, under the log, into the
+//! log and into the engine.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A duty of the shell that is not done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bug {
+/// Names every bug once.
+macro_rules! bugs {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// A duty that is not done, somewhere between a front and a disk.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Bug {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Bug {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+        }
+    };
+}
+
+bugs! {
     /// Unsettled appends are not sent again to a new leader (M11, M14).
     ForgetResend,
     /// They are sent again under new numbers (M14).
@@ -82,50 +97,24 @@ pub enum Bug {
     CutWithoutFence,
     /// The durable part answers and gives out before it has what waits in the volatile one (M36).
     HeirBeforePassed,
-}
-
-impl Bug {
-    /// All of them.
-    pub const ALL: [Self; 38] = [
-        Self::ForgetResend,
-        Self::ResendRenumbered,
-        Self::ApplyBeforeCommit,
-        Self::SettleBeforeCommit,
-        Self::AttachBeforeDetach,
-        Self::ConfirmIndexEarly,
-        Self::ReorderLink,
-        Self::LoseBatch,
-        Self::DamagePayload,
-        Self::DeliverTwice,
-        Self::SkipFence,
-        Self::NoTimers,
-        Self::LoseEntry,
-        Self::EarlyPubrel,
-        Self::ForgetHold,
-        Self::ForwardTwice,
-        Self::WrongDup,
-        Self::SameStart,
-        Self::AckBeforeSync,
-        Self::CommitBeyondSynced,
-        Self::SwapRecords,
-        Self::NoDirectorySync,
-        Self::OldSegmentNotSynced,
-        Self::SyncErrorIgnored,
-        Self::PiecesNotSynced,
-        Self::LatePieces,
-        Self::ForgetVote,
-        Self::CutRot,
-        Self::ReadRecycled,
-        Self::FreeLiveSegments,
-        Self::TrustTheCache,
-        Self::EmptyHeads,
-        Self::ForgetInbox,
-        Self::ForgetLeavers,
-        Self::FreeIdsEarly,
-        Self::BothParts,
-        Self::CutWithoutFence,
-        Self::HeirBeforePassed,
-    ];
+    /// On a disk: of two orders that wait for the writer the later one is written first.
+    SwapOrders,
+    /// On a disk: a header calls synced what was only written (M44).
+    ClaimTooMuch,
+    /// On a disk: records of damaged batches are taken as they are (I5).
+    TakeDamaged,
+    /// On a disk: a partition with damage serves (I1).
+    ServeDamaged,
+    /// On a disk: a partition that is set aside acknowledges (M39).
+    AsideAcknowledges,
+    /// On a disk: a record whose bytes are lost is delivered (I5).
+    DeliverLost,
+    /// On a disk: a stream goes on behind a lost record as if it had never been (M44).
+    SkipLost,
+    /// On a disk: a loss that the operator has accepted is not counted (M44).
+    UncountedLoss,
+    /// On a disk: durable partitions are answered as relaxed ones are, after the write (I2).
+    AllRelaxed,
 }
 
 impl fmt::Display for Bug {
@@ -138,7 +127,7 @@ impl FromStr for Bug {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|bug| bug.to_string() == text);
-        found.ok_or_else(|| format!("no such bug: {text}"))
+        let found = Self::ALL.iter().find(|bug| bug.to_string() == text);
+        found.copied().ok_or_else(|| format!("no such bug: {text}"))
     }
 }

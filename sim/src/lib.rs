@@ -4,9 +4,10 @@
 //! - [`Plan::new`] makes a world of a seed, [`run`] lets it live: a phase with faults, then one without, in which everything
 //!   must converge and every acknowledged message is counted again.
 //! - The same seed gives the same run, byte for byte of its trace.
-//! - [`Bug`] plants a mistake into the simulator's own shell; the tests show that the oracle finds each.
+//! - [`Bug`] plants a mistake, [`Planted`] knows where it shows; the tests see to it that the oracle finds each.
 #![forbid(unsafe_code)]
 
+mod bank;
 mod bug;
 mod client;
 mod link;
@@ -16,6 +17,7 @@ mod seeds;
 mod shell;
 mod world;
 
+pub use bank::{Layer, NotFound, Planted};
 pub use bug::Bug;
 pub use rng::Rng;
 pub use seeds::{DiskPlan, Plan};

@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use courser_sim::{Bug, Counts, Plan, replay_command, run_plan};
+use courser_sim::{Bug, Counts, Plan, Planted, replay_command, run_plan};
 
 struct Arguments {
     seeds: u64,
@@ -15,6 +15,8 @@ struct Arguments {
     trace: bool,
     keep_going: bool,
     bug: Option<Bug>,
+    /// Every planted bug instead of none.
+    bank: bool,
     /// Nodes with a disk.
     disk: bool,
     /// Without these.
@@ -32,6 +34,7 @@ fn arguments() -> Result<Arguments> {
         trace: false,
         keep_going: false,
         bug: None,
+        bank: false,
         disk: false,
         no_groups: false,
         one_group: false,
@@ -49,6 +52,7 @@ fn arguments() -> Result<Arguments> {
             "--seeds" => found.seeds = value()?.parse().context("--seeds wants a number")?,
             "--from" => found.from = value()?.parse().context("--from wants a number")?,
             "--bug" => found.bug = Some(value()?.parse().map_err(anyhow::Error::msg)?),
+            "--bank" => found.bank = true,
             "--disk" => found.disk = true,
             "--one-group" => found.one_group = true,
             "--no-groups" => found.no_groups = true,
@@ -58,7 +62,7 @@ fn arguments() -> Result<Arguments> {
             "--keep-going" => found.keep_going = true,
             other => {
                 bail!(
-                    "{other}: known are --seeds N, --from S, --bug NAME, --disk, --trace, --keep-going, --no-groups, --one-group, --no-deposals, --no-kills"
+                    "{other}: known are --seeds N, --from S, --bug NAME, --bank, --disk, --trace, --keep-going, --no-groups, --one-group, --no-deposals, --no-kills"
                 )
             }
         }
@@ -66,8 +70,30 @@ fn arguments() -> Result<Arguments> {
     Ok(found)
 }
 
+/// Searches for every planted bug, and says at which seed it shows.
+fn search_bank(from: u64, seeds: u64) -> ExitCode {
+    let mut missed = 0_u64;
+    for bug in Bug::ALL.iter().copied() {
+        let planted = Planted::of(bug);
+        match planted.search(from, seeds) {
+            Ok((seed, violation)) => {
+                println!("{bug} ({:?}): seed {seed}: {violation}", planted.layer)
+            }
+            Err(not_found) => {
+                missed += 1;
+                println!("{not_found}");
+            }
+        }
+    }
+    println!("{missed} of {} bugs were not found", Bug::ALL.len());
+    ExitCode::from(u8::from(missed > 0))
+}
+
 fn main() -> Result<ExitCode> {
     let arguments = arguments()?;
+    if arguments.bank {
+        return Ok(search_bank(arguments.from, arguments.seeds));
+    }
     let mut sum = Counts::default();
     let mut failed = 0_u64;
     for seed in arguments.from..arguments.from.saturating_add(arguments.seeds) {

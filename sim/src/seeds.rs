@@ -1,9 +1,11 @@
 //! What a seed means: the shape of its world and how rough it is.
 
+use courser_contract::Class;
 use courser_engine::Limits;
 
 use crate::bug::Bug;
 use crate::rng::Rng;
+use crate::shell::Relaxed;
 
 /// One run, decided by its seed.
 #[derive(Clone, Debug)]
@@ -63,6 +65,8 @@ pub struct DiskPlan {
     pub full: u64,
     /// How likely a kill is a loss of power, in percent.
     pub power_losses: u64,
+    /// Whether sessions have classes: some clients are relaxed, some volatile (M1).
+    pub classes: bool,
     /// After one sync in so many it is looked whether all that is committed would survive a loss of power.
     pub probe_every: u64,
 }
@@ -129,8 +133,30 @@ impl Plan {
                 full: u64::from(rng.chance(25)),
                 power_losses: *rng.pick(&[0, 50, 100]),
                 probe_every: rng.between(20, 60),
+                classes: rng.chance(40),
             }),
             ..Self::new(seed)
+        }
+    }
+
+    /// The class of the sessions of the client with this number.
+    pub(crate) fn class_of(&self, client: usize) -> Class {
+        if !self.disk.as_ref().is_some_and(|disk| disk.classes) {
+            return Class::Durable;
+        }
+        match client % 4 {
+            1 => Class::Relaxed,
+            3 => Class::Volatile,
+            _ => Class::Durable,
+        }
+    }
+
+    pub(crate) fn relaxed(&self) -> Relaxed {
+        let classes = (0..self.clients).map(|client| self.class_of(client));
+        if classes.into_iter().any(|class| class == Class::Relaxed) {
+            Relaxed::Made
+        } else {
+            Relaxed::None
         }
     }
 

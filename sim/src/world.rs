@@ -97,6 +97,7 @@ impl World {
         let places = Places {
             partitions: plan.partitions,
             shards: plan.shards,
+            relaxed: plan.relaxed(),
         };
         let clients = (0..plan.clients)
             .map(|place| Client::new(place, &plan, &mut rng))

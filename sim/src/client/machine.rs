@@ -19,7 +19,10 @@ impl Client {
         let conn = ctx.next_conn;
         let v5 = self.version == ProtocolVersion::V5;
         let keep = ctx.healing && self.kind == Kind::Player;
-        let clean = !keep && (self.kind == Kind::Probe || ctx.rng.chance(20));
+        self.accept_losses(ctx);
+        let mut clean = !keep && (self.kind == Kind::Probe || ctx.rng.chance(20));
+        // A session of which the broker has lost something is begun anew, half of the times.
+        clean |= self.doubts && ctx.rng.chance(50);
         let expiry_seconds = match (v5, keep) {
             (true, true) => 3_600,
             (true, false) => *ctx.rng.pick(&[0, 2, 3_600, 3_600, 3_600]),
@@ -134,7 +137,10 @@ impl Client {
             .map_or(20, |most| most.get().min(20));
         self.phase = Phase::Up;
         let present = connack.session_present;
-        self.judge_present(present, ctx);
+        let doubted = std::mem::take(&mut self.doubts);
+        if !doubted {
+            self.judge_present(present, ctx);
+        }
         let life = match self.belief.life.filter(|_| present) {
             Some(life) => {
                 let it = &mut ctx.oracle.lives[life];
@@ -154,6 +160,7 @@ impl Client {
                 let life = ctx.oracle.begin_life(self.place);
                 ctx.oracle.lives[life].fuzzy |= present;
                 ctx.oracle.lives[life].resumed |= present;
+                ctx.oracle.lives[life].doubtful |= present && doubted;
                 life
             }
         };

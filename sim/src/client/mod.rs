@@ -1,5 +1,6 @@
 //! A model client: its half of the session, kept as the standards say, so that it can tell when the broker does not.
 
+mod classes;
 mod incoming;
 mod machine;
 mod script;
@@ -7,6 +8,7 @@ mod wire;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use courser_contract::Class;
 use courser_mqtt::codec::{ProtocolVersion, QoS, SubscriptionOptions};
 
 use crate::oracle::{LifeId, MsgId, Oracle};
@@ -63,6 +65,16 @@ enum Phase {
     Idle,
     Connecting { since: u64 },
     Up,
+}
+
+/// What the end of a process has taken of a session whose class allows that (M1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lost {
+    Nothing,
+    /// A volatile session: all of it.
+    All,
+    /// A relaxed one, by a loss of power: what was done since this moment.
+    Since(u64),
 }
 
 /// What the client asked for in its present or last CONNECT.
@@ -136,6 +148,10 @@ pub(crate) struct Client {
     asked: Asked,
     belief: Belief,
     life: Option<LifeId>,
+    /// What the broker has lost of its session since it connected last.
+    lost: Lost,
+    /// What the broker has of its session is not known until it has answered a CONNECT.
+    doubts: bool,
     rest: Vec<u8>,
     next_id: u16,
     sent: VecDeque<Sent>,
@@ -161,11 +177,15 @@ impl Client {
         } else {
             ProtocolVersion::V311
         };
-        let _ = plan;
+        let class = match plan.class_of(place) {
+            Class::Durable => 'c',
+            Class::Relaxed => 'r',
+            Class::Volatile => 'v',
+        };
         Self {
             kind: Kind::Player,
             place,
-            id: format!("c{place}"),
+            id: format!("{class}{place}"),
             version,
             receive_maximum: *rng.pick(&[1, 3, 10, 100]),
             phase: Phase::Idle,
@@ -182,6 +202,8 @@ impl Client {
                 ends: (u64::MAX, u64::MAX),
             },
             life: None,
+            lost: Lost::Nothing,
+            doubts: false,
             rest: Vec::new(),
             next_id: 1,
             sent: VecDeque::new(),

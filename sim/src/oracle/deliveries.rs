@@ -67,6 +67,7 @@ impl Oracle {
             .subs
             .keys()
             .any(|filter| matches(filter, &got.topic));
+        let subscribed = subscribed || self.lives[life].doubtful;
         if !known || !subscribed {
             self.fail(format!(
                 "I5: an empty message on {} that nobody published",
@@ -84,6 +85,9 @@ impl Oracle {
         let it = &mut self.lives[life];
         if msg.topic != got.topic || msg.payload != got.payload {
             return Err("I5: delivered bytes differ from published ones".to_owned());
+        }
+        if it.doubtful {
+            return Ok(());
         }
         let subs = || {
             it.subs

@@ -76,6 +76,8 @@ pub(crate) struct Life {
     pub(crate) client: usize,
     pub(crate) fuzzy: bool,
     pub(crate) ended: bool,
+    /// What it has is not known: a part of what was done in it is lost. What it gets must have been published, no more.
+    pub(crate) doubtful: bool,
     pub(crate) resumed: bool,
     pub(crate) subs: BTreeMap<String, Sub>,
     pub(crate) spans: Vec<Span>,
@@ -205,6 +207,16 @@ impl Oracle {
                 msg.refused = true;
             } else {
                 msg.acked.get_or_insert(now);
+            }
+        }
+    }
+
+    /// A loss of power has taken what was done in a client's session since a moment: what was answered since then may be gone
+    /// with it, before it left for its destinations (M28).
+    pub(crate) fn doubt_answers(&mut self, client: usize, since: u64) {
+        for msg in self.msgs.values_mut() {
+            if msg.client == client && msg.qos == QoS::ExactlyOnce {
+                msg.acked = msg.acked.filter(|acked| *acked < since);
             }
         }
     }

@@ -64,7 +64,8 @@ impl Oracle {
                 .map(|seen| seen.processed);
             let processed: u32 = processed.sum();
             let ended = self.lives.iter().filter(|life| {
-                (life.ended || life.fuzzy) && life.subs.keys().any(|f| matches(f, &msg.topic))
+                let took_part = || life.subs.keys().any(|f| matches(f, &msg.topic));
+                life.doubtful || (life.ended || life.fuzzy) && took_part()
             });
             let fuzzy = ended.count() as u32;
             if is_owed && processed == 0 && fuzzy == 0 {

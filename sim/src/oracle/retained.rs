@@ -23,7 +23,9 @@ impl Oracle {
                         let overlaps = it.acked.is_none_or(|acked| acked > msg.first_sent);
                         // Outboxes outlive their session, and keep no order with what the next one publishes (M19).
                         let outlives = it.qos == QoS::ExactlyOnce && it.life != msg.life;
-                        it.copies > 1 && overlaps || outlives
+                        // What was refused for want of room came again behind what was sent later.
+                        let late = overlaps && self.may_have_been_refused(it);
+                        it.copies > 1 && overlaps || outlives || late
                     })
                 });
             }

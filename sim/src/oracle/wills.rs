@@ -133,6 +133,15 @@ impl Oracle {
         };
     }
 
+    /// A loss of power has taken something of a client's session: perhaps that its wills are void.
+    pub(crate) fn doubt_wills(&mut self, client: usize) {
+        for will in self.wills.by_conn.values_mut() {
+            if will.client == client && !matches!(will.fate, Fate::Must { .. }) {
+                will.fate = Fate::May;
+            }
+        }
+    }
+
     /// A will is delivered: it must have been due.
     pub(super) fn judge_will(&self, msg: MsgId, now: u64) -> Result<(), String> {
         let Some(will) = self.wills.by_conn.values().find(|will| will.msg == msg) else {

@@ -21,8 +21,8 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use courser_contract::{
-    Class, CloseCause, DetachCause, Epoch, FrontId, LogIndex, Now, PartitionId, ShardId, Term,
-    ToFront, ToHome,
+    CloseCause, DetachCause, Epoch, FrontId, LogIndex, Now, PartitionId, ShardId, Term, ToFront,
+    ToHome,
 };
 use courser_engine::{DiskRoom, Limits, Partition, PartitionConfig};
 use courser_mqtt::front::{Front, FrontConfig, PreparedScratch};
@@ -30,7 +30,7 @@ use courser_mqtt::front::{Front, FrontConfig, PreparedScratch};
 use self::effects::FrontFx;
 use self::hub::Hub;
 pub(crate) use self::message::{Action, Message};
-pub(crate) use self::places::Places;
+pub(crate) use self::places::{Places, Relaxed, class_of_client};
 use crate::bug::Bug;
 use crate::rng::Rng;
 
@@ -93,19 +93,6 @@ pub(crate) struct Make<'a> {
     pub(crate) bug: Option<Bug>,
 }
 
-/// How a partition of the simulator is configured.
-pub(crate) fn partition_config(id: PartitionId, limits: &Limits) -> PartitionConfig {
-    let class = if id.is_volatile() {
-        Class::Volatile
-    } else {
-        Class::Durable
-    };
-    PartitionConfig {
-        limits: limits.clone(),
-        ..PartitionConfig::new(id, class)
-    }
-}
-
 impl Shard {
     /// A shard whose durable partitions come out of their logs.
     pub(crate) fn new(
@@ -115,13 +102,16 @@ impl Shard {
     ) -> Self {
         let mine = make
             .places
-            .durable()
+            .logged()
             .filter(|&id| make.places.shard_of(id) == make.id);
         let volatile = PartitionId::volatile_of(make.id);
         let partitions = mine.chain([volatile]).map(|id| {
-            let config = partition_config(id, make.limits);
+            let config = make.places.config(id, make.limits);
             let partition = if id.is_volatile() {
-                Partition::new(config)
+                Partition::new(PartitionConfig {
+                    start: make.start,
+                    ..config
+                })
             } else {
                 recovered(config)
             };
@@ -151,7 +141,7 @@ impl Shard {
 
     /// Whether every shard knows a leader of every partition.
     pub(crate) fn knows_leaders(&self) -> bool {
-        self.hub.terms.len() == usize::from(self.hub.places.partitions)
+        self.hub.terms.len() == usize::from(self.hub.places.logs())
     }
 
     /// A partition of this shard.

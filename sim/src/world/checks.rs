@@ -6,7 +6,7 @@ use courser_contract::PartitionId;
 use courser_engine::Partition;
 
 use super::World;
-use crate::shell::{Shard, partition_config};
+use crate::shell::Shard;
 
 impl World {
     /// I8: a client id has at most one attached front.
@@ -37,7 +37,7 @@ impl World {
             return;
         }
         self.counts.replays += 1;
-        let config = partition_config(id, &self.plan.limits);
+        let config = self.places.config(id, &self.plan.limits);
         let replayed = Partition::replay(config, self.committed_entries(id));
         if replayed.encode_state() != live.encode_state() {
             self.oracle.fail(format!(

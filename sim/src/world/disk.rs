@@ -8,7 +8,9 @@
 //! gone (I1), nothing is there that nobody proposed (I5), terms are not forgotten (I6), and damage is reported when, and only
 //! when, something rotted (I7).
 
+mod batch;
 mod checkpoints;
+mod damage;
 mod faults;
 mod groups;
 mod planted;
@@ -21,7 +23,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use courser_cluster::{Consensus, Group};
-use courser_contract::{LogIndex, PartitionId, ShardId};
+use courser_contract::{Class, LogIndex, PartitionId, ShardId};
 use courser_log::testing::{MemDisk, Planted};
 use courser_log::{
     Batch, CheckpointStore, Log, LogConfig, NodeIdentity, PrepareJob, Record, SpaceState,
@@ -30,7 +32,7 @@ use courser_log::{
 use self::checkpoints::Saving;
 use self::groups::Told;
 use self::planted::PlantedDisk;
-use self::truth::Truth;
+use self::truth::{MayLose, Truth};
 use crate::bug::Bug;
 use crate::rng::Rng;
 use crate::seeds::{DiskPlan, Plan};
@@ -49,6 +51,8 @@ pub(crate) enum DiskEvent {
     Write(u32),
     /// Its sync is over.
     Sync(u32),
+    /// What was only written at this moment is to be synced.
+    Overdue(u32, u64),
     /// Nothing has happened for a while since the sync of this number.
     Idle(u32, u64),
     /// The reader has made a segment ready.
@@ -63,11 +67,40 @@ pub(crate) enum DiskEvent {
     Full(bool),
 }
 
+/// When an order is answered (M1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Mark {
+    /// Once it is synced.
+    #[default]
+    Synced,
+    /// Once it is written; the sync follows within 100 ms.
+    Written,
+}
+
 /// What a shard's turn wants written.
 #[derive(Debug, Default)]
 struct Order {
+    mark: Mark,
+    /// Whether it waits for the sync whatever the mark says.
+    sync: bool,
     marks: Marks,
     records: VecDeque<Record>,
+}
+
+impl Order {
+    fn of(mark: Mark) -> Self {
+        Self {
+            mark,
+            ..Self::default()
+        }
+    }
+}
+
+/// The orders of a turn: of durable partitions, and of relaxed ones.
+#[derive(Debug)]
+struct Orders {
+    durable: Order,
+    relaxed: Order,
 }
 
 /// A node that runs.
@@ -76,8 +109,10 @@ struct Running {
     batch: Batch,
     groups: BTreeMap<PartitionId, Group>,
     orders: VecDeque<Order>,
-    /// Marks of the batch that is written and not synced.
+    /// Marks of the batch that is written and is being synced.
     writing: Option<Marks>,
+    /// Since when something is written that nobody has asked to sync.
+    written: Option<u64>,
     job: Option<PrepareJob<PlantedDisk>>,
     store: CheckpointStore<PlantedDisk>,
     saving: BTreeMap<PartitionId, Saving>,
@@ -97,6 +132,18 @@ pub(crate) struct DiskNode {
     checkpoint_folder: MemDisk,
     running: Option<Running>,
     truth: BTreeMap<PartitionId, Truth>,
+    places: Places,
+    /// When the process ended that was the last one to serve, until the next one does; and whether power was lost since then.
+    down: Option<(u64, Lost)>,
+    /// An entry of a relaxed partition is synced at the latest so many milliseconds after it was committed.
+    relaxed_ms: u64,
+}
+
+/// What the end of a process has taken with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lost {
+    Memory,
+    Power,
 }
 
 impl DiskNode {
@@ -109,7 +156,10 @@ impl DiskNode {
             log_folder: MemDisk::new(),
             checkpoint_folder: MemDisk::new(),
             running: None,
-            truth: places.durable().map(|id| (id, Truth::default())).collect(),
+            truth: places.logged().map(|id| (id, Truth::default())).collect(),
+            places: *places,
+            down: None,
+            relaxed_ms: writer::RELAXED_MS + plan.commit_ms + 1,
         })
     }
 
@@ -122,6 +172,8 @@ impl DiskNode {
             Some(Bug::EmptyHeads) => Planted::HeadWithoutHardStates,
             Some(Bug::FreeLiveSegments) => Planted::FreeLiveSegments,
             Some(Bug::TrustTheCache) => Planted::TrustTheCache,
+            Some(Bug::ClaimTooMuch) => Planted::ClaimTooMuch,
+            Some(Bug::TakeDamaged) => Planted::TakeDamaged,
             _ => return config,
         };
         config.with(planted)
@@ -151,9 +203,11 @@ impl DiskNode {
     }
 
     /// The process ends. Its files stay as they are, or as a loss of power leaves them.
-    pub(super) fn die(&mut self) {
+    pub(super) fn die(&mut self, now: u64) {
         self.running = None;
+        let (since, _) = *self.down.get_or_insert((now, Lost::Memory));
         if self.rng.chance(self.plan.power_losses) {
+            self.down = Some((since, Lost::Power));
             self.log_folder = self.log_folder.power_loss(self.rng.next());
             self.checkpoint_folder = self.checkpoint_folder.power_loss(self.rng.next());
         } else {
@@ -162,8 +216,22 @@ impl DiskNode {
         }
     }
 
-    /// Polls a group: its records become part of the order, the rest is told.
-    fn poll(&mut self, id: PartitionId, order: &mut Order) -> Vec<Told> {
+    /// When the process ended, if power was lost since then.
+    fn lost_power(&self) -> Option<u64> {
+        let lost = self.down.filter(|(_, lost)| *lost == Lost::Power);
+        lost.map(|(since, _)| since)
+    }
+
+    /// What a start may miss of a partition after a loss of power at `down` (M1).
+    fn may_lose(&self, id: PartitionId, down: Option<u64>) -> MayLose {
+        match (self.places.class_of(id), down) {
+            (Class::Durable | Class::Volatile, _) | (Class::Relaxed, None) => MayLose::Nothing,
+            (Class::Relaxed, Some(down)) => MayLose::Since(down.saturating_sub(self.relaxed_ms)),
+        }
+    }
+
+    /// Polls a group: its records become part of the orders, the rest is told.
+    fn poll(&mut self, id: PartitionId, orders: &mut Orders, now: u64) -> Vec<Told> {
         let Some(running) = &mut self.running else {
             return Vec::new();
         };
@@ -172,12 +240,16 @@ impl DiskNode {
             .get_mut(&id)
             .expect("every partition has a group");
         let truth = self.truth.get_mut(&id).expect("every partition has one");
-        groups::poll(group, order, truth, self.bug)
+        let order = match self.places.class_of(id) {
+            Class::Durable | Class::Volatile => &mut orders.durable,
+            Class::Relaxed => &mut orders.relaxed,
+        };
+        groups::poll(group, order, truth, (now, self.bug))
     }
 
     fn shard_partitions(places: &Places, shard: ShardId) -> Vec<PartitionId> {
         places
-            .durable()
+            .logged()
             .filter(|&id| places.shard_of(id) == shard)
             .collect()
     }

@@ -1,10 +1,10 @@
 //! Kills of the node and deposals of leaders.
 
-use courser_contract::PartitionId;
+use courser_contract::{Class, PartitionId};
 
 use super::{Event, World};
 use crate::bug::Bug;
-use crate::shell::Inbound;
+use crate::shell::{Inbound, class_of_client};
 
 impl World {
     pub(super) fn plan_faults(&mut self) {
@@ -36,10 +36,15 @@ impl World {
         self.serving = false;
         let rng = &mut self.rng;
         match &mut self.disk {
-            Some(disk) => disk.die(),
+            Some(disk) => disk.die(self.now),
             None => {
                 let lose = self.plan.bug == Some(Bug::LoseEntry);
                 self.store.kill(|end| rng.below(end), lose);
+            }
+        }
+        for client in &mut self.clients {
+            if class_of_client(client.id()) == Class::Volatile {
+                client.loses_all(&mut self.oracle);
             }
         }
         self.oracle.killed(self.now);

@@ -17,6 +17,7 @@ impl World {
             return;
         }
         self.healing = true;
+        self.heal_disk();
         self.note(format_args!("faults end"));
         if !self.converge("after the faults") {
             return;

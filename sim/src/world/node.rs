@@ -11,7 +11,7 @@ use courser_mqtt::front::{FrontConfig, OutputPool};
 use super::World;
 use crate::bug::Bug;
 use crate::link::Links;
-use crate::shell::{Inbound, Make, Shard, partition_config};
+use crate::shell::{Inbound, Make, Shard};
 
 impl World {
     pub(super) fn look_whether_serving(&mut self) {
@@ -64,7 +64,7 @@ impl World {
         if self.disk.is_some() {
             return self.begin_groups();
         }
-        for partition in self.places.durable() {
+        for partition in self.places.logged() {
             self.elect(partition);
         }
     }
@@ -74,8 +74,8 @@ impl World {
         if self.disk.is_some() {
             return self.recover_from_disk();
         }
-        let recovered = self.places.durable().map(|id| {
-            let config = partition_config(id, &self.plan.limits);
+        let recovered = self.places.logged().map(|id| {
+            let config = self.places.config(id, &self.plan.limits);
             (id, Partition::replay(config, self.committed_entries(id)))
         });
         Some(recovered.collect())

@@ -34,6 +34,10 @@ pub struct Counts {
     pub probes: u64,
     /// Starts from a disk.
     pub recoveries: u64,
+    /// Relaxed partitions that lost something with the power.
+    pub rolled_back: u64,
+    /// Damaged partitions that were tried on such copies.
+    pub damaged: u64,
     /// Checkpoints that were finished.
     pub checkpoints: u64,
     /// Times that the node stopped because of its disk.
@@ -55,5 +59,7 @@ impl Counts {
         self.recoveries += other.recoveries;
         self.checkpoints += other.checkpoints;
         self.failures += other.failures;
+        self.damaged += other.damaged;
+        self.rolled_back += other.rolled_back;
     }
 }

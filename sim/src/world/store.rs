@@ -21,13 +21,13 @@ struct Log {
     term: Term,
 }
 
-/// The logs of all durable partitions.
+/// The logs of all partitions that have one.
 #[derive(Debug)]
 pub(crate) struct Store(BTreeMap<PartitionId, Log>);
 
 impl Store {
     pub(super) fn new(places: &Places) -> Self {
-        let logs = places.durable().map(|id| {
+        let logs = places.logged().map(|id| {
             let log = Log {
                 entries: Vec::new(),
                 pending: VecDeque::new(),
@@ -43,7 +43,7 @@ impl Store {
     fn log(&mut self, id: PartitionId) -> &mut Log {
         self.0
             .get_mut(&id)
-            .expect("every durable partition has a log")
+            .expect("every partition with a log is listed")
     }
 
     pub(super) fn entries(&self, id: PartitionId) -> &[Bytes] {

@@ -111,6 +111,11 @@ impl MemDisk {
         state.dies_at = Some(state.changes + nth);
     }
 
+    /// What was planned to fail and has not yet does not fail any more.
+    pub fn forget_faults(&self) {
+        self.state().clear_plans();
+    }
+
     /// Calls that change something, so far.
     #[must_use]
     pub fn changes(&self) -> u64 {

@@ -2,7 +2,7 @@
 
 use courser_contract::{LogIndex, PartitionId, ShardId};
 use courser_engine::EntrySet;
-use courser_log::{CheckpointAt, CheckpointError, CheckpointWriter, LiveEntries};
+use courser_log::{BatchNumber, CheckpointAt, CheckpointError, CheckpointWriter, LiveEntries};
 
 use super::super::World;
 use super::planted::PlantedDisk;
@@ -18,8 +18,8 @@ const SYNCS_BETWEEN: u64 = 60;
 pub(super) struct Saving {
     writer: CheckpointWriter<PlantedDisk>,
     at: CheckpointAt,
-    /// All pieces are taken.
-    end: Option<LiveEntries>,
+    /// All pieces are taken, and the last batch that was written then.
+    end: Option<(LiveEntries, BatchNumber)>,
 }
 
 impl World {
@@ -76,7 +76,7 @@ impl World {
                 end.index, saving.at.index,
                 "a checkpoint is valid where it began"
             );
-            saving.end = Some(live_entries(&end.live));
+            saving.end = Some((live_entries(&end.live), running.log.last_batch()));
             let ms = self.rng.between(1, 40);
             self.disk_later(ms, |life| DiskEvent::CheckpointDone(life, id));
         }
@@ -89,6 +89,13 @@ impl World {
             return;
         };
         let saving = running.saving.remove(&id).expect("its pieces are written");
+        // The manifest comes after a sync of all that the checkpoint speaks of, which a relaxed partition has not waited for (M42).
+        let written = saving.end.as_ref().map(|(_, written)| *written);
+        if written > Some(running.log.synced().batch())
+            && let Err(error) = running.log.sync()
+        {
+            return self.stop_for_disk(&error.to_string());
+        }
         match running.finish_saving(id, saving) {
             Ok(index) => {
                 self.counts.checkpoints += 1;
@@ -154,7 +161,7 @@ impl Running {
         saving: Saving,
     ) -> Result<LogIndex, CheckpointError> {
         let Saving { writer, at, end } = saving;
-        let live = end.expect("its pieces are written");
+        let (live, _) = end.expect("its pieces are written");
         writer.finish(live.clone(), self.log.synced())?;
         self.log.set_checkpoint(id, at, live);
         let group = self

@@ -60,6 +60,14 @@ impl World {
         self.note(format_args!("{text}"));
     }
 
+    /// No more faults, nor those that were to come.
+    pub(in super::super) fn heal_disk(&mut self) {
+        if let Some(disk) = &self.disk {
+            disk.log_folder.forget_faults();
+            disk.checkpoint_folder.forget_faults();
+        }
+    }
+
     /// The disk fills up, or has room again.
     pub(super) fn disk_full(&mut self, full: bool) {
         let full = full && !self.healing;

@@ -24,6 +24,7 @@ struct Fx<'a> {
     truth: &'a mut Truth,
     told: Vec<Told>,
     group: courser_contract::PartitionId,
+    now: u64,
     bug: Option<Bug>,
 }
 
@@ -33,6 +34,8 @@ impl ConsensusEffects for Fx<'_> {
         for record in records {
             self.truth.written(&record);
             let is_vote = matches!(record, Record::HardState { .. });
+            // Terms and votes are synced in every class (M44).
+            self.order.sync |= is_vote;
             if !(is_vote && self.bug == Some(Bug::ForgetVote)) {
                 self.order.records.push_back(record);
             }
@@ -40,7 +43,7 @@ impl ConsensusEffects for Fx<'_> {
     }
 
     fn committed(&mut self, index: LogIndex, term: Term, entry: Bytes) {
-        match self.truth.committed(index, term, &entry) {
+        match self.truth.committed(index, term, &entry, self.now) {
             Ok(()) => self.told.push(Told::Committed(index, entry)),
             Err(text) => self.told.push(Told::Broken(text)),
         }
@@ -69,13 +72,14 @@ pub(super) fn poll(
     group: &mut Group,
     order: &mut Order,
     truth: &mut Truth,
-    bug: Option<Bug>,
+    (now, bug): (u64, Option<Bug>),
 ) -> Vec<Told> {
     let mut fx = Fx {
         order,
         truth,
         told: Vec::new(),
         group: group.partition(),
+        now,
         bug,
     };
     while group.poll(&mut fx) == Polled::More {}

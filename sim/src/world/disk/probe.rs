@@ -1,19 +1,24 @@
 //! What would be left if something happened now: tried on a copy of the disk.
 
-use courser_engine::Partition;
+use courser_contract::Now;
+use courser_engine::{Limits, Partition};
 use courser_log::SegmentNumber;
 use courser_log::testing::{MemDisk, Survival};
 
 use super::super::World;
 use super::DiskNode;
-use super::recovery::{open, restore};
+use super::damage;
+use super::planted::PlantedDisk;
+use super::recovery::{Opened, open, restore};
 use super::truth::MayRot;
-use crate::shell::partition_config;
+
+/// Flips of a bit after the end of a process.
+const FLIPS: u32 = 6;
 
 impl World {
     /// I2: whatever a loss of power takes now, it takes nothing that is committed. The worst one: all that is not synced.
     pub(super) fn probe_power_loss(&mut self) {
-        let counter = self.life + 1;
+        let (counter, now) = (self.life + 1, self.now);
         let Some(node) = self.disk.as_deref_mut() else {
             return;
         };
@@ -26,48 +31,55 @@ impl World {
         );
         for (log, checkpoints) in [worst, some] {
             let folders = (node.folder(&log), node.folder(&checkpoints));
-            let compared =
-                open(node, folders, counter).and_then(|opened| opened.compare(node, MayRot::No));
+            let compared = open(node, folders, counter)
+                .and_then(|opened| opened.compare(node, MayRot::No, Some(now)));
             if let Err(text) = compared {
                 self.oracle
-                    .fail(format!("{text} (a loss of power at {})", self.now));
+                    .fail(format!("{text} (a loss of power at {now})"));
                 return;
             }
         }
         self.counts.probes += 1;
     }
 
-    /// I7: a bit that flips somewhere in the log is reported, or changes nothing that counts.
+    /// I7: a bit that flips somewhere in the log is reported, or changes nothing that counts; and what is damaged by it is set
+    /// aside, or stops. Tried a few times, each on a copy.
     pub(in super::super) fn probe_rot(&mut self) {
-        let counter = self.life + 1;
+        let (counter, now) = (self.life + 1, self.clock());
+        let limits = self.plan.limits.clone();
         let Some(node) = self.disk.as_deref_mut() else {
             return;
         };
         let log = node.log_folder.fork().kill();
         let checkpoints = node.checkpoint_folder.fork().kill();
-        let Some((name, at, flip)) = node.somewhere(&log) else {
+        let whole = (node.folder(&log.fork()), node.folder(&checkpoints.fork()));
+        let Ok(whole) = open(node, whole, counter) else {
             return;
         };
-        let whole = (node.folder(&log.fork()), node.folder(&checkpoints.fork()));
-        if open(node, whole, counter)
-            .and_then(|opened| opened.compare(node, MayRot::No))
-            .is_err()
-        {
+        if whole.compare(node, MayRot::No, node.lost_power()).is_err() {
             // The next start says so itself.
             return;
         }
-        log.rot(&name, at, flip);
-        let folders = (node.folder(&log), node.folder(&checkpoints));
-        // A log that does not open has said so.
-        let compared = match open(node, folders, counter) {
-            Ok(opened) => opened.compare(node, MayRot::Yes),
-            Err(_) => Ok(()),
-        };
-        if let Err(text) = compared {
-            self.oracle
-                .fail(format!("{text} (a bit flipped at byte {at} of {name})"));
+        for _ in 0..FLIPS {
+            let flip = match node.rng.chance(50) {
+                true => node.in_an_entry(&log, &whole),
+                false => node.somewhere(&log),
+            };
+            let Some(flip) = flip else { continue };
+            let rotten = log.fork();
+            rotten.rot(&flip.name, flip.at, flip.bits);
+            let folders = (node.folder(&rotten), node.folder(&checkpoints.fork()));
+            match node.try_rot(&whole, &flip, folders, (counter, now, &limits)) {
+                Ok(tried) => self.counts.damaged += tried,
+                Err(text) => {
+                    let Flip { name, at, .. } = flip;
+                    let text = format!("{text} (a bit flipped at byte {at} of {name})");
+                    self.oracle.fail(text);
+                    return;
+                }
+            }
+            self.counts.probes += 1;
         }
-        self.counts.probes += 1;
     }
 }
 
@@ -100,11 +112,12 @@ impl World {
         };
         for manifest in opened.loaded.manifests.values() {
             let id = manifest.partition;
-            let Ok(partition) = restore(&opened, manifest, &limits) else {
+            let config = node.places.config(id, &limits);
+            let Ok(partition) = restore(&opened, manifest, config.clone()) else {
                 continue;
             };
             let entries = node.truth[&id].committed_to(manifest.at.index);
-            let replayed = Partition::replay(partition_config(id, &limits), entries);
+            let replayed = Partition::replay(config, entries);
             if replayed.encode_state() != partition.encode_state() {
                 self.oracle.fail(format!(
                     "partition {}: I5: a checkpoint is read that is not what was written (a bit flipped at byte {at} of {name})",
@@ -117,20 +130,81 @@ impl World {
     }
 }
 
+/// A bit of a segment.
+struct Flip {
+    name: String,
+    at: u64,
+    bits: u8,
+}
+
 impl DiskNode {
+    /// Opens a copy in which a bit has flipped, and tries what is damaged. How many partitions that were.
+    fn try_rot(
+        &self,
+        whole: &Opened,
+        flip: &Flip,
+        folders: (PlantedDisk, PlantedDisk),
+        (counter, now, limits): (u32, Now, &Limits),
+    ) -> Result<u64, String> {
+        let segment = SegmentNumber::of_file_name(&flip.name);
+        let unproven = whole.recovered.report.unproven;
+        let is_unproven =
+            unproven.is_some_and(|from| (segment, flip.at) >= (Some(from.segment), from.offset));
+        let may_rot = match is_unproven {
+            true => MayRot::Unproven,
+            false => MayRot::Yes,
+        };
+        // A log that does not open has said so.
+        let Ok(opened) = open(self, folders.clone(), counter) else {
+            return Ok(0);
+        };
+        opened.compare(self, may_rot, self.lost_power())?;
+        damage::probe(self, opened, folders, (counter, now, limits))
+    }
+
     /// A bit of what is written in some segment.
-    fn somewhere(&mut self, log: &MemDisk) -> Option<(String, u64, u8)> {
-        let segments: Vec<String> = log
-            .names()
-            .into_iter()
-            .filter(|name| SegmentNumber::of_file_name(name).is_some())
-            .collect();
+    fn somewhere(&mut self, log: &MemDisk) -> Option<Flip> {
+        let segments = segments(log);
         let name = segments
             .get(self.rng.below(segments.len() as u64) as usize)?
             .clone();
         let bytes = log.bytes(&name)?;
         let end = bytes.iter().rposition(|byte| *byte != 0)?;
         let at = self.rng.below(end as u64 + 1);
-        Some((name, at, 1 << self.rng.below(8)))
+        Some(self.flip(name, at))
     }
+
+    /// A bit of an entry that a start needs: one above the checkpoint of its partition, or one with a message that waits.
+    fn in_an_entry(&mut self, log: &MemDisk, whole: &Opened) -> Option<Flip> {
+        let found: Vec<_> = whole.recovered.partitions.iter().collect();
+        let (id, found) = *found.get(self.rng.below(found.len() as u64) as usize)?;
+        let above = found.entries.iter().map(|entry| entry.index);
+        let live: Vec<_> = found.live.iter().collect();
+        let needed = match self.rng.chance(70) && !live.is_empty() {
+            true => live,
+            false => above.collect(),
+        };
+        let index = *needed.get(self.rng.below(needed.len() as u64) as usize)?;
+        let entry = self.truth[id].committed_at(index)?;
+        let (name, at) = segments(log).into_iter().find_map(|name| {
+            let bytes = log.bytes(&name)?;
+            let mut places = bytes.windows(entry.len());
+            let at = places.position(|place| *place == *entry)?;
+            Some((name, at))
+        })?;
+        let within = self.rng.below(entry.len() as u64);
+        Some(self.flip(name, at as u64 + within))
+    }
+
+    fn flip(&mut self, name: String, at: u64) -> Flip {
+        let bits = 1 << self.rng.below(8);
+        Flip { name, at, bits }
+    }
+}
+
+fn segments(log: &MemDisk) -> Vec<String> {
+    let names = log.names().into_iter();
+    names
+        .filter(|name| SegmentNumber::of_file_name(name).is_some())
+        .collect()
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use courser_cluster::{Group, GroupConfig, NodeId, Restored};
 use courser_contract::{LogIndex, PartitionId};
-use courser_engine::{Limits, Partition, Restore};
+use courser_engine::{Partition, PartitionConfig, Restore};
 use courser_log::{
     CheckpointStore, LoadedCheckpoints, Log, Manifest, Recovered, SpaceState, StartId,
 };
@@ -14,12 +14,11 @@ use super::planted::PlantedDisk;
 use super::truth::MayRot;
 use super::{DiskEvent, DiskNode, NODE, Running};
 use crate::bug::Bug;
-use crate::shell::partition_config;
 
 /// What is open after a start.
 pub(super) struct Opened {
-    log: Log<PlantedDisk>,
-    store: CheckpointStore<PlantedDisk>,
+    pub(super) log: Log<PlantedDisk>,
+    pub(super) store: CheckpointStore<PlantedDisk>,
     pub(super) recovered: Recovered,
     pub(super) loaded: LoadedCheckpoints,
 }
@@ -49,7 +48,13 @@ pub(super) fn open(
 
 impl Opened {
     /// Holds all that was found against what is known.
-    pub(super) fn compare(&self, node: &DiskNode, may_rot: MayRot) -> Result<(), String> {
+    /// `down`: when the process ended, if power was lost.
+    pub(super) fn compare(
+        &self,
+        node: &DiskNode,
+        may_rot: MayRot,
+        down: Option<u64>,
+    ) -> Result<(), String> {
         if may_rot == MayRot::No
             && let Some((id, error)) = self.loaded.damaged.first()
         {
@@ -64,9 +69,12 @@ impl Opened {
                 continue;
             }
             let found = self.recovered.partitions.get(id);
-            let damage = self.recovered.damage(*id);
+            let damage = match node.bug {
+                Some(Bug::ServeDamaged) => None,
+                _ => self.recovered.damage(*id),
+            };
             truth
-                .compare(found, damage, may_rot)
+                .compare(found, damage, (may_rot, node.may_lose(*id, down)))
                 .map_err(|text| format!("partition {}: {text}", id.0))?;
         }
         Ok(())
@@ -92,7 +100,7 @@ impl World {
                 return None;
             }
         };
-        let compared = opened.compare(node, MayRot::No);
+        let compared = opened.compare(node, MayRot::No, node.lost_power());
         self.counts.recoveries += 1;
         let report = format!("{:?}", opened.recovered.report);
         if let Err(text) = compared {
@@ -107,6 +115,7 @@ impl World {
                 return None;
             }
         };
+        self.forget_what_is_lost(&opened);
         if let Err(text) = self.begin_running(opened) {
             self.oracle.fail(text);
             return None;
@@ -114,11 +123,28 @@ impl World {
         Some(partitions)
     }
 
+    /// What relaxed partitions have lost is not owed any more, and their clients are told so (M1).
+    fn forget_what_is_lost(&mut self, opened: &Opened) {
+        let Some(node) = &mut self.disk else { return };
+        node.down = None;
+        for (id, truth) in &mut node.truth {
+            let found = opened.recovered.partitions.get(id);
+            let Some(since) = truth.forget_behind(found) else {
+                continue;
+            };
+            let theirs = self.clients.iter_mut();
+            for client in theirs.filter(|it| self.places.session(it.id()) == *id) {
+                client.loses_since(since, &mut self.oracle);
+            }
+            self.counts.rolled_back += 1;
+        }
+    }
+
     /// A start that failed: the supervisor tries again.
     fn start_again(&mut self, why: &str) {
         self.note(format_args!("the node cannot start: {why}"));
         if let Some(node) = &mut self.disk {
-            node.die();
+            node.die(self.now);
         }
         let back = self.now + self.rng.between(10, 500);
         self.last_fault = back;
@@ -133,11 +159,13 @@ impl World {
         let mut partitions = BTreeMap::new();
         for (id, manifest) in &opened.loaded.manifests {
             let found = format!("partition {}", id.0);
-            let mut partition = restore(opened, manifest, &self.plan.limits)
-                .map_err(|text| format!("{found}: {text}"))?;
+            let config = self.places.config(*id, &self.plan.limits);
+            let mut partition =
+                restore(opened, manifest, config).map_err(|text| format!("{found}: {text}"))?;
             let node = self.disk.as_ref().expect("worlds with a disk only");
             let entries = node.truth[id].committed_to(manifest.at.index);
-            let replayed = Partition::replay(partition_config(*id, &self.plan.limits), entries);
+            let config = self.places.config(*id, &self.plan.limits);
+            let replayed = Partition::replay(config, entries);
             if replayed.encode_state() != partition.encode_state() {
                 return Err(format!(
                     "{found}: M42: the checkpoint at {} differs from its entries",
@@ -155,7 +183,7 @@ impl World {
 
     fn begin_running(&mut self, opened: Opened) -> Result<(), String> {
         let seed = self.plan.seed;
-        let partitions: Vec<PartitionId> = self.places.durable().collect();
+        let partitions: Vec<PartitionId> = self.places.logged().collect();
         let node = self.disk.as_mut().expect("worlds with a disk only");
         let Opened {
             mut log,
@@ -180,6 +208,7 @@ impl World {
             groups,
             orders: VecDeque::new(),
             writing: None,
+            written: None,
             job: None,
             store,
             saving: BTreeMap::new(),
@@ -197,7 +226,7 @@ impl World {
     /// All groups stand for election; what their logs have above the checkpoints comes as committed.
     pub(in super::super) fn begin_groups(&mut self) {
         self.last_fault = self.now;
-        let partitions: Vec<PartitionId> = self.places.durable().collect();
+        let partitions: Vec<PartitionId> = self.places.logged().collect();
         self.leaderless.extend(&partitions);
         self.poll_groups(&partitions);
         self.tell_room();
@@ -209,13 +238,13 @@ impl World {
 pub(super) fn restore(
     opened: &Opened,
     manifest: &Manifest,
-    limits: &Limits,
+    config: PartitionConfig,
 ) -> Result<Partition, String> {
     let mut reader = opened
         .store
         .reader(manifest)
         .map_err(|error| format!("I7: {error}"))?;
-    let mut restore = Restore::new(partition_config(manifest.partition, limits));
+    let mut restore = Restore::new(config);
     while let Some(piece) = reader
         .next_piece()
         .map_err(|error| format!("I7: {error}"))?

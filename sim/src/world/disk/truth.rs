@@ -7,11 +7,20 @@ use courser_cluster::Role;
 use courser_contract::{LogIndex, Term};
 use courser_log::{PartitionDamage, Record, RecoveredPartition};
 
+/// An entry that was handed to its partition.
+#[derive(Debug)]
+struct Committed {
+    term: Term,
+    entry: Bytes,
+    /// When that was.
+    at: u64,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Truth {
     /// What was handed to the partition, in order.
-    committed: BTreeMap<LogIndex, (Term, Bytes)>,
+    committed: BTreeMap<LogIndex, Committed>,
     /// What went to the disk, by place and term.
     written: BTreeMap<(LogIndex, Term), Bytes>,
     /// The newest term that was led.
@@ -41,12 +50,14 @@ impl Truth {
         index: LogIndex,
         term: Term,
         entry: &Bytes,
+        at: u64,
     ) -> Result<(), String> {
-        let known = self
-            .committed
-            .entry(index)
-            .or_insert_with(|| (term, entry.clone()));
-        if *known != (term, entry.clone()) {
+        let known = self.committed.entry(index).or_insert_with(|| Committed {
+            term,
+            entry: entry.clone(),
+            at,
+        });
+        if (known.term, &known.entry) != (term, entry) {
             return Err(format!("I6: two entries are committed at {}", index.0));
         }
         Ok(())
@@ -62,15 +73,20 @@ impl Truth {
     pub(super) fn committed_entries(&self) -> Vec<(LogIndex, Bytes)> {
         self.committed
             .iter()
-            .map(|(index, (_, entry))| (*index, entry.clone()))
+            .map(|(index, it)| (*index, it.entry.clone()))
             .collect()
     }
 
     /// Those up to an index.
     pub(super) fn committed_to(&self, index: LogIndex) -> Vec<(LogIndex, Bytes)> {
         let upto = self.committed.range(..=index);
-        upto.map(|(index, (_, entry))| (*index, entry.clone()))
-            .collect()
+        upto.map(|(index, it)| (*index, it.entry.clone())).collect()
+    }
+
+    /// The entry that was committed at an index, if it says something.
+    pub(super) fn committed_at(&self, index: LogIndex) -> Option<Bytes> {
+        let entry = self.committed.get(&index).map(|it| it.entry.clone());
+        entry.filter(|entry| !entry.is_empty())
     }
 
     /// How many they are.
@@ -84,21 +100,35 @@ impl Truth {
             .map_or(LogIndex(0), |(index, _)| *index)
     }
 
+    /// A start has found no more of a relaxed partition than this: what was behind it is gone. When the first of it was committed.
+    pub(super) fn forget_behind(&mut self, found: Option<&RecoveredPartition>) -> Option<u64> {
+        let checkpoint = found.and_then(|found| found.checkpoint).map(|at| at.index);
+        let last = found.and_then(|found| found.entries.last());
+        let last = last.map(|entry| entry.index).max(checkpoint);
+        let gone = self
+            .committed
+            .split_off(&last.unwrap_or(LogIndex(0)).next());
+        gone.values().map(|it| it.at).min()
+    }
+
     /// Holds what a recovery found against what is known. `damage` is what it says itself is wrong.
     pub(super) fn compare(
         &self,
         found: Option<&RecoveredPartition>,
         damage: Option<PartitionDamage>,
-        may_rot: MayRot,
+        (may_rot, may_lose): (MayRot, MayLose),
     ) -> Result<(), String> {
         if let Some(damage) = damage {
             return match may_rot {
-                MayRot::Yes => self.is_nothing_made_up(found),
+                MayRot::Yes | MayRot::Unproven => self.is_nothing_made_up(found),
                 MayRot::No => Err(format!("I7: damage where nothing rotted: {damage:?}")),
             };
         }
         self.is_nothing_made_up(found)?;
-        self.is_nothing_gone(found)
+        match may_rot {
+            MayRot::Yes | MayRot::No => self.is_nothing_gone(found, may_lose),
+            MayRot::Unproven => Ok(()),
+        }
     }
 
     /// I5: what is there was written.
@@ -116,7 +146,11 @@ impl Truth {
     }
 
     /// I1: what was committed is there, and I6: so is the newest term.
-    fn is_nothing_gone(&self, found: Option<&RecoveredPartition>) -> Result<(), String> {
+    fn is_nothing_gone(
+        &self,
+        found: Option<&RecoveredPartition>,
+        may_lose: MayLose,
+    ) -> Result<(), String> {
         let checkpoint = found
             .and_then(|found| found.checkpoint)
             .map_or(LogIndex(0), |at| at.index);
@@ -126,13 +160,18 @@ impl Truth {
             .map(|entry| (entry.index, &entry.data))
             .collect();
         let above = self.committed.range(LogIndex(checkpoint.0 + 1)..);
-        for (index, (_, entry)) in above {
-            if entries.get(index) != Some(&entry) {
-                return Err(format!(
-                    "I1: committed entry {} is gone after a restart",
-                    index.0
-                ));
+        for (index, Committed { entry, at, .. }) in above {
+            if entries.get(index) == Some(&entry) {
+                continue;
             }
+            match may_lose {
+                MayLose::Since(since) if *at >= since => break,
+                MayLose::Since(_) | MayLose::Nothing => {}
+            }
+            return Err(format!(
+                "I1: entry {} that was committed at {at} is gone after a restart",
+                index.0
+            ));
         }
         let state = found.map_or_else(Default::default, |found| found.hard_state);
         let (term, vote) = (state.term.0, state.vote);
@@ -152,9 +191,19 @@ impl Truth {
     }
 }
 
+/// What of the end of a log may be gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MayLose {
+    Nothing,
+    /// Of a relaxed partition, by a loss of power: what was committed since then (M1).
+    Since(u64),
+}
+
 /// Whether something may be wrong with a disk that was written rightly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MayRot {
     Yes,
+    /// Where nothing says that it was synced: rot looks like a torn end.
+    Unproven,
     No,
 }

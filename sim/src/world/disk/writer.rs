@@ -5,107 +5,34 @@ use std::mem;
 
 use courser_contract::{PartitionId, ShardId};
 use courser_engine::DiskRoom;
-use courser_log::{Push, SpaceState, WriteError};
+use courser_log::{SpaceState, WriteError};
 
 use super::super::{Event, World};
+use super::batch::{Answers, Wrote};
 use super::groups::Told;
-use super::{DiskEvent, DiskNode, Marks, Order, Running};
+use super::{DiskEvent, DiskNode, Mark, Marks, Order, Orders, Running};
 use crate::bug::Bug;
 use crate::shell::Inbound;
 use courser_cluster::{Consensus, Role};
 
 /// A disk that was idle for so long gets a witness (M44).
 const IDLE_MS: u64 = 100;
-
-/// How a write went.
-enum Wrote {
-    Nothing,
-    Batch,
-    NoRoom,
-    Failed(WriteError),
-}
-
-impl Running {
-    /// Writes one batch of what waits, with all that a large entry needs.
-    fn write(&mut self, bug: Option<Bug>) -> Wrote {
-        if self.writing.is_some() || self.orders.is_empty() {
-            return Wrote::Nothing;
-        }
-        let mut marks = Marks::new();
-        while let Some(order) = self.orders.front_mut() {
-            if bug == Some(Bug::SwapRecords) {
-                order.records.make_contiguous().reverse();
-            }
-            while let Some(record) = order.records.front() {
-                match self.batch.push(record) {
-                    Push::Taken => drop(order.records.pop_front()),
-                    Push::Full => break,
-                }
-            }
-            if !order.records.is_empty() || self.batch.is_unfinished() {
-                break;
-            }
-            marks.append(&mut order.marks);
-            self.orders.pop_front();
-        }
-        self.put(marks)
-    }
-
-    fn put(&mut self, mut marks: Marks) -> Wrote {
-        if self.batch.is_empty() {
-            return Wrote::Nothing;
-        }
-        loop {
-            match self.log.write(&mut self.batch) {
-                Ok(_) => {}
-                Err(WriteError::NoSpace) => {
-                    // The same batch again, later: its marks wait with it.
-                    self.orders.push_front(Order {
-                        marks,
-                        ..Order::default()
-                    });
-                    return Wrote::NoRoom;
-                }
-                Err(error) => return Wrote::Failed(error),
-            }
-            let unfinished = self.batch.is_unfinished();
-            self.batch.clear();
-            if !unfinished {
-                break;
-            }
-        }
-        // The entry that was large has been written to its end.
-        if let Some(order) = self
-            .orders
-            .front_mut()
-            .filter(|order| order.records.is_empty())
-        {
-            marks.append(&mut order.marks);
-            self.orders.pop_front();
-        }
-        self.writing = Some(marks);
-        Wrote::Batch
-    }
-
-    pub(super) fn marks_waiting(&self) -> Marks {
-        self.orders
-            .iter()
-            .flat_map(|order| order.marks.iter().copied())
-            .collect()
-    }
-}
+/// What was only written is synced after so long at the latest (M1).
+pub(super) const RELAXED_MS: u64 = 100;
 
 impl World {
     pub(in super::super) fn disk_event(&mut self, event: DiskEvent) {
         match event {
             DiskEvent::Write(life) if self.is_life(life) => self.disk_write(),
             DiskEvent::Sync(life) if self.is_life(life) => self.disk_sync(),
+            DiskEvent::Overdue(life, since) if self.is_life(life) => self.disk_overdue(since),
             DiskEvent::Idle(life, syncs) if self.is_life(life) => self.disk_idle(syncs),
             DiskEvent::Prepared(life) if self.is_life(life) => self.disk_prepared(),
             DiskEvent::Persisted(life, marks) if self.is_life(life) => self.persisted(marks),
             DiskEvent::CheckpointDone(life, id) if self.is_life(life) => self.checkpoint_done(id),
             DiskEvent::Write(_)
             | DiskEvent::Sync(_)
+            | DiskEvent::Overdue(..)
             | DiskEvent::Idle(..)
             | DiskEvent::Prepared(_)
             | DiskEvent::Persisted(..)
@@ -141,13 +68,19 @@ impl World {
 
     /// Polls groups, hands over what they say, and sends what they want written as one order.
     pub(super) fn poll_groups(&mut self, partitions: &[PartitionId]) {
-        let mut order = Order::default();
+        let mut orders = Orders {
+            durable: Order::of(Mark::Synced),
+            relaxed: Order::of(Mark::Written),
+        };
         let mut told = Vec::new();
         for &id in partitions {
             let Some(disk) = &mut self.disk else { return };
-            told.push((id, disk.poll(id, &mut order)));
+            told.push((id, disk.poll(id, &mut orders, self.now)));
         }
-        if !order.marks.is_empty() {
+        for order in [orders.durable, orders.relaxed] {
+            if order.marks.is_empty() {
+                continue;
+            }
             let delay = self.rng.below(2);
             if let Some(running) = self.station() {
                 running.orders.push_back(order);
@@ -190,17 +123,57 @@ impl World {
                 running.log.refresh_space();
                 self.disk_later(20, DiskEvent::Write);
             }
-            Wrote::Batch => {
-                if bug == Some(Bug::AckBeforeSync) {
-                    let marks = running.writing.clone().unwrap_or_default();
-                    self.disk_later(0, |life| DiskEvent::Persisted(life, marks));
-                }
-                let ms = self.rng.between(1, self.plan.commit_ms);
-                self.disk_later(ms, DiskEvent::Sync);
-            }
+            Wrote::Batch(answers) => self.disk_written(answers),
         }
         self.prepare_segments();
         self.tell_room();
+    }
+
+    /// Those who wait for the write are answered; the sync begins when somebody waits for it.
+    fn disk_written(&mut self, answers: Answers) {
+        let Answers {
+            synced,
+            written,
+            is_awaited,
+        } = answers;
+        let is_awaited = is_awaited || !synced.is_empty();
+        if self.plan.bug == Some(Bug::AckBeforeSync) {
+            let marks = synced.clone();
+            self.disk_later(0, |life| DiskEvent::Persisted(life, marks));
+        }
+        if !written.is_empty() {
+            let delay = self.rng.below(3);
+            self.disk_later(delay, |life| DiskEvent::Persisted(life, written));
+        }
+        let now = self.now;
+        let Some(running) = self.station() else {
+            return;
+        };
+        if running.written.is_none() {
+            running.written = Some(now);
+            if !is_awaited {
+                self.disk_later(RELAXED_MS, |life| DiskEvent::Overdue(life, now));
+            }
+        }
+        if is_awaited {
+            let ms = self.rng.between(1, self.plan.commit_ms);
+            if let Some(running) = self.station() {
+                running.writing = Some(synced);
+            }
+            self.disk_later(ms, DiskEvent::Sync);
+        } else {
+            self.disk_later(0, DiskEvent::Write);
+        }
+    }
+
+    /// What was written at that moment has waited long enough, unless a sync has come since then or is under way.
+    fn disk_overdue(&mut self, since: u64) {
+        let waits = self
+            .station()
+            .is_some_and(|running| running.written == Some(since) && running.writing.is_none());
+        if waits {
+            self.disk_sync();
+        }
     }
 
     fn disk_sync(&mut self) {
@@ -212,6 +185,7 @@ impl World {
             return self.stop_for_disk(&error.to_string());
         }
         running.syncs += 1;
+        running.written = None;
         let syncs = running.syncs;
         let mut marks = running.writing.take().unwrap_or_default();
         if bug == Some(Bug::CommitBeyondSynced) {
@@ -238,7 +212,8 @@ impl World {
         let Some(running) = self.station() else {
             return;
         };
-        if running.syncs != syncs || running.writing.is_some() || !running.orders.is_empty() {
+        let is_busy = running.writing.is_some() || running.written.is_some();
+        if running.syncs != syncs || is_busy || !running.orders.is_empty() {
             return;
         }
         match running.log.witness() {
