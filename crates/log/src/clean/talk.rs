@@ -44,9 +44,9 @@ pub struct Need {
 /// What a cleaner asks the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// [`crate::Log::survey`], for [`Cleaner::surveyed`].
+    /// [`crate::Log::survey`], for [`crate::clean::Cleaner::surveyed`].
     Survey,
-    /// [`crate::Log::source`], for [`Cleaner::sourced`].
+    /// [`crate::Log::source`], for [`crate::clean::Cleaner::sourced`].
     Source(SegmentNumber),
 }
 
@@ -59,7 +59,7 @@ pub enum Step {
     Again,
     /// An answer of the log is wanted.
     Ask(Question),
-    /// To be written in this order, and synced; then [`Cleaner::written`].
+    /// To be written in this order, and synced; then [`crate::clean::Cleaner::written`].
     Write(Vec<Record>),
     /// A segment stays as it is: it, or what the checkpoint says of it, is damaged. Another step follows.
     GaveUp {
