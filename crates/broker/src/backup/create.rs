@@ -121,6 +121,8 @@ impl Making<'_> {
             && same_beginning(&source, &self.store.file(&known.stored))
         {
             self.still_held()?;
+            // What was damaged when it was copied still is, and the copy may have become so.
+            self.check(segment, &self.store.file(&known.stored))?;
             self.progress.change(|state| state.bytes_reused += kept);
             return Ok(known.clone());
         }

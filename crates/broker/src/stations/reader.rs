@@ -144,7 +144,10 @@ where
                 Job::Sourced(source) => self.cleaner.sourced(source),
                 Job::Look => {}
                 Job::Held { answer, lost } => {
-                    let _ = answer.send(self.hold(lost));
+                    if answer.send(self.hold(lost)).is_err() {
+                        // Who asked has waited long enough, and let go before it was held.
+                        self.requests.hold(None);
+                    }
                 }
                 Job::End => return,
             }

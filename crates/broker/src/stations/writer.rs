@@ -237,6 +237,9 @@ impl<D: Disk> Writer<D> {
                 Ok(_) => break,
                 Err(error) if error.is_final() => return Err(error),
                 Err(_) => {
+                    // A checkpoint that was written meanwhile is what gives room.
+                    self.gather();
+                    self.take_checkpoints();
                     self.look_at_space();
                     thread::sleep(SPACE_LOOK);
                     self.take_prepared();
@@ -292,6 +295,15 @@ impl<D: Disk> Writer<D> {
             }
         }
         self.publish();
+    }
+
+    /// What finished checkpoints make needless may go before the orders that tell of them are written.
+    fn take_checkpoints(&mut self) {
+        for pending in &mut self.pending {
+            for done in pending.order.checkpoints.drain(..) {
+                self.log.set_checkpoint(done.partition, done.at, done.live);
+            }
+        }
     }
 
     fn answer_one(&mut self, shard: usize, mut order: Order, log_bytes: u64) {

@@ -102,8 +102,7 @@ impl<D: Disk> Log<D> {
         let closed = self.segments.range(..self.active.segment);
         let mut survey = Survey {
             active: self.active.segment.0,
-            has_room: self.ready.len() + self.free.len() > 0
-                || self.space.free_bytes >= self.config.segment_bytes(),
+            has_room: self.has_room_to_clean(),
             ..Survey::default()
         };
         for (number, segment) in closed {
@@ -123,11 +122,21 @@ impl<D: Disk> Log<D> {
         survey
     }
 
-    /// What of a segment counts; `None` when it is none any more that may be cleaned.
+    /// Whether what lives in a segment has room beyond the one that is being written: without it the writer would stop in the
+    /// middle, before the segment is free.
+    fn has_room_to_clean(&self) -> bool {
+        self.ready.len() + self.free.len() > 0
+            || self.space.free_bytes >= self.config.segment_bytes()
+    }
+
+    /// What of a segment counts; `None` when it is none any more that may be cleaned, or there is no room for what lives in it.
     #[must_use]
     pub fn source(&self, number: SegmentNumber) -> Option<Source> {
         let segment = self.segments.get(&number)?;
         if number >= self.active.segment || !self.is_cleanable(number, segment) {
+            return None;
+        }
+        if !self.has_room_to_clean() {
             return None;
         }
         let mut entries = Vec::new();
