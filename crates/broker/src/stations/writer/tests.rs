@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use courser_contract::{LogIndex, PartitionId, Term};
 use courser_log::testing::{Call, MemDisk};
-use courser_log::{Log, LogConfig, NodeIdentity, Record, Recovered, StartId, WriteError};
+use courser_log::{
+    CheckpointAt, LiveEntries, Log, LogConfig, NodeIdentity, Record, Recovered, StartId, WriteError,
+};
 
 use super::{Job, Writer, WriterParts};
 use crate::rings::Doze;
 use crate::stations::disk::{Counter, DiskState};
-use crate::stations::orders::{Mark, Order, OrderSender, orders};
+use crate::stations::orders::{Checkpointed, Mark, Order, OrderSender, orders};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -316,4 +318,46 @@ fn d5_d6_after_a_failed_call_nothing_is_answered() {
         assert!(ended.is_err_and(|error| error.is_final()), "{call:?}");
         assert!(world.senders[0].next_done().is_none(), "{call:?}");
     }
+}
+
+/// The order that tells of a checkpoint waits behind the one that needs the room.
+#[test]
+fn m47_a_checkpoint_that_waits_gives_the_room_that_is_waited_for() {
+    const LARGE: usize = 300 << 10;
+    let mut world = World::new(2);
+    world.begin();
+    let large = |world: &mut World, index| {
+        let mut order = Order::of(Mark::Synced);
+        order.push(entry(0, index, LARGE));
+        world.senders[0].send(&mut order);
+    };
+    for index in 1..=8 {
+        large(&mut world, index);
+        world.done(0);
+    }
+    world.disk.set_capacity(Some(world.disk.used()));
+    (9..=12).for_each(|index| large(&mut world, index));
+    let answered = |world: &mut World| {
+        thread::sleep(Duration::from_millis(50));
+        std::iter::from_fn(|| world.senders[0].next_done()).count()
+    };
+    let mut done = answered(&mut world);
+    assert!(done < 4, "the last ones have no room");
+    let mut order = Order::of(Mark::Synced);
+    order.checkpoints.push(Checkpointed {
+        partition: PartitionId(1),
+        at: CheckpointAt {
+            index: LogIndex(8),
+            term: Term(1),
+        },
+        live: LiveEntries::default(),
+    });
+    world.senders[1].send(&mut order);
+    let deadline = Instant::now() + PATIENCE;
+    while done < 4 {
+        assert!(Instant::now() < deadline, "the writer finds room");
+        done += answered(&mut world);
+    }
+    world.done(1);
+    world.end();
 }
