@@ -17,7 +17,7 @@ use crate::{
 
 /// Bytes of a file that one step reads, and a batch more.
 const STEP_BYTES: u64 = 256 << 10;
-/// So much is gathered before it is sorted and written: the memory that cleaning takes.
+/// So much is gathered before it is sorted and written. With it in memory is a note of 40 bytes for each needed record of the segment.
 const GATHERED_MAX: usize = 16 << 20;
 /// Bytes between two records that are kept as one: less than what a frame of its own takes.
 const GAP_MAX: u32 = 40;
