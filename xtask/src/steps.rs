@@ -25,6 +25,8 @@ pub(crate) enum Step {
     Doc,
     /// Which statements of the standards the tests name.
     Clauses,
+    /// Licences, bans and sources of dependencies.
+    Deny,
     /// Every kept input of the fuzz targets, as plain tests.
     Corpus,
     /// Our codec against others.
@@ -64,6 +66,7 @@ fn run_step(repo: &Repo, step: Step) -> Result<Outcome> {
         Step::Unit => cargo_test(repo, &["--workspace", "--lib", "--bins", "--tests"]),
         Step::Doc => cargo_test(repo, &["--workspace", "--doc"]),
         Step::Clauses => clauses::run(repo).map(|()| Outcome::Held("the floor is kept".to_owned())),
+        Step::Deny => deny(repo),
         Step::Corpus => fuzz::corpus(repo),
         Step::Differential => differential(repo),
         Step::BusC => script(repo, "crates/bus-c/test.sh"),
@@ -95,6 +98,14 @@ fn cargo_test(repo: &Repo, what: &[&str]) -> Result<Outcome> {
 fn tools(repo: &Repo) -> Result<Outcome> {
     run_program(&mut at_root(repo, "bash", &[".ci/install"]))?;
     Ok(Outcome::Held("ready".to_owned()))
+}
+
+/// The script says how it went, also where the program for it cannot be had.
+fn deny(repo: &Repo) -> Result<Outcome> {
+    let mut script = at_root(repo, "bash", &[".ci/deny"]);
+    let said = process::output(script.env("CARGO_TARGET_DIR", repo.target()?))?;
+    let last = said.lines().last().unwrap_or("it said nothing");
+    Ok(Outcome::Held(last.to_owned()))
 }
 
 fn differential(repo: &Repo) -> Result<Outcome> {
