@@ -12,6 +12,7 @@ pub mod load;
 mod message;
 mod options;
 mod packets;
+pub mod probe;
 
 pub use client::Client;
 pub use courser_mqtt::codec::{ProtocolVersion, QoS};

@@ -16,9 +16,11 @@ mod inspect;
 mod logging;
 mod operate;
 mod operators;
+mod probe;
 mod publish;
 mod reload;
 mod repair;
+mod request;
 mod server;
 mod subscribe;
 
@@ -53,6 +55,10 @@ enum Command {
     Pub(Box<publish::Publish>),
     /// Print messages as they come
     Sub(Box<subscribe::Subscribe>),
+    /// Send a message and print the answer
+    Request(Box<request::Request>),
+    /// Show what a broker allows, whichever it is
+    Probe(Box<probe::Probe>),
     /// Measure and check a broker under load
     Bench(Box<bench::Bench>),
     /// Connections: list, show, kick
@@ -103,6 +109,8 @@ fn main() -> ExitCode {
         Command::Config(arguments) => config::run(&arguments).into(),
         Command::Pub(arguments) => publish::run(&arguments).into(),
         Command::Sub(arguments) => subscribe::run(&arguments).into(),
+        Command::Request(arguments) => request::run(&arguments).into(),
+        Command::Probe(arguments) => probe::run(&arguments).into(),
         Command::Bench(arguments) => bench::run(&arguments).into(),
         Command::Client(arguments) => operate::run_clients(&arguments).into(),
         Command::Session(arguments) => operate::run_sessions(&arguments).into(),

@@ -1,0 +1,91 @@
+//! `courser probe`: a table of what any MQTT broker allows.
+
+use clap::Args;
+use courser_client::probe::{Known, probe};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::cli::connection::Connection;
+use crate::cli::exit::{Exit, fail, usage};
+use crate::operate::OutputFlags;
+
+/// Flags of `courser probe`.
+#[derive(Args, Debug)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Probe {
+    /// The broker, HOST or HOST:PORT, unless -h, -p or -L name it
+    #[arg(value_name = "HOST")]
+    place: Option<String>,
+    #[command(flatten)]
+    connection: Connection,
+    #[command(flatten)]
+    output: OutputFlags,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+/// Runs the command. It publishes, subscribes and keeps a message and a session for a moment, all under a name of its own.
+pub(crate) fn run(arguments: &Probe) -> Exit {
+    let mut options = match arguments.connection.options() {
+        Ok((options, _)) => options,
+        Err(message) => return usage(&message),
+    };
+    if let Some(place) = &arguments.place {
+        match host_and_port(place, options.port) {
+            Ok((host, port)) => (options.host, options.port) = (host, port),
+            Err(message) => return usage(&message),
+        }
+    }
+    let name = format!("courser-probe-{:x}", Timestamp::now().as_microsecond());
+    match probe(&options, &name) {
+        Ok(findings) => {
+            let rows: Vec<Value> = findings
+                .iter()
+                .map(|finding| {
+                    let known = match finding.known {
+                        Known::Told => "told",
+                        Known::Tried => "tried",
+                    };
+                    json!({"what": finding.what, "found": finding.found, "known": known})
+                })
+                .collect();
+            let output = arguments.output.output();
+            output.rows(&rows, &["what", "found", "known"]);
+            Exit::Done
+        }
+        Err(error) => fail(&error),
+    }
+}
+
+/// `host`, `host:port`, `[v6]:port`, or a bare IPv6 address.
+fn host_and_port(place: &str, port: u16) -> Result<(String, u16), String> {
+    let (host, given) = match place.rsplit_once(':') {
+        Some((host, given)) if !host.contains(':') || host.ends_with(']') => (host, Some(given)),
+        Some(_) | None => (place, None),
+    };
+    let port = match given {
+        Some(given) => given
+            .parse()
+            .map_err(|_| format!("\"{given}\" is no port: write HOST or HOST:PORT"))?,
+        None => port,
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    Ok((host.to_owned(), port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::host_and_port;
+
+    #[test]
+    fn a_broker_is_named_as_people_do() {
+        let found = |place| host_and_port(place, 1883);
+        let is = |host: &str, port| Ok((host.to_owned(), port));
+        assert_eq!(found("h"), is("h", 1883));
+        assert_eq!(found("h:1"), is("h", 1));
+        assert_eq!(found("::1"), is("::1", 1883));
+        assert_eq!(found("[::1]:7"), is("::1", 7));
+        assert!(found("h:x").is_err());
+    }
+}

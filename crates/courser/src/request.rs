@@ -1,0 +1,197 @@
+//! `courser request`: sends a message and prints the answer (request and response of MQTT 5.0).
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use courser_client::{
+    Client, ClientError, Filter, Message, MessageProperty, Options, VersionChoice,
+};
+use jiff::Timestamp;
+
+use crate::cli::connection::Connection;
+use crate::cli::exit::{Exit, fail, usage};
+use crate::cli::format::{self, Format};
+
+/// Flags of `courser request`.
+#[derive(Args, Debug)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Request {
+    /// Topic of the question, unless -L names it
+    #[arg(value_name = "TOPIC")]
+    topic_argument: Option<String>,
+    /// The question [default: empty]
+    #[arg(value_name = "MESSAGE")]
+    message_argument: Option<String>,
+    #[command(flatten)]
+    connection: Connection,
+    /// Topic of the question
+    #[arg(short = 't', long)]
+    topic: Option<String>,
+    /// The question
+    #[arg(short = 'm', long)]
+    message: Option<String>,
+    /// QoS of question and answer
+    #[arg(short = 'q', long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=2))]
+    qos: u8,
+    /// Topic for the answer [default: one that nobody else has]
+    #[arg(long, value_name = "TOPIC")]
+    response_topic: Option<String>,
+    /// Seconds to wait for answers; with code 27 if one was still wanted
+    #[arg(short = 'W', long, default_value_t = 10.0, value_name = "SECONDS", value_parser = seconds)]
+    timeout: f64,
+    /// Answers to wait for
+    #[arg(short = 'C', long, default_value_t = 1, value_name = "COUNT")]
+    count: u64,
+    /// How to print an answer, as in courser sub
+    #[arg(short = 'F', long, value_name = "FORMAT")]
+    format: Option<String>,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok();
+    let seconds = seconds.filter(|seconds| (0.001..=86_400.0).contains(seconds));
+    seconds.ok_or_else(|| "expected seconds from 0.001 to 86400".to_owned())
+}
+
+/// What is asked, and where.
+struct Question {
+    options: Options,
+    topic: String,
+    payload: Vec<u8>,
+    response_topic: String,
+    /// What an answer carries back.
+    correlation: Vec<u8>,
+    format: Format,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Request) -> Exit {
+    match arguments.question() {
+        Ok(question) => arguments
+            .ask(&question)
+            .unwrap_or_else(|error| fail(&error)),
+        Err(message) => usage(&message),
+    }
+}
+
+impl Request {
+    fn question(&self) -> Result<Question, String> {
+        let (mut options, url_topic) = self.connection.options()?;
+        // Response Topic and Correlation Data are properties of 5.0.
+        match options.version {
+            VersionChoice::Auto | VersionChoice::V5 => options.version = VersionChoice::V5,
+            VersionChoice::V311 => return Err("request needs MQTT 5".to_owned()),
+        }
+        let named = self.topic.clone().or(url_topic);
+        let (topic, message) = match named {
+            Some(topic) => (
+                topic,
+                self.topic_argument
+                    .as_ref()
+                    .or(self.message_argument.as_ref()),
+            ),
+            None => (
+                self.topic_argument
+                    .clone()
+                    .ok_or("no topic: courser request TOPIC MESSAGE, or -t TOPIC")?,
+                self.message_argument.as_ref(),
+            ),
+        };
+        let message = self.message.as_ref().or(message);
+        let own = own_name();
+        Ok(Question {
+            options,
+            topic,
+            payload: message.cloned().unwrap_or_default().into_bytes(),
+            response_topic: self
+                .response_topic
+                .clone()
+                .unwrap_or_else(|| format!("response/{own}")),
+            correlation: own.into_bytes(),
+            format: match &self.format {
+                Some(text) => Format::parse(text, true)?,
+                None => Format::plain(false, true),
+            },
+        })
+    }
+
+    /// Listens first, so that no answer is too fast.
+    fn ask(&self, question: &Question) -> Result<Exit, ClientError> {
+        let mut client = Client::connect(&question.options)?;
+        let filter = Filter {
+            filter: question.response_topic.clone(),
+            qos: format::qos(self.qos),
+            no_local: true,
+            retain_as_published: false,
+        };
+        client.subscribe(&[filter], None)?;
+        client.publish(&Message {
+            topic: question.topic.clone(),
+            payload: question.payload.clone(),
+            qos: format::qos(self.qos),
+            retain: false,
+            duplicate: false,
+            packet_id: None,
+            properties: vec![
+                MessageProperty::ResponseTopic(question.response_topic.clone()),
+                MessageProperty::CorrelationData(question.correlation.clone()),
+            ],
+        })?;
+        let deadline = Instant::now() + Duration::from_secs_f64(self.timeout);
+        let mut left = self.count;
+        let mut line = Vec::new();
+        while left > 0 {
+            let Some(answer) = client.next(Some(deadline))? else {
+                client.disconnect()?;
+                eprintln!(
+                    "courser: no answer on {} within {} s",
+                    question.response_topic, self.timeout
+                );
+                return Ok(Exit::TimedOut);
+            };
+            // An answer to another question on the same topic, or one that was kept there.
+            if answer.retain || !question.is_answered_by(&answer) {
+                continue;
+            }
+            left -= 1;
+            line.clear();
+            question.format.write(&answer, Timestamp::now(), &mut line);
+            // A closed pipe is the reader's way to say that it is enough.
+            if io::stdout().lock().write_all(&line).is_err() {
+                break;
+            }
+        }
+        client.disconnect()?;
+        Ok(Exit::Done)
+    }
+}
+
+impl Question {
+    /// v5 section 4.10.1: an answer carries the Correlation Data back. One without any is taken on a topic of our own.
+    fn is_answered_by(&self, answer: &Message) -> bool {
+        let data = answer
+            .properties
+            .iter()
+            .find_map(|property| match property {
+                MessageProperty::CorrelationData(data) => Some(data),
+                MessageProperty::PayloadIsText(_)
+                | MessageProperty::MessageExpiry(_)
+                | MessageProperty::ContentType(_)
+                | MessageProperty::ResponseTopic(_)
+                | MessageProperty::SubscriptionId(_)
+                | MessageProperty::TopicAlias(_)
+                | MessageProperty::User(..) => None,
+            });
+        data.is_none_or(|data| *data == self.correlation)
+    }
+}
+
+/// A name that nobody else has: from the time and the process.
+fn own_name() -> String {
+    let now = Timestamp::now().as_nanosecond().unsigned_abs();
+    format!("{:x}-{:x}", now, std::process::id())
+}
