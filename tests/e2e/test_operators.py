@@ -10,12 +10,15 @@ import shutil
 import socket
 import stat
 import subprocess
+import time
 import urllib.error
 import urllib.request
 
 import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 
 pytestmark = [
     pytest.mark.courser,
@@ -44,9 +47,10 @@ def token_of(server):
     return (server.folder / "data" / "admin.token").read_text().strip()
 
 
-def connect(server, client_id, **options):
-    client = paho.Client(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=paho.MQTTv5, **options)
-    client.connect("127.0.0.1", server.port)
+def connect(server, client_id, properties=None, on_message=None):
+    client = paho.Client(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=paho.MQTTv5)
+    client.on_message = on_message
+    client.connect("127.0.0.1", server.port, properties=properties, clean_start=properties is None)
     client.loop_start()
     while not client.is_connected():
         pass
@@ -138,6 +142,86 @@ def test_metrics_count(server):
     assert found['courser_subscriptions{kind="plain"}'] == 1
     assert found["courser_ready"] == 1
     client.disconnect()
+
+
+def durations(text, name):
+    """Buckets by upper bound (each with those below it), count and sum of a histogram."""
+    found = samples(text)
+    buckets = {float(key.split('"')[1]): number for key, number in found.items() if key.startswith(f"{name}_bucket{{")}
+    return buckets, found[f"{name}_count"], found[f"{name}_sum"]
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("kept", [False, True])
+def test_how_long_publishes_take(brokers, qos, kept):
+    """Each publish and each delivery is in the histograms once, with a time between nothing and what the test took; what waited is not."""
+    server = brokers.own(sys_interval=0)
+    properties = Properties(PacketTypes.CONNECT)
+    properties.SessionExpiryInterval = 60 if kept else 0
+    began = time.monotonic()
+    got = []
+    on_message = lambda *arguments: got.append(arguments[2].topic)  # noqa: E731
+    subscriber = connect(server, "subscriber", properties, on_message)
+    subscriber.subscribe("t/#", qos=qos)
+    publisher = connect(server, "publisher")
+    while "t/ready" not in got:
+        publisher.publish("t/ready", b"x", qos=qos)
+        time.sleep(0.01)
+    publisher.publish("t/probes are over", b"x", qos=1).wait_for_publish(20)
+    probes = int(samples(get(server, "/metrics")[1])['courser_messages_received_total{protocol="mqtt"}'])
+    for number in range(50):
+        publisher.publish(f"t/{number}", b"x", qos=qos).wait_for_publish(20)
+    while "t/49" not in got:
+        assert time.monotonic() < began + 60
+    if kept:
+        # What waits for a client that is away is not told: when it comes says nothing of the broker.
+        subscriber.disconnect()
+        subscriber.loop_stop()
+        publisher.publish("t/waits", b"x", qos=1).wait_for_publish(20)
+        probes += 1
+        subscriber = connect(server, "subscriber", properties, on_message)
+        while qos > 0 and "t/waits" not in got:
+            assert time.monotonic() < began + 60
+    took = time.monotonic() - began
+    text = get(server, "/metrics")[1]
+    buckets, count, total = durations(text, "courser_publish_to_deliver_seconds")
+    assert sorted(buckets) == list(buckets) and list(buckets.values()) == sorted(buckets.values())
+    assert buckets[float("inf")] == count
+    assert 0 < total < took * count
+    delivered = samples(text)['courser_messages_delivered_total{protocol="mqtt"}']
+    waited = 1 if kept and qos > 0 else 0
+    assert 50 <= count <= delivered - waited
+    _, count, total = durations(text, "courser_publish_to_ack_seconds")
+    assert total < took * max(count, 1)
+    if qos > 0:
+        assert 50 <= count <= probes + 50
+    for client in (publisher, subscriber):
+        client.disconnect()
+        client.loop_stop()
+
+
+def test_metrics_of_the_process(server):
+    """Memory by use and below its limit, logins, and how busy each shard is."""
+    found = samples(get(server, "/metrics")[1])
+    assert 0 < found['courser_memory_bytes{use="allocated"}'] < found["courser_memory_limit_bytes"]
+    assert found['courser_memory_bytes{use="resident"}'] > 1 << 20
+    assert found['courser_auth_attempts_total{result="refused"}'] == 0
+    busy = [number for name, number in found.items() if name.startswith("courser_shard_busy_ratio")]
+    assert busy and all(0 <= number <= 1 for number in busy)
+
+
+def test_files_of_the_data_folder(server):
+    """Nothing in the data folder can be read by others."""
+    client = connect(server, "writer")
+    client.publish("kept", b"x", qos=1, retain=True).wait_for_publish(20)
+    client.disconnect()
+    client.loop_stop()
+    data = server.folder / "data"
+    found = [path for path in [data, *data.rglob("*")] if not path.is_symlink()]
+    assert len(found) > 4
+    for path in found:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        assert mode & 0o077 == 0, f"{path}: {mode:o}"
 
 
 def test_metrics_are_good_openmetrics(server):

@@ -7,6 +7,7 @@ mod table;
 
 use std::fmt;
 
+use courser_broker::latency::{BOUNDS_US, Histogram};
 use courser_broker::{Control, ShardReport, Status};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
@@ -25,6 +26,8 @@ enum Kind {
     Counter,
     /// Goes up and down.
     Gauge,
+    /// Durations by size.
+    Histogram,
     /// Text as labels of the value 1.
     Info,
 }
@@ -47,7 +50,15 @@ struct Metric {
     help: &'static str,
     /// Names of the labels; their values come from closed sets.
     labels: &'static [&'static str],
-    samples: fn(&Snapshot) -> Vec<Sample>,
+    samples: Samples,
+}
+
+/// Where the numbers of a family come from.
+enum Samples {
+    /// One for each set of labels.
+    Numbers(fn(&Snapshot) -> Vec<Sample>),
+    /// Durations, without labels.
+    Durations(fn(&Snapshot) -> &Histogram),
 }
 
 /// Values of the labels, and the number.
@@ -67,6 +78,12 @@ pub(crate) struct Snapshot {
     stopped_places: u64,
     /// Places of segments in use that the scrub has found damaged.
     rotten: u64,
+    /// Listeners with the second until which their certificates are valid.
+    certificates: Vec<(String, i64)>,
+    /// Bytes that the process has allocated, and those that it may have.
+    memory: (u64, u64),
+    /// Bytes that the system says are resident.
+    resident: u64,
 }
 
 impl Snapshot {
@@ -92,6 +109,9 @@ impl Snapshot {
             set_aside: damage.set_aside.len() as u64,
             stopped_places: damage.stopped_places,
             rotten: damage.rotten.len() as u64,
+            certificates: control.certificates(),
+            memory: control.memory(),
+            resident: resident_bytes(),
         })
     }
 
@@ -100,6 +120,14 @@ impl Snapshot {
         let found = self.disk.iter().find(|(counter, _)| *counter == name);
         found.map(|&(_, value)| value)
     }
+}
+
+/// What the system says; 0 where it says nothing.
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
 }
 
 impl Of {
@@ -125,7 +153,7 @@ impl Metric {
     fn full_name(&self) -> String {
         let end = match self.kind {
             Kind::Counter => "_total",
-            Kind::Gauge => "",
+            Kind::Gauge | Kind::Histogram => "",
             Kind::Info => "_info",
         };
         format!("courser_{}{}{end}", self.name, self.of.word())
@@ -138,7 +166,11 @@ struct Family<'a>(&'a Metric, &'a Snapshot);
 impl EncodeMetric for Family<'_> {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
         let Self(metric, snapshot) = self;
-        for (values, number) in (metric.samples)(snapshot) {
+        let samples = match &metric.samples {
+            Samples::Durations(of) => return encode_durations(&mut encoder, of(snapshot)),
+            Samples::Numbers(of) => of(snapshot),
+        };
+        for (values, number) in samples {
             let labels: Vec<(&str, String)> = metric.labels.iter().copied().zip(values).collect();
             if metric.kind == Kind::Info {
                 encoder.encode_info(&labels)?;
@@ -155,6 +187,7 @@ impl EncodeMetric for Family<'_> {
         match self.0.kind {
             Kind::Counter => MetricType::Counter,
             Kind::Gauge => MetricType::Gauge,
+            Kind::Histogram => MetricType::Histogram,
             Kind::Info => MetricType::Info,
         }
     }
@@ -163,8 +196,20 @@ impl EncodeMetric for Family<'_> {
 fn encode_number(encoder: &mut MetricEncoder<'_>, kind: Kind, number: f64) -> fmt::Result {
     match kind {
         Kind::Counter => encoder.encode_counter::<NoLabelSet, f64, f64>(&number, None),
-        Kind::Gauge | Kind::Info => encoder.encode_gauge(&number),
+        Kind::Gauge | Kind::Info | Kind::Histogram => encoder.encode_gauge(&number),
     }
+}
+
+/// In seconds; the encoder adds the counts up.
+fn encode_durations(encoder: &mut MetricEncoder<'_>, durations: &Histogram) -> fmt::Result {
+    let bounds = BOUNDS_US.iter().map(|&us| us as f64 / 1e6);
+    let buckets: Vec<(f64, u64)> = bounds
+        .chain([f64::INFINITY])
+        .zip(durations.counts().iter().copied())
+        .collect();
+    let count = durations.counts().iter().sum();
+    let sum = durations.sum_us() as f64 / 1e6;
+    encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
 }
 
 #[derive(Debug)]

@@ -101,7 +101,7 @@ pub enum StopError {
 }
 
 /// What a broker has done, for the last line of its log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     shards: ShardReport,
     /// What doors and stations counted, by name.
@@ -296,6 +296,9 @@ impl Broker {
             stop_timeout: config.stop_timeout,
             kept: None,
         };
+        broker
+            .control
+            .set_process(broker.doors.all_certificates(), config.memory_max);
         let disks = broker.start_stations(folder, &config)?;
         let start = broker
             .kept

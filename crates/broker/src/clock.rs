@@ -10,12 +10,16 @@ use courser_engine::WallClock;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::{Sleep, sleep_until};
 
+use crate::latency::Moment;
+
 /// Milliseconds since the broker's start, and of the day. All shards of a process share the beginning; the time of the day is that of
 /// the system without its jumps (M6).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: Instant,
     wall: WallClock,
+    /// When it was asked last.
+    last: Moment,
     /// Whether it was said that the system's clock is not followed.
     said: bool,
 }
@@ -25,6 +29,7 @@ impl Default for Clock {
         Self {
             start: Instant::now(),
             wall: WallClock::new(Tick(0), system()),
+            last: Moment::default(),
             said: false,
         }
     }
@@ -46,9 +51,21 @@ impl Clock {
     /// This moment. Two calls of the vDSO.
     #[must_use]
     pub(crate) fn now(&mut self) -> Now {
-        let tick = Tick(milliseconds(self.start.elapsed()));
+        let since = self.start.elapsed();
+        self.last = moment(since);
+        let tick = Tick(milliseconds(since));
         let wall = self.wall.read(tick, system());
         Now { tick, wall }
+    }
+
+    /// The same moment as the last [`now`](Self::now), finer.
+    pub(crate) const fn last(&self) -> Moment {
+        self.last
+    }
+
+    /// This moment, finer. One call of the vDSO.
+    pub(crate) fn moment(&self) -> Moment {
+        moment(self.start.elapsed())
     }
 
     /// Entries were written up to this moment: it is not earlier now.
@@ -70,6 +87,15 @@ impl Clock {
     fn instant(&self, tick: Tick) -> Instant {
         self.start + Duration::from_millis(tick.0)
     }
+}
+
+fn moment(since: Duration) -> Moment {
+    let seconds = since.as_secs() as u32;
+    Moment(
+        seconds
+            .wrapping_mul(1_000_000)
+            .wrapping_add(since.subsec_micros()),
+    )
 }
 
 fn milliseconds(span: Duration) -> u64 {

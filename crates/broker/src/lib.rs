@@ -28,6 +28,7 @@ mod control;
 mod doors;
 mod failpoint;
 mod index;
+pub mod latency;
 mod listen;
 mod live;
 mod memory;

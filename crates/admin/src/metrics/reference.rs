@@ -17,6 +17,7 @@ pub fn reference_markdown() -> String {
         let kind = match metric.kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
             Kind::Info => "info",
         };
         let labels: Vec<String> = metric

@@ -3,7 +3,7 @@
 use courser_broker::ShardReport;
 use courser_broker::metrics::{CLOSES, DROPPED, dropped_name};
 
-use super::{Kind, Metric, Of, Sample, Snapshot};
+use super::{Kind, Metric, Of, Sample, Samples, Snapshot};
 
 /// One number without labels.
 fn one(number: u64) -> Vec<Sample> {
@@ -31,6 +31,15 @@ fn shards(snapshot: &Snapshot, number: fn(&ShardReport) -> f64) -> Vec<Sample> {
         .collect()
 }
 
+macro_rules! samples {
+    (Histogram, $of:expr) => {
+        Samples::Durations($of)
+    };
+    ($kind:ident, $of:expr) => {
+        Samples::Numbers($of)
+    };
+}
+
 macro_rules! metrics {
     ($($name:literal, $kind:ident of $of:ident $([$($label:literal),+])?, $help:literal, $samples:expr;)+) => {
         pub(super) const METRICS: &[Metric] = &[$(Metric {
@@ -39,7 +48,7 @@ macro_rules! metrics {
             of: Of::$of,
             help: $help,
             labels: &[$($($label),+)?],
-            samples: $samples,
+            samples: samples!($kind, $samples),
         }),+];
     };
 }
@@ -99,6 +108,23 @@ metrics! {
         |it| each([("mqtt", it.sum.counters.publish_bytes_sent)]);
     "messages_dropped", Counter of Things ["reason"], "Messages that did not reach a receiver",
         |it| each(DROPPED.into_iter().map(dropped_name).zip(it.sum.counters.dropped));
+    "publish_to_ack", Histogram of Seconds, "Time from reading a publish of QoS 1 or 2 to handing its PUBACK or PUBREC to the socket. Left out: QoS 2 of kept sessions",
+        |it| &it.sum.latencies.acknowledged;
+    "publish_to_deliver", Histogram of Seconds, "Time from reading a publish to handing a delivery of it to the socket. Left out: messages that waited in a session or a group, and retained ones",
+        |it| &it.sum.latencies.delivered;
+    "auth_attempts", Counter of Things ["result"], "Logins, where clients have to log in",
+        |it| each([("accepted", it.sum.logins[0]), ("refused", it.sum.logins[1])]);
+    "tls_certificate_expiry_timestamp", Gauge of Seconds ["listener"], "When the certificate of a listener ends, in seconds since 1970",
+        |it| it.certificates.iter().map(|(listener, end)| (vec![listener.clone()], *end as f64)).collect();
+    "memory", Gauge of Bytes ["use"], "Memory: what the process has allocated in all, what of that holds stored and retained messages, and what the system says is resident",
+        |it| each([
+            ("allocated", it.memory.0),
+            ("stored_messages", it.sum.held.record_bytes),
+            ("retained_messages", it.sum.held.retained_bytes),
+            ("resident", it.resident),
+        ]);
+    "memory_limit", Gauge of Bytes, "Bytes that the process may have: memory.max",
+        |it| one(it.memory.1);
     "publishers_slowed", Counter of Things, "Times that a publisher was not read for a moment because a session cannot keep up with it",
         |it| one(it.sum.counters.publishers_slowed);
     "closed_for_memory", Counter of Things, "Connections closed because memory was short and they held much of it without going on",
@@ -128,6 +154,12 @@ metrics! {
         |it| shards(it, |report| report.counters.turns as f64);
     "shard_longest_turn", Gauge of Seconds ["shard"], "Longest of them so far, in CPU time of its thread",
         |it| shards(it, |report| report.counters.longest_turn_us as f64 / 1e6);
+    "shard_cpu", Counter of Seconds ["shard"], "CPU time of a shard's thread",
+        |it| shards(it, |report| report.cpu_us as f64 / 1e6);
+    "shard_busy_ratio", Gauge of Things ["shard"], "Part of the time that a shard's thread was busy since it was last asked, a second ago or more: 0 to 1",
+        |it| shards(it, |report| report.busy);
+    "shard_queue_depth", Gauge of Things ["shard"], "Sockets that wait to be looked at",
+        |it| shards(it, |report| report.queued_sockets as f64);
     "shard_allocations", Counter of Things ["shard"], "Times that a shard has asked for memory; 0 in a program that does not count",
         |it| shards(it, |report| report.allocations as f64);
 

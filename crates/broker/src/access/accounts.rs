@@ -70,6 +70,8 @@ struct Inner {
     /// Until when a password is remembered, by its key.
     remembered: HashMap<[u8; 32], Tick>,
     rng: StdRng,
+    /// Logins that succeeded, and that were refused.
+    counted: [u64; 2],
 }
 
 /// See the module.
@@ -98,7 +100,22 @@ impl Accounts {
                 arrivals: HashMap::new(),
                 remembered: HashMap::new(),
                 rng,
+                counted: [0; 2],
             })),
+        }
+    }
+
+    /// Logins that succeeded, and that were refused.
+    pub(crate) fn counted(&self) -> [u64; 2] {
+        self.inner.borrow().counted
+    }
+
+    /// Counts what a step ends.
+    fn count(&self, step: &AuthStep) {
+        match step {
+            AuthStep::Accepted(_) => self.inner.borrow_mut().counted[0] += 1,
+            AuthStep::Refused(_) => self.inner.borrow_mut().counted[1] += 1,
+            AuthStep::Continue(_) | AuthStep::Pending => {}
         }
     }
 
@@ -143,7 +160,11 @@ impl Accounts {
     pub(crate) fn take_verdicts(&self) -> Vec<(FrontId, AuthStep)> {
         let verdicts = self.reply.mailbox.take().into_iter();
         verdicts
-            .map(|verdict| (verdict.front, self.judge(verdict)))
+            .map(|verdict| {
+                let (front, step) = (verdict.front, self.judge(verdict));
+                self.count(&step);
+                (front, step)
+            })
             .collect()
     }
 
@@ -296,6 +317,14 @@ impl Inner {
 
 impl Authentication for Accounts {
     fn begin(&self, login: &Login<'_>) -> (AuthStep, Option<Box<dyn AuthExchange>>) {
+        let (step, exchange) = self.step(login);
+        self.count(&step);
+        (step, exchange)
+    }
+}
+
+impl Accounts {
+    fn step(&self, login: &Login<'_>) -> (AuthStep, Option<Box<dyn AuthExchange>>) {
         let known = {
             let mut inner = self.inner.borrow_mut();
             inner.arrivals.get_mut(&login.front).map(|arrival| {
@@ -332,6 +361,14 @@ struct ScramExchange {
 
 impl AuthExchange for ScramExchange {
     fn answer(&mut self, data: &[u8]) -> AuthStep {
+        let step = self.finish(data);
+        self.accounts.count(&step);
+        step
+    }
+}
+
+impl ScramExchange {
+    fn finish(&mut self, data: &[u8]) -> AuthStep {
         let logins = &self.accounts.logins;
         let table = logins.access.table();
         match self.exchange.finish(data) {

@@ -21,6 +21,8 @@ use std::collections::VecDeque;
 use courser_contract::{AppendKey, AppendNumber, FrontId, Origin, PartitionId, Settled, Ticket};
 use slab::Slab;
 
+use crate::latency::Moment;
+
 /// A publish whose destinations have all answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Done {
@@ -30,6 +32,8 @@ pub(crate) struct Done {
     pub(crate) ticket: Ticket,
     /// The worst answer.
     pub(crate) result: Settled,
+    /// When it was received.
+    pub(crate) received: Moment,
 }
 
 /// A publish that waits; made by [`Appends::begin`].
@@ -42,6 +46,7 @@ struct Wait {
     ticket: Ticket,
     remaining: u32,
     worst: Settled,
+    received: Moment,
 }
 
 /// One number of a partition.
@@ -131,12 +136,13 @@ impl Appends {
     }
 
     /// A publish that will wait for each number that [`number`](Self::number) gives it; at least one must follow.
-    pub(crate) fn begin(&mut self, front: FrontId, ticket: Ticket) -> Waiting {
+    pub(crate) fn begin(&mut self, front: FrontId, ticket: Ticket, received: Moment) -> Waiting {
         let wait = Wait {
             front,
             ticket,
             remaining: 0,
             worst: Settled::Ok,
+            received,
         };
         Waiting(
             u32::try_from(self.waits.insert(wait)).expect("tickets are bounded by Receive Maximum"),
@@ -181,12 +187,14 @@ impl Appends {
             front,
             ticket,
             worst,
+            received,
             ..
         } = self.waits.remove(waiting.0 as usize);
         Some(Done {
             front,
             ticket,
             result: worst,
+            received,
         })
     }
 

@@ -20,7 +20,7 @@ fn front(slot: u32) -> FrontId {
 }
 
 fn publish(appends: &mut Appends, slot: u32, ticket: u32, to: &[u16]) -> Vec<(u64, u64)> {
-    let waiting = appends.begin(front(slot), Ticket(ticket));
+    let waiting = appends.begin(front(slot), Ticket(ticket), Moment(ticket));
     to.iter()
         .map(
             |&partition| match appends.number(waiting, PartitionId(partition)) {
@@ -81,6 +81,7 @@ fn m10_a_publish_settles_with_the_last_and_worst_answer() {
         front: front(7),
         ticket: Ticket(9),
         result: REFUSED,
+        received: Moment(9),
     };
     assert_eq!(settle(&mut appends, 3, 1, Settled::Ok), Some(done));
     assert_eq!(appends.waiting(), 0);

@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 use crate::access::{Access, ChangeError};
 use crate::backup::{BackupError, BackupState, Backups};
 use crate::classes::Classes;
+use crate::doors::Certificates;
 use crate::repair::NodeState;
 use crate::rings::Doze;
 use crate::slots::Places;
@@ -63,6 +64,8 @@ pub struct Control {
     access: Arc<Access>,
     backups: Option<Arc<Backups>>,
     stop: Arc<crate::shard::StopSignal>,
+    certificates: Arc<[Arc<Certificates>]>,
+    memory_max: u64,
 }
 
 impl Control {
@@ -82,7 +85,29 @@ impl Control {
             access,
             backups: None,
             stop,
+            certificates: Arc::new([]),
+            memory_max: 0,
         }
+    }
+
+    /// Names the certificates of the doors, and the bytes that the process may have.
+    pub(crate) fn set_process(&mut self, certificates: Vec<Arc<Certificates>>, memory_max: u64) {
+        self.certificates = certificates.into();
+        self.memory_max = memory_max;
+    }
+
+    /// Listeners with the seconds since 1970 until which their certificates are valid.
+    #[must_use]
+    pub fn certificates(&self) -> Vec<(String, i64)> {
+        let all = self.certificates.iter();
+        all.map(|one| (one.listener().to_owned(), one.facts().1))
+            .collect()
+    }
+
+    /// Bytes that the process has allocated, 0 in one that does not count; and those that it may have (`memory.max`).
+    #[must_use]
+    pub fn memory(&self) -> (u64, u64) {
+        (courser_memory::snapshot().live_bytes(), self.memory_max)
     }
 
     /// Names what the stations know, where messages are kept.

@@ -31,7 +31,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch as signal;
 
 use self::bind::{Activated, Listening, SocketFiles};
-use self::certificates::Certificates;
+pub(crate) use self::certificates::Certificates;
 pub use self::certificates::{CertificateError, Reread};
 use self::counters::DoorCounters;
 pub(crate) use self::guests::{Guest, Guests};
@@ -268,6 +268,11 @@ impl Doors {
         let all = self.certificates.iter();
         all.map(|one| (one.listener().to_owned(), one.reread()))
             .collect()
+    }
+
+    /// Those of all listeners that have one.
+    pub(crate) fn all_certificates(&self) -> Vec<Arc<Certificates>> {
+        self.certificates.clone()
     }
 
     /// Listeners with the subjects of their certificates and the seconds since 1970 until which these are valid.

@@ -7,6 +7,7 @@ use courser_contract::{
 };
 
 use crate::index::{FenceId, IndexRequest, RoundId};
+use crate::latency::Moment;
 use crate::sys::ShardReport;
 
 /// Bytes of a batch in its arena.
@@ -31,6 +32,8 @@ pub(crate) struct DeliverSpan {
     record: RecordPlace,
     first: u32,
     count: u32,
+    /// When it was received; none: it has waited somewhere.
+    received: Option<Moment>,
 }
 
 /// From one shard to another.
@@ -111,6 +114,8 @@ pub(crate) struct Batch {
     blocks: Vec<Bytes>,
     /// Bytes of requests: what credit is for.
     weight: usize,
+    /// When the oldest of its appends was received.
+    received: Option<Moment>,
 }
 
 /// An emptied batch keeps at most this much of its arena, so that one burst does not hold memory for ever.
@@ -169,6 +174,18 @@ impl Batch {
         });
     }
 
+    /// An append was received then.
+    pub(crate) fn note_received(&mut self, at: Option<Moment>) {
+        if let Some(at) = at {
+            self.received = Some(self.received.map_or(at, |other| other.earlier(at)));
+        }
+    }
+
+    /// When the oldest of its appends was received.
+    pub(crate) const fn received(&self) -> Option<Moment> {
+        self.received
+    }
+
     /// Says that a publish of `front` went to a session that is slower than it; once for several in a row.
     pub(crate) fn push_slow(&mut self, front: FrontId) {
         let said = matches!(self.messages.last(), Some(Message::Slow(last)) if *last == front);
@@ -183,6 +200,7 @@ impl Batch {
         &mut self,
         delivery: &Delivery<'_>,
         to: impl Iterator<Item = &'a DeliverTo>,
+        received: Option<Moment>,
     ) {
         let first = self.targets.len();
         self.targets.extend(to.cloned());
@@ -198,6 +216,7 @@ impl Batch {
             record,
             first: index(first),
             count: index(self.targets.len() - first),
+            received,
         }));
     }
 
@@ -253,6 +272,11 @@ impl Batch {
             .expect("a record was encoded by the sender")
     }
 
+    /// When a delivery was received that has not waited.
+    pub(crate) const fn received_of(span: &DeliverSpan) -> Option<Moment> {
+        span.received
+    }
+
     /// A delivery and its receivers.
     ///
     /// # Panics
@@ -280,6 +304,7 @@ impl Batch {
 
     /// Forgets everything but the memory (of that what a burst added) and the weight, which the sender still counts.
     pub(crate) fn empty(&mut self) {
+        self.received = None;
         self.messages.clear();
         self.arena.clear();
         self.targets.clear();

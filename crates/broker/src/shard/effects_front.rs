@@ -6,7 +6,7 @@
 
 use courser_contract::{
     Asked, AttachStage, CloseCause, ConnectRefusal, Cut, Destinations, Dropped, FrontEffects,
-    FrontId, PartitionId, Permission, Publish, Routed, Ticket, ToFront, ToHome,
+    FrontId, PartitionId, Permission, Publish, QoS, Routed, Ticket, ToFront, ToHome,
 };
 use rand::Rng;
 
@@ -79,8 +79,13 @@ impl FrontEffects for FrontFx<'_> {
         self.shard.hub.inside = Inside::Shell;
         let routed = self.shard.publish(self.id, publish, ticket);
         self.shard.hub.inside = Inside::Front;
-        if routed == Routed::Waits {
-            self.unsettled += 1;
+        match routed {
+            Routed::Waits => self.unsettled += 1,
+            Routed::Done { .. } if publish.qos != QoS::AtMostOnce => {
+                let latency = &mut self.shard.hub.latency;
+                latency.acknowledge(latency.turn());
+            }
+            Routed::Done { .. } | Routed::Refused(_) => {}
         }
         routed
     }

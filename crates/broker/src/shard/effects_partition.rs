@@ -169,6 +169,17 @@ impl PartitionEffects for PartitionFx<'_> {
 impl Shard {
     /// Gives a message to fronts of this shard and passes it on to those of others.
     pub(crate) fn deliver(&mut self, delivery: Delivery<'_>, to: &[DeliverTo], place: Place) {
+        let received = match place {
+            Place::BehindQueued => self.hub.received(&delivery),
+            // Whoever put it into the queue knew.
+            Place::First => self.hub.latency.handling(),
+        };
+        let before = self.hub.handle_received(received);
+        self.give(delivery, to, place);
+        self.hub.handle_received(before);
+    }
+
+    fn give(&mut self, delivery: Delivery<'_>, to: &[DeliverTo], place: Place) {
         let mut given = Given::default();
         while given.next < to.len() {
             let called = catch_unwind(AssertUnwindSafe(|| {
@@ -212,7 +223,9 @@ impl Shard {
                 given.elsewhere = true;
             } else if place == Place::BehindQueued && fronts.has_queued(target.front) {
                 fronts.note_queued(target.front);
-                hub.local.push_delivery(delivery, std::iter::once(target));
+                let received = hub.latency.handling();
+                hub.local
+                    .push_delivery(delivery, std::iter::once(target), received);
             } else {
                 match fronts.get(target.front) {
                     Access::Here(connection) if connection.takes_events() => {
@@ -223,7 +236,9 @@ impl Shard {
                     }
                     // To itself, in the middle of its own read: right after that.
                     Access::Taken => {
-                        hub.local.push_delivery(delivery, std::iter::once(target));
+                        let received = hub.latency.handling();
+                        hub.local
+                            .push_delivery(delivery, std::iter::once(target), received);
                         fronts.note_queued(target.front);
                     }
                     Access::Here(_) | Access::Gone => {}
@@ -236,6 +251,7 @@ impl Shard {
     /// One message a shard that has receivers, with the record once.
     fn deliver_elsewhere(&mut self, delivery: &Delivery<'_>, to: &[DeliverTo]) {
         let hub = &mut self.hub;
+        let received = hub.latency.handling();
         for (place, sender) in hub.ports.to.iter_mut().enumerate() {
             let Some(sender) = sender else { continue };
             let there = |target: &&DeliverTo| usize::from(target.front.shard.0) == place;
@@ -251,7 +267,7 @@ impl Shard {
             }
             sender
                 .batch()
-                .push_delivery(delivery, to.iter().filter(there));
+                .push_delivery(delivery, to.iter().filter(there), received);
         }
     }
 }

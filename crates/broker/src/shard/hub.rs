@@ -1,13 +1,14 @@
 //! What fronts and partitions of a shard share: everything but themselves.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use courser_access::Table;
 use courser_contract::{
-    Append, Cut, Destinations, FrontId, IndexToken, LogIndex, Now, PartitionId, ShardId, Tick,
-    ToFront, ToHome,
+    Append, Cut, Delivery, Destinations, FrontId, IndexToken, LogIndex, Now, PartitionId, ShardId,
+    Tick, ToFront, ToHome,
 };
 use courser_engine::Proposed;
 use rand::rngs::StdRng;
@@ -22,6 +23,7 @@ use crate::classes::Classes;
 use crate::config::Config;
 use crate::control::{History, Traces};
 use crate::index::{FenceBook, IndexRequest, RoundId, Rounds, Routes, Watermarks};
+use crate::latency::{Latency, Moment};
 use crate::memory::Level;
 use crate::metrics::Counters;
 use crate::rings::{Batch, Message, Ports};
@@ -97,6 +99,9 @@ pub(crate) struct Hub {
     pub(crate) cuts: Vec<Cut>,
     pub(crate) index: Option<IndexWriter>,
     pub(crate) counters: Counters,
+    pub(crate) latency: Latency,
+    /// The bytes of the entry that is being applied: what is delivered out of them is new.
+    pub(crate) entry: Range<usize>,
     pub(crate) history: History,
     /// Clients that an operator watches.
     pub(crate) traces: Traces,
@@ -177,8 +182,28 @@ impl Hub {
         let sender = self.ports.to[usize::from(shard.0)]
             .as_mut()
             .expect("every other shard is a peer");
-        sender.batch().push_append(partition, append, front);
+        let batch = sender.batch();
+        batch.push_append(partition, append, front);
+        batch.note_received(self.latency.handling());
         self.overfull |= !sender.has_room();
+    }
+
+    /// When a message was received that is delivered now; none: it has waited somewhere. What is only routed never does, and what is
+    /// stored has not if it is out of the entry that is being applied.
+    #[inline]
+    pub(crate) fn received(&self, delivery: &Delivery<'_>) -> Option<Moment> {
+        let is_new = delivery.record.is_none_or(|record| {
+            let place = record.block().as_ptr() as usize;
+            self.entry.contains(&place)
+        });
+        self.latency.handling().filter(|_| is_new)
+    }
+
+    /// Something else is handled from now on, which was received then; gives what was handled before.
+    #[inline]
+    pub(crate) fn handle_received(&mut self, received: Option<Moment>) -> Option<Moment> {
+        let delivered = self.counters.publishes_sent;
+        self.latency.handle(received, delivered)
     }
 
     /// Sends a message to the shard of a partition.

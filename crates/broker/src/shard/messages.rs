@@ -9,6 +9,7 @@ use super::effects_partition::Place;
 use super::hub::Budget;
 use crate::appends::Done;
 use crate::control::Happened;
+use crate::latency::Moment;
 use crate::rings::{Batch, Message};
 
 /// A batch that is being worked off, and how far.
@@ -72,15 +73,19 @@ impl Shard {
 
     /// True when the batch is done, false when the budget was spent before.
     fn handle_batch(&mut self, from: ShardId, inbound: &mut Inbound) -> bool {
+        let before = self.hub.latency.handling();
         while let Some(message) = inbound.batch.take(inbound.next) {
             if self.hub.budget.is_spent() {
                 inbound.batch.put(inbound.next, message);
+                self.hub.handle_received(before);
                 return false;
             }
             inbound.next += 1;
             self.hub.budget.spend(Budget::MESSAGE);
+            self.hub.handle_received(received(&message, &inbound.batch));
             self.handle(from, message, &inbound.batch);
         }
+        self.hub.handle_received(before);
         true
     }
 
@@ -225,6 +230,7 @@ impl Shard {
     }
 
     fn tell_settled(&mut self, done: Done) {
+        self.hub.latency.acknowledge(done.received);
         if let super::fronts::Access::Here(connection) = self.fronts.get(done.front) {
             connection.unsettled = connection.unsettled.saturating_sub(1);
         }
@@ -232,5 +238,26 @@ impl Shard {
             it.handle_settled(now, done.ticket, done.result, fx);
         });
         self.hub.front_settled(done.front);
+    }
+}
+
+/// When that was received which a message is about; none where its deliveries have waited for it.
+fn received(message: &Message, batch: &Batch) -> Option<Moment> {
+    match message {
+        Message::Append { .. } => batch.received(),
+        Message::Deliver(span) => Batch::received_of(span),
+        Message::Home(..)
+        | Message::Partition { .. }
+        | Message::Front(..)
+        | Message::Slow(_)
+        | Message::Settled { .. }
+        | Message::Index(_)
+        | Message::IndexPublished(_)
+        | Message::IndexUsed(_)
+        | Message::IndexConfirmed(..)
+        | Message::FenceAsk(..)
+        | Message::FencePassed(_)
+        | Message::ReportAsk(_)
+        | Message::Report(..) => None,
     }
 }

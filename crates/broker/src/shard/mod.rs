@@ -66,7 +66,7 @@ use self::pacing::Pacing;
 use self::partitions::Partitions;
 use self::ready::{Place, ReadyQueue};
 use self::recovery::{Held, Recovery};
-use self::reports::Reports;
+use self::reports::{Busy, Reports};
 use self::settings::Tuning;
 use self::timers::Timer;
 use self::turn::Next;
@@ -78,6 +78,7 @@ use crate::config::{Config, Pinning};
 use crate::control::{Desk, History, Traces};
 use crate::doors::Inbox;
 use crate::index::{FenceBook, Rounds, Routes};
+use crate::latency::Latency;
 use crate::listen::BoundListener;
 use crate::live::Live;
 use crate::memory::{Level, MemoryBudget};
@@ -159,6 +160,7 @@ pub(crate) struct Shard {
     clock: Clock,
     /// Thread CPU time at the end of the last turn.
     turn_ended_us: u64,
+    busy: Busy,
     alarm: Alarm,
     doze: Arc<Doze>,
     desk: Arc<Desk>,
@@ -256,6 +258,8 @@ impl Shard {
                 rounds: Rounds::new(config.shards),
             }),
             counters: Counters::default(),
+            latency: Latency::default(),
+            entry: 0..0,
             history: History::default(),
             traces: Traces::default(),
             budget: Budget::of(Budget::TURN),
@@ -330,6 +334,7 @@ impl Shard {
             reports: Reports::new(&config, now),
             clock,
             turn_ended_us: 0,
+            busy: Busy::default(),
             alarm: Alarm::default(),
             doze,
             desk,

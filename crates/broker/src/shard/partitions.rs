@@ -1,10 +1,13 @@
 //! The partitions that a shard owns: its volatile one, and those with a log whose number mod shards is the shard's.
 
+use std::collections::VecDeque;
+
 use courser_contract::{LogIndex, PartitionId, ShardId, Term, Tick, WallMs};
 use courser_engine::{Counts, DiskRoom, Limits, MemoryRoom, Partition, PartitionConfig, Proposed};
 use courser_log::CheckpointAt;
 
 use super::recovery::Damaged;
+use crate::latency::Moment;
 use crate::slots::Places;
 use crate::timer::TimerKey;
 
@@ -24,9 +27,45 @@ pub(crate) struct Owned {
     pub(crate) damaged: Option<Box<Damaged>>,
     pub(crate) timer: Option<TimerKey>,
     pub(crate) armed: Tick,
+    /// When the first publish was received that goes into the next entry.
+    received: Option<Moment>,
+    /// The same of entries that were proposed, with their bytes, in order; none: there was no publish.
+    proposed: VecDeque<(usize, Option<Moment>)>,
 }
 
+/// Entries under way whose moments are kept; of more nothing is told.
+const PROPOSED_MAX: usize = 1_024;
+
 impl Owned {
+    /// A publish goes into the next entry.
+    #[inline]
+    pub(crate) fn note_received(&mut self, received: Option<Moment>) {
+        if self.received.is_none() {
+            self.received = received;
+        }
+    }
+
+    /// When the first publish of the entry was received that is taken now.
+    pub(crate) fn take_received(&mut self) -> Option<Moment> {
+        self.received.take()
+    }
+
+    /// An entry of so many bytes is proposed.
+    pub(crate) fn note_proposed(&mut self, bytes: usize) {
+        let received = self.received.take();
+        if self.proposed.len() < PROPOSED_MAX {
+            self.proposed.push_back((bytes, received));
+        }
+    }
+
+    /// When the first publish of a committed entry of so many bytes was received, if it was proposed here and had one.
+    pub(crate) fn take_proposed(&mut self, bytes: usize) -> Option<Moment> {
+        let at = self.proposed.iter().position(|(of, _)| *of == bytes)?;
+        // Those before it were never committed.
+        let (_, received) = self.proposed.drain(..=at).next_back()?;
+        received
+    }
+
     /// Whether the disk has lost records that it needs.
     pub(crate) fn has_lost_records(&self) -> bool {
         let partition = self.partition.as_ref();
@@ -86,6 +125,8 @@ impl Partitions {
                 damaged: None,
                 timer: None,
                 armed: Tick(u64::MAX),
+                received: None,
+                proposed: VecDeque::new(),
             })
             .collect();
         Self {

@@ -109,8 +109,8 @@ impl Shard {
         let key = if publish.qos == QoS::AtMostOnce || volatile {
             AppendKey::Unanswered
         } else {
-            let appends = &mut self.hub.appends;
-            let waiting = *waiting.get_or_insert_with(|| appends.begin(front, ticket));
+            let (appends, turn) = (&mut self.hub.appends, self.hub.latency.turn());
+            let waiting = *waiting.get_or_insert_with(|| appends.begin(front, ticket, turn));
             appends.number(waiting, to.partition)
         };
         let shard = self.hub.places.shard_of(to.partition);
@@ -134,6 +134,9 @@ impl Shard {
     /// An append to a partition of this shard, by plain call.
     #[inline]
     pub(crate) fn append_here(&mut self, id: PartitionId, append: &Append<'_>) -> Pace {
+        let place = self.partitions.place(id);
+        let received = self.hub.latency.handling();
+        self.partitions.at(place).note_received(received);
         self.with_partition(id, |partition, now, fx| {
             failpoint::in_partition(append.publish.payload);
             partition.handle_append(now, append, fx)

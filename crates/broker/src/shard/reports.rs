@@ -1,5 +1,7 @@
 //! Gathering what all shards count, and publishing it under `$SYS` (on shard 0).
 
+use std::cell::Cell;
+
 use courser_contract::{Append, AppendKey, Now, PartitionId, Publish, QoS, ShardId, Tick};
 
 use courser_memory::{snapshot, thread_snapshot};
@@ -42,6 +44,38 @@ impl Reports {
     }
 }
 
+/// How busy a shard was of late: over the time between two looks that are a second apart or more.
+#[derive(Debug, Default)]
+pub(crate) struct Busy(Cell<Look>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Look {
+    at: Tick,
+    cpu_us: u64,
+    busy: f64,
+}
+
+/// Looks that follow faster on each other give what the one before gave.
+const LOOK_MS: u64 = 1_000;
+
+impl Busy {
+    fn look(&self, now: Tick, cpu_us: u64) -> f64 {
+        let last = self.0.get();
+        let passed = now.0.saturating_sub(last.at.0);
+        if passed < LOOK_MS {
+            return last.busy;
+        }
+        let used = cpu_us.saturating_sub(last.cpu_us) as f64;
+        let busy = (used / (passed as f64 * 1_000.0)).min(1.0);
+        self.0.set(Look {
+            at: now,
+            cpu_us,
+            busy,
+        });
+        busy
+    }
+}
+
 /// Milliseconds between two publications.
 fn interval_ms(config: &Config) -> u64 {
     let interval = config.settings.sys.interval.as_millis();
@@ -58,6 +92,11 @@ impl Shard {
             },
             held: self.partitions.counts(),
             connections: self.fronts.len() as u64,
+            latencies: self.hub.latency.all().clone(),
+            cpu_us: self.turn_ended_us,
+            busy: self.busy.look(self.hub.now.tick, self.turn_ended_us),
+            queued_sockets: self.sockets.len() as u64,
+            logins: self.hub.accounts.counted(),
             allocations: thread_snapshot().allocated().allocations,
         }
     }

@@ -1,7 +1,9 @@
 //! One turn of a shard: everything that can happen, in order.
 
+use std::ops::Range;
 use std::task::Context;
 
+use bytes::Bytes;
 use courser_contract::ShardId;
 
 use courser_contract::{LogIndex, PartitionId};
@@ -12,6 +14,7 @@ use super::hub::Budget;
 use super::stop::Saves;
 use crate::clock::thread_cpu_us;
 use crate::failpoint;
+use crate::latency::Moment;
 use crate::repair::Accepted;
 use crate::slots::Places;
 use crate::stations::Counter;
@@ -36,6 +39,8 @@ impl Shard {
     pub(crate) fn turn(&mut self, context: &mut Context<'_>) -> Next {
         self.doze.get_up();
         self.hub.now = self.clock.now();
+        let delivered = self.hub.counters.publishes_sent;
+        self.hub.latency.begin_turn(self.clock.last(), delivered);
         if let Some(apart_ms) = self.clock.news() {
             self.tell_of_clock(apart_ms);
         }
@@ -115,10 +120,13 @@ impl Shard {
                 if owned.skips(at.index) {
                     return self.skip_entry(id, at.index);
                 }
+                let received = owned.take_proposed(entry.len());
                 self.hub.applying = Some((id, at.index));
-                self.with_partition(id, |it, now, fx| {
-                    failpoint::in_apply(&entry);
-                    it.handle_committed(now, at.index, entry, fx);
+                self.apply(received, place_of(&entry), |shard| {
+                    shard.with_partition(id, |it, now, fx| {
+                        failpoint::in_apply(&entry);
+                        it.handle_committed(now, at.index, entry, fx);
+                    });
                 });
                 self.hub.applying = None;
             }
@@ -129,6 +137,20 @@ impl Shard {
                 self.with_partition(id, |it, now, fx| it.handle_follower(now, fx))
             }
         }
+    }
+
+    /// Applies the entry at a place in memory, whose publishes were received then: what is delivered out of it has not waited.
+    fn apply(
+        &mut self,
+        received: Option<Moment>,
+        entry: Range<usize>,
+        act: impl FnOnce(&mut Self),
+    ) {
+        let outer = std::mem::replace(&mut self.hub.entry, entry);
+        let before = self.hub.handle_received(received);
+        act(self);
+        self.hub.handle_received(before);
+        self.hub.entry = outer;
     }
 
     /// The operator has ordered that an entry is not applied: it made the program panic (M50).
@@ -197,6 +219,9 @@ impl Shard {
         self.hub.watch_links();
         self.resume_links();
         self.write_touched();
+        let delivered = self.hub.counters.publishes_sent;
+        let clock = &self.clock;
+        self.hub.latency.end_turn(delivered, || clock.moment());
         self.hub.ports.flush();
         self.watch_soon();
     }
@@ -226,8 +251,12 @@ impl Shard {
             && let Some(entry) = partition.take_entry(self.hub.now)
         {
             if id.is_volatile() {
-                self.with_partition(id, |it, now, fx| it.handle_unlogged(now, entry, fx));
+                let received = owned.take_received();
+                self.apply(received, place_of(&entry), |shard| {
+                    shard.with_partition(id, |it, now, fx| it.handle_unlogged(now, entry, fx));
+                });
             } else {
+                owned.note_proposed(entry.len());
                 self.store.propose(id, entry);
             }
         }
@@ -302,4 +331,10 @@ impl Shard {
         }
         self.turn_ended_us = now;
     }
+}
+
+/// Where the bytes of an entry are.
+fn place_of(entry: &Bytes) -> Range<usize> {
+    let first = entry.as_ptr() as usize;
+    first..first + entry.len()
 }

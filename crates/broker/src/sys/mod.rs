@@ -11,10 +11,11 @@ pub(crate) use load::Load;
 
 use courser_engine::Counts;
 
+use crate::latency::Latencies;
 use crate::metrics::Counters;
 
 /// What one shard reports; [`add`](Self::add) sums them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ShardReport {
     /// What it has counted.
     pub counters: Counters,
@@ -22,6 +23,16 @@ pub struct ShardReport {
     pub held: Counts,
     /// Its connections.
     pub connections: u64,
+    /// How long publishes take.
+    pub latencies: Latencies,
+    /// Microseconds of CPU that its thread has used.
+    pub cpu_us: u64,
+    /// Part of the time that its thread was busy of late, 0 to 1; in a sum the largest.
+    pub busy: f64,
+    /// Sockets that wait to be looked at.
+    pub queued_sockets: u64,
+    /// Logins that succeeded, and that were refused.
+    pub logins: [u64; 2],
     /// How often its thread has asked for memory; 0 in a binary that does not count.
     pub allocations: u64,
 }
@@ -32,6 +43,12 @@ impl ShardReport {
         self.counters.add(&other.counters);
         self.connections += other.connections;
         self.allocations += other.allocations;
+        self.latencies.add(&other.latencies);
+        self.cpu_us += other.cpu_us;
+        self.busy = self.busy.max(other.busy);
+        self.queued_sockets += other.queued_sockets;
+        self.logins[0] += other.logins[0];
+        self.logins[1] += other.logins[1];
         self.held.sessions += other.held.sessions;
         self.held.attached += other.held.attached;
         self.held.claims += other.held.claims;

@@ -1,0 +1,225 @@
+//! How long publishes take: from the turn that read them to the end of the turn that gave their acknowledgement or their delivery to the
+//! socket.
+//!
+//! Nothing is done for each message: what a turn hands out is counted anyway, and the difference is put down to the moment at which
+//! that was received which the shard is handling. Moments are beginnings of turns. Messages that waited in a session or a group are
+//! left out: what they tell is when their client came for them.
+
+/// A moment, in microseconds since the process began, modulo 2^32: spans up to an hour come out right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Moment(pub(crate) u32);
+
+impl Moment {
+    fn until(self, later: Self) -> u64 {
+        u64::from(later.0.wrapping_sub(self.0))
+    }
+
+    /// Whether it is the earlier of two that are near each other.
+    fn is_before(self, other: Self) -> bool {
+        (self.0.wrapping_sub(other.0) as i32) < 0
+    }
+
+    /// The earlier one.
+    pub(crate) fn earlier(self, other: Self) -> Self {
+        if other.is_before(self) { other } else { self }
+    }
+}
+
+/// Upper bounds of the buckets, in microseconds.
+pub const BOUNDS_US: [u64; 18] = [
+    50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
+    1_000_000, 2_000_000, 5_000_000, 10_000_000, 60_000_000,
+];
+
+/// Durations by bucket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Histogram {
+    /// Those up to each of [`BOUNDS_US`] and above the one before; longer ones last.
+    counts: [u64; BOUNDS_US.len() + 1],
+    /// All of them together.
+    sum_us: u64,
+}
+
+impl Histogram {
+    fn record(&mut self, us: u64, times: u64) {
+        let bucket = BOUNDS_US.partition_point(|bound| *bound < us);
+        self.counts[bucket] += times;
+        self.sum_us += us * times;
+    }
+
+    /// How many durations are up to each bound and above the one before; the last ones are above all bounds.
+    #[must_use]
+    pub const fn counts(&self) -> &[u64; BOUNDS_US.len() + 1] {
+        &self.counts
+    }
+
+    /// All durations together, in microseconds.
+    #[must_use]
+    pub const fn sum_us(&self) -> u64 {
+        self.sum_us
+    }
+
+    /// Adds another shard's.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (mine, theirs) in self.counts.iter_mut().zip(other.counts) {
+            *mine += theirs;
+        }
+        self.sum_us += other.sum_us;
+    }
+}
+
+/// Both durations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Latencies {
+    /// Until the acknowledgement: PUBACK, and PUBREC of sessions that are not kept.
+    pub acknowledged: Histogram,
+    /// Until a delivery.
+    pub delivered: Histogram,
+}
+
+impl Latencies {
+    /// Adds another shard's.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.acknowledged.add(&other.acknowledged);
+        self.delivered.add(&other.delivered);
+    }
+}
+
+/// Messages by the moment at which they were received; equal moments come in a row.
+type ByMoment = Vec<(Moment, u64)>;
+
+fn add(to: &mut ByMoment, at: Moment, messages: u64) {
+    match to.last_mut() {
+        Some((last, count)) if *last == at => *count += messages,
+        Some(_) | None => to.push((at, messages)),
+    }
+}
+
+/// What a shard measures.
+#[derive(Debug, Default)]
+pub(crate) struct Latency {
+    turn: Moment,
+    /// When that was received which is being handled; none: its deliveries are not of interest.
+    handling: Option<Moment>,
+    /// Deliveries of the shard that are put down already.
+    put_down: u64,
+    acknowledged: ByMoment,
+    delivered: ByMoment,
+    all: Latencies,
+}
+
+impl Latency {
+    /// A turn begins; `delivered` is the shard's count of deliveries, here and below.
+    pub(crate) fn begin_turn(&mut self, now: Moment, delivered: u64) {
+        self.turn = now;
+        self.put_down = delivered;
+        self.handling = Some(now);
+    }
+
+    /// When that was received which is being handled.
+    #[inline]
+    pub(crate) const fn handling(&self) -> Option<Moment> {
+        self.handling
+    }
+
+    /// The beginning of the turn.
+    #[inline]
+    pub(crate) const fn turn(&self) -> Moment {
+        self.turn
+    }
+
+    /// Something else is handled from now on; gives what was handled before.
+    #[inline]
+    pub(crate) fn handle(&mut self, received: Option<Moment>, delivered: u64) -> Option<Moment> {
+        if received == self.handling {
+            return received;
+        }
+        self.put_down(delivered);
+        std::mem::replace(&mut self.handling, received)
+    }
+
+    fn put_down(&mut self, delivered: u64) {
+        // Fronts take deliveries back that they drop.
+        let new = delivered.saturating_sub(self.put_down);
+        self.put_down = delivered;
+        if let (Some(at), 1..) = (self.handling, new) {
+            add(&mut self.delivered, at, new);
+        }
+    }
+
+    /// A publish is acknowledged at the end of this turn.
+    #[inline]
+    pub(crate) fn acknowledge(&mut self, received: Moment) {
+        add(&mut self.acknowledged, received, 1);
+    }
+
+    /// The turn has written everything. The clock is asked only when there was something.
+    pub(crate) fn end_turn(&mut self, delivered: u64, now: impl FnOnce() -> Moment) {
+        self.put_down(delivered);
+        if self.acknowledged.is_empty() && self.delivered.is_empty() {
+            return;
+        }
+        let now = now();
+        for (at, messages) in self.acknowledged.drain(..) {
+            self.all.acknowledged.record(at.until(now), messages);
+        }
+        for (at, messages) in self.delivered.drain(..) {
+            self.all.delivered.record(at.until(now), messages);
+        }
+    }
+
+    /// What was measured so far.
+    pub(crate) const fn all(&self) -> &Latencies {
+        &self.all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deliveries_are_put_down_to_what_was_handled() {
+        let mut latency = Latency::default();
+        latency.begin_turn(Moment(1_000), 5);
+        let before = latency.handle(Some(Moment(400)), 7);
+        assert_eq!(before, Some(Moment(1_000)));
+        assert_eq!(latency.handle(None, 10), Some(Moment(400)));
+        assert_eq!(latency.handle(before, 110), None, "a hundred had waited");
+        latency.acknowledge(Moment(400));
+        latency.acknowledge(Moment(400));
+        latency.end_turn(111, || Moment(1_100));
+        let all = latency.all();
+        // Two and one after 100 us, three after 700 us.
+        assert_eq!(all.delivered.counts()[..5], [0, 3, 0, 0, 3]);
+        assert_eq!(all.delivered.sum_us(), 3 * 100 + 3 * 700);
+        assert_eq!(all.acknowledged.counts()[4], 2);
+        assert_eq!(all.acknowledged.sum_us(), 1_400);
+    }
+
+    #[test]
+    fn a_turn_without_messages_asks_no_clock() {
+        let mut latency = Latency::default();
+        latency.begin_turn(Moment(1), 5);
+        latency.end_turn(3, || panic!("nobody needs it"));
+        assert_eq!(*latency.all(), Latencies::default());
+    }
+
+    #[test]
+    fn moments_go_round() {
+        let (early, late) = (Moment(u32::MAX - 4), Moment(5));
+        assert_eq!(early.until(late), 10);
+        assert_eq!(late.earlier(early), early);
+        assert_eq!(early.earlier(late), early);
+    }
+
+    #[test]
+    fn the_bounds_belong_to_their_buckets() {
+        let mut histogram = Histogram::default();
+        for (us, bucket) in [(0, 0), (50, 0), (51, 1), (60_000_000, 17), (60_000_001, 18)] {
+            let before = histogram.counts()[bucket];
+            histogram.record(us, 1);
+            assert_eq!(histogram.counts()[bucket], before + 1, "{us}");
+        }
+    }
+}
