@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import sys
 from pathlib import Path
 
@@ -98,6 +99,14 @@ class Brokers:
         # Also those of tests that failed before they stopped theirs.
         for broker in self.owned:
             broker.stop()
+
+
+@pytest.fixture
+def default_ports(tmp_path_factory):
+    """No other test has the ports meanwhile that a server takes without settings: the folder above is that of all workers."""
+    with (tmp_path_factory.getbasetemp().parent / "default-ports").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -42,7 +42,7 @@ def wait_connect(host, port, seconds=10):
             time.sleep(0.02)
 
 
-def test_the_two_commands(tmp_path):
+def test_the_two_commands(tmp_path, default_ports):
     """Exactly the commands of the README, with no flag at all: the message arrives, the data folder is where it should be."""
     if not port_is_free(DEFAULT_PORT):
         pytest.skip("port 1883 is taken by something else on this machine")

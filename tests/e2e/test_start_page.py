@@ -51,7 +51,7 @@ def test_the_page_is_read_as_it_is_meant():
     assert len(found) > 12 and sum(step["command"].endswith("&") for step in found) == 2
 
 
-def test_every_command_of_the_page(tmp_path):
+def test_every_command_of_the_page(tmp_path, default_ports):
     """In an empty folder, in the order of the page."""
     taken = [port for port in PORTS if not port_is_free(port)]
     if taken:
