@@ -3,6 +3,7 @@
 //! - [`Table`]: users and roles at one moment, changed by [`Command`]s. It is the part of the metadata partition's state that is about
 //!   access: [`Table::check`] is asked by the leader, [`Table::apply`] is deterministic and cannot fail.
 //! - [`Rights`]: what one client may do, decided from a table and kept by topic. Every path of a message asks it.
+//! - [`Quota`]: how much a client may publish.
 //! - [`PasswordHash`], [`scram`]: proofs of identity. They take the random bytes and the memory that they need.
 //!
 //! # Rules
@@ -24,6 +25,7 @@ mod credential;
 mod limits;
 mod names;
 mod pattern;
+mod quota;
 mod rights;
 mod rule;
 pub mod scram;
@@ -37,6 +39,7 @@ pub use credential::{
 pub use limits::Limits;
 pub use names::{NameError, RoleName, UserName};
 pub use pattern::{PatternError, TopicPattern};
+pub use quota::Quota;
 pub use rights::{Decision, Identity, Rights, Sharing, Verdict};
 pub use rule::{Effect, Rule, RuleError, Scope};
 pub use table::{Administration, Role, Table, User, UserState};

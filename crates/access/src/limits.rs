@@ -2,19 +2,26 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What one client of a user may use. `None`: not limited here; the settings of the process apply in any case.
+/// What a user's clients may use, each by itself unless it is said otherwise. `None`: not limited here; the settings of the process apply
+/// in any case. A limit of 0 counts as 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Messages a second that it may publish, with a burst of one second.
+    /// Messages a second that a client may publish, with a burst of one second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages_per_second: Option<u32>,
-    /// Bytes a second that it may publish, payload and topic, with a burst of one second.
+    /// Payload bytes a second that a client may publish, with a burst of one second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_second: Option<u32>,
-    /// Subscriptions of its session.
+    /// Subscriptions of a session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subscriptions: Option<u32>,
+    /// Deliveries of QoS 1 and 2 under way to a client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_flight: Option<u32>,
+    /// Clients of the user that are connected at once, on this node, by client id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u32>,
 }
 
 impl Limits {
@@ -31,6 +38,8 @@ impl Limits {
             messages_per_second: smaller(self.messages_per_second, other.messages_per_second),
             bytes_per_second: smaller(self.bytes_per_second, other.bytes_per_second),
             subscriptions: smaller(self.subscriptions, other.subscriptions),
+            in_flight: smaller(self.in_flight, other.in_flight),
+            connections: smaller(self.connections, other.connections),
         }
     }
 }

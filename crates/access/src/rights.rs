@@ -176,10 +176,7 @@ impl Rights {
                 .filter_map(|name| Some((name.clone(), Arc::clone(table.roles.get(name)?))))
                 .collect::<Roles>()
         });
-        let limits = roles.iter().flatten().fold(
-            user.map_or(Limits::default(), |user| user.limits),
-            |sum, (_, role)| sum.and(role.limits),
-        );
+        let limits = table.limits(who.user.as_str());
         Self {
             since: user.map_or(0, |user| user.since),
             refused: user.map_or(Decision::NoUser, |_| Decision::Disabled),

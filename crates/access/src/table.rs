@@ -137,6 +137,16 @@ impl Table {
         mine.max_by_key(rank).unwrap_or_default()
     }
 
+    /// Limits of a user: the smallest of its own and those of its roles, each by itself. None of an unknown user.
+    #[must_use]
+    pub fn limits(&self, user: &str) -> Limits {
+        let Some(user) = self.user(user) else {
+            return Limits::default();
+        };
+        let roles = user.roles.iter().filter_map(|role| self.roles.get(role));
+        roles.fold(user.limits, |sum, role| sum.and(role.limits))
+    }
+
     /// Whether somebody could change this table: an enabled user with a credential and full administration.
     #[must_use]
     pub fn has_administrator(&self) -> bool {

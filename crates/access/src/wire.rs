@@ -28,6 +28,10 @@ struct WireLimits {
     bytes_per_second: Option<u32>,
     #[prost(uint32, optional, tag = "3")]
     subscriptions: Option<u32>,
+    #[prost(uint32, optional, tag = "4")]
+    in_flight: Option<u32>,
+    #[prost(uint32, optional, tag = "5")]
+    connections: Option<u32>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -161,11 +165,15 @@ fn wire_limits(limits: Limits) -> Option<WireLimits> {
         messages_per_second,
         bytes_per_second,
         subscriptions,
+        in_flight,
+        connections,
     } = limits;
     (limits != Limits::default()).then_some(WireLimits {
         messages_per_second,
         bytes_per_second,
         subscriptions,
+        in_flight,
+        connections,
     })
 }
 
@@ -174,6 +182,8 @@ fn limits_of(limits: Option<WireLimits>) -> Limits {
         messages_per_second: limits.messages_per_second,
         bytes_per_second: limits.bytes_per_second,
         subscriptions: limits.subscriptions,
+        in_flight: limits.in_flight,
+        connections: limits.connections,
     })
 }
 

@@ -160,6 +160,8 @@ pub struct Client {
     pub listener: String,
     /// Who its certificate says it is.
     pub identity: Option<String>,
+    /// The user that it has logged in as.
+    pub user: Option<String>,
     /// When it was accepted, RFC 3339.
     pub connected_at: String,
     /// 0: none.
@@ -238,6 +240,8 @@ pub struct Trace {
 pub struct Session {
     /// Client id.
     pub client_id: String,
+    /// The user to whom it belongs.
+    pub user: Option<String>,
     /// Whether it has a connection.
     pub connected: bool,
     /// Whether it outlives the process.

@@ -37,6 +37,7 @@ impl From<ClientRow> for Client {
             address: row.address.map(|address| address.to_string()),
             listener: row.listener.into(),
             identity: row.identity.map(|identity| identity.to_string()),
+            user: row.user.map(Into::into),
             connected_at: time(row.since),
             keep_alive_seconds: row.keep_alive_seconds,
             session: row.session.map(place),
@@ -66,6 +67,7 @@ impl From<SessionRow> for Session {
     fn from(row: SessionRow) -> Self {
         Self {
             client_id: row.client_id.into(),
+            user: row.user.map(Into::into),
             connected: row.connected,
             durable: !row.at.partition.is_volatile(),
             expiry_seconds: (row.expiry_seconds != u32::MAX).then_some(row.expiry_seconds),

@@ -15,7 +15,9 @@ use rand::TryRng;
 use rand::rngs::SysRng;
 use router::SharedMatcher;
 
-use crate::access::{Access, BootstrapError, HashPool, Logins, Secret, Throttle, take_bootstrap};
+use crate::access::{
+    Access, BootstrapError, HashPool, Logins, Presence, Secret, Throttle, take_bootstrap,
+};
 use crate::backup::{Backups, Source};
 use crate::clock::Clock;
 use crate::config::{Anonymous, Config};
@@ -126,6 +128,7 @@ impl Summary {
             ("publishes_sent", counters.publishes_sent),
             ("deliveries_gathered", counters.deliveries_gathered),
             ("publishers_slowed", counters.publishers_slowed),
+            ("publishers_over_quota", counters.publishers_over_quota),
             ("closed_for_memory", counters.closed_for_memory),
             ("fronts_panicked", counters.fronts_panicked),
             ("turns", counters.turns),
@@ -275,6 +278,7 @@ impl Broker {
             access: Arc::clone(&access),
             pool: HashPool::new(thread::available_parallelism().map_or(1, NonZero::get)),
             throttle: Throttle::default(),
+            presence: Presence::default(),
             secret: Secret(secret),
         });
         let mut broker = Self {

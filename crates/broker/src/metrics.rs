@@ -145,6 +145,8 @@ pub struct Counters {
     pub packets_sent: u64,
     /// Times that a publisher was not read for a moment because it is faster than a session that gets its messages.
     pub publishers_slowed: u64,
+    /// Times that a client was not read for a while because it had published more than its user may.
+    pub publishers_over_quota: u64,
     /// Connections that were closed because memory was short and they held much of it without going on.
     pub closed_for_memory: u64,
     /// Connections that were closed because their front panicked (M50): each is a fault of ours.
@@ -188,6 +190,7 @@ impl Counters {
             (&mut self.packets_received, other.packets_received),
             (&mut self.packets_sent, other.packets_sent),
             (&mut self.publishers_slowed, other.publishers_slowed),
+            (&mut self.publishers_over_quota, other.publishers_over_quota),
             (&mut self.closed_for_memory, other.closed_for_memory),
             (&mut self.fronts_panicked, other.fronts_panicked),
             (&mut self.turns, other.turns),

@@ -141,6 +141,17 @@ pub struct IndexChange {
     pub remove: Vec<Box<str>>,
 }
 
+/// Whether a will may be published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WillPermission {
+    /// Yes.
+    Granted,
+    /// No: it is dropped.
+    Denied,
+    /// Users and roles are not known yet: it is asked again.
+    NotYet,
+}
+
 /// What a partition asks of its shell.
 pub trait PartitionEffects {
     /// Delivers a message to fronts.
@@ -194,6 +205,9 @@ pub trait PartitionEffects {
     /// What a front publishes through its home goes to a session that is slower than it: a shell that can reads it less for a moment
     /// (M12).
     fn slow_down(&mut self, _front: FrontId) {}
+
+    /// Whether the user to whom a session belongs may publish its will now: its rights may have changed since it left it (I11).
+    fn permits_will(&mut self, owner: &str, client_id: &str, topic: &str) -> WillPermission;
 
     /// Counts messages that were not delivered.
     fn dropped(&mut self, why: Dropped, messages: u64);

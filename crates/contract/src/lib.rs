@@ -24,7 +24,7 @@ mod session;
 pub use client_hash::ClientHash;
 pub use effects::{
     Asked, CloseCause, Cuts, Destinations, Dropped, FrontEffects, IndexChange, PartitionEffects,
-    Permission, Routed,
+    Permission, Routed, WillPermission,
 };
 pub use ids::{
     AppendNumber, Class, Cut, Epoch, FrontId, IndexToken, ListNumber, LogIndex, Now, Origin,

@@ -240,6 +240,10 @@ pub struct Attach {
     pub receive_maximum: u16,
     /// Will of this connection.
     pub will: Option<Box<Will>>,
+    /// The user that it has logged in as, to whom the session belongs from then on; none: nobody logs in where it came in.
+    pub owner: Option<Box<str>>,
+    /// Most subscriptions that the session may have while this connection lasts; `u32::MAX`: as many as any session.
+    pub subscriptions_max: u32,
 }
 
 /// Which partition an [`Attach`] is for.
@@ -385,7 +389,7 @@ pub struct Attached {
 pub enum ConnectRefusal {
     /// The partition is not ready.
     Unavailable,
-    /// Not allowed.
+    /// Not allowed; also when the client id is another user's.
     NotAuthorized,
     /// As many sessions as may be.
     QuotaExceeded,

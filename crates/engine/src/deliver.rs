@@ -230,7 +230,7 @@ impl Partition {
         live.taken_at = self.lead.now.tick;
         let count = last - first + 1;
         if fate != Fate::Received {
-            let count = u32::try_from(count).unwrap_or(u32::MAX);
+            let count = u16::try_from(count).unwrap_or(u16::MAX);
             live.under_way = live.under_way.saturating_sub(count);
         }
         if fate == Fate::Rejected {

@@ -134,6 +134,8 @@ pub(crate) struct Attaching {
     pub(crate) present: bool,
     /// Below it everything counts as sent before.
     pub(crate) sent_before: u64,
+    /// Most subscriptions that its user may have.
+    pub(crate) subscriptions_max: u32,
 }
 
 /// A SUBSCRIBE on its way.
@@ -223,6 +225,8 @@ pub(crate) struct Holding {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) holder: Holder,
+    /// The user of the holder, or of the last one.
+    pub(crate) owner: Option<Box<str>>,
     /// Whether the holder has been told that another one waits.
     pub(crate) told: bool,
     /// A fence is under way that the next holder waits for.

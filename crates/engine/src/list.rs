@@ -68,6 +68,12 @@ impl<'a> SessionView<'a> {
         &self.session.client_id
     }
 
+    /// The user to whom it belongs; none in a volatile partition, and where nobody logs in.
+    #[must_use]
+    pub fn owner(&self) -> Option<&'a str> {
+        self.session.owner()
+    }
+
     /// The connection, if there is one.
     #[must_use]
     pub fn front(&self) -> Option<FrontId> {
@@ -96,7 +102,7 @@ impl<'a> SessionView<'a> {
     #[must_use]
     pub fn under_way(&self) -> u32 {
         let live = self.session.lead.live.as_ref();
-        live.map_or(0, |live| live.under_way)
+        live.map_or(0, |live| u32::from(live.under_way))
     }
 
     /// Whether it has a will.

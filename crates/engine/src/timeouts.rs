@@ -1,6 +1,6 @@
 //! What is due (M20): proposed by the leader, in bounded steps.
 
-use courser_contract::{Dropped, PartitionEffects, SessionUid, WallMs};
+use courser_contract::{Dropped, PartitionEffects, SessionUid, WallMs, WillPermission};
 
 use crate::{
     Partition,
@@ -59,7 +59,8 @@ impl Partition {
         if session.lead.going == Going::Ended || session.ends_at.is_none_or(|at| at > wall) {
             return;
         }
-        if self.lead.clients.contains_key(&session.client_id) {
+        let taken = self.lead.clients.contains_key(&session.client_id);
+        if taken || self.will_permission(uid, fx) == WillPermission::NotYet {
             self.ask_again(Due::SessionEnd(uid.0), wall);
         } else {
             self.lead.expired += 1;
@@ -77,7 +78,8 @@ impl Partition {
         if due.is_none_or(|at| at > wall) {
             return;
         }
-        if self.lead.clients.contains_key(&session.client_id) {
+        let taken = self.lead.clients.contains_key(&session.client_id);
+        if taken || self.will_permission(uid, fx) == WillPermission::NotYet {
             self.ask_again(Due::Will(uid.0), wall);
         } else {
             self.publish_will(uid, fx);

@@ -149,6 +149,11 @@ impl PartitionEffects for PartitionFx<'_> {
         PartitionId::volatile_of(self.hub.id)
     }
 
+    fn permits_will(&mut self, _: &str, _: &str, _: &str) -> courser_contract::WillPermission {
+        // Nobody logs in here.
+        courser_contract::WillPermission::Granted
+    }
+
     fn dropped(&mut self, why: Dropped, messages: u64) {
         *self.hub.dropped.entry(why).or_default() += messages;
     }

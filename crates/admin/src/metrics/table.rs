@@ -127,6 +127,8 @@ metrics! {
         |it| one(it.memory.1);
     "publishers_slowed", Counter of Things, "Times that a publisher was not read for a moment because a session cannot keep up with it",
         |it| one(it.sum.counters.publishers_slowed);
+    "publishers_over_quota", Counter of Things, "Times that a client was not read for a while because it had published more than its user may",
+        |it| one(it.sum.counters.publishers_over_quota);
     "closed_for_memory", Counter of Things, "Connections closed because memory was short and they held much of it without going on",
         |it| one(it.sum.counters.closed_for_memory);
 

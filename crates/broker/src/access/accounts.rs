@@ -25,6 +25,7 @@ use zeroize::Zeroizing;
 
 use super::Access;
 use super::hashing::{HashPool, Job, Reply, Verdict};
+use super::presence::{Presence, Present};
 use super::throttle::{Admission, Origin, Throttle};
 
 /// How long a password that was right is taken for right without being hashed again, in milliseconds.
@@ -38,6 +39,7 @@ pub(crate) struct Logins {
     pub(crate) access: Arc<Access>,
     pub(crate) pool: HashPool,
     pub(crate) throttle: Throttle,
+    pub(crate) presence: Presence,
     /// Of this process alone: keys what is remembered, and salts of users that do not exist.
     pub(crate) secret: Secret,
 }
@@ -60,6 +62,8 @@ struct Arrival {
     client_id: CompactString,
     /// Who it is, once that is proved. It stays who it is.
     user: Option<UserName>,
+    /// Counts it among the connections of its user, where those are limited.
+    present: Option<Present>,
     /// Whether the gate has not been told.
     fresh: bool,
 }
@@ -131,6 +135,7 @@ impl Accounts {
             certificate,
             client_id: CompactString::default(),
             user: None,
+            present: None,
             fresh: false,
         };
         self.inner.borrow_mut().arrivals.insert(front, arrival);
@@ -192,6 +197,13 @@ impl Accounts {
         };
         if arrival.user.as_ref().is_some_and(|before| *before != user) {
             return AuthStep::Refused(ReasonCode::NotAuthorized);
+        }
+        let max = self.logins.access.table().limits(user.as_str()).connections;
+        if let (Some(max), None) = (max, &arrival.present) {
+            let Some(present) = self.logins.presence.come(&user, &arrival.client_id, max) else {
+                return AuthStep::Refused(ReasonCode::QuotaExceeded);
+            };
+            arrival.present = Some(present);
         }
         arrival.fresh = true;
         arrival.user = Some(user);

@@ -1,7 +1,11 @@
 //! The one gate of a client (I11): every front asks here before it publishes, subscribes or delivers.
 
-use courser_access::{Identity, Rights, Sharing, Table, UserName, UserState, Verdict};
-use courser_contract::{Asked, Permission};
+use courser_access::{
+    Identity, Limits, Quota, Rights, Sharing, Table, UserName, UserState, Verdict,
+};
+use courser_contract::{Asked, Permission, Tick, WillPermission};
+
+use super::Access;
 
 /// What is known of a connection's rights.
 #[derive(Debug)]
@@ -22,6 +26,8 @@ pub(crate) struct Client {
     revision: u64,
     /// Topic of its will.
     will: Option<Box<str>>,
+    /// How much it may publish, where that is limited.
+    quota: Option<Quota>,
 }
 
 /// Why a connection may not go on by a newer table.
@@ -52,10 +58,40 @@ impl Gate {
     pub(crate) fn log_in(&mut self, client_id: &str, user: UserName, table: &Table) {
         let rights = Rights::new(table, Identity::new(client_id, user));
         *self = Self::Client(Box::new(Client {
+            quota: Quota::new(rights.limits()),
             revision: table.revision(),
             will: None,
             rights,
         }));
+    }
+
+    /// Counts what a client has published in one read: whether it has published more than it may by now. With [`Gate::Open`] one
+    /// comparison.
+    #[inline]
+    pub(crate) fn charge(&mut self, now: Tick, messages: u64, bytes: u64) -> bool {
+        match self {
+            Self::Open | Self::Shut => false,
+            Self::Client(client) => client.quota.as_mut().is_some_and(|quota| {
+                quota.take(now.0, messages, bytes);
+                quota.is_overdrawn(now.0)
+            }),
+        }
+    }
+
+    /// Limits of who has logged in.
+    pub(crate) fn limits(&self) -> Limits {
+        match self {
+            Self::Open | Self::Shut => Limits::default(),
+            Self::Client(client) => client.rights.limits(),
+        }
+    }
+
+    /// Who has logged in.
+    pub(crate) fn user(&self) -> Option<&UserName> {
+        match self {
+            Self::Open | Self::Shut => None,
+            Self::Client(client) => Some(client.rights.who().user()),
+        }
     }
 
     /// Notes the will that a CONNECT came with.
@@ -113,7 +149,28 @@ impl Client {
     #[cold]
     fn renew(&mut self, table: &Table) {
         self.rights = self.rights.renewed(table);
+        self.quota = Quota::renewed(self.quota, self.rights.limits());
         self.revision = table.revision();
+    }
+}
+
+/// Whether a user may publish the will of a session that it has left behind, by what counts now.
+pub(crate) fn may_publish_will(
+    access: &Access,
+    owner: &str,
+    client_id: &str,
+    topic: &str,
+) -> WillPermission {
+    if !access.serves() {
+        return WillPermission::NotYet;
+    }
+    let Ok(user) = UserName::new(owner) else {
+        return WillPermission::Denied;
+    };
+    let rights = Rights::new(&access.table(), Identity::new(client_id, user));
+    match rights.explain_publish(topic).verdict() {
+        Verdict::Allowed => WillPermission::Granted,
+        Verdict::Denied => WillPermission::Denied,
     }
 }
 

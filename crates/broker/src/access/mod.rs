@@ -11,13 +11,15 @@ mod gate;
 mod hashing;
 mod machine;
 mod mailbox;
+mod presence;
 mod shared;
 mod throttle;
 
 pub(crate) use accounts::{Accounts, Logins, Secret};
-pub(crate) use gate::{Gate, Revoked};
+pub(crate) use gate::{Gate, Revoked, may_publish_will};
 pub(crate) use hashing::{HashPool, Reply};
 pub(crate) use machine::Metadata;
+pub(crate) use presence::Presence;
 pub(crate) use throttle::{Origin, Throttle};
 
 pub(crate) use bootstrap::take as take_bootstrap;

@@ -31,6 +31,8 @@ pub struct ClientRow {
     pub listener: Box<str>,
     /// Who its certificate says it is.
     pub identity: Option<std::sync::Arc<str>>,
+    /// The user that it has logged in as.
+    pub user: Option<Box<str>>,
     /// When the socket was accepted.
     pub since: WallMs,
     /// 0: none.
@@ -63,6 +65,8 @@ pub struct SessionRow {
     pub behind: u32,
     /// Empty where its connection is about to end.
     pub client_id: Box<str>,
+    /// The user to whom it belongs; none where nobody logs in, and of a session that ends with its connection.
+    pub user: Option<Box<str>>,
     /// Whether it has a connection.
     pub connected: bool,
     /// Seconds that it outlives its connection; `u32::MAX`: for ever.

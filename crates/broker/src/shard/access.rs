@@ -2,18 +2,66 @@
 
 use std::rc::Rc;
 
-use courser_contract::FrontId;
+use compact_str::CompactString;
+use courser_contract::{FrontId, Tick};
 use courser_mqtt::front::{FrontConfig, Revocation};
 
 use super::Shard;
 use super::fronts::Access;
 use super::hub::Budget;
 use super::ready::Place;
+use super::recovery::Damaged;
 use crate::access::{Gate, Origin, Revoked};
+use crate::control::Ended;
 use crate::peer::{Authentication, Peer};
 
 /// Connections that one turn looks at when users and roles have changed.
 const REVOKING_MAX: usize = 1_000;
+
+/// Places of sessions that one turn looks at for users that are gone.
+const SWEEPING_MAX: u32 = 256;
+/// When sessions are looked at again that were coming or going, in milliseconds.
+const SWEEP_AGAIN_MS: u64 = 500;
+
+/// The walk over stored sessions after users and roles have changed.
+#[derive(Debug, Default)]
+pub(super) struct Sweep {
+    /// Place of the partition, and of the session in it; none: there is nothing to do.
+    at: Option<(usize, u32)>,
+    /// Whether something could not be decided in this walk.
+    again: bool,
+    /// When the next walk begins for its sake.
+    next: Option<Tick>,
+}
+
+impl Sweep {
+    /// From the beginning.
+    fn begin(&mut self) {
+        *self = Self {
+            at: Some((0, 0)),
+            ..Self::default()
+        };
+    }
+
+    /// The walk is at its end.
+    fn end(&mut self, now: Tick) {
+        self.at = None;
+        self.next = self.again.then(|| now.after_ms(SWEEP_AGAIN_MS));
+        self.again = false;
+    }
+
+    fn is_due(&mut self, now: Tick) -> bool {
+        if self.next.is_some_and(|next| next <= now) {
+            self.begin();
+        }
+        self.at.is_some()
+    }
+
+    /// Whether a turn goes on with it.
+    pub(super) const fn is_at_work(&self) -> bool {
+        self.at.is_some()
+    }
+}
 
 impl Shard {
     /// What a new connection gets by the listener that it came in at.
@@ -37,6 +85,7 @@ impl Shard {
         if self.hub.access.revision() != self.hub.table.revision() {
             self.hub.table = self.hub.access.table();
             self.revoking = Some(0);
+            self.sweep.begin();
         }
         if self.hub.accounts.has_verdict() {
             for (front, step) in self.hub.accounts.take_verdicts() {
@@ -48,6 +97,55 @@ impl Shard {
         if let Some(from) = self.revoking {
             self.revoking = self.revoke(from);
         }
+        if self.sweep.is_due(self.hub.now.tick) {
+            self.sweep_sessions();
+        }
+    }
+
+    /// Ends sessions without a connection whose user is gone, a bounded number a turn. Those with a connection end with it.
+    fn sweep_sessions(&mut self) {
+        let Some((place, from)) = self.sweep.at else {
+            return;
+        };
+        if place >= self.partitions.len() {
+            return self.sweep.end(self.hub.now.tick);
+        }
+        let owned = self.partitions.at(place);
+        let id = owned.id;
+        let aside = matches!(owned.damaged.as_deref(), Some(Damaged::Aside(..)));
+        let mut gone = Vec::new();
+        let partition = self.owned(id);
+        if !partition.serves() {
+            // One that begins to serve later is looked at then; one that is set aside never does.
+            self.sweep.again |= !aside;
+            self.sweep.at = Some((place + 1, 0));
+            return;
+        }
+        let places = partition.session_places();
+        let end = places.min(from.saturating_add(SWEEPING_MAX));
+        for session in (from..end).filter_map(|at| partition.session_at(at)) {
+            if let Some(owner) = session.owner() {
+                gone.push((
+                    CompactString::from(owner),
+                    CompactString::from(session.client_id()),
+                ));
+            }
+        }
+        let spent = i64::from(end.saturating_sub(from)) * Budget::ROW;
+        self.hub.budget.spend(spent);
+        gone.retain(|(owner, _)| self.hub.table.user(owner).is_none());
+        for (_, client_id) in gone {
+            match self.end_session(id, &client_id) {
+                Ended::Proposed | Ended::Unknown => {}
+                Ended::InUse | Ended::Unavailable => self.sweep.again = true,
+            }
+        }
+        self.handle_local();
+        self.sweep.at = Some(if end < places {
+            (place, end)
+        } else {
+            (place + 1, 0)
+        });
     }
 
     /// Ends the connections from a place on that may not go on, a bounded number a turn. Where the next turn goes on.
@@ -78,6 +176,7 @@ impl Shard {
     /// Whether a turn would find something here.
     pub(super) fn has_access_work(&self) -> bool {
         self.revoking.is_some()
+            || self.sweep.is_at_work()
             || self.has_change()
             || self.hub.accounts.has_verdict()
             || self.hub.access.revision() != self.hub.table.revision()

@@ -49,6 +49,8 @@ pub(crate) enum Hold {
     Link,
     /// It publishes to a session that is slower; until a moment has passed.
     Pace,
+    /// Its user may publish no more by now.
+    Quota,
 }
 
 /// A connection of a shard.

@@ -109,12 +109,24 @@ impl FrontEffects for FrontFx<'_> {
         PartitionId::volatile_of(self.id.shard)
     }
 
-    fn send_home(&mut self, partition: PartitionId, message: ToHome) {
-        if let ToHome::Attach(attach) = &message
-            && let Some(will) = &attach.will
-        {
-            self.has_will = true;
-            self.gate.note_will(&will.topic);
+    fn send_home(&mut self, partition: PartitionId, mut message: ToHome) {
+        if let ToHome::Attach(attach) = &mut message {
+            if matches!(self.gate, Gate::Shut) {
+                self.open_gate();
+            }
+            attach.owner = self.gate.user().map(|user| user.as_str().into());
+            let limits = self.gate.limits();
+            attach.subscriptions_max = limits.subscriptions.unwrap_or(u32::MAX).max(1);
+            let in_flight = limits
+                .in_flight
+                .map(|most| most.clamp(1, u32::from(u16::MAX)));
+            if let Some(Ok(most)) = in_flight.map(u16::try_from) {
+                attach.receive_maximum = attach.receive_maximum.min(most);
+            }
+            if let Some(will) = &attach.will {
+                self.has_will = true;
+                self.gate.note_will(&will.topic);
+            }
         }
         let message = match message {
             ToHome::Attach(attach)

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use courser_contract::{
     AppendNumber, CloseCause, Cut, DeliverTo, Delivery, Destinations, Dropped, FrontId,
     IndexChange, IndexToken, ListNumber, Origin, PartitionEffects, PartitionId, Settled, ShardId,
-    ToFront, ToPartition,
+    ToFront, ToPartition, WillPermission,
 };
 use courser_mqtt::front::Prepared;
 
@@ -15,6 +15,7 @@ use super::effects_front::DeliverFx;
 use super::fronts::Access;
 use super::guard::Inside;
 use super::hub::{Budget, Hub};
+use crate::access::may_publish_will;
 use crate::failpoint;
 use crate::index::IndexRequest;
 use crate::rings::Message;
@@ -159,6 +160,10 @@ impl PartitionEffects for PartitionFx<'_> {
 
     fn slow_down(&mut self, front: FrontId) {
         self.shard.hub.batch(front.shard).push_slow(front);
+    }
+
+    fn permits_will(&mut self, owner: &str, client_id: &str, topic: &str) -> WillPermission {
+        may_publish_will(&self.shard.hub.access, owner, client_id, topic)
     }
 
     fn dropped(&mut self, why: Dropped, messages: u64) {

@@ -56,6 +56,7 @@ use rand::rngs::{StdRng, SysRng};
 use router::{Reader, Writer};
 
 use self::accept::Accepting;
+use self::access::Sweep;
 use self::checkpoints::{CheckpointLink, Checkpoints};
 use self::fronts::Fronts;
 use self::guard::Inside;
@@ -128,6 +129,8 @@ pub(crate) struct Shard {
     tuning: Tuning,
     /// Connections from this place on have not been looked at since users and roles changed.
     revoking: Option<Place>,
+    /// What is left to do for sessions of users that are gone.
+    sweep: Sweep,
     memory: MemoryWatch,
     pool: ReceivePool,
     store: Stores,
@@ -311,6 +314,7 @@ impl Shard {
             scratch: PreparedScratch::default(),
             tuning: Tuning::new(parts.live, &config, Rc::new(accounts)),
             revoking: None,
+            sweep: Sweep::default(),
             memory: MemoryWatch::new(parts.memory),
             pool: ReceivePool::new(PoolLimits::default()),
             store,

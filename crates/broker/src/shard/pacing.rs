@@ -5,6 +5,8 @@
 //! of the publisher is not read for [`PAUSE_MS`]: its acknowledgements stay what they are, its keep-alive stops meanwhile, and what
 //! it has sent waits in the kernel, which slows it down. Then it is read once, and so on until the session is less than half full.
 //!
+//! A client that has published more than its user may ([`courser_access::Quota`]) is not read in the same way, until it has paid for it.
+//!
 //! A publisher loses little by it: it still gets a read of 64 KiB, or a window of messages, in each pause. A session that has stopped
 //! taking messages, or is full, slows nobody.
 
@@ -42,19 +44,19 @@ impl Shard {
     /// sooner or later, and is looked at again after the pause.
     pub(crate) fn slow_down(&mut self, id: FrontId) {
         if let Access::Here(connection) = self.fronts.get(id)
-            && connection.hold != Hold::Pace
+            && !matches!(connection.hold, Hold::Pace | Hold::Quota)
         {
             connection.hold = Hold::Pace;
             connection
                 .front
                 .handle_reading(self.hub.now, Reading::Paused);
+            self.hub.counters.publishers_slowed += 1;
             self.pause(id);
         }
     }
 
     /// Notes a connection that is held from now on.
     pub(super) fn pause(&mut self, id: FrontId) {
-        self.hub.counters.publishers_slowed += 1;
         let end = self.hub.now.tick.after_ms(PAUSE_MS);
         self.pacing.paused.push_back((end, id));
         self.arm_pacing();
@@ -69,10 +71,19 @@ impl Shard {
             let Access::Here(connection) = self.fronts.get(id) else {
                 continue;
             };
+            let over = match connection.hold {
+                Hold::Quota if connection.gate.charge(now.tick, 0, 0) => {
+                    let end = now.tick.after_ms(PAUSE_MS);
+                    self.pacing.paused.push_back((end, id));
+                    continue;
+                }
+                Hold::Quota => Hold::Quota,
+                Hold::None | Hold::Front | Hold::Output | Hold::Link | Hold::Pace => Hold::Pace,
+            };
             if !room {
                 connection.hold = Hold::Link;
                 self.hub.waiting_for_link.push(id.slot);
-            } else if connection.resume(now, Hold::Pace) {
+            } else if connection.resume(now, over) {
                 self.queue(id.slot);
             }
         }

@@ -123,7 +123,7 @@ impl Shard {
     }
 
     /// A partition of this shard.
-    fn owned(&mut self, id: PartitionId) -> &Partition {
+    pub(super) fn owned(&mut self, id: PartitionId) -> &Partition {
         let place = self.partitions.place(id);
         let partition = self.partitions.at(place).partition.as_deref();
         partition.expect("a partition is at home between calls")
@@ -192,7 +192,8 @@ impl Shard {
         }
     }
 
-    fn end_session(&mut self, id: PartitionId, client_id: &str) -> Ended {
+    /// Ends a session that has no connection.
+    pub(super) fn end_session(&mut self, id: PartitionId, client_id: &str) -> Ended {
         let deletion = self.with_partition(id, |it, now, fx| it.delete_session(now, client_id, fx));
         match deletion {
             Deletion::Unknown => Ended::Unknown,
@@ -375,6 +376,7 @@ fn client_row(front: FrontId, connection: &mut Connection) -> ClientRow {
         keep_alive_seconds: connection.front.keep_alive_seconds(),
         listener: connection.peer.entrance.name.clone(),
         identity: connection.peer.identity.clone(),
+        user: connection.gate.user().map(|user| user.as_str().into()),
         session: connection.front.home().map(|home| SessionPlace {
             partition: home.partition,
             session: home.session,
@@ -394,6 +396,7 @@ fn session_row(partition: PartitionId, behind: u32, session: &SessionView<'_>) -
         },
         behind,
         client_id: session.client_id().into(),
+        user: session.owner().map(Into::into),
         connected: session.front().is_some(),
         expiry_seconds: session.expiry_seconds(),
         ends_at: session.ends_at(),

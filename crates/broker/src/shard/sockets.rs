@@ -175,8 +175,8 @@ impl Shard {
             Hold::Output
         } else if connection.hold == Hold::Link && !self.hub.may_read_again() {
             Hold::Link
-        } else if connection.hold == Hold::Pace {
-            Hold::Pace
+        } else if matches!(connection.hold, Hold::Pace | Hold::Quota) {
+            connection.hold
         } else {
             Hold::None
         }
@@ -192,6 +192,7 @@ impl Shard {
     ) -> Option<CloseCause> {
         let now = self.hub.now;
         let published = self.hub.counters.publishes_received;
+        let published_bytes = self.hub.counters.publish_bytes_received;
         let (used, close) = self.call_front(id, connection, |connection, fx| {
             let used = feed(connection, now, buffer.bytes(), fx);
             connection.front.handle_read_end(now, fx);
@@ -216,7 +217,17 @@ impl Shard {
             Level::Tight => self.hub.counters.publishes_received != published,
             Level::Full | Level::Over => true,
         };
-        self.hold_publisher(id, connection);
+        let counters = &self.hub.counters;
+        let over_quota = connection.gate.charge(
+            now.tick,
+            counters.publishes_received - published,
+            counters.publish_bytes_received - published_bytes,
+        );
+        if over_quota {
+            self.hold_over_quota(id, connection);
+        } else {
+            self.hold_publisher(id, connection);
+        }
         close
     }
 
@@ -229,10 +240,24 @@ impl Shard {
             self.hub.waiting_for_link.push(id.slot);
         } else if slow && connection.hold != Hold::Pace {
             connection.hold = Hold::Pace;
+            self.hub.counters.publishers_slowed += 1;
             self.pause(id);
         } else {
             return;
         }
+        connection
+            .front
+            .handle_reading(self.hub.now, Reading::Paused);
+    }
+
+    /// Who has published more than its user may is not read until it has paid for it.
+    fn hold_over_quota(&mut self, id: FrontId, connection: &mut Connection) {
+        // What else it would be held for is found again after its next read.
+        self.hub.overfull = false;
+        self.hub.slow = false;
+        self.hub.counters.publishers_over_quota += 1;
+        connection.hold = Hold::Quota;
+        self.pause(id);
         connection
             .front
             .handle_reading(self.hub.now, Reading::Paused);

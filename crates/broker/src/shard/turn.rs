@@ -304,6 +304,7 @@ impl Shard {
             || self.store.has_work()
             || self.recovery.is_at_work()
             || self.revoking.is_some()
+            || self.sweep.is_at_work()
             || self
                 .checkpoints
                 .as_ref()

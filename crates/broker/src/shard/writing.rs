@@ -138,7 +138,7 @@ impl Shard {
         let resumes = match connection.hold {
             Hold::Output => connection.front.output().len() <= self.tuning.output_bytes_max() / 2,
             Hold::Front => connection.front.wants_read(),
-            Hold::None | Hold::Link | Hold::Pace => false,
+            Hold::None | Hold::Link | Hold::Pace | Hold::Quota => false,
         };
         if resumes {
             connection.hold = Hold::None;

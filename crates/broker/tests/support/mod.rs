@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each file of tests uses a part")]
 
+pub(crate) mod accounts;
 pub(crate) mod scram;
 
 use std::collections::VecDeque;

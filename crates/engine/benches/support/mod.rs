@@ -127,6 +127,10 @@ impl PartitionEffects for Shell {
         unreachable!("no group changes its part here")
     }
 
+    fn permits_will(&mut self, _: &str, _: &str, _: &str) -> courser_contract::WillPermission {
+        courser_contract::WillPermission::Granted
+    }
+
     fn dropped(&mut self, why: Dropped, _: u64) {
         assert_eq!(why, Dropped::Offline, "nothing else is dropped");
     }
@@ -221,6 +225,8 @@ impl Bench {
             expiry_seconds,
             receive_maximum: 1_000,
             will: None,
+            owner: None,
+            subscriptions_max: u32::MAX,
         };
         self.tell(ToHome::Attach(Box::new(attach)));
     }

@@ -220,6 +220,7 @@ impl Saving {
             }
             Rare::SetDropped { set } => self.before_set_dropped(state, *set),
             Rare::SessionAttached { session, .. }
+            | Rare::SessionOwned { session, .. }
             | Rare::SessionDetached { session, .. }
             | Rare::WillTaken { session }
             | Rare::Unsubscribed { session, .. }

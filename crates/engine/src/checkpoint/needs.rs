@@ -99,7 +99,7 @@ impl NeededRecords {
     fn head(&mut self, reader: &mut Reader<'_>) -> Result<(), RestoreError> {
         let at = |cause| damaged(0, cause);
         let found: u16 = reader.read().map_err(at)?;
-        if found != VERSION {
+        if !(1..=VERSION).contains(&found) {
             return Err(RestoreError::Version { found });
         }
         let id: PartitionId = reader.read().map_err(at)?;
@@ -150,7 +150,8 @@ impl NeededRecords {
             | Kind::Extra
             | Kind::Group
             | Kind::Leave
-            | Kind::Outbox => {}
+            | Kind::Outbox
+            | Kind::Owner => {}
         }
         Ok(())
     }

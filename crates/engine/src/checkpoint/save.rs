@@ -100,7 +100,7 @@ impl Saving {
             return 0;
         }
         session.saved.head = self.mark;
-        self.output.unit(Kind::Session, |out| {
+        let bytes = self.output.unit(Kind::Session, |out| {
             session.uid.write(out);
             write_str(&session.client_id, out);
             session.epoch.write(out);
@@ -110,7 +110,17 @@ impl Saving {
             session.ends_at.write(out);
             session.sent_limit.write(out);
             session.stream.next().write(out);
-        })
+        });
+        match session.owner() {
+            None => bytes,
+            Some(owner) => {
+                let owned = self.output.unit(Kind::Owner, |out| {
+                    session.uid.write(out);
+                    write_str(owner, out);
+                });
+                bytes + owned
+            }
+        }
     }
 
     /// The next subscriptions of a session, or its extra part behind the last of them; returns bytes, 0 at the end.

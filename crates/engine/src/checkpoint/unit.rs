@@ -15,8 +15,10 @@ use crate::{
     record::{Address, Records, Slot},
 };
 
-/// Version of this form. Another one is refused by name.
-pub(super) const VERSION: u16 = 1;
+/// Version of this form. All up to it are read, later ones are refused by name.
+///
+/// 2: sessions may have owners.
+pub(super) const VERSION: u16 = 2;
 /// Bytes of a piece, the last one excepted.
 pub(super) const PIECE_BYTES: usize = 64 * 1024;
 pub(super) const UNIT_HEADER_BYTES: usize = 5;
@@ -53,6 +55,8 @@ pub(super) enum Kind {
     Forward = 13,
     /// How many units there were. The last one.
     End = 14,
+    /// The user to whom a session belongs.
+    Owner = 15,
 }
 
 impl Kind {
@@ -72,6 +76,7 @@ impl Kind {
             12 => Self::Outbox,
             13 => Self::Forward,
             14 => Self::End,
+            15 => Self::Owner,
             _ => return None,
         })
     }

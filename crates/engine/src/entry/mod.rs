@@ -31,8 +31,10 @@ use crate::canonical::{DecodeError, Reader};
 
 /// Version of the layout.
 const LAYOUT: u16 = 1;
-/// Version of the rules by which facts are applied.
-const ENGINE: u16 = 1;
+/// Version of the rules by which facts are applied. Entries of all versions up to it are read.
+///
+/// 2: sessions may belong to users.
+const ENGINE: u16 = 2;
 pub(crate) const HEADER_BYTES: usize = 32;
 const FACT_BYTES: usize = 8;
 

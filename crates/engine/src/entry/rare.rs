@@ -71,6 +71,8 @@ rare_facts! {
     17u8 ScanMoved { session: SessionUid, scan: u64, partition: PartitionId, state: ScanState, }
     /// A scan is at its end everywhere.
     18u8 ScanEnded { session: SessionUid, scan: u64, }
+    /// The session belongs to a user from now on.
+    19u8 SessionOwned { session: SessionUid, owner: Box<str>, }
 
     /// A QoS 2 publish is held (M28); the record follows.
     20u8 Held { session: SessionUid, packet_id: u16, hash: u64, }

@@ -30,6 +30,9 @@ impl Partition {
     }
 
     fn claim(&mut self, attach: Box<Attach>, fx: &mut impl PartitionEffects) {
+        if !self.may_have(&attach) {
+            return refuse(attach.front, ConnectRefusal::NotAuthorized, fx);
+        }
         match self.lead.clients.get_mut(&attach.client_id) {
             None => self.take_client(&attach, fx),
             Some(client) => {
@@ -41,8 +44,24 @@ impl Partition {
         }
     }
 
+    /// Whether the user of a connection may have its client id: what another user has made, a connection or a stored session, is
+    /// neither displaced, nor ended, nor taken up. What nobody has logged in for is anybody's.
+    fn may_have(&self, attach: &Attach) -> bool {
+        let holder = self.lead.clients.get(&attach.client_id);
+        let held = holder.and_then(|client| client.owner.as_deref());
+        let stored = self.state.by_client.get(&attach.client_id);
+        let stored = stored.and_then(|uid| self.state.sessions.get(*uid)?.owner());
+        let mine = |owner: Option<&str>| owner.is_none() || owner == attach.owner.as_deref();
+        mine(held) && mine(stored)
+    }
+
     /// Gives a client id that nobody holds to a connection.
     fn take_client(&mut self, attach: &Attach, fx: &mut impl PartitionEffects) {
+        if !self.may_have(attach) {
+            refuse(attach.front, ConnectRefusal::NotAuthorized, fx);
+            self.lead.clients.remove(&attach.client_id);
+            return;
+        }
         let client_id = &attach.client_id;
         let stored = self.state.by_client.get(client_id).copied();
         let stored = stored.map(SessionUid);
@@ -62,7 +81,7 @@ impl Partition {
             Some(_) => Holder::Coming(front),
             None => Holder::Clean(front, epoch),
         };
-        self.hold(client_id, holder);
+        self.hold(client_id, holder, attach.owner.as_deref());
         match stored {
             // v5 [MQTT-3.1.2-4]: nothing of the old session is left when the new one begins, so CONNACK waits (M26).
             Some(_) => {
@@ -80,12 +99,13 @@ impl Partition {
     }
 
     /// Notes who has a client id.
-    pub(super) fn hold(&mut self, client_id: &CompactString, holder: Holder) {
+    pub(super) fn hold(&mut self, client_id: &CompactString, holder: Holder, owner: Option<&str>) {
         let clients = &mut self.lead.clients;
         let client = clients
             .entry(client_id.clone())
             .or_insert_with(|| Client::new(holder));
         client.holder = holder;
+        client.owner = owner.map(Into::into);
         client.told = false;
     }
 
@@ -106,7 +126,9 @@ impl Partition {
             session: uid,
             attach: attach_fact,
         });
-        self.hold(&attach.client_id, Holder::Coming(attach.front));
+        self.own(uid, attach);
+        let holder = Holder::Coming(attach.front);
+        self.hold(&attach.client_id, holder, attach.owner.as_deref());
         self.lead.after(After::Attached(Box::new(Attaching {
             front: attach.front,
             client_id: attach.client_id.clone(),
@@ -114,6 +136,7 @@ impl Partition {
             session: uid,
             present: true,
             sent_before,
+            subscriptions_max: attach.subscriptions_max,
         })));
     }
 
@@ -144,7 +167,9 @@ impl Partition {
         });
         self.lead.reserved_sessions += 1;
         if !client_id.is_empty() {
-            self.hold(&client_id, Holder::Coming(attach.front));
+            self.own(SessionUid(uid), attach);
+            let holder = Holder::Coming(attach.front);
+            self.hold(&client_id, holder, attach.owner.as_deref());
         }
         self.lead.after(After::Attached(Box::new(Attaching {
             front: attach.front,
@@ -153,7 +178,22 @@ impl Partition {
             session: SessionUid(uid),
             present: false,
             sent_before: 0,
+            subscriptions_max: attach.subscriptions_max,
         })));
+    }
+
+    /// Writes to whom a session belongs, where that is new.
+    fn own(&mut self, uid: SessionUid, attach: &Attach) {
+        let before = self.state.sessions.get(uid.0);
+        let before = before.and_then(|session| session.owner());
+        if let Some(owner) = &attach.owner
+            && before != Some(owner)
+        {
+            self.write(&Rare::SessionOwned {
+                session: uid,
+                owner: owner.clone(),
+            });
+        }
     }
 
     fn attach_fact(&self, attach: &Attach, epoch: Epoch, sent_limit: u64) -> AttachFact {
@@ -167,9 +207,9 @@ impl Partition {
         }
     }
 
-    fn window(&self, receive_maximum: u16) -> u32 {
+    fn window(&self, receive_maximum: u16) -> u16 {
         let most = self.config.limits.outbound_window_max;
-        u32::from(receive_maximum.min(most).clamp(1, super::PACKET_IDS as u16))
+        receive_maximum.min(most).clamp(1, super::PACKET_IDS as u16)
     }
 
     /// The entry that attached a session is applied.
@@ -210,6 +250,7 @@ impl Partition {
             window,
             limit_asked: 0,
             taken_at: self.lead.now.tick,
+            subscriptions_max: attaching.subscriptions_max,
         };
         fx.send_front(attaching.front, ToFront::Attached(attached));
         if let Some(client) = self.lead.clients.get_mut(&attaching.client_id) {
@@ -303,6 +344,7 @@ impl Client {
     fn new(holder: Holder) -> Self {
         Self {
             holder,
+            owner: None,
             told: false,
             fenced: false,
             wills: 0,

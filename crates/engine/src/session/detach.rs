@@ -3,7 +3,7 @@
 use compact_str::CompactString;
 use courser_contract::{
     AppendKey, Cut, Cuts, DetachCause, Dropped, Epoch, PartitionEffects, PartitionId, QoS, Record,
-    RecordView, SessionUid, ToPartition, WallMs, Will,
+    RecordView, SessionUid, ToPartition, WallMs, Will, WillPermission,
 };
 use smallvec::SmallVec;
 
@@ -43,6 +43,7 @@ impl Partition {
             return;
         }
         let client_id = session.client_id.clone();
+        let owner = session.owner.as_deref().cloned();
         let expiry = expiry_seconds.unwrap_or(session.expiry_seconds);
         let expiry = expiry.min(self.config.limits.session_expiry_seconds_max);
         self.stop_live(uid, fx);
@@ -57,7 +58,7 @@ impl Partition {
         }
         if !client_id.is_empty() {
             // Also when a new leader detaches what it found attached: a connection that comes meanwhile waits (M25).
-            self.hold(&client_id, Holder::Leaving);
+            self.hold(&client_id, Holder::Leaving, owner.as_ref().map(|it| &*it.0));
         }
         self.lead.after(After::Detached { client_id, open });
     }
@@ -70,7 +71,7 @@ impl Partition {
         fx: &mut impl PartitionEffects,
     ) {
         let wall = self.wall();
-        let fate = self.will_fate(uid, cause, expiry, wall);
+        let fate = self.will_fate(uid, cause, expiry, wall, fx);
         let session = self.state.sessions.get(uid.0).expect("the caller saw it");
         let ends_at = WallMs(wall.0 + u64::from(expiry) * 1_000);
         let will_due = match fate {
@@ -104,17 +105,19 @@ impl Partition {
         cause: DetachCause,
         expiry: u32,
         wall: WallMs,
+        fx: &mut impl PartitionEffects,
     ) -> WillFate {
         let Some(will) = self.will(uid) else {
             return WillFate::Deleted;
         };
+        let known = self.will_permission(uid, fx) != WillPermission::NotYet;
         match cause {
             DetachCause::Disconnect => WillFate::Deleted,
             DetachCause::DisconnectWithWill
             | DetachCause::Lost
             | DetachCause::TakenOver
             | DetachCause::ServerStops => match will.delay_seconds.min(expiry) {
-                0 => WillFate::Now,
+                0 if known => WillFate::Now,
                 delay => WillFate::At(WallMs(wall.0 + u64::from(delay) * 1_000)),
             },
         }
@@ -126,6 +129,23 @@ impl Partition {
             return None;
         }
         session.extra.as_ref()?.will.as_deref()
+    }
+
+    /// Whether the owner of a session may publish its will. A volatile partition does not know the owner: its sessions end with their
+    /// connections, which lose a will as soon as the right to it is gone.
+    pub(crate) fn will_permission(
+        &self,
+        uid: SessionUid,
+        fx: &mut impl PartitionEffects,
+    ) -> WillPermission {
+        let session = self.state.sessions.get(uid.0);
+        let owner = session.and_then(|session| Some((session, session.owner()?)));
+        match (owner, self.will(uid)) {
+            (Some((session, owner)), Some(will)) => {
+                fx.permits_will(owner, &session.client_id, &will.topic)
+            }
+            (None, _) | (_, None) => WillPermission::Granted,
+        }
     }
 
     fn forget_will(&mut self, uid: SessionUid) {
@@ -166,8 +186,16 @@ impl Partition {
         };
         let session = self.state.sessions.get(uid.0).expect("it has a will");
         let client = session.publisher();
+        let permission = self.will_permission(uid, fx);
         self.forget_will(uid);
         self.write(&Rare::WillTaken { session: uid });
+        match permission {
+            WillPermission::Granted => {}
+            // Who ends a session before users and roles are known does not wait for them: nothing goes out unasked.
+            WillPermission::Denied | WillPermission::NotYet => {
+                return fx.dropped(Dropped::Denied, 1);
+            }
+        }
         let wall = self.wall();
         let view = RecordView {
             topic: &will.topic,

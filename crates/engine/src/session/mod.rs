@@ -25,6 +25,8 @@ pub(crate) struct Session {
     pub(crate) uid: SessionUid,
     /// Empty in a volatile partition, where nobody asks by name.
     pub(crate) client_id: CompactString,
+    /// The user to whom it belongs; none in a volatile partition, and where nobody logs in.
+    pub(crate) owner: Option<Box<OwnerName>>,
     pub(crate) epoch: Epoch,
     pub(crate) attached: bool,
     pub(crate) receive_maximum: u16,
@@ -42,6 +44,10 @@ pub(crate) struct Session {
     pub(crate) saved: Saved,
 }
 
+/// A user to whom a session belongs. Sessions point to it: where nobody logs in it costs them one word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OwnerName(pub(crate) Box<str>);
+
 /// The last checkpoint that has a part of a session, or began before there was a session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Saved {
@@ -52,7 +58,7 @@ pub(crate) struct Saved {
 }
 
 const _: () = assert!(
-    size_of::<Session>() <= 312,
+    size_of::<Session>() <= 320,
     "tests/memory.rs counts with it"
 );
 
@@ -148,10 +154,12 @@ pub(crate) struct Live {
     pub(crate) pushed: u64,
     /// Below it everything counts as sent before: DUP.
     pub(crate) sent_before: u64,
+    /// Most subscriptions that its user may have.
+    pub(crate) subscriptions_max: u32,
     /// Pushed and without an outcome.
-    pub(crate) under_way: u32,
+    pub(crate) under_way: u16,
     /// Most of them.
-    pub(crate) window: u32,
+    pub(crate) window: u16,
     /// The highest limit that is proposed because a delivery waits for it.
     pub(crate) limit_asked: u64,
     /// When it came, or had its last outcome.
@@ -176,6 +184,11 @@ impl Session {
     pub(crate) fn publisher(&self) -> ClientHash {
         let known = self.lead.publisher;
         known.unwrap_or_else(|| ClientHash::of(&self.client_id))
+    }
+
+    /// The user to whom it belongs.
+    pub(crate) fn owner(&self) -> Option<&str> {
+        self.owner.as_ref().map(|owner| &*owner.0)
     }
 
     /// The part that few sessions have, made when it is first needed.
@@ -244,7 +257,7 @@ impl Session {
 
     /// Where [`Session::sent_limit`] should be for a front that has been sent all below `pushed` (M30): far enough ahead that
     /// no delivery waits for it while outcomes come, and within the packet ids from the committed floor.
-    pub(crate) fn wanted_sent_limit(&self, pushed: u64, window: u32) -> u64 {
+    pub(crate) fn wanted_sent_limit(&self, pushed: u64, window: u16) -> u64 {
         let ahead = pushed.saturating_add(2 * u64::from(window));
         ahead
             .min(self.stream.floor() + PACKET_IDS)

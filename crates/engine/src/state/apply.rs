@@ -15,7 +15,7 @@ use crate::{
     ids::{self, Owner},
     outbox::{Forward, Refusable},
     record::Slot,
-    session::{Session, Share, Subscribed},
+    session::{OwnerName, Session, Share, Subscribed},
     stream::Reference,
 };
 
@@ -308,6 +308,11 @@ impl State {
                     session.sent_limit = *sent_limit;
                     session.ends_at = *ends_at;
                     set_will_due(session, *will_due);
+                }
+            }
+            Rare::SessionOwned { session, owner } => {
+                if let Some(session) = self.sessions.get_mut(session.0) {
+                    session.owner = Some(Box::new(OwnerName(owner.clone())));
                 }
             }
             Rare::SessionEnded { session } => self.end_session(*session, sink),

@@ -76,6 +76,7 @@ impl State {
     fn encode_session(&self, session: &Session, out: &mut Vec<u8>) {
         session.uid.write(out);
         write_str(&session.client_id, out);
+        session.owner().map(Box::<str>::from).write(out);
         session.epoch.write(out);
         session.attached.write(out);
         session.receive_maximum.write(out);

@@ -18,6 +18,7 @@ impl State {
         let mut session = Box::new(Session {
             uid,
             client_id: CompactString::from(client_id),
+            owner: None,
             epoch: attach.epoch,
             attached: true,
             receive_maximum: attach.receive_maximum,

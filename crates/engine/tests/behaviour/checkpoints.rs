@@ -25,6 +25,7 @@ fn furnished() -> World {
         });
         let options = Options {
             will,
+            owner: (n % 2 == 0).then(|| format!("user-{n}").into()),
             ..Options::durable()
         };
         world.attach(at, options);

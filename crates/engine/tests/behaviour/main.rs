@@ -10,6 +10,7 @@ mod listing;
 mod lost;
 mod no_local;
 mod oracle;
+mod owners;
 mod parts;
 mod people;
 mod restarts;

@@ -68,6 +68,10 @@ impl PartitionEffects for Shell {
         unreachable!("no group changes its part here")
     }
 
+    fn permits_will(&mut self, _: &str, _: &str, _: &str) -> courser_contract::WillPermission {
+        courser_contract::WillPermission::Granted
+    }
+
     fn dropped(&mut self, _: Dropped, _: u64) {}
 }
 
@@ -146,6 +150,8 @@ impl Setup {
             expiry_seconds,
             receive_maximum: 100,
             will: None,
+            owner: None,
+            subscriptions_max: u32::MAX,
         };
         self.call(ToHome::Attach(Box::new(attach)));
         let (home, epoch) = self.shell.attached.expect("it is attached");

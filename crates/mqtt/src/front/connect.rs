@@ -173,6 +173,9 @@ impl Front {
                 expiry_seconds,
                 receive_maximum: self.peer.window,
                 will: connect.will.as_ref().map(|will| Box::new(will_of(will))),
+                // The shell knows who has logged in, and what that user may use.
+                owner: None,
+                subscriptions_max: u32::MAX,
             },
             step: Step::Verdict,
             deadline: self

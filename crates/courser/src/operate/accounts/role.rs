@@ -60,7 +60,7 @@ enum RoleVerb {
         /// What it may do with the interface of operators
         #[arg(long, value_enum, default_value = "none")]
         administration: Administration,
-        /// A limit of everybody who has it, as messages_per_second=100; as often as wanted. It is kept with the role and not enforced yet
+        /// A limit of everybody who has it, as messages_per_second=100; as often as wanted
         #[arg(long = "quota", value_name = "NAME=NUMBER", value_parser = limits::limit)]
         quotas: Vec<Limit>,
         #[command(flatten)]
@@ -73,7 +73,7 @@ enum RoleVerb {
         /// What it may do with the interface of operators
         #[arg(long, value_enum)]
         administration: Option<Administration>,
-        /// A limit of everybody who has it, or =none to take it away; as often as wanted. It is kept with the role and not enforced yet
+        /// A limit of everybody who has it, or =none to take it away; as often as wanted
         #[arg(long = "quota", value_name = "NAME=NUMBER", value_parser = limits::limit)]
         quotas: Vec<Limit>,
         #[command(flatten)]

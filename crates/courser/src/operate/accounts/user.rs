@@ -50,7 +50,7 @@ enum UserVerb {
         /// It may not come in until it is enabled
         #[arg(long)]
         disabled: bool,
-        /// A limit, as messages_per_second=100; as often as wanted. It is kept with the user and not enforced yet
+        /// A limit, as messages_per_second=100; as often as wanted
         #[arg(long = "quota", value_name = "NAME=NUMBER", value_parser = limits::limit)]
         quotas: Vec<Limit>,
         #[command(flatten)]
@@ -66,7 +66,7 @@ enum UserVerb {
         /// A role that it loses; as often as wanted
         #[arg(long, value_name = "ROLE")]
         remove_role: Vec<String>,
-        /// A limit, as messages_per_second=100, or =none to take it away; as often as wanted. It is kept with the user and not enforced yet
+        /// A limit, as messages_per_second=100, or =none to take it away; as often as wanted
         #[arg(long = "quota", value_name = "NAME=NUMBER", value_parser = limits::limit)]
         quotas: Vec<Limit>,
         #[command(flatten)]

@@ -37,7 +37,9 @@ pub enum RestoreError {
         cause: String,
     },
     /// Written in another form.
-    #[error("the checkpoint has format version {found}; this program reads version {VERSION}")]
+    #[error(
+        "the checkpoint has format version {found}; this program reads versions 1 to {VERSION}"
+    )]
     Version {
         /// The version that it names.
         found: u16,

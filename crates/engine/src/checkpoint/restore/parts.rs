@@ -112,6 +112,7 @@ impl Parts {
             Kind::Session => self.session(reader),
             Kind::Subscriptions => self.subscriptions(reader),
             Kind::Extra => self.extra(reader),
+            Kind::Owner => self.owner(reader),
             Kind::Chunk => self.chunk(reader),
             Kind::Group => self.group(reader),
             Kind::Leave => self.leave(reader),
@@ -125,7 +126,7 @@ impl Parts {
     fn head(&mut self, reader: &mut Reader<'_>) -> Result<(), RestoreError> {
         let at = |cause| damaged(0, cause);
         let found: u16 = reader.read().map_err(at)?;
-        if found != VERSION {
+        if !(1..=VERSION).contains(&found) {
             return Err(RestoreError::Version { found });
         }
         let id: PartitionId = reader.read().map_err(at)?;

@@ -46,6 +46,10 @@ pub(crate) struct Options {
     pub(crate) expiry_seconds: u32,
     pub(crate) receive_maximum: u16,
     pub(crate) will: Option<Will>,
+    /// The user that has logged in.
+    pub(crate) owner: Option<Box<str>>,
+    /// Most subscriptions that it may have.
+    pub(crate) subscriptions_max: u32,
     /// Where its client id is.
     pub(crate) place: PartitionId,
 }
@@ -58,7 +62,17 @@ impl Options {
             expiry_seconds: 3_600,
             receive_maximum: 10,
             will: None,
+            owner: None,
+            subscriptions_max: u32::MAX,
             place: DURABLE,
+        }
+    }
+
+    /// A durable session of a user.
+    pub(crate) fn of(owner: &str) -> Self {
+        Self {
+            owner: Some(owner.into()),
+            ..Self::durable()
         }
     }
 
@@ -166,6 +180,8 @@ impl Client {
             expiry_seconds: options.expiry_seconds,
             receive_maximum: options.receive_maximum,
             will: options.will.map(Box::new),
+            owner: options.owner,
+            subscriptions_max: options.subscriptions_max,
         });
         self.attach = Some(attach.clone());
         attach

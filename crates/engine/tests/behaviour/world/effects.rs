@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use courser_contract::{
     AppendNumber, Cut, DeliverTo, Delivery, Destinations, Dropped, FrontId, IndexChange,
     IndexToken, Origin, PartitionEffects, PartitionId, Settled, ToFront, ToPartition,
+    WillPermission,
 };
 
 use super::{DURABLE, Got, OTHER, VOLATILE};
@@ -30,6 +31,8 @@ pub(crate) struct Effects {
     pub(crate) dropped: BTreeMap<Dropped, u64>,
     /// Fronts that are to be read less.
     pub(crate) slowed: Vec<FrontId>,
+    /// What is said of wills that nothing else is said of is yes.
+    pub(crate) wills: BTreeMap<(String, String), WillPermission>,
     /// Entries that a test has committed by itself.
     pub(crate) entries: Vec<bytes::Bytes>,
 }
@@ -149,6 +152,11 @@ impl PartitionEffects for Effects {
 
     fn slow_down(&mut self, front: FrontId) {
         self.slowed.push(front);
+    }
+
+    fn permits_will(&mut self, owner: &str, _client_id: &str, topic: &str) -> WillPermission {
+        let said = self.wills.get(&(owner.to_owned(), topic.to_owned()));
+        said.copied().unwrap_or(WillPermission::Granted)
     }
 
     fn dropped(&mut self, why: Dropped, messages: u64) {

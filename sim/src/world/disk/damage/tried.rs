@@ -6,7 +6,7 @@ use courser_contract::{
     Append, AppendKey, AppendNumber, Attach, AttachStage, ClientHash, ConnectRefusal, Cut,
     DeliverTo, Delivery, Destinations, Dropped, FrontId, IndexChange, IndexToken, LogIndex, Now,
     Origin, PartitionEffects, PartitionId, Publish, QoS, Settled, ShardId, Source, Term, ToFront,
-    ToHome, ToPartition,
+    ToHome, ToPartition, WillPermission,
 };
 use courser_engine::{AsideFilters, LostStream, Partition};
 
@@ -42,6 +42,11 @@ impl PartitionEffects for Heard {
 
     fn change_index(&mut self, token: IndexToken, _: IndexChange) {
         self.index.push(token);
+    }
+
+    fn permits_will(&mut self, _: &str, _: &str, _: &str) -> WillPermission {
+        // Nobody logs in here.
+        WillPermission::Granted
     }
 
     fn fence(&mut self, _: IndexToken) {}
@@ -132,6 +137,8 @@ impl Tried {
             expiry_seconds: 1_000,
             receive_maximum: 1_000,
             will: None,
+            owner: None,
+            subscriptions_max: u32::MAX,
         };
         let message = ToHome::Attach(Box::new(attach));
         self.partition

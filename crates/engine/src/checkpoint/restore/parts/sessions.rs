@@ -9,7 +9,7 @@ use super::{Canonical, DecodeError, Owner, Parts, Reader, SEQ_END, Stream, ids, 
 use crate::{
     entry::ScanState,
     l2::Entry,
-    session::{Extra, PACKET_IDS, Saved, Scan, Session, SessionLead, Share, Subscribed},
+    session::{Extra, OwnerName, PACKET_IDS, Saved, Scan, Session, SessionLead, Share, Subscribed},
 };
 
 const NO_SESSION: DecodeError = DecodeError::Invalid("part of no session");
@@ -20,6 +20,7 @@ impl Parts {
         let session = Session {
             uid,
             client_id: CompactString::from(read_str(reader)?),
+            owner: None,
             epoch: reader.read()?,
             attached: reader.read()?,
             receive_maximum: reader.read()?,
@@ -76,6 +77,16 @@ impl Parts {
             }
             session.subscriptions.push(made);
             state.subscriptions += 1;
+        }
+        Ok(())
+    }
+
+    pub(super) fn owner(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let uid: SessionUid = reader.read()?;
+        let owner: Box<str> = reader.read()?;
+        let session = self.state.sessions.get_mut(uid.0).ok_or(NO_SESSION)?;
+        if session.owner.replace(Box::new(OwnerName(owner))).is_some() {
+            return Err(DecodeError::Invalid("owner of a session that has one"));
         }
         Ok(())
     }

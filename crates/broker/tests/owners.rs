@@ -1,0 +1,251 @@
+//! Sessions belong to their users, and users keep to their limits.
+
+mod support;
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use courser_access::{Command, Limits, Role, User};
+use courser_broker::Broker;
+use support::accounts::{
+    ACCOUNTS, Hello, anna, change, delivered, name, publishes, put_role, put_user, role_name,
+    subscribe, user, with_anna,
+};
+use support::{broker_on, text};
+
+/// Session Expiry Interval 256 s.
+const KEPT: &[u8] = &[17, 0, 0, 1, 0];
+/// No matching subscribers: taken all the same.
+const NOBODY: u8 = 0x10;
+
+fn hello<'a>(user: &'a str, clean: bool, properties: &'a [u8]) -> Hello<'a> {
+    Hello {
+        client_id: "same",
+        flags: if clean { 2 } else { 0 },
+        properties,
+        login: Some((user, "secret")),
+        ..Hello::default()
+    }
+}
+
+/// On a disk, with `anna` and `bert`, who may do everything.
+fn with_both(folder: &std::path::Path) -> (Broker, SocketAddr) {
+    let broker = broker_on(folder, 2, &[ACCOUNTS]);
+    let address = broker.addresses()[0];
+    put_role(&broker, "all", &["allow all #"]);
+    put_user(&broker, "anna", "secret", &["all"]);
+    put_user(&broker, "bert", "secret", &["all"]);
+    (broker, address)
+}
+
+/// A kept session, as operators see it.
+fn session_of(broker: &Broker, client_id: &str) -> Option<Option<String>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let asked = runtime
+        .expect("a runtime")
+        .block_on(broker.control().session(client_id));
+    let row = asked.expect("the shards answer")?;
+    Some(row.user.map(Into::into))
+}
+
+#[test]
+fn i8_the_client_id_of_another_user_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let (broker, address) = with_both(folder.path());
+    let mut client = hello("anna", false, KEPT).accepted(address);
+    assert_eq!(subscribe(&mut client, "a"), 1);
+    let bert_is_refused = || {
+        for clean in [false, true] {
+            assert_eq!(hello("bert", clean, KEPT).code(address), 0x87);
+            assert_eq!(hello("bert", clean, &[]).code(address), 0x87);
+            let old = Hello {
+                version: 4,
+                ..hello("bert", clean, &[])
+            };
+            assert_eq!(old.code(address), 5);
+        }
+    };
+    bert_is_refused();
+    client.send(0xC0, &[]);
+    assert_eq!(client.receive().first, 0xD0, "nobody is displaced");
+    client.send(0xE0, &[]);
+    assert!(client.is_closed());
+    publishes(&mut anna(address, "publisher"), "a", false, "kept");
+    bert_is_refused();
+    assert_eq!(session_of(&broker, "same"), Some(Some("anna".to_owned())));
+    let (mut client, answer) = hello("anna", false, KEPT).say(address);
+    assert_eq!(answer.body[..2], [1, 0], "the session is there");
+    assert_eq!(delivered(&mut client).1, "kept");
+    broker.stop().expect("nothing failed");
+}
+
+#[test]
+fn a_session_without_a_connection_ends_with_its_user() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let (broker, address) = with_both(folder.path());
+    for user in ["anna", "bert"] {
+        let kept = Hello {
+            client_id: user,
+            ..hello(user, false, KEPT)
+        };
+        let mut client = kept.accepted(address);
+        assert_eq!(subscribe(&mut client, "a"), 1);
+        client.send(0xE0, &[]);
+        assert!(client.is_closed());
+    }
+    assert!(session_of(&broker, "anna").is_some());
+    change(&broker, Command::RemoveUser(name("anna")));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while session_of(&broker, "anna").is_some() {
+        assert!(Instant::now() < deadline, "it does not end");
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert!(session_of(&broker, "bert").is_some(), "nobody else's does");
+    broker.stop().expect("nothing failed");
+}
+
+/// The will of a client whose connection is lost, one second after that.
+fn leave_a_will(address: SocketAddr, user: &str, topic: &str) {
+    let mut will = vec![5, 0x18, 0, 0, 0, 1];
+    will.extend(text(topic));
+    will.extend(text(user));
+    let hello = Hello {
+        client_id: user,
+        flags: 0x0C,
+        will: &will,
+        ..hello(user, false, KEPT)
+    };
+    drop(hello.accepted(address));
+}
+
+#[test]
+fn i11_a_delayed_will_goes_out_by_the_rights_of_that_moment() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let (broker, address) = with_both(folder.path());
+    put_role(&broker, "wills", &["allow publish wills/#"]);
+    put_user(&broker, "carl", "secret", &["wills"]);
+    let reader = Hello {
+        client_id: "reader",
+        ..hello("bert", true, &[])
+    };
+    let mut reader = reader.accepted(address);
+    assert_eq!(subscribe(&mut reader, "wills/#"), 1);
+    leave_a_will(address, "carl", "wills/carl");
+    leave_a_will(address, "anna", "wills/anna");
+    put_role(&broker, "wills", &["deny publish wills/#"]);
+    let (topic, payload) = delivered(&mut reader);
+    assert_eq!((&*topic, &*payload), ("wills/anna", "anna"));
+    assert_eq!(reader.receive_within(Duration::from_millis(1_500)), None);
+    broker.stop().expect("nothing failed");
+}
+
+/// `anna` with limits of her own, and a role with others.
+fn limit(broker: &Broker, own: Limits, of_role: Limits) {
+    let role = Role {
+        limits: of_role,
+        ..support::accounts::role(&["allow all #"])
+    };
+    change(broker, Command::PutRole(role_name("anna"), role));
+    let user = User {
+        limits: own,
+        ..user("secret", &["anna"])
+    };
+    change(broker, Command::PutUser(name("anna"), user));
+}
+
+#[test]
+fn i9_a_publisher_over_its_rate_is_read_less_and_nobody_else() {
+    let (broker, address) = with_anna(2, &["allow all #"]);
+    let limits = Limits {
+        messages_per_second: Some(20),
+        ..Limits::default()
+    };
+    limit(&broker, Limits::default(), limits);
+    let mut client = anna(address, "fast");
+    let begun = Instant::now();
+    for number in 0..60 {
+        let taken = publishes(&mut client, "a", false, &number.to_string());
+        assert_eq!(taken, NOBODY);
+    }
+    // 20 at once, then 20 a second; the last one is taken before it is paid for.
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_millis(1_850), "{took:?}");
+    // By bytes.
+    let limits = Limits {
+        bytes_per_second: Some(1_000),
+        ..Limits::default()
+    };
+    limit(&broker, limits, Limits::default());
+    let mut client = anna(address, "large");
+    let begun = Instant::now();
+    for _ in 0..2 {
+        let taken = publishes(&mut client, "a", false, &"x".repeat(2_000));
+        assert_eq!(taken, NOBODY);
+    }
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_millis(950), "{took:?}");
+    let summary = broker.stop().expect("nothing failed");
+    let counters = summary.counters();
+    let over = counters
+        .iter()
+        .find(|(name, _)| name == "publishers_over_quota");
+    assert!(over.is_some_and(|(_, count)| *count >= 20), "{over:?}");
+}
+
+#[test]
+fn i9_subscriptions_and_connections_of_a_user_are_limited() {
+    let (broker, address) = with_anna(2, &["allow all #"]);
+    let own = Limits {
+        subscriptions: Some(2),
+        connections: Some(5),
+        ..Limits::default()
+    };
+    let of_role = Limits {
+        subscriptions: Some(9),
+        connections: Some(2),
+        ..Limits::default()
+    };
+    limit(&broker, own, of_role);
+    let mut first = anna(address, "first");
+    assert_eq!(subscribe(&mut first, "a"), 1);
+    assert_eq!(subscribe(&mut first, "b"), 1);
+    assert_eq!(subscribe(&mut first, "c"), 0x97);
+    assert_eq!(subscribe(&mut first, "b"), 1, "it is there");
+    let _second = anna(address, "second");
+    let third = Hello {
+        client_id: "third",
+        ..Hello::default()
+    };
+    assert_eq!(third.code(address), 0x97);
+    first.send(0xE0, &[]);
+    assert!(first.is_closed());
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while third.code(address) != 0 {
+        assert!(Instant::now() < deadline, "one has gone");
+        thread::sleep(Duration::from_millis(10));
+    }
+    broker.stop().expect("nothing failed");
+}
+
+#[test]
+fn i9_deliveries_under_way_to_a_user_are_limited() {
+    let (broker, address) = with_anna(1, &["allow all #"]);
+    let own = Limits {
+        in_flight: Some(3),
+        ..Limits::default()
+    };
+    limit(&broker, own, Limits::default());
+    let mut reader = anna(address, "reader");
+    assert_eq!(subscribe(&mut reader, "a"), 1);
+    let mut publisher = anna(address, "publisher");
+    for _ in 0..10 {
+        assert_eq!(publishes(&mut publisher, "a", false, "x"), 0);
+    }
+    let mut open = Vec::new();
+    while let Some(packet) = reader.receive_within(Duration::from_millis(500)) {
+        open.push(packet);
+    }
+    assert_eq!(open.len(), 3, "without an acknowledgement no more come");
+    broker.stop().expect("nothing failed");
+}

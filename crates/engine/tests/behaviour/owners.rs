@@ -1,0 +1,189 @@
+//! Sessions belong to the user that made them, and wills go out by the rights that count then.
+
+use courser_contract::{ConnectRefusal, DetachCause, Dropped, QoS, WillPermission};
+use courser_engine::Deletion;
+
+use crate::people::{durable, will};
+use crate::world::{DURABLE, Options, World, to};
+
+const REFUSED: Option<ConnectRefusal> = Some(ConnectRefusal::NotAuthorized);
+
+fn owner(world: &World) -> Option<String> {
+    let partition = &world.nodes[&DURABLE].partition;
+    let session = partition.stored_session("same")?;
+    session.owner().map(str::to_owned)
+}
+
+/// A second user comes with the client id of the first, in every way there is.
+fn others_are_refused(world: &mut World) {
+    for options in [Options::of("ben"), Options::durable()] {
+        for clean_start in [false, true] {
+            for expiry_seconds in [0, 60] {
+                let other = world.client("same");
+                let options = Options {
+                    clean_start,
+                    expiry_seconds,
+                    ..options.clone()
+                };
+                world.connect(other, options);
+                world.settle();
+                assert_eq!(world.clients[other].refused, REFUSED);
+                assert!(world.clients[other].home.is_none());
+            }
+        }
+    }
+}
+
+#[test]
+fn i8_another_user_neither_displaces_nor_ends_nor_takes_up_a_session() {
+    let mut world = World::new();
+    let anna = world.client("same");
+    world.attach(anna, Options::of("anna"));
+    world.subscribe(anna, to("t", QoS::AtLeastOnce));
+    others_are_refused(&mut world);
+    assert!(!world.clients[anna].taken_over);
+    world.detach(anna, DetachCause::Lost);
+    world.send("t", "for anna", QoS::AtLeastOnce);
+    world.settle();
+    others_are_refused(&mut world);
+    world.restart(DURABLE);
+    world.settle();
+    others_are_refused(&mut world);
+    assert_eq!(owner(&world).as_deref(), Some("anna"));
+    world.attach(anna, Options::of("anna"));
+    world.settle();
+    assert_eq!(world.got(anna), ["for anna"]);
+}
+
+#[test]
+fn i8_a_session_that_ends_with_its_connection_is_not_displaced_either() {
+    let mut world = World::new();
+    let anna = world.client("same");
+    let options = Options {
+        owner: Some("anna".into()),
+        ..Options::clean()
+    };
+    world.attach(anna, options);
+    others_are_refused(&mut world);
+    assert!(!world.clients[anna].taken_over);
+    world.detach(anna, DetachCause::Disconnect);
+    world.settle();
+    let ben = world.client("same");
+    world.attach(ben, Options::of("ben"));
+    assert!(world.clients[ben].home.is_some(), "nothing of it is left");
+}
+
+#[test]
+fn what_nobody_has_logged_in_for_is_anybodys() {
+    let mut world = World::new();
+    let first = durable(&mut world, "same");
+    world.subscribe(first, to("t", QoS::AtLeastOnce));
+    let anna = world.client("same");
+    world.attach(anna, Options::of("anna"));
+    assert!(world.clients[first].taken_over);
+    let attached = world.clients[anna].attached.clone();
+    assert!(attached.expect("it is attached").present);
+    assert_eq!(owner(&world).as_deref(), Some("anna"));
+    others_are_refused(&mut world);
+}
+
+#[test]
+fn i11_a_delayed_will_is_asked_for_again_when_it_goes_out() {
+    for said in [WillPermission::Granted, WillPermission::Denied] {
+        let mut world = World::new();
+        let reader = durable(&mut world, "reader");
+        world.subscribe(reader, to("will", QoS::AtLeastOnce));
+        let a = world.client("a");
+        let options = Options {
+            owner: Some("anna".into()),
+            ..will("will", 5)
+        };
+        world.attach(a, options);
+        world.detach(a, DetachCause::Lost);
+        let key = ("anna".to_owned(), "will".to_owned());
+        world.fx.wills.insert(key.clone(), WillPermission::NotYet);
+        world.pass_time(6_000);
+        world.settle();
+        assert!(world.got(reader).is_empty(), "nobody knows yet");
+        world.fx.wills.insert(key, said);
+        world.pass_time(2_000);
+        world.settle();
+        let denied = usize::from(said == WillPermission::Denied);
+        assert_eq!(world.got(reader).len(), 1 - denied);
+        let dropped = world.fx.dropped.get(&Dropped::Denied).copied();
+        assert_eq!(dropped.unwrap_or(0), denied as u64);
+    }
+}
+
+#[test]
+fn i11_a_will_of_a_client_that_a_new_leader_finds_waits_until_rights_are_known() {
+    let mut world = World::new();
+    let reader = durable(&mut world, "reader");
+    world.subscribe(reader, to("will", QoS::AtLeastOnce));
+    let a = world.client("a");
+    let options = Options {
+        owner: Some("anna".into()),
+        ..will("will", 0)
+    };
+    world.attach(a, options);
+    let key = ("anna".to_owned(), "will".to_owned());
+    world.fx.wills.insert(key.clone(), WillPermission::NotYet);
+    world.restart(DURABLE);
+    world.settle();
+    world.attach(reader, Options::durable());
+    world.pass_time(5_000);
+    world.settle();
+    assert!(world.got(reader).is_empty(), "nobody knows yet");
+    world.fx.wills.insert(key, WillPermission::Granted);
+    world.pass_time(2_000);
+    world.settle();
+    assert_eq!(world.got(reader), ["gone"]);
+}
+
+#[test]
+fn i11_the_end_of_a_session_sends_no_will_that_its_owner_may_not_publish() {
+    let mut world = World::new();
+    let reader = durable(&mut world, "reader");
+    world.subscribe(reader, to("will", QoS::AtLeastOnce));
+    let a = world.client("a");
+    let options = Options {
+        owner: Some("anna".into()),
+        ..will("will", 60)
+    };
+    world.attach(a, options);
+    world.detach(a, DetachCause::Lost);
+    let key = ("anna".to_owned(), "will".to_owned());
+    world.fx.wills.insert(key, WillPermission::Denied);
+    let deletion = world.call(DURABLE, |it, now, fx| it.delete_session(now, "a", fx));
+    assert_eq!(deletion, Deletion::Proposed);
+    world.settle();
+    assert!(world.got(reader).is_empty());
+}
+
+#[test]
+fn i9_a_user_has_no_more_subscriptions_than_it_may() {
+    let mut world = World::new();
+    let a = world.client("a");
+    let options = Options {
+        subscriptions_max: 2,
+        ..Options::of("anna")
+    };
+    world.attach(a, options.clone());
+    for filter in ["t/1", "t/2", "t/3", "t/2"] {
+        world.subscribe(a, to(filter, QoS::AtLeastOnce));
+    }
+    let count = |world: &World| world.nodes[&DURABLE].partition.counts().subscriptions;
+    assert_eq!(
+        count(&world),
+        2,
+        "one that is there is changed all the same"
+    );
+    world.detach(a, DetachCause::Lost);
+    let options = Options {
+        subscriptions_max: 3,
+        ..options
+    };
+    world.attach(a, options);
+    world.subscribe(a, to("t/3", QoS::AtLeastOnce));
+    assert_eq!(count(&world), 3, "its next connection may have more");
+}
