@@ -57,9 +57,14 @@ fn every_setting_that_needs_no_restart_really_changes() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Settings whose effect no client sees: the log's are those of the process (`crates/courser/tests/reload`), and a backup
-/// takes its pace when it begins.
-const SEEN_ELSEWHERE: [&str; 3] = ["backup.bytes_per_second", "log.format", "log.level"];
+/// Settings whose effect no client sees: the log's are those of the process (`crates/courser/tests/reload`), a backup takes its
+/// pace when it begins, and the scrub asks for its period again and again.
+const SEEN_ELSEWHERE: [&str; 4] = [
+    "backup.bytes_per_second",
+    "log.format",
+    "log.level",
+    "scrub.period",
+];
 
 #[test]
 fn every_setting_that_needs_no_restart_has_a_row() {
