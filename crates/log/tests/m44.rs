@@ -4,12 +4,13 @@ mod support;
 
 use std::{collections::BTreeMap, io::ErrorKind};
 
-use courser_contract::{LogIndex, PartitionId};
+use courser_contract::{LogIndex, PartitionId, Term};
 use courser_log::{
-    Batch, BatchPlace, DamageKind, Log, Manifests, OpenError, PartitionDamage, Push, Recovered,
+    Batch, BatchPlace, DamageKind, Log, Manifests, OpenError, PartitionDamage, Push, Record,
+    Recovered,
     testing::{Call, MemDisk, Survival},
 };
-use support::{entry, open, start};
+use support::{entry, entry_of, open, start};
 
 /// A log with batches of which each holds the next entry of one partition.
 struct Recorded {
@@ -18,6 +19,8 @@ struct Recorded {
     batch: Batch,
     places: Vec<BatchPlace>,
     last: BTreeMap<u16, u64>,
+    /// Of the entries that come.
+    term: Term,
 }
 
 impl Recorded {
@@ -39,6 +42,7 @@ impl Recorded {
             batch,
             places: Vec::new(),
             last,
+            term: Term(1),
         }
     }
 
@@ -53,7 +57,8 @@ impl Recorded {
             let last = self.last.entry(*id).or_insert(0);
             *last += 1;
             let data = data(*id, *last, bytes);
-            assert_eq!(self.batch.push(&entry(*id, *last, &data)), Push::Taken);
+            let record = entry_of(self.term, *id, *last, &data);
+            assert_eq!(self.batch.push(&record), Push::Taken);
         }
         let place = self.log.write(&mut self.batch).expect("written");
         self.places.push(place);
@@ -62,6 +67,21 @@ impl Recorded {
 
     fn write_synced(&mut self, partitions: &[u16]) -> BatchPlace {
         let place = self.write(partitions);
+        self.log.sync().expect("synced");
+        place
+    }
+
+    /// One batch, with a vote of partition 1 for node 1.
+    fn write_vote(&mut self, term: u64) -> BatchPlace {
+        self.batch.clear();
+        let vote = Record::HardState {
+            partition: PartitionId(1),
+            term: Term(term),
+            vote: 1,
+            commit: LogIndex(0),
+        };
+        assert_eq!(self.batch.push(&vote), Push::Taken);
+        let place = self.log.write(&mut self.batch).expect("written");
         self.log.sync().expect("synced");
         place
     }
@@ -172,6 +192,34 @@ fn m44_a_bad_batch_that_a_later_one_calls_synced_is_rot_and_only_the_bad_record_
     let found = [1, 2, 3].map(|id| (entries(&recovered, id), damage(&recovered, id)));
     let lost = PartitionDamage::InDoubt { after: LogIndex(1) };
     assert_eq!(found, [(3, None), (1, Some(lost)), (2, None)]);
+}
+
+/// Found by a flipped bit of a simulated disk: the entry that followed showed that none was missing, and a term that was led was
+/// forgotten all the same (I6).
+#[test]
+fn i6_a_term_is_known_by_its_entries_when_its_vote_was_in_a_lost_batch() {
+    for rots in [false, true] {
+        let mut recorded = Recorded::new();
+        recorded.write_vote(2);
+        recorded.write_synced(&[1]);
+        let vote = recorded.write_vote(3);
+        recorded.term = Term(3);
+        recorded.write_synced(&[1]);
+        recorded.log.witness().expect("written");
+        if rots {
+            recorded.rot(vote, HEADER + FRAME);
+        }
+        let recovered = recorded.restart(2);
+        assert_eq!(
+            (entries(&recovered, 1), damage(&recovered, 1)),
+            (2, None),
+            "no entry is missing"
+        );
+        let found = recovered.partitions[&PartitionId(1)].hard_state;
+        // Nobody knows for whom it voted in term 3: nothing may be voted in it again.
+        let expected = if rots { (Term(4), 0) } else { (Term(3), 1) };
+        assert_eq!((found.term, found.vote), expected);
+    }
 }
 
 #[test]

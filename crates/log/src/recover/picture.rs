@@ -84,6 +84,20 @@ impl Partition {
         let last = self.entries.last().map(|entry| entry.index);
         last.unwrap_or_else(|| self.checkpoint())
     }
+
+    /// A lost batch may have held its hard state: an entry of a newer term shows that this was so. Whom this node voted for in that
+    /// term nobody knows any more, so it begins in the next one, in which it voted for nobody.
+    fn pass_unknown_votes(&mut self) {
+        let led = self.entries.last().map_or(Term(0), |entry| entry.term);
+        let known = self.known.hard_state.unwrap_or(HardState::NONE);
+        if led > known.term {
+            self.known.hard_state = Some(HardState {
+                term: Term(led.0 + 1),
+                vote: 0,
+                ..known
+            });
+        }
+    }
 }
 
 impl Picture {
@@ -315,7 +329,11 @@ impl Picture {
             let mut open = 0;
             for (id, partition) in &mut self.partitions {
                 let bit = partition_bit(id.0);
-                if doubt.partitions & bit == 0 || doubt.cleared.contains(id) {
+                if doubt.partitions & bit == 0 {
+                    continue;
+                }
+                partition.pass_unknown_votes();
+                if doubt.cleared.contains(id) {
                     continue;
                 }
                 open |= bit;

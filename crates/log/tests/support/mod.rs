@@ -66,9 +66,13 @@ pub(crate) fn open(
 }
 
 pub(crate) fn entry(partition: u16, index: u64, data: &[u8]) -> Record {
+    entry_of(Term(1), partition, index, data)
+}
+
+pub(crate) fn entry_of(term: Term, partition: u16, index: u64, data: &[u8]) -> Record {
     Record::Entry {
         partition: PartitionId(partition),
-        term: Term(1),
+        term,
         index: LogIndex(index),
         data: Bytes::copy_from_slice(data),
     }
