@@ -201,7 +201,7 @@ def test_d8_a_disk_that_is_filled_and_drained_again_and_again(small_disk):
 def test_d14_a_folder_in_use_is_refused(tmp_path):
     """A second broker on the same folder says who has it, and ends with 6."""
     found = broker(tmp_path / "broker").start()
-    command = [str(Courser.binary()), "server", "--mqtt", "127.0.0.1:0", "--data", str(found.folder / "data")]
+    command = [str(Courser.binary()), "server", "--mqtt", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", str(found.folder / "data")]
     second = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     assert second.returncode == 6
     assert f"in use by process {found.process.pid}" in second.stderr

@@ -91,7 +91,7 @@ def test_the_two_commands(tmp_path, default_ports):
 
 def test_in_memory(tmp_path):
     """`--in-memory` says that nothing survives, and writes no file."""
-    command = [str(Courser.binary()), "server", "--in-memory", "--mqtt", "127.0.0.1:0"]
+    command = [str(Courser.binary()), "server", "--in-memory", "--mqtt", "127.0.0.1:0", "--http", "127.0.0.1:0"]
     server = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     try:
         said = []

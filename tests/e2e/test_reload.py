@@ -41,7 +41,7 @@ def connect(port, client_id):
 class Server:
     def __init__(self, folder, *flags):
         self.log = folder / "server.log"
-        command = [str(Courser.binary()), "server", "--config", str(folder / "courser.toml"), *flags]
+        command = [str(Courser.binary()), "server", "--config", str(folder / "courser.toml"), "--http", "127.0.0.1:0", *flags]
         with self.log.open("w") as output:
             self.process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output)
         self.wait_for("ready\n")

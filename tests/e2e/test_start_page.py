@@ -68,13 +68,14 @@ def test_every_command_of_the_page(tmp_path, default_ports):
         for number, step in enumerate(commands(PAGE.read_text())):
             command, expected = step["command"], pattern(step["lines"])
             if command.endswith("&"):
+                # The page shows what the server says; the log, which may warn of a slow disk, goes to the other stream.
                 log = tmp_path / f"server-{number}.log"
-                with log.open("w") as output:
-                    server = subprocess.Popen("exec " + command.rstrip("& "), stdout=output, stderr=subprocess.STDOUT, **options)
+                with log.open("w") as output, log.with_suffix(".err").open("w") as errors:
+                    server = subprocess.Popen("exec " + command.rstrip("& "), stdout=output, stderr=errors, **options)
                 servers.append(server)
                 deadline = time.monotonic() + 30
                 while "\nready\n" not in log.read_text():
-                    assert server.poll() is None and time.monotonic() < deadline, log.read_text()
+                    assert server.poll() is None and time.monotonic() < deadline, log.read_text() + log.with_suffix(".err").read_text()
                     time.sleep(0.02)
                 assert expected.fullmatch(log.read_text()), f"{command}\n{log.read_text()}"
                 continue
