@@ -1,8 +1,6 @@
 //! `courser init`: writes a configuration file to begin with.
 
-use std::fs::OpenOptions;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -11,6 +9,7 @@ use courser_broker::{first_administrator, write_bootstrap};
 use courser_settings::template;
 
 use crate::cli::exit::Exit;
+use crate::cli::new_file::{there_already, write};
 use crate::cli::print;
 
 /// Flags of `courser init`.
@@ -135,27 +134,9 @@ fn text_with_accounts(data: &Path) -> String {
         .replace(WITHOUT, WITH)
 }
 
-fn there_already(file: &Path) -> Exit {
-    eprintln!(
-        "courser: {} is there already and is left as it is; name another file",
-        file.display()
-    );
-    Exit::Conflict
-}
-
 fn cannot_write(file: &Path, error: &io::Error) -> Exit {
     eprintln!("courser: cannot write {}: {error}", file.display());
     Exit::Refused
-}
-
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
 }
 
 #[cfg(test)]

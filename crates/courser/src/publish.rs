@@ -10,6 +10,7 @@ use courser_client::{Client, ClientError, Message, MessageProperty, Options};
 use crate::cli::connection::Connection;
 use crate::cli::exit::{Exit, fail, usage};
 use crate::cli::format;
+use crate::cli::topic_and_message;
 
 /// Flags of `courser pub`.
 #[derive(Args, Debug)]
@@ -140,22 +141,11 @@ enum Payload {
 impl Publish {
     fn what(&self) -> Result<(Options, String, Payload), String> {
         let (options, url_topic) = self.connection.options()?;
-        let named = self.topic.clone().or(url_topic);
-        // With a topic named by a flag the first free argument is the message.
-        let (topic, message) = match named {
-            Some(topic) => (
-                topic,
-                self.topic_argument
-                    .as_ref()
-                    .or(self.message_argument.as_ref()),
-            ),
-            None => (
-                self.topic_argument
-                    .clone()
-                    .ok_or("no topic: courser pub TOPIC MESSAGE, or -t TOPIC")?,
-                self.message_argument.as_ref(),
-            ),
-        };
+        let (topic, message) = topic_and_message(
+            self.topic.clone().or(url_topic),
+            [&self.topic_argument, &self.message_argument],
+            "no topic: courser pub TOPIC MESSAGE, or -t TOPIC",
+        )?;
         Ok((options, topic, self.payload(message)?))
     }
 

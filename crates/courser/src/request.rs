@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use crate::cli::connection::Connection;
 use crate::cli::exit::{Exit, fail, usage};
 use crate::cli::format::{self, Format};
+use crate::cli::topic_and_message;
 
 /// Flags of `courser request`.
 #[derive(Args, Debug)]
@@ -86,21 +87,11 @@ impl Request {
             VersionChoice::Auto | VersionChoice::V5 => options.version = VersionChoice::V5,
             VersionChoice::V311 => return Err("request needs MQTT 5".to_owned()),
         }
-        let named = self.topic.clone().or(url_topic);
-        let (topic, message) = match named {
-            Some(topic) => (
-                topic,
-                self.topic_argument
-                    .as_ref()
-                    .or(self.message_argument.as_ref()),
-            ),
-            None => (
-                self.topic_argument
-                    .clone()
-                    .ok_or("no topic: courser request TOPIC MESSAGE, or -t TOPIC")?,
-                self.message_argument.as_ref(),
-            ),
-        };
+        let (topic, message) = topic_and_message(
+            self.topic.clone().or(url_topic),
+            [&self.topic_argument, &self.message_argument],
+            "no topic: courser request TOPIC MESSAGE, or -t TOPIC",
+        )?;
         let message = self.message.as_ref().or(message);
         let own = own_name();
         Ok(Question {

@@ -4,11 +4,12 @@ pub(crate) mod connection;
 pub(crate) mod exit;
 pub(crate) mod format;
 pub(crate) mod layers;
+pub(crate) mod new_file;
 pub(crate) mod plain;
 pub(crate) mod settings;
 pub(crate) mod url;
 
-use std::io::{self, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 
 use exit::Exit;
 
@@ -22,5 +23,32 @@ pub(crate) fn print(text: &str) -> Exit {
             eprintln!("courser: cannot write to standard output: {error}");
             Exit::Internal
         }
+    }
+}
+
+/// Asks the person at the terminal; where there is none, the answer is no.
+pub(crate) fn confirm(question: &str) -> bool {
+    if !io::stdin().is_terminal() {
+        return false;
+    }
+    eprint!("{question}? [y/N] ");
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line).is_ok() && matches!(line.trim(), "y" | "yes")
+}
+
+/// Topic and message out of what was named, by a flag or a URL, and two free arguments: with a topic that is named, the first of
+/// them is the message.
+///
+/// # Errors
+/// `without`, when nothing is a topic.
+pub(crate) fn topic_and_message<'a>(
+    named: Option<String>,
+    free: [&'a Option<String>; 2],
+    without: &str,
+) -> Result<(String, Option<&'a String>), String> {
+    let [first, second] = free;
+    match named {
+        Some(topic) => Ok((topic, first.as_ref().or(second.as_ref()))),
+        None => Ok((first.clone().ok_or(without)?, second.as_ref())),
     }
 }

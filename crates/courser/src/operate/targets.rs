@@ -1,13 +1,12 @@
 //! Verbs that take something away: they ask at a terminal, want `--yes` elsewhere, and say with `--dry-run` what they would do.
 
-use std::io::{self, BufRead, IsTerminal};
-
 use clap::Args;
 use courser_admin::client::{Client, ClientError, Verb, escaped};
 use serde_json::{Value, json};
 
 use super::print::{OutputFlags, plain};
 use super::server::ServerFlags;
+use crate::cli::confirm;
 use crate::cli::exit::{Exit, usage};
 
 /// What a destructive verb is for.
@@ -46,7 +45,7 @@ pub(super) struct Deed {
 
 impl Targets {
     pub(super) fn run(&self, server: &ServerFlags, deed: &Deed) -> Exit {
-        if !self.dry_run && !self.yes && !self.confirm(deed) {
+        if !self.dry_run && !self.yes && !confirm(&format!("{} {}", deed.what, self.list())) {
             return usage(&format!(
                 "nothing was done: say --yes to {} {}",
                 deed.what,
@@ -101,15 +100,5 @@ impl Targets {
             .map(|name| plain(name))
             .collect::<Vec<_>>()
             .join(", ")
-    }
-
-    /// Asks the person at the terminal; where there is none, the answer is no.
-    fn confirm(&self, deed: &Deed) -> bool {
-        if !io::stdin().is_terminal() {
-            return false;
-        }
-        eprint!("{} {}? [y/N] ", deed.what, self.list());
-        let mut line = String::new();
-        io::stdin().lock().read_line(&mut line).is_ok() && matches!(line.trim(), "y" | "yes")
     }
 }

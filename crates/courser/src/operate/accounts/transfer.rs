@@ -1,8 +1,7 @@
 //! `courser access`: all users and roles at once; and users out of Mosquitto's files.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, BufRead, IsTerminal, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -10,7 +9,9 @@ use courser_access::{PasswordHash, UserName};
 use courser_admin::client::Verb;
 use serde_json::{Value, json};
 
+use crate::cli::confirm;
 use crate::cli::exit::{Exit, usage};
+use crate::cli::new_file::{there_already, write};
 use crate::operate::print::{OutputFlags, say};
 use crate::operate::server::ServerFlags;
 
@@ -63,7 +64,7 @@ pub(crate) fn run(arguments: &Access) -> Exit {
                 }
                 Err(message) => return usage(&message),
             };
-            if !dry_run && !yes && !confirm() {
+            if !dry_run && !yes && !confirm("replace all users and roles") {
                 return usage(
                     "nothing was done: say --yes to replace all users and roles, or --dry-run to see what would change",
                 );
@@ -88,26 +89,10 @@ fn export(server: &ServerFlags, file: Option<&Path>) -> Exit {
         };
         Ok(match write(file, &text) {
             Ok(()) => Exit::Done,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                eprintln!(
-                    "courser: {} is there already and is left as it is; name another file",
-                    file.display()
-                );
-                Exit::Conflict
-            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => there_already(file),
             Err(error) => usage(&format!("cannot write {}: {error}", file.display())),
         })
     })
-}
-
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
 }
 
 fn read(file: &Path) -> Result<String, String> {
@@ -117,15 +102,6 @@ fn read(file: &Path) -> Result<String, String> {
         fs::read_to_string(file)
     };
     text.map_err(|error| format!("cannot read {}: {error}", file.display()))
-}
-
-fn confirm() -> bool {
-    if !io::stdin().is_terminal() {
-        return false;
-    }
-    eprint!("replace all users and roles? [y/N] ");
-    let mut line = String::new();
-    io::stdin().lock().read_line(&mut line).is_ok() && matches!(line.trim(), "y" | "yes")
 }
 
 /// Users of a file of `mosquitto_passwd`. The whole file must be in its form before anybody is made: a line that is not must not become
