@@ -3,8 +3,8 @@
 use courser_contract::{Cut, LogIndex, PartitionId, Seq, SessionUid};
 
 use super::{
-    restore::{RestoreError, damaged, next_unit},
-    unit::{AddressReader, Kind, UNIT_HEADER_BYTES, VERSION},
+    restore::{RestoreError, check_head, damaged, each_unit, kind_of},
+    unit::{AddressReader, Kind},
 };
 use crate::{
     canonical::{DecodeError, Reader, read_str},
@@ -52,19 +52,16 @@ impl NeededRecords {
         bytes: &[u8],
         mut need: impl FnMut(LogIndex, u32),
     ) -> Result<(), RestoreError> {
-        self.rest.extend_from_slice(bytes);
-        let rest = std::mem::take(&mut self.rest);
-        let mut at = 0;
-        while let Some((kind, body)) = next_unit(&rest[at..]) {
-            at += UNIT_HEADER_BYTES + body.len();
+        let mut rest = std::mem::take(&mut self.rest);
+        each_unit(&mut rest, bytes, |kind, body| {
             self.unit(kind, body)?;
             for packed in self.found.drain(..) {
                 let address = Address::unpack(packed);
                 need(LogIndex(address.index), address.ordinal);
             }
-        }
+            Ok(())
+        })?;
         self.rest = rest;
-        self.rest.drain(..at);
         Ok(())
     }
 
@@ -82,8 +79,7 @@ impl NeededRecords {
     fn unit(&mut self, kind: u8, body: &[u8]) -> Result<(), RestoreError> {
         let unit = self.units;
         self.units += 1;
-        let kind = Kind::from_bits(kind).ok_or(DecodeError::Invalid("kind of a unit"));
-        let kind = kind.map_err(|cause| damaged(unit, cause))?;
+        let kind = kind_of(unit, kind)?;
         let mut reader = Reader::new(body);
         match (kind, self.end) {
             (Kind::Head, None) => self.head(&mut reader),
@@ -97,16 +93,9 @@ impl NeededRecords {
     }
 
     fn head(&mut self, reader: &mut Reader<'_>) -> Result<(), RestoreError> {
-        let at = |cause| damaged(0, cause);
-        let found: u16 = reader.read().map_err(at)?;
-        if !(1..=VERSION).contains(&found) {
-            return Err(RestoreError::Version { found });
-        }
-        let id: PartitionId = reader.read().map_err(at)?;
-        if id != self.id {
-            return Err(RestoreError::OtherPartition { found: id.0 });
-        }
-        self.end = Some(reader.read().map_err(at)?);
+        check_head(reader, self.id)?;
+        let end = reader.read().map_err(|cause| damaged(0, cause))?;
+        self.end = Some(end);
         Ok(())
     }
 

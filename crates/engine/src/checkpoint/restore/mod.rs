@@ -11,7 +11,7 @@ mod parts;
 mod records;
 
 use bytes::Bytes;
-use courser_contract::LogIndex;
+use courser_contract::{LogIndex, PartitionId};
 
 pub(super) use self::parts::Parts;
 use self::records::Filling;
@@ -125,16 +125,9 @@ impl Restore {
     /// # Errors
     /// When it cannot be what a partition wrote; nothing more is to be expected of this checkpoint then.
     pub fn piece(&mut self, bytes: &[u8]) -> Result<(), RestoreError> {
-        self.rest.extend_from_slice(bytes);
-        let rest = std::mem::take(&mut self.rest);
-        let mut at = 0;
-        while let Some((kind, body)) = next_unit(&rest[at..]) {
-            at += UNIT_HEADER_BYTES + body.len();
-            self.parts.unit(kind, body)?;
-        }
-        self.rest = rest;
-        self.rest.drain(..at);
-        Ok(())
+        each_unit(&mut self.rest, bytes, |kind, body| {
+            self.parts.unit(kind, body)
+        })
     }
 
     /// What has been read so far.
@@ -223,8 +216,44 @@ impl Restore {
     }
 }
 
+/// Gives `unit` all units that are whole with a further piece; what has begun stays in `rest`.
+pub(super) fn each_unit(
+    rest: &mut Vec<u8>,
+    piece: &[u8],
+    mut unit: impl FnMut(u8, &[u8]) -> Result<(), RestoreError>,
+) -> Result<(), RestoreError> {
+    rest.extend_from_slice(piece);
+    let mut at = 0;
+    while let Some((kind, body)) = next_unit(&rest[at..]) {
+        at += UNIT_HEADER_BYTES + body.len();
+        unit(kind, body)?;
+    }
+    rest.drain(..at);
+    Ok(())
+}
+
+/// The kind of a unit.
+pub(super) fn kind_of(unit: u64, kind: u8) -> Result<Kind, RestoreError> {
+    let kind = Kind::from_bits(kind).ok_or(DecodeError::Invalid("kind of a unit"));
+    kind.map_err(|cause| damaged(unit, cause))
+}
+
+/// What the first unit begins with: a version that is known, and the partition `id`.
+pub(super) fn check_head(reader: &mut Reader<'_>, id: PartitionId) -> Result<(), RestoreError> {
+    let at = |cause| damaged(0, cause);
+    let found: u16 = reader.read().map_err(at)?;
+    if !(1..=VERSION).contains(&found) {
+        return Err(RestoreError::Version { found });
+    }
+    let found: PartitionId = reader.read().map_err(at)?;
+    if found != id {
+        return Err(RestoreError::OtherPartition { found: found.0 });
+    }
+    Ok(())
+}
+
 /// The first whole unit.
-pub(super) fn next_unit(bytes: &[u8]) -> Option<(u8, &[u8])> {
+fn next_unit(bytes: &[u8]) -> Option<(u8, &[u8])> {
     let (&kind, rest) = bytes.split_first()?;
     let (len, rest) = rest.split_first_chunk()?;
     let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;

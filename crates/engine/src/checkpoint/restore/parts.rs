@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, rc::Rc};
 
 use courser_contract::{PartitionId, Seq, Term};
 
-use super::{Kind, Reader, RestoreError, Restored, State, VERSION, damaged};
+use super::{Kind, Reader, RestoreError, Restored, State, check_head, damaged, kind_of};
 use crate::{
     canonical::{Canonical, DecodeError, read_str},
     checkpoint::unit::AddressReader,
@@ -82,8 +82,7 @@ impl Parts {
     pub(super) fn unit(&mut self, kind: u8, body: &[u8]) -> Result<(), RestoreError> {
         let unit = self.units;
         self.units += 1;
-        let kind = Kind::from_bits(kind).ok_or(DecodeError::Invalid("kind of a unit"));
-        let kind = kind.map_err(|cause| damaged(unit, cause))?;
+        let kind = kind_of(unit, kind)?;
         let mut reader = Reader::new(body);
         if kind == Kind::Head && self.progress == Progress::Begin {
             self.progress = Progress::Units;
@@ -124,16 +123,8 @@ impl Parts {
     }
 
     fn head(&mut self, reader: &mut Reader<'_>) -> Result<(), RestoreError> {
-        let at = |cause| damaged(0, cause);
-        let found: u16 = reader.read().map_err(at)?;
-        if !(1..=VERSION).contains(&found) {
-            return Err(RestoreError::Version { found });
-        }
-        let id: PartitionId = reader.read().map_err(at)?;
-        if id != self.state.id {
-            return Err(RestoreError::OtherPartition { found: id.0 });
-        }
-        self.counters(reader).map_err(at)
+        check_head(reader, self.state.id)?;
+        self.counters(reader).map_err(|cause| damaged(0, cause))
     }
 
     fn counters(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
