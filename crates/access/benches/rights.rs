@@ -3,38 +3,18 @@
 //! Batches are short and the fastest of many counts, so that other programs on the machine disturb it little.
 #![allow(missing_docs, clippy::print_stdout)] // a program
 
+mod device;
+
 use std::hint::black_box;
 use std::time::Instant;
 
-use courser_access::{Command, Identity, Rights, Role, RoleName, Table, User, UserName};
+use courser_access::Rights;
+use device::rights;
 
 const CHECKS: u32 = 1_000;
 const BATCHES: u32 = 5_000;
 /// What a check of a topic that was asked for before may take.
 const NS_MAX: f64 = 30.0;
-
-fn rights() -> Rights {
-    let rules = [
-        "deny all $SYS/#",
-        "allow subscribe org/+/commands/%c/#",
-        "allow publish status/%c",
-        "allow all org/+/+/%c/#",
-    ];
-    let role = Role {
-        rules: rules.map(|rule| rule.parse().expect("a rule")).into(),
-        ..Role::default()
-    };
-    let name = RoleName::new("device").expect("a role name");
-    let user_name = UserName::new("fleet").expect("a user name");
-    let user = User {
-        roles: [name.clone()].into(),
-        ..User::default()
-    };
-    let mut table = Table::default();
-    table.apply(&Command::PutRole(name, role));
-    table.apply(&Command::PutUser(user_name.clone(), user));
-    Rights::new(&table, Identity::new("device-12", user_name))
-}
 
 /// Nanoseconds of one check, with the topics in turn.
 fn time(rights: &mut Rights, topics: &[String]) -> f64 {

@@ -2,39 +2,15 @@
 //! gungraun-runner).
 #![allow(missing_docs)] // the macros make undocumented items
 
+mod device;
+
 use std::hint::black_box;
 
-use courser_access::{Command, Identity, Rights, Role, RoleName, Table, User, UserName, Verdict};
+use courser_access::{Rights, Verdict};
+use device::rights;
 use gungraun::prelude::*;
 
 const TOPIC: &str = "org/r3/s7/device-12/temperature";
-
-/// A device with rules as one has them, of which the last one is about the topic.
-fn rights() -> Rights {
-    let rules = [
-        "deny all $SYS/#",
-        "allow subscribe org/+/commands/%c/#",
-        "allow publish status/%c",
-        "allow all org/+/+/%c/#",
-    ];
-    let role = Role {
-        rules: rules
-            .iter()
-            .map(|rule| rule.parse().expect("a rule"))
-            .collect(),
-        ..Role::default()
-    };
-    let name = RoleName::new("device").expect("a role name");
-    let user = User {
-        roles: [name.clone()].into(),
-        ..User::default()
-    };
-    let user_name = UserName::new("fleet").expect("a user name");
-    let mut table = Table::default();
-    table.apply(&Command::PutRole(name, role));
-    table.apply(&Command::PutUser(user_name.clone(), user));
-    Rights::new(&table, Identity::new("device-12", user_name))
-}
 
 fn asked() -> Rights {
     let mut rights = rights();
