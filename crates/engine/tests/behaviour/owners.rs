@@ -87,25 +87,36 @@ fn what_nobody_has_logged_in_for_is_anybodys() {
     others_are_refused(&mut world);
 }
 
+/// A reader of wills that stays, and anna's client, whose will goes out so many seconds after its connection.
+fn anna_with_a_will(delay_seconds: u32) -> (World, usize, usize) {
+    let mut world = World::new();
+    let reader = durable(&mut world, "reader");
+    world.subscribe(reader, to("will", QoS::AtLeastOnce));
+    let a = world.client("a");
+    let options = Options {
+        owner: Some("anna".into()),
+        ..will("will", delay_seconds)
+    };
+    world.attach(a, options);
+    (world, reader, a)
+}
+
+/// What the world says when it is asked for that will.
+fn answer(world: &mut World, permission: WillPermission) {
+    let key = ("anna".to_owned(), "will".to_owned());
+    world.fx.wills.insert(key, permission);
+}
+
 #[test]
 fn i11_a_delayed_will_is_asked_for_again_when_it_goes_out() {
     for said in [WillPermission::Granted, WillPermission::Denied] {
-        let mut world = World::new();
-        let reader = durable(&mut world, "reader");
-        world.subscribe(reader, to("will", QoS::AtLeastOnce));
-        let a = world.client("a");
-        let options = Options {
-            owner: Some("anna".into()),
-            ..will("will", 5)
-        };
-        world.attach(a, options);
+        let (mut world, reader, a) = anna_with_a_will(5);
         world.detach(a, DetachCause::Lost);
-        let key = ("anna".to_owned(), "will".to_owned());
-        world.fx.wills.insert(key.clone(), WillPermission::NotYet);
+        answer(&mut world, WillPermission::NotYet);
         world.pass_time(6_000);
         world.settle();
         assert!(world.got(reader).is_empty(), "nobody knows yet");
-        world.fx.wills.insert(key, said);
+        answer(&mut world, said);
         world.pass_time(2_000);
         world.settle();
         let denied = usize::from(said == WillPermission::Denied);
@@ -117,24 +128,15 @@ fn i11_a_delayed_will_is_asked_for_again_when_it_goes_out() {
 
 #[test]
 fn i11_a_will_of_a_client_that_a_new_leader_finds_waits_until_rights_are_known() {
-    let mut world = World::new();
-    let reader = durable(&mut world, "reader");
-    world.subscribe(reader, to("will", QoS::AtLeastOnce));
-    let a = world.client("a");
-    let options = Options {
-        owner: Some("anna".into()),
-        ..will("will", 0)
-    };
-    world.attach(a, options);
-    let key = ("anna".to_owned(), "will".to_owned());
-    world.fx.wills.insert(key.clone(), WillPermission::NotYet);
+    let (mut world, reader, a) = anna_with_a_will(0);
+    answer(&mut world, WillPermission::NotYet);
     world.restart(DURABLE);
     world.settle();
     world.attach(reader, Options::durable());
     world.pass_time(5_000);
     world.settle();
     assert!(world.got(reader).is_empty(), "nobody knows yet");
-    world.fx.wills.insert(key, WillPermission::Granted);
+    answer(&mut world, WillPermission::Granted);
     world.pass_time(2_000);
     world.settle();
     assert_eq!(world.got(reader), ["gone"]);
@@ -142,18 +144,9 @@ fn i11_a_will_of_a_client_that_a_new_leader_finds_waits_until_rights_are_known()
 
 #[test]
 fn i11_the_end_of_a_session_sends_no_will_that_its_owner_may_not_publish() {
-    let mut world = World::new();
-    let reader = durable(&mut world, "reader");
-    world.subscribe(reader, to("will", QoS::AtLeastOnce));
-    let a = world.client("a");
-    let options = Options {
-        owner: Some("anna".into()),
-        ..will("will", 60)
-    };
-    world.attach(a, options);
+    let (mut world, reader, a) = anna_with_a_will(60);
     world.detach(a, DetachCause::Lost);
-    let key = ("anna".to_owned(), "will".to_owned());
-    world.fx.wills.insert(key, WillPermission::Denied);
+    answer(&mut world, WillPermission::Denied);
     let deletion = world.call(DURABLE, |it, now, fx| it.delete_session(now, "a", fx));
     assert_eq!(deletion, Deletion::Proposed);
     world.settle();
