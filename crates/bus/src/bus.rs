@@ -16,7 +16,6 @@ use crate::stats::Stats;
 use crate::stream::MessageStream;
 use crate::subscription::Subscription;
 use crate::walk::{self, Marks, Post};
-use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -250,54 +249,65 @@ impl<M: 'static> Router<M> {
     unsafe fn post_on(&self, record: &Record, key: &Key, message: &M) {
         let Some(visit) = record.presence().enter() else {
             // SAFETY: passed on, and the thread is present.
-            return unsafe { self.post_slowly(key, message, record, None) };
+            return unsafe { self.post_within(key, message, record) };
         };
         // Acquire: who sees the version sees everything that it stands for.
         let version = self.inner.version.load(Ordering::Acquire);
         // SAFETY: passed on.
         let Some(plan) = (unsafe { record.cached(key.id(), version) }) else {
             // SAFETY: as above.
-            return unsafe { self.post_slowly(key, message, record, Some(visit)) };
+            return unsafe { self.post_anew(key, message, record, visit) };
         };
-        self.walk(record, plan, key, message);
-        record.presence().leave(visit);
+        self.walk(record, plan, key, message, visit);
     }
 
-    /// A post of a key whose plan is not known to hold, or within a post. Apart, so that the other way saves
-    /// no registers for it.
+    /// A post of a key whose plan is not known to hold. Apart, like the next one, so that the other way saves no
+    /// registers for it.
     ///
     /// # Safety
-    /// As for `post_on`; the thread is present, and was so before if there is no `visit`.
+    /// As for `post_on`; the thread is present, and was so before if the visit is one within another.
     #[cold]
     #[inline(never)]
-    unsafe fn post_slowly(&self, key: &Key, message: &M, record: &Record, visit: Option<Visit>) {
+    unsafe fn post_anew(&self, key: &Key, message: &M, record: &Record, visit: Visit) {
+        let version = self.inner.version.load(Ordering::Acquire);
+        let describe = |planner: &mut _, list| self.inner.describe(planner, list);
+        // SAFETY: the thread is present and owns the record; `describe` does not post; nothing is walked on this
+        // thread if it was not present before.
+        let plan = unsafe { record.look_up(key, version, visit.is_outermost(), describe) };
+        self.walk(record, plan, key, message, visit);
+    }
+
+    /// A post within a post.
+    ///
+    /// # Safety
+    /// As for `post_on`; the thread is present.
+    #[cold]
+    #[inline(never)]
+    unsafe fn post_within(&self, key: &Key, message: &M, record: &Record) {
+        add(&record.counters.nested, 1);
+        let visit = record.presence().again();
         let version = self.inner.version.load(Ordering::Acquire);
         // SAFETY: passed on.
-        let cached = unsafe { record.cached(key.id(), version) };
-        let plan = cached.unwrap_or_else(|| {
-            let describe = |planner: &mut _, list| self.inner.describe(planner, list);
-            // SAFETY: the thread is present and owns the record; `describe` does not post; nothing is walked on
-            // this thread if it was not present before.
-            unsafe { record.look_up(key, version, visit.is_some(), describe) }
-        });
-        self.walk(record, plan, key, message);
-        match visit {
-            Some(visit) => record.presence().leave(visit),
-            None => add(&record.counters.nested, 1),
+        match unsafe { record.cached(key.id(), version) } {
+            Some(plan) => self.walk(record, plan, key, message, visit),
+            // SAFETY: passed on.
+            None => unsafe { self.post_anew(key, message, record, visit) },
         }
     }
 
+    /// Calls the handlers of a plan, then ends the visit.
     #[inline(always)]
-    fn walk(&self, record: &Record, plan: PlanRef, key: &Key, message: &M) {
+    fn walk(&self, record: &Record, plan: PlanRef, key: &Key, message: &M, visit: Visit) {
+        add(&record.counters.hits, plan.singles() as u64); // see `walk::miss`
         let post = Post {
             router: self,
             key,
+            message,
             record,
-            calls: Cell::new(plan.singles() as u64),
+            visit,
         };
         // SAFETY: the plan is one of this router, this thread is present, and frees no plan while one is walked.
-        unsafe { walk::run(plan.groups(), &post, message) };
-        add(&record.counters.hits, post.calls.get());
+        unsafe { walk::run(plan.groups(), post) };
     }
 
     /// All live subscriptions with their filters, in no order. Linear, under the router's lock.

@@ -5,7 +5,7 @@
 //! - subscribing: handler written → id published → (new list: in the trie, published) → epoch moves → version
 //!   moves. A post that starts after `subscribe` returned therefore sees the version, and with it the rest.
 //! - unsubscribing: slot killed → a grace period → handler dropped (outside the lock) → slot free for the same
-//!   list. A list without subscriptions stays in the trie until a scan comes by: out of the trie → epoch and
+//!   list, unless that would be seen by plans that name it (see `slot`). A list without subscriptions stays in the trie until a scan comes by: out of the trie → epoch and
 //!   version move → a grace period → chunks to the pool.
 //!
 //! No code of the user runs under the lock.
@@ -36,7 +36,7 @@ const NO_TYPE: u32 = u32::MAX;
 enum Retired {
     Handler {
         slot: NonNull<SlotHead>,
-        list: u32,
+        id: u64,
         ty: u32,
     },
     List(u32),
@@ -181,8 +181,7 @@ impl Inner {
             .copied();
         let list = found.unwrap_or_else(|| self.make_list(&mut state, ty));
         let (slot, change) = self.make_slot(&mut state, list);
-        state.sequence = state.sequence.wrapping_add(1);
-        let id = u64::from(list) << 32 | u64::from(state.sequence) | u64::from(state.sequence == 0);
+        let id = state.next_id(list, change);
         // SAFETY: the slot is free, and this is under the lock.
         unsafe { Slot::<H>::write(slot, handler) };
         // SAFETY: memory of slots lives as long as the router.
@@ -246,8 +245,8 @@ impl Drop for Inner {
                 let ty = self.list(list).ty.load(Ordering::Relaxed);
                 self.for_each_slot(list, |slot| {
                     // SAFETY: memory of slots lives until the pools are dropped, after this.
-                    if unsafe { slot.as_ref() }.live().is_some() {
-                        left.push(Retired::Handler { slot, list, ty });
+                    if let Some(id) = unsafe { slot.as_ref() }.live() {
+                        left.push(Retired::Handler { slot, id, ty });
                     }
                 });
             }

@@ -39,9 +39,18 @@ impl Model {
 
     /// A post of the thread with that presence: the id that was called.
     fn post(&self, thread: usize) -> Option<u64> {
+        self.post_if(thread, SlotHead::live)
+    }
+
+    /// One by a plan that names the slot, which the thread has found live before.
+    fn post_by_plan(&self, thread: usize) -> Option<u64> {
+        self.post_if(thread, SlotHead::still_live)
+    }
+
+    fn post_if(&self, thread: usize, live: impl FnOnce(&SlotHead) -> Option<u64>) -> Option<u64> {
         let visit = self.presences[thread].enter();
         self.version.load(Ordering::Acquire);
-        let called = self.head.live().inspect(|&id| {
+        let called = live(&self.head).inspect(|&id| {
             // SAFETY: loom checks that nobody writes.
             let handler = self.handler.with(|handler| unsafe { *handler });
             assert_eq!(handler, id, "the handler is that of the subscription");
@@ -75,6 +84,22 @@ fn loom_no_call_of_a_dropped_handler() {
             other.post(0);
             other.post(0);
         });
+        model.unsubscribe_wait();
+        poster.join().unwrap();
+        assert_eq!(model.post(1), None);
+    });
+}
+
+#[test]
+fn loom_no_call_of_a_dropped_handler_by_a_plan() {
+    loom::model(|| {
+        let model = Model::new();
+        let other = Arc::clone(&model);
+        let poster = thread::spawn(move || match other.post(0) {
+            Some(1) => assert!(matches!(other.post_by_plan(0), None | Some(1))),
+            called => assert_eq!(called, None), // and no plan names the slot
+        });
+        model.subscribe(1);
         model.unsubscribe_wait();
         poster.join().unwrap();
         assert_eq!(model.post(1), None);

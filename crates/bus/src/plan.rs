@@ -3,7 +3,7 @@
 //! A plan is one block of words, read from front to back:
 //!
 //! ```text
-//! [references][words][singles in all][base]  then groups:  [walk][slot ..]  or  [walk][to end][chunk ..]
+//! [references][words][singles in all][base]  then groups:  [walk][slot ..]  or  [walk][chunk]
 //! then [end], or [go on][groups of the base]
 //! ```
 //! `walk` is the function made for the handler type (and for so many slots); it handles its group and goes on with

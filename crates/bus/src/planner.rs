@@ -95,7 +95,10 @@ impl Planner {
                     .cast_const()
                     .wrapping_byte_add(first_slot)
                     .cast::<SlotHead>();
-                (0..len).for_each(|at| item(Part::Slot(first.wrapping_byte_add(at * size))));
+                let slots = (0..len).map(|at| first.wrapping_byte_add(at * size));
+                // SAFETY: below the length, so it is initialised; chunks live as long as the router.
+                let lives = |slot: &*const SlotHead| unsafe { &**slot }.live().is_some();
+                slots.filter(lives).for_each(|slot| item(Part::Slot(slot)));
             } else {
                 item(Part::Chunk(chunk.as_ptr()));
             }
@@ -174,11 +177,8 @@ impl Planner {
                 self.words.extend(here.iter().map(|item| item.part.word()));
                 singles = rest;
             }
-            if !chunks.is_empty() {
-                let words = number((2 + chunks.len()) * size_of::<Word>());
-                self.words.extend([walks.chunks, words]);
-                self.words
-                    .extend(chunks.iter().map(|item| item.part.word()));
+            for chunk in chunks {
+                self.words.extend([walks.chunk, chunk.part.word()]);
             }
         }
         in_all

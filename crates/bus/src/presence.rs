@@ -43,17 +43,6 @@ impl Barrier {
         Barrier::Fence
     }
 
-    #[inline]
-    fn light(self) {
-        match self {
-            Barrier::Membarrier => compiler_fence(Ordering::SeqCst),
-            Barrier::Fence => {
-                std::hint::cold_path(); // the other one goes straight on
-                fence(Ordering::SeqCst);
-            }
-        }
-    }
-
     fn heavy(self) {
         fence(Ordering::SeqCst);
         match self {
@@ -75,18 +64,23 @@ fn expedited() {
     unreachable!("membarrier is only chosen where it is detected");
 }
 
+/// Set in the counter for good if the poster has to fence: what a post looks at anyway tells which way it goes.
+const FENCES: u64 = 1 << 63;
+
 /// Counter of one thread, written by that thread only; to be kept apart from what other threads write.
-#[repr(C)]
+#[repr(transparent)]
 pub(crate) struct Presence {
     count: AtomicU64,
-    barrier: Barrier,
 }
 
 impl Presence {
     pub(crate) fn new(barrier: Barrier) -> Self {
+        let count = match barrier {
+            Barrier::Membarrier => 0,
+            Barrier::Fence => FENCES,
+        };
         Presence {
-            count: AtomicU64::new(0),
-            barrier,
+            count: AtomicU64::new(count),
         }
     }
 
@@ -100,15 +94,27 @@ impl Presence {
         // Release: who waits may miss the even number in between, and must then see from this one that the post
         // before has ended.
         self.count.store(count + 1, Ordering::Release);
-        self.barrier.light();
-        Some(Visit(count))
+        if count & FENCES == 0 {
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            std::hint::cold_path(); // the other one goes straight on
+            fence(Ordering::SeqCst);
+        }
+        Some(Visit(count + 2))
     }
 
-    /// Ends what `enter` began. The counter was not changed since: reading it again would make the next post wait
-    /// for one store more.
+    /// A visit within the one that the calling thread, which must be the owner, has begun: its end changes nothing.
+    #[inline]
+    pub(crate) fn again(&self) -> Visit {
+        debug_assert!(self.inside(), "there is a visit to be within");
+        Visit(self.count.load(Ordering::Relaxed))
+    }
+
+    /// Ends what `enter` or `again` began. The counter is not read for it: that would make the next post wait for one
+    /// store more.
     #[inline]
     pub(crate) fn leave(&self, visit: Visit) {
-        self.count.store(visit.0 + 2, Ordering::Release);
+        self.count.store(visit.0, Ordering::Release);
     }
 
     /// Whether the calling thread, which must be the owner, is within a post.
@@ -119,13 +125,22 @@ impl Presence {
 
     /// Posts that were begun, those within posts not counted.
     pub(crate) fn entered(&self) -> u64 {
-        self.count.load(Ordering::Relaxed).div_ceil(2)
+        (self.count.load(Ordering::Relaxed) & !FENCES).div_ceil(2)
     }
 }
 
-/// Being inside, with the counter as it was before.
+/// Being inside, with what the counter is set to at the end. Copied along the groups of a plan, the last of which
+/// ends it.
 #[must_use = "who enters must leave"]
+#[derive(Clone, Copy)]
 pub(crate) struct Visit(u64);
+
+impl Visit {
+    /// Whether its end is that of being inside.
+    pub(crate) fn is_outermost(self) -> bool {
+        self.0 & 1 == 0
+    }
+}
 
 /// A grace period under way.
 pub(crate) struct Grace<R> {

@@ -9,6 +9,9 @@
 //! Invariants:
 //! - a handler is written before its id (release) and called only after its id was read (acquire);
 //! - a handler is dropped, or its place written again, only a grace period after its slot became `GONE`;
+//! - a slot of a small chunk (up to [`EXPANDED`]) is used once as long as its list is in the trie. Plans name such
+//!   slots one by one, those that live when the plan is made, so a post knows that what it finds there is still the
+//!   handler of which the plan was made, or none;
 //! - memory of chunks is given back to the allocator only when the router is dropped; until then a chunk that
 //!   is not used waits in the pool of its type, a grace period after its list was taken out of the trie. So the
 //!   id of a slot may be read through any pointer ever handed out, as long as the router lives.
@@ -44,9 +47,17 @@ impl SlotHead {
     /// The id of the live subscription, if there is one.
     #[inline]
     pub(crate) fn live(&self) -> Option<u64> {
-        let id = self.id.load(Ordering::Acquire);
-        // One signed comparison: EMPTY is 0, GONE is negative.
-        ((id as i64) > 0).then_some(id)
+        live(self.id.load(Ordering::Acquire))
+    }
+
+    /// Like `live`, for a slot in a chunk that plans name slot by slot, from a thread that saw its id by `live` when
+    /// it made the plan.
+    ///
+    /// Such a slot is used once, so this is the id that was seen, or the slot is gone: nothing is to be acquired.
+    /// It is what lets the compiler keep in registers what one handler left there for the next.
+    #[inline]
+    pub(crate) fn still_live(&self) -> Option<u64> {
+        live(self.id.load(Ordering::Relaxed))
     }
 
     pub(crate) fn kill(&self) {
@@ -61,6 +72,12 @@ impl SlotHead {
     pub(crate) fn publish(&self, id: u64) {
         self.id.store(id, Ordering::Release);
     }
+}
+
+#[inline]
+fn live(id: u64) -> Option<u64> {
+    // One signed comparison: EMPTY is 0, GONE is negative.
+    ((id as i64) > 0).then_some(id)
 }
 
 #[repr(C)]

@@ -5,27 +5,40 @@ use crate::bus::Router;
 use crate::handler::{Handler, SubscriptionRef};
 use crate::key::Key;
 use crate::plan::Word;
+use crate::presence::Visit;
 use crate::record::{Record, add};
 use crate::slot::{Chunk, Slot};
-use std::cell::Cell;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What a walk needs to know of the post.
 pub(crate) struct Post<'a, M: 'static> {
     pub(crate) router: &'a Router<M>,
     pub(crate) key: &'a Key,
+    pub(crate) message: &'a M,
     pub(crate) record: &'a Record,
-    /// Calls made: those of slots that are entered one by one are counted before the walk. Dead ones are taken off.
-    pub(crate) calls: Cell<u64>,
+    /// Ends with the walk.
+    pub(crate) visit: Visit,
 }
 
-/// Walks one group of a plan, then calls the function of the next one.
+impl<M: 'static> Clone for Post<'_, M> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: 'static> Copy for Post<'_, M> {}
+
+/// Walks one group of a plan, then calls the function of the next one. The arguments are the group and the fields of
+/// a [`Post`].
 ///
-/// The optimiser makes that last call a jump, so that the groups of a plan are one thread of code through which the
-/// message stays in one register. Handlers that write to the message one after another then do so through the
-/// same register, and the processor forwards each store to the next load without waiting for it (measured on
-/// Zen 4). Without optimisation it is a plain call; there are as many as the plan has groups.
-pub(crate) type Walk<M> = unsafe fn(*const Word, &Post<'_, M>, &M);
+/// The optimiser makes that last call a jump, so that a post and the groups of its plan are one thread of code,
+/// through which all six stay in their registers: small posts are bound by the number of loads and stores, and this
+/// way needs none for them. Handlers that write to the message one after another moreover do so through the same
+/// register, and the processor forwards each store to the next load without waiting for it (measured on Zen 4).
+/// Without optimisation it is a plain call; there are as many as the plan has groups.
+pub(crate) type Walk<M> = unsafe fn(*const Word, &Router<M>, &Key, &M, &Record, Visit);
 
 /// Slots of the groups that are entered one by one, each size with a function that has no loop.
 pub(crate) const GROUP_SIZES: [usize; 6] = [1, 2, 3, 4, 5, 8];
@@ -34,8 +47,8 @@ pub(crate) const GROUP_SIZES: [usize; 6] = [1, 2, 3, 4, 5, 8];
 pub(crate) struct Walks {
     /// For a group of slots, by place in [`GROUP_SIZES`].
     pub(crate) singles: [Word; GROUP_SIZES.len()],
-    /// For a group of chunks.
-    pub(crate) chunks: Word,
+    /// For a group of a chunk.
+    pub(crate) chunk: Word,
 }
 
 impl Walks {
@@ -50,7 +63,7 @@ impl Walks {
                     walk_singles::<M, H, { GROUP_SIZES[4] }> as Walk<M> as Word,
                     walk_singles::<M, H, { GROUP_SIZES[5] }> as Walk<M> as Word,
                 ],
-                chunks: walk_chunks::<M, H> as Walk<M> as Word,
+                chunk: walk_chunk::<M, H> as Walk<M> as Word,
             }
         }
     }
@@ -85,26 +98,51 @@ impl Marks {
     }
 }
 
-unsafe fn end<M>(_: *const Word, _: &Post<'_, M>, _: &M) {}
+/// # Safety
+/// As for `run`.
+unsafe fn end<M>(_: *const Word, _: &Router<M>, _: &Key, _: &M, record: &Record, visit: Visit) {
+    record.presence().leave(visit);
+}
 
 /// # Safety
 /// As for `run`, and the group's function is this one.
-unsafe fn go_on<M>(group: *const Word, post: &Post<'_, M>, message: &M) {
+unsafe fn go_on<M>(
+    group: *const Word,
+    router: &Router<M>,
+    key: &Key,
+    message: &M,
+    record: &Record,
+    visit: Visit,
+) {
+    let post = Post {
+        router,
+        key,
+        message,
+        record,
+        visit,
+    };
     // SAFETY: the layout of such a group: the first group of the base, which lives as long as the plan.
-    unsafe { run((*group.add(1)).cast(), post, message) }
+    unsafe { run((*group.add(1)).cast(), post) }
 }
 
-/// Runs a plan from `group` on.
+/// Runs a plan from `group` on, and ends the visit.
 ///
 /// # Safety
-/// `group` is a group of a plan of the post's router, or its end; the poster is present, and the plan is not freed
-/// before this returns.
+/// `group` is a group of a plan of the post's router, or its end; the poster is present by the post's visit, and the
+/// plan is not freed before that ends.
 #[inline(always)]
-pub(crate) unsafe fn run<M>(group: *const Word, post: &Post<'_, M>, message: &M) {
+pub(crate) unsafe fn run<M>(group: *const Word, post: Post<'_, M>) {
     // SAFETY: the first word of a group is the function for it, made for messages of this router.
     let walk = unsafe { *group.cast::<Walk<M>>() };
+    let Post {
+        router,
+        key,
+        message,
+        record,
+        visit,
+    } = post;
     // SAFETY: the group is the function's own; the rest is passed on.
-    unsafe { walk(group, post, message) }
+    unsafe { walk(group, router, key, message, record, visit) }
 }
 
 /// A group of `N` slots: their addresses follow.
@@ -113,49 +151,109 @@ pub(crate) unsafe fn run<M>(group: *const Word, post: &Post<'_, M>, message: &M)
 /// As for `run`, and the group's function is this one.
 unsafe fn walk_singles<M, H: Handler<M>, const N: usize>(
     group: *const Word,
-    post: &Post<'_, M>,
+    router: &Router<M>,
+    key: &Key,
     message: &M,
+    record: &Record,
+    visit: Visit,
 ) {
+    let post = Post {
+        router,
+        key,
+        message,
+        record,
+        visit,
+    };
     // SAFETY: the layout of such a group: so many slots of this handler type.
     let slots = unsafe { &*group.add(1).cast::<[*const Slot<H>; N]>() };
-    // Copied out: a handler writes to memory, after which the compiler would have to read `post` again.
-    let (router, key) = (post.router, post.key);
     let mut at = 0; // always past the handler that is being called
-    while let Err(payload) = catch_unwind(AssertUnwindSafe(|| {
+    let walked = catch_unwind(AssertUnwindSafe(|| {
         while at < N {
             // SAFETY: a slot of the group; its memory lives as long as the router.
             let slot = unsafe { &*slots[at] };
             at += 1;
-            call(slot, post, router, key, message);
+            if !call(slot, slot.head.still_live(), post) {
+                return false;
+            }
         }
-    })) {
-        caught(post, payload);
+        true
+    }));
+    // SAFETY: one past the group, where the next one follows.
+    let next = unsafe { group.add(1 + N) };
+    match walked {
+        // SAFETY: passed on from the caller.
+        Ok(true) => return unsafe { run(next, post) },
+        Ok(false) => miss(record),
+        Err(payload) => caught(record, payload),
     }
-    // SAFETY: passed on from the caller; the next group follows.
-    unsafe { run(group.add(1 + N), post, message) }
+    let left = next.wrapping_byte_add(N - at);
+    // SAFETY: passed on from the caller; so many slots before the next group are still to be called.
+    unsafe { walk_rest::<M, H>(left, router, key, message, record, visit) }
 }
 
-#[inline(always)]
-fn call<M, H: Handler<M>>(
-    slot: &Slot<H>,
-    post: &Post<'_, M>,
+/// The rest of a group of slots after a dead one or a panic: not the way back into the code above, which then has but
+/// one way through. What a handler leaves in registers for the next can stay there.
+///
+/// `left` is the next group's address, and in its lowest bits how many slots before it are left: as a seventh
+/// argument that would go over the stack, and cost the usual way a frame.
+///
+/// # Safety
+/// As for `run`; the slots are of this handler type.
+#[cold]
+#[inline(never)]
+unsafe fn walk_rest<M, H: Handler<M>>(
+    left: *const Word,
     router: &Router<M>,
     key: &Key,
     message: &M,
+    record: &Record,
+    visit: Visit,
 ) {
-    match slot.head.live() {
-        Some(id) => {
-            // SAFETY: it is live, and whoever walks is present.
-            let handler = unsafe { slot.handler() };
-            handler.handle(SubscriptionRef::new(router, &slot.head, id), key, message);
+    let post = Post {
+        router,
+        key,
+        message,
+        record,
+        visit,
+    };
+    let count = left.addr() % align_of::<Word>();
+    let next = left.wrapping_byte_sub(count);
+    // SAFETY: by what the caller promises.
+    let mut slots = unsafe { std::slice::from_raw_parts(next.sub(count), count) }.iter();
+    while let Err(payload) = catch_unwind(AssertUnwindSafe(|| {
+        for slot in slots.by_ref() {
+            // SAFETY: a slot of the group; its memory lives as long as the router.
+            let slot = unsafe { &*slot.cast::<Slot<H>>() };
+            if !call(slot, slot.head.still_live(), post) {
+                miss(record);
+            }
         }
-        None => miss(post),
+    })) {
+        caught(record, payload);
     }
+    // SAFETY: passed on from the caller.
+    unsafe { run(next, post) }
+}
+
+const _: () = assert!(
+    GROUP_SIZES[GROUP_SIZES.len() - 1] <= align_of::<Word>(),
+    "what is left of a group fits the lowest bits of an address"
+);
+
+/// Calls the handler if the slot was just found to be live by that id. `false` if it was not.
+#[inline(always)]
+fn call<M, H: Handler<M>>(slot: &Slot<H>, live: Option<u64>, post: Post<'_, M>) -> bool {
+    let Some(id) = live else { return false };
+    // SAFETY: it is live, and whoever walks is present.
+    let handler = unsafe { slot.handler() };
+    let subscription = SubscriptionRef::new(post.router, &slot.head, id);
+    handler.handle(subscription, post.key, post.message);
+    true
 }
 
 #[cold]
-fn caught<M>(post: &Post<'_, M>, payload: Box<dyn std::any::Any + Send>) {
-    add(&post.record.counters.panics, 1);
+fn caught(record: &Record, payload: Box<dyn std::any::Any + Send>) {
+    add(&record.counters.panics, 1);
     // What was thrown may panic when it is dropped, and what that throws in turn: some tries, then it is leaked.
     let mut payload = payload;
     for _ in 0..DROP_TRIES {
@@ -170,67 +268,75 @@ fn caught<M>(post: &Post<'_, M>, payload: Box<dyn std::any::Any + Send>) {
 /// How often what a panic left behind is tried to be dropped.
 const DROP_TRIES: usize = 4;
 
-/// Where a walk is; kept outside of the part that may unwind, always past the handler that is being called.
-struct Cursor<H> {
-    run: *const *const Chunk,
-    runs_end: *const *const Chunk,
-    slot: *const Slot<H>,
-    slots_end: *const Slot<H>,
-}
-
-/// A group of chunks: the distance in bytes from the group's first word to its end follows, then their addresses.
+/// A group of one chunk, whose address follows.
+///
+/// One and not several, so that all that the loop needs fits the registers that the arguments leave: what has to be
+/// saved first costs more than the jump to the next chunk's group.
 ///
 /// # Safety
 /// As for `run`, and the group's function is this one.
-unsafe fn walk_chunks<M, H: Handler<M>>(group: *const Word, post: &Post<'_, M>, message: &M) {
-    // SAFETY: the layout of a group, see `plan`.
-    let (first, end) = unsafe { (group.add(2), group.byte_add((*group.add(1)).addr())) };
-    let mut cursor = Cursor::<H> {
-        run: first.cast(),
-        runs_end: end.cast(),
-        slot: std::ptr::null(),
-        slots_end: std::ptr::null(),
+unsafe fn walk_chunk<M, H: Handler<M>>(
+    group: *const Word,
+    router: &Router<M>,
+    key: &Key,
+    message: &M,
+    record: &Record,
+    visit: Visit,
+) {
+    let post = Post {
+        router,
+        key,
+        message,
+        record,
+        visit,
     };
+    // SAFETY: the layout of such a group: a chunk of slots of this handler type.
+    let slots = unsafe { Chunk::slots::<H>((*group.add(1)).cast()) };
+    add(&record.counters.hits, slots.len() as u64); // see `miss`
+    let Range { start, end } = slots.as_ptr_range();
+    let mut at = start; // always past the handler that is being called
     // A handler that cannot panic leaves nothing of this but the loop.
     while let Err(payload) = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: passed on from the caller.
-        unsafe { advance(&mut cursor, post, message) }
-    })) {
-        caught(post, payload);
-    }
-    // SAFETY: passed on from the caller; `end` is where the next group begins, or the end mark.
-    unsafe { run(end, post, message) }
-}
-
-/// # Safety
-/// As for `walk_chunks`; the cursor's pointers are those of the group.
-#[inline]
-unsafe fn advance<M, H: Handler<M>>(cursor: &mut Cursor<H>, post: &Post<'_, M>, message: &M) {
-    // Copied out: a handler writes to memory, after which the compiler would have to read `post` again.
-    let (router, key) = (post.router, post.key);
-    // Slots are left in the cursor only if a handler of this chunk has panicked.
-    while cursor.slot != cursor.slots_end || cursor.run != cursor.runs_end {
-        if cursor.slot == cursor.slots_end {
-            // SAFETY: a word of the group, which is a chunk of slots of this handler type.
-            let slots = unsafe { Chunk::slots::<H>(*cursor.run) };
-            let calls = post.calls.get().wrapping_add(slots.len() as u64); // see `miss`
-            post.calls.set(calls);
-            let range = slots.as_ptr_range();
-            (cursor.slot, cursor.slots_end) = (range.start, range.end);
-            // SAFETY: not past the end.
-            cursor.run = unsafe { cursor.run.add(1) };
-        }
-        while cursor.slot != cursor.slots_end {
+        let next = |at: &mut *const Slot<H>| {
             // SAFETY: a slot of the chunk, which lives as long as the router.
-            let slot = unsafe { &*cursor.slot };
+            let slot = unsafe { &**at };
             // SAFETY: not past the end.
-            cursor.slot = unsafe { cursor.slot.add(1) };
-            call(slot, post, router, key, message);
+            *at = unsafe { at.add(1) };
+            if !call(slot, slot.head.live(), post) {
+                keep_rolled();
+                miss(record);
+            }
+        };
+        // SAFETY: both are of the chunk.
+        let left = unsafe { end.offset_from_unsigned(at) };
+        if left % 2 == 1 {
+            next(&mut at);
         }
+        for _ in 0..left / 2 {
+            next(&mut at);
+            next(&mut at);
+        }
+    })) {
+        caught(record, payload);
+    }
+    // SAFETY: passed on from the caller; the next group follows.
+    unsafe { run(group.add(2), post) }
+}
+
+/// Keeps the optimiser from unrolling the loop that this is in: it is unrolled by hand, in a way that needs no more
+/// registers than are free.
+#[inline(always)]
+fn keep_rolled() {
+    #[cfg(not(miri))]
+    // SAFETY: there is nothing in it.
+    unsafe {
+        std::arch::asm!("", options(nomem, nostack, preserves_flags));
     }
 }
 
+/// Slots are counted as hits before they are looked at: those entered one by one at the start of the post, others by
+/// the chunk. This takes one off that was dead.
 #[cold]
-fn miss<M>(post: &Post<'_, M>) {
-    post.calls.set(post.calls.get().wrapping_sub(1));
+fn miss(record: &Record) {
+    add(&record.counters.hits, 1u64.wrapping_neg());
 }

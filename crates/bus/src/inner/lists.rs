@@ -149,6 +149,25 @@ impl Inner {
     }
 }
 
+impl State {
+    /// The number of the next subscription in `list`, in a slot that came to be like this: the list, a sequence, and
+    /// whether the slot may be used again.
+    pub(super) fn next_id(&mut self, list: u32, change: SlotChange) -> u64 {
+        self.sequence = self.sequence.wrapping_add(2);
+        u64::from(list) << 32 | u64::from(self.sequence) | u64::from(change.is_reusable())
+    }
+}
+
+/// The list of a subscription.
+pub(super) fn list_of(id: u64) -> u32 {
+    (id >> 32) as u32
+}
+
+/// Whether another subscription may get the slot of this one.
+pub(super) fn is_reusable(id: u64) -> bool {
+    id & 1 == 1
+}
+
 /// How a new slot comes to be seen.
 #[derive(Clone, Copy)]
 pub(super) enum SlotChange {
@@ -161,6 +180,15 @@ pub(super) enum SlotChange {
 }
 
 impl SlotChange {
+    /// Slots that plans name one by one are used once.
+    fn is_reusable(self) -> bool {
+        match self {
+            SlotChange::Reused | SlotChange::Seen(_) => true,
+            // SAFETY: chunks live as long as the router.
+            SlotChange::Plans(chunk) => unsafe { chunk.as_ref() }.capacity() > EXPANDED,
+        }
+    }
+
     /// Lets posts find the slot, which is filled.
     pub(super) fn show(self, inner: &Inner, list: u32) {
         match self {

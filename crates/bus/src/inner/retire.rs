@@ -1,6 +1,7 @@
 //! Ending subscriptions, and what must wait until nobody looks at it any more.
 #![allow(unsafe_code)]
 
+use super::lists::{is_reusable, list_of};
 use super::{Inner, NO_TYPE, Retired, State};
 use crate::handler::SubscriptionId;
 use crate::local;
@@ -26,14 +27,9 @@ impl Inner {
             return false;
         }
         head.kill();
-        let index = (id >> 32) as u32;
-        let list = self.list(index);
+        let list = self.list(list_of(id));
         let ty = list.ty.load(Ordering::Relaxed);
-        state.fresh.push(Retired::Handler {
-            slot,
-            list: index,
-            ty,
-        });
+        state.fresh.push(Retired::Handler { slot, id, ty });
         state.live -= 1;
         state.empty += usize::from(list.live.fetch_sub(1, Ordering::Relaxed) == 1);
         self.scan(&mut state, SCAN);
@@ -52,7 +48,7 @@ impl Inner {
         let mut found = None;
         {
             let _state = self.lock();
-            let index = (id.0 >> 32) as u32;
+            let index = list_of(id.0);
             if self
                 .lists
                 .get(index)
@@ -166,7 +162,10 @@ impl Inner {
 
     fn reuse(&self, state: &mut State, retired: Retired) {
         match retired {
-            Retired::Handler { slot, list, .. } => state.holes.entry(list).or_default().push(slot),
+            Retired::Handler { slot, id, .. } if is_reusable(id) => {
+                state.holes.entry(list_of(id)).or_default().push(slot);
+            }
+            Retired::Handler { .. } => {}
             Retired::List(index) => {
                 // Its handlers were retired before it, so they are dropped.
                 let list = self.list(index);

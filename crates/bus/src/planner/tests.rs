@@ -24,6 +24,11 @@ fn list(pool: &mut Pool, slots: u32) -> NonNull<Chunk> {
         header.set_next(head);
         let here = left.min(header.capacity());
         header.set_len(here);
+        for at in 0..here {
+            // SAFETY: below the capacity of a chunk of this layout.
+            unsafe { Chunk::slot(chunk, const { SlotLayout::of::<Noop>() }, at).as_ref() }
+                .publish(1);
+        }
         left -= here;
         head = Some(chunk);
     }
