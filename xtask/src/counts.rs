@@ -1,4 +1,4 @@
-//! Counting tests from what test runners print, and the names of those that failed.
+//! Counting tests from what test runners print, and the names of those that failed or did not run.
 
 #[cfg(test)]
 mod tests;
@@ -6,11 +6,12 @@ mod tests;
 use std::fmt;
 use std::ops::AddAssign;
 
-/// How many tests passed and failed.
+/// How many tests passed and failed, and how many the runner left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
+    pub(crate) skipped: u64,
 }
 
 impl Counts {
@@ -20,22 +21,26 @@ impl Counts {
     }
 }
 
-/// What ran: how many, and which of them failed, so that the end of a long run says what to look at.
+/// What ran: how many, which of them failed and which were left out, so that the end of a long run says what to look at.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Tests {
     pub(crate) counts: Counts,
     /// As the runner names them, where it does.
     pub(crate) failed: Vec<String>,
+    /// With the reason that the runner says: a test that nobody runs proves nothing.
+    pub(crate) skipped: Vec<String>,
 }
 
 impl Tests {
     /// Adds what a line reports, if it is the result line of cargo's test runner or the last line of pytest, or names a
-    /// test that failed.
+    /// test that failed or was left out.
     pub(crate) fn take_line(&mut self, line: &str) {
         if let Some(found) = cargo_line(line).or_else(|| pytest_line(line)) {
             self.counts += found;
         } else if let Some(name) = failed_test(line) {
             self.failed.push(name.to_owned());
+        } else if let Some(named) = skipped_test(line) {
+            self.skipped.push(named);
         }
     }
 
@@ -54,9 +59,11 @@ impl AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
+        self.skipped += other.skipped;
     }
 }
 
+/// Without those that were left out: the last line of a run has these two numbers and nothing else.
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} passed, {} failed", self.passed, self.failed)
@@ -81,6 +88,21 @@ fn failed_test(line: &str) -> Option<&str> {
             .strip_prefix("FAILED ")
             .or_else(|| line.strip_prefix("ERROR "))?;
         named.contains(".py").then_some(named)
+    };
+    of_cargo().or_else(of_pytest)
+}
+
+/// `test engine::bench::walk ... ignored, takes seconds` of cargo, or `SKIPPED [1] test_disk.py:28: strace is not installed` of
+/// pytest: in the words of the runner, but for the ornaments.
+fn skipped_test(line: &str) -> Option<String> {
+    let line = line.trim();
+    let of_cargo = || {
+        let (name, why) = line.strip_prefix("test ")?.split_once(" ... ignored")?;
+        Some(format!("{name}{}", why.replacen(',', ":", 1)))
+    };
+    let of_pytest = || {
+        let named = line.strip_prefix("SKIPPED ")?;
+        named.contains(".py").then(|| named.to_owned())
     };
     of_cargo().or_else(of_pytest)
 }
@@ -113,6 +135,7 @@ fn sum<'a>(parts: impl Iterator<Item = &'a str>) -> Counts {
         match word {
             "passed" => counts.passed += number,
             "failed" | "error" | "errors" => counts.failed += number,
+            "skipped" | "ignored" => counts.skipped += number,
             _ => {}
         }
     }

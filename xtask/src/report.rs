@@ -1,4 +1,5 @@
-//! The table at the end of a run: what failed by name, a line for each check and step, then the counts alone on the last line.
+//! The table at the end of a run: what failed and what did not run by name, a line for each check and step, then the counts alone
+//! on the last line.
 
 use crate::counts::{Counts, Tests};
 use anyhow::Result;
@@ -19,6 +20,8 @@ pub(crate) struct Report {
     lines: Vec<String>,
     /// Tests that failed, behind their step.
     failed: Vec<String>,
+    /// Tests that did not run, with the reason, behind their step.
+    skipped: Vec<String>,
     total: Counts,
     checks_failed: bool,
 }
@@ -40,7 +43,10 @@ impl Report {
         let say = |outcome: Outcome, tests: &mut Tests| match outcome {
             Outcome::Counted(found) => {
                 *tests = found;
-                tests.counts.to_string()
+                match tests.counts.skipped {
+                    0 => tests.counts.to_string(),
+                    skipped => format!("{}, {skipped} skipped", tests.counts),
+                }
             }
             Outcome::Held(text) => text,
         };
@@ -53,8 +59,11 @@ impl Report {
             tests.counts.ensure_failed();
         }
         self.total += tests.counts;
-        self.failed
-            .extend(tests.failed.iter().map(|test| format!("{name}: {test}")));
+        let of_step = |tests: &[String]| -> Vec<String> {
+            tests.iter().map(|test| format!("{name}: {test}")).collect()
+        };
+        self.failed.extend(of_step(&tests.failed));
+        self.skipped.extend(of_step(&tests.skipped));
     }
 
     fn timed(
@@ -79,12 +88,20 @@ impl Report {
         result.is_err()
     }
 
-    /// Prints what failed, the table and the counts.
-    pub(crate) fn finish(self) -> ExitCode {
-        if !self.failed.is_empty() {
-            println!("\nfailed:\n  {}", self.failed.join("\n  "));
+    /// What failed and what did not run, the table and the counts.
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for (title, tests) in [("skipped", &self.skipped), ("failed", &self.failed)] {
+            if !tests.is_empty() {
+                text += &format!("\n{title}:\n  {}\n", tests.join("\n  "));
+            }
         }
-        println!("\n{}\n\n{}", self.lines.join("\n"), self.total);
+        text + &format!("\n{}\n\n{}", self.lines.join("\n"), self.total)
+    }
+
+    /// Prints what there is to say.
+    pub(crate) fn finish(self) -> ExitCode {
+        println!("{}", self.text());
         if self.checks_failed || self.total.failed > 0 {
             ExitCode::FAILURE
         } else {
@@ -111,9 +128,16 @@ mod tests {
         let good = format!("{:?}", ExitCode::SUCCESS);
         let bad = format!("{:?}", ExitCode::FAILURE);
         let counted = |passed, failed| {
-            let counts = Counts { passed, failed };
-            let failed = Vec::new();
-            move || Ok(Outcome::Counted(Tests { counts, failed }))
+            let counts = Counts {
+                passed,
+                failed,
+                ..Counts::default()
+            };
+            let tests = Tests {
+                counts,
+                ..Tests::default()
+            };
+            move || Ok(Outcome::Counted(tests))
         };
         assert_eq!(code(|report| report.tests("unit", counted(3, 0))), good);
         assert_eq!(code(|report| report.tests("unit", counted(3, 1))), bad);
@@ -129,5 +153,23 @@ mod tests {
             }),
             bad,
         );
+    }
+
+    #[test]
+    fn a_test_that_did_not_run_is_named_at_the_end() {
+        let mut report = Report::default();
+        report.tests("e2e", || {
+            let mut tests = Tests::default();
+            tests.take_line("SKIPPED [1] test_disk.py:28: strace is not installed");
+            tests.take_line("==== 3 passed, 1 skipped in 0.10s ====");
+            Ok(Outcome::Counted(tests))
+        });
+        let text = report.text();
+        assert!(
+            text.contains("skipped:\n  e2e: [1] test_disk.py:28: strace is not installed\n"),
+            "{text}"
+        );
+        assert!(text.contains("3 passed, 0 failed, 1 skipped\n"), "{text}");
+        assert_eq!(text.lines().last(), Some("3 passed, 0 failed"));
     }
 }

@@ -36,7 +36,11 @@ fn what_grew_is_new_or_gone_fails() {
         let comparison = Comparison::new(&counts(old), &counts(new));
         assert_eq!(
             comparison.tests().counts,
-            Counts { passed, failed },
+            Counts {
+                passed,
+                failed,
+                ..Counts::default()
+            },
             "{comparison}"
         );
         assert_eq!(comparison.failed(), failed, "{comparison}");
