@@ -88,6 +88,33 @@ def test_a_message_of_64_mib_comes_as_it_was(large):
     assert broker.stop() == 0
 
 
+def test_m15_what_is_behind_a_large_message_waits_for_it_and_others_pass(large):
+    """M15: a large message has its place in the order from its last byte on.
+
+    What its own publisher sends behind it comes after it, to a clean session and to a kept one; what others publish meanwhile passes.
+    """
+    raw = large
+    topic = raw.topic("one")
+    kept, _ = raw.resume("kept")
+    kept.subscribe(topic, qos=1)
+    clean = raw.subscriber(topic, name="clean", qos=1)
+    slow, quick = raw.connect("slow"), raw.connect("quick")
+    payload = payload_of(40, "large")
+    packet = wire.publish(slow.version, topic, payload, qos=1, packet_id=1)
+    slow.sock.settimeout(60)
+    slow.send(packet[:-1])
+    publish(quick, topic, b"passes", 1, 1)
+    for subscriber in (clean, kept):
+        take(subscriber, topic, b"passes", 1)
+    slow.send(packet[-1:], *(wire.publish(slow.version, topic, b"behind", qos=1, packet_id=packet_id) for packet_id in (2, 3)))
+    for packet_id in (1, 2, 3):
+        slow.expect(PUBACK, packet_id=packet_id)
+    for subscriber in (clean, kept):
+        take(subscriber, topic, payload, 1)
+        for _ in range(2):
+            take(subscriber, topic, b"behind", 1)
+
+
 def test_who_sends_while_much_waits_for_it_is_heard(large):
     """The broker reads nothing of a client whose output is over twice its bound, and goes on when that is written."""
     raw = large

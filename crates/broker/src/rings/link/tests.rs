@@ -46,7 +46,7 @@ fn numbers(batch: &mut Batch) -> Vec<u64> {
 }
 
 #[test]
-fn a_full_link_keeps_gathering_and_goes_on_when_a_batch_comes_back() {
+fn m22_a_full_link_keeps_gathering_and_goes_on_when_a_batch_comes_back() {
     let (mut sender, mut receiver) = link(2);
     for number in 0..3_u64 {
         sender
