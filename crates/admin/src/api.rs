@@ -317,10 +317,21 @@ pub struct RetainedDetail {
     pub cut: bool,
 }
 
+/// Where a client is sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Elsewhere {
+    /// Server Reference: `HOST` or `HOST:PORT`, several with one space between.
+    pub to: String,
+    /// Whether it should stay there (0x9D) rather than come again later (0x9C).
+    #[serde(default)]
+    pub permanent: bool,
+}
+
 /// What was done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Done {
-    /// `kicked`, `deleted`, `added`, `changed`, `removed`, or `unchanged`.
+    /// `kicked`, `redirected`, `deleted`, `added`, `changed`, `removed`, or `unchanged`.
     pub done: String,
     /// What it was done to.
     pub what: String,

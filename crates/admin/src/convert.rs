@@ -237,6 +237,8 @@ const fn words(cause: CloseCause) -> &'static str {
         CloseCause::KeepAlive => "nothing was heard of the client for 1.5 times its keep-alive",
         CloseCause::ConnectTimeout => "no CONNECT came in time",
         CloseCause::TakenOver => "another connection came with the same client id",
+        CloseCause::Refused(0x9C) => "the client was sent to another server, for now",
+        CloseCause::Refused(0x9D) => "the client was sent to another server, for good",
         CloseCause::Refused(_) => "the server refused the client",
         CloseCause::Administrative => "an operator closed the connection",
         CloseCause::ServerStops => "the server was stopped",

@@ -56,6 +56,7 @@ pub use control::{
     RetainedRow, SessionPlace, SessionRow, SubscriptionRow, SubscriptionStop, TracePage,
     TracedLine,
 };
+pub use courser_mqtt::front::{BadReference, Redirect, RedirectKind};
 pub use doors::{CertificateError, OpenDoor, Reread};
 pub use listen::ListenError;
 pub use node::FolderError;

@@ -61,7 +61,7 @@ enum Command {
     Probe(Box<probe::Probe>),
     /// Measure and check a broker under load
     Bench(Box<bench::Bench>),
-    /// Connections: list, show, kick
+    /// Connections: list, show, kick, redirect, trace
     Client(operate::Clients),
     /// Sessions: list, show, delete
     Session(operate::Sessions),

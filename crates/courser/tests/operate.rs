@@ -57,6 +57,8 @@ fn commands_for_operators() {
         &["-t", "a/#", "-t", "$share/g/b", "-q", "1"],
     );
     let _kicked = client(port, &socket, "kicked", &["-t", "k"]);
+    let sent = ["sent-1", "sent-2", "sent-3"];
+    let _sent = sent.map(|id| client(port, &socket, id, &["-t", "k"]));
     let _busy = client(port, &socket, "busy", &["-c", "-t", "s", "-q", "1"]);
     for id in ["kept", "kept-2"] {
         let (good, _) = run(&[

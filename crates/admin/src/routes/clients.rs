@@ -3,21 +3,23 @@
 use axum::Extension;
 use axum::Json;
 use axum::extract::{Path, Query, State};
-use courser_broker::{AskError, Control};
+use courser_broker::{AskError, Control, Redirect, RedirectKind};
 use courser_contract::ShardId;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::AppState;
 use crate::access::Principal;
-use crate::api::{Client, ClientDetail, Done};
+use crate::api::{Client, ClientDetail, Done, Elsewhere};
 use crate::error::{ApiError, Code, ErrorBody};
 use crate::list::{List, ListParams, ListQuery, Step, Walk, list};
+use crate::routes::body::Sent;
 
 pub(super) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(clients))
         .routes(routes!(client, kick))
+        .routes(routes!(redirect))
 }
 
 struct Clients;
@@ -102,6 +104,38 @@ async fn kick(
     );
     Ok(Json(Done {
         done: "kicked".to_owned(),
+        what: client_id,
+    }))
+}
+
+/// Sends a client to another server: a 5.0 client is told 0x9C or 0x9D and where to, a 3.1.1 client is only closed.
+#[utoipa::path(post, path = "/api/v1/clients/{client_id}/redirect", params(("client_id" = String, Path, description = "Client id, percent-encoded")), request_body = Elsewhere, responses((status = 200, body = Done), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
+async fn redirect(
+    State(state): State<AppState>,
+    Extension(principal): Extension<Principal>,
+    Path(client_id): Path<String>,
+    Sent(elsewhere): Sent<Elsewhere>,
+) -> Result<Json<Done>, ApiError> {
+    let kind = if elsewhere.permanent {
+        RedirectKind::Permanent
+    } else {
+        RedirectKind::Temporary
+    };
+    let redirect = Redirect::new(kind, &elsewhere.to)
+        .map_err(|error| ApiError::new(Code::BadRequest, format!("to: {error}")))?;
+    if !state.control.redirect(&client_id, redirect).await? {
+        return Err(unknown(&client_id));
+    }
+    tracing::info!(
+        event = "client_redirected",
+        by = principal.name,
+        client_id,
+        to = elsewhere.to,
+        permanent = elsewhere.permanent,
+        "a client was sent to another server by an operator"
+    );
+    Ok(Json(Done {
+        done: "redirected".to_owned(),
         what: client_id,
     }))
 }

@@ -2,6 +2,7 @@
 
 mod accounts;
 pub(crate) mod backups;
+mod body;
 mod clients;
 mod damage;
 mod events;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use courser_contract::{FrontId, LogIndex, PartitionId};
 use courser_engine::LostReference;
+use courser_mqtt::front::Redirect;
 use tokio::sync::oneshot::Sender;
 
 use super::{
@@ -37,6 +38,11 @@ pub(crate) enum Question {
     },
     Kick {
         front: FrontId,
+        answer: Sender<bool>,
+    },
+    Redirect {
+        front: FrontId,
+        redirect: Redirect,
         answer: Sender<bool>,
     },
     History {

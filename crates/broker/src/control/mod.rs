@@ -16,6 +16,7 @@ use std::time::Duration;
 use courser_access::{Command, Table};
 use courser_contract::{FrontId, LogIndex, PartitionId, ShardId};
 use courser_engine::LostReference;
+use courser_mqtt::front::Redirect;
 use tokio::sync::oneshot;
 
 use crate::access::{Access, ChangeError};
@@ -307,6 +308,23 @@ impl Control {
         };
         self.ask(front.shard, |answer| Question::Kick { front, answer })
             .await
+    }
+
+    /// Sends the client that has a client id to another server: DISCONNECT 0x9C or 0x9D with the Server Reference for 5.0, while a
+    /// client of 3.1.1 is only closed. False: it is not connected.
+    ///
+    /// # Errors
+    /// See [`report`](Self::report).
+    pub async fn redirect(&self, client_id: &str, redirect: Redirect) -> Result<bool, AskError> {
+        let Some(front) = self.holder(client_id).await? else {
+            return Ok(false);
+        };
+        self.ask(front.shard, |answer| Question::Redirect {
+            front,
+            redirect,
+            answer,
+        })
+        .await
     }
 
     /// What happened to a client id of late, oldest first; of all shards.

@@ -6,6 +6,7 @@ use courser_contract::{
 };
 use courser_engine::{Deletion, LostReference, Partition, SessionView};
 use courser_mqtt::codec::ProtocolVersion;
+use courser_mqtt::front::Redirect;
 use tokio::sync::oneshot::Sender;
 
 use super::Shard;
@@ -60,6 +61,11 @@ impl Shard {
                 answer,
             } => give(answer, self.owned(partition).holder(&client_id)),
             Question::Kick { front, answer } => give(answer, self.kick(front)),
+            Question::Redirect {
+                front,
+                redirect,
+                answer,
+            } => give(answer, self.redirect(front, &redirect)),
             Question::History { client_id, answer } => {
                 give(answer, self.hub.history.of_client(&client_id));
             }
@@ -154,6 +160,11 @@ impl Shard {
     fn kick(&mut self, front: FrontId) -> bool {
         let closed = ToFront::Closed(CloseReason::Administrative);
         self.with_front(front, |it, now, fx| it.handle_message(now, closed, fx))
+            .is_some()
+    }
+
+    fn redirect(&mut self, front: FrontId, redirect: &Redirect) -> bool {
+        self.with_front(front, |it, now, fx| it.handle_redirect(now, redirect, fx))
             .is_some()
     }
 

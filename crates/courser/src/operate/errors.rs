@@ -137,12 +137,12 @@ const REASONS: [(u8, &str, &str); 35] = [
     (
         0x9C,
         "Use another server",
-        "mqtt.redirect_to says which, for now",
+        "an operator sent it there (courser client redirect), or mqtt.redirect_to sends all, for now",
     ),
     (
         0x9D,
         "Server moved",
-        "mqtt.redirect_to says which, for good",
+        "an operator sent it there (courser client redirect), or mqtt.redirect_to sends all, for good",
     ),
     (
         0x9E,

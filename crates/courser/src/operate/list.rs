@@ -74,8 +74,20 @@ impl ListFlags {
         Ok(())
     }
 
+    /// As much as the server gives at once of the rows that fit, behind a cursor.
+    pub(super) fn page(filter: &[String], cursor: Option<String>) -> Self {
+        Self {
+            filter: filter.to_vec(),
+            sort: None,
+            limit: PAGE_MAX,
+            cursor,
+            watch: None,
+            output: super::print::OutputFlags::default(),
+        }
+    }
+
     /// Pages until there are enough rows. A page may be empty although there is more.
-    async fn rows(
+    pub(super) async fn rows(
         &self,
         client: &Client,
         listing: &Listing,

@@ -7,6 +7,7 @@ mod errors;
 mod events;
 mod list;
 mod print;
+mod redirect;
 mod reload;
 mod server;
 mod targets;

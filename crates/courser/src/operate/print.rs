@@ -23,7 +23,7 @@ pub(crate) enum Output {
 }
 
 /// The flag for it.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct OutputFlags {
     /// Form of the output; names of fields are those of the API
     #[arg(short = 'o', long, value_enum, default_value_t, value_name = "FORM")]

@@ -15,6 +15,13 @@ pub(super) struct Targets {
     /// Names: client ids, topics, users or roles
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+/// Whether it is meant.
+#[derive(Args, Debug)]
+pub(super) struct Consent {
     /// Do not ask
     #[arg(short = 'y', long)]
     yes: bool,
@@ -26,12 +33,28 @@ pub(super) struct Targets {
 }
 
 /// How it is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     /// It goes.
     Delete,
     /// It is a user, who stays and may not come in.
     Disable,
+    /// It is a client, who is told another server.
+    Redirect {
+        /// Server Reference.
+        to: String,
+        /// Whether it should stay there.
+        permanent: bool,
+    },
+}
+
+/// Which ones.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Chosen<'n> {
+    /// The operator has said their names: one that is not there is an error.
+    Named(&'n [String]),
+    /// They were found on the server: one that has gone since is left out.
+    Found(&'n [String]),
 }
 
 /// Something that is done to what a name stands for.
@@ -45,18 +68,23 @@ pub(super) struct Deed {
 
 impl Targets {
     pub(super) fn run(&self, server: &ServerFlags, deed: &Deed) -> Exit {
-        if !self.dry_run && !self.yes && !confirm(&format!("{} {}", deed.what, self.list())) {
-            return usage(&format!(
-                "nothing was done: say --yes to {} {}",
-                deed.what,
-                self.list()
-            ));
+        self.consent.run(server, deed, Chosen::Named(&self.names))
+    }
+}
+
+impl Consent {
+    /// Does it to each, if it is meant.
+    pub(super) fn run(&self, server: &ServerFlags, deed: &Deed, chosen: Chosen<'_>) -> Exit {
+        let what = format!("{} {}", deed.what, chosen.list());
+        if !self.dry_run && !self.yes && !confirm(&what) {
+            return usage(&format!("nothing was done: say --yes to {what}"));
         }
         server.ask(async |client| {
             let mut done = Vec::new();
-            for name in &self.names {
+            for name in chosen.names() {
                 match self.one(&client, deed, name).await {
                     Ok(what) => done.push(what),
+                    Err(error) if chosen.may_miss(&error) => {}
                     Err(error) => {
                         self.say(&done);
                         return Err(error);
@@ -70,12 +98,17 @@ impl Targets {
 
     async fn one(&self, client: &Client, deed: &Deed, name: &str) -> Result<Value, ClientError> {
         let path = format!("{}/{}", deed.path, escaped(name));
-        match (self.dry_run, deed.act) {
+        match (self.dry_run, &deed.act) {
             (true, _) => {}
             (false, Act::Delete) => return client.delete(&path).await,
             (false, Act::Disable) => {
                 let change = json!({"state": "disabled"});
                 return client.send(Verb::Patch, &path, &change).await;
+            }
+            (false, Act::Redirect { to, permanent }) => {
+                let elsewhere = json!({"to": to, "permanent": permanent});
+                let path = format!("{path}/redirect");
+                return client.send(Verb::Post, &path, &elsewhere).await;
             }
         }
         let found = client.get(&path, &[]).await?;
@@ -93,12 +126,26 @@ impl Targets {
             self.output.output().rows(done, &["done", "what"]);
         }
     }
+}
 
-    fn list(&self) -> String {
-        self.names
-            .iter()
-            .map(|name| plain(name))
-            .collect::<Vec<_>>()
-            .join(", ")
+impl<'n> Chosen<'n> {
+    const fn names(self) -> &'n [String] {
+        match self {
+            Self::Named(names) | Self::Found(names) => names,
+        }
+    }
+
+    fn may_miss(self, error: &ClientError) -> bool {
+        matches!(self, Self::Found(_)) && matches!(error, ClientError::Refused { status: 404, .. })
+    }
+
+    fn list(self) -> String {
+        match self {
+            Self::Named(names) => {
+                let names: Vec<_> = names.iter().map(|name| plain(name)).collect();
+                names.join(", ")
+            }
+            Self::Found(names) => format!("what was found: {}", names.len()),
+        }
     }
 }

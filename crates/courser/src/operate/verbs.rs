@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::list::{ListFlags, Listing};
 use super::print::{Output, OutputFlags, say};
+use super::redirect::Redirection;
 use super::server::ServerFlags;
 use super::targets::{Act, Deed, Targets};
 use super::trace::TraceArguments;
@@ -33,6 +34,8 @@ enum ClientVerb {
     },
     /// Close connections; their sessions stay as long as they were to
     Kick(Targets),
+    /// Send clients to another server: those of 5.0 are told which, those of 3.1.1 are only closed
+    Redirect(Redirection),
     /// Packets that a client sends and gets, as they go; neither payloads nor passwords
     Trace(TraceArguments),
 }
@@ -141,6 +144,7 @@ pub(crate) fn run_clients(arguments: &Clients) -> Exit {
                 what: "close the connection of",
             },
         ),
+        ClientVerb::Redirect(redirection) => redirection.run(&arguments.server),
         ClientVerb::Trace(trace) => arguments
             .server
             .ask(async |client| trace.follow(&client).await),

@@ -5,10 +5,10 @@
 
 use courser_contract::{CloseCause, CloseReason, DetachCause, FrontEffects, Now, ToHome};
 
-use super::{Claim, Flow, Front, Phase, ProblemInformation, Redirect, RedirectKind, SessionEnds};
+use super::{Claim, Flow, Front, Phase, ProblemInformation, Redirect, SessionEnds};
 use crate::codec::{
-    DecodeError, DecodeErrorKind, Disconnect, MqttStr, PacketType, Properties, PropertiesBuilder,
-    Property, PropertyScope, ReasonCode, Sender,
+    DecodeError, DecodeErrorKind, Disconnect, MqttStr, PacketType, PropertiesBuilder, Property,
+    PropertyScope, ReasonCode, Sender,
 };
 
 /// A rule that the client broke.
@@ -284,22 +284,5 @@ impl Front {
             }
             Phase::Closed => {}
         }
-    }
-}
-
-impl Redirect {
-    pub(super) const fn reason(&self) -> ReasonCode {
-        match self.kind {
-            RedirectKind::Temporary => ReasonCode::UseAnotherServer,
-            RedirectKind::Permanent => ReasonCode::ServerMoved,
-        }
-    }
-
-    pub(super) fn properties<'b>(&self, builder: &'b mut PropertiesBuilder) -> Properties<'b> {
-        if let Ok(reference) = MqttStr::new(&self.reference) {
-            let added = builder.push(Property::ServerReference(reference));
-            debug_assert!(added.is_ok(), "both packets have a Server Reference");
-        }
-        builder.properties()
     }
 }

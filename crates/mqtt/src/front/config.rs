@@ -9,6 +9,7 @@ use courser_contract::QoS;
 use super::auth::{Anonymous, Authentication};
 use super::output::OutputPool;
 use super::prepared::PreparedScratch;
+use super::redirect::Redirect;
 use crate::codec::{BEFORE_CONNECT_BYTES_MAX, Limits};
 
 /// Whether a feature of the protocol is offered.
@@ -19,24 +20,6 @@ pub enum Feature {
     On,
     /// Refused with its own reason code.
     Off,
-}
-
-/// Where clients are sent instead.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Redirect {
-    /// For how long.
-    pub kind: RedirectKind,
-    /// Server Reference: host names with optional ports, separated by spaces (v5 section 4.11). At most 1,024 bytes.
-    pub reference: Box<str>,
-}
-
-/// For how long a client should use another server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RedirectKind {
-    /// 0x9C: for this time.
-    Temporary,
-    /// 0x9D: for good.
-    Permanent,
 }
 
 /// Settings of all fronts of a shard. A changed setting is a new value of this type, for new connections.

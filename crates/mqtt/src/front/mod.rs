@@ -35,6 +35,7 @@ mod output;
 mod prepared;
 mod publish;
 mod publish2;
+mod redirect;
 mod run;
 mod settle;
 mod subscribe;
@@ -64,11 +65,12 @@ use crate::codec::{
 
 pub use auth::{Anonymous, AuthExchange, AuthStep, Authentication, Login, Password};
 pub use close::Revocation;
-pub use config::{Feature, FrontConfig, Redirect, RedirectKind};
+pub use config::{Feature, FrontConfig};
 pub use output::{Output, OutputPool, Socket};
 pub use prepared::{
     BLOCKED_SHARED_PAYLOAD_BYTES_MIN, Prepared, PreparedScratch, SHARED_PAYLOAD_BYTES_MIN,
 };
+pub use redirect::{BadReference, Redirect, RedirectKind};
 pub use run::{Packed, Run, RunBlocks};
 
 /// Whether the shell reads the socket.

@@ -10,12 +10,10 @@ mod users;
 
 use std::time::Duration;
 
-use axum::body::Bytes;
+use axum::extract::Query;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{FromRequest, Query, Request};
 use courser_access::{Command, Refusal, Table};
 use courser_broker::ChangeError;
-use serde::de::DeserializeOwned;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::AppState;
@@ -30,22 +28,6 @@ pub(super) fn routes() -> OpenApiRouter<AppState> {
         .merge(users::routes())
         .merge(roles::routes())
         .merge(transfer::routes())
-}
-
-/// The body of a request.
-struct Sent<T>(T);
-
-impl<T: DeserializeOwned> FromRequest<AppState> for Sent<T> {
-    type Rejection = ApiError;
-
-    async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
-        let bytes = Bytes::from_request(request, state)
-            .await
-            .map_err(|rejection| bad(format!("body: {}", rejection.body_text())))?;
-        let read = serde_json::from_slice(&bytes);
-        read.map(Self)
-            .map_err(|error| bad(format!("body: {error}")))
-    }
 }
 
 /// The parameters of a URL.

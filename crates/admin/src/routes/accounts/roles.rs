@@ -11,12 +11,13 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{Sent, bad, change, convert, parameters, table};
+use super::{bad, change, convert, parameters, table};
 use crate::AppState;
 use crate::access::Principal;
 use crate::api::{self, Decision, Done, NewRole, RoleChange};
 use crate::error::{ApiError, Code, ErrorBody};
 use crate::list::{List, ListParams, ListQuery, list_here};
+use crate::routes::body::Sent;
 
 pub(super) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()

@@ -12,11 +12,12 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{Sent, change, parameters, table};
+use super::{change, parameters, table};
 use crate::AppState;
 use crate::access::Principal;
 use crate::api::Imported;
 use crate::error::{ApiError, ErrorBody};
+use crate::routes::body::Sent;
 
 /// Bytes of an import: some 100,000 users. One entry of the log carries all of it.
 const IMPORT_BYTES_MAX: usize = 32 << 20;

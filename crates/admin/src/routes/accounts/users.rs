@@ -8,12 +8,13 @@ use courser_access::{Command, Table, User, UserName};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{Sent, bad, change, convert, table};
+use super::{bad, change, convert, table};
 use crate::AppState;
 use crate::access::Principal;
 use crate::api::{self, Done, NewPassword, NewUser, UserChange};
 use crate::error::{ApiError, Code, ErrorBody};
 use crate::list::{List, ListParams, ListQuery, list_here};
+use crate::routes::body::Sent;
 
 pub(super) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()

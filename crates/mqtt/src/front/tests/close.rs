@@ -4,7 +4,7 @@ use courser_contract::{CloseReason, ToFront};
 
 use super::support::{Client, Hello, V5, V311};
 use crate::codec::{Packet, Pingreq, Property, ReasonCode};
-use crate::front::{Redirect, RedirectKind};
+use crate::front::{BadReference, Redirect, RedirectKind};
 
 #[test]
 fn a_good_bye_deletes_the_will() {
@@ -257,4 +257,40 @@ fn packets_before_a_fault_are_handled() {
     assert_eq!(heard[0], "PINGRESP");
     assert!(heard[1].starts_with("DISCONNECT 0x81"));
     assert_eq!(heard.len(), 2);
+}
+
+#[test]
+fn a_server_reference_is_names_with_ports() {
+    let check = |reference: &str| Redirect::new(RedirectKind::Temporary, reference).map(drop);
+    for good in [
+        "b",
+        "b.example:1883",
+        "b.example:1883 c.example",
+        "[::1] [2001:db8::1]:8883",
+        "müller.example:65535",
+        &"x".repeat(1_024),
+    ] {
+        assert_eq!(check(good), Ok(()), "{good}");
+    }
+    assert_eq!(check(""), Err(BadReference::Empty));
+    assert_eq!(check(&"x".repeat(1_025)), Err(BadReference::TooLong));
+    for (bad, part) in [
+        (" ", 1),
+        ("b  c", 2),
+        ("b ", 2),
+        (":1883", 1),
+        ("b:", 1),
+        ("b:0", 1),
+        ("b:65536", 1),
+        ("b:+1", 1),
+        ("b:1:2", 1),
+        ("::1", 1),
+        ("[::1", 1),
+        ("[]:1", 1),
+        ("[::1]1883", 1),
+        ("a b\tc", 2),
+        ("a\0", 1),
+    ] {
+        assert_eq!(check(bad), Err(BadReference::Part(part)), "{bad:?}");
+    }
 }
