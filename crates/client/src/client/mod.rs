@@ -22,6 +22,8 @@ use wire::{in_words, is_timeout, refused};
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Bytes asked of the socket at a time.
 const READ_BYTES: usize = 64 * 1024;
+/// CONNACK of a broker that has 3.1.1 alone to a CONNECT of 5.0: code 1, v3 [MQTT-3.1.2-2]. One of 5.0 is never so short.
+const UNACCEPTABLE_VERSION: [u8; 4] = [0x20, 2, 0, 1];
 
 /// One connection.
 ///
@@ -112,7 +114,14 @@ impl Client {
         let mut out = Vec::new();
         packets::connect(options, version, &mut out)?;
         client.send(&out)?;
-        let answer = client.wait(|answer| matches!(answer, Answer::Connack { .. }))?;
+        let answered = client.wait(|answer| matches!(answer, Answer::Connack { .. }));
+        if answered.is_err()
+            && version == ProtocolVersion::V5
+            && client.input.starts_with(&UNACCEPTABLE_VERSION)
+        {
+            return Err(Attempt::Version);
+        }
+        let answer = answered?;
         let Answer::Connack {
             reason,
             text,
@@ -366,22 +375,27 @@ impl Client {
         Ok(())
     }
 
-    /// Handles the whole packets of the input, up to an answer that somebody waits for.
+    /// Handles the whole packets of the input, up to an answer that somebody waits for. A packet that is wrong stays in it.
     fn handle_input(&mut self) -> Result<(), ClientError> {
-        let bad =
-            |error: courser_mqtt::codec::DecodeError| ClientError::Protocol(error.to_string());
         let mut input = std::mem::take(&mut self.input);
         let mut handled = 0;
+        let done = self.handle_packets(&input, &mut handled);
+        input.drain(..handled);
+        self.input = input;
+        done
+    }
+
+    fn handle_packets(&mut self, input: &[u8], handled: &mut usize) -> Result<(), ClientError> {
+        let bad =
+            |error: courser_mqtt::codec::DecodeError| ClientError::Protocol(error.to_string());
         while self.answer.is_none() {
-            let split = Frame::split(&input[handled..], courser_mqtt::codec::PACKET_BYTES_MAX);
+            let split = Frame::split(&input[*handled..], courser_mqtt::codec::PACKET_BYTES_MAX);
             let Split::Whole(frame) = split.map_err(bad)? else {
                 break;
             };
             self.handle(&Packet::decode(&frame, &self.rules).map_err(bad)?)?;
-            handled += frame.len();
+            *handled += frame.len();
         }
-        input.drain(..handled);
-        self.input = input;
         Ok(())
     }
 
