@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: house rules that the compiler does not know.
 
+mod advisories;
 mod arrows;
 mod dependencies;
 mod pure;
@@ -26,6 +27,7 @@ pub(crate) fn run(repo: &Repo) -> Result<()> {
     broken.extend(files.iter().flat_map(pure::impure_lines));
     broken.extend(files.iter().flat_map(words::forbidden));
     broken.extend(files.iter().filter_map(words::unsafe_not_forbidden));
+    broken.extend(advisories::untested(&files));
     report::long_files(&files);
     for line in &broken {
         println!("{line}");
