@@ -2,14 +2,13 @@
 
 use crate::Options;
 use crate::fixed::post_ns;
-use crate::measure::{cpu_ns, median};
+use crate::measure::{cpu_each, median};
 use crate::table::Table;
-use crate::wall::Wall;
-use crate::workload::{Bare, Message, Random, Spec, fixed_key, router, specs, subscribe};
-use courser_router::Router;
+use crate::wall::{Load, PAUSE, Wall};
+use crate::workload::{Bare, Message, Random, fixed_key, router, specs, subscribe};
 use std::hint::black_box;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 pub(crate) fn run(options: &Options) {
     let name = "fixed key with 100 subscribe/unsubscribe pairs a second";
@@ -37,44 +36,46 @@ pub(crate) fn run(options: &Options) {
             median(rounds.collect())
         };
         let quiet = post_ns();
+        let random = Mutex::new(Random::new());
+        let pair = || {
+            let of = random.lock().expect("drawing does not panic").below(n);
+            drop(subscribe(&router, &specs[of as usize]));
+        };
         let stop = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let churner = scope.spawn(|| churn_until(&router, &specs, &stop));
+        let churn = std::thread::scope(|scope| {
+            let churner = scope.spawn(|| churn_until(&stop, &pair));
             let churn = post_ns();
-            wall.row(
-                options,
-                (n, shape),
-                &|message, _| router.post(&key, message),
-                &|message, _| black_box(&bare).walk(message),
-            );
             stop.store(true, Ordering::Relaxed);
-            let pair = churner.join().expect("the churner runs");
-            cpu.row(vec![
-                n.to_string(),
-                shape.types().to_string(),
-                hits.to_string(),
-                format!("{quiet:.1}"),
-                format!("{churn:.1}"),
-                format!("{:.2}", churn / hits.max(1) as f64),
-                format!("{:.1}", pair / 1e3),
-            ]);
+            (churn, churner.join().expect("the churner runs"))
         });
+        cpu.row(vec![
+            n.to_string(),
+            shape.types().to_string(),
+            hits.to_string(),
+            format!("{quiet:.1}"),
+            format!("{:.1}", churn.0),
+            format!("{:.2}", churn.0 / hits.max(1) as f64),
+            format!("{:.1}", churn.1 / 1e3),
+        ]);
+        let load = Load {
+            post: |message: &Message, _| router.post(&key, message),
+            walk: |message: &Message, _| black_box(&bare).walk(message),
+            warm_up: 1_000,
+            aside: Some(&pair),
+        };
+        wall.row(options, (n, shape), &load);
     }
     cpu.print();
     wall.print();
 }
 
-/// CPU ns of a pair.
-fn churn_until(router: &Router<Message>, specs: &[Spec], stop: &AtomicBool) -> f64 {
-    let mut random = Random::new();
+/// A hundred pairs a second; returns the CPU ns of one.
+fn churn_until(stop: &AtomicBool, pair: &impl Fn()) -> f64 {
     let (mut spent, mut pairs) = (0.0, 0);
     while !stop.load(Ordering::Relaxed) {
-        let spec = &specs[random.below(specs.len() as u64) as usize];
-        let start = cpu_ns();
-        drop(subscribe(router, spec));
-        spent += cpu_ns() - start;
+        spent += cpu_each(1, pair);
         pairs += 1;
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(PAUSE);
     }
     spent / f64::from(pairs.max(1))
 }

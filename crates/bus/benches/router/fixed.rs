@@ -4,7 +4,7 @@ use crate::Options;
 use crate::measure::{best_cpu_each, median};
 use crate::table::{Table, verdict};
 use crate::twin;
-use crate::wall::Wall;
+use crate::wall::{Load, Wall};
 use crate::workload::{Bare, Message, fixed_key, router, specs};
 use courser_router::{Key, Router};
 use std::hint::black_box;
@@ -89,12 +89,13 @@ pub(crate) fn run(options: &Options) {
             }
         });
         cpu.row(row);
-        wall.row(
-            options,
-            (n, shape),
-            &|message, _| router.post(&key, message),
-            &|message, _| black_box(&bare).walk(message),
-        );
+        let load = Load {
+            post: |message: &Message, _| router.post(&key, message),
+            walk: |message: &Message, _| black_box(&bare).walk(message),
+            warm_up: 1_000,
+            aside: None,
+        };
+        wall.row(options, (n, shape), &load);
     }
     cpu.print();
     wall.print();

@@ -4,7 +4,7 @@ use crate::Options;
 use crate::fixed::post_ns;
 use crate::measure::{best_cpu_each, median};
 use crate::table::{Table, verdict};
-use crate::wall::Wall;
+use crate::wall::{Load, Wall};
 use crate::workload::{Bare, Message, Random, fixed_key, random_keys, router, specs};
 use std::hint::black_box;
 
@@ -85,9 +85,13 @@ pub(crate) fn run(options: &Options) {
             after.cached_lists.to_string(),
             after.cached_bytes.to_string(),
         ]);
-        wall.row(options, (n, shape), &post, &|message, _| {
-            black_box(&bare).walk(message)
-        });
+        let load = Load {
+            post,
+            walk: |message: &Message, _| black_box(&bare).walk(message),
+            warm_up: ORDER,
+            aside: None,
+        };
+        wall.row(options, (n, shape), &load);
     }
     cpu.print();
     wall.print();

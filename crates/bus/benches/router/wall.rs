@@ -6,6 +6,7 @@ use crate::table::{Table, verdict};
 use crate::workload::{Message, Shape};
 use std::hint::black_box;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Two threads do so much more than one, or nearly what they do for a bare walk.
@@ -37,24 +38,14 @@ impl Wall {
         Wall(Table::new(title, &columns))
     }
 
-    /// Measures a row. `post` is the post of the workload, given the message and how many the thread has made
-    /// before; `walk` is the bare walk.
+    /// Measures a row.
     pub(crate) fn row(
         &mut self,
         options: &Options,
         of: (u64, Shape),
-        post: &(impl Fn(&Message, usize) + Sync),
-        walk: &(impl Fn(&Message, usize) + Sync),
+        load: &Load<'_, impl Fn(&Message, usize) + Sync, impl Fn(&Message, usize) + Sync>,
     ) {
-        let mut rates = [vec![], vec![], vec![], vec![]];
-        for _ in 0..options.rounds {
-            let wall = options.round_wall();
-            rates[0].push(rate(1, wall, post));
-            rates[1].push(rate(2, wall, post));
-            rates[2].push(rate(1, wall, walk));
-            rates[3].push(rate(2, wall, walk));
-        }
-        let [one, two, bare_one, bare_two] = rates.map(median);
+        let [one, two, bare_one, bare_two] = rates(options, load);
         let (ours, bare) = (two / one, bare_two / bare_one);
         let mut row = vec![
             of.0.to_string(),
@@ -70,7 +61,8 @@ impl Wall {
         } else {
             1_000_000 / (1 + of.0 as usize / 200)
         };
-        row.extend(percentiles(count, post).map(|ns| ns.to_string()));
+        let times = beside(load.aside, || percentiles(count, &load.post));
+        row.extend(times.map(|ns| ns.to_string()));
         self.0.row(row);
     }
 
@@ -79,25 +71,104 @@ impl Wall {
     }
 }
 
-fn rate(threads: usize, wall: Duration, call: &(impl Fn(&Message, usize) + Sync)) -> f64 {
-    let start = Barrier::new(threads);
+/// What posting threads do.
+pub(crate) struct Load<'a, P, W> {
+    /// The post of the workload, given the message and how many the thread has made before.
+    pub(crate) post: P,
+    /// The bare walk in its place.
+    pub(crate) walk: W,
+    /// Posts of each thread before the clock starts: until its cache knows all keys.
+    pub(crate) warm_up: usize,
+    /// What is done every [`PAUSE`] besides: by the first thread where all post, also among bare walks, for a third
+    /// one on two cores would take turns with them; by a thread of its own where single posts are timed.
+    pub(crate) aside: Option<&'a (dyn Fn() + Sync)>,
+}
+
+/// A hundred times a second.
+pub(crate) const PAUSE: Duration = Duration::from_millis(10);
+
+const THREADS: usize = 2;
+
+/// Calls a second, the medians of the rounds: posts of one and two threads, and bare walks of one and two. The threads
+/// are the same in all rounds, so that they have to warm up once.
+fn rates(
+    options: &Options,
+    load: &Load<'_, impl Fn(&Message, usize) + Sync, impl Fn(&Message, usize) + Sync>,
+) -> [f64; 4] {
+    let (turn, wall) = (Barrier::new(THREADS), options.round_wall());
+    let poster = |thread: usize| {
+        let message = Message::default();
+        (0..load.warm_up).for_each(|at| (load.post)(&message, at));
+        let aside = load.aside.filter(|_| thread == 0);
+        let mut rounds = Vec::new();
+        for _ in 0..options.rounds {
+            let with = |threads, call: &dyn Fn() -> f64| {
+                turn.wait();
+                if thread < threads { call() } else { 0.0 }
+            };
+            let posts = || rate(wall, &message, &load.post, aside);
+            let walks = || rate(wall, &message, &load.walk, aside);
+            rounds.push([
+                with(1, &posts),
+                with(THREADS, &posts),
+                with(1, &walks),
+                with(THREADS, &walks),
+            ]);
+        }
+        rounds
+    };
+    let all: Vec<Vec<[f64; 4]>> = std::thread::scope(|scope| {
+        let spawn = |thread| scope.spawn(move || poster(thread));
+        let posters: Vec<_> = (0..THREADS).map(spawn).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| thread.join();
+        posters
+            .into_iter()
+            .map(|thread| join(thread).expect("the poster runs"))
+            .collect()
+    });
+    std::array::from_fn(|kind| {
+        let of_round = |round: usize| all.iter().map(|thread| thread[round][kind]).sum();
+        median((0..options.rounds).map(of_round).collect())
+    })
+}
+
+/// Calls a second of this thread, over so long.
+fn rate(
+    wall: Duration,
+    message: &Message,
+    call: &impl Fn(&Message, usize),
+    aside: Option<&(dyn Fn() + Sync)>,
+) -> f64 {
+    let (began, mut calls, mut pauses) = (Instant::now(), 0, 0);
+    loop {
+        let elapsed = began.elapsed();
+        if elapsed >= wall {
+            return calls as f64 / elapsed.as_secs_f64();
+        }
+        if let Some(aside) = aside.filter(|_| elapsed >= PAUSE * pauses) {
+            aside();
+            pauses += 1;
+        }
+        (calls..calls + BATCH).for_each(|at| call(black_box(message), at));
+        calls += BATCH;
+    }
+}
+
+/// Runs `timed` while another thread does `aside`.
+fn beside<R>(aside: Option<&(dyn Fn() + Sync)>, timed: impl FnOnce() -> R) -> R {
+    let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let run = || {
-            let message = Message::default();
-            (0..1_000).for_each(|at| call(&message, at));
-            start.wait();
-            let began = Instant::now();
-            let mut calls = 0;
-            while began.elapsed() < wall {
-                (calls..calls + BATCH).for_each(|at| call(black_box(&message), at));
-                calls += BATCH;
-            }
-            calls as f64 / began.elapsed().as_secs_f64()
-        };
-        let all: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
-        all.into_iter()
-            .map(|thread| thread.join().expect("the poster runs"))
-            .sum()
+        if let Some(aside) = aside {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    aside();
+                    std::thread::sleep(PAUSE);
+                }
+            });
+        }
+        let result = timed();
+        stop.store(true, Ordering::Relaxed);
+        result
     })
 }
 
