@@ -109,3 +109,20 @@ fn a_question_that_is_sent_again_is_answered_once() {
         "it is found"
     );
 }
+
+/// M36: a session that left the volatile part of a group was a member of the durable one as well, because a link had said its join again.
+#[test]
+fn who_leaves_a_group_leaves_all_of_it() {
+    let outcome = run_plan(Plan::one_group(823));
+    assert_eq!(outcome.violation, None);
+    assert!(outcome.counts.published > 100, "{:?}", outcome.counts);
+}
+
+/// What a client has forgotten without an answer, because it asked for a new session that it did not get, has no place among what it
+/// publishes later.
+#[test]
+fn what_a_publisher_has_forgotten_may_come_late() {
+    let outcome = run_plan(Plan::one_group(974));
+    assert_eq!(outcome.violation, None);
+    assert!(outcome.counts.published > 1_000, "{:?}", outcome.counts);
+}

@@ -166,7 +166,6 @@ pub(crate) struct Joining {
 /// A question to a group.
 #[derive(Debug)]
 pub(crate) struct OpenJoin {
-    pub(crate) member: SessionUid,
     pub(crate) share: Box<str>,
     pub(crate) filter: Box<str>,
     pub(crate) awaited: Awaited,

@@ -68,7 +68,6 @@ impl Partition {
             request: join.request,
         };
         let open = OpenJoin {
-            member: uid,
             share: join.share.clone(),
             filter: join.filter.clone(),
             awaited,
@@ -235,16 +234,13 @@ impl Partition {
             session.subscriptions[at].share.as_ref()?.group
         });
         let volatile = known.filter(|group| group.partition.is_volatile());
-        let mut joins = self.lead.open_joins.values();
-        let asked = joins
-            .any(|join| join.member == how.0 && (&join.share, &join.filter) == (&name.0, &name.1));
         let mut requests = Vec::new();
         if volatile.is_some() {
             requests.push(self.write_leave(how, name.clone(), volatile, fx));
         }
-        if volatile.is_none() || asked {
-            requests.push(self.write_leave(how, name, None, fx));
-        }
+        // Also of the part that is known to be another one: a link says a join again when the leader changes, and the new one may have
+        // taken what the volatile part had answered already.
+        requests.push(self.write_leave(how, name, None, fx));
         requests
     }
 

@@ -85,6 +85,7 @@ impl Client {
             refused: false,
             copies: 1,
             resent: false,
+            abandoned: false,
         };
         let (id, payload) = ctx.oracle.publish(msg, 8);
         let will = HelloWill {
@@ -99,8 +100,9 @@ impl Client {
 
     /// What the client keeps of its session is dropped: clean start, or the broker has none.
     pub(super) fn forget(&mut self, ctx: &mut Ctx<'_>) {
-        let _ = ctx;
-        self.sent.clear();
+        for sent in self.sent.drain(..) {
+            ctx.oracle.abandoned(sent.msg);
+        }
         self.open.clear();
         self.received.clear();
     }

@@ -173,6 +173,7 @@ impl Client {
             refused: false,
             copies: 1,
             resent: false,
+            abandoned: false,
         };
         let (msg, payload) = ctx.oracle.publish(msg, len);
         ctx.counts.published += 1;

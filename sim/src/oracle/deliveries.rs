@@ -170,7 +170,9 @@ impl Oracle {
                             && !(span.no_local && msg.client == it.client)
                             && matches(&span.filter, &msg.topic)
                     });
-            let in_order = !shared && whole && !refused;
+            // What was left behind without an answer by a client that began anew is not before what it sends next: that may go by
+            // another shard while the first connection's publish still waits for a leader, and is never sent again in its place.
+            let in_order = !shared && whole && !refused && !msg.abandoned;
             if let Some(publisher) = msg.life.filter(|_| in_order) {
                 let key = (
                     publisher,

@@ -43,6 +43,8 @@ pub(crate) struct Msg {
     pub(crate) copies: u32,
     /// It was sent more than once.
     pub(crate) resent: bool,
+    /// Its publisher began anew before it had an answer, and never sends it again.
+    pub(crate) abandoned: bool,
 }
 
 /// A subscription as its client knows it.
@@ -197,6 +199,13 @@ impl Oracle {
         if let Some(msg) = self.msgs.get_mut(&msg) {
             msg.copies += u32::from(msg.qos == QoS::AtLeastOnce);
             msg.resent = true;
+        }
+    }
+
+    /// Its publisher has forgotten it, as a CONNECT with Clean Start asks of both sides, whatever becomes of that CONNECT.
+    pub(crate) fn abandoned(&mut self, msg: MsgId) {
+        if let Some(msg) = self.msgs.get_mut(&msg) {
+            msg.abandoned = true;
         }
     }
 

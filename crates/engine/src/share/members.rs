@@ -105,12 +105,7 @@ impl Partition {
         if let Some(request) = departed
             && join.member.partition.is_volatile()
         {
-            let left = ToPartition::Left {
-                member: join.member,
-                request,
-                owing: None,
-            };
-            fx.send_partition(join.member.partition, left);
+            left(join.member, request, None, fx);
         }
         if join.front.is_some() {
             self.group_front(number, join.member, join.front, fx);
@@ -206,12 +201,7 @@ impl Partition {
     ) {
         let owing = number.filter(|&number| self.take_leave(number, (member, request), cause, fx));
         let owing = owing.map(|number| self.group_ref(number));
-        let left = ToPartition::Left {
-            member,
-            request,
-            owing,
-        };
-        fx.send_partition(member.partition, left);
+        left(member, request, owing, fx);
     }
 
     /// Whether the group still has something of the session that has left.
@@ -237,7 +227,11 @@ impl Partition {
                     group.lead.departed.remove(&member);
                 }
                 Leave::Unsubscribed if group.has_something_of(member) => {
-                    group.lead.departed.insert(member, request);
+                    let earlier = group.lead.departed.insert(member, request);
+                    if let Some(request) = earlier.filter(|earlier| *earlier != request) {
+                        // The later leave stands for both.
+                        left(member, request, None, fx);
+                    }
                 }
                 Leave::Unsubscribed => {
                     group.lead.fronts.remove(&member);
@@ -271,12 +265,7 @@ impl Partition {
             }
             group.lead.fronts.remove(&member);
             if let Some(request) = group.lead.departed.remove(&member) {
-                let left = ToPartition::Left {
-                    member,
-                    request,
-                    owing: None,
-                };
-                fx.send_partition(member.partition, left);
+                left(member, request, None, fx);
             }
         }
         self.end_group_if_over(number);
@@ -371,6 +360,15 @@ impl SharedGroup {
             dispatch.joined(&self.group, member);
         }
     }
+}
+
+fn left(member: HomeRef, request: u64, owing: Option<GroupRef>, fx: &mut impl PartitionEffects) {
+    let left = ToPartition::Left {
+        member,
+        request,
+        owing,
+    };
+    fx.send_partition(member.partition, left);
 }
 
 fn answer(join: &Join, result: JoinResult, fx: &mut impl PartitionEffects) {

@@ -2,7 +2,9 @@
 
 use crate::people::publish2;
 use crate::world::{Acks, Commits, DURABLE, Options, Subscription, VOLATILE, World, message, to};
-use courser_contract::{Cut, DetachCause, PartitionId, QoS, ToHome};
+use courser_contract::{
+    Cut, DetachCause, Join, PartitionId, QoS, SharedStrategy, ToHome, ToPartition,
+};
 
 fn shared(filter: &str, qos: QoS) -> Subscription {
     Subscription {
@@ -375,4 +377,40 @@ fn m36_members_that_come_and_go_in_the_middle_of_a_change() {
         unsubscribe(&mut world, at);
     }
     assert!(world.fx.route("t", false).is_empty());
+}
+
+/// Found by the simulator: a link said a join again to the next leader, which had the durable part by then. The session left the volatile
+/// part, the only one that it knew of, and went on getting messages by the other one.
+#[test]
+fn i5_who_leaves_a_group_leaves_the_part_that_took_a_repeated_join_too() {
+    let mut world = World::new();
+    let clean = member(&mut world, "clean", Options::clean());
+    world.commits = Commits::Held;
+    let durable = connected(&mut world);
+    join(&mut world, durable, QoS::AtLeastOnce);
+    commit_all(&mut world);
+    let subscription = shared("t/#", QoS::ExactlyOnce);
+    let again = Join {
+        share: "g".into(),
+        filter: subscription.filter,
+        member: world.home(clean),
+        front: world.clients[clean].front.map(|front| (front, 10)),
+        options: subscription.options,
+        identifier: None,
+        strategy: SharedStrategy::RoundRobin,
+        request: 1,
+    };
+    world.call(DURABLE, |partition, now, fx| {
+        let join = ToPartition::Join(Box::new(again));
+        partition.handle_partition(now, VOLATILE, join, fx);
+    });
+    world.commits = Commits::AtOnce;
+    unsubscribe(&mut world, clean);
+    assert_eq!(world.clients[clean].unsuback, [(9, vec![true])]);
+    for n in 0..4 {
+        world.send("t", &n.to_string(), QoS::AtLeastOnce);
+        world.settle();
+    }
+    assert_eq!(world.got(durable), ["0", "1", "2", "3"]);
+    assert!(world.got(clean).is_empty());
 }
