@@ -210,6 +210,8 @@ impl<D: Disk> Writer<D> {
             self.state.note_commit(now - begun);
             self.clockwork = Clockwork::Synced(now);
         }
+        // Also while there is always another order: else each segment would be made while all wait for it.
+        self.take_prepared();
         self.look_ahead();
         if whole {
             self.answer(Mark::Synced);

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use courser_contract::{LogIndex, PartitionId, Term};
-use courser_log::testing::{Call, MemDisk};
+use courser_log::testing::{Call, MemDisk, MemFile};
 use courser_log::{
-    CheckpointAt, LiveEntries, Log, LogConfig, NodeIdentity, Record, Recovered, StartId, WriteError,
+    CheckpointAt, LiveEntries, Log, LogConfig, NodeIdentity, Prepared, Record, Recovered, StartId,
+    WriteError,
 };
 
 use super::{Job, Writer, WriterParts};
@@ -26,8 +27,9 @@ struct World {
     writer: Option<Writer<MemDisk>>,
     thread: Option<JoinHandle<Result<(), WriteError>>>,
     doze: Arc<Doze>,
-    /// The reader's end: nothing is made ready in these tests.
+    /// The reader's end: nothing is made ready, but by a test.
     _jobs: mpsc::Receiver<Job<MemDisk>>,
+    prepared: mpsc::Sender<Prepared<MemFile>>,
 }
 
 fn open(disk: &MemDisk, counter: u32) -> (Log<MemDisk>, Recovered) {
@@ -54,7 +56,7 @@ impl World {
         let doze = Arc::new(Doze::default());
         let state = Arc::new(DiskState::new(1));
         let (jobs, jobs_taken) = mpsc::channel();
-        let (_, prepared) = mpsc::channel();
+        let (prepared_sent, prepared) = mpsc::channel();
         let (senders, receivers) = (0..shards)
             .map(|_| orders(Arc::default(), Arc::clone(&doze)))
             .unzip();
@@ -75,6 +77,7 @@ impl World {
             thread: None,
             doze,
             _jobs: jobs_taken,
+            prepared: prepared_sent,
         }
     }
 
@@ -301,6 +304,27 @@ fn m45_an_entry_in_pieces_is_answered_when_it_is_whole() {
     for seed in 0..5 {
         assert_eq!(world.survivors(0, seed), [1, 2], "seed {seed}");
     }
+    world.end();
+}
+
+/// A writer that always has another order takes the segment that is ready: it made its own while all waited.
+#[test]
+fn a_segment_that_is_ready_is_taken_between_two_batches() {
+    let mut world = World::new(1);
+    let writer = world.writer.as_mut().expect("it has not begun");
+    let job = writer.log.prepare().expect("a new log wants segments");
+    let taken = world.prepared.send(job.run());
+    taken.expect("the writer holds the other end");
+    // More than the first segment has room for, in batches without a pause between them.
+    let mut order = Order::default();
+    for index in 1..=6 {
+        order.push(entry(0, index, 200 << 10));
+    }
+    world.senders[0].send(&mut order);
+    world.begin();
+    world.done(0);
+    assert_eq!(world.counted(Counter::RollsUnprepared), 0);
+    assert_eq!(world.counted(Counter::CreatedSegments), 1);
     world.end();
 }
 
