@@ -5,7 +5,9 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
-use courser_broker::{Examined, Finding, FolderError, Order, RepairError, Verb, examine, repair};
+use courser_broker::{
+    DiskFailure, Examined, Finding, FolderError, Order, RepairError, Verb, examine, repair,
+};
 use courser_contract::PartitionId;
 use serde_json::{Value, json};
 
@@ -115,7 +117,7 @@ fn refused(error: &RepairError) -> Exit {
     match error {
         RepairError::Folder(FolderError::InUse { .. }) => Exit::Conflict,
         RepairError::NoFolder { .. } | RepairError::Nothing { .. } => Exit::Usage,
-        RepairError::Read { .. } => Exit::Disk,
+        RepairError::Read { .. } | RepairError::Log(DiskFailure::Io(_)) => Exit::Disk,
         _ => Exit::Refused,
     }
 }

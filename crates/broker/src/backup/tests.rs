@@ -132,7 +132,8 @@ fn states(folder: &Path) -> States {
     for found in found.into_iter().filter(|it| it.id != Places::METADATA) {
         let mut making = Making::new(found);
         let made = loop {
-            if let Some(made) = making.go_on(&places, &Limits::default()) {
+            let made = making.go_on(&places, &Limits::default());
+            if let Some(made) = made.expect("the disk gives all of it") {
                 break made;
             }
         };

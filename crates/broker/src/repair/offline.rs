@@ -265,7 +265,12 @@ fn examine_folder(folder: &DataFolder) -> Result<Examined, RepairError> {
     for found in found {
         let mut making = Making::new(found);
         let made = loop {
-            if let Some(made) = making.go_on(&places, &Limits::default()) {
+            let made = making.go_on(&places, &Limits::default());
+            let made = made.map_err(|error| {
+                let failure = DiskFailure::Io(with_causes(&error));
+                RepairError::Log(failure)
+            })?;
+            if let Some(made) = made {
                 break made;
             }
         };

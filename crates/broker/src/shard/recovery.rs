@@ -30,7 +30,7 @@ use super::Shard;
 use super::hub::Hub;
 use crate::classes::Stays;
 use crate::slots::Places;
-use crate::stations::{DiskFailure, RecoveredShard, Stage};
+use crate::stations::{DiskFailure, RecoveredShard, Stage, with_causes};
 use crate::store::Stores;
 
 /// How far this shard's partitions have come.
@@ -120,9 +120,17 @@ impl Shard {
             return Recovery::Restored(groups);
         };
         let limits = self.hub.config.limits();
-        if let Some(made) = making.go_on(&self.hub.places, &limits) {
-            left.pop_front();
-            groups.extend(self.take_in(made));
+        match making.go_on(&self.hub.places, &limits) {
+            Ok(None) => {}
+            Ok(Some(made)) => {
+                left.pop_front();
+                groups.extend(self.take_in(made));
+            }
+            Err(error) => {
+                left.pop_front();
+                let failure = DiskFailure::Io(with_causes(&error));
+                self.hub.disk_state().fail(failure);
+            }
         }
         Recovery::Restoring { left, groups }
     }

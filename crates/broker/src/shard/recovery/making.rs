@@ -1,5 +1,8 @@
 //! One partition out of its checkpoint, in slices.
 
+#[cfg(test)]
+mod tests;
+
 use courser_cluster::Restored;
 use courser_contract::{LogIndex, PartitionId, Term};
 use courser_engine::{AsideFilters, Limits, Partition, Restore, RestoreError};
@@ -64,6 +67,20 @@ pub(crate) fn is_of_partition(entry: &RecoveredEntry) -> bool {
     !entry.data.is_empty()
 }
 
+/// Why no more of a partition can be made.
+enum Stop {
+    /// What is there makes no partition.
+    Content(RestoreError),
+    /// The disk does not give it, which says nothing of what is there.
+    Disk(ReadError),
+}
+
+impl From<RestoreError> for Stop {
+    fn from(error: RestoreError) -> Self {
+        Self::Content(error)
+    }
+}
+
 /// Why a checkpoint makes no partition.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unmade {
@@ -80,46 +97,63 @@ impl Making {
     }
 
     /// One slice. The partition, when this was the last. A checkpoint that cannot be read sets it aside; an entry that the
-    /// checkpoint needs and that cannot be read makes what needs it stop there.
-    pub(crate) fn go_on(&mut self, places: &Places, limits: &Limits) -> Option<Made> {
+    /// checkpoint needs and that is damaged makes what needs it stop there.
+    ///
+    /// # Errors
+    /// When the disk does not give an entry that a start has read a moment ago. That is final: taken for damage it would be lost
+    /// with the next checkpoint, and be there all the while.
+    pub(crate) fn go_on(
+        &mut self,
+        places: &Places,
+        limits: &Limits,
+    ) -> Result<Option<Made>, ReadError> {
         if self.found.id == Places::METADATA {
-            return Some(self.metadata());
+            return Ok(Some(self.metadata()));
         }
         let config = config(self.found.id, places, limits);
         let stage = match self.stage.take() {
             Some(stage) => stage,
             None if self.found.pieces.is_some() => Stage::Pieces(Box::new(Restore::new(config))),
             // Of a state that is lost there is nothing to go on from.
-            None if self.is_lost() => return Some(self.made(None)),
+            None if self.is_lost() => return Ok(Some(self.made(None))),
             None => Stage::Replay(Box::new(Partition::new(config)), 0),
         };
         match stage {
             Stage::Pieces(restore) => match self.pieces(restore) {
                 Ok(next) => self.stage = Some(next),
-                Err(unmade) => return Some(self.unmade(&unmade)),
+                Err(unmade) => return Ok(Some(self.unmade(&unmade))),
             },
             Stage::Kept(mut restore, ranges) => match self.kept(&mut restore) {
                 Ok(true) => self.stage = Some(Stage::Kept(restore, ranges)),
                 Ok(false) => self.stage = Some(Stage::Entries(restore, ranges)),
-                Err(error) => return Some(self.unmade(&error.into())),
+                Err(stop) => return self.stopped(stop).map(Some),
             },
             Stage::Entries(mut restore, mut ranges) => {
                 let taken = self.entries(&mut restore, &mut ranges);
                 let next = match taken {
                     Ok(()) if ranges.is_empty() => restore
                         .finish()
-                        .map(|partition| Stage::Replay(Box::new(partition), 0)),
+                        .map(|partition| Stage::Replay(Box::new(partition), 0))
+                        .map_err(Stop::from),
                     Ok(()) => Ok(Stage::Entries(restore, ranges)),
-                    Err(error) => Err(error),
+                    Err(stop) => Err(stop),
                 };
                 match next {
                     Ok(next) => self.stage = Some(next),
-                    Err(error) => return Some(self.unmade(&error.into())),
+                    Err(stop) => return self.stopped(stop).map(Some),
                 }
             }
-            Stage::Replay(partition, done) => return self.replay(partition, done),
+            Stage::Replay(partition, done) => return Ok(self.replay(partition, done)),
         }
-        None
+        Ok(None)
+    }
+
+    /// Damage sets the partition aside, a disk that fails ends the start.
+    fn stopped(&mut self, stop: Stop) -> Result<Made, ReadError> {
+        match stop {
+            Stop::Content(error) => Ok(self.unmade(&error.into())),
+            Stop::Disk(error) => Err(error),
+        }
     }
 
     /// Partition 0 has all of its state in its pieces, and few of them.
@@ -172,8 +206,8 @@ impl Making {
         Ok(Stage::Pieces(restore))
     }
 
-    /// Takes some of what a cleaner has moved; whether there may be more. What cannot be read is perhaps in its entry as well.
-    fn kept(&mut self, restore: &mut Restore) -> Result<bool, RestoreError> {
+    /// Takes some of what a cleaner has moved; whether there may be more. What is damaged is perhaps in its entry as well.
+    fn kept(&mut self, restore: &mut Restore) -> Result<bool, Stop> {
         for _ in 0..KEPT_BATCHES {
             match self.found.entries.next_kept() {
                 None => return Ok(false),
@@ -182,6 +216,7 @@ impl Making {
                         restore.kept(kept.index, kept.byte, &kept.data)?;
                     }
                 }
+                Some(Err(error @ ReadError::Disk { .. })) => return Err(Stop::Disk(error)),
                 Some(Err(error)) => {
                     let (partition, why) = (self.found.id.0, with_causes(&error));
                     tracing::error!(event = "kept_unreadable", partition, why);
@@ -196,7 +231,7 @@ impl Making {
         &mut self,
         restore: &mut Restore,
         ranges: &mut Vec<(LogIndex, LogIndex)>,
-    ) -> Result<(), RestoreError> {
+    ) -> Result<(), Stop> {
         for _ in 0..ENTRIES {
             let Some((first, last)) = ranges.pop() else {
                 break;
@@ -208,6 +243,7 @@ impl Making {
             match read {
                 None => {}
                 Some(Ok(entry)) => restore.live_entry(first, &entry.data)?,
+                Some(Err(error @ ReadError::Disk { .. })) => return Err(Stop::Disk(error)),
                 Some(Err(error)) => {
                     let records = restore.lost_entry(first)?;
                     self.tell_lost(first, records, &error);
