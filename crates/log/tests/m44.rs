@@ -598,6 +598,42 @@ fn d8_segments_that_a_checkpoint_frees_end_the_shortage() {
     assert_eq!(recorded.log.refresh_space().state, SpaceState::Enough);
 }
 
+/// A log that took the last block could not be saved, and nothing would ever be freed.
+#[test]
+fn d8_the_log_leaves_room_for_the_checkpoint_that_frees_it() {
+    use courser_log::{Disk as _, WriteError};
+    const LEFT: u64 = 100 << 10;
+    let mut recorded = Recorded::new();
+    recorded.disk.set_capacity(Some(support::SEGMENT * 6));
+    recorded.log.leave_free(LEFT);
+    let error = loop {
+        if let Some(job) = recorded.log.prepare() {
+            recorded.log.prepared(job.run());
+        }
+        let next = recorded.last.entry(1).or_insert(0);
+        *next += 1;
+        let record = entry(1, *next, &data(1, *next, 3_000));
+        recorded.batch.clear();
+        assert_eq!(recorded.batch.push(&record), Push::Taken);
+        if let Err(error) = recorded.log.write(&mut recorded.batch) {
+            break error;
+        }
+        recorded.log.sync().expect("synced");
+    };
+    assert!(matches!(error, WriteError::NoSpace));
+    let free = recorded.disk.free_bytes().expect("known");
+    assert!(
+        (LEFT..LEFT + support::SEGMENT).contains(&free),
+        "{free} bytes"
+    );
+    // What was written without the last entry is saved.
+    let at = support::checkpoint_at(recorded.last[&1] - 1, 1);
+    let live = Default::default();
+    assert!(recorded.log.set_checkpoint(PartitionId(1), at, live) > 0);
+    let again = recorded.log.write(&mut recorded.batch);
+    again.expect("the same batch has room in what was freed");
+}
+
 #[test]
 fn d5_after_a_failed_sync_everything_is_refused() {
     let mut recorded = Recorded::new();

@@ -66,7 +66,12 @@ pub(crate) struct DiskState {
     serving: AtomicU16,
     counters: [AtomicU64; COUNTERS.len()],
     commits: Times,
+    /// Bytes of the largest checkpoint that there was.
+    largest_checkpoint: AtomicU64,
 }
+
+/// Left to checkpoints before there is one.
+const CHECKPOINT_ROOM_MIN: u64 = 1 << 20;
 
 /// What the stations count, in the order of [`COUNTERS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +166,20 @@ impl DiskState {
             serving: AtomicU16::new(0),
             counters: std::array::from_fn(|_| AtomicU64::new(0)),
             commits: Times::new(),
+            largest_checkpoint: AtomicU64::new(0),
         }
+    }
+
+    /// A checkpoint of so many bytes is there.
+    pub(crate) fn note_checkpoint(&self, bytes: u64) {
+        self.largest_checkpoint.fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    /// What the log is to leave to checkpoints: each shard writes one at a time beside those that count, and one may have grown.
+    pub(crate) fn checkpoint_room(&self) -> u64 {
+        let largest = self.largest_checkpoint.load(Ordering::Relaxed);
+        let together = u64::from(self.shards) + 1;
+        largest.saturating_mul(together).max(CHECKPOINT_ROOM_MIN)
     }
 
     /// What is damaged.

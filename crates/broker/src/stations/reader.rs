@@ -139,7 +139,7 @@ where
                     synced,
                     shard,
                 } => self.end(partition, live, synced, shard),
-                Job::CheckpointCancelled(partition) => drop(self.open.remove(&partition)),
+                Job::CheckpointCancelled(partition) => self.give_up(partition),
                 Job::Surveyed(survey) => self.cleaner.surveyed(survey),
                 Job::Sourced(source) => self.cleaner.sourced(source),
                 Job::Look => {}
@@ -197,8 +197,14 @@ where
         };
         if let Err(error) = writer.piece(bytes) {
             self.failed(&error);
-            self.open.remove(&partition);
+            self.give_up(partition);
             self.answer(partition, shard, None);
+        }
+    }
+
+    fn give_up(&mut self, partition: PartitionId) {
+        if let Some(writer) = self.open.remove(&partition) {
+            writer.give_up();
         }
     }
 
@@ -212,6 +218,7 @@ where
                 self.cleaner.checkpointed(manifest);
                 self.state.add(Counter::Checkpoints, 1);
                 self.state.add(Counter::CheckpointBytes, bytes);
+                self.state.note_checkpoint(bytes);
                 self.answer(partition, shard, Some(live));
             }
             Err(error) => {

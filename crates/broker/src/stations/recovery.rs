@@ -96,6 +96,9 @@ impl<D: Disk> LogStation<D> {
             let error = with_causes(error);
             tracing::error!(event = "manifest_damaged", partition = id.0, error);
         }
+        for manifest in loaded.manifests.values() {
+            parts.state.note_checkpoint(manifest.bytes);
+        }
         note(&recovered, &parts.state, begun);
         let bytes = recovered.report.bytes;
         let stored = Stored {

@@ -362,6 +362,7 @@ impl<D: Disk> Writer<D> {
 
     /// Asks the reader for a segment where one is wanted, and sees whether space is short.
     fn look_ahead(&mut self) {
+        self.log.leave_free(self.state.checkpoint_room());
         if let Some(job) = self.log.prepare() {
             // Without a reader the process is ending.
             let _ = self.jobs.send(Job::Prepare(job));
@@ -391,6 +392,7 @@ impl<D: Disk> Writer<D> {
 
     fn look_at_space(&mut self) {
         self.looked = Instant::now();
+        self.log.leave_free(self.state.checkpoint_room());
         self.log.refresh_space();
         self.look_ahead();
     }

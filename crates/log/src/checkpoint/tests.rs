@@ -141,3 +141,38 @@ fn another_nodes_checkpoints_are_refused() {
     let refused = CheckpointStore::open(disk, NodeIdentity(4));
     assert!(matches!(refused, Err(CheckpointError::Foreign { .. })));
 }
+
+/// A file of each attempt was left, so that a full disk had less room for the next.
+#[test]
+fn d8_a_checkpoint_that_finds_no_room_gives_back_what_it_took() {
+    let disk = MemDisk::new();
+    let (store, _) = CheckpointStore::open(disk.clone(), NODE).expect("an empty folder");
+    take(&store, 4).expect("taken");
+    let (names, used) = (disk.names(), disk.used());
+    // Room for a part of the header, of the pieces, of the manifest.
+    for room in (0..100_000).step_by(1_700) {
+        disk.set_capacity(Some(used + room));
+        let at = CheckpointAt {
+            index: LogIndex(5),
+            term: Term(1),
+        };
+        let written = store.writer(PARTITION, at).and_then(|mut writer| {
+            for piece in pieces(5) {
+                if let Err(error) = writer.piece(&piece) {
+                    writer.give_up();
+                    return Err(error);
+                }
+            }
+            writer.finish(live(5), Synced(BatchNumber(10)))
+        });
+        match written {
+            Ok(_) => {
+                assert!(room > 70_000, "{room}");
+                assert_eq!(read(&disk), Some(5));
+                return;
+            }
+            Err(_) => assert_eq!((disk.names(), disk.used()), (names.clone(), used), "{room}"),
+        }
+    }
+    panic!("there is room for it at last");
+}

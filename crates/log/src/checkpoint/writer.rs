@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// A checkpoint that is being written. Dropped before [`CheckpointWriter::finish`], it leaves a file that the next checkpoint of
-/// the partition or the next start removes.
+/// the partition or the next start removes; [`CheckpointWriter::give_up`] leaves none.
 #[derive(Debug)]
 pub struct CheckpointWriter<D: Disk> {
     disk: D,
@@ -59,8 +59,10 @@ impl<D: Disk> CheckpointWriter<D> {
         let before_crc = size_of::<FileHeader>() - 4;
         let file_crc = crc32c::crc32c(&header.as_bytes()[..before_crc]);
         header.crc = U32::new(file_crc);
-        file.write_at(&[IoSlice::new(header.as_bytes())], 0)
-            .map_err(failed("writing", &name))?;
+        if let Err(error) = file.write_at(&[IoSlice::new(header.as_bytes())], 0) {
+            remove_unfinished(&disk, &name);
+            return Err(failed("writing", &name)(error));
+        }
         Ok(Self {
             disk,
             node,
@@ -116,6 +118,38 @@ impl<D: Disk> CheckpointWriter<D> {
     /// # Errors
     /// Those of the disk; then the older checkpoint counts, or this one, and the next start says which.
     pub fn finish(self, live: LiveEntries, synced: Synced) -> Result<Manifest, CheckpointError> {
+        let manifest = Manifest {
+            partition: self.partition,
+            at: self.at,
+            synced,
+            live,
+            pieces: self.pieces,
+            bytes: self.bytes,
+        };
+        let name = manifest::file_name(self.partition);
+        let new = format!("{name}.new");
+        if let Err(error) = self.prepare(&manifest, &new) {
+            remove_unfinished(&self.disk, &new);
+            self.give_up();
+            return Err(error);
+        }
+        self.disk
+            .rename(&new, &name)
+            .map_err(failed("renaming", &new))?;
+        self.disk
+            .sync_dir()
+            .map_err(failed("syncing the folder of", &name))?;
+        self.remove_older()?;
+        Ok(manifest)
+    }
+
+    /// Ends it without one, and gives back the room that it took: on a full disk the next attempt needs it.
+    pub fn give_up(self) {
+        remove_unfinished(&self.disk, &self.name);
+    }
+
+    /// Everything is durable but the manifest's name.
+    fn prepare(&self, manifest: &Manifest, new: &str) -> Result<(), CheckpointError> {
         let mut end = EndMark::new_zeroed();
         end.mark = U32::new(END_MARK);
         end.pieces = U32::new(self.pieces);
@@ -125,40 +159,18 @@ impl<D: Disk> CheckpointWriter<D> {
             .write_at(&[IoSlice::new(end.as_bytes())], self.offset)
             .map_err(failed("writing", &self.name))?;
         self.file.sync().map_err(failed("syncing", &self.name))?;
-        let manifest = Manifest {
-            partition: self.partition,
-            at: self.at,
-            synced,
-            live,
-            pieces: self.pieces,
-            bytes: self.bytes,
-        };
-        self.publish(&manifest)?;
-        self.remove_older()?;
-        Ok(manifest)
-    }
-
-    fn publish(&self, manifest: &Manifest) -> Result<(), CheckpointError> {
-        let name = manifest::file_name(self.partition);
-        let new = format!("{name}.new");
         let mut bytes = Vec::new();
         bytes
             .write_all(&manifest::encode(manifest, self.node))
             .expect("a vector takes all bytes");
-        let file = self.disk.create(&new).map_err(failed("creating", &new))?;
+        let file = self.disk.create(new).map_err(failed("creating", new))?;
         file.write_at(&[IoSlice::new(&bytes)], 0)
-            .map_err(failed("writing", &new))?;
-        file.sync().map_err(failed("syncing", &new))?;
+            .map_err(failed("writing", new))?;
+        file.sync().map_err(failed("syncing", new))?;
         // The name of the pieces' file must not come later than the manifest that names it.
         self.disk
             .sync_dir()
-            .map_err(failed("syncing the folder of", &new))?;
-        self.disk
-            .rename(&new, &name)
-            .map_err(failed("renaming", &new))?;
-        self.disk
-            .sync_dir()
-            .map_err(failed("syncing the folder of", &name))
+            .map_err(failed("syncing the folder of", new))
     }
 
     fn remove_older(&self) -> Result<(), CheckpointError> {
@@ -176,4 +188,9 @@ impl<D: Disk> CheckpointWriter<D> {
         }
         Ok(())
     }
+}
+
+/// A file that nothing names. What is left of it is removed at the next start if not now.
+fn remove_unfinished<D: Disk>(disk: &D, name: &str) {
+    let _removed = disk.remove(name);
 }

@@ -70,6 +70,8 @@ pub struct Log<D: Disk> {
     /// Something may have died since segments were last looked at.
     pub(crate) sweep: bool,
     pub(crate) space: Space,
+    /// Bytes of the disk that are not the log's.
+    pub(crate) left_free: u64,
     /// For the first batches of segments and for witnesses.
     pub(crate) own: Option<Batch>,
     pub(crate) batches_made: u32,

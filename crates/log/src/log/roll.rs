@@ -28,11 +28,8 @@ impl<D: Disk> Log<D> {
         if enough || self.preparing || self.failed || self.prepare_blocked {
             return None;
         }
-        if self.free.is_empty() {
-            self.measure_space();
-            if self.space.free_bytes < self.config.segment_bytes() {
-                return None;
-            }
+        if self.free.is_empty() && !self.has_room_for_one() {
+            return None;
         }
         self.preparing = true;
         Some(self.job())
@@ -116,6 +113,9 @@ impl<D: Disk> Log<D> {
     /// Makes a segment ready while the writer waits.
     fn ready_now(&mut self) -> Result<Ready<D::File>, WriteError> {
         self.counts.rolls_unprepared += 1;
+        if self.free.is_empty() && !self.has_room_for_one() {
+            return Err(WriteError::NoSpace);
+        }
         let done = self.job().run();
         match done.result {
             Ok(file) => {

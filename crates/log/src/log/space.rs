@@ -18,7 +18,7 @@ pub enum SpaceState {
 pub struct Space {
     /// Bytes in segments that are ready or hold nothing.
     pub ready_bytes: u64,
-    /// Bytes that the disk has besides.
+    /// Bytes that the disk has besides, without those that are left to checkpoints.
     pub free_bytes: u64,
     /// What follows from both.
     pub state: SpaceState,
@@ -38,11 +38,23 @@ impl<D: Disk> Log<D> {
         self.measure_space()
     }
 
+    /// Leaves so many bytes of the disk to checkpoints: no segment is made of them. A log that has taken the last block of a disk
+    /// gets none back, since what frees segments is a checkpoint. 0 until this is called.
+    pub const fn leave_free(&mut self, bytes: u64) {
+        self.left_free = bytes;
+    }
+
+    /// Whether a segment that is made anew leaves what is to be left.
+    pub(crate) fn has_room_for_one(&mut self) -> bool {
+        self.measure_space().free_bytes >= self.config.segment_bytes()
+    }
+
     pub(crate) fn measure_space(&mut self) -> Space {
         let segment = self.config.segment_bytes();
         let held = (self.ready.len() + self.free.len()) as u64;
         let ready_bytes = held * segment;
         let free_bytes = self.disk.free_bytes().unwrap_or(0);
+        let free_bytes = free_bytes.saturating_sub(self.left_free);
         let there = ready_bytes.saturating_add(free_bytes);
         let reserve = u64::from(self.config.reserve_segments) * segment;
         let enough = match self.space.state {

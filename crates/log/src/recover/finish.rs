@@ -108,6 +108,7 @@ pub(super) fn finish<D: Disk>(
             free_bytes: 0,
             state: SpaceState::Enough,
         },
+        left_free: 0,
         batches_made: 0,
         failed: false,
         counts: LogCounts::default(),
