@@ -128,7 +128,7 @@ fn i11_a_delayed_will_is_asked_for_again_when_it_goes_out() {
 
 #[test]
 fn i11_a_will_of_a_client_that_a_new_leader_finds_waits_until_rights_are_known() {
-    let (mut world, reader, a) = anna_with_a_will(0);
+    let (mut world, reader, _) = anna_with_a_will(0);
     answer(&mut world, WillPermission::NotYet);
     world.restart(DURABLE);
     world.settle();
