@@ -103,6 +103,8 @@ pub(crate) struct Partitions {
     places: Places,
     /// Places of those that were touched since the last commit step.
     pub(crate) dirty: Vec<usize>,
+    /// Empty: the list that takes the place of that one while it is worked off.
+    pub(crate) spare: Vec<usize>,
 }
 
 impl Partitions {
@@ -133,6 +135,7 @@ impl Partitions {
             owned,
             places: *places,
             dirty: Vec::new(),
+            spare: Vec::new(),
         }
     }
 

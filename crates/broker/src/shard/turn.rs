@@ -228,15 +228,15 @@ impl Shard {
 
     /// Entries of partitions that were touched: volatile ones commit at once (M13), durable ones go to the store.
     pub(crate) fn commit(&mut self) {
-        let mut dirty = std::mem::take(&mut self.partitions.dirty);
+        // Two lists in turn: a partition is dirty again by what its own entry does, so that one list would be made anew each time.
+        let spare = std::mem::take(&mut self.partitions.spare);
+        let mut dirty = std::mem::replace(&mut self.partitions.dirty, spare);
         for place in dirty.drain(..) {
             self.partitions.at(place).dirty = false;
             self.commit_partition(place);
             self.arm_partition(place);
         }
-        if self.partitions.dirty.is_empty() {
-            self.partitions.dirty = dirty;
-        }
+        self.partitions.spare = dirty;
     }
 
     /// The entry of one partition, if it has one that is due.
