@@ -36,6 +36,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use courser_broker::Control;
+use courser_memory::{Component, Scope};
 use tokio::sync::{Semaphore, watch};
 
 pub use crate::serve::BindError;
@@ -124,7 +125,10 @@ impl Admin {
         let (stop, stopped) = watch::channel(());
         let thread = thread::Builder::new()
             .name("control".to_owned())
-            .spawn(move || runtime.block_on(serve::run(listeners, state, stopped)))
+            .spawn(move || {
+                let _scope = Scope::enter(Component::Control);
+                runtime.block_on(serve::run(listeners, state, stopped))
+            })
             .map_err(AdminError::Thread)?;
         Ok(Self {
             addresses,

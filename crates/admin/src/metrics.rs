@@ -82,6 +82,8 @@ pub(crate) struct Snapshot {
     certificates: Vec<(String, i64)>,
     /// Bytes that the process has allocated, and those that it may have.
     memory: (u64, u64),
+    /// What the process has allocated, by component.
+    allocated: courser_memory::Snapshot,
     /// Bytes that the system says are resident.
     resident: u64,
 }
@@ -111,6 +113,7 @@ impl Snapshot {
             rotten: damage.rotten.len() as u64,
             certificates: control.certificates(),
             memory: control.memory(),
+            allocated: courser_memory::snapshot(),
             resident: resident_bytes(),
         })
     }

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use courser_contract::{LogIndex, PartitionId};
 use courser_log::inspect::{SegmentCheck, check_segment};
 use courser_log::{DiskFile, FileDisk, HeldSegment, RealFile};
+use courser_memory::{Component, Scope};
 use rustix::fs::Advice;
 
 use crate::Status;
@@ -69,6 +70,7 @@ impl Scrub {
         let thread = thread::Builder::new()
             .name("scrub".to_owned())
             .spawn(move || {
+                let _scope = Scope::enter(Component::Log);
                 // Told to stop.
                 let Err(Stopped) = scrubber.run();
             })?;

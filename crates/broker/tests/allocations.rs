@@ -5,7 +5,7 @@ mod support;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use courser_broker::Summary;
-use courser_memory::{Counting, snapshot, thread_snapshot};
+use courser_memory::{Component, Counting, snapshot, thread_snapshot};
 use support::{Client, broker, broker_on, encode, publish};
 
 #[global_allocator]
@@ -233,4 +233,28 @@ fn a_message_on_the_disk_costs_few_allocations_where_256_share_an_entry() {
     let messages = (MORE_WINDOWS * 256) as f64;
     let each = (life.allocations + life.of_stations) as f64 / messages;
     assert!(each <= 0.05, "{each} allocations a message: {life:?}");
+}
+
+#[test]
+fn allocations_are_counted_for_the_part_of_the_broker_that_asks() {
+    let _alone = alone();
+    let before = snapshot();
+    live(2, 1, 500);
+    live_durable(20, 50);
+    courser_memory::fold();
+    let span = snapshot().since(&before);
+    for component in [
+        Component::Connections,
+        Component::Receive,
+        Component::Router,
+        Component::Partitions,
+        Component::Rings,
+        Component::Log,
+    ] {
+        assert!(span.of(component).allocations > 0, "{component}: {span:?}");
+    }
+    // No operator asks and nobody logs in.
+    for component in [Component::Control, Component::Access] {
+        assert_eq!(span.of(component).allocations, 0, "{component}: {span:?}");
+    }
 }

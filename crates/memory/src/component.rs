@@ -10,25 +10,25 @@ use std::marker::PhantomData;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Component {
-    /// All that runs outside of any [`Scope`].
+    /// All that runs outside of any [`Scope`]: the start, and threads that name none.
     Other,
-    /// Connection state: sockets, codecs, fronts of sessions.
+    /// Sockets: accepting them, TLS, reading, codecs and the fronts of sessions, with what a publish does at once.
     Connections,
     /// Receive buffers.
     Receive,
-    /// Bytes that wait to be written to sockets.
+    /// Bytes that are written to sockets.
     Output,
-    /// Topic tries and match lists.
+    /// The index of filters that all shards read.
     Router,
-    /// Streams, subscriptions and their outcomes.
-    Streams,
-    /// Stored messages.
-    Records,
-    /// Retained messages and their index.
-    Retained,
-    /// Rings between shards.
+    /// Entries of partitions as they are proposed and applied: streams, stored and retained messages, groups.
+    Partitions,
+    /// Batches between shards, and what is done with them.
     Rings,
-    /// Start-up, settings, metrics and the admin interface.
+    /// The threads of the log: writer, reader, cleaner, scrub, backups.
+    Log,
+    /// Passwords as they are compared.
+    Access,
+    /// Operators: their questions, the API, metrics.
     Control,
 }
 
@@ -43,10 +43,10 @@ impl Component {
         Self::Receive,
         Self::Output,
         Self::Router,
-        Self::Streams,
-        Self::Records,
-        Self::Retained,
+        Self::Partitions,
         Self::Rings,
+        Self::Log,
+        Self::Access,
         Self::Control,
     ];
 
@@ -59,10 +59,10 @@ impl Component {
             Self::Receive => "receive",
             Self::Output => "output",
             Self::Router => "router",
-            Self::Streams => "streams",
-            Self::Records => "records",
-            Self::Retained => "retained",
+            Self::Partitions => "partitions",
             Self::Rings => "rings",
+            Self::Log => "log",
+            Self::Access => "access",
             Self::Control => "control",
         }
     }

@@ -17,6 +17,7 @@ mod tests;
 
 pub use buffer::Buffer;
 
+use crate::{Component, Scope};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -259,5 +260,6 @@ impl Lists {
 }
 
 fn zeroed(bytes: usize) -> Box<[u8]> {
+    let _scope = Scope::enter(Component::Receive);
     vec![0; bytes].into_boxed_slice()
 }

@@ -24,7 +24,7 @@ fn counts_by_the_scope_of_the_allocation() {
         let _router = Scope::enter(Component::Router);
         router = black_box(vec![0_u8; 100]);
         {
-            let _records = Scope::enter(Component::Records);
+            let _output = Scope::enter(Component::Output);
             records = black_box(vec![0_u8; 1000]);
         }
         router_again = black_box(vec![0_u8; 7]);
@@ -40,8 +40,8 @@ fn counts_by_the_scope_of_the_allocation() {
     );
     assert_eq!(
         (
-            span.of(Component::Records).allocations,
-            span.of(Component::Records).bytes
+            span.of(Component::Output).allocations,
+            span.of(Component::Output).bytes
         ),
         (1, 1000)
     );
@@ -114,7 +114,7 @@ fn memory_freed_on_another_thread_leaves_nothing_live() {
         (freed, thread_snapshot().since(&start).live_bytes_signed())
     });
     {
-        let _scope = Scope::enter(Component::Retained);
+        let _scope = Scope::enter(Component::Log);
         for _ in 0..64 {
             send.send(black_box(vec![1; MIB]))
                 .expect("the other thread receives");
@@ -129,7 +129,7 @@ fn memory_freed_on_another_thread_leaves_nothing_live() {
         "that thread freed what it never allocated: {live_there}"
     );
     let span = snapshot().since(&before);
-    assert!(span.of(Component::Retained).bytes >= 64 * MIB as u64);
+    assert!(span.of(Component::Log).bytes >= 64 * MIB as u64);
     let live = span.live_bytes_signed();
     assert!(live.abs() < 8 * mib, "all of it is free again: {live}");
 }
@@ -188,14 +188,14 @@ fn the_end_of_a_thread_is_counted() {
 #[test]
 fn scopes_end_also_when_unwinding() {
     let unwound = std::panic::catch_unwind(|| {
-        let _scope = Scope::enter(Component::Streams);
+        let _scope = Scope::enter(Component::Partitions);
         std::panic::resume_unwind(Box::new(()));
     });
     assert!(unwound.is_err());
     let before = thread_snapshot();
     black_box(vec![0_u8; 33]);
     let span = thread_snapshot().since(&before);
-    assert_eq!(span.of(Component::Streams).allocations, 0);
+    assert_eq!(span.of(Component::Partitions).allocations, 0);
     assert_eq!(span.of(Component::Other).bytes, 33);
 }
 

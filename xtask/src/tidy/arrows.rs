@@ -51,7 +51,12 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "courser-admin",
-        &["courser-access", "courser-broker", "courser-contract"],
+        &[
+            "courser-access",
+            "courser-broker",
+            "courser-contract",
+            "courser-memory",
+        ],
     ),
     (
         "courser",

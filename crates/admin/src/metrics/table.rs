@@ -2,6 +2,7 @@
 
 use courser_broker::ShardReport;
 use courser_broker::metrics::{CLOSES, DROPPED, dropped_name};
+use courser_memory::Component;
 
 use super::{Kind, Metric, Of, Sample, Samples, Snapshot};
 
@@ -123,6 +124,10 @@ metrics! {
             ("retained_messages", it.sum.held.retained_bytes),
             ("resident", it.resident),
         ]);
+    "memory_allocated", Counter of Bytes ["component"], "Bytes that were asked of the allocator, by the part of the broker that asked; what was freed again is not taken off, since a block does not say whose it was. 0 in a program that does not count",
+        |it| each(Component::ALL.map(|component| (component.name(), it.allocated.of(component).bytes)));
+    "memory_allocations", Counter of Things ["component"], "How often that was",
+        |it| each(Component::ALL.map(|component| (component.name(), it.allocated.of(component).allocations)));
     "memory_limit", Gauge of Bytes, "Bytes that the process may have: memory.max",
         |it| one(it.memory.1);
     "publishers_slowed", Counter of Things, "Times that a publisher was not read for a moment because a session cannot keep up with it",

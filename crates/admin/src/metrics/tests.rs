@@ -18,6 +18,7 @@ fn snapshot() -> Snapshot {
         rotten: 0,
         certificates: vec![("tls".to_owned(), 1_900_000_000)],
         memory: (5, 7),
+        allocated: courser_memory::Snapshot::default(),
         resident: resident_bytes(),
     }
 }
@@ -66,6 +67,8 @@ fn numbers_stand_under_the_names_of_the_reference_page() {
         "courser_partitions_set_aside 2.0",
         "courser_tls_certificate_expiry_timestamp_seconds{listener=\"tls\"} 1900000000.0",
         "courser_memory_bytes{use=\"allocated\"} 5.0",
+        "courser_memory_allocated_bytes_total{component=\"partitions\"} 0.0",
+        "courser_memory_allocations_total{component=\"log\"} 0.0",
         "courser_memory_limit_bytes 7.0",
         "# TYPE courser_publish_to_ack_seconds histogram",
         "courser_publish_to_ack_seconds_bucket{le=\"0.001\"} 0",

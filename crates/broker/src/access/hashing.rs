@@ -7,6 +7,7 @@ use std::thread;
 
 use courser_access::{HashMemory, PasswordHash, UserName};
 use courser_contract::FrontId;
+use courser_memory::{Component, Scope};
 use zeroize::Zeroizing;
 
 use super::mailbox::Mailbox;
@@ -89,7 +90,10 @@ impl HashPool {
             let shared = Arc::clone(&self.shared);
             let spawned = thread::Builder::new()
                 .name("hash".to_owned())
-                .spawn(move || work(&shared));
+                .spawn(move || {
+                    let _scope = Scope::enter(Component::Access);
+                    work(&shared);
+                });
             match spawned {
                 Ok(_) => queue.threads += 1,
                 Err(_) if queue.threads == 0 => return false,

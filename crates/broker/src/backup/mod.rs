@@ -31,6 +31,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use courser_contract::{LogIndex, PartitionId, WallMs};
 use courser_log::FileDisk;
+use courser_memory::{Component, Scope};
 
 use self::create::Making;
 use self::manifest::Manifest;
@@ -307,6 +308,7 @@ impl Backups {
         let (source, progress) = (Arc::clone(&self.source), Arc::clone(&self.progress));
         let work = move || {
             let _lock = lock;
+            let _scope = Scope::enter(Component::Log);
             make(&source, &store, &progress, stop);
         };
         let spawned = thread::Builder::new().name("backup".to_owned()).spawn(work);

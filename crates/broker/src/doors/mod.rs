@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use courser_memory::{Component, Scope};
 use courser_settings::{IdentityFrom as Setting, Listener, ListenerProtocol, Settings};
 use courser_transport::identity::IdentityFrom;
 use courser_transport::{Origins, WebLimits, WebServer};
@@ -240,7 +241,10 @@ impl BoundDoors {
             let stopped = stopped.clone();
             thread::Builder::new()
                 .name(format!("door-{number}"))
-                .spawn(move || room.run(stopped))
+                .spawn(move || {
+                    let _scope = Scope::enter(Component::Connections);
+                    room.run(stopped)
+                })
         });
         Ok(Doors {
             threads: threads.collect::<io::Result<_>>()?,

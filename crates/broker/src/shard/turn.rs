@@ -7,6 +7,7 @@ use bytes::Bytes;
 use courser_contract::ShardId;
 
 use courser_contract::{LogIndex, PartitionId};
+use courser_memory::{Component, Scope};
 
 use super::Shard;
 use super::accept::LISTENERS;
@@ -34,6 +35,12 @@ pub(crate) enum Next {
     End,
 }
 
+/// Counts what `act` allocates for a component: by the part of a turn, never by the message.
+fn counted<T>(component: Component, act: impl FnOnce() -> T) -> T {
+    let _scope = Scope::enter(component);
+    act()
+}
+
 impl Shard {
     /// One turn.
     pub(crate) fn turn(&mut self, context: &mut Context<'_>) -> Next {
@@ -50,18 +57,20 @@ impl Shard {
         self.observe_stop();
         self.observe_disk();
         self.store.begin_turn();
-        self.handle_commits();
+        counted(Component::Partitions, || self.handle_commits());
         self.observe_access();
         self.hub.budget = Budget::of(Budget::TURN / 2);
-        self.handle_rings();
-        self.handle_local();
+        counted(Component::Rings, || self.handle_rings());
+        counted(Component::Partitions, || self.handle_local());
         // What other shards did not need is for the shard's own sockets.
         self.hub.budget.grant(Budget::TURN / 2);
         let timers_left = self.handle_timers();
-        self.answer_questions();
-        self.accept();
-        self.welcome();
-        self.handle_sockets();
+        counted(Component::Control, || self.answer_questions());
+        counted(Component::Connections, || {
+            self.accept();
+            self.welcome();
+            self.handle_sockets();
+        });
         self.end_turn();
         let next = self.next(timers_left, context);
         self.count_turn();
@@ -197,9 +206,11 @@ impl Shard {
     fn end_turn(&mut self) {
         self.hub.budget = Budget::of(Budget::TURN);
         for _ in 0..ROUNDS_MAX {
-            self.handle_local();
-            self.commit();
-            self.hub.publish_index();
+            counted(Component::Partitions, || {
+                self.handle_local();
+                self.commit();
+            });
+            counted(Component::Router, || self.hub.publish_index());
             self.settle_fences();
             if self.local.is_some()
                 || (self.hub.local.is_empty() && self.partitions.dirty.is_empty())
@@ -207,8 +218,10 @@ impl Shard {
                 break;
             }
         }
-        self.save();
-        self.store.end_turn();
+        counted(Component::Partitions, || {
+            self.save();
+            self.store.end_turn();
+        });
         if let Stores::Disk(store) = &self.store {
             self.hub.watch_disk(store.backlog_bytes());
         }
@@ -218,11 +231,11 @@ impl Shard {
         self.settle_fences();
         self.hub.watch_links();
         self.resume_links();
-        self.write_touched();
+        counted(Component::Output, || self.write_touched());
         let delivered = self.hub.counters.publishes_sent;
         let clock = &self.clock;
         self.hub.latency.end_turn(delivered, || clock.moment());
-        self.hub.ports.flush();
+        counted(Component::Rings, || self.hub.ports.flush());
         self.watch_soon();
     }
 

@@ -8,6 +8,7 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use courser_log::{FileDisk, LogConfig};
+use courser_memory::{Component, Scope};
 
 use super::cleaner::CleanerStation;
 use super::disk::DiskState;
@@ -186,7 +187,10 @@ impl Stations {
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StationsError> {
     thread::Builder::new()
         .name(name.to_owned())
-        .spawn(run)
+        .spawn(move || {
+            let _scope = Scope::enter(Component::Log);
+            run();
+        })
         .map_err(StationsError::Thread)
 }
 

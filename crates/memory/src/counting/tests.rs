@@ -51,12 +51,12 @@ fn events_after_the_end_of_the_counters_go_to_the_totals() {
 fn a_thread_folds_after_its_batch_and_not_before() {
     thread::spawn(|| {
         let seen = |events: u32, size: usize| {
-            let before = super::TOTALS.get().of(Component::Streams);
-            let _scope = Scope::enter(Component::Streams);
+            let before = super::TOTALS.get().of(Component::Partitions);
+            let _scope = Scope::enter(Component::Partitions);
             for _ in 0..events {
                 record(Event::Allocated(size));
             }
-            super::TOTALS.get().of(Component::Streams).allocations - before.allocations
+            super::TOTALS.get().of(Component::Partitions).allocations - before.allocations
         };
         assert_eq!(seen(super::FOLD_EVENTS - 1, 1), 0);
         assert_eq!(seen(1, 1), u64::from(super::FOLD_EVENTS));
