@@ -6,7 +6,7 @@
 //! one thing. Protocol crates and the engine both know this crate and never each other.
 //!
 //! Here are types and two traits of effects, no behaviour but the encoding of a record: [`FrontEffects`] is what a front asks of the shell around it,
-//! [`PartitionEffects`] what a partition asks of its shell. Nothing here knows a protocol's bytes, a socket, a file or a clock.
+//! [`PartitionEffects`] what a partition asks of its shell. A third trait, [`Needs`], lets a log ask what checkpoints need of it. Nothing here knows a protocol's bytes, a socket, a file or a clock.
 //!
 //! # Order
 //! - Messages from one sender to one receiver arrive in the order in which they were sent.
@@ -18,6 +18,7 @@ mod client_hash;
 mod effects;
 mod ids;
 mod message;
+mod needs;
 mod record;
 mod session;
 
@@ -36,6 +37,7 @@ pub use message::{
     OutcomeKind, PassedOn, Published2, Refusal, RetainedFound, RetainedScan, ScanRef, Settled,
     Source, Tell, ToFront, ToHome, ToPartition, VolatilePart,
 };
+pub use needs::{Need, Needs, NeedsScan};
 pub use record::{Publish, QoS, Record, RecordRef, RecordView};
 pub use session::{
     DetachCause, RetainHandling, SharedStrategy, SubscribeResult, Subscription,

@@ -100,7 +100,8 @@ mod wall;
 
 pub use aside::AsideFilters;
 pub use checkpoint::{
-    CheckpointEnd, CheckpointPiece, EntrySet, NeededRecords, Restore, RestoreError, Restored,
+    CheckpointEnd, CheckpointNeeds, CheckpointPiece, EntrySet, NeededRecords, Restore,
+    RestoreError, Restored,
 };
 pub use config::{Counts, DiskRoom, Limits, MemoryRoom, Overflow, PartitionConfig};
 pub use entry::{EntryError, EntryView, FactView, later_version};

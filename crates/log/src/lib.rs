@@ -46,10 +46,7 @@ pub use self::{
         CHECKPOINT_VERSION, CheckpointError, CheckpointReader, CheckpointStore, CheckpointSummary,
         CheckpointWriter, HeldFile, LoadedCheckpoints, Manifest, Manifests, PIECE_BYTES_MAX,
     },
-    clean::{
-        Budget, Cleaner, CleanerCounts, Need, Needs, NeedsScan, Pressure, Question, Source, Step,
-        Survey,
-    },
+    clean::{Budget, Cleaner, CleanerCounts, Pressure, Question, Source, Step, Survey},
     config::{LogConfig, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SegmentBytesError},
     disk::{Disk, DiskFile, FileDisk, PageCache, RealFile},
     error::{BatchPlace, OpenError, PrepareError, ReadError, WriteError},

@@ -8,13 +8,8 @@ use std::sync::mpsc;
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use courser_contract::{PartitionId, RecordRef};
-use courser_engine::{DiskRoom, NeededRecords};
-use courser_log::{
-    Cleaner, Disk, Manifest, Need, Needs, NeedsScan, Pressure, Question, Record, Source, Step,
-    Survey,
-};
+use courser_engine::{CheckpointNeeds, DiskRoom};
+use courser_log::{Cleaner, Disk, Manifest, Pressure, Question, Record, Source, Step, Survey};
 
 use super::disk::{Counter, DiskState, Stage};
 use super::orders::{Mark, Order, OrderReceiver, OrderSender, orders};
@@ -26,39 +21,6 @@ const BUDGET_LOOK: Duration = Duration::from_millis(200);
 
 /// How often it looks whether the start is over.
 const START_LOOK: Duration = Duration::from_millis(200);
-
-/// What a checkpoint of the engine needs.
-#[derive(Debug)]
-pub(crate) struct EngineNeeds;
-
-impl Needs for EngineNeeds {
-    type Scan = EngineScan;
-
-    fn scan(&self, partition: PartitionId) -> EngineScan {
-        EngineScan(NeededRecords::new(partition))
-    }
-
-    fn record_bytes(&self, entry: &Bytes, byte: u32) -> Option<usize> {
-        let record = RecordRef::parse(entry, byte as usize)?;
-        Some(record.encoded_len())
-    }
-}
-
-/// Goes through one.
-pub(crate) struct EngineScan(NeededRecords);
-
-impl NeedsScan for EngineScan {
-    fn piece(&mut self, bytes: &[u8], need: &mut dyn FnMut(Need)) -> Result<(), String> {
-        let told = self
-            .0
-            .piece(bytes, |index, byte| need(Need { index, byte }));
-        told.map_err(|error| error.to_string())
-    }
-
-    fn finish(self) -> Result<(), String> {
-        self.0.finish().map_err(|error| error.to_string())
-    }
-}
 
 /// The writer's ends.
 #[derive(Debug)]
@@ -95,15 +57,14 @@ where
 /// See the module.
 pub(crate) struct CleanerStation<D: Disk> {
     /// Once the log is read.
-    cleaner: Option<Box<Cleaner<D, EngineNeeds>>>,
+    cleaner: Option<Box<Cleaner<D, CheckpointNeeds>>>,
     orders: OrderSender,
     order: Order,
     questions: mpsc::Sender<Question>,
     writer: Arc<Doze>,
     doze: Arc<Doze>,
     state: Arc<DiskState>,
-    /// Bytes of live traffic that the cleaner was told of, and when.
-    told: u64,
+    /// When the cleaner was told how much live traffic has written.
     told_at: Instant,
 }
 
@@ -130,7 +91,6 @@ where
             writer,
             doze,
             state,
-            told: 0,
             told_at: Instant::now(),
         };
         let ports = CleanerPorts {
@@ -141,7 +101,7 @@ where
     }
 
     /// The log is read.
-    pub(crate) fn begin(&mut self, cleaner: Box<Cleaner<D, EngineNeeds>>) {
+    pub(crate) fn begin(&mut self, cleaner: Box<Cleaner<D, CheckpointNeeds>>) {
         self.cleaner = Some(cleaner);
         self.told_at = Instant::now();
     }
@@ -192,14 +152,14 @@ where
         pause
     }
 
-    fn take_written(&mut self, cleaner: &mut Cleaner<D, EngineNeeds>) {
+    fn take_written(&mut self, cleaner: &mut Cleaner<D, CheckpointNeeds>) {
         while let Some(order) = self.orders.next_done() {
             self.orders.keep(order);
             cleaner.written();
         }
     }
 
-    fn go_on(&mut self, cleaner: &mut Cleaner<D, EngineNeeds>) -> Pause {
+    fn go_on(&mut self, cleaner: &mut Cleaner<D, CheckpointNeeds>) -> Pause {
         match cleaner.step() {
             Step::Again => Pause::None,
             Step::Rest if cleaner.is_short_of_budget() => Pause::For(BUDGET_LOOK),
@@ -230,7 +190,7 @@ where
     }
 
     /// Tells what live traffic has written.
-    fn earn(&mut self, cleaner: &mut Cleaner<D, EngineNeeds>) {
+    fn earn(&mut self, cleaner: &mut Cleaner<D, CheckpointNeeds>) {
         let bytes = self.state.count(Counter::Bytes);
         let live = bytes.saturating_sub(self.state.count(Counter::KeptBytes));
         let millis = self.told_at.elapsed().as_millis() as u64;
@@ -238,12 +198,11 @@ where
             DiskRoom::Enough => Pressure::None,
             DiskRoom::Short => Pressure::Short,
         };
-        cleaner.earn(live.saturating_sub(self.told), millis, pressure);
-        self.told = live.max(self.told);
+        cleaner.earn(live, millis, pressure);
         self.told_at += Duration::from_millis(millis);
     }
 
-    fn publish(&self, cleaner: &Cleaner<D, EngineNeeds>) {
+    fn publish(&self, cleaner: &Cleaner<D, CheckpointNeeds>) {
         let counts = cleaner.counts();
         let left = counts.given_up + counts.too_full;
         self.state.set(Counter::CleanerReadBytes, counts.read_bytes);
@@ -271,7 +230,7 @@ mod tests {
             MemDisk::new(),
             store,
             Manifests::new(),
-            EngineNeeds,
+            CheckpointNeeds,
             1 << 20,
         );
         station.begin(Box::new(cleaner));

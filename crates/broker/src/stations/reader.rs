@@ -10,12 +10,13 @@ use std::sync::mpsc;
 
 use bytes::Bytes;
 use courser_contract::{PartitionId, ShardId};
+use courser_engine::CheckpointNeeds;
 use courser_log::{
     CheckpointAt, CheckpointError, CheckpointStore, CheckpointWriter, Cleaner, Disk, LiveEntries,
     PrepareJob, Prepared, Source, Survey, Synced,
 };
 
-use super::cleaner::{CleanerStation, EngineNeeds, Pause};
+use super::cleaner::{CleanerStation, Pause};
 use super::disk::{Counter, DiskFailure, DiskState};
 use super::recovery::with_causes;
 use super::requests::{HeldData, NotHeld, RequestDoor};
@@ -26,7 +27,7 @@ pub(crate) enum Job<D: Disk> {
     /// Make a segment ready and tell the writer.
     Prepare(PrepareJob<D>),
     /// The folder of checkpoints, which recovery has opened; before any checkpoint.
-    Checkpoints(CheckpointStore<D>, Box<Cleaner<D, EngineNeeds>>),
+    Checkpoints(CheckpointStore<D>, Box<Cleaner<D, CheckpointNeeds>>),
     /// A partition begins a checkpoint at an entry.
     CheckpointBegins(PartitionId, CheckpointAt),
     /// Its next piece.

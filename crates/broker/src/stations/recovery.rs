@@ -11,14 +11,13 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use courser_contract::{LogIndex, PartitionId, Term};
-use courser_engine::{Partition, PartitionConfig, later_version};
+use courser_engine::{CheckpointNeeds, Partition, PartitionConfig, later_version};
 use courser_log::{
     CheckpointAt, CheckpointError, CheckpointReader, CheckpointStore, Cleaner, Disk, EntryReader,
     HardState, LiveEntries, Log, LogConfig, Manifests, OpenError, Recovered, RecoveredPartition,
     StartId, WriteError,
 };
 
-use super::cleaner::EngineNeeds;
 use super::disk::{Counter, DiskFailure, DiskState};
 use super::reader::Job;
 use super::writer::{Writer, WriterParts};
@@ -114,7 +113,7 @@ impl<D: Disk> LogStation<D> {
             disk,
             store.clone(),
             loaded.manifests.clone(),
-            EngineNeeds,
+            CheckpointNeeds,
             config.segment_bytes(),
         );
         let job = Job::Checkpoints(store.clone(), Box::new(cleaner));

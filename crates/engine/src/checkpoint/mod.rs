@@ -34,7 +34,7 @@ use courser_contract::{LogIndex, Term};
 
 pub use self::{
     entry_set::EntrySet,
-    needs::NeededRecords,
+    needs::{CheckpointNeeds, NeededRecords},
     restore::{Restore, RestoreError, Restored},
 };
 pub(crate) use self::{

@@ -1,6 +1,9 @@
 //! Which records a checkpoint needs, without making a partition of it: for whoever moves records in the log.
 
-use courser_contract::{Cut, LogIndex, PartitionId, Seq, SessionUid};
+use bytes::Bytes;
+use courser_contract::{
+    Cut, LogIndex, Need, Needs, NeedsScan, PartitionId, RecordRef, Seq, SessionUid,
+};
 
 use super::{
     restore::{RestoreError, check_head, damaged, each_unit, kind_of},
@@ -12,6 +15,34 @@ use crate::{
     record::Address,
     stream::Chunk,
 };
+
+/// What checkpoints of partitions need, for a log that does not know them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CheckpointNeeds;
+
+impl Needs for CheckpointNeeds {
+    type Scan = NeededRecords;
+
+    fn scan(&self, partition: PartitionId) -> NeededRecords {
+        NeededRecords::new(partition)
+    }
+
+    fn record_bytes(&self, entry: &Bytes, byte: u32) -> Option<usize> {
+        let record = RecordRef::parse(entry, byte as usize)?;
+        Some(record.encoded_len())
+    }
+}
+
+impl NeedsScan for NeededRecords {
+    fn piece(&mut self, bytes: &[u8], need: &mut dyn FnMut(Need)) -> Result<(), String> {
+        let told = Self::piece(self, bytes, |index, byte| need(Need { index, byte }));
+        told.map_err(|error| error.to_string())
+    }
+
+    fn finish(self) -> Result<(), String> {
+        Self::finish(self).map_err(|error| error.to_string())
+    }
+}
 
 /// Goes through the pieces of a checkpoint and tells every address that it names: those of a stream one after the other. Memory:
 /// a unit that has not come whole. Cost: some nanoseconds an address.

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use courser_contract::{LogIndex, PartitionId, Term};
+use courser_contract::{LogIndex, Needs, PartitionId, Term};
 
-use super::{Needs, survey::Source};
+use super::survey::Source;
 use crate::{
     disk::DiskFile,
     format::{BLOCK_BYTES, Kind},

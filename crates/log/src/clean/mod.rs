@@ -26,13 +26,13 @@ mod weigh;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use courser_contract::PartitionId;
+use courser_contract::{Need, Needs, NeedsScan, PartitionId};
 
 pub use self::{
     budget::Budget,
     choose::Pressure,
     survey::{Source, Survey},
-    talk::{CleanerCounts, Need, Needs, NeedsScan, Question, Step},
+    talk::{CleanerCounts, Question, Step},
 };
 use self::{
     choose::{Weighed, choose},
@@ -98,6 +98,8 @@ pub struct Cleaner<D: Disk, N> {
     left_alone: BTreeSet<SegmentNumber>,
     /// A checkpoint has come since the last survey.
     has_news: bool,
+    /// Live bytes of which it was told.
+    told: u64,
     /// Live bytes that were written since the last survey, and at which the next one is due.
     grown: u64,
     look_at: u64,
@@ -127,6 +129,7 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
             mean: MEAN_BYTES,
             left_alone: BTreeSet::new(),
             has_news: true,
+            told: 0,
             grown: 0,
             look_at: 0,
             counts: CleanerCounts::default(),
@@ -139,10 +142,13 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
         self.counts
     }
 
-    /// Live traffic has written so many bytes more, in so much time, and so urgent is it to get room.
+    /// Live traffic has written so many bytes since the log was opened ([`crate::LogCounts::live_bytes`]), so much time has passed
+    /// since the last call, and so urgent is it to get room.
     pub fn earn(&mut self, live_bytes: u64, millis: u64, pressure: Pressure) {
-        self.budget.earn(live_bytes, millis);
-        self.grown = self.grown.saturating_add(live_bytes);
+        let more = live_bytes.saturating_sub(self.told);
+        self.told = live_bytes.max(self.told);
+        self.budget.earn(more, millis);
+        self.grown = self.grown.saturating_add(more);
         self.pressure = pressure;
     }
 

@@ -165,6 +165,14 @@ pub struct LogCounts {
     pub cleaned: u64,
 }
 
+impl LogCounts {
+    /// Bytes that live traffic has had written: all but what a cleaner has moved.
+    #[must_use]
+    pub const fn live_bytes(&self) -> u64 {
+        self.bytes.saturating_sub(self.kept_bytes)
+    }
+}
+
 impl<D: Disk> Log<D> {
     /// An empty batch for this log. Make one or two and use them again.
     pub fn new_batch(&mut self) -> Batch {

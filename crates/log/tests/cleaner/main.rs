@@ -33,7 +33,8 @@ fn some_steps(world: &mut World, steps: u64) {
                     0 => Pressure::None,
                     _ => Pressure::Short,
                 };
-                world.cleaner.earn(1 << 20, 0, pressure);
+                world.gift += 1 << 20;
+                world.earn(pressure);
                 let writes = world.choices.below(6);
                 if !world.clean(writes) {
                     world.lose_power();
@@ -114,8 +115,7 @@ fn at_half_live_the_log_writes_at_most_twice_what_it_is_given() {
     }
     let (from, to) = (begun.expect("it ran"), world.log.counts());
     let all = (to.bytes - from.bytes) as f64;
-    let kept = (to.kept_bytes - from.kept_bytes) as f64;
-    let amplification = all / (all - kept);
+    let amplification = all / (to.live_bytes() - from.live_bytes()) as f64;
     let held = world.log.segments() as f64 * 4.0 * SEGMENT as f64;
     let live: f64 = (queue.len() + scattered.len()) as f64 * 160.0;
     eprintln!(

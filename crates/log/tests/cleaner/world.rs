@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use courser_contract::{LogIndex, PartitionId, Term};
+use courser_contract::{LogIndex, Need, Needs, NeedsScan, PartitionId, Term};
 use courser_log::{
-    Batch, CheckpointAt, CheckpointStore, Cleaner, LiveEntries, Log, LogConfig, Manifests, Need,
-    Needs, NeedsScan, NodeIdentity, Pressure, Push, Question, Record, StartId, Step,
+    Batch, CheckpointAt, CheckpointStore, Cleaner, LiveEntries, Log, LogConfig, Manifests,
+    NodeIdentity, Pressure, Push, Question, Record, StartId, Step,
     testing::{Choices, MemDisk},
 };
 
@@ -85,7 +85,8 @@ pub(crate) struct World {
     pub(crate) fault: Fault,
     /// Segments cleaned by all cleaners.
     pub(crate) cleaned: u64,
-    told: u64,
+    /// Budget besides what live traffic earns.
+    pub(crate) gift: u64,
 }
 
 impl World {
@@ -113,7 +114,7 @@ impl World {
             saved: BTreeMap::new(),
             fault: Fault::None,
             cleaned: 0,
-            told: 0,
+            gift: 0,
         }
     }
 
@@ -217,10 +218,8 @@ impl World {
 
     /// Live bytes of the log earn the cleaner its budget.
     pub(crate) fn earn(&mut self, pressure: Pressure) {
-        let counts = self.log.counts();
-        let live = counts.bytes - counts.kept_bytes;
-        self.cleaner.earn(live - self.told, 0, pressure);
-        self.told = live;
+        let live = self.log.counts().live_bytes();
+        self.cleaner.earn(live + self.gift, 0, pressure);
     }
 
     /// Lets the cleaner work until it rests, or the power goes after some of its writes. False: the power went.
@@ -295,7 +294,7 @@ impl World {
         self.batch = log.new_batch();
         let (disk, bytes) = (self.disk.clone(), self.config.segment_bytes());
         self.cleaner = Cleaner::new(disk, store.clone(), loaded.manifests, Rows, bytes);
-        (self.log, self.store, self.told) = (log, store, 0);
+        (self.log, self.store) = (log, store);
     }
 
     /// As a start does: first what was kept, then entries for what has not come.
