@@ -28,6 +28,7 @@ enum Worlds {
     NoGroups,
     OneGroup,
     Disk,
+    LongDisk,
 }
 
 /// A bug, and how it is found.
@@ -87,6 +88,7 @@ impl Planted {
                 ..Plan::new(seed)
             },
             Worlds::OneGroup => Plan::one_group(seed),
+            Worlds::LongDisk => Plan::long_life(seed),
             Worlds::Disk => Plan {
                 groups: false,
                 ..Plan::on_disk(seed)
@@ -209,6 +211,20 @@ const fn entry(bug: Bug) -> Entry {
         Bug::DeliverLost => (Layer::Engine, Worlds::Disk, 3, &["I3:", "I5:"]),
         Bug::SkipLost => (Layer::Engine, Worlds::Disk, 3, &["I3:"]),
         Bug::UncountedLoss => (Layer::Engine, Worlds::Disk, 2, &["M44:"]),
+        Bug::KeptLost => (Layer::Log, Worlds::LongDisk, 1, &["I1:", "M42:"]),
+        Bug::KeptElsewhere => (Layer::Log, Worlds::LongDisk, 1, &["I1:", "M42:"]),
+        Bug::KeptTooShort => (Layer::Log, Worlds::LongDisk, 1, &["I1:", "M42:"]),
+        Bug::NeedForgotten => (Layer::Engine, Worlds::LongDisk, 1, &["I1:", "M42:"]),
+        Bug::CleanedMisnamed => (Layer::Log, Worlds::LongDisk, 1, &["I1:", "I7:", "M42:"]),
+        Bug::RestoreWithoutKept => (Layer::Log, Worlds::LongDisk, 1, &["I1:", "M42:"]),
+        Bug::FreeKept => (Layer::Log, Worlds::LongDisk, 1, &["I1:", "M42:"]),
+        Bug::CleanedFirst => (Layer::Log, Worlds::LongDisk, 1, &["I1:", "I7:", "M42:"]),
+        Bug::ForgetKeptAtStart => (Layer::Log, Worlds::LongDisk, 1, &["I1:", "M42:"]),
+        Bug::CleanUncovered => (Layer::Log, Worlds::LongDisk, 1, &["I1:", "I7:"]),
+        Bug::HoldIgnored => (Layer::Log, Worlds::LongDisk, 1, &["I1:", "I6:", "I7:"]),
+        Bug::LiveEntryForgotten => (Layer::Engine, Worlds::LongDisk, 1, &["I1:", "M42:"]),
+        Bug::OldCheckpointRemoved => (Layer::Log, Worlds::LongDisk, 1, &["I7:"]),
+        Bug::ForgetBeforeManifest => (Layer::Log, Worlds::LongDisk, 1, &["I1:", "I7:", "M42:"]),
         Bug::AllRelaxed => (Layer::Log, Worlds::Disk, 1, &["I1:", "I6:"]),
     }
 }

@@ -115,6 +115,34 @@ bugs! {
     UncountedLoss,
     /// On a disk: durable partitions are answered as relaxed ones are, after the write (I2).
     AllRelaxed,
+    /// On a disk: one of the records that the cleaner moves is not written (M41).
+    KeptLost,
+    /// On a disk: two records are moved under each other's address (M41).
+    KeptElsewhere,
+    /// On a disk: a record that is moved loses its last byte (M41).
+    KeptTooShort,
+    /// On a disk: the cleaner does not hear of every third record that a checkpoint needs (M41).
+    NeedForgotten,
+    /// On a disk: the cleaner calls the segment behind the one that it has cleaned empty (M41).
+    CleanedMisnamed,
+    /// On a disk: a start reads entries, and not what was moved of them (M41).
+    RestoreWithoutKept,
+    /// On a disk: segments are used again although kept records in them are needed (M41).
+    FreeKept,
+    /// On a disk: a segment is called cleaned before what is needed of it has moved (M41).
+    CleanedFirst,
+    /// On a disk: a start does not see kept records in segments (M41).
+    ForgetKeptAtStart,
+    /// On a disk: segments with entries above their checkpoint are cleaned (M41).
+    CleanUncovered,
+    /// On a disk: segments that are being copied are used again.
+    HoldIgnored,
+    /// On a disk: the log does not hear of the first entries that a checkpoint needs (M42).
+    LiveEntryForgotten,
+    /// On a disk: the checkpoint that counts is removed when the next one is begun (M42).
+    OldCheckpointRemoved,
+    /// On a disk: the log forgets what a checkpoint does not need before that one counts (M42).
+    ForgetBeforeManifest,
 }
 
 impl fmt::Display for Bug {

@@ -20,7 +20,7 @@ mod world;
 pub use bank::{Layer, NotFound, Planted};
 pub use bug::Bug;
 pub use rng::Rng;
-pub use seeds::{DiskPlan, Plan};
+pub use seeds::{DiskPlan, Life, Plan};
 pub use world::{Counts, Outcome, run};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -50,7 +50,12 @@ pub fn run_plan(plan: Plan) -> Outcome {
 /// The command that runs a plan again: its seed, and what was changed in it.
 #[must_use]
 pub fn replay_command(plan: &Plan) -> String {
+    let is_long = plan
+        .disk
+        .as_ref()
+        .is_some_and(|disk| disk.life == Life::Long);
     let drawn = match plan.disk {
+        Some(_) if is_long => Plan::long_life(plan.seed),
         Some(_) => Plan::on_disk(plan.seed),
         None if plan.one_group > 0 => Plan::one_group(plan.seed),
         None => Plan::new(plan.seed),
@@ -60,8 +65,10 @@ pub fn replay_command(plan: &Plan) -> String {
         plan.seed
     );
     for (changed, argument) in [
-        (plan.disk.is_some(), " --disk"),
+        (plan.disk.is_some() && !is_long, " --disk"),
+        (is_long, " --long-life"),
         (plan.one_group > 0, " --one-group"),
+        (!drawn.groups && plan.groups, " --groups"),
         (drawn.groups && !plan.groups, " --no-groups"),
         (drawn.deposals > 0 && plan.deposals == 0, " --no-deposals"),
         (drawn.kills > 0 && plan.kills == 0, " --no-kills"),

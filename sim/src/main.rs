@@ -19,6 +19,10 @@ struct Arguments {
     bank: bool,
     /// Nodes with a disk.
     disk: bool,
+    /// Nodes with a disk that live long.
+    long_life: bool,
+    /// With these.
+    groups: bool,
     /// Without these.
     no_groups: bool,
     /// One group that changes its class often.
@@ -36,6 +40,8 @@ fn arguments() -> Result<Arguments> {
         bug: None,
         bank: false,
         disk: false,
+        long_life: false,
+        groups: false,
         no_groups: false,
         one_group: false,
         no_deposals: false,
@@ -54,7 +60,9 @@ fn arguments() -> Result<Arguments> {
             "--bug" => found.bug = Some(value()?.parse().map_err(anyhow::Error::msg)?),
             "--bank" => found.bank = true,
             "--disk" => found.disk = true,
+            "--long-life" => found.long_life = true,
             "--one-group" => found.one_group = true,
+            "--groups" => found.groups = true,
             "--no-groups" => found.no_groups = true,
             "--no-deposals" => found.no_deposals = true,
             "--no-kills" => found.no_kills = true,
@@ -62,7 +70,7 @@ fn arguments() -> Result<Arguments> {
             "--keep-going" => found.keep_going = true,
             other => {
                 bail!(
-                    "{other}: known are --seeds N, --from S, --bug NAME, --bank, --disk, --trace, --keep-going, --no-groups, --one-group, --no-deposals, --no-kills"
+                    "{other}: known are --seeds N, --from S, --bug NAME, --bank, --disk, --long-life, --trace, --keep-going, --groups, --no-groups, --one-group, --no-deposals, --no-kills"
                 )
             }
         }
@@ -97,7 +105,9 @@ fn main() -> Result<ExitCode> {
     let mut sum = Counts::default();
     let mut failed = 0_u64;
     for seed in arguments.from..arguments.from.saturating_add(arguments.seeds) {
-        let plan = if arguments.disk {
+        let plan = if arguments.long_life {
+            Plan::long_life(seed)
+        } else if arguments.disk {
             Plan::on_disk(seed)
         } else if arguments.one_group {
             Plan::one_group(seed)
@@ -105,6 +115,7 @@ fn main() -> Result<ExitCode> {
             Plan::new(seed)
         };
         let mut plan = plan.with_bug(arguments.bug);
+        plan.groups |= arguments.groups;
         plan.groups &= !arguments.no_groups;
         plan.deposals *= u64::from(!arguments.no_deposals);
         plan.kills *= u64::from(!arguments.no_kills);

@@ -42,6 +42,10 @@ pub struct Plan {
     pub one_group: u64,
     /// Publishes that a client may have under way towards the broker.
     pub receive_maximum: u16,
+    /// Bytes of most payloads, at most.
+    pub payload_bytes: u64,
+    /// How likely a client that is away comes back at its next deed, in percent.
+    pub returns: u64,
     /// Limits of the partitions.
     pub limits: Limits,
     /// The node's disk; none: its logs are lists that a kill cannot hurt.
@@ -50,9 +54,20 @@ pub struct Plan {
     pub bug: Option<Bug>,
 }
 
+/// How much a node's disk lives to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// Few segments, many kinds of worlds.
+    Short,
+    /// Many generations of segments.
+    Long,
+}
+
 /// How the disk of a node is, and what happens to it.
 #[derive(Clone, Debug)]
 pub struct DiskPlan {
+    /// How much it lives to see.
+    pub life: Life,
     /// Size of a segment of the log.
     pub segment_bytes: u64,
     /// A partition gets a checkpoint after so many entries.
@@ -63,6 +78,8 @@ pub struct DiskPlan {
     pub failures: u64,
     /// Times in which the disk is full, at most.
     pub full: u64,
+    /// Copies that are made while it runs.
+    pub copies: u64,
     /// How likely a kill is a loss of power, in percent.
     pub power_losses: u64,
     /// Whether sessions have classes: some clients are relaxed, some volatile (M1).
@@ -95,6 +112,8 @@ impl Plan {
             groups: GROUPS && rng.chance(50),
             one_group: 0,
             receive_maximum: *rng.pick(&[2, 10, 100]),
+            payload_bytes: 30,
+            returns: 40,
             limits: Limits {
                 outbound_window_max: *rng.pick(&[1, 4, 64]),
                 ..Limits::default()
@@ -126,6 +145,8 @@ impl Plan {
             kills: rng.between(1, 4),
             commit_ms: *rng.pick(&[1, 5, 20]),
             disk: Some(DiskPlan {
+                life: Life::Short,
+                copies: 0,
                 segment_bytes: *rng.pick(&[64 << 10, 128 << 10, 1 << 20]),
                 checkpoint_entries: *rng.pick(&[15, 50, 200, 2_000]),
                 checkpoint_budget: *rng.pick(&[500, 4_000, 100_000]),
@@ -136,6 +157,38 @@ impl Plan {
                 classes: rng.chance(40),
             }),
             ..Self::new(seed)
+        }
+    }
+
+    /// The plan of a seed for a node that lives long: with small segments and large messages the log is used again many times,
+    /// while some clients stay away for long and pin what they have not read (M41).
+    #[must_use]
+    pub fn long_life(seed: u64) -> Self {
+        let mut rng = Rng::new(seed ^ 0x00_1096_11FE_0000);
+        let plan = Self::on_disk(seed);
+        Self {
+            clients: plan.clients.clamp(4, 6),
+            // See `docs/simulator.md`, what is open.
+            groups: false,
+            faulty_ms: rng.between(12_000, 16_000),
+            link_ms: plan.link_ms.min(2),
+            socket_ms: plan.socket_ms.min(5),
+            pause_ms: 30,
+            commit_ms: *rng.pick(&[1, 5]),
+            kills: rng.between(3, 6),
+            cuts: *rng.pick(&[2, 6]),
+            payload_bytes: 1_500,
+            returns: *rng.pick(&[5, 10]),
+            disk: plan.disk.map(|disk| DiskPlan {
+                life: Life::Long,
+                copies: rng.between(3, 8),
+                probe_every: rng.between(60, 150),
+                segment_bytes: 64 << 10,
+                checkpoint_entries: *rng.pick(&[15, 50, 200]),
+                full: u64::from(rng.chance(50)),
+                ..disk
+            }),
+            ..plan
         }
     }
 

@@ -74,6 +74,20 @@ bank! {
     a_stream_that_passes_over_a_lost_record: SkipLost,
     an_accepted_loss_that_is_not_counted: UncountedLoss,
     durable_entries_that_wait_for_no_sync: AllRelaxed,
+    a_record_that_the_cleaner_loses: KeptLost,
+    a_record_that_is_moved_to_another_address: KeptElsewhere,
+    a_record_that_is_moved_without_its_end: KeptTooShort,
+    a_need_that_the_cleaner_does_not_hear_of: NeedForgotten,
+    a_segment_that_is_called_cleaned_and_was_not: CleanedMisnamed,
+    a_start_that_reads_nothing_that_was_moved: RestoreWithoutKept,
+    kept_records_that_are_used_again: FreeKept,
+    a_segment_that_is_called_cleaned_too_early: CleanedFirst,
+    kept_records_that_a_start_does_not_see: ForgetKeptAtStart,
+    a_segment_above_the_checkpoint_that_is_cleaned: CleanUncovered,
+    a_segment_that_is_used_again_while_it_is_copied: HoldIgnored,
+    live_entries_that_the_log_does_not_hear_of: LiveEntryForgotten,
+    a_checkpoint_that_is_removed_before_the_next_one_counts: OldCheckpointRemoved,
+    entries_that_are_forgotten_before_the_checkpoint_counts: ForgetBeforeManifest,
 }
 
 #[test]

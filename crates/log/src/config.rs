@@ -56,11 +56,19 @@ pub enum Planted {
     TakeDamaged,
     /// The end of the log is taken as durable because it can be read.
     TrustTheCache,
+    /// Segments are used again although kept records in them are needed (M41).
+    FreeKept,
+    /// A start does not see kept records in segments (M41).
+    ForgetKeptAtStart,
+    /// Segments with entries above their checkpoint are cleaned (M41).
+    CleanUncovered,
+    /// Segments that somebody copies are used again.
+    IgnoreHold,
 }
 
 #[cfg(feature = "testing")]
 impl Planted {
-    /// All of them.
+    /// Those that runs without a cleaner and copies find; the others are looked for by the simulator.
     pub const ALL: [Self; 11] = [
         Self::SyncNothing,
         Self::ForgetOlderSegment,

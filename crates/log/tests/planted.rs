@@ -29,6 +29,10 @@ fn finds(seed: u64, planted: Planted) -> bool {
             });
         }
         Planted::CutRot | Planted::TakeDamaged => rot(seed),
+        Planted::FreeKept
+        | Planted::ForgetKeptAtStart
+        | Planted::CleanUncovered
+        | Planted::IgnoreHold => unreachable!("{planted:?} is looked for by the simulator"),
     }));
     found.is_err()
 }

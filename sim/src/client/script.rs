@@ -16,7 +16,7 @@ impl Client {
     pub(crate) fn deed(&mut self, ctx: &mut Ctx<'_>) {
         match self.phase {
             Phase::Idle => {
-                if ctx.accepts && (ctx.healing || ctx.rng.chance(40)) {
+                if ctx.accepts && (ctx.healing || ctx.rng.chance(ctx.plan.returns)) {
                     self.connect(ctx);
                 }
             }
@@ -138,7 +138,7 @@ impl Client {
             _ if empty => 0,
             0 => 6_000,
             1 => 1_000,
-            _ => ctx.rng.between(1, 30) as usize,
+            _ => ctx.rng.between(1, ctx.plan.payload_bytes) as usize,
         };
         self.publish(&topic, qos, retain, len, ctx);
     }

@@ -10,12 +10,15 @@
 
 mod batch;
 mod checkpoints;
+mod cleaner;
+mod copy;
 mod damage;
 mod faults;
 mod groups;
 mod planted;
 mod probe;
 mod recovery;
+mod restore;
 mod truth;
 mod writer;
 
@@ -26,10 +29,13 @@ use courser_cluster::{Consensus, Group};
 use courser_contract::{Class, LogIndex, PartitionId, ShardId};
 use courser_log::testing::{MemDisk, Planted};
 use courser_log::{
-    Batch, CheckpointStore, Log, LogConfig, NodeIdentity, PrepareJob, Record, SpaceState,
+    Batch, CheckpointStore, Log, LogConfig, LogCounts, NodeIdentity, PrepareJob, Question, Record,
+    SpaceState,
 };
 
 use self::checkpoints::Saving;
+use self::cleaner::{Answer, Cleaning};
+use self::copy::Held;
 use self::groups::Told;
 use self::planted::PlantedDisk;
 use self::truth::{MayLose, Truth};
@@ -41,8 +47,17 @@ use crate::shell::Places;
 /// Whose files these are.
 const NODE: NodeIdentity = NodeIdentity(0xC0);
 
-/// Records with this number of their group, of these partitions, are in the order.
-type Marks = Vec<(PartitionId, u64)>;
+/// Who waits for an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// A group, for its records up to this number.
+    Group(PartitionId, u64),
+    /// The cleaner.
+    Cleaner,
+}
+
+/// All who wait for some orders.
+pub(crate) type Marks = Vec<Waits>;
 
 /// What happens at the stations.
 #[derive(Debug)]
@@ -57,10 +72,20 @@ pub(crate) enum DiskEvent {
     Idle(u32, u64),
     /// The reader has made a segment ready.
     Prepared(u32),
-    /// A shard hears that records are durable.
+    /// Those who wait hear that records are durable.
     Persisted(u32, Marks),
     /// A checkpoint's pieces are all written.
     CheckpointDone(u32, PartitionId),
+    /// The cleaner makes a step.
+    Clean(u32),
+    /// The writer hears what the cleaner asks.
+    CleanerAsks(u32, Question),
+    /// The cleaner hears the answer.
+    CleanerTold(u32, Box<Answer>),
+    /// A copy of the folder begins.
+    Hold,
+    /// What it holds is read.
+    Copy(u32),
     /// A call of the disk is going to fail.
     Fail,
     /// The disk fills up, or has room again.
@@ -120,6 +145,9 @@ struct Running {
     saved: BTreeMap<PartitionId, (LogIndex, u64)>,
     syncs: u64,
     space: SpaceState,
+    cleaning: Cleaning,
+    /// What is being copied.
+    held: Option<Held>,
 }
 
 /// See the module.
@@ -170,6 +198,10 @@ impl DiskNode {
             Some(Bug::CutRot) => Planted::CutRot,
             Some(Bug::ReadRecycled) => Planted::ReadRecycled,
             Some(Bug::EmptyHeads) => Planted::HeadWithoutHardStates,
+            Some(Bug::FreeKept) => Planted::FreeKept,
+            Some(Bug::HoldIgnored) => Planted::IgnoreHold,
+            Some(Bug::CleanUncovered) => Planted::CleanUncovered,
+            Some(Bug::ForgetKeptAtStart) => Planted::ForgetKeptAtStart,
             Some(Bug::FreeLiveSegments) => Planted::FreeLiveSegments,
             Some(Bug::TrustTheCache) => Planted::TrustTheCache,
             Some(Bug::ClaimTooMuch) => Planted::ClaimTooMuch,
@@ -200,6 +232,12 @@ impl DiskNode {
             // What a leader that was not heard of yet proposes is lost, as with any other leadership.
             let _ = group.propose(entry);
         }
+    }
+
+    /// What the log of the process that runs has done.
+    pub(super) fn log_counts(&self) -> LogCounts {
+        let running = self.running.as_ref();
+        running.map_or_else(LogCounts::default, |running| running.log.counts())
     }
 
     /// The process ends. Its files stay as they are, or as a loss of power leaves them.

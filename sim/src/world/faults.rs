@@ -32,6 +32,7 @@ impl World {
     /// The process ends: what is in memory is gone, and sockets break.
     pub(super) fn die(&mut self) {
         self.check_replays();
+        self.count_log();
         self.running = false;
         self.serving = false;
         let rng = &mut self.rng;

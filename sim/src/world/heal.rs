@@ -31,6 +31,7 @@ impl World {
         }
         self.check_replays();
         self.probe();
+        self.count_log();
         if !self.failed() {
             self.oracle.recount(self.now);
         }

@@ -40,6 +40,14 @@ pub struct Counts {
     pub damaged: u64,
     /// Checkpoints that were finished.
     pub checkpoints: u64,
+    /// Segments of the log that were begun.
+    pub segments: u64,
+    /// Segments that were used again since all that was needed of them was moved.
+    pub cleaned: u64,
+    /// Records that were moved for it.
+    pub kept: u64,
+    /// Copies that were made while the node ran, and were whole.
+    pub copies: u64,
     /// Times that the node stopped because of its disk.
     pub failures: u64,
 }
@@ -58,6 +66,10 @@ impl Counts {
         self.probes += other.probes;
         self.recoveries += other.recoveries;
         self.checkpoints += other.checkpoints;
+        self.segments += other.segments;
+        self.cleaned += other.cleaned;
+        self.kept += other.kept;
+        self.copies += other.copies;
         self.failures += other.failures;
         self.damaged += other.damaged;
         self.rolled_back += other.rolled_back;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use courser_contract::{LogIndex, PartitionId};
 
 use crate::{
+    config::Planted,
     disk::Disk,
     ids::{BatchNumber, SegmentNumber},
     kept::KeptEntries,
@@ -169,6 +170,7 @@ impl<D: Disk> Log<D> {
                 })
             })
         };
+        let covered = covered || self.config.has(Planted::CleanUncovered);
         segment.in_doubt == 0 && segment.moved.is_none() && covered && !in_pieces()
     }
 

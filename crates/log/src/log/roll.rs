@@ -217,6 +217,7 @@ impl<D: Disk> Log<D> {
             self.partitions
                 .get(partition)
                 .is_some_and(|known| !kept.overlaps(&known.live))
+                || self.config.has(Planted::FreeKept)
         };
         let was_moved = segment.moved.is_some_and(|batch| batch <= self.synced);
         segment.in_doubt == 0
@@ -227,7 +228,7 @@ impl<D: Disk> Log<D> {
     /// Whether somebody copies it.
     fn is_held(&self, segment: SegmentNumber) -> bool {
         let held = self.held.as_ref();
-        held.is_some_and(|held| held.contains(&segment))
+        held.is_some_and(|held| held.contains(&segment)) && !self.config.has(Planted::IgnoreHold)
     }
 
     /// Frees segments before the active one in which nothing is needed. Only below a head that is durable: until then they hold

@@ -77,6 +77,12 @@ pub(super) fn finish<D: Disk>(
     }
     let needs_head = active.offset == BLOCK;
     let recovered = recovered(&mut picture, manifests, report);
+    if config.has(Planted::ForgetKeptAtStart) {
+        picture
+            .segments
+            .values_mut()
+            .for_each(|segment| segment.kept.clear());
+    }
     let mut log = Log {
         own: None,
         disk,

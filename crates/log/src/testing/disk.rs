@@ -41,7 +41,8 @@ impl MemDisk {
     /// The disk as it is now, as another disk: what happens to one does not happen to the other.
     #[must_use]
     pub fn fork(&self) -> Self {
-        let state = self.state().clone();
+        let mut state = self.state().clone();
+        state.orphans.clear();
         Self {
             process: state.process,
             state: Arc::new(Mutex::new(state)),
@@ -54,6 +55,7 @@ impl MemDisk {
     pub fn kill(&self) -> Self {
         let mut state = self.state();
         state.process += 1;
+        state.orphans.clear();
         state.clear_plans();
         Self {
             state: Arc::clone(&self.state),
@@ -252,7 +254,7 @@ impl MemFile {
     ) -> io::Result<T> {
         let mut state = self.disk.state();
         state.enter(self.disk.process, call)?;
-        if !state.files.contains_key(&self.id) {
+        if !state.files.contains_key(&self.id) && !state.orphans.contains_key(&self.id) {
             return Err(io::ErrorKind::NotFound.into());
         }
         act(&mut state, self.id)
@@ -260,9 +262,10 @@ impl MemFile {
 }
 
 fn file(state: &mut State, id: FileId) -> &mut super::state::File {
-    state
-        .files
+    let State { files, orphans, .. } = state;
+    files
         .get_mut(&id)
+        .or_else(|| orphans.get_mut(&id))
         .expect("looked up by whoever calls")
 }
 

@@ -7,6 +7,7 @@
 //! - A change of names is durable after [`Disk::sync_dir`]. A loss of power keeps the first of them up to some point, as a
 //!   journal does.
 //! - After a sync that failed, what it should have written stays visible and is clean: later syncs succeed and do not write it.
+//! - A file that was removed or replaced can be read by who has it open, until the process ends.
 //! - A full disk refuses to let files grow, and nothing else.
 //!
 //! One `u64` decides what a loss of power leaves; the same number leaves the same.

@@ -191,6 +191,8 @@ struct Plan {
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     pub(super) files: BTreeMap<FileId, File>,
+    /// Files without a name: who has them open reads on.
+    pub(super) orphans: BTreeMap<FileId, File>,
     pub(super) names: BTreeMap<String, FileId>,
     durable_names: BTreeMap<String, FileId>,
     unsynced_names: Vec<NameChange>,
@@ -335,9 +337,11 @@ impl State {
 
     fn forget_unnamed(&mut self) {
         let (names, durable) = (&self.names, &self.durable_names);
-        self.files.retain(|id, _| {
-            names.values().any(|named| named == id) || durable.values().any(|named| named == id)
+        let gone = self.files.extract_if(.., |id, _| {
+            let has = |names: &BTreeMap<String, FileId>| names.values().any(|named| named == id);
+            !has(names) && !has(durable)
         });
+        self.orphans.extend(gone);
     }
 
     /// Forgets what was not synced.

@@ -76,7 +76,11 @@ impl World {
                 end.index, saving.at.index,
                 "a checkpoint is valid where it began"
             );
-            saving.end = Some((live_entries(&end.live), running.log.last_batch()));
+            let live = live_entries(&end.live, bug);
+            if bug == Some(Bug::ForgetBeforeManifest) {
+                running.log.set_checkpoint(id, saving.at, live.clone());
+            }
+            saving.end = Some((live, running.log.last_batch()));
             let ms = self.rng.between(1, 40);
             self.disk_later(ms, |life| DiskEvent::CheckpointDone(life, id));
         }
@@ -99,6 +103,7 @@ impl World {
         match running.finish_saving(id, saving) {
             Ok(index) => {
                 self.counts.checkpoints += 1;
+                self.wake_cleaner(20);
                 self.note(format_args!(
                     "checkpoint of partition {} at {}",
                     id.0, index.0
@@ -162,7 +167,8 @@ impl Running {
     ) -> Result<LogIndex, CheckpointError> {
         let Saving { writer, at, end } = saving;
         let (live, _) = end.expect("its pieces are written");
-        writer.finish(live.clone(), self.log.synced())?;
+        let manifest = writer.finish(live.clone(), self.log.synced())?;
+        self.cleaning.cleaner.checkpointed(manifest);
         self.log.set_checkpoint(id, at, live);
         let group = self
             .groups
@@ -175,9 +181,13 @@ impl Running {
     }
 }
 
-fn live_entries(live: &EntrySet) -> LiveEntries {
+fn live_entries(live: &EntrySet, bug: Option<Bug>) -> LiveEntries {
     let mut entries = LiveEntries::NONE;
-    for (first, last) in live.ranges() {
+    let forgotten = match bug {
+        Some(Bug::LiveEntryForgotten) => live.ranges().next(),
+        _ => None,
+    };
+    for (first, last) in live.ranges().filter(|range| Some(*range) != forgotten) {
         entries.push_range(first, last);
     }
     entries

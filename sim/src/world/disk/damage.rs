@@ -9,15 +9,16 @@ mod tried;
 use bytes::Bytes;
 use courser_cluster::{Consensus, Group, GroupConfig, NodeId, Restored};
 use courser_contract::{LogIndex, Now, PartitionId};
-use courser_engine::{Limits, Partition, PartitionConfig, PlantedLoss, Restore};
-use courser_log::{Manifest, PartitionDamage, Push, RecoveredEntry};
+use courser_engine::{Limits, Partition, PlantedLoss};
+use courser_log::{PartitionDamage, Push, RecoveredEntry};
 
 use self::tried::Tried;
 use super::DiskNode;
 use super::groups;
 use super::recovery::{Opened, open};
+use super::restore::{Lacking, restore};
 use super::truth::Truth;
-use super::{Order, planted::PlantedDisk};
+use super::{Order, Waits, planted::PlantedDisk};
 use crate::bug::Bug;
 
 /// Tries every partition of a copy that is damaged; how many that were.
@@ -41,11 +42,13 @@ pub(super) fn probe(
         let config = node.places.config(*id, limits);
         let mut partition = match manifest {
             None => Partition::new(config),
-            Some(manifest) => match restore(&opened, manifest, config) {
-                Ok(partition) => partition,
-                // A checkpoint that is not read is another matter.
-                Err(_) => continue,
-            },
+            Some(manifest) => {
+                match restore(&opened, manifest, config, (Lacking::Stops, node.bug)) {
+                    Ok(partition) => partition,
+                    // A checkpoint that is not read is another matter.
+                    Err(_) => continue,
+                }
+            }
         };
         replay(&mut partition, entries)?;
         if damage.is_none() && !partition.has_lost() {
@@ -115,36 +118,6 @@ fn compare(truth: &Truth, partition: &Partition, entries: &[RecoveredEntry]) -> 
     }
 }
 
-/// As `recovery::restore`, with entries that cannot be read.
-fn restore(
-    opened: &Opened,
-    manifest: &Manifest,
-    config: PartitionConfig,
-) -> Result<Partition, String> {
-    let failed = |error: &dyn std::error::Error| error.to_string();
-    let mut reader = opened
-        .store
-        .reader(manifest)
-        .map_err(|error| failed(&error))?;
-    let mut restore = Restore::new(config);
-    while let Some(piece) = reader.next_piece().map_err(|error| failed(&error))? {
-        restore.piece(&piece).map_err(|error| failed(&error))?;
-    }
-    let wanted = restore.wanted().map_err(|error| failed(&error))?;
-    let mut entries = opened.log.reader(manifest.partition);
-    for (first, last) in wanted.ranges() {
-        for index in (first.0..=last.0).map(LogIndex) {
-            match entries.read(index) {
-                Ok(entry) => restore
-                    .live_entry(index, &entry.data)
-                    .map_err(|error| failed(&error))?,
-                Err(_) => drop(restore.lost_entry(index).map_err(|error| failed(&error))?),
-            }
-        }
-    }
-    restore.finish().map_err(|error| failed(&error))
-}
-
 /// The loss of a partition's entries is accepted: its group goes on behind what is left. Gives what was left.
 fn accept(
     node: &DiskNode,
@@ -177,8 +150,10 @@ fn accept(
             let synced = written.and_then(|()| opened.log.sync().map(drop));
             synced.map_err(|error| error.to_string())?;
         }
-        for (_, number) in order.marks {
-            group.persisted(number);
+        for waits in order.marks {
+            if let Waits::Group(_, number) = waits {
+                group.persisted(number);
+            }
         }
     }
     opened.log.witness().map_err(|error| error.to_string())?;

@@ -23,6 +23,9 @@ impl World {
             events.push((from, DiskEvent::Full(true)));
             events.push((from + disk.rng.between(50, FULL_MS), DiskEvent::Full(false)));
         }
+        for _ in 0..disk.plan.copies {
+            events.push((disk.rng.between(300, last), DiskEvent::Hold));
+        }
         for (at, event) in events {
             self.at(at, Event::Disk(event));
         }

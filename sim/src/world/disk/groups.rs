@@ -7,8 +7,8 @@ use courser_cluster::{
 use courser_contract::{LogIndex, Term};
 use courser_log::Record;
 
-use super::Order;
 use super::truth::Truth;
+use super::{Order, Waits};
 use crate::bug::Bug;
 
 /// What a group says to its shard.
@@ -30,7 +30,7 @@ struct Fx<'a> {
 
 impl ConsensusEffects for Fx<'_> {
     fn write(&mut self, number: u64, records: impl Iterator<Item = Record>) {
-        self.order.marks.push((self.group, number));
+        self.order.marks.push(Waits::Group(self.group, number));
         for record in records {
             self.truth.written(&record);
             let is_vote = matches!(record, Record::HardState { .. });

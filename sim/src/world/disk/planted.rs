@@ -28,6 +28,20 @@ impl PlantedDisk {
         Self { disk, bug }
     }
 
+    /// Checkpoints of the partition of which a file is begun.
+    fn remove_older(&self, name: &str) -> io::Result<()> {
+        let partition = |name: &str| {
+            let (partition, _) = name.strip_suffix(".ckp")?.split_once('-')?;
+            Some(partition.to_owned())
+        };
+        let begun = partition(name);
+        let names = self.disk.names().into_iter();
+        for older in names.filter(|older| begun.is_some() && partition(older) == begun) {
+            self.disk.remove(&older)?;
+        }
+        Ok(())
+    }
+
     fn file(&self, name: &str, file: MemFile) -> PlantedFile {
         PlantedFile {
             file,
@@ -46,6 +60,9 @@ impl Disk for PlantedDisk {
     }
 
     fn create(&self, name: &str) -> io::Result<PlantedFile> {
+        if self.bug == Some(Bug::OldCheckpointRemoved) {
+            self.remove_older(name)?;
+        }
         Ok(self.file(name, self.disk.create(name)?))
     }
 

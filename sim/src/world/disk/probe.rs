@@ -9,7 +9,8 @@ use super::super::World;
 use super::DiskNode;
 use super::damage;
 use super::planted::PlantedDisk;
-use super::recovery::{Opened, open, restore};
+use super::recovery::{Opened, open};
+use super::restore::{Lacking, restore};
 use super::truth::MayRot;
 
 /// Flips of a bit after the end of a process.
@@ -19,6 +20,7 @@ impl World {
     /// I2: whatever a loss of power takes now, it takes nothing that is committed. The worst one: all that is not synced.
     pub(super) fn probe_power_loss(&mut self) {
         let (counter, now) = (self.life + 1, self.now);
+        let limits = self.plan.limits.clone();
         let Some(node) = self.disk.as_deref_mut() else {
             return;
         };
@@ -32,7 +34,7 @@ impl World {
         for (log, checkpoints) in [worst, some] {
             let folders = (node.folder(&log), node.folder(&checkpoints));
             let compared = open(node, folders, counter)
-                .and_then(|opened| opened.compare(node, MayRot::No, Some(now)));
+                .and_then(|opened| node.is_all_there(&opened, (now, &limits)));
             if let Err(text) = compared {
                 self.oracle
                     .fail(format!("{text} (a loss of power at {now})"));
@@ -113,7 +115,8 @@ impl World {
         for manifest in opened.loaded.manifests.values() {
             let id = manifest.partition;
             let config = node.places.config(id, &limits);
-            let Ok(partition) = restore(&opened, manifest, config.clone()) else {
+            let how = (Lacking::Broken, node.bug);
+            let Ok(partition) = restore(&opened, manifest, config.clone(), how) else {
                 continue;
             };
             let entries = node.truth[&id].committed_to(manifest.at.index);
@@ -127,6 +130,19 @@ impl World {
             }
         }
         self.counts.probes += 1;
+    }
+}
+
+impl DiskNode {
+    /// All that is committed is there, and all that checkpoints need.
+    fn is_all_there(&self, opened: &Opened, (now, limits): (u64, &Limits)) -> Result<(), String> {
+        opened.compare(self, MayRot::No, Some(now))?;
+        for (id, manifest) in &opened.loaded.manifests {
+            let config = self.places.config(*id, limits);
+            restore(opened, manifest, config, (Lacking::Broken, self.bug))
+                .map_err(|text| format!("partition {}: {text}", id.0))?;
+        }
+        Ok(())
     }
 }
 

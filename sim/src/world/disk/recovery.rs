@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use courser_cluster::{Group, GroupConfig, NodeId, Restored};
-use courser_contract::{LogIndex, PartitionId};
-use courser_engine::{Partition, PartitionConfig, Restore};
-use courser_log::{
-    CheckpointStore, LoadedCheckpoints, Log, Manifest, Recovered, SpaceState, StartId,
-};
+use courser_contract::PartitionId;
+use courser_engine::Partition;
+use courser_log::{CheckpointStore, LoadedCheckpoints, Log, Recovered, SpaceState, StartId};
 
 use super::super::{Event, World};
+use super::cleaner::Cleaning;
 use super::planted::PlantedDisk;
+use super::restore::{Lacking, restore};
 use super::truth::MayRot;
 use super::{DiskEvent, DiskNode, NODE, Running};
 use crate::bug::Bug;
@@ -160,8 +160,8 @@ impl World {
         for (id, manifest) in &opened.loaded.manifests {
             let found = format!("partition {}", id.0);
             let config = self.places.config(*id, &self.plan.limits);
-            let mut partition =
-                restore(opened, manifest, config).map_err(|text| format!("{found}: {text}"))?;
+            let mut partition = restore(opened, manifest, config, (Lacking::Broken, self.plan.bug))
+                .map_err(|text| format!("{found}: {text}"))?;
             let node = self.disk.as_ref().expect("worlds with a disk only");
             let entries = node.truth[id].committed_to(manifest.at.index);
             let config = self.places.config(*id, &self.plan.limits);
@@ -182,7 +182,7 @@ impl World {
     }
 
     fn begin_running(&mut self, opened: Opened) -> Result<(), String> {
-        let seed = self.plan.seed;
+        let (seed, now) = (self.plan.seed, self.now);
         let partitions: Vec<PartitionId> = self.places.logged().collect();
         let node = self.disk.as_mut().expect("worlds with a disk only");
         let Opened {
@@ -202,7 +202,11 @@ impl World {
                 .map_err(|error| format!("partition {}: I6: {error}", id.0))?;
             groups.insert(id, group);
         }
+        let manifests = loaded.manifests.clone();
+        let cleaning = Cleaning::new(node, store.clone(), manifests, now);
         node.running = Some(Running {
+            cleaning,
+            held: None,
             batch: log.new_batch(),
             log,
             groups,
@@ -231,39 +235,6 @@ impl World {
         self.poll_groups(&partitions);
         self.tell_room();
         self.disk_later(1, DiskEvent::Write);
+        self.wake_cleaner(20);
     }
-}
-
-/// A partition out of its checkpoint and the entries that the checkpoint names.
-pub(super) fn restore(
-    opened: &Opened,
-    manifest: &Manifest,
-    config: PartitionConfig,
-) -> Result<Partition, String> {
-    let mut reader = opened
-        .store
-        .reader(manifest)
-        .map_err(|error| format!("I7: {error}"))?;
-    let mut restore = Restore::new(config);
-    while let Some(piece) = reader
-        .next_piece()
-        .map_err(|error| format!("I7: {error}"))?
-    {
-        restore
-            .piece(&piece)
-            .map_err(|error| format!("M42: {error}"))?;
-    }
-    let wanted = restore.wanted().map_err(|error| format!("M42: {error}"))?;
-    let mut entries = opened.log.reader(manifest.partition);
-    for (first, last) in wanted.ranges() {
-        for index in (first.0..=last.0).map(LogIndex) {
-            let entry = entries
-                .read(index)
-                .map_err(|error| format!("I1: a live entry cannot be read: {error}"))?;
-            restore
-                .live_entry(index, &entry.data)
-                .map_err(|error| format!("M42: {error}"))?;
-        }
-    }
-    restore.finish().map_err(|error| format!("M42: {error}"))
 }

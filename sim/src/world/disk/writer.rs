@@ -10,7 +10,7 @@ use courser_log::{SpaceState, WriteError};
 use super::super::{Event, World};
 use super::batch::{Answers, Wrote};
 use super::groups::Told;
-use super::{DiskEvent, DiskNode, Mark, Marks, Order, Orders, Running};
+use super::{DiskEvent, DiskNode, Mark, Marks, Order, Orders, Running, Waits};
 use crate::bug::Bug;
 use crate::shell::Inbound;
 use courser_cluster::{Consensus, Role};
@@ -19,6 +19,8 @@ use courser_cluster::{Consensus, Role};
 const IDLE_MS: u64 = 100;
 /// What was only written is synced after so long at the latest (M1).
 pub(super) const RELAXED_MS: u64 = 100;
+/// Of so many segments that are used again, one is looked behind.
+const PROBE_RECYCLED: u64 = 8;
 
 impl World {
     pub(in super::super) fn disk_event(&mut self, event: DiskEvent) {
@@ -30,13 +32,26 @@ impl World {
             DiskEvent::Prepared(life) if self.is_life(life) => self.disk_prepared(),
             DiskEvent::Persisted(life, marks) if self.is_life(life) => self.persisted(marks),
             DiskEvent::CheckpointDone(life, id) if self.is_life(life) => self.checkpoint_done(id),
+            DiskEvent::Clean(life) if self.is_life(life) => self.clean(),
+            DiskEvent::CleanerAsks(life, question) if self.is_life(life) => {
+                self.cleaner_asks(question);
+            }
+            DiskEvent::CleanerTold(life, answer) if self.is_life(life) => {
+                self.cleaner_told(*answer);
+            }
+            DiskEvent::Hold => self.hold(),
+            DiskEvent::Copy(life) if self.is_life(life) => self.copy(),
             DiskEvent::Write(_)
             | DiskEvent::Sync(_)
             | DiskEvent::Overdue(..)
             | DiskEvent::Idle(..)
             | DiskEvent::Prepared(_)
             | DiskEvent::Persisted(..)
-            | DiskEvent::CheckpointDone(..) => {}
+            | DiskEvent::CheckpointDone(..)
+            | DiskEvent::Copy(_)
+            | DiskEvent::Clean(_)
+            | DiskEvent::CleanerAsks(..)
+            | DiskEvent::CleanerTold(..) => {}
             DiskEvent::Fail => self.disk_will_fail(),
             DiskEvent::Full(full) => self.disk_full(full),
         }
@@ -239,9 +254,16 @@ impl World {
         let Some(running) = self.station() else {
             return;
         };
+        let mut is_probed = false;
         if let Some(job) = running.job.take() {
             running.log.prepared(job.run());
             running.log.check();
+            let recycled = running.log.counts().recycled;
+            is_probed = recycled.is_multiple_of(PROBE_RECYCLED);
+        }
+        // What was in the file has just gone: a loss of power now shows whether it was needed.
+        if is_probed {
+            self.probe_power_loss();
         }
         self.prepare_segments();
         self.tell_room();
@@ -273,7 +295,16 @@ impl World {
         let Some(running) = self.station() else {
             return;
         };
-        for (id, number) in marks {
+        let mut has_cleaned = false;
+        for waits in marks {
+            let (id, number) = match waits {
+                Waits::Group(id, number) => (id, number),
+                Waits::Cleaner => {
+                    running.cleaning.cleaner.written();
+                    has_cleaned = true;
+                    continue;
+                }
+            };
             let group = running
                 .groups
                 .get_mut(&id)
@@ -283,6 +314,9 @@ impl World {
         }
         partitions.sort_unstable();
         partitions.dedup();
+        if has_cleaned {
+            self.wake_cleaner(3);
+        }
         self.poll_groups(&partitions);
     }
 }

@@ -1,0 +1,277 @@
+//! The cleaner while the node runs (M41): steps at the reader's station, between its other work; what it asks comes through the
+//! writer, and what it moves goes there as an order. All three take time in which anything else happens.
+
+use courser_contract::{Need, Needs, NeedsScan, PartitionId};
+use courser_engine::{CheckpointNeeds, NeededRecords};
+use courser_log::{
+    CheckpointStore, Cleaner, Manifests, Pressure, Question, Record, SegmentNumber, Source,
+    SpaceState, Step, Survey,
+};
+
+use super::super::World;
+use super::planted::PlantedDisk;
+use super::{DiskEvent, DiskNode, Mark, Order, Running, Waits};
+use crate::bug::Bug;
+
+/// How long it waits for more budget.
+const BUDGET_LOOK_MS: u64 = 50;
+
+/// What the writer tells it of the log.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Survey(Survey),
+    Source(Option<Source>),
+}
+
+/// A cleaner and whether its next step is on its way.
+pub(super) struct Cleaning {
+    pub(super) cleaner: Cleaner<PlantedDisk, PlantedNeeds>,
+    is_due: bool,
+    /// The last segment that it asked for.
+    source: Option<SegmentNumber>,
+    /// When it was told of live traffic.
+    told_at: u64,
+}
+
+impl Cleaning {
+    pub(super) fn new(
+        node: &DiskNode,
+        store: CheckpointStore<PlantedDisk>,
+        manifests: Manifests,
+        now: u64,
+    ) -> Self {
+        let disk = node.folder(&node.log_folder);
+        let needs = PlantedNeeds { bug: node.bug };
+        Self {
+            cleaner: Cleaner::new(disk, store, manifests, needs, node.plan.segment_bytes),
+            is_due: false,
+            source: None,
+            told_at: now,
+        }
+    }
+}
+
+impl World {
+    /// Adds what the log of this process has done to what the seed has come to.
+    pub(in super::super) fn count_log(&mut self) {
+        let Some(disk) = self.disk.as_deref() else {
+            return;
+        };
+        let log = disk.log_counts();
+        self.counts.segments += log.rolls;
+        self.counts.cleaned += log.cleaned;
+        self.counts.kept += log.kept_records;
+    }
+
+    /// It has something to look at: a step follows, unless one does anyway.
+    pub(super) fn wake_cleaner(&mut self, longest_ms: u64) {
+        let Some(disk) = self.disk.as_deref_mut() else {
+            return;
+        };
+        let ms = disk.rng.below(longest_ms + 1);
+        let Some(running) = &mut disk.running else {
+            return;
+        };
+        if !std::mem::replace(&mut running.cleaning.is_due, true) {
+            self.disk_later(ms, DiskEvent::Clean);
+        }
+    }
+
+    /// One step.
+    pub(super) fn clean(&mut self) {
+        let now = self.now;
+        let Some(running) = self.station() else {
+            return;
+        };
+        running.cleaning.is_due = false;
+        running.earn(now);
+        match running.cleaning.cleaner.step() {
+            Step::Again => self.wake_cleaner(3),
+            Step::Rest => {
+                if running.cleaning.cleaner.is_short_of_budget() {
+                    self.wake_cleaner(BUDGET_LOOK_MS);
+                }
+            }
+            Step::Ask(question) => {
+                if let Question::Source(segment) = question {
+                    running.cleaning.source = Some(segment);
+                }
+                let ms = self.rng.below(4);
+                self.disk_later(ms, |life| DiskEvent::CleanerAsks(life, question));
+            }
+            Step::Write(records) => self.order_of_cleaner(records),
+            Step::GaveUp { segment, why } => {
+                self.note(format_args!("the cleaner gives up {segment:?}: {why}"));
+                self.wake_cleaner(3);
+            }
+        }
+    }
+
+    fn order_of_cleaner(&mut self, mut records: Vec<Record>) {
+        let bug = self.plan.bug;
+        self.note(format_args!("the cleaner moves {}", told(&records)));
+        plant(bug, &mut records);
+        if let Some(running) = self.station() {
+            running.orders.push_back(Order {
+                marks: vec![Waits::Cleaner],
+                records: records.into(),
+                ..Order::of(Mark::Synced)
+            });
+        }
+        self.disk_later(0, DiskEvent::Write);
+    }
+
+    /// The writer answers at once, and the answer is on its way for a while.
+    pub(super) fn cleaner_asks(&mut self, question: Question) {
+        let ms = self.rng.below(4);
+        let Some(running) = self.station() else {
+            return;
+        };
+        let answer = match question {
+            Question::Survey => Answer::Survey(running.log.survey()),
+            Question::Source(segment) => Answer::Source(running.log.source(segment)),
+        };
+        self.disk_later(ms, |life| DiskEvent::CleanerTold(life, Box::new(answer)));
+    }
+
+    pub(super) fn cleaner_told(&mut self, answer: Answer) {
+        let Some(running) = self.station() else {
+            return;
+        };
+        let cleaner = &mut running.cleaning.cleaner;
+        match answer {
+            Answer::Survey(survey) => cleaner.surveyed(survey),
+            Answer::Source(source) => cleaner.sourced(source),
+        }
+        if self.plan.bug == Some(Bug::CleanedFirst) {
+            self.call_cleaned();
+        }
+        self.wake_cleaner(3);
+    }
+
+    /// The planted bug: the end comes first.
+    fn call_cleaned(&mut self) {
+        let Some(running) = self.station() else {
+            return;
+        };
+        if let Some(segment) = running.cleaning.source.take() {
+            running.orders.push_back(Order {
+                records: [Record::Cleaned { segment }].into(),
+                ..Order::of(Mark::Synced)
+            });
+        }
+        self.disk_later(0, DiskEvent::Write);
+    }
+}
+
+impl Running {
+    fn earn(&mut self, now: u64) {
+        let pressure = match self.log.space().state {
+            SpaceState::Enough => Pressure::None,
+            SpaceState::Low => Pressure::Short,
+        };
+        let live = self.log.counts().live_bytes();
+        let Cleaning {
+            cleaner, told_at, ..
+        } = &mut self.cleaning;
+        cleaner.earn(live, now - *told_at, pressure);
+        *told_at = now;
+    }
+}
+
+fn told(records: &[Record]) -> String {
+    match records {
+        [Record::Cleaned { segment }] => format!("the last of segment {}", segment.0),
+        records => format!("{} records", records.len()),
+    }
+}
+
+/// What a cleaner that forgets a duty would order.
+fn plant(bug: Option<Bug>, records: &mut Vec<Record>) {
+    match bug {
+        Some(Bug::KeptLost) if records.len() > 1 => drop(records.pop()),
+        Some(Bug::KeptElsewhere) => swap_addresses(records),
+        Some(Bug::CleanedMisnamed) => {
+            for record in records {
+                if let Record::Cleaned { segment } = record {
+                    segment.0 += 1;
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Two records of one partition change their addresses.
+fn swap_addresses(records: &mut [Record]) {
+    let [.., before, last] = records else { return };
+    if let (
+        Record::Kept {
+            partition: one,
+            index: first,
+            byte: from,
+            ..
+        },
+        Record::Kept {
+            partition: other,
+            index: second,
+            byte: to,
+            ..
+        },
+    ) = (before, last)
+        && one == other
+    {
+        std::mem::swap(first, second);
+        std::mem::swap(from, to);
+    }
+}
+
+/// What checkpoints need; with a bug, not all of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PlantedNeeds {
+    bug: Option<Bug>,
+}
+
+/// Goes through one checkpoint.
+#[derive(Debug)]
+pub(super) struct PlantedScan {
+    scan: NeededRecords,
+    bug: Option<Bug>,
+    told: u64,
+}
+
+impl Needs for PlantedNeeds {
+    type Scan = PlantedScan;
+
+    fn scan(&self, partition: PartitionId) -> PlantedScan {
+        PlantedScan {
+            scan: CheckpointNeeds.scan(partition),
+            bug: self.bug,
+            told: 0,
+        }
+    }
+
+    fn record_bytes(&self, entry: &bytes::Bytes, byte: u32) -> Option<usize> {
+        let bytes = CheckpointNeeds.record_bytes(entry, byte)?;
+        match self.bug {
+            Some(Bug::KeptTooShort) => Some(bytes - 1),
+            _ => Some(bytes),
+        }
+    }
+}
+
+impl NeedsScan for PlantedScan {
+    fn piece(&mut self, bytes: &[u8], need: &mut dyn FnMut(Need)) -> Result<(), String> {
+        let Self { scan, bug, told } = self;
+        NeedsScan::piece(scan, bytes, &mut |it| {
+            *told += 1;
+            if *bug != Some(Bug::NeedForgotten) || !told.is_multiple_of(3) {
+                need(it);
+            }
+        })
+    }
+
+    fn finish(self) -> Result<(), String> {
+        NeedsScan::finish(self.scan)
+    }
+}
