@@ -78,6 +78,8 @@ pub struct DiskPlan {
     pub failures: u64,
     /// Times in which the disk is full, at most.
     pub full: u64,
+    /// Records that one pass of the cleaner over a segment moves.
+    pub cleaner_records: usize,
     /// Copies that are made while it runs.
     pub copies: u64,
     /// How likely a kill is a loss of power, in percent.
@@ -146,6 +148,7 @@ impl Plan {
             commit_ms: *rng.pick(&[1, 5, 20]),
             disk: Some(DiskPlan {
                 life: Life::Short,
+                cleaner_records: 1 << 17,
                 copies: 0,
                 segment_bytes: *rng.pick(&[64 << 10, 128 << 10, 1 << 20]),
                 checkpoint_entries: *rng.pick(&[15, 50, 200, 2_000]),
@@ -183,6 +186,7 @@ impl Plan {
                 life: Life::Long,
                 copies: rng.between(3, 8),
                 probe_every: rng.between(60, 150),
+                cleaner_records: *rng.pick(&[5, 40, 1 << 17]),
                 segment_bytes: 64 << 10,
                 checkpoint_entries: *rng.pick(&[15, 50, 200]),
                 full: u64::from(rng.chance(50)),

@@ -5,7 +5,10 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use courser_contract::{LogIndex, Needs, PartitionId, Term};
 
-use super::survey::Source;
+use super::{
+    survey::Source,
+    wants::{Address, Pass},
+};
 use crate::{
     disk::DiskFile,
     format::{BLOCK_BYTES, Kind},
@@ -17,7 +20,7 @@ use crate::{
 
 /// Bytes of a file that one step reads, and a batch more.
 const STEP_BYTES: u64 = 256 << 10;
-/// So much is gathered before it is sorted and written. With it in memory is a note of 40 bytes for each needed record of the segment.
+/// So much is gathered before it is sorted and written.
 const GATHERED_MAX: usize = 16 << 20;
 /// Bytes between two records that are kept as one: less than what a frame of its own takes.
 const GAP_MAX: u32 = 40;
@@ -31,6 +34,13 @@ pub(super) struct Wanted {
     /// Place among all that is wanted: by stream.
     pub(super) order: u64,
     pub(super) is_taken: bool,
+}
+
+impl Wanted {
+    /// Where it is in its partition.
+    pub(super) const fn address(&self) -> Address {
+        (self.partition, self.index, self.byte)
+    }
 }
 
 /// Bytes that are moved together.
@@ -53,6 +63,10 @@ pub(super) struct Gathering<F> {
     window: Window<F>,
     offset: u64,
     wanted: Vec<Wanted>,
+    /// Records that this pass and later ones move, about.
+    pub(super) left: u64,
+    /// Where the next pass begins.
+    pub(super) next: Option<Address>,
     buffer: Vec<u8>,
     extents: Vec<Extent>,
     /// Sorted, on their way out.
@@ -75,16 +89,16 @@ pub(super) enum Gathered {
 }
 
 impl<F: DiskFile> Gathering<F> {
-    /// Of what is wanted of a segment, in any order.
-    pub(super) fn new(source: Source, window: Window<F>, mut wanted: Vec<Wanted>) -> Self {
-        wanted.sort_unstable();
-        // One record for many streams is moved with the first of them (M8).
-        wanted.dedup_by_key(|it| (it.partition, it.index, it.byte));
+    /// Of what one pass moves of a segment.
+    pub(super) fn new(source: Source, window: Window<F>, pass: Pass) -> Self {
+        let Pass { wanted, left, next } = pass;
         Self {
             source,
             window,
             offset: BLOCK_BYTES as u64,
             wanted,
+            left,
+            next,
             buffer: Vec::new(),
             extents: Vec::new(),
             out: VecDeque::new(),
@@ -103,11 +117,6 @@ impl<F: DiskFile> Gathering<F> {
     /// Whether all of the segment is read.
     pub(super) const fn is_read(&self) -> bool {
         self.is_read
-    }
-
-    /// Records that are needed of it.
-    pub(super) const fn wanted(&self) -> usize {
-        self.wanted.len()
     }
 
     /// Reads on.

@@ -14,19 +14,25 @@
 //! synced is the segment free. A loss of power before leaves both copies, which say the same; one after it finds the segment
 //! cleaned.
 //!
+//! A step reads at most some pieces of a checkpoint, or some batches of a segment. A checkpoint that is replaced while it is read stays
+//! open and is read to its end. Memory does not grow with the segment: what is needed of one that has more small records than a pass
+//! moves ([`Cleaner::with_records_max`]) goes in passes by address, and only the last of them ends with *cleaned*.
+//!
 //! The cleaner has no thread and no clock: whoever runs it calls [`Cleaner::step`], asks the log what it wants to know, writes
 //! what it gives, and says when that is synced.
 
 mod budget;
+mod checkpoint;
 mod choose;
 mod gather;
 mod survey;
 mod talk;
+mod wants;
 mod weigh;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use courser_contract::{Need, Needs, NeedsScan, PartitionId};
+use courser_contract::{Need, Needs, PartitionId};
 
 pub use self::{
     budget::Budget,
@@ -35,9 +41,11 @@ pub use self::{
     talk::{CleanerCounts, Question, Step},
 };
 use self::{
+    checkpoint::{CheckpointScan, Scanned},
     choose::{Weighed, choose},
-    gather::{Gathered, Gathering, Wanted},
-    weigh::Weigher,
+    gather::{Gathered, Gathering},
+    wants::{Address, RECORDS_MAX, Wants},
+    weigh::{Locator, Weigher},
 };
 use crate::{
     batch::frame_bytes,
@@ -58,16 +66,12 @@ const MEAN_BYTES: u64 = 256;
 
 /// How far it is.
 #[derive(Debug)]
-enum State<F> {
+enum State<F, S> {
     Idle,
     Asked,
-    Weighing(Box<Weigher>),
-    /// The needs of a segment are collected, partition by partition.
-    Needing {
-        source: Source,
-        left: BTreeSet<PartitionId>,
-        wanted: Vec<Wanted>,
-    },
+    Weighing(Box<Weighing<F, S>>),
+    /// The needs of a segment are collected.
+    Needing(Box<Needing<F, S>>),
     Gathering(Box<Gathering<F>>),
     /// Records are being written; more follow.
     Writing(Box<Gathering<F>>),
@@ -79,15 +83,47 @@ enum State<F> {
     Left(SegmentNumber, String),
 }
 
+/// All segments are weighed, partition by partition.
+#[derive(Debug)]
+struct Weighing<F, S> {
+    weigher: Weigher,
+    /// The partition whose checkpoint is being read.
+    open: Option<(PartitionId, Locator, CheckpointScan<F, S>)>,
+}
+
+/// The needs of a segment are collected, partition by partition.
+#[derive(Debug)]
+struct Needing<F, S> {
+    source: Source,
+    left: BTreeSet<PartitionId>,
+    wants: Wants,
+    open: Option<(PartitionId, CheckpointScan<F, S>)>,
+    /// Something of the segment is in the log already: it is a later pass.
+    is_begun: bool,
+}
+
+impl<F, S> Needing<F, S> {
+    fn new(source: Source, wants: Wants) -> Self {
+        Self {
+            left: source.partitions.clone(),
+            source,
+            wants,
+            open: None,
+            is_begun: false,
+        }
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
-pub struct Cleaner<D: Disk, N> {
+pub struct Cleaner<D: Disk, N: Needs> {
     disk: D,
     store: CheckpointStore<D>,
     manifests: Manifests,
     needs: N,
     segment_bytes: u64,
-    state: State<D::File>,
+    records_max: usize,
+    state: State<D::File, N::Scan>,
     plan: VecDeque<SegmentNumber>,
     budget: Budget,
     pressure: Pressure,
@@ -121,6 +157,7 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
             manifests,
             needs,
             segment_bytes,
+            records_max: RECORDS_MAX,
             state: State::Idle,
             plan: VecDeque::new(),
             budget: Budget::new(segment_bytes),
@@ -134,6 +171,14 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
             look_at: 0,
             counts: CleanerCounts::default(),
         }
+    }
+
+    /// The same with so many records of a segment that one pass moves, at least 1; 131,072 unless it is said. Each costs 48 bytes
+    /// while checkpoints are read; fewer of them than a segment holds cost further reads of it and of its partitions' checkpoints.
+    #[must_use]
+    pub fn with_records_max(mut self, records: usize) -> Self {
+        self.records_max = records.max(1);
+        self
     }
 
     /// What was done.
@@ -160,7 +205,7 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
             State::Gathering(gathering) => !gathering.out.is_empty(),
             State::Asked
             | State::Weighing(_)
-            | State::Needing { .. }
+            | State::Needing(_)
             | State::Writing(_)
             | State::Ending(_)
             | State::Doubting(..)
@@ -183,7 +228,10 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
         self.has_news = false;
         let is_worth = survey.has_room && !survey.segments.is_empty();
         self.state = match is_worth {
-            true => State::Weighing(Box::new(Weigher::new(survey))),
+            true => State::Weighing(Box::new(Weighing {
+                weigher: Weigher::new(survey),
+                open: None,
+            })),
             false => State::Idle,
         };
     }
@@ -193,11 +241,10 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
         let state = std::mem::replace(&mut self.state, State::Idle);
         self.state = match (state, source) {
             (State::Doubting(segment, why), Some(_)) => State::Left(segment, why),
-            (_, Some(source)) => State::Needing {
-                left: source.partitions.clone(),
-                source,
-                wanted: Vec::new(),
-            },
+            (_, Some(source)) => {
+                let wants = Wants::new(None, self.records_max);
+                State::Needing(Box::new(Needing::new(source, wants)))
+            }
             (_, None) => {
                 self.plan.pop_front();
                 State::Idle
@@ -218,14 +265,14 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
             other @ (State::Idle
             | State::Asked
             | State::Weighing(_)
-            | State::Needing { .. }
+            | State::Needing(_)
             | State::Gathering(_)
             | State::Doubting(..)
             | State::Left(..)) => other,
         };
     }
 
-    /// The next step: reads at most one checkpoint, or 256 KiB of a segment and a batch.
+    /// The next step: reads at most 512 KiB of a checkpoint, or 256 KiB of a segment and a batch.
     pub fn step(&mut self) -> Step {
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Idle => self.begin(),
@@ -241,12 +288,8 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
                 self.plan.pop_front();
                 self.gave_up(Some(segment), why)
             }
-            State::Weighing(weigher) => self.weigh(weigher),
-            State::Needing {
-                source,
-                left,
-                wanted,
-            } => self.need(source, left, wanted),
+            State::Weighing(weighing) => self.weigh(weighing),
+            State::Needing(needing) => self.need(needing),
             State::Gathering(gathering) => self.gather(gathering),
         }
     }
@@ -275,24 +318,35 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
         }
     }
 
-    fn weigh(&mut self, mut weigher: Box<Weigher>) -> Step {
-        if let Some(partition) = weigher.next() {
-            let mut locator = weigher.locator(partition);
-            let counted = self.needs_of(partition, &mut |need| {
-                weigher.count(&mut locator, need.index);
-            });
-            let step = match counted {
-                Ok(()) => Step::Again,
-                Err(why) => {
-                    weigher.exclude(partition);
-                    self.gave_up(None, why)
-                }
-            };
-            self.state = State::Weighing(weigher);
-            return step;
-        }
-        self.make_plan(&weigher);
-        Step::Again
+    fn weigh(&mut self, mut weighing: Box<Weighing<D::File, N::Scan>>) -> Step {
+        let Weighing { weigher, open } = &mut *weighing;
+        let Some(partition) = open.as_ref().map(|it| it.0).or_else(|| weigher.next()) else {
+            self.make_plan(weigher);
+            return Step::Again;
+        };
+        let read = match open.take() {
+            Some((_, locator, scan)) => Ok((locator, scan)),
+            None => self
+                .scan(partition)
+                .map(|scan| (weigher.locator(partition), scan)),
+        };
+        let read = read.and_then(|(mut locator, mut scan)| {
+            let mut count = |need: Need| weigher.count(&mut locator, need.index);
+            match scan.step(&mut count)? {
+                Scanned::More => *open = Some((partition, locator, scan)),
+                Scanned::All => self.counts.read_bytes += scan.finish()?,
+            }
+            Ok(())
+        });
+        let step = match read {
+            Ok(()) => Step::Again,
+            Err(why) => {
+                weigher.exclude(partition);
+                self.gave_up(None, why)
+            }
+        };
+        self.state = State::Weighing(weighing);
+        step
     }
 
     fn make_plan(&mut self, weigher: &Weigher) {
@@ -315,60 +369,60 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
         }
     }
 
-    /// Reads what a partition's checkpoint needs.
-    fn needs_of(
-        &mut self,
-        partition: PartitionId,
-        need: &mut dyn FnMut(Need),
-    ) -> Result<(), String> {
-        let manifest = self.manifests.get(&partition);
-        let manifest = manifest.ok_or("there is no manifest")?;
-        let text = |error: crate::CheckpointError| error.to_string();
-        let mut reader = self.store.reader(manifest).map_err(text)?;
-        let mut scan = self.needs.scan(partition);
-        while let Some(piece) = reader.next_piece().map_err(text)? {
-            scan.piece(&piece, need)?;
-        }
-        self.counts.read_bytes += reader.so_far().1;
-        scan.finish()
+    /// Begins to read what a partition's checkpoint needs.
+    fn scan(&self, partition: PartitionId) -> Result<CheckpointScan<D::File, N::Scan>, String> {
+        CheckpointScan::new(&self.store, &self.manifests, &self.needs, partition)
     }
 
-    fn need(
-        &mut self,
-        source: Source,
-        mut left: BTreeSet<PartitionId>,
-        mut wanted: Vec<Wanted>,
-    ) -> Step {
-        if let Some(partition) = left.pop_first() {
-            // Above those of all partitions before.
-            let mut order = wanted.last().map_or(0, |last| last.order + 2);
-            let read = self.needs_of(partition, &mut |need| {
-                order += 1;
-                if source.has(partition, need.index) {
-                    wanted.push(Wanted {
-                        partition,
-                        index: need.index,
-                        byte: need.byte,
-                        order,
-                        is_taken: false,
-                    });
-                }
-            });
-            if let Err(why) = read {
-                return self.leave(source.segment, why);
+    fn need(&mut self, mut needing: Box<Needing<D::File, N::Scan>>) -> Step {
+        let next = match needing.open.take() {
+            Some((partition, scan)) => Some((partition, Ok(scan))),
+            None => {
+                needing.wants.next_partition();
+                let next = needing.left.pop_first();
+                next.map(|partition| (partition, self.scan(partition)))
             }
-            self.state = State::Needing {
-                source,
-                left,
-                wanted,
+        };
+        let Some((partition, scan)) = next else {
+            return self.begin_gathering(*needing);
+        };
+        let Needing {
+            source,
+            wants,
+            open,
+            ..
+        } = &mut *needing;
+        let read = scan.and_then(|mut scan| {
+            let mut tell = |need: Need| {
+                let is_here = source.has(partition, need.index);
+                wants.tell(partition, need, is_here);
             };
-            return Step::Again;
+            match scan.step(&mut tell)? {
+                Scanned::More => *open = Some((partition, scan)),
+                Scanned::All => self.counts.read_bytes += scan.finish()?,
+            }
+            Ok(())
+        });
+        if let Err(why) = read {
+            return self.leave(needing.source.segment, why);
         }
+        self.state = State::Needing(needing);
+        Step::Again
+    }
+
+    fn begin_gathering(&mut self, needing: Needing<D::File, N::Scan>) -> Step {
+        let Needing {
+            source,
+            wants,
+            is_begun,
+            ..
+        } = needing;
         let segment = source.segment;
         let file = self.disk.open(&segment.file_name());
         match file.and_then(Window::new) {
             Ok(window) => {
-                let gathering = Gathering::new(source, window, wanted);
+                let mut gathering = Gathering::new(source, window, wants.finish());
+                gathering.is_begun = is_begun;
                 self.state = State::Gathering(Box::new(gathering));
                 Step::Again
             }
@@ -384,6 +438,9 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
         let segment = gathering.source.segment;
         if gathering.is_read() {
             self.learn(&gathering);
+            if let Some(from) = gathering.next {
+                return self.next_pass(*gathering, from);
+            }
             self.state = State::Ending(segment);
             return Step::Write(vec![Record::Cleaned { segment }]);
         }
@@ -406,10 +463,19 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
         Step::Again
     }
 
+    /// What is above this address is still to be moved.
+    fn next_pass(&mut self, gathering: Gathering<D::File>, from: Address) -> Step {
+        let wants = Wants::new(Some(from), self.records_max);
+        let mut needing = Needing::new(gathering.source, wants);
+        needing.is_begun = gathering.is_begun;
+        self.state = State::Needing(Box::new(needing));
+        Step::Again
+    }
+
     /// Whether a segment has more in it than is worth moving: all that is wanted, if it is as large as what was read.
     fn is_too_full(&self, gathering: &Gathering<D::File>) -> bool {
         let share = self.pressure.live_max(gathering.source.bytes);
-        let needed = u128::from(gathering.bytes) * gathering.wanted() as u128;
+        let needed = u128::from(gathering.bytes) * u128::from(gathering.left);
         let needed = needed / u128::from(gathering.records.max(1));
         needed > u128::from(share)
     }

@@ -43,7 +43,8 @@ impl Cleaning {
         let disk = node.folder(&node.log_folder);
         let needs = PlantedNeeds { bug: node.bug };
         Self {
-            cleaner: Cleaner::new(disk, store, manifests, needs, node.plan.segment_bytes),
+            cleaner: Cleaner::new(disk, store, manifests, needs, node.plan.segment_bytes)
+                .with_records_max(node.plan.cleaner_records),
             is_due: false,
             source: None,
             told_at: now,
