@@ -14,3 +14,11 @@ pub mod fuzzed_doors;
 /// The configuration file.
 #[path = "../../crates/settings/tests/fuzzed/mod.rs"]
 pub mod fuzzed_settings;
+
+/// Topic patterns of rules.
+#[path = "../../crates/access/tests/fuzzed/mod.rs"]
+pub mod fuzzed_access;
+
+/// Tokens, and the keys that verify them.
+#[path = "../../crates/token/tests/fuzzed/mod.rs"]
+pub mod fuzzed_token;

@@ -40,7 +40,7 @@ pub use limits::Limits;
 pub use names::{NameError, RoleName, UserName};
 pub use pattern::{PatternError, TopicPattern};
 pub use quota::Quota;
-pub use rights::{Decision, Identity, Rights, Sharing, Verdict};
+pub use rights::{Decision, Identity, Principal, Rights, Sharing, Standing, Verdict};
 pub use rule::{Effect, Rule, RuleError, Scope};
 pub use table::{Administration, Role, Table, User, UserState};
 pub use wire::WireError;

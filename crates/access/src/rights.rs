@@ -16,11 +16,42 @@ const CACHED_MAX: usize = 64;
 /// A longer topic is not kept, so that a client costs at most 16 KiB here.
 const CACHED_BYTES_MAX: usize = 256;
 
+/// Who somebody has proved to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Principal {
+    /// The user.
+    pub user: UserName,
+    /// Roles that a token gave, besides those that the table gives the user, who need not be in it. None: it was no token.
+    pub granted: Option<Arc<[RoleName]>>,
+}
+
+impl From<UserName> for Principal {
+    fn from(user: UserName) -> Self {
+        Self {
+            user,
+            granted: None,
+        }
+    }
+}
+
+impl Principal {
+    /// Roles that it has from elsewhere than the table.
+    fn granted_roles(&self) -> &[RoleName] {
+        self.granted.as_deref().unwrap_or_default()
+    }
+
+    /// Limits that a table sets for it.
+    #[must_use]
+    pub fn limits(&self, table: &Table) -> Limits {
+        table.limits_with(self.user.as_str(), self.granted_roles())
+    }
+}
+
 /// Who a client is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     client_id: CompactString,
-    user: UserName,
+    principal: Principal,
     /// Whether they can stand for a level of a topic.
     client_id_is_level: bool,
     user_is_level: bool,
@@ -29,19 +60,26 @@ pub struct Identity {
 impl Identity {
     /// Of this client id and user.
     #[must_use]
-    pub fn new(client_id: &str, user: UserName) -> Self {
+    pub fn new(client_id: &str, who: impl Into<Principal>) -> Self {
+        let principal = who.into();
         Self {
             client_id_is_level: is_level(client_id),
-            user_is_level: is_level(user.as_str()),
+            user_is_level: is_level(principal.user.as_str()),
             client_id: client_id.into(),
-            user,
+            principal,
         }
     }
 
     /// The user.
     #[must_use]
     pub const fn user(&self) -> &UserName {
-        &self.user
+        &self.principal.user
+    }
+
+    /// The user, and what a token gave it.
+    #[must_use]
+    pub const fn principal(&self) -> &Principal {
+        &self.principal
     }
 
     /// The client id.
@@ -55,7 +93,7 @@ impl Identity {
     }
 
     pub(crate) fn user_level(&self) -> Option<&str> {
-        self.user_is_level.then_some(self.user.as_str())
+        self.user_is_level.then_some(self.principal.user.as_str())
     }
 }
 
@@ -88,6 +126,19 @@ pub enum Sharing {
     Own,
     /// A group.
     Shared,
+}
+
+/// Whether who has logged in may stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Yes.
+    Valid,
+    /// Its user is gone.
+    NoUser,
+    /// Its user is disabled.
+    Disabled,
+    /// Its user has other credentials than those that it proved.
+    OtherCredentials,
 }
 
 /// What was decided, and why.
@@ -165,18 +216,24 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// Of a client by a table. Nothing is allowed to a user that is not in it, or disabled.
+    /// Of a client by a table. Nothing is allowed to a user that is disabled in it, or that is not in it and came without a token.
     #[must_use]
     pub fn new(table: &Table, who: Identity) -> Self {
-        let user = table.user(who.user.as_str());
-        let enabled = user.filter(|user| user.state == UserState::Enabled);
-        let roles = enabled.map(|user| {
-            let names = user.roles.iter();
+        let user = table.user(who.user().as_str());
+        let may_be_here = match user {
+            Some(user) => user.state == UserState::Enabled,
+            None => who.principal.granted.is_some(),
+        };
+        let roles = may_be_here.then(|| {
+            let of_user = user.map(|user| &user.roles);
+            let is_new = |role: &&RoleName| of_user.is_none_or(|mine| !mine.contains(*role));
+            let granted = who.principal.granted_roles().iter().filter(is_new);
+            let names = of_user.into_iter().flatten().chain(granted);
             names
                 .filter_map(|name| Some((name.clone(), Arc::clone(table.roles.get(name)?))))
                 .collect::<Roles>()
         });
-        let limits = table.limits(who.user.as_str());
+        let limits = who.principal.limits(table);
         Self {
             since: user.map_or(0, |user| user.since),
             refused: user.map_or(Decision::NoUser, |_| Decision::Disabled),
@@ -193,13 +250,18 @@ impl Rights {
         Self::new(table, self.who.clone())
     }
 
-    /// Whether what the client proved at its login is still true by a newer table: the user is there, enabled, and has the same
-    /// credentials.
+    /// What a newer table says to what the client proved at its login. A token is as good as it was, whatever credentials its user has
+    /// here; only who is disabled may not be here by one.
     #[must_use]
-    pub fn is_valid_in(&self, table: &Table) -> bool {
-        table
-            .user(self.who.user.as_str())
-            .is_some_and(|user| user.state == UserState::Enabled && user.since == self.since)
+    pub fn standing_in(&self, table: &Table) -> Standing {
+        let by_token = self.who.principal.granted.is_some();
+        match table.user(self.who.user().as_str()) {
+            None if by_token => Standing::Valid,
+            None => Standing::NoUser,
+            Some(user) if user.state == UserState::Disabled => Standing::Disabled,
+            Some(user) if by_token || user.since == self.since => Standing::Valid,
+            Some(_) => Standing::OtherCredentials,
+        }
     }
 
     /// Who it is.

@@ -140,11 +140,16 @@ impl Table {
     /// Limits of a user: the smallest of its own and those of its roles, each by itself. None of an unknown user.
     #[must_use]
     pub fn limits(&self, user: &str) -> Limits {
-        let Some(user) = self.user(user) else {
-            return Limits::default();
-        };
-        let roles = user.roles.iter().filter_map(|role| self.roles.get(role));
-        roles.fold(user.limits, |sum, role| sum.and(role.limits))
+        self.limits_with(user, &[])
+    }
+
+    /// The same of a user, in the table or not, that has more roles.
+    pub(crate) fn limits_with(&self, user: &str, more: &[RoleName]) -> Limits {
+        let user = self.user(user);
+        let own = user.map_or_else(Limits::default, |user| user.limits);
+        let names = user.into_iter().flat_map(|user| &user.roles).chain(more);
+        let roles = names.filter_map(|role| self.roles.get(role));
+        roles.fold(own, |sum, role| sum.and(role.limits))
     }
 
     /// Whether somebody could change this table: an enabled user with a credential and full administration.

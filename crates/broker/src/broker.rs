@@ -16,13 +16,14 @@ use rand::rngs::SysRng;
 use router::SharedMatcher;
 
 use crate::access::{
-    Access, BootstrapError, HashPool, Logins, Presence, Secret, Throttle, take_bootstrap,
+    Access, BootstrapError, HashPool, Logins, Presence, Secret, Throttle, TokenKeys, TokensError,
+    take_bootstrap,
 };
 use crate::backup::{Backups, Source};
 use crate::clock::Clock;
 use crate::config::{Anonymous, Config};
 use crate::control::Control;
-use crate::doors::{self, CertificateError, DoorError, Doors, Inbox, OpenDoor, Reread};
+use crate::doors::{self, CertificateError, DoorError, Doors, Inbox, OpenDoor, Reread, Watched};
 use crate::listen::{self, ListenError, Listeners, Plain};
 use crate::live::Live;
 use crate::memory::MemoryBudget;
@@ -53,6 +54,9 @@ pub enum StartError {
     /// Certificates of a listener.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
+    /// Keys of tokens.
+    #[error(transparent)]
+    Tokens(#[from] TokensError),
     /// The data folder.
     #[error(transparent)]
     Folder(#[from] FolderError),
@@ -180,6 +184,8 @@ pub struct Broker {
     addresses: Vec<SocketAddr>,
     open_doors: Vec<OpenDoor>,
     doors: Doors,
+    /// Keys of tokens; none: no listener asks for tokens.
+    token_keys: Option<Arc<dyn Watched>>,
     threads: Vec<JoinHandle<io::Result<ShardReport>>>,
     dozes: Vec<Arc<Doze>>,
     stop: Arc<StopSignal>,
@@ -217,7 +223,7 @@ fn listen_plainly(config: &Config) -> Result<Listeners, ListenError> {
     let doors = config.settings.doors.iter();
     let plain: Vec<&Listener> = doors.filter(|it| doors::is_plain(it)).collect();
     for listener in &plain {
-        let proves = listener.authentication == courser_settings::Login::Accounts;
+        let proves = listener.authentication != courser_settings::Login::None;
         let public = listener.address.iter().find(|it| !it.ip().is_loopback());
         if let (Some(address), false, Anonymous::ThisMachine) = (public, proves, config.anonymous) {
             return Err(ListenError::Public {
@@ -263,6 +269,8 @@ impl Broker {
         let folder = open_folder(&mut config)?;
         let listeners = listen_plainly(&config)?;
         let doors = doors::bind(&config)?;
+        let tokens = TokenKeys::read(&config.settings)?;
+        let watched = tokens.clone().map(|keys| -> Arc<dyn Watched> { keys });
         let ports = rings::mesh(config.shards, config.ring_slots);
         let dozes = ports[0].dozes.clone();
         let inboxes: Vec<_> = dozes.iter().map(Inbox::new).collect();
@@ -279,13 +287,15 @@ impl Broker {
             pool: HashPool::new(thread::available_parallelism().map_or(1, NonZero::get)),
             throttle: Throttle::default(),
             presence: Presence::default(),
+            tokens,
             secret: Secret(secret),
         });
         let mut broker = Self {
             live: Arc::new(Live::new(Arc::clone(&config))),
             addresses: listeners.addresses,
             open_doors: doors.open.clone(),
-            doors: doors.start(&inboxes).map_err(StartError::Thread)?,
+            token_keys: watched.clone(),
+            doors: doors.start(&inboxes, watched).map_err(StartError::Thread)?,
             threads: Vec::new(),
             control: Control::new(
                 &dozes,
@@ -452,8 +462,12 @@ impl Broker {
     }
 
     /// Reads the certificates of all listeners again: the name of each listener, and what came of it. One that cannot be used
-    /// changes nothing. Connections that are there keep what they have. Blocks for as long as the disk takes.
+    /// changes nothing. Connections that are there keep what they have. Blocks for as long as the disk takes. Keys of tokens are read as
+    /// well; what came of that is in the log.
     pub fn reread_certificates(&self) -> Vec<(String, Result<Reread, CertificateError>)> {
+        if let Some(keys) = &self.token_keys {
+            keys.look();
+        }
         self.doors.reread()
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use courser_engine::Limits;
 use courser_mqtt::front::{Feature, FrontConfig, OutputPool, Redirect, RedirectKind};
-use courser_settings::{Acknowledge, Durability, Login, Settings};
+use courser_settings::{Acknowledge, Durability, Settings};
 
 use crate::memory;
 use crate::slots::{Places, Relaxed};
@@ -80,10 +80,7 @@ impl Config {
         };
         Self {
             listen: settings.mqtt.listen.clone(),
-            authentication: match settings.mqtt.authentication {
-                Login::None => crate::Authentication::None,
-                Login::Accounts => crate::Authentication::Accounts,
-            },
+            authentication: settings.mqtt.authentication.into(),
             shards,
             pinning: if settings.server.pin_shards {
                 Pinning::Cores

@@ -45,7 +45,9 @@ mod store;
 mod sys;
 mod timer;
 
-pub use access::{Access, BootstrapError, ChangeError, first_administrator, write_bootstrap};
+pub use access::{
+    Access, BootstrapError, ChangeError, TokensError, first_administrator, write_bootstrap,
+};
 pub use backup::{
     BackupError, BackupReport, BackupStage, BackupState, restore_backup, verify_backup,
 };

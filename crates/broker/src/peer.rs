@@ -14,8 +14,10 @@ pub enum Authentication {
     /// They do not: anyone who reaches the listener may connect.
     #[default]
     None,
-    /// By an account: password, token, SCRAM, or a client certificate that names one.
+    /// By an account: password, SCRAM, or a client certificate that names one.
     Accounts,
+    /// By a token.
+    Tokens,
 }
 
 /// What the connections of one listener have in common.
@@ -48,6 +50,7 @@ impl From<courser_settings::Login> for Authentication {
         match setting {
             courser_settings::Login::None => Self::None,
             courser_settings::Login::Accounts => Self::Accounts,
+            courser_settings::Login::Tokens => Self::Tokens,
         }
     }
 }

@@ -371,6 +371,7 @@ fn cannot_start(format: LogFormat, error: &StartError) -> Exit {
             | ListenError::Other { .. },
         )
         | StartError::Certificate(_)
+        | StartError::Tokens(_)
         | StartError::Folder(_)
         | StartError::Log(_)
         | StartError::Random(_)

@@ -2,7 +2,7 @@
 
 use crate::Settings;
 use crate::table::Listener;
-use crate::value::ClientCertificates;
+use crate::value::{ClientCertificates, Login};
 
 /// What is wrong with values that are each allowed; the key is the one to change.
 pub(crate) fn contradictions(settings: &Settings) -> Vec<(&'static str, String)> {
@@ -41,10 +41,34 @@ pub(crate) fn contradictions(settings: &Settings) -> Vec<(&'static str, String)>
             found.push(("mqtt.listen", format!("mqtt.listen names {address} twice")));
         }
     }
+    found.extend(token_faults(settings));
     for door in &settings.doors {
         found.extend(door_faults(door, settings).map(|fault| ("listener", fault)));
     }
     found
+}
+
+/// What is wrong with `tokens`, where a listener asks for some.
+fn token_faults(settings: &Settings) -> Option<(&'static str, String)> {
+    let tokens = &settings.tokens;
+    let doors = settings.doors.iter().map(|door| door.authentication);
+    let asked = doors
+        .chain([settings.mqtt.authentication])
+        .any(|it| it == Login::Tokens);
+    let has_keys =
+        tokens.key_set.is_some() || !tokens.public_keys.is_empty() || tokens.secret_file.is_some();
+    let fault = if tokens.user_claim.is_empty() {
+        ("tokens.user_claim", "tokens.user_claim names no claim")
+    } else if asked && !has_keys {
+        let fault = "authentication = \"tokens\" needs keys: one of tokens.key_set, tokens.public_keys and tokens.secret_file";
+        ("tokens.key_set", fault)
+    } else if asked && tokens.audience.is_empty() {
+        let fault = "authentication = \"tokens\" needs tokens.audience: a token for somebody else must open nothing here";
+        ("tokens.audience", fault)
+    } else {
+        return None;
+    };
+    Some((fault.0, fault.1.to_owned()))
 }
 
 /// What is wrong with one `[[listener]]`.
@@ -102,6 +126,33 @@ fn door_faults(door: &Listener, settings: &Settings) -> impl Iterator<Item = Str
 #[cfg(test)]
 mod tests {
     use crate::Sources;
+
+    #[test]
+    fn tokens_need_keys_an_audience_and_a_claim() {
+        let asked = "mqtt.authentication=tokens";
+        let listener = r#"listener=[{ name = "x", unix = "/tmp/x", authentication = "tokens" }]"#;
+        let (keys, audience) = ("tokens.key_set=\"keys.json\"", "tokens.audience=[\"us\"]");
+        for (settings, fault) in [
+            (&[asked, audience][..], "needs keys"),
+            (&[listener, audience], "needs keys"),
+            (&[asked, keys], "needs tokens.audience"),
+            (&[asked, audience, keys], ""),
+            (&[asked, audience, "tokens.secret_file=\"s\""], ""),
+            (&[asked, audience, "tokens.public_keys=[\"k\"]"], ""),
+            (&[listener, audience, keys], ""),
+            (&["tokens.user_claim=\"\""], "names no claim"),
+        ] {
+            let sources = settings
+                .iter()
+                .fold(Sources::new(), |all, one| all.set(one));
+            let said = sources
+                .check()
+                .err()
+                .map_or_else(String::new, |errors| errors.to_string());
+            assert_eq!(said.is_empty(), fault.is_empty(), "{settings:?}: {said}");
+            assert!(said.contains(fault), "{settings:?}: {said}");
+        }
+    }
 
     #[test]
     fn a_listener_that_cannot_work_is_refused_with_the_reason() {

@@ -83,7 +83,7 @@ pub use schema::schema;
 pub use source::Sources;
 pub use table::{
     Class, Data, Listener, Listeners, Memory, Mqtt, Retained, Server, Session, Settings, Sys,
-    lists, table,
+    Tokens, lists, table,
 };
 pub use template::template;
 pub use value::{

@@ -91,11 +91,33 @@ settings! {
         token_file: String = String::new(), applies = Restart;
     }
 
+    /// JSON Web Tokens, for `authentication = "tokens"`.
+    tokens: Tokens {
+        /// File with the keys of who signs tokens, a JSON Web Key Set. Read again when it changes.
+        key_set: Option<PathBuf> = None, applies = Restart;
+        /// Files (PEM) with a public key each: RSA is for RS256, P-256 for ES256, Ed25519 for EdDSA. Read again when they change.
+        public_keys: Vec<String> = Vec::new(), applies = Restart;
+        /// File whose bytes are the secret of tokens by HS256, 32 or more, without an end of line. Read again when it changes.
+        secret_file: Option<PathBuf> = None, applies = Restart;
+        /// Audiences that are this broker: a token must name one of them in `aud`. There must be one where clients come with tokens.
+        audience: Vec<String> = Vec::new(), applies = Restart;
+        /// Issuers that count: a token must name one of them in `iss`. Empty: all whose keys are here.
+        issuers: Vec<String> = Vec::new(), applies = Restart;
+        /// Time by which the clocks of the issuer and of this machine may differ.
+        leeway: Duration = Duration::from_secs(30), in Duration::ZERO..=Duration::from_secs(300), applies = Restart;
+        /// The claim with the name of the user; one that begins with "/" is a JSON pointer into the claims.
+        user_claim: String = "sub".to_owned(), applies = Restart;
+        /// The claim with names of roles, a list or a text with spaces between them; one that begins with "/" is a JSON pointer. Empty: no claim names roles.
+        roles_claim: String = String::new(), applies = Restart;
+        /// Roles of everybody who comes with a token.
+        roles: Vec<String> = Vec::new(), applies = Restart;
+    }
+
     /// MQTT 3.1.1 and 5.0.
     mqtt: Mqtt {
         /// Addresses that accept MQTT over TCP. An empty list turns it off.
         listen: Vec<SocketAddr> = loopback(1883), applies = Restart;
-        /// How clients of these addresses prove who they are. An address that other machines can reach needs accounts.
+        /// How clients of these addresses prove who they are. An address that other machines can reach needs accounts or tokens.
         authentication: Login = Login::None, applies = Restart;
         /// Largest packet that a client may send, and the Maximum Packet Size that CONNACK tells.
         packet_bytes_max: ByteSize = ByteSize::mib(1), in ByteSize::kib(1)..=ByteSize::new(REMAINING_LENGTH_MAX), applies = NewConnections;

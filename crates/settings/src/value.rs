@@ -442,6 +442,8 @@ choice! {
         None = "none",
         /// By an account: password, SCRAM, or a client certificate that names one. What it may do, its roles say.
         Accounts = "accounts",
+        /// By a JSON Web Token in the password; see the section `tokens`. What it may do, the roles that the token names say.
+        Tokens = "tokens",
     }
 }
 

@@ -13,6 +13,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ("courser-log", &["courser-contract"]),
     ("courser-memory", &[]),
     ("courser-settings", &[]),
+    ("courser-token", &["courser-access"]),
     ("courser-transport", &[]),
     ("courser-trie", &[]),
     (
@@ -45,6 +46,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "courser-memory",
             "courser-mqtt",
             "courser-settings",
+            "courser-token",
             "courser-transport",
             "courser-trie",
         ],

@@ -118,10 +118,11 @@ fn a_subscription_needs_one_rule_that_covers_it_all() {
 fn users_that_are_gone_changed_or_disabled_are_not_valid_any_more() {
     let mut table = table(&[("r", &["allow all #"])]);
     let before = rights(&table);
-    assert!(before.is_valid_in(&table));
+    assert_eq!(before.standing_in(&table), Standing::Valid);
     table.apply(&Command::PutRole(role_name("r"), Role::default()));
-    assert!(
-        before.is_valid_in(&table),
+    assert_eq!(
+        before.standing_in(&table),
+        Standing::Valid,
         "its rights are others, it is the same"
     );
     assert_eq!(before.renewed(&table).may_publish("a"), Verdict::Denied);
@@ -131,18 +132,94 @@ fn users_that_are_gone_changed_or_disabled_are_not_valid_any_more() {
     };
     let mut without = table.clone();
     without.apply(&Command::PutUser(name("anna"), disabled));
-    assert!(!before.is_valid_in(&without));
+    assert_eq!(before.standing_in(&without), Standing::Disabled);
     assert_eq!(
         before.renewed(&without).explain_publish("a"),
         Decision::Disabled
     );
     without.apply(&Command::PutUser(name("anna"), User::default()));
-    assert!(
-        !before.is_valid_in(&without),
+    assert_eq!(
+        before.standing_in(&without),
+        Standing::OtherCredentials,
         "enabled again: it logs in again"
     );
     table.apply(&Command::RemoveUser(name("anna")));
-    assert!(!before.is_valid_in(&table));
+    assert_eq!(before.standing_in(&table), Standing::NoUser);
+}
+
+#[test]
+fn a_token_gives_roles_beside_those_of_the_table() {
+    let mut table = table(&[
+        ("own", &["allow publish own/%u"]),
+        (
+            "given",
+            &["allow publish given/%c", "deny publish given/no"],
+        ),
+    ]);
+    let mut anna = User::default();
+    anna.roles.insert(role_name("own"));
+    table.apply(&Command::PutUser(name("anna"), anna.clone()));
+    let by_token = |user: &str, roles: &[&str]| {
+        let granted: Vec<_> = roles.iter().map(|role| role_name(role)).collect();
+        let principal = Principal {
+            user: name(user),
+            granted: Some(granted.into()),
+        };
+        Identity::new("c1", principal)
+    };
+    for (user, roles, topic, expected) in [
+        ("anna", &["given", "own"][..], "own/anna", Verdict::Allowed),
+        ("anna", &["given", "own"], "given/c1", Verdict::Allowed),
+        ("anna", &["given"], "given/no", Verdict::Denied),
+        ("anna", &[], "given/c1", Verdict::Denied),
+        ("anna", &[], "own/anna", Verdict::Allowed),
+        ("ben", &["given"], "given/c1", Verdict::Allowed),
+        ("ben", &["own"], "own/anna", Verdict::Denied),
+        ("ben", &["nothing"], "given/c1", Verdict::Denied),
+        ("ben", &[], "own/ben", Verdict::Denied),
+    ] {
+        let rights = Rights::new(&table, by_token(user, roles));
+        assert_eq!(
+            rights.explain_publish(topic).verdict(),
+            expected,
+            "{user} {roles:?} {topic}"
+        );
+    }
+    let ben = Rights::new(&table, by_token("ben", &["given"]));
+    let mine = Rights::new(&table, by_token("anna", &["given"]));
+    assert_eq!(
+        ben.standing_in(&table),
+        Standing::Valid,
+        "it is in no table"
+    );
+    anna.state = UserState::Disabled;
+    table.apply(&Command::PutUser(name("anna"), anna));
+    assert_eq!(mine.standing_in(&table), Standing::Disabled);
+    let shut_out = mine.renewed(&table);
+    assert_eq!(shut_out.explain_publish("given/c1"), Decision::Disabled);
+    table.apply(&Command::RemoveUser(name("anna")));
+    assert_eq!(mine.standing_in(&table), Standing::Valid);
+}
+
+#[test]
+fn limits_of_roles_that_a_token_gives_count() {
+    let mut table = table(&[]);
+    let limits = Limits {
+        subscriptions: Some(3),
+        ..Limits::default()
+    };
+    let role = Role {
+        limits,
+        ..Role::default()
+    };
+    table.apply(&Command::PutRole(role_name("few"), role));
+    let principal = Principal {
+        user: name("ben"),
+        granted: Some([role_name("few")].into()),
+    };
+    assert_eq!(principal.limits(&table), limits);
+    let rights = Rights::new(&table, Identity::new("c1", principal));
+    assert_eq!(rights.limits(), limits);
 }
 
 #[test]

@@ -1,32 +1,33 @@
-//! Logins of one shard: what a CONNECT or AUTH proves, by passwords, SCRAM and client certificates.
+//! Logins of one shard: what a CONNECT or AUTH proves, by passwords, SCRAM, client certificates and tokens.
 //!
 //! Nothing here blocks: a password is compared by the [pool](super::hashing) and its verdict comes in a later turn, unless the same
-//! password of the same user was found right within the last minute. SCRAM costs a few hashes and is done at once.
+//! password of the same user was found right within the last minute. Tokens go the same way. SCRAM costs a few hashes and is done at once.
+
+mod scram;
+mod token;
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD_NO_PAD;
 use compact_str::CompactString;
-use courser_access::scram::{self, Exchange};
-use courser_access::{UserName, UserState, dummy_hash};
+use courser_access::{Principal, UserName, UserState, dummy_hash, scram as exchange};
 use courser_contract::{FrontId, Tick};
 use courser_mqtt::codec::ReasonCode;
 use courser_mqtt::front::{AuthExchange, AuthStep, Authentication, Login};
 use hmac::{Hmac, KeyInit, Mac};
-use rand::Rng;
 use rand::rngs::StdRng;
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
 use super::Access;
-use super::hashing::{HashPool, Job, Reply, Verdict};
+use super::hashing::{Found, HashPool, Job, PasswordClaim, Proof, Reply, Verdict};
 use super::presence::{Presence, Present};
 use super::throttle::{Admission, Origin, Throttle};
+use super::tokens::TokenKeys;
+use crate::peer::{Authentication as Asked, Peer};
 
 /// How long a password that was right is taken for right without being hashed again, in milliseconds.
 const REMEMBER_MS: u64 = 60_000;
@@ -40,6 +41,8 @@ pub(crate) struct Logins {
     pub(crate) pool: HashPool,
     pub(crate) throttle: Throttle,
     pub(crate) presence: Presence,
+    /// What tokens are verified with; none: no listener asks for tokens.
+    pub(crate) tokens: Option<Arc<TokenKeys>>,
     /// Of this process alone: keys what is remembered, and salts of users that do not exist.
     pub(crate) secret: Secret,
 }
@@ -60,8 +63,12 @@ struct Arrival {
     /// Of its client certificate.
     certificate: Option<Arc<str>>,
     client_id: CompactString,
-    /// Who it is, once that is proved. It stays who it is.
-    user: Option<UserName>,
+    /// What is asked for where it came in.
+    asked: Asked,
+    /// Who it is, once that is proved. It stays the same user.
+    principal: Option<Principal>,
+    /// When what proved it ends.
+    ends: Option<Tick>,
     /// Counts it among the connections of its user, where those are limited.
     present: Option<Present>,
     /// Whether the gate has not been told.
@@ -73,6 +80,8 @@ struct Inner {
     arrivals: HashMap<FrontId, Arrival>,
     /// Until when a password is remembered, by its key.
     remembered: HashMap<[u8; 32], Tick>,
+    /// Connections that came with a token, by when it ends.
+    ends: BTreeSet<(Tick, FrontId)>,
     rng: StdRng,
     /// Logins that succeeded, and that were refused.
     counted: [u64; 2],
@@ -103,6 +112,7 @@ impl Accounts {
             inner: Rc::new(RefCell::new(Inner {
                 arrivals: HashMap::new(),
                 remembered: HashMap::new(),
+                ends: BTreeSet::new(),
                 rng,
                 counted: [0; 2],
             })),
@@ -129,12 +139,14 @@ impl Accounts {
     }
 
     /// A connection came in where one has to log in.
-    pub(crate) fn arrive(&self, front: FrontId, origin: Origin, certificate: Option<Arc<str>>) {
+    pub(crate) fn arrive(&self, front: FrontId, peer: &Peer) {
         let arrival = Arrival {
-            origin,
-            certificate,
+            origin: Origin::of(peer.address.map(|address| address.ip())),
+            certificate: peer.identity.clone(),
             client_id: CompactString::default(),
-            user: None,
+            asked: peer.entrance.authentication,
+            principal: None,
+            ends: None,
             present: None,
             fresh: false,
         };
@@ -143,17 +155,21 @@ impl Accounts {
 
     /// It is gone.
     pub(crate) fn leave(&self, front: FrontId) {
-        self.inner.borrow_mut().arrivals.remove(&front);
+        let mut inner = self.inner.borrow_mut();
+        let gone = inner.arrivals.remove(&front);
+        if let Some(ends) = gone.and_then(|gone| gone.ends) {
+            inner.ends.remove(&(ends, front));
+        }
     }
 
     /// Who a connection has proved to be since the last time that this was asked.
-    pub(crate) fn take_login(&self, front: FrontId) -> Option<(CompactString, UserName)> {
+    pub(crate) fn take_login(&self, front: FrontId) -> Option<(CompactString, Principal)> {
         let mut inner = self.inner.borrow_mut();
         let arrival = inner.arrivals.get_mut(&front)?;
         if !std::mem::take(&mut arrival.fresh) {
             return None;
         }
-        Some((arrival.client_id.clone(), arrival.user.clone()?))
+        Some((arrival.client_id.clone(), arrival.principal.clone()?))
     }
 
     /// Whether verdicts wait.
@@ -161,7 +177,7 @@ impl Accounts {
         self.reply.mailbox.is_filled()
     }
 
-    /// The next step of every login whose password was compared.
+    /// The next step of every login whose proof was looked at.
     pub(crate) fn take_verdicts(&self) -> Vec<(FrontId, AuthStep)> {
         let verdicts = self.reply.mailbox.take().into_iter();
         verdicts
@@ -174,39 +190,60 @@ impl Accounts {
     }
 
     fn judge(&self, verdict: Verdict) -> AuthStep {
+        let Verdict {
+            front,
+            origin,
+            found,
+        } = verdict;
+        match found {
+            Found::Password { claim, matched } => {
+                self.judge_password(front, origin, (claim, matched))
+            }
+            Found::Token { grant, name } => self.judge_token(front, origin, (grant, name)),
+        }
+    }
+
+    fn judge_password(
+        &self,
+        front: FrontId,
+        origin: Origin,
+        (claim, matched): (PasswordClaim, bool),
+    ) -> AuthStep {
         let now = self.now.get();
         let table = self.logins.access.table();
         // It may have changed while the password was being compared.
-        let still = table.user(verdict.user.as_str()).is_some_and(|user| {
-            user.state == UserState::Enabled && Some(user.since) == verdict.since
+        let still = table.user(claim.user.as_str()).is_some_and(|user| {
+            user.state == UserState::Enabled && Some(user.since) == claim.since
         });
-        let right = verdict.matched && still;
-        self.logins.throttle.finished(verdict.origin, !right, now);
+        let right = matched && still;
+        self.logins.throttle.finished(origin, !right, now);
         if !right {
             return AuthStep::Refused(ReasonCode::BadUserNameOrPassword);
         }
-        self.inner.borrow_mut().remember(verdict.key, now);
-        self.grant(verdict.front, verdict.user, Vec::new())
+        self.inner.borrow_mut().remember(claim.key, now);
+        self.grant(front, claim.user.into(), Vec::new())
     }
 
     /// A connection is who it says. It is nobody else later.
-    fn grant(&self, front: FrontId, user: UserName, data: Vec<u8>) -> AuthStep {
+    fn grant(&self, front: FrontId, who: Principal, data: Vec<u8>) -> AuthStep {
         let mut inner = self.inner.borrow_mut();
         let Some(arrival) = inner.arrivals.get_mut(&front) else {
             return AuthStep::Refused(ReasonCode::NotAuthorized);
         };
-        if arrival.user.as_ref().is_some_and(|before| *before != user) {
+        let before = arrival.principal.as_ref();
+        if before.is_some_and(|before| before.user != who.user) {
             return AuthStep::Refused(ReasonCode::NotAuthorized);
         }
-        let max = self.logins.access.table().limits(user.as_str()).connections;
+        let max = who.limits(&self.logins.access.table()).connections;
         if let (Some(max), None) = (max, &arrival.present) {
-            let Some(present) = self.logins.presence.come(&user, &arrival.client_id, max) else {
+            let presence = &self.logins.presence;
+            let Some(present) = presence.come(&who.user, &arrival.client_id, max) else {
                 return AuthStep::Refused(ReasonCode::QuotaExceeded);
             };
             arrival.present = Some(present);
         }
         arrival.fresh = true;
-        arrival.user = Some(user);
+        arrival.principal = Some(who);
         AuthStep::Accepted(data)
     }
 
@@ -217,7 +254,7 @@ impl Accounts {
             .user(name)
             .is_some_and(|user| user.state == UserState::Enabled);
         match UserName::new(name) {
-            Ok(user) if same && enabled => self.grant(login.front, user, Vec::new()),
+            Ok(user) if same && enabled => self.grant(login.front, user.into(), Vec::new()),
             Ok(_) | Err(_) => AuthStep::Refused(ReasonCode::NotAuthorized),
         }
     }
@@ -239,21 +276,18 @@ impl Accounts {
         let now = self.now.get();
         let remembered = self.inner.borrow().remembered.get(&key).copied();
         if since.is_some() && remembered.is_some_and(|until| now < until) {
-            return self.grant(login.front, user, Vec::new());
+            return self.grant(login.front, user.into(), Vec::new());
         }
         if self.logins.throttle.admit(origin, now) == Admission::Wait {
             return AuthStep::Refused(ReasonCode::ConnectionRateExceeded);
         }
         let job = Job {
-            password: Zeroizing::new(password.0.to_vec()),
-            hash: known.map_or_else(dummy_hash, |(_, hash)| hash.clone()),
-            verdict: Verdict {
-                front: login.front,
-                origin,
-                user,
-                since,
-                key,
-                matched: false,
+            front: login.front,
+            origin,
+            proof: Proof::Password {
+                password: Zeroizing::new(password.0.to_vec()),
+                hash: known.map_or_else(dummy_hash, |(_, hash)| hash.clone()),
+                claim: PasswordClaim { user, since, key },
             },
             reply: self.reply.clone(),
         };
@@ -274,45 +308,6 @@ impl Accounts {
         mac.update(name.as_bytes());
         mac.update(password);
         mac.finalize().into_bytes().into()
-    }
-
-    fn by_scram(
-        &self,
-        login: &Login<'_>,
-        origin: Origin,
-    ) -> (AuthStep, Option<Box<dyn AuthExchange>>) {
-        if self.logins.throttle.waits(origin, self.now.get()) {
-            let step = AuthStep::Refused(ReasonCode::ConnectionRateExceeded);
-            return (step, None);
-        }
-        let table = self.logins.access.table();
-        let mut nonce = [0; 18];
-        self.inner.borrow_mut().rng.fill_bytes(&mut nonce);
-        let nonce = STANDARD_NO_PAD.encode(nonce);
-        let mut since = None;
-        let begun = Exchange::begin(login.data, &nonce, &self.logins.secret.0, |name| {
-            let user = table.user(name.as_str())?;
-            since = Some(user.since);
-            let keys = user.scram.clone();
-            keys.filter(|_| user.state == UserState::Enabled)
-        });
-        match begun {
-            Ok(exchange) => {
-                let step = AuthStep::Continue(exchange.server_first().as_bytes().to_vec());
-                let waiting = ScramExchange {
-                    accounts: self.clone(),
-                    front: login.front,
-                    origin,
-                    since,
-                    exchange,
-                };
-                (step, Some(Box::new(waiting)))
-            }
-            Err(_) => {
-                self.logins.throttle.failed(origin, self.now.get());
-                (AuthStep::Refused(ReasonCode::NotAuthorized), None)
-            }
-        }
     }
 }
 
@@ -341,65 +336,24 @@ impl Accounts {
             let mut inner = self.inner.borrow_mut();
             inner.arrivals.get_mut(&login.front).map(|arrival| {
                 arrival.client_id = login.client_id.into();
-                (arrival.origin, arrival.certificate.clone())
+                (arrival.origin, arrival.certificate.clone(), arrival.asked)
             })
         };
-        let Some((origin, certificate)) = known else {
+        let Some((origin, certificate, asked)) = known else {
             return (AuthStep::Refused(ReasonCode::NotAuthorized), None);
         };
         if !self.logins.access.serves() {
             return (AuthStep::Refused(ReasonCode::ServerUnavailable), None);
         }
+        if asked == Asked::Tokens {
+            return (self.by_token(login, origin), None);
+        }
         let step = match (login.method, certificate) {
-            (Some(scram::METHOD), _) => return self.by_scram(login, origin),
+            (Some(exchange::METHOD), _) => return self.by_scram(login, origin),
             (Some(_), _) => AuthStep::Refused(ReasonCode::BadAuthenticationMethod),
             (None, Some(name)) if login.password.is_none() => self.by_certificate(login, &name),
             (None, _) => self.by_password(login, origin),
         };
         (step, None)
-    }
-}
-
-/// A SCRAM exchange that waits for the client's proof.
-#[derive(Debug)]
-struct ScramExchange {
-    accounts: Accounts,
-    front: FrontId,
-    origin: Origin,
-    /// Of the user when it began.
-    since: Option<u64>,
-    exchange: Exchange,
-}
-
-impl AuthExchange for ScramExchange {
-    fn answer(&mut self, data: &[u8]) -> AuthStep {
-        let step = self.finish(data);
-        self.accounts.count(&step);
-        step
-    }
-}
-
-impl ScramExchange {
-    fn finish(&mut self, data: &[u8]) -> AuthStep {
-        let logins = &self.accounts.logins;
-        let table = logins.access.table();
-        match self.exchange.finish(data) {
-            Ok((user, signature)) => {
-                let still = table.user(user.as_str()).is_some_and(|it| {
-                    it.state == UserState::Enabled && Some(it.since) == self.since
-                });
-                if still {
-                    self.accounts
-                        .grant(self.front, user, signature.into_bytes())
-                } else {
-                    AuthStep::Refused(ReasonCode::NotAuthorized)
-                }
-            }
-            Err(_) => {
-                let now = self.accounts.now.get();
-                logins.throttle.failed(self.origin, now);
-                AuthStep::Refused(ReasonCode::NotAuthorized)
-            }
-        }
     }
 }

@@ -1,11 +1,12 @@
 //! The one gate of a client (I11): every front asks here before it publishes, subscribes or delivers.
 
 use courser_access::{
-    Identity, Limits, Quota, Rights, Sharing, Table, UserName, UserState, Verdict,
+    Identity, Limits, Principal, Quota, Rights, Sharing, Standing, Table, Verdict,
 };
 use courser_contract::{Asked, Permission, Tick, WillPermission};
 
 use super::Access;
+use super::owner::from_owner;
 
 /// What is known of a connection's rights.
 #[derive(Debug)]
@@ -54,13 +55,20 @@ impl Gate {
         }
     }
 
-    /// The client has logged in.
-    pub(crate) fn log_in(&mut self, client_id: &str, user: UserName, table: &Table) {
-        let rights = Rights::new(table, Identity::new(client_id, user));
+    /// The client has logged in, or has proved anew who it is: what it has left to publish, and its will, stay as they are then.
+    pub(crate) fn log_in(&mut self, client_id: &str, who: impl Into<Principal>, table: &Table) {
+        let rights = Rights::new(table, Identity::new(client_id, who));
+        let (quota, will) = match std::mem::replace(self, Self::Shut) {
+            Self::Open | Self::Shut => (Quota::new(rights.limits()), None),
+            Self::Client(before) => {
+                let quota = Quota::renewed(before.quota, rights.limits());
+                (quota, before.will)
+            }
+        };
         *self = Self::Client(Box::new(Client {
-            quota: Quota::new(rights.limits()),
+            quota,
             revision: table.revision(),
-            will: None,
+            will,
             rights,
         }));
     }
@@ -87,10 +95,10 @@ impl Gate {
     }
 
     /// Who has logged in.
-    pub(crate) fn user(&self) -> Option<&UserName> {
+    pub(crate) fn principal(&self) -> Option<&Principal> {
         match self {
             Self::Open | Self::Shut => None,
-            Self::Client(client) => Some(client.rights.who().user()),
+            Self::Client(client) => Some(client.rights.who().principal()),
         }
     }
 
@@ -106,14 +114,11 @@ impl Gate {
         let Self::Client(client) = self else {
             return None;
         };
-        let Some(user) = table.user(client.rights.who().user().as_str()) else {
-            return Some(Revoked::User);
-        };
-        if user.state == UserState::Disabled {
-            return Some(Revoked::Disabled);
-        }
-        if !client.rights.is_valid_in(table) {
-            return Some(Revoked::Credentials);
+        match client.rights.standing_in(table) {
+            Standing::Valid => {}
+            Standing::NoUser => return Some(Revoked::User),
+            Standing::Disabled => return Some(Revoked::Disabled),
+            Standing::OtherCredentials => return Some(Revoked::Credentials),
         }
         client.renew(table);
         let will = client.will.as_deref()?;
@@ -128,7 +133,7 @@ impl Client {
     #[inline]
     fn may(&mut self, asked: Asked<'_>, table: &Table) -> Permission {
         if self.revision != table.revision() {
-            if !self.rights.is_valid_in(table) {
+            if self.rights.standing_in(table) != Standing::Valid {
                 // Its end is on the way.
                 return Permission::Denied;
             }
@@ -164,10 +169,10 @@ pub(crate) fn may_publish_will(
     if !access.serves() {
         return WillPermission::NotYet;
     }
-    let Ok(user) = UserName::new(owner) else {
+    let Some(who) = from_owner(owner) else {
         return WillPermission::Denied;
     };
-    let rights = Rights::new(&access.table(), Identity::new(client_id, user));
+    let rights = Rights::new(&access.table(), Identity::new(client_id, who));
     match rights.explain_publish(topic).verdict() {
         Verdict::Allowed => WillPermission::Granted,
         Verdict::Denied => WillPermission::Denied,

@@ -1,13 +1,16 @@
-//! Passwords are compared on threads of their own: 30 ms of a core and 19 MiB each are nothing for a shard.
+//! Passwords are compared and tokens verified on threads of their own: 30 ms of a core and 19 MiB for a password, a tenth of a
+//! millisecond for a token, are nothing for a shard.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::SystemTime;
 
 use courser_access::{HashMemory, PasswordHash, UserName};
 use courser_contract::FrontId;
 use courser_memory::{Component, Scope};
+use courser_token::{Grant, TokenError, Verifier};
 use zeroize::Zeroizing;
 
 use super::mailbox::Mailbox;
@@ -15,29 +18,64 @@ use super::throttle::Origin;
 use crate::rings::Doze;
 
 /// Passwords that may wait for a thread; about two seconds of work for each thread.
-const WAITING_MAX: usize = 128;
+const PASSWORDS_MAX: usize = 128;
+/// Tokens that may; a tenth of a second of work, and 8 MiB at most.
+const TOKENS_MAX: usize = 1024;
 /// Threads at most: memory and cores that a flood of logins can take.
 const THREADS_MAX: usize = 4;
 
-/// A password to be compared.
+/// A proof to be looked at.
 pub(crate) struct Job {
-    pub(crate) password: Zeroizing<Vec<u8>>,
-    pub(crate) hash: PasswordHash,
-    pub(crate) verdict: Verdict,
+    pub(crate) front: FrontId,
+    pub(crate) origin: Origin,
+    pub(crate) proof: Proof,
     pub(crate) reply: Reply,
 }
 
-/// What came of it; `matched` is set by the thread.
+/// What a client came with.
+pub(crate) enum Proof {
+    Password {
+        password: Zeroizing<Vec<u8>>,
+        hash: PasswordHash,
+        claim: PasswordClaim,
+    },
+    Token {
+        token: Zeroizing<Vec<u8>>,
+        verifier: Arc<Verifier>,
+        /// The name that came with it, if one did.
+        name: Option<UserName>,
+    },
+}
+
+/// Whose password it is said to be.
 #[derive(Debug)]
-pub(crate) struct Verdict {
-    pub(crate) front: FrontId,
-    pub(crate) origin: Origin,
+pub(crate) struct PasswordClaim {
     pub(crate) user: UserName,
     /// [`courser_access::User::since`] of the hash; none: there is no such user.
     pub(crate) since: Option<u64>,
     /// Under which it is remembered.
     pub(crate) key: [u8; 32],
-    pub(crate) matched: bool,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    pub(crate) front: FrontId,
+    pub(crate) origin: Origin,
+    pub(crate) found: Found,
+}
+
+/// Whether the proof holds.
+#[derive(Debug)]
+pub(crate) enum Found {
+    Password {
+        claim: PasswordClaim,
+        matched: bool,
+    },
+    Token {
+        grant: Result<Grant, TokenError>,
+        name: Option<UserName>,
+    },
 }
 
 /// Where a shard gets verdicts.
@@ -49,7 +87,10 @@ pub(crate) struct Reply {
 
 #[derive(Default)]
 struct Queue {
-    jobs: VecDeque<Job>,
+    passwords: VecDeque<Job>,
+    tokens: VecDeque<Job>,
+    /// Whether the last one taken was a token, so that neither kind waits for all of the other.
+    took_token: bool,
     threads: usize,
     idle: usize,
     ended: bool,
@@ -71,6 +112,33 @@ fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl Queue {
+    fn has_room(&self, job: &Job) -> bool {
+        match job.proof {
+            Proof::Password { .. } => self.passwords.len() < PASSWORDS_MAX,
+            Proof::Token { .. } => self.tokens.len() < TOKENS_MAX,
+        }
+    }
+
+    fn push(&mut self, job: Job) {
+        match job.proof {
+            Proof::Password { .. } => self.passwords.push_back(job),
+            Proof::Token { .. } => self.tokens.push_back(job),
+        }
+    }
+
+    /// The next one, of both kinds in turn.
+    fn pop(&mut self) -> Option<Job> {
+        let token = !self.tokens.is_empty() && (!self.took_token || self.passwords.is_empty());
+        self.took_token = token;
+        if token {
+            self.tokens.pop_front()
+        } else {
+            self.passwords.pop_front()
+        }
+    }
+}
+
 impl HashPool {
     /// For a machine with so many cores: half of them, four at most.
     pub(crate) fn new(cores: usize) -> Self {
@@ -80,10 +148,10 @@ impl HashPool {
         }
     }
 
-    /// Hands a password over; false when too many wait, or no thread can be had.
+    /// Hands a proof over; false when too many of its kind wait, or no thread can be had.
     pub(crate) fn submit(&self, job: Job) -> bool {
         let mut queue = lock(&self.shared.0);
-        if queue.jobs.len() >= WAITING_MAX || queue.ended {
+        if queue.ended || !queue.has_room(&job) {
             return false;
         }
         if queue.idle == 0 && queue.threads < self.threads_max {
@@ -100,7 +168,7 @@ impl HashPool {
                 Err(_) => {}
             }
         }
-        queue.jobs.push_back(job);
+        queue.push(job);
         self.shared.1.notify_one();
         true
     }
@@ -110,7 +178,8 @@ impl Drop for HashPool {
     fn drop(&mut self) {
         let mut queue = lock(&self.shared.0);
         queue.ended = true;
-        queue.jobs.clear();
+        queue.passwords.clear();
+        queue.tokens.clear();
         self.shared.1.notify_all();
     }
 }
@@ -123,7 +192,7 @@ fn work((queue, more): &(Mutex<Queue>, Condvar)) {
             if held.ended {
                 return;
             }
-            if let Some(job) = held.jobs.pop_front() {
+            if let Some(job) = held.pop() {
                 break job;
             }
             held.idle += 1;
@@ -132,23 +201,54 @@ fn work((queue, more): &(Mutex<Queue>, Condvar)) {
         };
         drop(held);
         let Job {
-            password,
-            hash,
-            mut verdict,
+            front,
+            origin,
+            proof,
             reply,
         } = job;
-        verdict.matched = hash.verify(&password, &mut memory) && verdict.since.is_some();
+        let verdict = Verdict {
+            front,
+            origin,
+            found: look(proof, &mut memory),
+        };
         // The mailbox has room for all that can wait.
         let _ = reply.mailbox.put(verdict);
         reply.doze.wake();
     }
 }
 
+fn look(proof: Proof, memory: &mut HashMemory) -> Found {
+    match proof {
+        Proof::Password {
+            password,
+            hash,
+            claim,
+        } => Found::Password {
+            matched: hash.verify(&password, memory) && claim.since.is_some(),
+            claim,
+        },
+        Proof::Token {
+            token,
+            verifier,
+            name,
+        } => Found::Token {
+            grant: verifier.verify(&token, unix_seconds()),
+            name,
+        },
+    }
+}
+
+/// Seconds since 1970; before that it is 1970.
+pub(crate) fn unix_seconds() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
 impl Reply {
     /// For a shard.
     pub(crate) fn new(doze: Arc<Doze>) -> Self {
         Self {
-            mailbox: Arc::new(Mailbox::new(WAITING_MAX + THREADS_MAX)),
+            mailbox: Arc::new(Mailbox::new(PASSWORDS_MAX + TOKENS_MAX + THREADS_MAX)),
             doze,
         }
     }

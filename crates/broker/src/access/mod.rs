@@ -11,17 +11,22 @@ mod gate;
 mod hashing;
 mod machine;
 mod mailbox;
+mod owner;
 mod presence;
 mod shared;
 mod throttle;
+mod tokens;
 
 pub(crate) use accounts::{Accounts, Logins, Secret};
 pub(crate) use gate::{Gate, Revoked, may_publish_will};
 pub(crate) use hashing::{HashPool, Reply};
 pub(crate) use machine::Metadata;
+pub(crate) use owner::{from_owner, to_owner};
 pub(crate) use presence::Presence;
-pub(crate) use throttle::{Origin, Throttle};
+pub(crate) use throttle::Throttle;
+pub(crate) use tokens::TokenKeys;
 
 pub(crate) use bootstrap::take as take_bootstrap;
 pub use bootstrap::{BootstrapError, first_administrator, write_bootstrap};
 pub use shared::{Access, ChangeError};
+pub use tokens::TokensError;

@@ -131,8 +131,8 @@ impl Certificates {
         Ok(Reread::Changed)
     }
 
-    /// Folders in which a change may be one of its files.
-    pub(crate) fn folders(&self) -> impl Iterator<Item = PathBuf> {
+    /// Its files.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         let Files {
             certificate,
             key,
@@ -146,10 +146,7 @@ impl Certificates {
             authorities.as_ref(),
             revocations.as_ref(),
         ];
-        files.into_iter().flatten().map(|file| match file.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
-            Some(_) | None => PathBuf::from("."),
-        })
+        files.into_iter().flatten()
     }
 }
 

@@ -39,6 +39,7 @@ pub(crate) use self::guests::{Guest, Guests};
 use self::handshake::{Entered, Refused, Socket, Steps};
 pub(crate) use self::inbox::{Arrival, Inbox, LooseSocket};
 use self::watch::Watch;
+pub(crate) use self::watch::Watched;
 use crate::config::{Anonymous, Config};
 use crate::listen::ListenError;
 use crate::peer::{Entrance, Peer};
@@ -162,7 +163,7 @@ fn check_public(
     sockets: &[Listening],
     anonymous: Anonymous,
 ) -> Result<(), ListenError> {
-    let proves = listener.authentication == courser_settings::Login::Accounts;
+    let proves = listener.authentication != courser_settings::Login::None;
     match sockets.iter().find(|socket| socket.is_public()) {
         Some(socket) if !proves && anonymous == Anonymous::ThisMachine => {
             Err(ListenError::Public {
@@ -215,11 +216,15 @@ impl BoundDoors {
         self.doors.is_empty()
     }
 
-    /// Starts to let connections in, to the shards of `inboxes` in turn.
+    /// Starts to let connections in, to the shards of `inboxes` in turn, and to watch the files of certificates and of `more`.
     ///
     /// # Errors
     /// When there is no thread for it.
-    pub(crate) fn start(self, inboxes: &[Arc<Inbox>]) -> io::Result<Doors> {
+    pub(crate) fn start(
+        self,
+        inboxes: &[Arc<Inbox>],
+        more: Option<Arc<dyn Watched>>,
+    ) -> io::Result<Doors> {
         let (stop, stopped) = signal::channel(());
         let counters = Arc::new(DoorCounters::default());
         let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -246,11 +251,13 @@ impl BoundDoors {
                     room.run(stopped)
                 })
         });
+        let watched = self.certificates.iter().cloned();
+        let watched = watched.map(|one| -> Arc<dyn Watched> { one });
         Ok(Doors {
             threads: threads.collect::<io::Result<_>>()?,
             stop,
             counters,
-            _watch: Watch::start(self.certificates.clone()),
+            _watch: Watch::start(watched.chain(more).collect()),
             certificates: self.certificates,
             _files: self.files,
         })

@@ -1,8 +1,9 @@
-//! Reads certificates again when their files change.
+//! Reads certificates and keys again when their files change.
 //!
 //! Folders are watched, not files: a file is usually replaced by another of its name, or a link on the way to it is.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
@@ -16,6 +17,15 @@ use super::certificates::{Certificates, Reread};
 const QUIET: Duration = Duration::from_millis(250);
 /// How often they are read without being told of a change: not every file system tells.
 const ANYWAY: Duration = Duration::from_secs(60);
+
+/// What is read from files, and read again.
+pub(crate) trait Watched: std::fmt::Debug + Send + Sync {
+    /// The files. Folders on the way to them may change as well.
+    fn files(&self) -> Vec<PathBuf>;
+
+    /// Reads them again, and says what came of it. Blocks for as long as the disk takes.
+    fn look(&self);
+}
 
 /// Something for the thread.
 #[derive(Debug)]
@@ -33,7 +43,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Begins to watch the files of `all`. None when there are none, or no thread.
-    pub(crate) fn start(all: Vec<Arc<Certificates>>) -> Option<Self> {
+    pub(crate) fn start(all: Vec<Arc<dyn Watched>>) -> Option<Self> {
         if all.is_empty() {
             return None;
         }
@@ -56,7 +66,9 @@ impl Watch {
                     Ok(Note::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                     Err(RecvTimeoutError::Timeout) => {
                         wait = ANYWAY;
-                        reread(&all);
+                        for one in &all {
+                            one.look();
+                        }
                     }
                 }
             }
@@ -81,8 +93,9 @@ impl Drop for Watch {
     }
 }
 
-fn watch_folders(mut watcher: RecommendedWatcher, all: &[Arc<Certificates>]) -> RecommendedWatcher {
-    let folders: BTreeSet<_> = all.iter().flat_map(|one| one.folders()).collect();
+fn watch_folders(mut watcher: RecommendedWatcher, all: &[Arc<dyn Watched>]) -> RecommendedWatcher {
+    let files = all.iter().flat_map(|one| one.files());
+    let folders: BTreeSet<_> = files.map(|file| folder_of(&file)).collect();
     for folder in folders {
         if let Err(error) = watcher.watch(&folder, RecursiveMode::NonRecursive) {
             tracing::warn!(
@@ -97,13 +110,24 @@ fn watch_folders(mut watcher: RecommendedWatcher, all: &[Arc<Certificates>]) -> 
     watcher
 }
 
-fn reread(all: &[Arc<Certificates>]) {
-    for certificates in all {
-        let listener = certificates.listener();
-        match certificates.reread() {
+fn folder_of(file: &Path) -> PathBuf {
+    match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        Some(_) | None => PathBuf::from("."),
+    }
+}
+
+impl Watched for Certificates {
+    fn files(&self) -> Vec<PathBuf> {
+        self.paths().cloned().collect()
+    }
+
+    fn look(&self) {
+        let listener = self.listener();
+        match self.reread() {
             Ok(Reread::Same) => {}
             Ok(Reread::Changed) => {
-                let (subject, _) = certificates.facts();
+                let (subject, _) = self.facts();
                 tracing::info!(
                     event = "certificates_changed",
                     listener,

@@ -11,7 +11,8 @@ use super::fronts::Access;
 use super::hub::Budget;
 use super::ready::Place;
 use super::recovery::Damaged;
-use crate::access::{Gate, Origin, Revoked};
+use super::timers::Timer;
+use crate::access::{Gate, Revoked, from_owner};
 use crate::control::Ended;
 use crate::peer::{Authentication, Peer};
 
@@ -69,9 +70,8 @@ impl Shard {
         let authentication = peer.entrance.authentication;
         let gate = match authentication {
             Authentication::None => Gate::Open,
-            Authentication::Accounts => {
-                let origin = Origin::of(peer.address.map(|address| address.ip()));
-                self.hub.accounts.arrive(id, origin, peer.identity.clone());
+            Authentication::Accounts | Authentication::Tokens => {
+                self.hub.accounts.arrive(id, peer);
                 Gate::Shut
             }
         };
@@ -92,13 +92,62 @@ impl Shard {
                 self.with_front(front, |front, now, fx| {
                     front.handle_authenticated(now, step, fx);
                 });
+                self.renew_gate(front);
             }
+            self.arm_token_end();
         }
         if let Some(from) = self.revoking {
             self.revoking = self.revoke(from);
         }
         if self.sweep.is_due(self.hub.now.tick) {
             self.sweep_sessions();
+        }
+    }
+
+    /// A client that is attached has shown a newer token: it has the rights of that one from now on.
+    fn renew_gate(&mut self, id: FrontId) {
+        let Access::Here(connection) = self.fronts.get(id) else {
+            return;
+        };
+        if let (Gate::Client(_), Some((client_id, who))) =
+            (&connection.gate, self.hub.accounts.take_login(id))
+        {
+            connection.gate.log_in(&client_id, who, &self.hub.table);
+            if let Some(revoked) = connection.gate.revoked(&self.hub.table) {
+                self.end_revoked(id, revoked);
+            }
+        }
+    }
+
+    fn end_revoked(&mut self, id: FrontId, revoked: Revoked) {
+        let how = match revoked {
+            Revoked::User => Revocation::EndsSession,
+            Revoked::Disabled | Revoked::Will => Revocation::DeletesWill,
+            Revoked::Credentials => Revocation::SendsWill,
+        };
+        self.with_front(id, |front, now, fx| front.handle_revoked(now, how, fx));
+    }
+
+    /// Ends connections whose token has ended.
+    pub(super) fn end_tokens(&mut self) {
+        self.token_end = None;
+        while let Some(id) = self.hub.accounts.take_ended() {
+            self.hub.budget.spend(Budget::DELIVERY);
+            self.with_front(id, |front, now, fx| {
+                front.handle_revoked(now, Revocation::Expires, fx);
+            });
+        }
+        self.arm_token_end();
+    }
+
+    /// Arms the timer of the next token that ends, where it must fire earlier than it does. One that fires early looks and is armed again.
+    fn arm_token_end(&mut self) {
+        let Some(next) = self.hub.accounts.next_end() else {
+            return;
+        };
+        if self.token_end.is_none_or(|armed| next < armed) {
+            self.token_end = Some(next);
+            self.timers.insert(next, Timer::TOKEN);
         }
     }
 
@@ -133,7 +182,11 @@ impl Shard {
         }
         let spent = i64::from(end.saturating_sub(from)) * Budget::ROW;
         self.hub.budget.spend(spent);
-        gone.retain(|(owner, _)| self.hub.table.user(owner).is_none());
+        gone.retain(|(owner, _)| {
+            // Who came with a token need not be in the table: its session ends when it expires.
+            let account = from_owner(owner).is_none_or(|who| who.granted.is_none());
+            account && self.hub.table.user(owner).is_none()
+        });
         for (_, client_id) in gone {
             match self.end_session(id, &client_id) {
                 Ended::Proposed | Ended::Unknown => {}
@@ -163,12 +216,7 @@ impl Shard {
             let Some(revoked) = connection.gate.revoked(&self.hub.table) else {
                 continue;
             };
-            let how = match revoked {
-                Revoked::User => Revocation::EndsSession,
-                Revoked::Disabled | Revoked::Will => Revocation::DeletesWill,
-                Revoked::Credentials => Revocation::SendsWill,
-            };
-            self.with_front(id, |front, now, fx| front.handle_revoked(now, how, fx));
+            self.end_revoked(id, revoked);
         }
         (upto < end).then_some(upto)
     }

@@ -14,7 +14,7 @@ use super::Shard;
 use super::connection::Connection;
 use super::guard::Inside;
 use super::hub::Hub;
-use crate::access::Gate;
+use crate::access::{Gate, to_owner};
 use crate::memory::Level;
 
 /// Effects of a front that was taken out.
@@ -48,8 +48,8 @@ impl<'a> FrontFx<'a> {
     #[cold]
     fn open_gate(&mut self) {
         let hub = &self.shard.hub;
-        if let Some((client_id, user)) = hub.accounts.take_login(self.id) {
-            self.gate.log_in(&client_id, user, &hub.table);
+        if let Some((client_id, who)) = hub.accounts.take_login(self.id) {
+            self.gate.log_in(&client_id, who, &hub.table);
         }
     }
 
@@ -114,7 +114,7 @@ impl FrontEffects for FrontFx<'_> {
             if matches!(self.gate, Gate::Shut) {
                 self.open_gate();
             }
-            attach.owner = self.gate.user().map(|user| user.as_str().into());
+            attach.owner = self.gate.principal().map(to_owner);
             let limits = self.gate.limits();
             attach.subscriptions_max = limits.subscriptions.unwrap_or(u32::MAX).max(1);
             let in_flight = limits

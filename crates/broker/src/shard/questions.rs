@@ -2,7 +2,7 @@
 
 use courser_contract::{
     Append, AppendKey, CloseReason, FrontId, LogIndex, PartitionId, Publish, QoS, RecordView,
-    ToFront,
+    ToFront, owner_name,
 };
 use courser_engine::{Deletion, LostReference, Partition, SessionView};
 use courser_mqtt::codec::ProtocolVersion;
@@ -387,7 +387,10 @@ fn client_row(front: FrontId, connection: &mut Connection) -> ClientRow {
         keep_alive_seconds: connection.front.keep_alive_seconds(),
         listener: connection.peer.entrance.name.clone(),
         identity: connection.peer.identity.clone(),
-        user: connection.gate.user().map(|user| user.as_str().into()),
+        user: connection
+            .gate
+            .principal()
+            .map(|who| who.user.as_str().into()),
         session: connection.front.home().map(|home| SessionPlace {
             partition: home.partition,
             session: home.session,
@@ -407,7 +410,7 @@ fn session_row(partition: PartitionId, behind: u32, session: &SessionView<'_>) -
         },
         behind,
         client_id: session.client_id().into(),
-        user: session.owner().map(Into::into),
+        user: session.owner().map(|owner| owner_name(owner).into()),
         connected: session.front().is_some(),
         expiry_seconds: session.expiry_seconds(),
         ends_at: session.ends_at(),

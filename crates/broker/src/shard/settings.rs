@@ -53,7 +53,7 @@ impl Tuning {
     pub(crate) fn front(&self, authentication: crate::Authentication) -> &Rc<FrontConfig> {
         match authentication {
             crate::Authentication::None => &self.current,
-            crate::Authentication::Accounts => &self.accounts,
+            crate::Authentication::Accounts | crate::Authentication::Tokens => &self.accounts,
         }
     }
 

@@ -34,6 +34,8 @@ pub(crate) enum Due {
     Pace,
     /// It is looked how much memory is used.
     Memory,
+    /// A token has ended.
+    Token,
 }
 
 impl Timer {
@@ -42,6 +44,7 @@ impl Timer {
     pub(crate) const WATCH: Self = Self(u32::MAX - 2);
     pub(crate) const PACE: Self = Self(u32::MAX - 3);
     pub(crate) const MEMORY: Self = Self(u32::MAX - 4);
+    pub(crate) const TOKEN: Self = Self(u32::MAX - 5);
 
     /// Of a connection.
     pub(crate) const fn front(slot: Place) -> Self {
@@ -62,6 +65,7 @@ impl Timer {
             Self::WATCH => Due::Watch,
             Self::PACE => Due::Pace,
             Self::MEMORY => Due::Memory,
+            Self::TOKEN => Due::Token,
             Self(value) if value >= PARTITIONS => Due::Partition((value - PARTITIONS) as usize),
             Self(slot) => Due::Front(slot),
         }
@@ -87,6 +91,7 @@ impl Shard {
                 Due::Watch => self.watch(),
                 Due::Pace => self.resume_paced(),
                 Due::Memory => self.memory_timeout(),
+                Due::Token => self.end_tokens(),
             }
         }
         self.due = due;

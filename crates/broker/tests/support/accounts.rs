@@ -9,7 +9,7 @@ use courser_access::{
 };
 use courser_broker::Broker;
 
-use super::{Client, Packet, broker, text};
+use super::{Client, Packet, broker, counted, text};
 
 pub(crate) const ACCOUNTS: &str = "mqtt.authentication=accounts";
 
@@ -100,8 +100,7 @@ impl Hello<'_> {
         let flags = self.flags | logs_in;
         let mut body = vec![0, 4, b'M', b'Q', b'T', b'T', self.version, flags, 0, 60];
         if self.version == 5 {
-            body.push(self.properties.len() as u8);
-            body.extend_from_slice(self.properties);
+            body.extend(counted(self.properties));
         }
         body.extend(text(self.client_id));
         body.extend_from_slice(self.will);

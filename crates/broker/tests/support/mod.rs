@@ -236,6 +236,13 @@ impl Client {
 /// A packet's bytes.
 pub(crate) fn encode(first: u8, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![first];
+    bytes.extend(counted(body));
+    bytes
+}
+
+/// Bytes behind their number, as packets and properties have them.
+pub(crate) fn counted(body: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
     let mut length = body.len();
     loop {
         let low = (length & 0x7F) as u8;

@@ -6,7 +6,7 @@
 use compact_str::CompactString;
 use courser_contract::{
     Attach, AttachStage, Attached, ConnectRefusal, Epoch, FrontId, HomeRef, PartitionEffects,
-    PartitionId, Seq, SessionUid, ToFront,
+    PartitionId, Seq, SessionUid, ToFront, owner_name,
 };
 
 use super::{Going, Live, group_name};
@@ -51,7 +51,8 @@ impl Partition {
         let held = holder.and_then(|client| client.owner.as_deref());
         let stored = self.state.by_client.get(&attach.client_id);
         let stored = stored.and_then(|uid| self.state.sessions.get(*uid)?.owner());
-        let mine = |owner: Option<&str>| owner.is_none() || owner == attach.owner.as_deref();
+        let asks = attach.owner.as_deref().map(owner_name);
+        let mine = |owner: Option<&str>| owner.is_none() || owner.map(owner_name) == asks;
         mine(held) && mine(stored)
     }
 

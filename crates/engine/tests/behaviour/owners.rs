@@ -56,6 +56,27 @@ fn i8_another_user_neither_displaces_nor_ends_nor_takes_up_a_session() {
 }
 
 #[test]
+fn i8_what_stands_behind_the_name_of_an_owner_is_kept_and_makes_nobody_else() {
+    let mut world = World::new();
+    let anna = world.client("same");
+    world.attach(anna, Options::of("anna\0device"));
+    world.subscribe(anna, to("t", QoS::AtLeastOnce));
+    assert_eq!(owner(&world).as_deref(), Some("anna\0device"));
+    others_are_refused(&mut world);
+    world.detach(anna, DetachCause::Lost);
+    world.send("t", "for anna", QoS::AtLeastOnce);
+    world.settle();
+    world.attach(anna, Options::of("anna\0other"));
+    world.settle();
+    assert_eq!(world.got(anna), ["for anna"]);
+    assert_eq!(owner(&world).as_deref(), Some("anna\0other"));
+    world.restart(DURABLE);
+    world.settle();
+    assert_eq!(owner(&world).as_deref(), Some("anna\0other"));
+    others_are_refused(&mut world);
+}
+
+#[test]
 fn i8_a_session_that_ends_with_its_connection_is_not_displaced_either() {
     let mut world = World::new();
     let anna = world.client("same");

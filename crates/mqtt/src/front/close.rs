@@ -52,6 +52,8 @@ pub enum Revocation {
     DeletesWill,
     /// It goes on without a connection; its will is sent.
     SendsWill,
+    /// The same, because what proved who the client is has ended: it may come again with something newer.
+    Expires,
 }
 
 /// How a session is let go.
@@ -244,22 +246,29 @@ impl Front {
     /// What the client proved at its login is not true any more, or allows less: DISCONNECT 0x87, or CONNACK while it is connecting.
     pub fn handle_revoked(&mut self, now: Now, how: Revocation, fx: &mut impl FrontEffects) {
         let _ = now;
-        let reason = ReasonCode::NotAuthorized;
+        let (reason, text) = match how {
+            Revocation::EndsSession | Revocation::DeletesWill | Revocation::SendsWill => (
+                ReasonCode::NotAuthorized,
+                "the right to be here was revoked",
+            ),
+            Revocation::Expires => (ReasonCode::MaximumConnectTime, "the token has ended"),
+        };
         let cause = CloseCause::Refused(reason.byte());
         match self.phase {
             Phase::AwaitConnect => self.close_unattached(cause, fx),
-            Phase::Connecting(_) => self.refuse(reason, cause, fx),
+            // CONNACK has no reason of its own for an end.
+            Phase::Connecting(_) => self.refuse(ReasonCode::NotAuthorized, cause, fx),
             Phase::Attached => {
                 let (detach, expiry_seconds) = match how {
                     Revocation::EndsSession => (DetachCause::Disconnect, Some(0)),
                     Revocation::DeletesWill => (DetachCause::Disconnect, None),
-                    Revocation::SendsWill => (DetachCause::Lost, None),
+                    Revocation::SendsWill | Revocation::Expires => (DetachCause::Lost, None),
                 };
                 let end = End {
                     expiry_seconds,
                     ..End::new(detach, cause)
                 };
-                self.disconnect((reason, "the right to be here was revoked"), end, fx);
+                self.disconnect((reason, text), end, fx);
             }
             Phase::Closed => {}
         }

@@ -1,4 +1,4 @@
-use courser_access::{Command, Role, RoleName, User};
+use courser_access::{Command, Role, RoleName, User, UserName, UserState};
 
 use super::*;
 

@@ -1,0 +1,141 @@
+//! JSON Web Tokens: in the password of CONNECT, or by the authentication method [`METHOD`], with which a client can show a newer one
+//! before the old one ends.
+
+use std::sync::Arc;
+
+use courser_access::{Principal, UserName, UserState};
+use courser_contract::FrontId;
+use courser_mqtt::codec::ReasonCode;
+use courser_mqtt::front::{AuthStep, Login};
+use courser_token::{Grant, TOKEN_BYTES_MAX, TokenError};
+use zeroize::Zeroizing;
+
+use super::super::hashing::unix_seconds;
+use super::{Accounts, Job, Origin, Proof};
+
+/// Authentication Method of MQTT 5.0; its data is the token.
+const METHOD: &str = "JWT";
+
+impl Accounts {
+    pub(super) fn by_token(&self, login: &Login<'_>, origin: Origin) -> AuthStep {
+        let token = match (login.method, login.password) {
+            (Some(METHOD), _) => login.data,
+            (Some(_), _) => return AuthStep::Refused(ReasonCode::BadAuthenticationMethod),
+            (None, Some(password)) => password.0,
+            (None, None) => return AuthStep::Refused(ReasonCode::NotAuthorized),
+        };
+        let Some(keys) = &self.logins.tokens else {
+            return AuthStep::Refused(ReasonCode::ServerUnavailable);
+        };
+        if self.logins.throttle.waits(origin, self.now.get()) {
+            return AuthStep::Refused(ReasonCode::ConnectionRateExceeded);
+        }
+        let name = login.user_name.map(UserName::new).transpose();
+        let (Ok(name), true) = (name, token.len() <= TOKEN_BYTES_MAX) else {
+            self.logins.throttle.failed(origin, self.now.get());
+            return AuthStep::Refused(ReasonCode::BadUserNameOrPassword);
+        };
+        let job = Job {
+            front: login.front,
+            origin,
+            proof: Proof::Token {
+                token: Zeroizing::new(token.to_vec()),
+                verifier: keys.verifier(),
+                name,
+            },
+            reply: self.reply.clone(),
+        };
+        if self.logins.pool.submit(job) {
+            AuthStep::Pending
+        } else {
+            AuthStep::Refused(ReasonCode::ServerBusy)
+        }
+    }
+
+    pub(super) fn judge_token(
+        &self,
+        front: FrontId,
+        origin: Origin,
+        (grant, name): (Result<Grant, TokenError>, Option<UserName>),
+    ) -> AuthStep {
+        let grant = match grant {
+            Ok(grant) => grant,
+            Err(why) => return self.refuse_token(front, origin, why),
+        };
+        let same = name.is_none_or(|name| name == grant.user);
+        let table = self.logins.access.table();
+        let disabled = table
+            .user(grant.user.as_str())
+            .is_some_and(|user| user.state == UserState::Disabled);
+        if !same || disabled {
+            return AuthStep::Refused(ReasonCode::NotAuthorized);
+        }
+        let who = Principal {
+            user: grant.user,
+            granted: Some(Arc::from(grant.roles)),
+        };
+        let step = self.grant(front, who, Vec::new());
+        if let AuthStep::Accepted(_) = step {
+            self.note_end(front, grant.ends_at);
+        }
+        step
+    }
+
+    /// A client whose clock is wrong, or that was not told of a new token, is no attacker: those of its address do not wait for it.
+    fn refuse_token(&self, front: FrontId, origin: Origin, why: TokenError) -> AuthStep {
+        match why {
+            TokenError::Expired | TokenError::NotYet => {}
+            TokenError::TooLong
+            | TokenError::Malformed
+            | TokenError::Extension
+            | TokenError::NoKey
+            | TokenError::Signature
+            | TokenError::Claims
+            | TokenError::Audience
+            | TokenError::Issuer
+            | TokenError::User => self.logins.throttle.failed(origin, self.now.get()),
+        }
+        let inner = self.inner.borrow();
+        let arrival = inner.arrivals.get(&front);
+        let client_id = arrival.map(|it| it.client_id.as_str());
+        tracing::debug!(event = "token_refused", client_id, %why, "a client came with a token that proves nothing");
+        let again = arrival.is_some_and(|it| it.principal.is_some());
+        AuthStep::Refused(if again {
+            // The other one is for CONNACK alone.
+            ReasonCode::NotAuthorized
+        } else {
+            ReasonCode::BadUserNameOrPassword
+        })
+    }
+
+    /// Notes when a connection ends unless it shows a newer token.
+    fn note_end(&self, front: FrontId, ends_at: u64) {
+        let left = ends_at.saturating_sub(unix_seconds());
+        let ends = self.now.get().after_ms(left.saturating_mul(1_000));
+        let mut inner = self.inner.borrow_mut();
+        let arrival = inner.arrivals.get_mut(&front);
+        let before = arrival.and_then(|arrival| arrival.ends.replace(ends));
+        if let Some(before) = before {
+            inner.ends.remove(&(before, front));
+        }
+        inner.ends.insert((ends, front));
+    }
+
+    /// A connection whose token has ended. It is told once.
+    pub(crate) fn take_ended(&self) -> Option<FrontId> {
+        let mut inner = self.inner.borrow_mut();
+        let (ends, front) = *inner.ends.first()?;
+        if ends > self.now.get() {
+            return None;
+        }
+        inner.ends.pop_first();
+        let arrival = inner.arrivals.get_mut(&front)?;
+        arrival.ends = None;
+        Some(front)
+    }
+
+    /// When the next token ends.
+    pub(crate) fn next_end(&self) -> Option<courser_contract::Tick> {
+        self.inner.borrow().ends.first().map(|(ends, _)| *ends)
+    }
+}

@@ -1,0 +1,188 @@
+//! What tokens are verified with: keys read from files, and read again when these change.
+//!
+//! What is read is checked as a whole before it replaces what is there. Connections stay until their tokens end.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use courser_access::{NameError, RoleName};
+use courser_settings::{Login, Settings, Tokens};
+use courser_token::{KeyError, KeySet, Policy, Verifier};
+
+use crate::doors::{Reread, Watched};
+
+/// Largest file that is read.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Why tokens cannot be verified.
+#[derive(Debug, thiserror::Error)]
+pub enum TokensError {
+    /// A file cannot be read.
+    #[error("tokens: cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// What is in it cannot be used.
+    #[error("tokens: {}", path.display())]
+    Keys {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: KeyError,
+    },
+    /// `tokens.roles` names what cannot be a role.
+    #[error("tokens.roles: {name:?} cannot be the name of a role")]
+    Role {
+        /// The name.
+        name: String,
+        /// Why.
+        #[source]
+        source: NameError,
+    },
+}
+
+/// See the module.
+pub(crate) struct TokenKeys {
+    settings: Tokens,
+    roles: Vec<RoleName>,
+    /// What the files said last; held while they are read.
+    texts: Mutex<Vec<Vec<u8>>>,
+    current: ArcSwap<Verifier>,
+}
+
+impl std::fmt::Debug for TokenKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TokenKeys")
+    }
+}
+
+impl TokenKeys {
+    /// Reads the files, where a listener asks for tokens.
+    pub(crate) fn read(settings: &Settings) -> Result<Option<Arc<Self>>, TokensError> {
+        let doors = settings.doors.iter().map(|door| door.authentication);
+        let asked = doors
+            .chain([settings.mqtt.authentication])
+            .any(|it| it == Login::Tokens);
+        if !asked {
+            return Ok(None);
+        }
+        let settings = settings.tokens.clone();
+        let roles = settings.roles.iter().map(|name| {
+            RoleName::new(name).map_err(|source| TokensError::Role {
+                name: name.clone(),
+                source,
+            })
+        });
+        let roles = roles.collect::<Result<Vec<_>, _>>()?;
+        let texts = texts(&settings)?;
+        let verifier = verifier(&settings, &roles, &texts)?;
+        Ok(Some(Arc::new(Self {
+            texts: Mutex::new(texts),
+            current: ArcSwap::from_pointee(verifier),
+            settings,
+            roles,
+        })))
+    }
+
+    /// What counts now.
+    pub(crate) fn verifier(&self) -> Arc<Verifier> {
+        self.current.load_full()
+    }
+
+    /// Reads the files again. Blocks for as long as the disk takes.
+    fn reread(&self) -> Result<Reread, TokensError> {
+        let mut before = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let texts = texts(&self.settings)?;
+        if *before == texts {
+            return Ok(Reread::Same);
+        }
+        let next = verifier(&self.settings, &self.roles, &texts)?;
+        self.current.store(Arc::new(next));
+        *before = texts;
+        Ok(Reread::Changed)
+    }
+}
+
+impl Watched for TokenKeys {
+    fn files(&self) -> Vec<PathBuf> {
+        files(&self.settings).collect()
+    }
+
+    fn look(&self) {
+        match self.reread() {
+            Ok(Reread::Same) => {}
+            Ok(Reread::Changed) => {
+                tracing::info!(
+                    event = "token_keys_changed",
+                    "tokens are verified with new keys"
+                );
+            }
+            Err(error) => tracing::error!(
+                event = "token_keys_refused",
+                error = &error as &dyn std::error::Error,
+                "tokens are verified with the old keys"
+            ),
+        }
+    }
+}
+
+/// Key set, public keys, secret: in the order in which [`verifier`] takes their texts.
+fn files(settings: &Tokens) -> impl Iterator<Item = PathBuf> {
+    let public = settings.public_keys.iter().map(PathBuf::from);
+    let key_set = settings.key_set.clone().into_iter();
+    key_set.chain(public).chain(settings.secret_file.clone())
+}
+
+fn texts(settings: &Tokens) -> Result<Vec<Vec<u8>>, TokensError> {
+    let read = |path: PathBuf| text(&path).map_err(|source| TokensError::Read { path, source });
+    files(settings).map(read).collect()
+}
+
+fn text(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let file = std::fs::File::open(path)?;
+    file.take(FILE_BYTES_MAX).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+fn verifier(
+    settings: &Tokens,
+    roles: &[RoleName],
+    texts: &[Vec<u8>],
+) -> Result<Verifier, TokensError> {
+    let mut keys = KeySet::default();
+    let public_from = usize::from(settings.key_set.is_some());
+    let secret_from = public_from + settings.public_keys.len();
+    for ((at, text), path) in texts.iter().enumerate().zip(files(settings)) {
+        let added = if at < public_from {
+            keys.add_key_set(text).map(|loaded| {
+                if loaded.passed_over > 0 {
+                    let (used, passed_over) = (loaded.used, loaded.passed_over);
+                    tracing::warn!(event = "token_keys_passed_over", file = %path.display(), used, passed_over, "some keys cannot be used for tokens");
+                }
+            })
+        } else if at < secret_from {
+            keys.add_public_key(text)
+        } else {
+            keys.add_secret(text)
+        };
+        added.map_err(|source| TokensError::Keys { path, source })?;
+    }
+    let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let policy = Policy {
+        audience: settings.audience.clone(),
+        issuers: settings.issuers.clone(),
+        leeway_seconds: settings.leeway.as_secs(),
+        user_claim: settings.user_claim.clone(),
+        roles_claim: given(&settings.roles_claim),
+        roles: roles.to_vec(),
+    };
+    Ok(Verifier::new(keys, policy))
+}
