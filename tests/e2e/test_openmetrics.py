@@ -1,0 +1,76 @@
+"""`/metrics` as a scraper reads it: by the strict reader of OpenMetrics that Prometheus' own client has, before and after there was traffic."""
+
+import urllib.request
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from raw import RawClient
+from scenario import Raw
+from wire import PUBACK, V5, publish
+
+pytestmark = pytest.mark.courser
+
+# What the reader's types say of the names of samples, by the standard's text.
+SUFFIXES = {
+    "counter": {"_total", "_created"},
+    "gauge": {""},
+    "histogram": {"_bucket", "_count", "_sum", "_created"},
+    "info": {"_info"},
+}
+# A sample for each code that has occurred, and for each listener with TLS.
+MAY_BE_EMPTY = {"courser_mqtt_closes_by_reason", "courser_tls_certificate_expiry_timestamp_seconds"}
+
+
+def scrape(server):
+    """Families by name. The reader refuses what the standard forbids: order, names, units, escapes, buckets, the end mark."""
+    request = urllib.request.Request(server.http + "/metrics")  # noqa: S310
+    with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310
+        assert answer.headers["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        text = answer.read().decode()
+    families = list(text_string_to_metric_families(text))
+    names = [family.name for family in families]
+    assert len(names) == len(set(names)), "a family is in one piece"
+    return {family.name: family for family in families}
+
+
+def check(family):
+    assert family.name.startswith("courser_"), family.name
+    assert family.documentation, family.name
+    assert not family.unit or family.name.endswith(f"_{family.unit}"), family.name
+    assert family.samples or family.name in MAY_BE_EMPTY, family.name
+    for sample in family.samples:
+        assert sample.name.removeprefix(family.name) in SUFFIXES[family.type], sample
+        if family.type in ("counter", "histogram"):
+            assert sample.value >= 0, sample
+
+
+def counted(families):
+    """Everything that only grows, by name and labels."""
+    samples = [sample for family in families.values() if family.type in ("counter", "histogram") for sample in family.samples]
+    return {(sample.name, *sorted(sample.labels.items())): sample.value for sample in samples}
+
+
+def send(client: RawClient, count: int) -> None:
+    for number in range(1, count + 1):
+        client.send(publish(V5, "m/x", b"payload", qos=1, packet_id=number))
+        assert client.expect(PUBACK, packet_id=number).reason in (0, 0x10)
+
+
+def test_a_strict_reader_takes_it(brokers):
+    server = brokers.own(sys_interval=0)
+    before = scrape(server)
+    for family in before.values():
+        check(family)
+    kinds = {family.type for family in before.values()}
+    assert kinds == set(SUFFIXES), "every kind is there, so every kind was read"
+    client = Raw(server, V5).connect("somebody")
+    send(client, 100)
+    after = scrape(server)
+    assert after.keys() == before.keys(), "families do not come and go"
+    for family in after.values():
+        check(family)
+    earlier, later = counted(before), counted(after)
+    assert all(later[sample] >= earlier[sample] for sample in earlier), "what only grows has shrunk"
+    acknowledged = later[("courser_publish_to_ack_seconds_count",)] - earlier[("courser_publish_to_ack_seconds_count",)]
+    assert acknowledged == 100
+    assert not any("somebody" in str(sample) for sample in later), "no client in a label"
