@@ -1,0 +1,118 @@
+//! `docs/limits.md` against the table of settings: every setting that is a limit is there, with its default, and nothing else is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use courser_settings::{Setting, lists, table};
+
+/// Settings that limit something; the others say what is done.
+const LIMITS: [&str; 6] = [
+    "_max",
+    "_max_seconds",
+    "_maximum",
+    "_timeout",
+    ".max",
+    "reserve_bytes",
+];
+
+/// Defaults that the page says in words, with what the table has for them.
+const IN_WORDS: &[(&str, &str, &str)] = &[
+    ("listener.address_connections_max", "0", "none"),
+    ("log.reserve_bytes", "\"0B\"", "four segments"),
+    (
+        "memory.max",
+        "\"0B\"",
+        "60 % of the control group or else of the machine",
+    ),
+    ("mqtt.keep_alive_max_seconds", "0", "none"),
+];
+
+fn page() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/limits.md");
+    fs::read_to_string(path).expect("docs/limits.md can be read")
+}
+
+fn settings() -> Vec<Setting> {
+    let of_lists = lists().into_iter().flat_map(|list| list.fields);
+    table().into_iter().chain(of_lists).collect()
+}
+
+/// A default as the page writes it: `1 MiB`, `100,000`, `5 s`, `7 days`.
+fn in_text(key: &str, default: &str) -> String {
+    let words = IN_WORDS.iter().find(|(known, ..)| *known == key);
+    if let Some((_, expected, words)) = words {
+        assert_eq!(default, *expected, "{key}: the page says {words}");
+        return (*words).to_owned();
+    }
+    let bare = default.trim_matches('"');
+    let digits = bare.find(|c: char| !c.is_ascii_digit());
+    let (number, unit) = bare.split_at(digits.unwrap_or(bare.len()));
+    let grouped = number.as_bytes().rchunks(3).rev();
+    let grouped: Vec<&str> = grouped
+        .map(|group| std::str::from_utf8(group).expect("digits"))
+        .collect();
+    let unit = if unit == "d" { "days" } else { unit };
+    format!("{} {unit}", grouped.join(",")).trim().to_owned()
+}
+
+/// Every key in the second column of a table, with the text behind it up to the next one.
+fn said() -> BTreeMap<String, String> {
+    let mut said = BTreeMap::new();
+    for row in page().lines().filter(|line| line.starts_with('|')) {
+        let cell = row.split('|').nth(2).expect("a table has columns");
+        let mut parts = cell.split('`');
+        parts.next();
+        while let (Some(key), Some(text)) = (parts.next(), parts.next()) {
+            // Named again in what is said of another one.
+            if text.trim_start().starts_with(',') {
+                let text = text.trim_start_matches(',').trim();
+                said.insert(key.to_owned(), text.to_owned());
+            }
+        }
+    }
+    said
+}
+
+#[test]
+fn every_limit_is_on_the_page_with_its_default() {
+    let said = said();
+    for setting in settings() {
+        if !LIMITS.iter().any(|end| setting.key.ends_with(end)) {
+            continue;
+        }
+        let default = setting.default.as_deref().unwrap_or("not set");
+        let expected = in_text(setting.key, default);
+        let text = said.get(setting.key).unwrap_or_else(|| {
+            panic!(
+                "docs/limits.md does not say what happens at {}",
+                setting.key
+            )
+        });
+        let rest = text.strip_prefix(&*expected);
+        assert!(
+            rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric())),
+            "{}: the default is {expected}, and the page says {text:?}",
+            setting.key
+        );
+    }
+}
+
+#[test]
+fn every_key_on_the_page_is_a_setting() {
+    let known: BTreeSet<&str> = settings().iter().map(|setting| setting.key).collect();
+    let said = said();
+    assert!(said.len() > 20, "the page was read");
+    for key in said.keys() {
+        assert!(known.contains(&**key), "docs/limits.md: there is no {key}");
+    }
+}
+
+#[test]
+fn every_limit_says_what_happens() {
+    for row in page().lines().filter(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        assert_eq!(cells.len(), 5, "three columns: {row}");
+        assert!(cells[1..4].iter().all(|cell| !cell.is_empty()), "{row}");
+    }
+}
