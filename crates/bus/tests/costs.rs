@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // a counting allocator cannot be had without
 #![allow(clippy::print_stdout)] // the figures, with --nocapture
 
-use courser_router::{Key, Router, RouterOptions, Subscription};
+use courser_router::{Key, Router, RouterOptions, Subscription, SubscriptionRef};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -39,6 +39,7 @@ fn live() -> usize {
 fn costs() {
     a_post_allocates_nothing();
     the_cache_is_bounded();
+    coming_and_going_takes_no_more_memory();
     a_million_subscriptions_stay_small();
 }
 
@@ -74,6 +75,30 @@ fn a_post_allocates_nothing() {
     (0..10).for_each(|_| keys.iter().for_each(|key| router.post(key, &sum)));
     assert!(router.stats().cache_misses - stats.cache_misses <= 1_000);
     drop(all);
+}
+
+/// Slots that plans name one by one are used once, so what comes and goes beside one who stays must find other places.
+fn coming_and_going_takes_no_more_memory() {
+    let router: Router<Cell<u64>> = Router::new();
+    let count =
+        |_: SubscriptionRef<'_, Cell<u64>>, _: &Key, sum: &Cell<u64>| sum.set(sum.get() + 1);
+    let _stays = router.subscribe("a/+", count).unwrap();
+    let (key, sum) = (router.key("a/b").unwrap(), Cell::new(0));
+    let come_and_go = |times: u64| {
+        sum.set(0);
+        for _ in 0..times {
+            let comes = router.subscribe("a/+", count).unwrap();
+            router.post(&key, &sum);
+            drop(comes);
+            router.post(&key, &sum);
+        }
+        assert_eq!(sum.get(), 3 * times, "two, then one");
+    };
+    come_and_go(1_000);
+    let before = live();
+    come_and_go(10_000);
+    let after = live();
+    assert!(after <= before + 1_024, "{before} bytes, then {after}");
 }
 
 fn the_cache_is_bounded() {
