@@ -31,10 +31,14 @@ pub(crate) enum Step {
     Corpus,
     /// Our codec against others.
     Differential,
-    /// The C interface of the bus.
+    /// The C interface of the bus, also under AddressSanitizer.
     BusC,
     /// The Python package of the bus.
     BusPython,
+    /// The lock-free part of the bus in every interleaving.
+    BusLoom,
+    /// The trie and the bus under AddressSanitizer.
+    BusAsan,
     /// Instruction counts of the data path against the recorded ones.
     Instructions,
     /// A release build with real clients.
@@ -71,6 +75,8 @@ fn run_step(repo: &Repo, step: Step) -> Result<Outcome> {
         Step::Differential => differential(repo),
         Step::BusC => script(repo, "crates/bus-c/test.sh"),
         Step::BusPython => script(repo, "crates/bus-python/test.sh"),
+        Step::BusLoom => script(repo, "crates/bus/loom.sh"),
+        Step::BusAsan => script(repo, "crates/bus/asan.sh"),
         Step::Instructions => instructions::step(repo),
         Step::E2e => e2e(repo),
         Step::Crash => crash(repo, &["--cycles", "25"]),

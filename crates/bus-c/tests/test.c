@@ -230,13 +230,27 @@ static void threads(void) {
     CHECK(comes_and_goes.dropped == began && comes_and_goes.calls == 0);
 }
 
+typedef struct {
+    const char *name;
+    void (*run)(void);
+} Test;
+
+static const Test tests[] = {
+    {"wildcards", wildcards},
+    {"wrong_arguments", wrong_arguments},
+    {"ring_overflow", ring_overflow},
+    {"within_a_handler", within_a_handler},
+    {"waiting_within_a_handler", waiting_within_a_handler},
+    {"threads", threads},
+};
+
+/* Says what ran in the words of cargo's test runner, which CI counts. The first check that fails ends it all. */
 int main(void) {
-    wildcards();
-    wrong_arguments();
-    ring_overflow();
-    within_a_handler();
-    waiting_within_a_handler();
-    threads();
-    puts("all tests of the C interface passed");
+    size_t count = sizeof tests / sizeof tests[0];
+    for (size_t i = 0; i < count; i++) {
+        tests[i].run();
+        printf("test %s ... ok\n", tests[i].name);
+    }
+    printf("test result: ok. %zu passed; 0 failed\n", count);
     return 0;
 }

@@ -19,6 +19,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Barrier {
     /// The waiting side interrupts the others.
+    #[cfg_attr(loom, allow(dead_code))] // which has none
     Membarrier,
     /// Everyone pays.
     Fence,
