@@ -4,6 +4,7 @@ use crate::Options;
 use crate::measure::median;
 use crate::table::{Table, verdict};
 use crate::workload::{Message, Shape};
+use std::cell::Cell;
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -89,33 +90,53 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(10);
 
 const THREADS: usize = 2;
 
-/// Calls a second, the medians of the rounds: posts of one and two threads, and bare walks of one and two. The threads
-/// are the same in all rounds, so that they have to warm up once.
+/// Turns of a round. They are short, so that a host that takes a core away for a while takes it from all four kinds alike, and
+/// their median is that of a machine with two cores.
+const TURNS: usize = 10;
+
+/// Calls a second, the medians of the turns: posts of one and two threads, and bare walks of one and two. The threads
+/// are the same in all of them, so that they have to warm up once.
 fn rates(
     options: &Options,
     load: &Load<'_, impl Fn(&Message, usize) + Sync, impl Fn(&Message, usize) + Sync>,
 ) -> [f64; 4] {
-    let (turn, wall) = (Barrier::new(THREADS), options.round_wall());
+    let turns = options.rounds * TURNS;
+    let (turn, wall) = (Barrier::new(THREADS), options.round_wall() / TURNS as u32);
     let poster = |thread: usize| {
         let message = Message::default();
         (0..load.warm_up).for_each(|at| (load.post)(&message, at));
         let aside = load.aside.filter(|_| thread == 0);
-        let mut rounds = Vec::new();
-        for _ in 0..options.rounds {
-            let with = |threads, call: &dyn Fn() -> f64| {
-                turn.wait();
-                if thread < threads { call() } else { 0.0 }
-            };
-            let posts = || rate(wall, &message, &load.post, aside);
-            let walks = || rate(wall, &message, &load.walk, aside);
-            rounds.push([
+        // Each turn goes on where the last one ended, through all keys.
+        let (posted, walked) = (Cell::new(0), Cell::new(0));
+        let with = |threads, call: &dyn Fn() -> f64| {
+            turn.wait();
+            if thread < threads { call() } else { 0.0 }
+        };
+        let posts = || {
+            rate(
+                wall,
+                &posted,
+                |at| (load.post)(black_box(&message), at),
+                aside,
+            )
+        };
+        let walks = || {
+            rate(
+                wall,
+                &walked,
+                |at| (load.walk)(black_box(&message), at),
+                aside,
+            )
+        };
+        let four = |_| {
+            [
                 with(1, &posts),
                 with(THREADS, &posts),
                 with(1, &walks),
                 with(THREADS, &walks),
-            ]);
-        }
-        rounds
+            ]
+        };
+        (0..turns).map(four).collect()
     };
     let all: Vec<Vec<[f64; 4]>> = std::thread::scope(|scope| {
         let spawn = |thread| scope.spawn(move || poster(thread));
@@ -127,30 +148,31 @@ fn rates(
             .collect()
     });
     std::array::from_fn(|kind| {
-        let of_round = |round: usize| all.iter().map(|thread| thread[round][kind]).sum();
-        median((0..options.rounds).map(of_round).collect())
+        let of_turn = |turn: usize| all.iter().map(|thread| thread[turn][kind]).sum();
+        median((0..turns).map(of_turn).collect())
     })
 }
 
-/// Calls a second of this thread, over so long.
+/// Calls a second of this thread, over so long; `made` counts them.
 fn rate(
     wall: Duration,
-    message: &Message,
-    call: &impl Fn(&Message, usize),
+    made: &Cell<usize>,
+    call: impl Fn(usize),
     aside: Option<&(dyn Fn() + Sync)>,
 ) -> f64 {
-    let (began, mut calls, mut pauses) = (Instant::now(), 0, 0);
+    let (began, first, mut pauses) = (Instant::now(), made.get(), 0);
     loop {
         let elapsed = began.elapsed();
         if elapsed >= wall {
-            return calls as f64 / elapsed.as_secs_f64();
+            return (made.get() - first) as f64 / elapsed.as_secs_f64();
         }
         if let Some(aside) = aside.filter(|_| elapsed >= PAUSE * pauses) {
             aside();
             pauses += 1;
         }
-        (calls..calls + BATCH).for_each(|at| call(black_box(message), at));
-        calls += BATCH;
+        let calls = made.get();
+        (calls..calls + BATCH).for_each(&call);
+        made.set(calls + BATCH);
     }
 }
 
