@@ -1,7 +1,11 @@
 //! Which tokens count, and which claims are looked at.
 
+use std::collections::BTreeSet;
+
 use courser_access::RoleName;
 use serde_json::{Map, Value};
+
+use crate::TokenError;
 
 /// What a token must say. Empty lists are said to mean something at each.
 #[derive(Clone, Debug)]
@@ -34,12 +38,18 @@ impl Default for Policy {
 }
 
 /// Roles that one token can give, besides those that every token gives.
-const ROLES_MAX: usize = 64;
+pub(crate) const ROLES_MAX: usize = 64;
 
 impl Policy {
-    /// The roles of who comes with these claims, each once, in order. Names that cannot be names of roles, and more than 64, are passed
-    /// over: they are groups of somebody else.
-    pub(crate) fn roles_of(&self, claims: &Map<String, Value>) -> Vec<RoleName> {
+    /// The roles of who comes with these claims, each once, in order. Names that cannot be names of roles are passed over: they are
+    /// groups of somebody else.
+    ///
+    /// # Errors
+    /// [`TokenError::Roles`]: any that were left out could be those that deny.
+    pub(crate) fn roles_of(
+        &self,
+        claims: &Map<String, Value>,
+    ) -> Result<Vec<RoleName>, TokenError> {
         let claim = self.roles_claim.as_deref().and_then(|it| find(claims, it));
         let names: Vec<&str> = match claim {
             Some(Value::String(text)) => text.split_ascii_whitespace().collect(),
@@ -51,11 +61,12 @@ impl Policy {
         let named = names
             .into_iter()
             .filter_map(|name| RoleName::new(name).ok());
-        let mut roles: Vec<RoleName> = named.take(ROLES_MAX).collect();
+        let mut roles: BTreeSet<RoleName> = named.collect();
+        if roles.len() > ROLES_MAX {
+            return Err(TokenError::Roles);
+        }
         roles.extend(self.roles.iter().cloned());
-        roles.sort_unstable();
-        roles.dedup();
-        roles
+        Ok(roles.into_iter().collect())
     }
 }
 

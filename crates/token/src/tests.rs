@@ -502,15 +502,21 @@ fn roles_come_from_a_claim_and_from_the_policy() {
             .unwrap()
             .extend(changes.as_object().unwrap().clone());
         let token = es.token(json!({}), &claims(&all));
-        let grant = verifier(std::slice::from_ref(&key), policy)
-            .verify(token.as_bytes(), NOW)
-            .unwrap();
+        let grant = verifier(std::slice::from_ref(&key), policy).verify(token.as_bytes(), NOW)?;
         assert_eq!(grant.user.as_str(), "ben");
         let names: Vec<String> = grant.roles.into_iter().map(String::from).collect();
-        names.join(" ")
+        Ok(names.join(" "))
     };
     let nested = json!({ "realm": { "roles": ["b", "a", "b"] } });
-    let many: Vec<String> = (0..300).map(|number| format!("r{number}")).collect();
+    let listed = |count: usize| (0..count).map(|number| format!("r{number:03}"));
+    let most = || listed(64).collect::<Vec<_>>().join(" ");
+    // Twice each, with what cannot be roles between, and the one that denies at the end.
+    let repeated: Vec<String> = [listed(63), listed(63)]
+        .into_iter()
+        .flatten()
+        .chain(["a b".to_owned(), "x/#".to_owned(), "r063".to_owned()])
+        .collect();
+    let too_many: Vec<String> = listed(65).collect();
     for (claim, changes, expected) in [
         (
             "groups",
@@ -536,14 +542,18 @@ fn roles_come_from_a_claim_and_from_the_policy() {
             "a everybody",
         ),
     ] {
-        assert_eq!(roles(claim, changes.clone()), expected, "{claim} {changes}");
+        let found = roles(claim, changes.clone());
+        let expected = Ok(expected.to_owned());
+        assert_eq!(found, expected, "{claim} {changes}");
     }
-    let many = roles("groups", json!({ "groups": many }));
-    assert_eq!(
-        many.split(' ').count(),
-        65,
-        "64 of the token and one of all"
-    );
+    let all = Ok(format!("everybody {}", most()));
+    assert_eq!(roles("groups", json!({ "groups": most() })), all);
+    assert_eq!(roles("groups", json!({ "groups": repeated })), all);
+    // One that is left out could be the one that denies.
+    let refused = roles("groups", json!({ "groups": too_many }));
+    assert_eq!(refused, Err(TokenError::Roles));
+    let refused = roles("groups", json!({ "groups": too_many.join(" ") }));
+    assert_eq!(refused, Err(TokenError::Roles));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use jsonwebtoken::{Header, Validation};
 use serde_json::{Map, Value};
 
 use crate::keys::Key;
-use crate::policy::find;
+use crate::policy::{ROLES_MAX, find};
 use crate::{KeySet, Policy};
 
 /// Longest token that is looked at, in bytes.
@@ -50,6 +50,9 @@ pub enum TokenError {
     /// The claim that names the user is missing, or is no name.
     #[error("names no user")]
     User,
+    /// It gives more roles than anybody here may have by a token.
+    #[error("more than {ROLES_MAX} roles")]
+    Roles,
 }
 
 /// What a token proves.
@@ -151,7 +154,7 @@ impl Verifier {
             .ok_or(TokenError::User)?;
         Ok(Grant {
             user,
-            roles: self.policy.roles_of(claims),
+            roles: self.policy.roles_of(claims)?,
             ends_at,
         })
     }

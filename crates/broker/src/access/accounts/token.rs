@@ -81,10 +81,11 @@ impl Accounts {
         step
     }
 
-    /// A client whose clock is wrong, or that was not told of a new token, is no attacker: those of its address do not wait for it.
+    /// A client whose clock is wrong, that was not told of a new token, or that has too many roles, guesses nothing: those of its address
+    /// do not wait for it.
     fn refuse_token(&self, front: FrontId, origin: Origin, why: TokenError) -> AuthStep {
         match why {
-            TokenError::Expired | TokenError::NotYet => {}
+            TokenError::Expired | TokenError::NotYet | TokenError::Roles => {}
             TokenError::TooLong
             | TokenError::Malformed
             | TokenError::Extension
