@@ -1,5 +1,7 @@
 //! Logins and rights on a shard: verdicts of passwords, and what follows when users and roles change.
 
+mod token_end;
+
 use std::rc::Rc;
 
 use compact_str::CompactString;
@@ -11,10 +13,11 @@ use super::fronts::Access;
 use super::hub::Budget;
 use super::ready::Place;
 use super::recovery::Damaged;
-use super::timers::Timer;
 use crate::access::{Gate, Revoked, from_owner};
 use crate::control::Ended;
 use crate::peer::{Authentication, Peer};
+
+pub(super) use token_end::TokenEnd;
 
 /// Connections that one turn looks at when users and roles have changed.
 const REVOKING_MAX: usize = 1_000;
@@ -130,7 +133,7 @@ impl Shard {
 
     /// Ends connections whose token has ended.
     pub(super) fn end_tokens(&mut self) {
-        self.token_end = None;
+        self.token_end.fired();
         while let Some(id) = self.hub.accounts.take_ended() {
             self.hub.budget.spend(Budget::DELIVERY);
             self.with_front(id, |front, now, fx| {
@@ -140,14 +143,10 @@ impl Shard {
         self.arm_token_end();
     }
 
-    /// Arms the timer of the next token that ends, where it must fire earlier than it does. One that fires early looks and is armed again.
+    /// Arms the timer of the next token that ends. One that fires early looks and is armed again.
     fn arm_token_end(&mut self) {
-        let Some(next) = self.hub.accounts.next_end() else {
-            return;
-        };
-        if self.token_end.is_none_or(|armed| next < armed) {
-            self.token_end = Some(next);
-            self.timers.insert(next, Timer::TOKEN);
+        if let Some(next) = self.hub.accounts.next_end() {
+            self.token_end.arm(&mut self.timers, next);
         }
     }
 

@@ -131,8 +131,8 @@ pub(crate) struct Shard {
     revoking: Option<Place>,
     /// What is left to do for sessions of users that are gone.
     sweep: Sweep,
-    /// When the timer fires for the next token that ends.
-    token_end: Option<courser_contract::Tick>,
+    /// The timer of the next token that ends.
+    token_end: access::TokenEnd,
     memory: MemoryWatch,
     pool: ReceivePool,
     store: Stores,
@@ -317,7 +317,7 @@ impl Shard {
             tuning: Tuning::new(parts.live, &config, Rc::new(accounts)),
             revoking: None,
             sweep: Sweep::default(),
-            token_end: None,
+            token_end: access::TokenEnd::default(),
             memory: MemoryWatch::new(parts.memory),
             pool: ReceivePool::new(PoolLimits::default()),
             store,
