@@ -7,7 +7,7 @@ mod scram;
 mod token;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use rand::rngs::StdRng;
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-use super::Access;
 use super::hashing::{Found, HashPool, Job, PasswordClaim, Proof, Reply, Verdict};
 use super::presence::{Presence, Present};
 use super::throttle::{Admission, Origin, Throttle};
 use super::tokens::TokenKeys;
+use super::{Access, Ends};
 use crate::peer::{Authentication as Asked, Peer};
 
 /// How long a password that was right is taken for right without being hashed again, in milliseconds.
@@ -80,8 +80,7 @@ struct Inner {
     arrivals: HashMap<FrontId, Arrival>,
     /// Until when a password is remembered, by its key.
     remembered: HashMap<[u8; 32], Tick>,
-    /// Connections that came with a token, by when it ends.
-    ends: BTreeSet<(Tick, FrontId)>,
+    ends: Ends,
     rng: StdRng,
     /// Logins that succeeded, and that were refused.
     counted: [u64; 2],
@@ -112,7 +111,7 @@ impl Accounts {
             inner: Rc::new(RefCell::new(Inner {
                 arrivals: HashMap::new(),
                 remembered: HashMap::new(),
-                ends: BTreeSet::new(),
+                ends: Ends::default(),
                 rng,
                 counted: [0; 2],
             })),
@@ -158,7 +157,7 @@ impl Accounts {
         let mut inner = self.inner.borrow_mut();
         let gone = inner.arrivals.remove(&front);
         if let Some(ends) = gone.and_then(|gone| gone.ends) {
-            inner.ends.remove(&(ends, front));
+            inner.ends.remove(ends, front);
         }
     }
 

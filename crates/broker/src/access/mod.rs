@@ -6,6 +6,7 @@
 
 mod accounts;
 mod bootstrap;
+mod ends;
 mod entry;
 mod gate;
 mod hashing;
@@ -18,6 +19,7 @@ mod throttle;
 mod tokens;
 
 pub(crate) use accounts::{Accounts, Logins, Secret};
+pub(crate) use ends::Ends;
 pub(crate) use gate::{Gate, Revoked, may_publish_will};
 pub(crate) use hashing::{HashPool, Reply};
 pub(crate) use machine::Metadata;

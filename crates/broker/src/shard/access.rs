@@ -19,7 +19,7 @@ use crate::peer::{Authentication, Peer};
 
 pub(super) use token_end::TokenEnd;
 
-/// Connections that one turn looks at when users and roles have changed.
+/// Connections that one turn looks at when users and roles have changed, and that it ends with their tokens.
 const REVOKING_MAX: usize = 1_000;
 
 /// Places of sessions that one turn looks at for users that are gone.
@@ -131,10 +131,10 @@ impl Shard {
         self.with_front(id, |front, now, fx| front.handle_revoked(now, how, fx));
     }
 
-    /// Ends connections whose token has ended.
+    /// Ends connections whose token has ended, a bounded number a turn: the timer of those that are left fires in the next.
     pub(super) fn end_tokens(&mut self) {
         self.token_end.fired();
-        while let Some(id) = self.hub.accounts.take_ended() {
+        for id in self.hub.accounts.take_ended(REVOKING_MAX) {
             self.hub.budget.spend(Budget::DELIVERY);
             self.with_front(id, |front, now, fx| {
                 front.handle_revoked(now, Revocation::Expires, fx);

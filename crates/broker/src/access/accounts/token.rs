@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use courser_access::{Principal, UserName, UserState};
-use courser_contract::FrontId;
+use courser_contract::{FrontId, Tick};
 use courser_mqtt::codec::ReasonCode;
 use courser_mqtt::front::{AuthStep, Login};
 use courser_token::{Grant, TOKEN_BYTES_MAX, TokenError};
@@ -117,26 +117,25 @@ impl Accounts {
         let arrival = inner.arrivals.get_mut(&front);
         let before = arrival.and_then(|arrival| arrival.ends.replace(ends));
         if let Some(before) = before {
-            inner.ends.remove(&(before, front));
+            inner.ends.remove(before, front);
         }
-        inner.ends.insert((ends, front));
+        inner.ends.insert(ends, front);
     }
 
-    /// A connection whose token has ended. It is told once.
-    pub(crate) fn take_ended(&self) -> Option<FrontId> {
+    /// Connections whose token has ended, `max` at most. Each is told once.
+    pub(crate) fn take_ended(&self, max: usize) -> Vec<FrontId> {
         let mut inner = self.inner.borrow_mut();
-        let (ends, front) = *inner.ends.first()?;
-        if ends > self.now.get() {
-            return None;
+        let ended = inner.ends.take(self.now.get(), max);
+        for front in &ended {
+            if let Some(arrival) = inner.arrivals.get_mut(front) {
+                arrival.ends = None;
+            }
         }
-        inner.ends.pop_first();
-        let arrival = inner.arrivals.get_mut(&front)?;
-        arrival.ends = None;
-        Some(front)
+        ended
     }
 
     /// When the next token ends.
-    pub(crate) fn next_end(&self) -> Option<courser_contract::Tick> {
-        self.inner.borrow().ends.first().map(|(ends, _)| *ends)
+    pub(crate) fn next_end(&self) -> Option<Tick> {
+        self.inner.borrow().ends.next()
     }
 }

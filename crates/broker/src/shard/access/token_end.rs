@@ -32,7 +32,11 @@ impl TokenEnd {
 
 #[cfg(test)]
 mod tests {
+    use courser_contract::{FrontId, ShardId};
+
+    use super::super::REVOKING_MAX;
     use super::*;
+    use crate::access::Ends;
     use crate::timer::Advanced;
 
     fn fire(timers: &mut Wheel<Timer>, now: Tick) -> Vec<Timer> {
@@ -56,5 +60,44 @@ mod tests {
         assert_eq!(timers.next_deadline(), None, "nothing else is on the wheel");
         end.arm(&mut timers, Tick(15_000));
         assert_eq!(fire(&mut timers, Tick(30_000)), [Timer::TOKEN]);
+    }
+
+    #[test]
+    fn more_ends_at_once_than_a_turn_takes_are_for_the_next_turns() {
+        let (now, later) = (Tick(5_000), Tick(60_000));
+        let mut timers = Wheel::new(Tick(0));
+        let (mut end, mut ends) = (TokenEnd::default(), Ends::default());
+        let fronts: Vec<FrontId> = (0..2_501)
+            .map(|slot| FrontId {
+                shard: ShardId(0),
+                slot,
+                generation: 0,
+            })
+            .collect();
+        for (front, at) in fronts.iter().zip((4_000..5_001).cycle()) {
+            ends.insert(Tick(at), *front);
+        }
+        let stays = FrontId {
+            generation: 1,
+            ..fronts[0]
+        };
+        ends.insert(later, stays);
+        end.arm(&mut timers, ends.next().unwrap());
+        let mut ended = Vec::new();
+        for taken in [1_000, 1_000, 501] {
+            let due = timers.next_deadline().is_some_and(|next| next <= now);
+            assert!(due, "the shard does not sleep before it");
+            assert_eq!(fire(&mut timers, now), [Timer::TOKEN]);
+            end.fired();
+            let turn = ends.take(now, REVOKING_MAX);
+            assert_eq!(turn.len(), taken);
+            ended.extend(turn);
+            end.arm(&mut timers, ends.next().unwrap());
+        }
+        ended.sort_unstable();
+        assert_eq!(ended, fronts, "each of them, once");
+        assert_eq!(fire(&mut timers, Tick(59_999)), []);
+        assert_eq!(fire(&mut timers, later), [Timer::TOKEN]);
+        assert_eq!(ends.take(later, REVOKING_MAX), [stays]);
     }
 }
