@@ -13,8 +13,10 @@ use x509_parser::prelude::FromDer;
 use x509_parser::public_key::PublicKey;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
-/// Most keys of a set: what one token may cost that names none of them.
+/// Most keys of a set.
 const KEYS_MAX: usize = 64;
+/// Most keys that one token is held against: what it may cost.
+pub(crate) const CANDIDATES_MAX: usize = 8;
 /// Shortest secret: as long as the hash, RFC 7518 section 3.2.
 const SECRET_BYTES_MIN: usize = 32;
 /// Bytes of the modulus of an RSA key: 2,048 to 8,192 bits.
@@ -42,7 +44,9 @@ pub enum KeyError {
     #[error("a secret for HS256 has 32 bytes or more, and this one has {0}")]
     ShortSecret(usize),
     /// More keys than a token should be held against.
-    #[error("there may be {KEYS_MAX} keys at most")]
+    #[error(
+        "there may be {KEYS_MAX} keys at most, and {CANDIDATES_MAX} without a key id for one algorithm"
+    )]
     TooMany,
 }
 
@@ -132,7 +136,13 @@ impl KeySet {
     }
 
     fn add(&mut self, mut keys: Vec<Key>) -> Result<(), KeyError> {
-        if self.keys.len() + keys.len() > KEYS_MAX {
+        let all = || self.keys.iter().chain(&keys);
+        // Every token of their algorithm is held against those without an id.
+        let crowded = keys.iter().any(|key| {
+            let alike = all().filter(|it| it.id.is_none() && it.algorithm == key.algorithm);
+            alike.count() > CANDIDATES_MAX
+        });
+        if all().count() > KEYS_MAX || crowded {
             return Err(KeyError::TooMany);
         }
         self.keys.append(&mut keys);

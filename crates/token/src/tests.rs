@@ -623,6 +623,41 @@ fn keys_that_are_of_no_use_are_passed_over_or_refused() {
 }
 
 #[test]
+fn a_token_is_held_against_eight_keys_at_most() {
+    let signers: Vec<Signer> = (0..9).map(|_| Signer::ed()).collect();
+    let rs = Signer::rs();
+    let named = |(at, signer): (usize, &Signer)| signer.jwk(Some(&format!("k{at}")));
+    let mut keys: Vec<Value> = signers.iter().enumerate().map(named).collect();
+    keys.push(rs.jwk(None));
+    let last = signers.last().unwrap();
+    let claims = claims(&json!({}));
+    let (with_id, without) = (
+        last.token(json!({ "kid": "k8" }), &claims),
+        last.token(json!({}), &claims),
+    );
+    let all = verifier(&keys, ours());
+    let eight = verifier(&keys[1..], ours());
+    let says = |verifier: &Verifier, token: &str| {
+        let result = verifier.verify(token.as_bytes(), NOW);
+        result.map(|grant| grant.user.as_str().to_owned())
+    };
+    let anna = Ok("anna".to_owned());
+    assert_eq!(says(&all, &with_id), anna);
+    assert_eq!(says(&all, &without), Err(TokenError::ManyKeys));
+    assert_eq!(says(&all, &rs.token(json!({}), &claims)), anna);
+    assert_eq!(says(&eight, &without), anna);
+    // Of keys without an id there are no more than that.
+    let mut set = KeySet::default();
+    for signer in &signers[1..] {
+        set.add_public_key(signer.pem().as_bytes()).unwrap();
+    }
+    let refused = set.add_public_key(signers[0].pem().as_bytes());
+    assert!(matches!(refused, Err(KeyError::TooMany)));
+    set.add_public_key(rs.pem().as_bytes()).unwrap();
+    assert_eq!(set.len(), 9);
+}
+
+#[test]
 fn nothing_shows_a_secret() {
     let mut set = KeySet::default();
     set.add_secret(SECRET).unwrap();

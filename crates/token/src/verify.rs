@@ -7,7 +7,7 @@ use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::{Header, Validation};
 use serde_json::{Map, Value};
 
-use crate::keys::Key;
+use crate::keys::{CANDIDATES_MAX, Key};
 use crate::policy::{ROLES_MAX, find};
 use crate::{KeySet, Policy};
 
@@ -29,6 +29,9 @@ pub enum TokenError {
     /// No key is for its algorithm and key id.
     #[error("no key for its algorithm and key id")]
     NoKey,
+    /// Its head does not say which of too many keys it is of.
+    #[error("more than {CANDIDATES_MAX} keys are for its algorithm and key id")]
+    ManyKeys,
     /// No key has made this signature.
     #[error("a signature of none of the keys")]
     Signature,
@@ -100,7 +103,8 @@ impl Verifier {
         }
     }
 
-    /// What a token proves at a moment, in seconds since 1970. Costs some 30 to 150 µs for each key that it may be of.
+    /// What a token proves at a moment, in seconds since 1970. Costs some 30 to 150 µs for each key that it may be of,
+    /// eight at most.
     ///
     /// # Errors
     /// [`TokenError`].
@@ -110,8 +114,12 @@ impl Verifier {
         }
         let head = jsonwebtoken::decode_header(token).map_err(|_| TokenError::Malformed)?;
         check_head(&head)?;
+        let candidates = || self.keys.candidates(head.alg, head.kid.as_deref());
+        if candidates().nth(CANDIDATES_MAX).is_some() {
+            return Err(TokenError::ManyKeys);
+        }
         let mut failed = TokenError::NoKey;
-        for key in self.keys.candidates(head.alg, head.kid.as_deref()) {
+        for key in candidates() {
             match self.claims(token, key) {
                 Ok(claims) => return self.grant(&claims, now_seconds),
                 // Another key of the set may have made it.

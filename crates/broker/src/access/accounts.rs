@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 
 use super::hashing::{Found, HashPool, Job, PasswordClaim, Proof, Reply, Verdict};
 use super::presence::{Presence, Present};
-use super::throttle::{Admission, Origin, Throttle};
+use super::throttle::{Admission, Kind, LookedAt, Origin, Throttle};
 use super::tokens::TokenKeys;
 use super::{Access, Ends};
 use crate::peer::{Authentication as Asked, Peer};
@@ -215,7 +215,14 @@ impl Accounts {
             user.state == UserState::Enabled && Some(user.since) == claim.since
         });
         let right = matched && still;
-        self.logins.throttle.finished(origin, !right, now);
+        let looked_at = if right {
+            LookedAt::NoGuess
+        } else {
+            LookedAt::Guess
+        };
+        self.logins
+            .throttle
+            .finished(origin, Kind::Password, looked_at, now);
         if !right {
             return AuthStep::Refused(ReasonCode::BadUserNameOrPassword);
         }
@@ -277,7 +284,7 @@ impl Accounts {
         if since.is_some() && remembered.is_some_and(|until| now < until) {
             return self.grant(login.front, user.into(), Vec::new());
         }
-        if self.logins.throttle.admit(origin, now) == Admission::Wait {
+        if self.logins.throttle.admit(origin, Kind::Password, now) == Admission::Wait {
             return AuthStep::Refused(ReasonCode::ConnectionRateExceeded);
         }
         let job = Job {
@@ -290,12 +297,17 @@ impl Accounts {
             },
             reply: self.reply.clone(),
         };
+        self.submit(job, Kind::Password)
+    }
+
+    /// Hands over what the throttle has admitted.
+    fn submit(&self, job: Job, kind: Kind) -> AuthStep {
+        let (origin, throttle) = (job.origin, &self.logins.throttle);
         if self.logins.pool.submit(job) {
-            AuthStep::Pending
-        } else {
-            self.logins.throttle.finished(origin, false, now);
-            AuthStep::Refused(ReasonCode::ServerBusy)
+            return AuthStep::Pending;
         }
+        throttle.finished(origin, kind, LookedAt::NoGuess, self.now.get());
+        AuthStep::Refused(ReasonCode::ServerBusy)
     }
 
     /// Under which a password is remembered: nobody without the secret can make one, or learn anything of it.

@@ -1,5 +1,5 @@
-//! Failed logins by address: whoever fails again and again waits longer and longer, and nobody has more than a few passwords hashed at
-//! once.
+//! Failed logins by address: whoever fails again and again waits longer and longer, and nobody has more than a few passwords hashed, or
+//! a share of the tokens verified, at once.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,6 +17,9 @@ const LONGEST_MS: u64 = 60_000;
 const FORGET_MS: u64 = 600_000;
 /// Passwords of one address that are being hashed at once.
 const HASHING_MAX: u32 = 8;
+/// Tokens of one address that wait or are being verified: an eighth of all that may wait, and more than a shard reads in a turn from a
+/// fleet behind one address that comes back.
+const VERIFYING_MAX: u32 = 128;
 /// Addresses that are remembered.
 const ADDRESSES_MAX: usize = 65_536;
 
@@ -28,7 +31,24 @@ struct Known {
     until: Tick,
     /// Of the last failure.
     failed_at: Tick,
-    hashing: u32,
+    /// Passwords and tokens that were admitted and have not been looked at.
+    under_way: [u32; 2],
+}
+
+/// What is looked at on the threads for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Password,
+    Token,
+}
+
+impl Kind {
+    const fn max(self) -> u32 {
+        match self {
+            Self::Password => HASHING_MAX,
+            Self::Token => VERIFYING_MAX,
+        }
+    }
 }
 
 /// Who is asking: an IPv4 address, or the /64 of an IPv6 one, of which anybody has as many as they like. Unix sockets are one.
@@ -52,13 +72,22 @@ impl Origin {
     }
 }
 
-/// Whether a password may be looked at.
+/// Whether a password or token may be looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// Yes; [`Throttle::finished`] must follow.
     Go,
     /// Not now.
     Wait,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LookedAt {
+    /// It was wrong.
+    Guess,
+    /// It was right, or wrong in a way that tells who guesses nothing; or nothing was done.
+    NoGuess,
 }
 
 /// See the module. Shared by all shards, asked once a login.
@@ -72,42 +101,45 @@ impl Throttle {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks before a password is hashed.
-    pub(crate) fn admit(&self, origin: Origin, now: Tick) -> Admission {
+    /// Asks before a password is hashed or a token verified.
+    pub(crate) fn admit(&self, origin: Origin, kind: Kind, now: Tick) -> Admission {
         let mut known = self.known();
         if known.len() >= ADDRESSES_MAX && !known.contains_key(&origin) {
-            known.retain(|_, it| it.hashing > 0 || now < it.failed_at.after_ms(FORGET_MS));
+            known.retain(|_, it| it.is_busy() || now < it.failed_at.after_ms(FORGET_MS));
             if known.len() >= ADDRESSES_MAX {
                 return Admission::Wait;
             }
         }
         let it = known.entry(origin).or_default();
-        if now < it.until || it.hashing >= HASHING_MAX {
+        if now < it.until || it.under_way[kind as usize] >= kind.max() {
             return Admission::Wait;
         }
         if it.failures > 0 && now >= it.failed_at.after_ms(FORGET_MS) {
             it.failures = 0;
         }
-        it.hashing += 1;
+        it.under_way[kind as usize] += 1;
         Admission::Go
     }
 
-    /// A password that was admitted has been looked at. A success takes no failure back: an account of one's own is no way to guess
+    /// What was admitted has been looked at. A success takes no failure back: an account of one's own is no way to guess
     /// those of others.
-    pub(crate) fn finished(&self, origin: Origin, failed: bool, now: Tick) {
+    pub(crate) fn finished(&self, origin: Origin, kind: Kind, looked_at: LookedAt, now: Tick) {
         let mut known = self.known();
         let Some(it) = known.get_mut(&origin) else {
             return;
         };
-        it.hashing = it.hashing.saturating_sub(1);
-        if failed {
-            it.note_failure(now);
-        } else if it.failures == 0 && it.hashing == 0 {
-            known.remove(&origin);
+        let under_way = &mut it.under_way[kind as usize];
+        *under_way = under_way.saturating_sub(1);
+        match looked_at {
+            LookedAt::Guess => it.note_failure(now),
+            LookedAt::NoGuess if it.failures == 0 && !it.is_busy() => {
+                known.remove(&origin);
+            }
+            LookedAt::NoGuess => {}
         }
     }
 
-    /// The same where nothing had to be hashed.
+    /// A guess that nothing had to be done for.
     pub(crate) fn failed(&self, origin: Origin, now: Tick) {
         let mut known = self.known();
         if known.len() < ADDRESSES_MAX || known.contains_key(&origin) {
@@ -122,6 +154,10 @@ impl Throttle {
 }
 
 impl Known {
+    fn is_busy(&self) -> bool {
+        self.under_way != [0; 2]
+    }
+
     fn note_failure(&mut self, now: Tick) {
         self.failures = self.failures.saturating_add(1);
         self.failed_at = now;
@@ -139,9 +175,9 @@ mod tests {
     const ONE: Origin = Origin::V4([192, 0, 2, 1]);
 
     fn fails(throttle: &Throttle, at: Tick) -> bool {
-        let admitted = throttle.admit(ONE, at) == Admission::Go;
+        let admitted = throttle.admit(ONE, Kind::Password, at) == Admission::Go;
         if admitted {
-            throttle.finished(ONE, true, at);
+            throttle.finished(ONE, Kind::Password, LookedAt::Guess, at);
         }
         admitted
     }
@@ -160,7 +196,7 @@ mod tests {
         );
         let other = Origin::V4([192, 0, 2, 2]);
         assert_eq!(
-            throttle.admit(other, Tick(0)),
+            throttle.admit(other, Kind::Password, Tick(0)),
             Admission::Go,
             "others do not wait"
         );
@@ -172,11 +208,34 @@ mod tests {
         let throttle = Throttle::default();
         let now = Tick(0);
         let admitted = (0..100)
-            .filter(|_| throttle.admit(ONE, now) == Admission::Go)
+            .filter(|_| throttle.admit(ONE, Kind::Password, now) == Admission::Go)
             .count();
         assert_eq!(admitted, HASHING_MAX as usize);
-        throttle.finished(ONE, false, now);
-        assert_eq!(throttle.admit(ONE, now), Admission::Go);
+        throttle.finished(ONE, Kind::Password, LookedAt::NoGuess, now);
+        assert_eq!(throttle.admit(ONE, Kind::Password, now), Admission::Go);
+    }
+
+    #[test]
+    fn s3_one_address_has_only_a_share_of_the_tokens() {
+        let throttle = Throttle::default();
+        let now = Tick(0);
+        let admits = |origin| throttle.admit(origin, Kind::Token, now) == Admission::Go;
+        let admitted = (0..2_000).filter(|_| admits(ONE)).count();
+        assert_eq!(admitted, VERIFYING_MAX as usize);
+        assert!(admits(Origin::Local), "others have theirs");
+        assert_eq!(
+            throttle.admit(ONE, Kind::Password, now),
+            Admission::Go,
+            "passwords are counted apart"
+        );
+        throttle.finished(ONE, Kind::Token, LookedAt::NoGuess, now);
+        assert!(admits(ONE) && !admits(ONE), "one for the one that is done");
+        for _ in 0..VERIFYING_MAX {
+            throttle.finished(ONE, Kind::Token, LookedAt::NoGuess, now);
+        }
+        throttle.finished(ONE, Kind::Password, LookedAt::NoGuess, now);
+        throttle.finished(Origin::Local, Kind::Token, LookedAt::NoGuess, now);
+        assert!(throttle.known().is_empty(), "nothing is kept of them");
     }
 
     #[test]
@@ -187,12 +246,12 @@ mod tests {
         }
         assert_eq!(throttle.known().len(), ADDRESSES_MAX);
         assert_eq!(
-            throttle.admit(ONE, Tick(0)),
+            throttle.admit(ONE, Kind::Password, Tick(0)),
             Admission::Wait,
             "it fails closed"
         );
         let later = Tick(0).after_ms(FORGET_MS);
-        assert_eq!(throttle.admit(ONE, later), Admission::Go);
+        assert_eq!(throttle.admit(ONE, Kind::Password, later), Admission::Go);
         assert_eq!(throttle.known().len(), 1);
     }
 

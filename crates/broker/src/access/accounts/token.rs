@@ -11,7 +11,7 @@ use courser_token::{Grant, TOKEN_BYTES_MAX, TokenError};
 use zeroize::Zeroizing;
 
 use super::super::hashing::unix_seconds;
-use super::{Accounts, Job, Origin, Proof};
+use super::{Accounts, Admission, Job, Kind, LookedAt, Origin, Proof};
 
 /// Authentication Method of MQTT 5.0; its data is the token.
 const METHOD: &str = "JWT";
@@ -27,14 +27,18 @@ impl Accounts {
         let Some(keys) = &self.logins.tokens else {
             return AuthStep::Refused(ReasonCode::ServerUnavailable);
         };
-        if self.logins.throttle.waits(origin, self.now.get()) {
+        let (throttle, now) = (&self.logins.throttle, self.now.get());
+        if throttle.waits(origin, now) {
             return AuthStep::Refused(ReasonCode::ConnectionRateExceeded);
         }
         let name = login.user_name.map(UserName::new).transpose();
         let (Ok(name), true) = (name, token.len() <= TOKEN_BYTES_MAX) else {
-            self.logins.throttle.failed(origin, self.now.get());
+            throttle.failed(origin, now);
             return AuthStep::Refused(ReasonCode::BadUserNameOrPassword);
         };
+        if throttle.admit(origin, Kind::Token, now) == Admission::Wait {
+            return AuthStep::Refused(ReasonCode::ConnectionRateExceeded);
+        }
         let job = Job {
             front: login.front,
             origin,
@@ -45,11 +49,7 @@ impl Accounts {
             },
             reply: self.reply.clone(),
         };
-        if self.logins.pool.submit(job) {
-            AuthStep::Pending
-        } else {
-            AuthStep::Refused(ReasonCode::ServerBusy)
-        }
+        self.submit(job, Kind::Token)
     }
 
     pub(super) fn judge_token(
@@ -58,9 +58,12 @@ impl Accounts {
         origin: Origin,
         (grant, name): (Result<Grant, TokenError>, Option<UserName>),
     ) -> AuthStep {
+        let looked_at = grant.as_ref().err().map_or(LookedAt::NoGuess, guessed);
+        let throttle = &self.logins.throttle;
+        throttle.finished(origin, Kind::Token, looked_at, self.now.get());
         let grant = match grant {
             Ok(grant) => grant,
-            Err(why) => return self.refuse_token(front, origin, why),
+            Err(why) => return self.refuse_token(front, why),
         };
         let same = name.is_none_or(|name| name == grant.user);
         let table = self.logins.access.table();
@@ -81,21 +84,7 @@ impl Accounts {
         step
     }
 
-    /// A client whose clock is wrong, that was not told of a new token, or that has too many roles, guesses nothing: those of its address
-    /// do not wait for it.
-    fn refuse_token(&self, front: FrontId, origin: Origin, why: TokenError) -> AuthStep {
-        match why {
-            TokenError::Expired | TokenError::NotYet | TokenError::Roles => {}
-            TokenError::TooLong
-            | TokenError::Malformed
-            | TokenError::Extension
-            | TokenError::NoKey
-            | TokenError::Signature
-            | TokenError::Claims
-            | TokenError::Audience
-            | TokenError::Issuer
-            | TokenError::User => self.logins.throttle.failed(origin, self.now.get()),
-        }
+    fn refuse_token(&self, front: FrontId, why: TokenError) -> AuthStep {
         let inner = self.inner.borrow();
         let arrival = inner.arrivals.get(&front);
         let client_id = arrival.map(|it| it.client_id.as_str());
@@ -137,5 +126,23 @@ impl Accounts {
     /// When the next token ends.
     pub(crate) fn next_end(&self) -> Option<Tick> {
         self.inner.borrow().ends.next()
+    }
+}
+
+/// A client whose clock is wrong, that was not told of a new token, or that has too many roles, guesses nothing: those of its address
+/// do not wait for it. What its tokens cost is bounded by how many of one address are looked at.
+fn guessed(why: &TokenError) -> LookedAt {
+    match why {
+        TokenError::Expired | TokenError::NotYet | TokenError::Roles => LookedAt::NoGuess,
+        TokenError::TooLong
+        | TokenError::Malformed
+        | TokenError::Extension
+        | TokenError::NoKey
+        | TokenError::ManyKeys
+        | TokenError::Signature
+        | TokenError::Claims
+        | TokenError::Audience
+        | TokenError::Issuer
+        | TokenError::User => LookedAt::Guess,
     }
 }
