@@ -197,7 +197,7 @@ const fn entry(bug: Bug) -> Entry {
         Bug::FreeIdsEarly => (
             Layer::Front,
             Worlds::OneGroup,
-            981,
+            2023,
             &["I1:", "I13:", "M30:", "M35:"],
         ),
         Bug::BothParts => (Layer::Engine, Worlds::OneGroup, 12, &["I4:", "M35:"]),

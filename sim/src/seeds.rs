@@ -171,8 +171,7 @@ impl Plan {
         let plan = Self::on_disk(seed);
         Self {
             clients: plan.clients.clamp(4, 6),
-            // See `docs/simulator.md`, what is open.
-            groups: false,
+            groups: seed.is_multiple_of(2),
             faulty_ms: rng.between(12_000, 16_000),
             link_ms: plan.link_ms.min(2),
             socket_ms: plan.socket_ms.min(5),

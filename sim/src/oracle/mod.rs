@@ -125,8 +125,9 @@ impl Oracle {
         self.violation.get_or_insert(text);
     }
 
-    pub(crate) const fn killed(&mut self, _now: u64) {
+    pub(crate) fn killed(&mut self, now: u64) {
         self.faulted = true;
+        self.forget_waived(now);
     }
 
     pub(crate) const fn deposed(&mut self, _now: u64) {

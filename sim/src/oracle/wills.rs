@@ -31,8 +31,13 @@ struct Will {
     delay_ms: u64,
     /// The CONNECT that set it asked to forget what was stored.
     attached: bool,
+    /// When its client said that it is not wanted any more.
+    waived: Option<u64>,
     fate: Fate,
 }
+
+/// Within this the home of a session has heard of the end of a connection, and its log has it.
+const UNSETTLED_MS: u64 = 500;
 
 /// Wills by connection.
 #[derive(Debug, Default)]
@@ -70,6 +75,7 @@ impl Oracle {
                 msg,
                 delay_ms,
                 attached: false,
+                waived: None,
                 fate: Fate::Kept,
             };
             self.wills.by_conn.insert(conn, will);
@@ -120,7 +126,10 @@ impl Oracle {
         will.fate = match cause {
             // It may have been attached behind the front's back, and let go without a word from it.
             _ if !will.attached => Fate::May,
-            CloseCause::Disconnect if !asked => Fate::MustNot,
+            CloseCause::Disconnect if !asked => {
+                will.waived = Some(now);
+                Fate::MustNot
+            }
             CloseCause::Disconnect
             | CloseCause::Lost
             | CloseCause::Fault(_)
@@ -157,6 +166,16 @@ impl Oracle {
             return Err(format!("M20/M25: a will that is not due: {:?}", will.fate));
         }
         Ok(())
+    }
+
+    /// The node has died. Nobody answers a DISCONNECT, so one that came just before may be forgotten with it: to the log the
+    /// connection was lost then.
+    pub(super) fn forget_waived(&mut self, now: u64) {
+        for will in self.wills.by_conn.values_mut() {
+            if will.waived.is_some_and(|at| now - at <= UNSETTLED_MS) {
+                will.fate = Fate::May;
+            }
+        }
     }
 
     /// Wills that were published for certain count as acknowledged messages.

@@ -408,6 +408,7 @@ impl Front {
         Some(since.after_ms(GROUP_HELD_MS))
     }
 
+    /// Gives back what could not be sent in time.
     pub(super) fn return_held(&mut self, now: Now, fx: &mut impl FrontEffects) {
         let due = |since: Tick| since.after_ms(GROUP_HELD_MS) <= now.tick;
         while let Some(outbound) = &mut self.outbound
@@ -421,7 +422,8 @@ impl Front {
         {
             self.outcome(place, OutcomeKind::Returned, fx);
         }
-        self.flush_skipped(fx);
+        // What stood behind it may have its place already; the group may give what came back to this client again at once.
+        self.send_held(now, fx);
     }
 }
 

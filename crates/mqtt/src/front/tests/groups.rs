@@ -111,6 +111,27 @@ fn a_named_delivery_has_its_place_in_the_window_m31() {
 }
 
 #[test]
+fn what_has_its_place_leaves_when_what_stood_before_it_goes_back_m31() {
+    let mut client = resumed(1);
+    client.told(owed(NAME));
+    client.told(name(0));
+    assert_eq!(client.effects(), ["4: group 77 named 0 32768"]);
+    client.gets_stored(
+        view("t", QoS::AtLeastOnce, b"no room"),
+        &to_group(7, QoS::AtLeastOnce),
+    );
+    client.gets_stored(view("t", QoS::ExactlyOnce, b"m"), &given(0, 32_768, false));
+    assert!(client.hears().is_empty(), "in order");
+    client.passes(50);
+    assert_eq!(client.effects(), ["4: group 77 outcome 7..=7 Returned"]);
+    let heard = client.hears();
+    assert!(
+        heard.len() == 1 && heard[0].contains("id=32768"),
+        "{heard:?}"
+    );
+}
+
+#[test]
 fn what_an_earlier_leader_had_named_is_void_m31() {
     let mut client = resumed(1);
     client.told(owed(NAME));
