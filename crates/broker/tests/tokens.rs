@@ -111,6 +111,8 @@ fn only_who_has_a_token_comes_in() {
             hello.code(address)
         };
         assert_eq!(code(Some(("anna", &right))), 0);
+        assert_eq!(code(Some(("", &right))), 0, "an empty name is none");
+        assert_eq!(code(Some(("", &old))), bad, "and no proof");
         assert_eq!(code(Some(("bert", &right))), denied, "another name");
         assert_eq!(code(None), denied);
         assert_eq!(code(Some(("anna", &old))), bad);

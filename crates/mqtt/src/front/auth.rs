@@ -8,8 +8,8 @@ use super::close::{End, Fault};
 use super::{Flow, Front};
 use crate::codec::{Auth, MqttStr, PropertiesBuilder, Property, PropertyScope, ReasonCode, Secret};
 
-/// What a client says of itself in CONNECT.
-#[derive(Clone, Copy, Debug)]
+/// What a client says of itself in CONNECT. `Debug` prints lengths only of what proves it.
+#[derive(Clone, Copy)]
 pub struct Login<'a> {
     /// The front that asks; the same for every exchange of a connection.
     pub front: FrontId,
@@ -23,6 +23,20 @@ pub struct Login<'a> {
     pub method: Option<&'a str>,
     /// Authentication Data of v5.
     pub data: &'a [u8],
+}
+
+impl fmt::Debug for Login<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login")
+            .field("front", &self.front)
+            .field("client_id", &self.client_id)
+            .field("user_name", &self.user_name)
+            .field("password", &self.password)
+            .field("method", &self.method)
+            // By some methods a whole token, which opens the door to whoever reads it.
+            .field("data", &format_args!("{} bytes", self.data.len()))
+            .finish()
+    }
 }
 
 /// A password; `Debug` prints its length only.

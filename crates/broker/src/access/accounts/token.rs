@@ -31,7 +31,9 @@ impl Accounts {
         if throttle.waits(origin, now) {
             return AuthStep::Refused(ReasonCode::ConnectionRateExceeded);
         }
-        let name = login.user_name.map(UserName::new).transpose();
+        // 3.1.1 has no password without a user name, v3 [MQTT-3.1.2-22]: an empty one says nothing.
+        let name = login.user_name.filter(|name| !name.is_empty());
+        let name = name.map(UserName::new).transpose();
         let (Ok(name), true) = (name, token.len() <= TOKEN_BYTES_MAX) else {
             throttle.failed(origin, now);
             return AuthStep::Refused(ReasonCode::BadUserNameOrPassword);

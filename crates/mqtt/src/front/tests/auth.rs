@@ -6,8 +6,8 @@ use super::support::{CLEAN, Client, Hello, V5, V311, attached, block};
 use crate::codec::{
     Auth, Disconnect, MqttStr, Packet, Pingreq, Property, PropertyScope, ReasonCode, Secret,
 };
-use crate::front::{AuthExchange, AuthStep, Authentication, Login};
-use courser_contract::{Epoch, ToFront};
+use crate::front::{AuthExchange, AuthStep, Authentication, Login, Password};
+use courser_contract::{Epoch, FrontId, ShardId, ToFront};
 
 #[derive(Debug)]
 struct Sums;
@@ -232,4 +232,29 @@ fn auth_in_the_wrong_place_is_a_fault() {
     let mut client = Client::attached(V311);
     client.gives(&[0xF0, 0]);
     assert_eq!(client.effects().last().unwrap(), "close Fault(129)");
+}
+
+#[test]
+fn i14_a_login_shows_nothing_that_opens_a_door() {
+    let login = Login {
+        front: FrontId {
+            shard: ShardId(0),
+            slot: 1,
+            generation: 0,
+        },
+        client_id: "c1",
+        user_name: Some("anna"),
+        password: Some(Password(b"open sesame")),
+        method: Some("JWT"),
+        data: b"head.claims.signature",
+    };
+    let shown = format!("{login:?}");
+    assert!(shown.contains("anna") && shown.contains("21 bytes"));
+    for secret in ["open sesame", "head.claims.signature"] {
+        let bytes = format!("{:?}", secret.as_bytes());
+        assert!(
+            !shown.contains(secret) && !shown.contains(&bytes),
+            "{shown}"
+        );
+    }
 }
