@@ -1,7 +1,7 @@
 //! The first workload: one fixed key.
 
 use crate::Options;
-use crate::measure::{best_cpu_each, median};
+use crate::measure::{mean_cpu_each, median};
 use crate::table::{Table, verdict};
 use crate::twin;
 use crate::wall::{Load, Wall};
@@ -21,7 +21,7 @@ const TARGETS: [[f64; 2]; 5] = [
 /// CPU ns of a post to one key, on this thread.
 pub(crate) fn post_ns(options: &Options, router: &Router<Message>, key: &Key) -> f64 {
     let message = Message::default();
-    let each = best_cpu_each(options.round_ns(), || router.post(key, black_box(&message)));
+    let each = mean_cpu_each(options.round_ns(), || router.post(key, black_box(&message)));
     black_box(message.acc.get());
     each
 }
@@ -59,7 +59,7 @@ pub(crate) fn run(options: &Options) {
         let (mut ours, mut floor, mut theirs) = (vec![], vec![], vec![]);
         for _ in 0..options.rounds {
             ours.push(post_ns(options, &router, &key));
-            floor.push(best_cpu_each(options.round_ns(), || {
+            floor.push(mean_cpu_each(options.round_ns(), || {
                 black_box(&bare).walk(black_box(&message))
             }));
             let twin = options.twin.as_ref();

@@ -1,7 +1,7 @@
 //! Speed of the router: `cargo bench -p courser-router --bench router -- [--twin DIR] [--rounds N] [PART ...]`
 //!
-//! Parts are the three workloads `fixed`, `random`, `churn`, and `million`; all if none is named, which takes less than
-//! six minutes on a quiet machine and prints what `BENCHMARKS.md` shows. With `--twin` (a folder with the compiled
+//! Parts are the three workloads `fixed`, `random`, `churn`, and `million`; all if none is named, which takes about
+//! eight minutes on a quiet machine and prints what `BENCHMARKS.md` shows. With `--twin` (a folder with the compiled
 //! classes of the router on the JVM) `fixed` runs it too, in turn with ours, and prints the ratios. With `--test`
 //! everything runs once and small, so that it cannot rot.
 #![allow(clippy::print_stdout)] // it is what a benchmark is for
@@ -39,9 +39,9 @@ impl Options {
             .flat_map(move |(at, &n)| shapes.map(move |shape| (at, n, shape)))
     }
 
-    /// CPU time that one round of a measurement takes, about.
+    /// CPU time over which one round takes its mean, about: as long as the twin's.
     fn round_ns(&self) -> f64 {
-        if self.test { 1e5 } else { 3e7 }
+        if self.test { 1e5 } else { twin::SECONDS * 1e9 }
     }
 
     /// Wall time of one round on one or two threads.

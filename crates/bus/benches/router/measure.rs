@@ -15,17 +15,16 @@ pub(crate) fn cpu_each(count: u64, mut call: impl FnMut()) -> f64 {
     (cpu_ns() - start) / count as f64
 }
 
-/// Least of several measurements of about `total_ns` each: what disturbs a round only adds to it.
-pub(crate) fn best_cpu_each(total_ns: f64, mut call: impl FnMut()) -> f64 {
+/// Mean CPU nanoseconds of a call over about `total_ns`, after at least a sixteenth of that to warm up. The mean and not
+/// the least of some: what comes up only now and then is part of what is measured.
+pub(crate) fn mean_cpu_each(total_ns: f64, mut call: impl FnMut()) -> f64 {
     let mut count = 1;
     let mut each = cpu_each(count, &mut call);
-    while each * count as f64 * 4.0 < total_ns {
-        count *= 4;
+    while each * count as f64 * 16.0 < total_ns {
+        count *= 2;
         each = cpu_each(count, &mut call);
     }
-    (0..5)
-        .map(|_| cpu_each(count, &mut call))
-        .fold(each, f64::min)
+    cpu_each((total_ns / each).ceil() as u64, call)
 }
 
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {

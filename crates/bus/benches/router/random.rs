@@ -2,7 +2,7 @@
 
 use crate::Options;
 use crate::fixed::post_ns;
-use crate::measure::{best_cpu_each, median};
+use crate::measure::{mean_cpu_each, median};
 use crate::table::{Table, verdict};
 use crate::wall::{Load, Wall};
 use crate::workload::{Bare, Message, Random, fixed_key, random_keys, router, specs};
@@ -56,7 +56,7 @@ pub(crate) fn run(options: &Options) {
         let (mut fixed, mut each, mut at) = (vec![], vec![], 0);
         for _ in 0..options.rounds {
             fixed.push(post_ns(options, &router, &fixed_key));
-            each.push(best_cpu_each(options.round_ns(), || {
+            each.push(mean_cpu_each(options.round_ns(), || {
                 post(black_box(&message), at);
                 at += 1;
             }));

@@ -4,8 +4,8 @@ use crate::workload::Shape;
 use std::path::Path;
 use std::process::Command;
 
-/// So long it is measured, after the three seconds of its warm-up.
-const SECONDS: &str = "0.5";
+/// So long it is measured, after the three seconds of its warm-up; ours as long.
+pub(crate) const SECONDS: f64 = 0.5;
 
 /// CPU nanoseconds a post of the fixed key: the mean over the time that it is measured.
 pub(crate) fn cpu_ns(classes: &Path, subscribers: u64, shape: Shape) -> f64 {
@@ -22,7 +22,7 @@ pub(crate) fn cpu_ns(classes: &Path, subscribers: u64, shape: Shape) -> f64 {
         "1",
         shape,
         "list",
-        SECONDS,
+        &SECONDS.to_string(),
     ]);
     let output = java.output().expect("java runs");
     let text = String::from_utf8_lossy(&output.stdout);
