@@ -296,6 +296,53 @@ fn keys_are_read_again_and_only_as_a_whole() {
 }
 
 #[test]
+fn a_key_set_without_a_key_takes_back_those_that_it_had() {
+    let folder = folder();
+    let file = folder.path().join("keys");
+    let write = |text: &str| std::fs::write(&file, text).expect("a file");
+    let of = |secret: &[u8]| {
+        let key = URL_SAFE_NO_PAD.encode(secret);
+        format!(r#"{{"keys":[{{"kty":"oct","k":"{key}"}}]}}"#)
+    };
+    write(&of(SECRET));
+    let key_set = format!("tokens.key_set={}", file.display());
+    let settings = [
+        "mqtt.authentication=tokens",
+        "tokens.audience=[\"test\"]",
+        &*key_set,
+    ];
+    let broker = broker(1, &settings, |_| {});
+    let address = broker.addresses()[0];
+    let claims = format!(r#"{{"sub":"anna","aud":"test","exp":{}}}"#, now() + 600);
+    let (old, new) = (token(SECRET, &claims), token(OTHER, &claims));
+    let code = |token: &str| hello("c1", "anna", token).code(address);
+    let mut before = hello("c2", "anna", &old).accepted(address);
+    for (text, expected) in [
+        (&*of(SECRET), 0),
+        ("{", 0),
+        ("{}", 0),
+        (r#"{"keys":[]}"#, 0x86),
+        (&*of(SECRET), 0),
+        (r#"{"keys":[{"kty":"PQ"},7]}"#, 0x86),
+        // What cannot be read brings back nothing.
+        ("{", 0x86),
+    ] {
+        write(text);
+        broker.reread_certificates();
+        assert_eq!(code(&old), expected, "{text}");
+    }
+    write(&of(OTHER));
+    broker.reread_certificates();
+    assert_eq!((code(&new), code(&old)), (0, 0x86));
+    assert_eq!(
+        publishes(&mut before, "x", false, "1"),
+        0x87,
+        "who is there stays"
+    );
+    broker.stop().expect("nothing failed");
+}
+
+#[test]
 fn keys_that_cannot_be_used_stop_the_start() {
     let folder = folder();
     let file = folder.path().join("keys");
@@ -323,6 +370,9 @@ fn keys_that_cannot_be_used_stop_the_start() {
         let error = start(&[setting]);
         assert!(matches!(error, TokensError::Keys { .. }), "{error:?}");
     }
+    std::fs::write(&file, r#"{"keys":[]}"#).expect("a file");
+    let error = start(&[&key_set]);
+    assert!(matches!(error, TokensError::Keys { .. }), "{error:?}");
     std::fs::write(&file, SECRET).expect("a file");
     let error = start(&[&secret, "tokens.roles=[\"a b\"]"]);
     assert!(matches!(error, TokensError::Role { .. }), "{error:?}");

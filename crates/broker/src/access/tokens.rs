@@ -1,6 +1,7 @@
 //! What tokens are verified with: keys read from files, and read again when these change.
 //!
-//! What is read is checked as a whole before it replaces what is there. Connections stay until their tokens end.
+//! What is read is checked as a whole before it replaces what is there. Connections stay until their tokens end. A key set that has no
+//! key of use any more takes back those that it had: whoever withdraws the last one wants nobody to come in with it.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use courser_access::{NameError, RoleName};
 use courser_settings::{Login, Settings, Tokens};
-use courser_token::{KeyError, KeySet, Policy, Verifier};
+use courser_token::{KeyError, KeySet, Loaded, Policy, Verifier};
 
 use crate::doors::{Reread, Watched};
 
@@ -82,7 +83,7 @@ impl TokenKeys {
         });
         let roles = roles.collect::<Result<Vec<_>, _>>()?;
         let texts = texts(&settings)?;
-        let verifier = verifier(&settings, &roles, &texts)?;
+        let verifier = verifier((&settings, &roles), &texts, Reading::First)?;
         Ok(Some(Arc::new(Self {
             texts: Mutex::new(texts),
             current: ArcSwap::from_pointee(verifier),
@@ -103,7 +104,7 @@ impl TokenKeys {
         if *before == texts {
             return Ok(Reread::Same);
         }
-        let next = verifier(&self.settings, &self.roles, &texts)?;
+        let next = verifier((&self.settings, &self.roles), &texts, Reading::Again)?;
         self.current.store(Arc::new(next));
         *before = texts;
         Ok(Reread::Changed)
@@ -152,28 +153,38 @@ fn text(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
+/// What a key set without a key of use means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// A mistake.
+    First,
+    /// The end of the keys that it had.
+    Again,
+}
+
 fn verifier(
-    settings: &Tokens,
-    roles: &[RoleName],
+    (settings, roles): (&Tokens, &[RoleName]),
     texts: &[Vec<u8>],
+    reading: Reading,
 ) -> Result<Verifier, TokensError> {
     let mut keys = KeySet::default();
     let public_from = usize::from(settings.key_set.is_some());
     let secret_from = public_from + settings.public_keys.len();
     for ((at, text), path) in texts.iter().enumerate().zip(files(settings)) {
         let added = if at < public_from {
-            keys.add_key_set(text).map(|loaded| {
-                if loaded.passed_over > 0 {
-                    let (used, passed_over) = (loaded.used, loaded.passed_over);
-                    tracing::warn!(event = "token_keys_passed_over", file = %path.display(), used, passed_over, "some keys cannot be used for tokens");
-                }
-            })
+            add_key_set(&mut keys, text, &path, reading)
         } else if at < secret_from {
             keys.add_public_key(text)
         } else {
             keys.add_secret(text)
         };
         added.map_err(|source| TokensError::Keys { path, source })?;
+    }
+    if keys.is_empty() {
+        tracing::error!(
+            event = "token_keys_withdrawn",
+            "no key is left: no token counts until there is one"
+        );
     }
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let policy = Policy {
@@ -185,4 +196,23 @@ fn verifier(
         roles: roles.to_vec(),
     };
     Ok(Verifier::new(keys, policy))
+}
+
+fn add_key_set(
+    keys: &mut KeySet,
+    text: &[u8],
+    path: &Path,
+    reading: Reading,
+) -> Result<(), KeyError> {
+    let Loaded { used, passed_over } = match keys.add_key_set(text) {
+        Err(KeyError::NoneOfUse(passed_over)) if reading == Reading::Again => Loaded {
+            used: 0,
+            passed_over,
+        },
+        loaded => loaded?,
+    };
+    if passed_over > 0 {
+        tracing::warn!(event = "token_keys_passed_over", file = %path.display(), used, passed_over, "some keys cannot be used for tokens");
+    }
+    Ok(())
 }
