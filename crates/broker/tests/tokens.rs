@@ -273,6 +273,44 @@ fn a_session_stays_with_the_user_of_a_token() {
 }
 
 #[test]
+fn i11_the_will_of_a_kept_session_goes_by_the_roles_of_its_token() {
+    let folder = folder();
+    let settings = settings(folder.path());
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    let broker = broker_on(&folder.path().join("data"), 2, &settings);
+    let address = with_roles(&broker);
+    put_role(&broker, "stays", &["allow publish wills/#"]);
+    put_role(&broker, "changes", &["allow publish wills/#"]);
+    let all = token_of("watcher", "all", 600);
+    let mut watcher = hello("watcher", "watcher", &all).accepted(address);
+    assert_eq!(subscribe(&mut watcher, "wills/#"), 1);
+    let mut clients = [("anna", "stays"), ("bert", "changes")].map(|(user, role)| {
+        // Two seconds after the end of the connection.
+        let mut will = vec![5, 0x18, 0, 0, 0, 2];
+        will.extend(text(&format!("wills/{user}")));
+        will.extend(text("bye"));
+        let short = token_of(user, role, 2);
+        let kept = Hello {
+            // A will of QoS 1, and the session that there is.
+            flags: 4 | 8,
+            will: &will,
+            properties: KEPT,
+            ..hello(user, user, &short)
+        };
+        kept.accepted(address)
+    });
+    for client in &mut clients {
+        let end = client.receive();
+        assert_eq!((end.first, end.body[0]), (0xE0, 0xA0));
+    }
+    put_role(&broker, "changes", &["deny publish wills/#"]);
+    assert_eq!(delivered(&mut watcher), ("wills/anna".into(), "bye".into()));
+    let other = watcher.receive_within(Duration::from_millis(1_500));
+    assert_eq!(other, None, "whose role may not any more");
+    broker.stop().expect("nothing failed");
+}
+
+#[test]
 fn keys_are_read_again_and_only_as_a_whole() {
     let folder = folder();
     let (broker, address) = in_memory(folder.path());
