@@ -101,13 +101,13 @@ settings! {
         secret_file: Option<PathBuf> = None, applies = Restart;
         /// Audiences that are this broker: a token must name one of them in `aud`. There must be one where clients come with tokens.
         audience: Vec<String> = Vec::new(), applies = Restart;
-        /// Issuers that count: a token must name one of them in `iss`. Empty: all whose keys are here.
+        /// Issuers that count: a token must name one of them in `iss`. Empty: all whose keys are here. Which key signed says nothing of the issuer: whoever has one of the keys can name each of these.
         issuers: Vec<String> = Vec::new(), applies = Restart;
         /// Time by which the clocks of the issuer and of this machine may differ.
         leeway: Duration = Duration::from_secs(30), in Duration::ZERO..=Duration::from_secs(300), applies = Restart;
-        /// The claim with the name of the user; one that begins with "/" is a JSON pointer into the claims.
+        /// The claim with the name of the user, the same names as those of accounts: not one that users can choose. One that begins with "/" is a JSON pointer into the claims.
         user_claim: String = "sub".to_owned(), applies = Restart;
-        /// The claim with names of roles, a list or a text with spaces between them; one that begins with "/" is a JSON pointer. Empty: no claim names roles.
+        /// The claim with names of roles, a list or a text with spaces between them; one that begins with "/" is a JSON pointer. Empty: no claim names roles. A name that is a role here gives that role, also "admin".
         roles_claim: String = String::new(), applies = Restart;
         /// Roles of everybody who comes with a token.
         roles: Vec<String> = Vec::new(), applies = Restart;
