@@ -142,8 +142,9 @@ uint64_t cr_subscription_id(const struct CrSubscription *subscription);
 // `subscription` came from `cr_subscribe` and is not used any more, or is null.
 void cr_unsubscribe(struct CrSubscription *subscription);
 
-// Ends a subscription, waits until no call runs any more, drops its context, and gives it back. Within a handler of
-// the same router it does not wait and returns `CR_STATUS_WITHIN_HANDLER`.
+// Ends a subscription, waits until no call runs any more, and gives it back. Its context is dropped then, or soon after:
+// where others that ended before it still wait, with one of the next unsubscriptions. Within a handler of the same
+// router it does not wait and returns `CR_STATUS_WITHIN_HANDLER`.
 //
 // # Safety
 // `subscription` came from `cr_subscribe` and is not used any more, or is null.

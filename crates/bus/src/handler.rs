@@ -37,7 +37,7 @@ impl<M: 'static> Handler<M> for Box<dyn Handler<M>> {
     }
 }
 
-/// Number of a subscription; no other of the same router has it while this one lives.
+/// Number of a subscription. Another of the same router gets it at the earliest after 2^31 subscriptions more.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct SubscriptionId(pub(crate) u64);
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// A subscription. Ends when it is dropped, unless it is [detached](Subscription::detach).
 ///
 /// Its handler is dropped when nobody runs it any more: at once if no post is under way, else with one of the next
-/// unsubscriptions, at [`Router::collect`](crate::Router::collect), or within
+/// unsubscriptions, at [`Router::collect`](crate::Router::collect), or with
 /// [`unsubscribe_wait`](Subscription::unsubscribe_wait).
 #[must_use = "a subscription ends when it is dropped"]
 pub struct Subscription {
@@ -64,8 +64,10 @@ impl Subscription {
         drop(self);
     }
 
-    /// Ends it, waits until no call of its handler runs any more, and drops the handler. Waits for all posts
-    /// that are under way in this router, since those are what is counted.
+    /// Ends it and waits until no call of its handler runs any more. Waits for all posts that are under way in this
+    /// router, since those are what is counted. The handler is dropped then, or soon after: where handlers that ended
+    /// before it still wait, or another thread is dropping some, with one of the next unsubscriptions or at
+    /// [`Router::collect`](crate::Router::collect).
     ///
     /// # Errors
     /// [`WithinHandler`] at once instead of a deadlock, when called from a handler of this router. Two handlers
