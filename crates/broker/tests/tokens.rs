@@ -152,6 +152,12 @@ fn i11_a_token_gives_the_roles_that_it_names() {
     change(&broker, Command::PutUser(name("anna"), disabled));
     assert_eq!(client.receive().first, 0xE0);
     assert_eq!(hello("c1", "anna", &device).code(address), 0x87);
+    // Who is not here at all is whom the token says, and stays that when somebody of this name comes and goes.
+    change(&broker, Command::RemoveUser(name("anna")));
+    let mut client = hello("c1", "anna", &device).accepted(address);
+    change(&broker, Command::PutUser(name("anna"), User::default()));
+    change(&broker, Command::RemoveUser(name("anna")));
+    assert_eq!(publishes(&mut client, "d/anna/x", false, "1"), NOBODY);
     broker.stop().expect("nothing failed");
 }
 
