@@ -1,4 +1,4 @@
-//! The protocol under loom: `RUSTFLAGS="--cfg loom" cargo test -p courser-trie --lib --release`.
+//! The protocol under loom: `crates/bus/loom.sh`.
 
 use super::left_right;
 use loom::thread;
