@@ -39,18 +39,38 @@ impl Model {
 
     /// A post of the thread with that presence: the id that was called.
     fn post(&self, thread: usize) -> Option<u64> {
-        self.post_if(thread, SlotHead::live)
+        self.post_if(thread, |head, _| head.live())
     }
 
     /// One by a plan that names the slot, which the thread has found live before.
     fn post_by_plan(&self, thread: usize) -> Option<u64> {
-        self.post_if(thread, SlotHead::still_live)
+        self.post_if(thread, |head, _| head.still_live())
     }
 
-    fn post_if(&self, thread: usize, live: impl FnOnce(&SlotHead) -> Option<u64>) -> Option<u64> {
+    /// One that makes its plan if none holds: the version with which it was made, and the id of the slot that it names.
+    fn post_planned(&self, thread: usize, plan: &mut Option<(u64, u64)>) {
+        self.post_if(thread, |head, version| match *plan {
+            Some((made_at, id)) if made_at == version => {
+                let live = head.still_live();
+                assert!(live.is_none_or(|live| live == id), "{id} became {live:?}");
+                live
+            }
+            Some(_) | None => {
+                let live = head.live();
+                *plan = live.map(|id| (version, id));
+                live
+            }
+        });
+    }
+
+    fn post_if(
+        &self,
+        thread: usize,
+        live: impl FnOnce(&SlotHead, u64) -> Option<u64>,
+    ) -> Option<u64> {
         let visit = self.presences[thread].enter();
-        self.version.load(Ordering::Acquire);
-        let called = live(&self.head).inspect(|&id| {
+        let version = self.version.load(Ordering::Acquire);
+        let called = live(&self.head, version).inspect(|&id| {
             // SAFETY: loom checks that nobody writes.
             let handler = self.handler.with(|handler| unsafe { *handler });
             assert_eq!(handler, id, "the handler is that of the subscription");
@@ -64,6 +84,17 @@ impl Model {
     /// What unsubscribing does, up to the moment when the handler is dropped.
     fn unsubscribe_wait(&self) {
         self.head.kill();
+        self.wait_and_drop();
+    }
+
+    /// The same for the last one of a list, which is taken out of the trie: no plan that names the slot holds any more.
+    fn unsubscribe_list_wait(&self) {
+        self.head.kill();
+        self.version.fetch_add(1, Ordering::SeqCst);
+        self.wait_and_drop();
+    }
+
+    fn wait_and_drop(&self) {
         let mut grace: Grace<Presence> = Grace::begin(Barrier::Fence, self.presences.iter());
         while !grace.passed() {
             thread::yield_now();
@@ -116,6 +147,24 @@ fn loom_a_slot_is_used_again_after_its_grace_period() {
         model.unsubscribe_wait();
         model.subscribe(2);
         assert!(matches!(poster.join().unwrap(), None | Some(1 | 2)));
+        assert_eq!(model.post(1), Some(2));
+    });
+}
+
+#[test]
+fn loom_a_plan_that_holds_names_no_slot_that_is_used_again() {
+    loom::model(|| {
+        let model = Model::new();
+        model.subscribe(1);
+        let other = Arc::clone(&model);
+        let poster = thread::spawn(move || {
+            let mut plan = None;
+            other.post_planned(0, &mut plan);
+            other.post_planned(0, &mut plan);
+        });
+        model.unsubscribe_list_wait();
+        model.subscribe(2);
+        poster.join().unwrap();
         assert_eq!(model.post(1), Some(2));
     });
 }

@@ -10,8 +10,10 @@
 //! - a handler is written before its id (release) and called only after its id was read (acquire);
 //! - a handler is dropped, or its place written again, only a grace period after its slot became `GONE`;
 //! - a slot of a small chunk (up to [`EXPANDED`]) is used once as long as its list is in the trie. Plans name such
-//!   slots one by one, those that live when the plan is made, so a post knows that what it finds there is still the
-//!   handler of which the plan was made, or none;
+//!   slots one by one, those that live when the plan is made. When the list is taken out, first the epoch of every topic
+//!   that its filter matches moves, then the router's version, and only then a grace period begins, after which
+//!   another list may use the slot. A post that is not waited for then sees the version, by it looks at the epoch, and
+//!   makes its plan anew. So a post finds in such a slot the handler of which its plan was made, or none;
 //! - memory of chunks is given back to the allocator only when the router is dropped; until then a chunk that
 //!   is not used waits in the pool of its type, a grace period after its list was taken out of the trie. So the
 //!   id of a slot may be read through any pointer ever handed out, as long as the router lives.
@@ -53,7 +55,9 @@ impl SlotHead {
     /// Like `live`, for a slot in a chunk that plans name slot by slot, from a thread that saw its id by `live` when
     /// it made the plan.
     ///
-    /// Such a slot is used once, so this is the id that was seen, or the slot is gone: nothing is to be acquired.
+    /// The plan must have been found to hold, by the version or by the epoch, since the thread became present: then
+    /// the slot was not used again (see the module), and this is the id that was seen, or the slot is gone: nothing is
+    /// to be acquired.
     /// It is what lets the compiler keep in registers what one handler left there for the next.
     #[inline]
     pub(crate) fn still_live(&self) -> Option<u64> {
@@ -88,11 +92,13 @@ pub(crate) struct Slot<H> {
 
 impl<H> Slot<H> {
     /// # Safety
-    /// `live` returned an id after the caller entered its presence, which it has not left.
+    /// The caller is present, and since it became so `live` returned an id, or `still_live` one for a plan that it found
+    /// to hold.
     #[inline]
     pub(crate) unsafe fn handler(&self) -> &H {
-        // SAFETY: by the invariants the handler was written before the id that the caller saw, and stays until
-        // a grace period after the slot was killed; the caller is present, so that period has not ended.
+        // SAFETY: by the invariants the handler was written before the id that the caller saw by `live`, now or when
+        // it made its plan, and stays until a grace period after the slot was killed; the caller has been present
+        // since before it saw the slot live, so that period has not ended.
         unsafe { (*self.handler.get()).assume_init_ref() }
     }
 
