@@ -2,6 +2,11 @@
 #![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!(
+    "courser-router keeps numbers in the low bits of 64-bit addresses: it is for 64-bit targets only"
+);
+
 mod bus;
 mod filter;
 mod handler;

@@ -37,7 +37,7 @@ impl<M: 'static> Copy for Post<'_, M> {}
 /// through which all six stay in their registers: small posts are bound by the number of loads and stores, and this
 /// way needs none for them. Handlers that write to the message one after another moreover do so through the same
 /// register, and the processor forwards each store to the next load without waiting for it (measured on Zen 4).
-/// Without optimisation it is a plain call; there are as many as the plan has groups.
+/// Without optimisation it is a plain call; there are as many as the plan has groups, each with frames of its own.
 pub(crate) type Walk<M> = unsafe fn(*const Word, &Router<M>, &Key, &M, &Record, Visit);
 
 /// Slots of the groups that are entered one by one, each size with a function that has no loop.
@@ -324,10 +324,10 @@ unsafe fn walk_chunk<M, H: Handler<M>>(
 }
 
 /// Keeps the optimiser from unrolling the loop that this is in: it is unrolled by hand, in a way that needs no more
-/// registers than are free.
+/// registers than are free. Elsewhere than on these processors the loop is the optimiser's.
 #[inline(always)]
 fn keep_rolled() {
-    #[cfg(not(miri))]
+    #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
     // SAFETY: there is nothing in it.
     unsafe {
         std::arch::asm!("", options(nomem, nostack, preserves_flags));
