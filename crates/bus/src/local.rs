@@ -9,6 +9,9 @@ thread_local! {
     /// The record that was used last, by the number of its router; numbers are never used twice, so an entry
     /// of a router that is gone is never asked for. Without a destructor: reading it is one load.
     static LAST: Cell<(u64, *const Record)> = const { Cell::new((0, std::ptr::null())) };
+    /// The innermost post that is under way on this thread with a record for it alone. Without a destructor: it is needed
+    /// when those of the thread run.
+    static PASSING: Cell<*const Passing> = const { Cell::new(std::ptr::null()) };
     static RECORDS: RefCell<Records> = const { RefCell::new(Records(Vec::new())) };
 }
 
@@ -21,6 +24,21 @@ impl Drop for Records {
         self.0
             .iter()
             .for_each(|(_, _, record)| record.leave_for_good());
+    }
+}
+
+/// A post of a thread that is ending, on the stack of `with_record`.
+struct Passing {
+    router: u64,
+    record: Arc<Record>,
+    /// The one within whose handler this one was begun, if any.
+    outer: *const Passing,
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        PASSING.set(self.outer);
+        self.record.leave_for_good();
     }
 }
 
@@ -43,11 +61,16 @@ pub(crate) fn with_record<R>(
     use_it: impl FnOnce(&Record) -> R,
 ) -> R {
     let (record, is_kept) = find(router, alive, make);
-    let result = use_it(&record);
-    if !is_kept {
-        record.leave_for_good();
+    if is_kept {
+        return use_it(&record);
     }
-    result
+    let passing = Passing {
+        router,
+        record,
+        outer: PASSING.get(),
+    };
+    PASSING.set(&raw const passing); // it stays in its place until it is dropped, at the end of this
+    use_it(&passing.record)
 }
 
 /// Whether this thread is within a post of the router with number `router`.
@@ -59,7 +82,20 @@ pub(crate) fn is_inside(router: u64) -> bool {
             .iter()
             .any(|(id, _, record)| *id == router && record.presence().inside())
     };
-    RECORDS.try_with(inside).unwrap_or(false)
+    RECORDS.try_with(inside).unwrap_or(false) || is_passing(router)
+}
+
+/// The same for posts whose record is for them alone: all that the thread is in the middle of.
+fn is_passing(router: u64) -> bool {
+    let mut next = PASSING.get();
+    // SAFETY: each is on this thread's stack, further out than the caller, and is taken out of the chain when it goes.
+    while let Some(passing) = unsafe { next.as_ref() } {
+        if passing.router == router {
+            return true;
+        }
+        next = passing.outer;
+    }
+    false
 }
 
 /// The record, and whether it is kept for the next time.

@@ -1,9 +1,21 @@
 //! When handlers may be called, and when they are dropped.
 
 use courser_router::{Key, Router, Subscription, WithinHandler};
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+/// Posts when the thread ends, if it is the thread's `LAST`.
+struct PostsLast(Router<u64>, Key);
+
+impl Drop for PostsLast {
+    fn drop(&mut self) {
+        self.0.post(&self.1, &0);
+    }
+}
+
+thread_local!(static LAST: RefCell<Option<PostsLast>> = const { RefCell::new(None) });
 
 fn count(
     calls: &Arc<AtomicUsize>,
@@ -234,6 +246,42 @@ fn waiting_within_a_handler_is_an_error() {
     assert_eq!(router.stats().subscriptions, 1, "it has ended all the same");
 }
 
+/// Also in a destructor of a thread local, where the thread has no record any more; and a post to another router in between
+/// hides nothing.
+#[test]
+fn waiting_within_a_handler_is_an_error_while_the_thread_ends() {
+    let (router, between): (Router<u64>, Router<u64>) = (Router::new(), Router::new());
+    let ended = Mutex::new(vec![
+        router.subscribe("b", |_, _, _| {}).unwrap(),
+        router.subscribe("b", |_, _, _| {}).unwrap(),
+    ]);
+    let (results, result) = std::sync::mpsc::channel();
+    let wait = move || {
+        let one = ended.lock().unwrap().pop().expect("two are waited for");
+        results.send(one.unsubscribe_wait()).unwrap();
+    };
+    let wait = Arc::new(wait);
+    let wait_in = Arc::clone(&wait);
+    let _inner = between.subscribe("a", move |_, _, _| wait_in()).unwrap();
+    let (between_in, key) = (between.clone(), between.key("a").unwrap());
+    let _outer = router
+        .subscribe("a", move |_, _, _| {
+            between_in.post(&key, &0);
+            wait();
+        })
+        .unwrap();
+    let (router_in, key) = (router.clone(), router.key("a").unwrap());
+    std::thread::spawn(move || {
+        // First, so that it is destroyed after what the router keeps for the thread, which the post brings about.
+        LAST.set(Some(PostsLast(router_in.clone(), key)));
+        router_in.post(&router_in.key("of nobody").unwrap(), &0);
+    });
+    for _ in 0..2 {
+        let result = result.recv_timeout(Duration::from_secs(20));
+        assert_eq!(result, Ok(Err(WithinHandler)));
+    }
+}
+
 /// `unsubscribe_wait` returns only after the handler that is running has ended.
 #[test]
 fn unsubscribe_wait_waits() {
@@ -378,13 +426,6 @@ fn records_of_threads_and_routers() {
         );
     }
 
-    struct PostsLast(Router<u64>, Key);
-    impl Drop for PostsLast {
-        fn drop(&mut self) {
-            self.0.post(&self.1, &0);
-        }
-    }
-    thread_local!(static LAST: std::cell::RefCell<Option<PostsLast>> = const { std::cell::RefCell::new(None) });
     let router: Router<u64> = Router::new();
     let key = router.key("a").unwrap();
     let calls = Arc::new(AtomicUsize::new(0));
