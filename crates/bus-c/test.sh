@@ -2,7 +2,8 @@
 # Builds the C library, checks that the header is what cbindgen makes of the source, and runs the example and the
 # tests: against the shared and the static library, and with Rust and C under AddressSanitizer. Exits non-zero if anything
 # fails.
-# Environment: CARGO_TARGET_DIR, CC, CBINDGEN (path; without it and without cbindgen in PATH the check is skipped).
+# Environment: CARGO_TARGET_DIR, CC, CBINDGEN (path; without it and without cbindgen in PATH the check is left out, and
+# counted as such).
 set -eu
 cd "$(dirname "$0")"
 here=$(pwd)
@@ -20,8 +21,11 @@ if [ -n "$cbindgen" ]; then
         echo "include/courser_router.h is not what cbindgen makes: copy it from a run of cbindgen" >&2
         exit 1
     fi
+    echo "test result: ok. 1 passed; 0 failed"
 else
-    echo "cbindgen is not installed: the header is not checked"
+    # As cargo says it, which is what `cargo xtask test` counts.
+    echo "test include/courser_router.h ... ignored, cbindgen is not installed"
+    echo "test result: ok. 0 passed; 0 failed; 1 ignored"
 fi
 
 CARGO_TARGET_DIR="$target" CARGO_PROFILE_RELEASE_LTO=off cargo build --locked --quiet --release --package courser-router-c

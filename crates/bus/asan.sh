@@ -7,6 +7,6 @@ cd "$(dirname "$0")/../.."
 host=$(rustc -vV | sed -n 's/^host: //p')
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}/asan" RUSTC_BOOTSTRAP=1
 export RUSTFLAGS="-Zsanitizer=address --cfg asan" CARGO_PROFILE_DEV_OPT_LEVEL=1
-export ASAN_OPTIONS=detect_leaks=1 PROPTEST_CASES="${PROPTEST_CASES:-64}"
-cargo test --locked --target "$host" --package courser-router --lib --test routing --test lifetimes --test rings
-cargo test --locked --target "$host" --package courser-trie --lib --test rules --test cache --test shared_stress
+export ASAN_OPTIONS=detect_leaks=1
+cargo test --locked --target "$host" --package courser-router --lib --test routing --test lifetimes --test rings --test corpus
+cargo test --locked --target "$host" --package courser-trie --lib --test rules --test cache --test shared_stress --test corpus
