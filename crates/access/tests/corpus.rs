@@ -5,20 +5,15 @@
     reason = "the fuzz target, in another crate, uses it too"
 )]
 mod fuzzed;
-
-use std::{fs, path::Path};
+#[allow(unreachable_pub, reason = "the same file serves other crates")]
+#[path = "../../../fuzz/src/kept.rs"]
+mod kept;
 
 use proptest::prelude::*;
 
 #[test]
 fn kept_inputs() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/acl_pattern");
-    let mut count = 0;
-    for file in fs::read_dir(folder).expect("the corpus is there") {
-        fuzzed::acl_pattern(&fs::read(file.expect("listed").path()).expect("a file"));
-        count += 1;
-    }
-    assert!(count > 0, "there are kept inputs");
+    kept::each("acl_pattern", fuzzed::acl_pattern);
 }
 
 const PARTS: &[&str] = &[

@@ -5,22 +5,11 @@
     reason = "the fuzz targets, in another crate, use them too"
 )]
 mod fuzzed;
-
-use std::{fs, path::Path};
+#[allow(unreachable_pub, reason = "the same file serves other crates")]
+#[path = "../../../fuzz/src/kept.rs"]
+mod kept;
 
 use courser_log::testing::Choices;
-
-fn replay(target: &str, run: fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fuzz/corpus")
-        .join(target);
-    let mut count = 0;
-    for file in fs::read_dir(folder).expect("the corpus is there") {
-        run(&fs::read(file.expect("listed").path()).expect("a file"));
-        count += 1;
-    }
-    assert!(count > 0, "{target} has kept inputs");
-}
 
 fn generated(count: u64, run: fn(&[u8])) {
     for seed in 0..count {
@@ -39,18 +28,18 @@ fn generated(count: u64, run: fn(&[u8])) {
 
 #[test]
 fn segments() {
-    replay("log_segment", fuzzed::segment);
+    kept::each("log_segment", fuzzed::segment);
     generated(4_000, fuzzed::segment);
 }
 
 #[test]
 fn raw_segments() {
-    replay("log_segment_raw", fuzzed::segment_raw);
+    kept::each("log_segment_raw", fuzzed::segment_raw);
     generated(500, fuzzed::segment_raw);
 }
 
 #[test]
 fn checkpoints() {
-    replay("log_checkpoint", fuzzed::checkpoint);
+    kept::each("log_checkpoint", fuzzed::checkpoint);
     generated(4_000, fuzzed::checkpoint);
 }

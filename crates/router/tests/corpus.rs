@@ -5,17 +5,11 @@
     reason = "the fuzz target, in another crate, uses it too"
 )]
 mod fuzzed;
-
-use std::fs;
-use std::path::Path;
+#[allow(unreachable_pub, reason = "the same file serves other crates")]
+#[path = "../../../fuzz/src/kept.rs"]
+mod kept;
 
 #[test]
 fn kept_sequences_of_operations() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/matcher_ops");
-    let mut count = 0;
-    for file in fs::read_dir(folder).expect("the corpus is there") {
-        fuzzed::operations(&fs::read(file.expect("listed").path()).expect("a file"));
-        count += 1;
-    }
-    assert!(count > 0, "matcher_ops has kept inputs");
+    kept::each("matcher_ops", fuzzed::operations);
 }

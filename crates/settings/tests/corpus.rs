@@ -5,18 +5,13 @@
     reason = "the fuzz targets, in another crate, use them too"
 )]
 mod fuzzed;
-
-use std::{fs, path::Path};
+#[allow(unreachable_pub, reason = "the same file serves other crates")]
+#[path = "../../../fuzz/src/kept.rs"]
+mod kept;
 
 #[test]
 fn kept_inputs() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/config_file");
-    let mut count = 0;
-    for file in fs::read_dir(folder).expect("the corpus is there") {
-        fuzzed::config_file(&fs::read(file.expect("listed").path()).expect("a file"));
-        count += 1;
-    }
-    assert!(count > 0, "there are kept inputs");
+    kept::each("config_file", fuzzed::config_file);
 }
 
 /// The template with all its settings in force, broken off everywhere and with each sign in turn at some places.

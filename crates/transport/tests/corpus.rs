@@ -5,28 +5,17 @@
     reason = "the fuzz targets, in another crate, use them too"
 )]
 mod fuzzed;
-
-use std::{fs, path::Path};
+#[allow(unreachable_pub, reason = "the same file serves other crates")]
+#[path = "../../../fuzz/src/kept.rs"]
+mod kept;
 
 use proptest::prelude::*;
 
-fn replay(target: &str, run: fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fuzz/corpus")
-        .join(target);
-    let mut count = 0;
-    for file in fs::read_dir(folder).expect("the corpus is there") {
-        run(&fs::read(file.expect("listed").path()).expect("a file"));
-        count += 1;
-    }
-    assert!(count > 0, "{target} has kept inputs");
-}
-
 #[test]
 fn kept_inputs() {
-    replay("proxy_header", fuzzed::proxy_header);
-    replay("web_upgrade", fuzzed::web_upgrade);
-    replay("web_frames", fuzzed::web_frames);
+    kept::each("proxy_header", fuzzed::proxy_header);
+    kept::each("web_upgrade", fuzzed::web_upgrade);
+    kept::each("web_frames", fuzzed::web_frames);
 }
 
 /// Pieces of good inputs and any bytes, in any order.
