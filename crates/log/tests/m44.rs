@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, io::ErrorKind};
 use courser_contract::{LogIndex, PartitionId, Term};
 use courser_log::{
     Batch, BatchPlace, DamageKind, Log, Manifests, OpenError, PartitionDamage, Push, Record,
-    Recovered,
+    Recovered, WriteError,
     testing::{Call, MemDisk, Survival},
 };
 use support::{entry, entry_of, open, start};
@@ -69,6 +69,25 @@ impl Recorded {
         let place = self.write(partitions);
         self.log.sync().expect("synced");
         place
+    }
+
+    /// Entries of partition 1, each synced, until one is refused: why. It is in the batch, and counts as the last.
+    fn fill(&mut self, mut look: impl FnMut(&Log<MemDisk>)) -> WriteError {
+        loop {
+            if let Some(job) = self.log.prepare() {
+                self.log.prepared(job.run());
+            }
+            let next = self.last.entry(1).or_insert(0);
+            *next += 1;
+            let record = entry(1, *next, &data(1, *next, 3_000));
+            self.batch.clear();
+            assert_eq!(self.batch.push(&record), Push::Taken);
+            if let Err(error) = self.log.write(&mut self.batch) {
+                return error;
+            }
+            self.log.sync().expect("synced");
+            look(&self.log);
+        }
     }
 
     /// One batch, with a vote of partition 1 for node 1.
@@ -542,29 +561,16 @@ fn a_log_of_a_later_start_another_node_or_another_version_is_refused() {
 
 #[test]
 fn d8_a_full_disk_refuses_to_roll_and_recovers_by_itself() {
-    use courser_log::{SpaceState, WriteError};
+    use courser_log::SpaceState;
     let mut recorded = Recorded::new();
     let segment = support::SEGMENT;
     // Room for the reserve of one segment, one ahead, and half of another.
     recorded.disk.set_capacity(Some(segment * 7 / 2));
     let mut low = false;
-    let error = loop {
-        if let Some(job) = recorded.log.prepare() {
-            recorded.log.prepared(job.run());
-        }
-        let next = recorded.last.entry(1).or_insert(0);
-        *next += 1;
-        let record = entry(1, *next, &data(1, *next, 3_000));
-        recorded.batch.clear();
-        assert_eq!(recorded.batch.push(&record), Push::Taken);
-        match recorded.log.write(&mut recorded.batch) {
-            Ok(_) => {}
-            Err(error) => break error,
-        }
-        recorded.log.sync().expect("synced");
-        low |= recorded.log.space().state == SpaceState::Low;
-        recorded.log.check();
-    };
+    let error = recorded.fill(|log| {
+        low |= log.space().state == SpaceState::Low;
+        log.check();
+    });
     assert!(low, "it is said before it is too late");
     assert!(matches!(error, WriteError::NoSpace));
     assert_eq!(recorded.log.refresh_space().state, SpaceState::Low);
@@ -601,25 +607,12 @@ fn d8_segments_that_a_checkpoint_frees_end_the_shortage() {
 /// A log that took the last block could not be saved, and nothing would ever be freed.
 #[test]
 fn d8_the_log_leaves_room_for_the_checkpoint_that_frees_it() {
-    use courser_log::{Disk as _, WriteError};
+    use courser_log::Disk as _;
     const LEFT: u64 = 100 << 10;
     let mut recorded = Recorded::new();
     recorded.disk.set_capacity(Some(support::SEGMENT * 6));
     recorded.log.leave_free(LEFT);
-    let error = loop {
-        if let Some(job) = recorded.log.prepare() {
-            recorded.log.prepared(job.run());
-        }
-        let next = recorded.last.entry(1).or_insert(0);
-        *next += 1;
-        let record = entry(1, *next, &data(1, *next, 3_000));
-        recorded.batch.clear();
-        assert_eq!(recorded.batch.push(&record), Push::Taken);
-        if let Err(error) = recorded.log.write(&mut recorded.batch) {
-            break error;
-        }
-        recorded.log.sync().expect("synced");
-    };
+    let error = recorded.fill(|_| {});
     assert!(matches!(error, WriteError::NoSpace));
     let free = recorded.disk.free_bytes().expect("known");
     assert!(
