@@ -35,10 +35,15 @@ impl Default for Clock {
     }
 }
 
-/// What the system says.
-fn system() -> WallMs {
+/// What the system says, with its jumps.
+pub(crate) fn system() -> WallMs {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     WallMs(milliseconds(since.unwrap_or_default()))
+}
+
+/// Seconds since 1970 by the system's clock; before that it is 1970.
+pub(crate) fn unix_seconds() -> u64 {
+    system().0 / 1_000
 }
 
 /// Microseconds of CPU that the calling thread has used.

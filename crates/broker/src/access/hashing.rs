@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::SystemTime;
 
 use courser_access::{HashMemory, PasswordHash, UserName};
 use courser_contract::FrontId;
@@ -15,6 +14,7 @@ use zeroize::Zeroizing;
 
 use super::mailbox::Mailbox;
 use super::throttle::Origin;
+use crate::clock::unix_seconds;
 use crate::rings::Doze;
 
 /// Passwords that may wait for a thread; about two seconds of work for each thread.
@@ -236,12 +236,6 @@ fn look(proof: Proof, memory: &mut HashMemory) -> Found {
             name,
         },
     }
-}
-
-/// Seconds since 1970; before that it is 1970.
-pub(crate) fn unix_seconds() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
 }
 
 impl Reply {

@@ -27,7 +27,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use courser_contract::{LogIndex, PartitionId, WallMs};
 use courser_log::FileDisk;
@@ -38,6 +37,7 @@ use self::manifest::Manifest;
 use self::pace::Pace;
 pub use self::restore::{restore_backup, verify_backup};
 use self::store::Store;
+use crate::clock;
 use crate::live::Live;
 use crate::stations::{CopyDoor, NotHeld};
 
@@ -370,8 +370,6 @@ impl Backups {
 
 /// What the thread does.
 fn make(source: &Source, store: &Store, progress: &Progress, stop: Arc<AtomicBool>) {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let made = WallMs(now.map_or(0, |now| now.as_millis() as u64));
     let making = Making {
         source,
         store,
@@ -379,7 +377,7 @@ fn make(source: &Source, store: &Store, progress: &Progress, stop: Arc<AtomicBoo
         progress,
         lost: Arc::new(AtomicBool::new(false)),
     };
-    match making.run(made) {
+    match making.run(clock::system()) {
         Ok(manifest) => {
             tracing::info!(event = "backup_made", number = manifest.number);
             progress.change(|state| {

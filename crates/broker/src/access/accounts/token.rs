@@ -10,8 +10,8 @@ use courser_mqtt::front::{AuthStep, Login};
 use courser_token::{Grant, TOKEN_BYTES_MAX, TokenError};
 use zeroize::Zeroizing;
 
-use super::super::hashing::unix_seconds;
 use super::{Accounts, Admission, Job, Kind, LookedAt, Origin, Proof};
+use crate::clock::unix_seconds;
 
 /// Authentication Method of MQTT 5.0; its data is the token.
 const METHOD: &str = "JWT";
