@@ -113,7 +113,7 @@ impl TokenKeys {
 
 impl Watched for TokenKeys {
     fn files(&self) -> Vec<PathBuf> {
-        files(&self.settings).collect()
+        files(&self.settings).map(|(_, path)| path).collect()
     }
 
     fn look(&self) {
@@ -134,16 +134,28 @@ impl Watched for TokenKeys {
     }
 }
 
-/// Key set, public keys, secret: in the order in which [`verifier`] takes their texts.
-fn files(settings: &Tokens) -> impl Iterator<Item = PathBuf> {
-    let public = settings.public_keys.iter().map(PathBuf::from);
+/// What is in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holds {
+    KeySet,
+    PublicKey,
+    Secret,
+}
+
+fn files(settings: &Tokens) -> impl Iterator<Item = (Holds, PathBuf)> {
+    let of = |holds| move |path| (holds, path);
     let key_set = settings.key_set.clone().into_iter();
-    key_set.chain(public).chain(settings.secret_file.clone())
+    let public = settings.public_keys.iter().map(PathBuf::from);
+    let secret = settings.secret_file.clone().into_iter();
+    key_set
+        .map(of(Holds::KeySet))
+        .chain(public.map(of(Holds::PublicKey)))
+        .chain(secret.map(of(Holds::Secret)))
 }
 
 fn texts(settings: &Tokens) -> Result<Vec<Vec<u8>>, TokensError> {
     let read = |path: PathBuf| text(&path).map_err(|source| TokensError::Read { path, source });
-    files(settings).map(read).collect()
+    files(settings).map(|(_, path)| read(path)).collect()
 }
 
 fn text(path: &Path) -> std::io::Result<Vec<u8>> {
@@ -168,15 +180,11 @@ fn verifier(
     reading: Reading,
 ) -> Result<Verifier, TokensError> {
     let mut keys = KeySet::default();
-    let public_from = usize::from(settings.key_set.is_some());
-    let secret_from = public_from + settings.public_keys.len();
-    for ((at, text), path) in texts.iter().enumerate().zip(files(settings)) {
-        let added = if at < public_from {
-            add_key_set(&mut keys, text, &path, reading)
-        } else if at < secret_from {
-            keys.add_public_key(text)
-        } else {
-            keys.add_secret(text)
+    for (text, (holds, path)) in texts.iter().zip(files(settings)) {
+        let added = match holds {
+            Holds::KeySet => add_key_set(&mut keys, text, &path, reading),
+            Holds::PublicKey => keys.add_public_key(text),
+            Holds::Secret => keys.add_secret(text),
         };
         added.map_err(|source| TokensError::Keys { path, source })?;
     }
