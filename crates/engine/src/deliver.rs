@@ -174,7 +174,9 @@ impl Partition {
         let head = Entry::open(bytes, Trust::Own)?.head();
         let own = self.lead.role != Role::Follower && head.term == self.lead.term;
         if !own {
-            return self.state.apply(at, bytes, Trust::Foreign, &mut NoSink);
+            self.state.apply(at, bytes, Trust::Foreign, &mut NoSink)?;
+            self.lead.orphans.applied((head.term, head.number), fx);
+            return Ok(());
         }
         let mut leader = Leader {
             lead: &mut self.lead,

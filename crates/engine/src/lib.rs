@@ -69,6 +69,7 @@ mod lost;
     reason = "reading is for checkpoints, priorities for work queues"
 )]
 mod origins;
+mod orphans;
 #[allow(
     dead_code,
     reason = "reading is for checkpoints, priorities for work queues"

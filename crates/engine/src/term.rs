@@ -29,6 +29,7 @@ impl Partition {
 
     /// The first entry of the term is applied: everything before it is, too.
     pub(crate) fn term_begun(&mut self, began: Began, fx: &mut impl PartitionEffects) {
+        self.lead.orphans.clear();
         self.lead.sessions = Numbers::of(&self.state.sessions, self.state.last_session);
         self.lead.groups = Numbers::of(&self.state.groups, self.state.last_group);
         self.lead.origins = self.state.origins.clone();
@@ -172,8 +173,12 @@ impl Partition {
     pub(crate) fn lead_ends(&mut self, now: Now, fx: &mut impl PartitionEffects) {
         self.gather.clear();
         self.state.l2.forget_sets();
+        let mut orphans = std::mem::take(&mut self.lead.orphans);
+        let after = std::mem::take(&mut self.lead.after);
+        orphans.adopt(self.lead.term, self.lead.number, after);
         let mut lead = Lead {
             now,
+            orphans,
             term: self.lead.term,
             // Tokens of an earlier leadership may still be answered.
             tokens: self.lead.tokens,

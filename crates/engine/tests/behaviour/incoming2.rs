@@ -64,6 +64,54 @@ fn a_hold_outlives_connection_and_restart_m28() {
     );
 }
 
+/// What a leader had proposed when it lost its leadership is stored if the next one finds it committed, and its client hears so.
+#[test]
+fn i1_a_publish_that_outlives_its_leader_reaches_clean_sessions_m28() {
+    for kept in 0..=2 {
+        let mut world = World::new();
+        let a = durable(&mut world, "a");
+        let reader = clean(&mut world, "reader");
+        world.subscribe(reader, to("t", QoS::ExactlyOnce));
+        world.commits = Commits::Held;
+        for id in 1..=2 {
+            publish2(&mut world, a, id, "t", &id.to_string(), u64::from(id));
+            world.turn();
+        }
+        world.depose(DURABLE, kept);
+        world.settle();
+        let stored: Vec<String> = (1..=kept).map(|id| id.to_string()).collect();
+        assert_eq!(world.got(reader), stored, "{kept} entries survive");
+        world.elect(DURABLE);
+        world.commits = Commits::AtOnce;
+        world.settle();
+        world.attach(a, Options::durable());
+        for id in 1..=2 {
+            publish2(&mut world, a, id, "t", &id.to_string(), u64::from(id));
+        }
+        world.settle();
+        assert_eq!(world.clients[a].pubrec.len(), 2);
+        let rest: Vec<String> = (kept + 1..=2).map(|id| id.to_string()).collect();
+        assert_eq!(world.got(reader), rest, "each of them came once");
+    }
+}
+
+/// The leadership may go twice before the first entry of a term is applied.
+#[test]
+fn i1_what_a_leader_before_the_last_one_proposed_reaches_clean_sessions_m28() {
+    let mut world = World::new();
+    let a = durable(&mut world, "a");
+    let reader = clean(&mut world, "reader");
+    world.subscribe(reader, to("t", QoS::ExactlyOnce));
+    world.commits = Commits::Held;
+    publish2(&mut world, a, 1, "t", "1", 1);
+    world.turn();
+    world.call(DURABLE, |it, now, fx| it.handle_follower(now, fx));
+    world.elect(DURABLE);
+    world.depose(DURABLE, 1);
+    world.settle();
+    assert_eq!(world.got(reader), ["1"]);
+}
+
 #[test]
 fn a_qos2_publish_to_nobody_is_not_stored() {
     let mut world = World::new();
