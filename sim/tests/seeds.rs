@@ -126,3 +126,26 @@ fn what_a_publisher_has_forgotten_may_come_late() {
     assert_eq!(outcome.violation, None);
     assert!(outcome.counts.published > 1_000, "{:?}", outcome.counts);
 }
+
+/// M28: what a partition had stored of a QoS 2 publish when it lost its leader did not reach clean sessions, and its publisher was told that
+/// it had.
+#[test]
+fn a_publish_that_outlives_its_leader_reaches_clean_sessions() {
+    for seed in [712, 4379] {
+        let outcome = run_plan(Plan::one_group(seed));
+        assert_eq!(outcome.violation, None);
+        assert!(outcome.trace.contains("lost its leader"), "seed {seed}");
+    }
+}
+
+/// A DISCONNECT that waits for the appends of its front when the partition loses its leader is lost with it: to the next leader the
+/// connection was lost, and its will is due (M26).
+#[test]
+fn a_good_bye_may_be_lost_with_a_leader() {
+    let outcome = run_plan(Plan::one_group(2_710));
+    assert_eq!(outcome.violation, None);
+    assert!(
+        outcome.trace.contains("gets message 1003 on w/9"),
+        "the will goes out"
+    );
+}

@@ -3,8 +3,8 @@
 use courser_mqtt::codec::{Connack, ProtocolVersion, QoS};
 
 use super::wire::{self, Hello, HelloWill, Outgoing};
-use super::{Asked, Client, Command, Ctx, Expected, Kind, Phase};
-use crate::oracle::Msg;
+use super::{Asked, Belief, Client, Command, Ctx, Expected, Kind, Phase};
+use crate::oracle::{Msg, Oracle};
 
 /// Seven days, in seconds: what 3.1.1 gets without CleanSession.
 const LONG: u32 = 7 * 24 * 3600;
@@ -257,6 +257,21 @@ impl Client {
         let earliest = (ctx.now + after).saturating_sub(2_000);
         let (before, _) = self.belief.ends;
         self.belief.ends = (earliest.min(before), ctx.now + after);
+    }
+
+    /// A CONNECT that it had given up has come behind one that it sent later: it may have begun another session, or ended the one there
+    /// was.
+    pub(crate) fn was_overtaken(&mut self, oracle: &mut Oracle) {
+        for life in self.life.into_iter().chain(self.belief.life) {
+            oracle.lives[life].fuzzy = true;
+        }
+        self.belief = Belief {
+            life: self.belief.life,
+            surely_none: false,
+            none_before: false,
+            surely_there: false,
+            ends: (0, u64::MAX),
+        };
     }
 
     /// The broker closed the connection.

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use courser_mqtt::codec::QoS;
 
 pub(crate) use self::deliveries::{Got, Seen};
-use self::wills::Wills;
+use self::wills::{LATE_MS, UNSETTLED_MS, Wills};
 use crate::seeds::Plan;
 
 /// A message is where it is refused or stored so many milliseconds after it was sent, if it ever is.
@@ -127,11 +127,13 @@ impl Oracle {
 
     pub(crate) fn killed(&mut self, now: u64) {
         self.faulted = true;
-        self.forget_waived(now);
+        self.forget_waived(now, UNSETTLED_MS, |_| true);
     }
 
-    pub(crate) const fn deposed(&mut self, _now: u64) {
+    /// A partition has lost its leader, with what fronts of these clients were about to say to their sessions there.
+    pub(crate) fn deposed(&mut self, now: u64, clients: &[usize]) {
         self.faulted = true;
+        self.forget_waived(now, LATE_MS, |client| clients.contains(&client));
     }
 
     /// The disk has only its reserve, or has room again.

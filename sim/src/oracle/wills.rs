@@ -7,7 +7,7 @@ use courser_contract::CloseCause;
 use super::{MsgId, Oracle};
 
 /// A connection's last messages may wait this long for its appends, and the home's timers are that exact (M25).
-const LATE_MS: u64 = 11_000;
+pub(super) const LATE_MS: u64 = 11_000;
 
 /// What is known of a will's fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ struct Will {
 }
 
 /// Within this the home of a session has heard of the end of a connection, and its log has it.
-const UNSETTLED_MS: u64 = 500;
+pub(super) const UNSETTLED_MS: u64 = 500;
 
 /// Wills by connection.
 #[derive(Debug, Default)]
@@ -168,11 +168,16 @@ impl Oracle {
         Ok(())
     }
 
-    /// The node has died. Nobody answers a DISCONNECT, so one that came just before may be forgotten with it: to the log the
-    /// connection was lost then.
-    pub(super) fn forget_waived(&mut self, now: u64) {
+    /// The node has died, or a partition has lost its leader. Nobody answers a DISCONNECT, so one that came so shortly before may be
+    /// forgotten: to the log the connection was lost then.
+    pub(super) fn forget_waived(
+        &mut self,
+        now: u64,
+        shortly_ms: u64,
+        is_meant: impl Fn(usize) -> bool,
+    ) {
         for will in self.wills.by_conn.values_mut() {
-            if will.waived.is_some_and(|at| now - at <= UNSETTLED_MS) {
+            if is_meant(will.client) && will.waived.is_some_and(|at| now - at <= shortly_ms) {
                 will.fate = Fate::May;
             }
         }

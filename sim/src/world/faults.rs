@@ -68,7 +68,10 @@ impl World {
         if !self.leaderless.insert(id) {
             return;
         }
-        self.oracle.deposed(self.now);
+        let clients = self.clients.iter().enumerate();
+        let here = clients.filter(|(_, client)| self.places.session(client.id()) == id);
+        let here: Vec<usize> = here.map(|(client, _)| client).collect();
+        self.oracle.deposed(self.now, &here);
         self.inbound(self.places.shard_of(id), Inbound::Follow(id));
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct Conn {
     /// The client still listens.
     client_side: bool,
     server_side: bool,
+    /// The broker has let it in.
+    attached: bool,
 }
 
 /// All connections that ever were.
@@ -108,6 +110,7 @@ impl World {
             down: self.now,
             client_side: true,
             server_side: true,
+            attached: false,
         });
         self.counts.connections += 1;
         let at = self.net.up(conn, self.now, &mut self.rng);
@@ -144,14 +147,30 @@ impl World {
         let net = &mut self.net.conns[conn as usize];
         net.server_side = false;
         let client = net.client;
+        if !net.attached {
+            self.note_overtaken(conn);
+        }
         self.oracle.closed(conn, client, cause, self.now);
         let at = self.net.down(conn, self.now, &mut self.rng);
         self.at(at, Event::ToClient(conn, None));
     }
 
     pub(super) fn attached(&mut self, conn: u32) {
-        let client = self.net.conns[conn as usize].client;
+        let net = &mut self.net.conns[conn as usize];
+        net.attached = true;
+        let client = net.client;
+        self.note_overtaken(conn);
         self.oracle.attached(conn, client, self.now);
+    }
+
+    /// A CONNECT whose end is known now may have come to the session behind one of the same client that was sent later. Nothing orders
+    /// two connections: neither the network nor, from one shard to another, the broker.
+    fn note_overtaken(&mut self, conn: u32) {
+        let client = self.net.conns[conn as usize].client;
+        let mut later = self.net.conns[conn as usize + 1..].iter();
+        if later.any(|it| it.client == client && it.attached) {
+            self.clients[client].was_overtaken(&mut self.oracle);
+        }
     }
 
     /// The process died: every socket breaks.
