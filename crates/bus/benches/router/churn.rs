@@ -32,7 +32,7 @@ pub(crate) fn run(options: &Options) {
         let (bare, router) = (Bare::new(&specs), router(&specs));
         let key = fixed_key(&router);
         let post_ns = || {
-            let rounds = (0..options.rounds).map(|_| post_ns(options, &router, &key));
+            let rounds = (0..options.rounds).map(|_| post_ns(options.round_ns(), &router, &key));
             median(rounds.collect())
         };
         let quiet = post_ns();

@@ -19,9 +19,9 @@ const TARGETS: [[f64; 2]; 5] = [
 ];
 
 /// CPU ns of a post to one key, on this thread.
-pub(crate) fn post_ns(options: &Options, router: &Router<Message>, key: &Key) -> f64 {
+pub(crate) fn post_ns(total_ns: f64, router: &Router<Message>, key: &Key) -> f64 {
     let message = Message::default();
-    let each = mean_cpu_each(options.round_ns(), || router.post(key, black_box(&message)));
+    let each = mean_cpu_each(total_ns, || router.post(key, black_box(&message)));
     black_box(message.acc.get());
     each
 }
@@ -58,7 +58,7 @@ pub(crate) fn run(options: &Options) {
         );
         let (mut ours, mut floor, mut theirs) = (vec![], vec![], vec![]);
         for _ in 0..options.rounds {
-            ours.push(post_ns(options, &router, &key));
+            ours.push(post_ns(options.round_ns(), &router, &key));
             floor.push(mean_cpu_each(options.round_ns(), || {
                 black_box(&bare).walk(black_box(&message))
             }));

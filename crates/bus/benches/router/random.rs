@@ -11,6 +11,10 @@ use std::hint::black_box;
 /// Draws before they repeat: an order that no predictor learns.
 const ORDER: usize = 1 << 16;
 
+/// Turns of a round, of the fixed key and of random ones alternately. These wait for memory that this machine shares with others,
+/// whose bursts are longer than a turn and shorter than a round.
+const TURNS: usize = 10;
+
 /// What a post may cost, by what one to the fixed key costs.
 fn at_most(subscribers: u64, fixed: f64) -> Option<f64> {
     match subscribers {
@@ -24,7 +28,7 @@ pub(crate) fn run(options: &Options) {
     let side = if options.test { 20 } else { 320 };
     let title = format!(
         "random keys out of {side} x {side}: CPU ns a post, one thread, median of {}",
-        options.rounds
+        options.rounds * TURNS
     );
     let columns = [
         "subscribers",
@@ -54,9 +58,11 @@ pub(crate) fn run(options: &Options) {
         keys.iter().for_each(|key| router.post(key, &message));
         let before = router.stats();
         let (mut fixed, mut each, mut at) = (vec![], vec![], 0);
-        for _ in 0..options.rounds {
-            fixed.push(post_ns(options, &router, &fixed_key));
-            each.push(mean_cpu_each(options.round_ns(), || {
+        let turn_ns = options.round_ns() / TURNS as f64;
+        for _ in 0..options.rounds * TURNS {
+            fixed.push(post_ns(turn_ns, &router, &fixed_key));
+            (0..ORDER).for_each(|at| post(&message, at)); // what the turn before pushed out comes back
+            each.push(mean_cpu_each(turn_ns, || {
                 post(black_box(&message), at);
                 at += 1;
             }));
