@@ -157,6 +157,7 @@ class Courser(Broker):
         "connect_timeout": "mqtt.connect_timeout={}",
         "log_format": "log.format={}",
         "log_level": "log.level={}",
+        "backup_folders": "backup.folders=[{}]",
     }
     # Small segments: hundreds of brokers of a run make their files ahead of need.
     ALWAYS = {"segment_bytes": "1MiB"}

@@ -27,7 +27,8 @@ def publish(client: RawClient, payload: bytes, packet_id: int) -> None:
 
 def test_a_backup_is_made_checked_and_restored(tmp_path):
     """What was acknowledged before a backup is in it; a second one adds what is new; another data folder begins with it."""
-    server = Courser(tmp_path / "broker").start()
+    (tmp_path / "broker/backups").mkdir(parents=True)
+    server = Courser(tmp_path / "broker", {"backup_folders": '"backups"'}).start()
     raw = Raw(server, V5)
     absent, _ = raw.resume("absent")
     absent.subscribe("b/#", qos=1)
@@ -45,6 +46,7 @@ def test_a_backup_is_made_checked_and_restored(tmp_path):
     # Over HTTP nobody makes the server write somewhere, whatever the token.
     token = str(server.folder / "data" / "admin.token")
     run(server, "backup", "create", "backups", "--server", server.http, "--token-file", token, code=4)
+    assert "backup.folders" in run(server, "backup", "create", "elsewhere", "--server", "data", code=2)
     assert "outside of the data folder" in run(server, "backup", "create", "data/backups", "--server", "data", code=2)
     server.stop()
 

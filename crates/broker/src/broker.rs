@@ -362,6 +362,7 @@ impl Broker {
         let source = Source {
             door: stations.copy_door(),
             data: folder.path().to_owned(),
+            folders: config.settings.backup.folders.clone(),
             node: folder.node().identity,
         };
         let backups = Arc::new(Backups::new(source, Arc::clone(&self.live)));

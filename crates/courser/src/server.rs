@@ -1,5 +1,6 @@
 //! `courser server`: starts the broker, says where it listens, and stops it on a signal.
 
+mod confine;
 mod greeting;
 
 use std::fmt::Write as _;
@@ -23,6 +24,7 @@ use crate::logging::Log;
 use crate::operators;
 use crate::reload::Running;
 
+use self::confine::confine;
 pub(crate) use self::greeting::Said;
 use self::greeting::{Anyone, Greeting};
 
@@ -75,10 +77,19 @@ pub(crate) fn run(arguments: &Server) -> Exit {
         );
     }
     let format = settings.log.format;
+    // Before any thread begins: those that are there already would stay free.
+    let confined = match confine(&resolved) {
+        Ok(confined) => confined,
+        Err(error) => {
+            complain(format, &chain(&error));
+            return Exit::Refused;
+        }
+    };
     let log = match Log::start(&settings) {
         Ok(log) => log,
         Err(error) => return internal(format, &chain(&error)),
     };
+    confined.tell();
     for warning in &resolved.warnings {
         tracing::warn!(event = "setting_deprecated", "{warning}");
     }

@@ -87,8 +87,9 @@ pub use table::{
 };
 pub use template::template;
 pub use value::{
-    Acknowledge, ByteSize, ClientCertificates, Durability, IdentityFrom, Keep, ListenerProtocol,
-    LogFormat, LogLevel, Login, Network, Overflow, SharedStrategy, TlsVersion, TopicFilter,
+    Acknowledge, ByteSize, ClientCertificates, Durability, IdentityFrom, Keep, Landlock,
+    ListenerProtocol, LogFormat, LogLevel, Login, Network, Overflow, SharedStrategy, TlsVersion,
+    TopicFilter,
 };
 
 /// When a changed value takes effect.

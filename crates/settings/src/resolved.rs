@@ -9,6 +9,7 @@ use crate::value::quoted;
 use crate::{Applies, SettingValue};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::PathBuf;
 
 /// Checked values, and where each comes from.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -17,6 +18,8 @@ pub struct Resolved {
     pub settings: Settings,
     /// What works and should be changed, each with its place.
     pub warnings: Vec<SettingError>,
+    /// Files that were read for them, and folders whose files are included: what reading them again needs.
+    pub files: Vec<PathBuf>,
     pub(crate) origins: BTreeMap<String, Origin>,
     pub(crate) references: BTreeMap<String, String>,
 }

@@ -35,6 +35,8 @@ pub struct Sources {
     reading: Vec<PathBuf>,
     /// Files that were read.
     files: usize,
+    /// See [`Resolved::files`].
+    read: Vec<PathBuf>,
     moved: &'static [Moved],
 }
 
@@ -48,6 +50,7 @@ impl Default for Sources {
             errors: Vec::new(),
             reading: Vec::new(),
             files: 0,
+            read: Vec::new(),
             moved: MOVED,
         }
     }
@@ -124,6 +127,7 @@ impl Sources {
                 warnings: self.warnings,
                 origins: self.origins,
                 references: self.references,
+                files: self.read,
             });
         }
         self.errors.sort();
@@ -147,6 +151,7 @@ impl Sources {
                 name
             }
         };
+        self.read.extend_from_slice(&written.files);
         match self.settings.assign(key, written) {
             None => self.refuse(key_place, unknown(key)),
             Some(Ok(())) => {
@@ -161,6 +166,9 @@ impl Sources {
     }
 
     fn assign_list(&mut self, list: &str, given: Given, tables: Vec<Table>) {
+        let entries = tables.iter().flat_map(|table| &table.entries);
+        let written = entries.filter_map(|entry| entry.value.as_ref().ok());
+        self.read.extend(written.flat_map(|it| &it.files).cloned());
         let tables = Tables {
             tables,
             origins: &mut self.origins,
@@ -212,6 +220,7 @@ fn as_argument(text: &str) -> Written {
         raw,
         otherwise,
         reference: None,
+        files: Vec::new(),
     }
 }
 

@@ -4,8 +4,9 @@
 //! the setting is for and what a larger value costs; it is the text of `--help` and of the reference page.
 
 use crate::value::{
-    Acknowledge, ByteSize, ClientCertificates, Durability, IdentityFrom, Keep, ListenerProtocol,
-    LogFormat, LogLevel, Login, Network, Overflow, SharedStrategy, TlsVersion, TopicFilter,
+    Acknowledge, ByteSize, ClientCertificates, Durability, IdentityFrom, Keep, Landlock,
+    ListenerProtocol, LogFormat, LogLevel, Login, Network, Overflow, SharedStrategy, TlsVersion,
+    TopicFilter,
 };
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -43,6 +44,14 @@ settings! {
         store: Keep = Keep::Disk, applies = Restart;
     }
 
+    /// What the process may do, whoever is in it. See docs/security.md.
+    sandbox: Sandbox {
+        /// Whether the kernel keeps it from all files but those that it needs (Landlock): "auto" where the kernel can, "required" stops the start where it cannot.
+        landlock: Landlock = Landlock::Auto, applies = Restart;
+        /// Files and folders that it may read besides: those that settings will name after a reload.
+        read: Vec<String> = Vec::new(), applies = Restart;
+    }
+
     /// The log: one for the whole data folder, synced before anything is acknowledged.
     log: Log {
         /// What is waited for before a message is acknowledged. "written" costs less and may lose the last 100 ms in a power loss; nothing is lost when only the process ends.
@@ -63,6 +72,8 @@ settings! {
     backup: Backup {
         /// Bytes that a backup reads and writes in a second at most. More: it is done sooner, and takes more of the disk from clients.
         bytes_per_second: ByteSize = ByteSize::mib(64), in ByteSize::kib(64)..=ByteSize::gib(64), applies = AtOnce;
+        /// Folders that the server may write backups to, and to folders in them. They must be there when it starts. Empty: it makes no backups.
+        folders: Vec<String> = Vec::new(), applies = Restart;
     }
 
     /// The scrub: what is on the disk is read and checked in the background, so that damage is found while there is still another copy of it.

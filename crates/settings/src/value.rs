@@ -92,6 +92,8 @@ pub(crate) struct Written {
     pub(crate) otherwise: Option<Raw>,
     /// The text itself, where the value was drawn from somewhere by `${…}`: what was drawn is never shown.
     pub(crate) reference: Option<String>,
+    /// Files that were read for it.
+    pub(crate) files: Vec<PathBuf>,
 }
 
 impl Written {
@@ -432,6 +434,18 @@ choice! {
         Disk = "disk",
         /// In memory: they end with the process. For tests and for what may be lost.
         Memory = "memory",
+    }
+}
+
+choice! {
+    /// Whether the kernel keeps the process from files that it does not need.
+    Landlock {
+        /// Where the kernel can.
+        Auto = "auto",
+        /// The kernel must: there is no start without it.
+        Required = "required",
+        /// No.
+        Off = "off",
     }
 }
 

@@ -73,6 +73,18 @@ pub enum BackupError {
         /// What was named.
         path: PathBuf,
     },
+    /// Nobody who keeps the settings has named it.
+    #[error(
+        "{} is in none of the folders that backup.folders names ({}) and that are there: name one, and start the server again",
+        path.display(),
+        if folders.is_empty() { "none" } else { folders }
+    )]
+    NotNamed {
+        /// What was named.
+        path: PathBuf,
+        /// Those of the settings.
+        folders: String,
+    },
     /// Somebody writes to the folder.
     #[error("{} is in use by another backup", path.display())]
     InUse {
@@ -257,6 +269,8 @@ pub(crate) struct Source {
     pub(crate) door: CopyDoor<FileDisk>,
     /// The data folder.
     pub(crate) data: PathBuf,
+    /// Where backups may be.
+    pub(crate) folders: Vec<String>,
     pub(crate) node: [u8; 16],
 }
 
@@ -325,7 +339,7 @@ impl Backups {
         }
     }
 
-    /// A backup in the folder that it is of would be part of the next one.
+    /// A backup in the folder that it is of would be part of the next one. Other folders are written to where the settings say so.
     fn check_place(&self, folder: &Path) -> Result<(), BackupError> {
         let path = folder.to_owned();
         let is_plain = folder.is_absolute()
@@ -337,10 +351,21 @@ impl Backups {
             there.and_then(|it| it.canonicalize().ok())
         };
         let data = self.source.data.canonicalize().ok();
-        match (whole(folder), data) {
-            (Some(folder), Some(data)) if is_plain && !folder.starts_with(&data) => Ok(()),
-            _ => Err(BackupError::Place { path }),
+        let (Some(folder), Some(data)) = (whole(folder), data) else {
+            return Err(BackupError::Place { path });
+        };
+        if !is_plain || folder.starts_with(&data) {
+            return Err(BackupError::Place { path });
         }
+        let folders = &self.source.folders;
+        let named = folders
+            .iter()
+            .filter_map(|it| Path::new(it).canonicalize().ok());
+        if named.into_iter().any(|named| folder.starts_with(named)) {
+            return Ok(());
+        }
+        let folders = folders.join(", ");
+        Err(BackupError::NotNamed { path, folders })
     }
 
     /// How far the last one is.

@@ -24,10 +24,13 @@ const CLIENTS: [&str; 4] = ["a", "b", "c", "d"];
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn start(folder: &Path, shards: u16) -> Broker {
+    let beside = folder.parent().expect("a folder for the test");
+    let folders = format!("backup.folders=[{:?}]", beside.display().to_string());
     let settings = [
         "sys.interval=0s",
         "log.checkpoint_bytes=1MiB",
         "session.queue_bytes_max=1GiB",
+        &folders,
     ];
     broker_on(folder, shards, &settings)
 }
@@ -348,6 +351,19 @@ fn a_folder_that_is_for_something_else_is_refused() {
         let error = refused(place).expect_err("no backup can be there");
         assert!(matches!(error, BackupError::Place { .. }), "{error}");
     }
+    let elsewhere = tempfile::tempdir().expect("another folder");
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(elsewhere.path(), &link).expect("a link");
+    for place in [elsewhere.path(), &elsewhere.path().join("x"), &link] {
+        let error = refused(place).expect_err("no setting names it");
+        assert!(matches!(error, BackupError::NotNamed { .. }), "{error}");
+        let named = folder.path().display().to_string();
+        assert!(error.to_string().contains(&named), "{error}");
+    }
+    assert_eq!(
+        fs::read_dir(elsewhere.path()).expect("it is there").count(),
+        0
+    );
     let error = refused(folder.path()).expect_err("there is something else");
     assert!(matches!(error, BackupError::Stranger { .. }), "{error}");
     let made = backup(&broker_, &backups);

@@ -1,6 +1,7 @@
 //! The text of a TOML file, and the files that it includes.
 
-use super::{Sources, draw, escaped, not_tables, unknown};
+use super::draw::{Drawn, draw};
+use super::{Sources, escaped, not_tables, unknown};
 use crate::error::Origin;
 use crate::list::{Entry, Given, Table};
 use crate::table::{SECTIONS, lists};
@@ -79,6 +80,7 @@ impl Sources {
             }
         };
         self.files += 1;
+        self.read.push(path.to_owned());
         self.reading.push(path.to_owned());
         self.read_text(Place {
             name: &name,
@@ -123,7 +125,11 @@ impl Sources {
                 self.refuse(at, message);
                 continue;
             };
-            match files(&folder.join(text.as_ref())) {
+            let path = folder.join(text.as_ref());
+            if path.is_dir() {
+                self.read.push(path.clone());
+            }
+            match files(&path) {
                 Ok(paths) => paths.iter().for_each(|path| self.load_from(path, &at)),
                 Err(error) => self.refuse(at, format!("cannot read {text:?}: {error}")),
             }
@@ -239,24 +245,26 @@ fn written(value: &DeValue<'_>, folder: Option<&Path>) -> Result<Written, String
         raw,
         otherwise: None,
         reference: None,
+        files: Vec::new(),
     };
     let DeValue::String(text) = value else {
         return Ok(plain(raw(value)));
     };
-    Ok(match draw::draw(text, folder)? {
+    Ok(match draw(text, folder)? {
         None => plain(Raw::Text(text.to_string())),
         Some(drawn) => drawn_value(text, drawn),
     })
 }
 
 /// What was drawn is a text, or whatever it is in TOML.
-pub(super) fn drawn_value(text: &str, drawn: String) -> Written {
+pub(super) fn drawn_value(text: &str, drawn: Drawn) -> Written {
     Written {
-        otherwise: DeValue::parse(&drawn)
+        otherwise: DeValue::parse(&drawn.text)
             .ok()
             .map(|value| raw(value.get_ref())),
-        raw: Raw::Text(drawn),
+        raw: Raw::Text(drawn.text),
         reference: Some(text.to_owned()),
+        files: drawn.files,
     }
 }
 

@@ -190,6 +190,41 @@ fn texts_draw_from_files_and_the_environment() {
 }
 
 #[test]
+fn what_was_read_is_known() {
+    let folder = folder(&[
+        (
+            "courser.toml",
+            "include = [\"one.toml\", \"more\"]\nmqtt.response_information = \"${FILE:secret/text}\"\n",
+        ),
+        ("one.toml", "mqtt.receive_maximum = 7\n"),
+        (
+            "more/two.toml",
+            "[[class]]\nfilter = \"${FILE:../secret/other}\"\n",
+        ),
+        ("secret/text", "x"),
+        ("secret/other", "y"),
+    ]);
+    let file = folder.path().join("courser.toml");
+    let sources = Sources::new().load("--config", &file);
+    let resolved = sources.resolve().expect("all is right");
+    let read = resolved.files.iter().map(|path| {
+        let inside = path.strip_prefix(folder.path());
+        inside.expect("it is in the folder").to_str().expect("text")
+    });
+    assert_eq!(
+        read.collect::<Vec<_>>(),
+        [
+            "courser.toml",
+            "one.toml",
+            "more",
+            "more/two.toml",
+            "more/../secret/other",
+            "secret/text",
+        ]
+    );
+}
+
+#[test]
 fn what_was_drawn_is_never_shown() {
     let folder = folder(&[
         (
