@@ -2,8 +2,8 @@
 # Builds the C library, checks that the header is what cbindgen makes of the source, and runs the example and the
 # tests: against the shared and the static library, and with Rust and C under AddressSanitizer. Exits non-zero if anything
 # fails.
-# Environment: CARGO_TARGET_DIR, CC, CBINDGEN (path; without it and without cbindgen in PATH the check is left out, and
-# counted as such).
+# Environment: CARGO_TARGET_DIR, CC, CBINDGEN (path, which `cargo xtask test` gives; without it and without cbindgen in PATH the
+# check is left out, and counted as such).
 set -eu
 cd "$(dirname "$0")"
 here=$(pwd)

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout)] // a command talks to its user
 
+mod cargo_tool;
 mod ci;
 mod clauses;
 mod counts;

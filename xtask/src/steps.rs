@@ -5,7 +5,7 @@ mod fuzz;
 use crate::process::{command, count_tests, run as run_program};
 use crate::repo::Repo;
 use crate::report::{Outcome, Report};
-use crate::{clauses, instructions, process};
+use crate::{cargo_tool, clauses, instructions, process};
 use anyhow::Result;
 use clap::ValueEnum;
 use std::path::PathBuf;
@@ -13,6 +13,9 @@ use std::process::Command;
 
 /// The variable from which proptest takes its seed.
 const PROPERTY_SEED: &str = "PROPTEST_RNG_SEED";
+
+/// The version that made the header of the bus's C interface.
+const CBINDGEN: &str = "0.29.4";
 
 /// A step of the tests, in the order in which they run: what fails fast comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -73,7 +76,7 @@ fn run_step(repo: &Repo, step: Step) -> Result<Outcome> {
         Step::Deny => deny(repo),
         Step::Corpus => fuzz::corpus(repo),
         Step::Differential => differential(repo),
-        Step::BusC => script(repo, "crates/bus-c/test.sh"),
+        Step::BusC => bus_c(repo),
         Step::BusPython => script(repo, "crates/bus-python/test.sh"),
         Step::BusLoom => script(repo, "crates/bus/loom.sh"),
         Step::BusAsan => script(repo, "crates/bus/asan.sh"),
@@ -125,10 +128,17 @@ fn differential(repo: &Repo) -> Result<Outcome> {
     )
 }
 
-fn script(repo: &Repo, path: &str) -> Result<Outcome> {
-    if !repo.has(path) {
-        return Ok(Outcome::Held(format!("nothing to run: there is no {path}")));
+/// The script says that it left the header unchecked where cbindgen cannot be had.
+fn bus_c(repo: &Repo) -> Result<Outcome> {
+    let mut script = at_root(repo, "bash", &["crates/bus-c/test.sh"]);
+    match cargo_tool::find(repo, "cbindgen", CBINDGEN) {
+        Ok(cbindgen) => drop(script.env("CBINDGEN", cbindgen)),
+        Err(error) => println!("{error:#}"),
     }
+    count_tests(&mut script).map(Outcome::Counted)
+}
+
+fn script(repo: &Repo, path: &str) -> Result<Outcome> {
     count_tests(&mut at_root(repo, "bash", &[path])).map(Outcome::Counted)
 }
 

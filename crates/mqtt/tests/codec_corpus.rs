@@ -3,8 +3,9 @@
 #[allow(unreachable_pub)] // a library of its own in fuzz/
 #[path = "../../../fuzz/src/codec.rs"]
 mod checks;
-
-use std::path::Path;
+#[allow(unreachable_pub, reason = "the same file serves other crates")]
+#[path = "../../../fuzz/src/kept.rs"]
+mod kept;
 
 use courser_mqtt::codec::{ProtocolVersion, Sender};
 
@@ -30,16 +31,13 @@ const TARGETS: [(&str, Check); 6] = [
 /// Every kept input of every target, and each of them cut short by one byte.
 #[test]
 fn kept_corpus() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     for (target, check) in TARGETS {
-        let files = std::fs::read_dir(folder.join(target)).expect("every target has a corpus");
         let mut inputs = 0;
-        for file in files {
-            let bytes = std::fs::read(file.expect("readable").path()).expect("readable");
-            check(&bytes);
+        kept::each(target, |bytes| {
+            check(bytes);
             check(bytes.get(1..).unwrap_or_default());
             inputs += 1;
-        }
+        });
         assert!(inputs >= 10, "{target} has {inputs} inputs");
     }
 }

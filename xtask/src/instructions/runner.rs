@@ -1,10 +1,11 @@
 //! The programs that count: valgrind, and the one that the benchmarks call.
 
+use crate::cargo_tool;
 use crate::process::{command, output, run, succeeds};
 use crate::repo::Repo;
 use anyhow::{Context, Result, bail};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 const RUNNER: &str = "gungraun-runner";
@@ -48,37 +49,14 @@ fn apt_get(arguments: &[&str]) -> Result<()> {
         .env("DEBIAN_FRONTEND", "noninteractive"))
 }
 
-/// The runner in the version that the benchmarks are built with: they refuse any other. Installed below the target
-/// folder when the one of the user is another.
+/// The runner in the version that the benchmarks are built with: they refuse any other.
 ///
 /// # Errors
 /// When it cannot be installed.
 pub(super) fn find(repo: &Repo) -> Result<PathBuf> {
     let lock = fs::read_to_string(repo.path("Cargo.lock"))?;
     let version = locked(&lock).context("Cargo.lock has the runner of the benchmarks")?;
-    let root = repo.target()?.join("tools");
-    let ours = root.join("bin").join(RUNNER);
-    for candidate in [Path::new(RUNNER), &ours] {
-        if is_version(candidate, version) {
-            return Ok(candidate.to_owned());
-        }
-    }
-    // Unoptimised: it only starts valgrind, and builds in half the time.
-    run(command(
-        "cargo",
-        &["install", "--locked", "--quiet", "--debug", RUNNER],
-    )
-    .args(["--version", &format!("={version}"), "--root"])
-    .arg(root)
-    .current_dir(&repo.root))?;
-    Ok(ours)
-}
-
-fn is_version(runner: &Path, version: &str) -> bool {
-    let printed = Command::new(runner).arg("--version").output();
-    printed.is_ok_and(|printed| {
-        String::from_utf8_lossy(&printed.stdout).trim() == format!("{RUNNER} {version}")
-    })
+    cargo_tool::find(repo, RUNNER, version)
 }
 
 /// The version of the runner in a lock file.
