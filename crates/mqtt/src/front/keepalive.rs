@@ -85,6 +85,5 @@ impl Front {
     fn shrink(&mut self) {
         self.inbound.take_if(|inbound| inbound.is_idle());
         self.outbound.take_if(|outbound| outbound.is_idle());
-        self.requests.take_if(|requests| requests.are_none());
     }
 }

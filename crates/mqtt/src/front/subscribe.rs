@@ -128,6 +128,13 @@ impl Front {
             .push(Request { packet_id, refused });
     }
 
+    /// The request that the home has answered. Most clients subscribe once: with the last answer the memory for it goes back.
+    fn answered(&mut self, packet_id: u16) -> Option<Request> {
+        let request = self.requests.as_mut()?.take(packet_id);
+        self.requests.take_if(|requests| requests.are_none());
+        request
+    }
+
     /// What is switched off ends a v5 connection, which was told so by CONNACK (v5 sections 3.2.2.3.11 and 3.2.2.3.13); 3.1.1 is
     /// refused filter by filter, v3 [MQTT-3.8.3-2].
     fn check_filter(
@@ -189,11 +196,7 @@ impl Front {
         results: &[SubscribeResult],
         fx: &mut impl FrontEffects,
     ) {
-        let Some(request) = self
-            .requests
-            .as_mut()
-            .and_then(|requests| requests.take(packet_id))
-        else {
+        let Some(request) = self.answered(packet_id) else {
             return;
         };
         let mut answers = results.iter().map(|&result| suback_code(result));
@@ -254,10 +257,7 @@ impl Front {
         existed: &[bool],
         fx: &mut impl FrontEffects,
     ) {
-        let known = self
-            .requests
-            .as_mut()
-            .and_then(|requests| requests.take(packet_id));
+        let known = self.answered(packet_id);
         if let (Some(_), Some(packet_id)) = (known, PacketId::new(packet_id)) {
             let codes: SmallVec<[u8; 16]> = existed
                 .iter()

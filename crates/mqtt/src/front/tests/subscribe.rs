@@ -281,3 +281,22 @@ fn requests_without_answer_are_bounded() {
     client.told(subscribed(1, &[granted(QoS::AtMostOnce)]));
     assert_eq!(client.effects().len(), 1, "the next one is taken");
 }
+
+#[test]
+fn requests_that_are_answered_hold_no_memory() {
+    let mut client = Client::attached(V311);
+    client.subscribes(1, &[], &[("a", QOS0)]);
+    client.subscribes(2, &[], &[("b", QOS0)]);
+    client.told(subscribed(1, &[granted(QoS::AtMostOnce)]));
+    assert!(client.front.requests.is_some(), "one waits");
+    client.told(subscribed(2, &[granted(QoS::AtMostOnce)]));
+    assert!(client.front.requests.is_none());
+
+    client.unsubscribes(3, &["a"]);
+    assert!(client.front.requests.is_some());
+    client.told(ToFront::Unsubscribed {
+        packet_id: 3,
+        existed: vec![true],
+    });
+    assert!(client.front.requests.is_none());
+}
