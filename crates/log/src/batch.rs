@@ -15,8 +15,8 @@ use zerocopy::{
 use crate::{
     format::{
         BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, FRAME_ALIGN, FRAME_BYTES, Frame, Header,
-        KEPT_HEADER_BYTES, KeptHeader, Kind, PIECE_HEADER_BYTES, PieceHeader, frame_crc,
-        frame_seed, padded, partition_bit,
+        KEPT_HEADER_BYTES, KeptHeader, Kind, PIECE_HEADER_BYTES, PieceHeader, ShortFrame,
+        frame_crc, frame_seed, padded, partition_bit,
     },
     ids::{BatchNumber, SegmentNumber, StartId},
     record::{CheckpointAt, HardState, Record},
@@ -275,10 +275,26 @@ impl Batch {
             self.push_piece();
             return Push::Taken;
         }
-        let frame = self.frame(Kind::Entry, partition, (term, index), data.len());
-        self.put(frame, &[], data);
+        self.put_entry(partition, (term, index), data);
         self.note_entry(partition, index);
         Push::Taken
+    }
+
+    /// With the short frame where its numbers fit: most entries are small, and there is one for each partition and turn.
+    fn put_entry(&mut self, partition: PartitionId, at: (Term, LogIndex), data: &[u8]) {
+        match ShortFrame::of(partition.0, (at.0.0, at.1.0), data.len()) {
+            Some(mut frame) => {
+                frame.crc = U32::new(frame_crc(self.seed, frame.as_bytes(), &[], data));
+                self.buffer.extend(frame.as_bytes());
+                self.buffer.extend(data);
+                self.records += 1;
+                self.partitions |= partition_bit(partition.0);
+            }
+            None => {
+                let frame = self.frame(Kind::Entry, partition, at, data.len());
+                self.put(frame, &[], data);
+            }
+        }
     }
 
     fn note_entry(&mut self, partition: PartitionId, index: LogIndex) {
@@ -417,7 +433,7 @@ impl Batch {
     }
 
     fn put(&mut self, mut frame: Frame, head: &[u8], data: &[u8]) {
-        frame.crc = U32::new(frame_crc(self.seed, &frame, head, data));
+        frame.crc = U32::new(frame_crc(self.seed, frame.as_bytes(), head, data));
         self.buffer.extend(frame.as_bytes());
         self.buffer.extend(head);
         self.buffer.extend(data);
@@ -474,7 +490,7 @@ impl Batch {
     }
 }
 
-/// Bytes of a frame with its data.
+/// Bytes of a frame with its data; those of an entry at most, since its frame may be the short one.
 pub(crate) const fn frame_bytes(data_bytes: usize) -> usize {
     (FRAME_BYTES + data_bytes).next_multiple_of(FRAME_ALIGN)
 }

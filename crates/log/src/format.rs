@@ -87,6 +87,58 @@ pub(crate) struct Frame {
     pub(crate) index: U64,
 }
 
+/// What precedes the data of an entry with small numbers, instead of a [`Frame`].
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct ShortFrame {
+    /// As in [`Frame`].
+    pub(crate) crc: U32,
+    /// [`KIND_SHORT_ENTRY`].
+    pub(crate) kind: u8,
+    pub(crate) flags: u8,
+    pub(crate) partition: U16,
+    /// Bits 0 to 35 the index, 36 to 51 the term, 52 to 63 an eighth of the data's bytes.
+    pub(crate) numbers: U64,
+}
+
+/// Kind of an entry behind a [`ShortFrame`]. It is no [`Kind`]: whoever reads frames is shown an entry.
+pub(crate) const KIND_SHORT_ENTRY: u8 = 10;
+
+const SHORT_INDEX_BITS: u32 = 36;
+const SHORT_TERM_BITS: u32 = 16;
+const SHORT_LEN_SHIFT: u32 = SHORT_INDEX_BITS + SHORT_TERM_BITS;
+
+impl ShortFrame {
+    /// That of an entry; none where a number is too large for it, or the data would be followed by zeros.
+    #[inline]
+    pub(crate) fn of(partition: u16, (term, index): (u64, u64), data_bytes: usize) -> Option<Self> {
+        let eighths = data_bytes as u64 / FRAME_ALIGN as u64;
+        // One test for all three: what does not fit leaves a bit.
+        let above = index >> SHORT_INDEX_BITS
+            | term >> SHORT_TERM_BITS
+            | eighths >> (u64::BITS - SHORT_LEN_SHIFT);
+        (above == 0 && data_bytes.is_multiple_of(FRAME_ALIGN)).then(|| Self {
+            crc: U32::ZERO,
+            kind: KIND_SHORT_ENTRY,
+            flags: 0,
+            partition: U16::new(partition),
+            numbers: U64::new(index | term << SHORT_INDEX_BITS | eighths << SHORT_LEN_SHIFT),
+        })
+    }
+
+    pub(crate) const fn index(&self) -> u64 {
+        self.numbers.get() & ((1 << SHORT_INDEX_BITS) - 1)
+    }
+
+    pub(crate) const fn term(&self) -> u64 {
+        self.numbers.get() >> SHORT_INDEX_BITS & ((1 << SHORT_TERM_BITS) - 1)
+    }
+
+    pub(crate) const fn data_bytes(&self) -> usize {
+        (self.numbers.get() >> SHORT_LEN_SHIFT) as usize * FRAME_ALIGN
+    }
+}
+
 /// What precedes the bytes of a piece, as part of its frame's data.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -106,12 +158,14 @@ pub(crate) struct KeptHeader {
 
 pub(crate) const BATCH_HEADER_BYTES: usize = size_of::<BatchHeader>();
 pub(crate) const FRAME_BYTES: usize = size_of::<Frame>();
+pub(crate) const SHORT_FRAME_BYTES: usize = size_of::<ShortFrame>();
 pub(crate) const PIECE_HEADER_BYTES: usize = size_of::<PieceHeader>();
 pub(crate) const KEPT_HEADER_BYTES: usize = size_of::<KeptHeader>();
 
 const _: () = assert!(size_of::<SegmentHeader>() == 64);
 const _: () = assert!(BATCH_HEADER_BYTES == 88 && BATCH_HEADER_BYTES.is_multiple_of(FRAME_ALIGN));
 const _: () = assert!(FRAME_BYTES == 32 && FRAME_BYTES.is_multiple_of(FRAME_ALIGN));
+const _: () = assert!(SHORT_FRAME_BYTES == 16);
 // A torn write leaves sectors of 512 bytes whole: a header is there or not.
 const _: () = assert!(BATCH_HEADER_BYTES <= 512);
 const _: () = assert!(BATCH_BYTES_MAX.is_multiple_of(BLOCK_BYTES));
@@ -282,9 +336,10 @@ pub(crate) fn frame_seed(tag: u64) -> u32 {
     crc32c::crc32c(&tag.to_le_bytes())
 }
 
-/// Checksum of a frame: its header without the checksum, then its data in one or two parts.
-pub(crate) fn frame_crc(seed: u32, frame: &Frame, head: &[u8], data: &[u8]) -> u32 {
-    let mut crc = crc32c::crc32c_append(seed, &frame.as_bytes()[4..]);
+/// Checksum of a frame, of either kind: its header without the checksum, then its data in one or two parts.
+#[inline]
+pub(crate) fn frame_crc(seed: u32, frame: &[u8], head: &[u8], data: &[u8]) -> u32 {
+    let mut crc = crc32c::crc32c_append(seed, &frame[size_of::<U32>()..]);
     if !head.is_empty() {
         crc = crc32c::crc32c_append(crc, head);
     }

@@ -7,11 +7,10 @@ use courser_contract::{LogIndex, PartitionId, Term};
 use zerocopy::FromBytes;
 
 use crate::{
-    batch::frame_bytes,
     disk::DiskFile,
     format::{
-        BATCH_HEADER_BYTES, BatchHeader, FRAME_BYTES, Frame, Header, Kind, Seen, frame_crc,
-        frame_seed,
+        BATCH_HEADER_BYTES, BatchHeader, FRAME_ALIGN, FRAME_BYTES, Frame, Header, KIND_SHORT_ENTRY,
+        Kind, SHORT_FRAME_BYTES, Seen, ShortFrame, frame_crc, frame_seed,
     },
 };
 
@@ -198,6 +197,55 @@ impl<'a> Frames<'a> {
     }
 }
 
+/// What the head of a frame says, whichever form it has.
+struct Head {
+    /// Bytes of the head itself.
+    len: usize,
+    crc: u32,
+    kind: u8,
+    flags: u8,
+    partition: u16,
+    data_bytes: usize,
+    term: u64,
+    index: u64,
+}
+
+impl Head {
+    /// Of the frame at the beginning of `bytes`; none: there is no whole one.
+    #[inline]
+    fn read(bytes: &[u8]) -> Option<Self> {
+        // Both forms have their kind in the same place.
+        match bytes.get(4) {
+            Some(&KIND_SHORT_ENTRY) => {
+                let (frame, _) = ShortFrame::read_from_prefix(bytes).ok()?;
+                Some(Self {
+                    len: SHORT_FRAME_BYTES,
+                    crc: frame.crc.get(),
+                    kind: Kind::Entry.number(),
+                    flags: frame.flags,
+                    partition: frame.partition.get(),
+                    data_bytes: frame.data_bytes(),
+                    term: frame.term(),
+                    index: frame.index(),
+                })
+            }
+            Some(_) | None => {
+                let (frame, _) = Frame::read_from_prefix(bytes).ok()?;
+                Some(Self {
+                    len: FRAME_BYTES,
+                    crc: frame.crc.get(),
+                    kind: frame.kind,
+                    flags: frame.flags,
+                    partition: frame.partition.get(),
+                    data_bytes: frame.data_bytes.get() as usize,
+                    term: frame.term.get(),
+                    index: frame.index.get(),
+                })
+            }
+        }
+    }
+}
+
 impl Iterator for Frames<'_> {
     type Item = Option<RawFrame>;
 
@@ -207,29 +255,29 @@ impl Iterator for Frames<'_> {
             return None;
         }
         let end = self.body.len();
-        let Ok((frame, rest)) = Frame::read_from_prefix(rest) else {
+        let Some(head) = Head::read(rest) else {
             self.at = end;
             return Some(None);
         };
-        let len = frame.data_bytes.get() as usize;
-        let Some(data) = rest.get(..len) else {
+        let Some(data) = rest[head.len..].get(..head.data_bytes) else {
             self.at = end;
             return Some(None);
         };
-        let from = self.at + FRAME_BYTES;
-        self.at = (self.at + frame_bytes(len)).min(end);
+        let from = self.at + head.len;
+        let to = from + head.data_bytes;
+        self.at = to.next_multiple_of(FRAME_ALIGN).min(end);
         let wrong = self.check == Check::Checksums
-            && frame_crc(self.seed, &frame, &[], data) != frame.crc.get();
+            && frame_crc(self.seed, &rest[..head.len], &[], data) != head.crc;
         if wrong {
             return Some(None);
         }
         Some(Some(RawFrame {
-            kind: frame.kind,
-            flags: frame.flags,
-            partition: PartitionId(frame.partition.get()),
-            term: Term(frame.term.get()),
-            index: LogIndex(frame.index.get()),
-            data: self.body.slice(from..from + len),
+            kind: head.kind,
+            flags: head.flags,
+            partition: PartitionId(head.partition),
+            term: Term(head.term),
+            index: LogIndex(head.index),
+            data: self.body.slice(from..to),
         }))
     }
 }

@@ -142,7 +142,10 @@ fn damage(recovered: &Recovered, partition: u16) -> Option<PartitionDamage> {
 }
 
 const HEADER: u64 = 88;
-const FRAME: u64 = 32;
+/// Before a small entry.
+const FRAME: u64 = 16;
+/// Before a vote.
+const VOTE_FRAME: u64 = 32;
 
 #[test]
 fn m44_a_torn_last_batch_is_cut_and_counted() {
@@ -226,7 +229,7 @@ fn i6_a_term_is_known_by_its_entries_when_its_vote_was_in_a_lost_batch() {
         recorded.write_synced(&[1]);
         recorded.log.witness().expect("written");
         if rots {
-            recorded.rot(vote, HEADER + FRAME);
+            recorded.rot(vote, HEADER + VOTE_FRAME);
         }
         let recovered = recorded.restart(2);
         assert_eq!(

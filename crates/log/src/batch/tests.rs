@@ -4,10 +4,13 @@ use proptest::prelude::*;
 
 use super::{Batch, Change, Push, Run, Seal, Tags};
 use crate::{
-    format::{BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, Header, Kind, Seen},
+    format::{
+        BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, FRAME_BYTES, Header, Kind, NUMBER_MAX,
+        SHORT_FRAME_BYTES, Seen,
+    },
     ids::{BatchNumber, SegmentNumber, StartId},
     record::Record,
-    scan::{Check, Frames},
+    scan::{Check, Frames, RawFrame},
 };
 
 const START: StartId = StartId {
@@ -125,6 +128,94 @@ proptest! {
         }
         prop_assert_eq!(&joined[..], &data_of(&large)[..]);
         prop_assert!(batches <= len / (15 << 10) + 2);
+    }
+}
+
+/// All frames of a batch, their checksums looked at, and the bytes of its body.
+fn frames(batch: &mut Batch) -> (Vec<RawFrame>, usize) {
+    let (header, bytes) = bytes(batch);
+    let body = body(&header, &bytes);
+    let frames = Frames::new(&body, header.tag.get(), Check::Checksums);
+    let frames = frames.map(|frame| frame.expect("it is whole")).collect();
+    (frames, body.len())
+}
+
+#[test]
+fn the_frame_of_an_entry_is_short_where_its_numbers_are_small() {
+    const LEN_END: usize = 8 << 12;
+    for (term, index, data_bytes, frame_bytes) in [
+        (1, 1, 0, SHORT_FRAME_BYTES),
+        (0xFFFF, (1 << 36) - 1, LEN_END - 8, SHORT_FRAME_BYTES),
+        (0xFFFF, (1 << 36) - 1, LEN_END, FRAME_BYTES),
+        (0xFFFF, 1 << 36, 200, FRAME_BYTES),
+        (1 << 16, 1, 200, FRAME_BYTES),
+        (1, 1, 201, FRAME_BYTES + 7),
+        (NUMBER_MAX, NUMBER_MAX, 200, FRAME_BYTES),
+    ] {
+        let mut batch = batch(1 << 20);
+        let record = Record::Entry {
+            partition: PartitionId(0x1234),
+            term: Term(term),
+            index: LogIndex(index),
+            data: Bytes::from(vec![7; data_bytes]),
+        };
+        assert_eq!(batch.push(&record), Push::Taken);
+        assert_eq!(batch.partitions(), 1 << (0x1234 % 64));
+        let (frames, len) = frames(&mut batch);
+        assert_eq!(
+            len,
+            frame_bytes + data_bytes,
+            "{term}, {index}, {data_bytes}"
+        );
+        let [frame] = &frames[..] else {
+            panic!("one frame");
+        };
+        assert_eq!(frame.known(), Some(Kind::Entry));
+        assert_eq!(frame.partition, PartitionId(0x1234));
+        assert_eq!((frame.term.0, frame.index.0), (term, index));
+        assert_eq!(&frame.data, data_of(&record));
+    }
+}
+
+#[test]
+fn small_entries_with_the_long_frame_are_still_read() {
+    let mut batch = batch(1 << 20);
+    let data = Bytes::from_static(b"as before there was a short frame");
+    let at = (Term(3), LogIndex(9));
+    let long = batch.frame(Kind::Entry, PartitionId(5), at, data.len());
+    batch.put(long, &[], &data);
+    let next = entry(10, 80);
+    assert_eq!(batch.push(&next), Push::Taken);
+    let (frames, _) = frames(&mut batch);
+    let [first, second] = &frames[..] else {
+        panic!("two frames");
+    };
+    assert_eq!(
+        (first.known(), first.term, first.index),
+        (Some(Kind::Entry), at.0, at.1)
+    );
+    assert_eq!((&first.data, &second.data), (&data, data_of(&next)));
+}
+
+proptest! {
+    /// Whatever a disk hands over in a body of the right length: no panic, and nothing that was not written.
+    #[test]
+    fn changed_frames_are_not_taken(at in 0_usize..400, with in 1_u8..) {
+        let mut batch = batch(1 << 20);
+        let written = [entry(1, 104), entry(2, 0), entry(3, 99)];
+        for record in &written {
+            prop_assert_eq!(batch.push(record), Push::Taken);
+        }
+        let (header, bytes) = bytes(&mut batch);
+        let mut body = body(&header, &bytes).to_vec();
+        let at = at % body.len();
+        body[at] ^= with;
+        let body = Bytes::from(body);
+        let _ = Frames::new(&body, header.tag.get(), Check::Lengths).count();
+        for frame in Frames::new(&body, header.tag.get(), Check::Checksums).flatten() {
+            let same = |record: &Record| matches!(record, Record::Entry { index, data, .. } if *index == frame.index && *data == frame.data);
+            prop_assert!(written.iter().any(same), "what is taken was written");
+        }
     }
 }
 
