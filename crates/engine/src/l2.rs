@@ -199,7 +199,14 @@ impl L2 {
         client: impl Fn(u64) -> Option<ClientHash>,
         publisher: ClientHash,
     ) -> TargetList {
-        resolve(&self.matcher, topic, client, Some(publisher))
+        let list = resolve(&self.matcher, topic, client, Some(publisher));
+        list.set.set(SettledAs::Passing);
+        list
+    }
+
+    /// A set that no cached list has: it may be dropped behind the fact that names it.
+    pub(crate) fn note_unused(&mut self, set: u32) {
+        self.unused_sets.push(set);
     }
 
     /// Sets that no cached list has any more. Each comes once.

@@ -97,6 +97,7 @@ mod state;
 mod stream;
 mod term;
 mod timeouts;
+mod varint;
 mod wall;
 
 pub use aside::AsideFilters;

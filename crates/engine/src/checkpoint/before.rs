@@ -215,7 +215,7 @@ impl Saving {
             | Rare::Forward { .. }
             | Rare::GroupMade { .. }
             | Rare::LeaveBegun { .. } => {}
-            Rare::SetDefined { set, .. } => {
+            Rare::SetDefined { set, .. } | Rare::SetPacked { set, .. } => {
                 self.new_sets.insert(*set);
             }
             Rare::SetDropped { set } => self.before_set_dropped(state, *set),

@@ -26,7 +26,6 @@ mod needs;
 mod restore;
 mod save;
 mod unit;
-mod varint;
 mod walk;
 
 use bytes::Bytes;

@@ -8,11 +8,12 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::{entry_set::EntrySet, varint};
+use super::entry_set::EntrySet;
 use crate::{
     canonical::{DecodeError, Reader},
     look::Looks,
     record::{Address, Records, Slot},
+    varint,
 };
 
 /// Version of this form. All up to it are read, later ones are refused by name.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use bytes::{BufMut, Bytes, BytesMut};
 use courser_contract::{Term, Tick, WallMs};
 
-use super::{ENGINE, HEADER_BYTES, Key, LAYOUT, TargetList};
+use super::{ENGINE, HEADER_BYTES, Head, Key, LAYOUT, TargetList, lone};
 
 /// Bytes of a buffer from which entries are split off; the next one is taken when less than [`LEFT_BYTES_MIN`] is left.
 pub(crate) const BUFFER_BYTES: usize = 64 * 1024;
@@ -130,8 +130,21 @@ impl Gather {
         head.put_u64_le(wall.0);
         head.put_u64_le(term.0);
         head.put_u64_le(number);
+        let facts = self.facts;
         self.forget_counts();
-        Some(self.buffer.split().freeze())
+        let entry = self.buffer.split();
+        if facts > 1 {
+            return Some(entry.freeze());
+        }
+        Some(lone::shorten(
+            entry,
+            Head {
+                facts,
+                wall,
+                term,
+                number,
+            },
+        ))
     }
 
     /// Drops what was gathered: leadership is gone (M5).

@@ -20,12 +20,15 @@ use super::{
     key::{
         KEY_BYTES, KEY_MASK, KEY_NEXT, KEY_NUMBERED, KEY_OUTBOX, Key, next_key, read_key, write_key,
     },
+    lone::{LONE_BYTES, Lone},
     read_u16, read_u32, read_u64,
     target::skip_target,
 };
 use crate::canonical::DecodeError;
 
 const SET_BYTES: usize = 8;
+/// Bytes before the record of a publish to a set, with its key.
+pub(super) const SET_FACT_BYTES: usize = FACT_BYTES + KEY_BYTES + SET_BYTES;
 const OUTCOME_BYTES: usize = 40;
 
 const TARGETS_INLINE: u8 = 0;
@@ -157,6 +160,30 @@ impl<'a> PublishFact<'a> {
         })
     }
 
+    /// The fact of an entry that is nothing else ([`lone`](super::lone)).
+    pub(super) fn of_lone(
+        bytes: &'a Bytes,
+        lone: &Lone,
+        trust: Trust,
+    ) -> Result<Self, DecodeError> {
+        let record_at = LONE_BYTES;
+        let record_len = read_u32(bytes, record_at)? as usize;
+        if record_at + record_len != bytes.len() {
+            return Err(DecodeError::Invalid("length of a record"));
+        }
+        if trust == Trust::Foreign && RecordRef::parse(bytes, record_at).is_none() {
+            return Err(DecodeError::Invalid("record"));
+        }
+        Ok(Self {
+            key: lone.key,
+            keep_retained: false,
+            targets: TargetsAt::Set(lone.set),
+            bytes,
+            record_at,
+            record_len,
+        })
+    }
+
     /// Targets that are written in place.
     pub(crate) fn inline(&self, count: u16, mut at: usize) -> impl Iterator<Item = Target> + 'a {
         let bytes = self.bytes;
@@ -169,6 +196,16 @@ impl<'a> PublishFact<'a> {
     pub(crate) fn record(&self) -> RecordRef<'a> {
         RecordRef::trusted(self.bytes, self.record_at, self.record_len)
     }
+}
+
+/// Set and key of a fact that this process wrote, if it is a publish to a set with its key, and nothing else is said of it.
+pub(super) fn set_of(fact: &[u8]) -> Option<(u32, Key)> {
+    if fact[..2] != [PUBLISH, KEY_NUMBERED | TARGETS_SET] {
+        return None;
+    }
+    let key = read_key(fact, KEY_NUMBERED, FACT_BYTES).ok()?;
+    let set = read_u32(fact, FACT_BYTES + KEY_BYTES).ok()?;
+    Some((set, key))
 }
 
 /// What became of references.

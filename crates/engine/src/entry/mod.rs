@@ -6,6 +6,8 @@
 //! fact    0 u8 kind   1 u8 flags   2 u16 depends on the kind   4 u32 length of all, a multiple of 8
 //! ```
 //!
+//! An entry that is one message for a set has a form of its own, of which the first byte says 2 ([`lone`]).
+//!
 //! All little endian. The two facts of the data path, a publish and an outcome, have a fixed layout; the others are written
 //! field by field ([`Rare`]). Whoever reads an entry that this process did not write first checks it whole
 //! ([`Entry::check`]): a disk may hand over anything.
@@ -13,6 +15,8 @@
 mod gather;
 mod hot;
 mod key;
+mod lone;
+mod packed;
 mod rare;
 mod target;
 mod view;
@@ -23,20 +27,25 @@ use courser_contract::{Term, WallMs};
 pub(crate) use gather::{Gather, Haste};
 pub(crate) use hot::{Fate, OutcomeFact, PublishFact};
 pub(crate) use key::Key;
+pub(crate) use packed::PackedTargets;
 pub(crate) use rare::{AttachFact, Rare, ScanState};
 pub(crate) use target::{RetainMark, SETS_MAX, SettledAs, Target, TargetList, Targets, TargetsAt};
 pub use view::{EntryView, FactView};
 
+use self::lone::Lone;
 use crate::canonical::{DecodeError, Reader};
 
-/// Version of the layout.
+/// Version of the layout; the short form has its own.
 const LAYOUT: u16 = 1;
 /// Version of the rules by which facts are applied. Entries of all versions up to it are read.
 ///
-/// 2: sessions may belong to users.
-const ENGINE: u16 = 2;
+/// 2: sessions may belong to users. 3: sets are packed, and what is one message for a set is short.
+const ENGINE: u16 = 3;
 pub(crate) const HEADER_BYTES: usize = 32;
 const FACT_BYTES: usize = 8;
+/// Where a fact of the short form is looked for: its head ends where no other one does.
+const AT_LONE: usize = lone::LONE_BYTES;
+const _: () = assert!(AT_LONE < HEADER_BYTES);
 
 /// Kinds of facts.
 const PUBLISH: u8 = 1;
@@ -102,12 +111,17 @@ pub(crate) struct Entry<'a> {
 impl<'a> Entry<'a> {
     /// Reads the head.
     pub(crate) fn open(bytes: &'a Bytes, trust: Trust) -> Result<Self, EntryError> {
-        let head = read_head(bytes).map_err(|cause| EntryError::new(0, cause))?;
+        let is_lone = lone::engine_of(bytes).is_some();
+        let (head, at) = match is_lone {
+            true => (Lone::read(bytes).map(|lone| lone.head), AT_LONE),
+            false => (read_head(bytes), HEADER_BYTES),
+        };
+        let head = head.map_err(|cause| EntryError::new(0, cause))?;
         Ok(Self {
             bytes,
             head,
             trust,
-            at: HEADER_BYTES,
+            at,
             left: head.facts,
             key: None,
         })
@@ -139,6 +153,9 @@ impl<'a> Entry<'a> {
                 rest => Err(DecodeError::Trailing(rest)),
             };
         }
+        if self.at == AT_LONE {
+            return self.read_lone().map(Some);
+        }
         let head = read_u64(self.bytes, self.at)?;
         let len = (head >> 32) as usize;
         if len < FACT_BYTES || !len.is_multiple_of(8) {
@@ -161,11 +178,24 @@ impl<'a> Entry<'a> {
             _ => return Err(DecodeError::Invalid("kind of a fact")),
         }))
     }
+
+    /// The one fact of the short form.
+    #[cold]
+    fn read_lone(&mut self) -> Result<Fact<'a>, DecodeError> {
+        let lone = Lone::read(self.bytes)?;
+        self.at = self.bytes.len();
+        self.left = 0;
+        let publish = PublishFact::of_lone(self.bytes, &lone, self.trust)?;
+        Ok(Fact::Publish(publish))
+    }
 }
 
 /// Layout and engine version of an entry that a later version of this program has written: nobody may guess what it says.
 #[must_use]
 pub fn later_version(entry: &[u8]) -> Option<(u16, u16)> {
+    if let Some(engine) = lone::engine_of(entry) {
+        return (engine > ENGINE).then_some((u16::from(lone::LAYOUT_LONE), engine));
+    }
     let layout = read_u16(entry, 0).ok()?;
     let engine = read_u16(entry, 2).ok()?;
     (layout > LAYOUT || engine > ENGINE).then_some((layout, engine))

@@ -11,6 +11,7 @@ use super::{
     FACT_BYTES, Gather, Key, RARE, Target,
     gather::Haste,
     key::{read_key_canonical, write_key_canonical},
+    packed::PackedTargets,
 };
 use crate::canonical::{Canonical, DecodeError, Reader, read_str, write_count, write_str};
 use crate::group::Fact as GroupFact;
@@ -46,12 +47,14 @@ macro_rules! rare_facts {
 rare_facts! {
     /// First fact of a term (M5).
     1u8 TermBegun {}
-    /// A list of targets gets a number (M8).
+    /// A list of targets gets a number (M8): as it was written before engine version 3, and is still read.
     2u8 SetDefined { set: u32, targets: Vec<Target>, }
     /// The number is free again.
     3u8 SetDropped { set: u32, }
     /// A numbered append of which nothing was stored (M14).
     4u8 Taken { key: Key, }
+    /// A list of targets gets a number (M8).
+    5u8 SetPacked { set: u32, targets: PackedTargets, }
 
     /// A session begins, attached.
     10u8 SessionOpened { session: SessionUid, client_id: Box<str>, attach: AttachFact, }

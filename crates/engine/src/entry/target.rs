@@ -124,6 +124,17 @@ impl TargetList {
         }
     }
 
+    /// A list of one message, which no topic has: what names it ends with the message.
+    pub(crate) fn passing(
+        targets: Vec<Target>,
+        stored: usize,
+        no_local: Box<[ClientHash]>,
+    ) -> Self {
+        let list = Self::new(targets, stored, no_local);
+        list.set.set(SettledAs::Passing);
+        list
+    }
+
     /// One stream, whatever the QoS that was granted.
     pub(crate) fn of_one(target: Target) -> Self {
         Self::new(vec![target], 1, Box::default())
@@ -156,6 +167,8 @@ pub(crate) enum SettledAs {
     Once,
     /// Written as a set.
     Set(u32),
+    /// In place, or as a set that is dropped again: nobody would know that it is not needed any more.
+    Passing,
 }
 
 /// How a publish names its targets.

@@ -147,7 +147,7 @@ impl Partition {
         let mut targets = list.targets.to_vec();
         targets.retain(|target| !excluded(target.stream));
         let stored = targets.partition_point(|target| target.qos > QoS::AtMostOnce);
-        Rc::new(TargetList::new(targets, stored, list.no_local.clone()))
+        Rc::new(TargetList::passing(targets, stored, list.no_local.clone()))
     }
 
     /// Whether a group may not end yet because its other part is not done with it.

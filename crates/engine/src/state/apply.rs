@@ -281,6 +281,7 @@ impl State {
                 self.outboxes.begin(start);
             }
             Rare::SetDefined { set, targets } => self.define_set(*set, targets),
+            Rare::SetPacked { set, targets } => self.define_set(*set, &targets.0),
             Rare::SetDropped { set } => self.sets[*set as usize] = None,
             Rare::Taken { key } => {
                 self.take_key(key);

@@ -17,6 +17,7 @@ mod restarts;
 mod retained;
 mod sessions;
 mod shared;
+mod sizes;
 mod takeover;
 mod wills;
 mod world;
