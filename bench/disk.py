@@ -4,6 +4,7 @@
     bench/disk.py                                   all of it: about five minutes
     bench/disk.py --only stop-and-wait --only tail  some of it
     bench/disk.py --only recovery --references 1000000
+    bench/disk.py --only stop-and-wait --add 'bare=/path/bare-relay-synced {port} {folder}/log'
 
 | part | what is measured | limit |
 |---|---|---|
@@ -13,6 +14,10 @@
 | | the longest within 5 ms of a segment's end or a checkpoint | twice the p99.9 elsewhere |
 | recovery | a start after kill -9, with checkpoints and by the log alone | 2 s with all references, or 1,000,000 records/s |
 
+One message at a time is also measured with a single shard, without a sync, and with what `--add` names, such as a relay that does no more than
+write, sync and answer: what the machine takes for the two wakes of a thread that syncs for another one. The tail also says for how long nobody was
+acknowledged: a disk or a machine that stands still delays everybody, and much more than a thousandth of the messages, while it is one commit of many.
+
 Every part starts a broker of its own in an empty folder. The broker's own counters are those under `$SYS/broker/disk`. Ends with 1 if
 a limit is not kept or a message was lost.
 """
@@ -21,8 +26,10 @@ from __future__ import annotations
 
 import argparse
 import bisect
+import contextlib
 import csv
 import dataclasses
+import itertools
 import json
 import mmap
 import os
@@ -37,7 +44,7 @@ from typing import Callable
 
 import watch
 import wire
-from brokers import KINDS, TARGET, Broker, Kind, raise_open_files
+from brokers import KINDS, TARGET, Broker, Kind, custom, raise_open_files
 from wire import Peer
 
 GENERATOR = TARGET / "release" / "courser"
@@ -70,6 +77,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--references", type=int, default=10_000_000, help="stored references of the recovery")
     parser.add_argument("--sessions", type=int, default=1_000, help="sessions that share them")
     parser.add_argument("--records", type=int, default=1_000_000, help="messages that are replayed without a checkpoint")
+    parser.add_argument("--add", action="append", default=[], metavar="NAME=COMMAND", help="a broker that is measured one at a time as well")
     return parser.parse_args()
 
 
@@ -169,25 +177,35 @@ class BareFile:
         os.close(self.file)
 
 
+def one_at_a_time(broker: Broker, options: argparse.Namespace, kept: bool = True) -> dict[str, float]:
+    """A burst of one publisher that waits for each acknowledgement."""
+    return load(broker, "-w", "1", "-d", str(options.seconds / BURSTS), "--warmup", "0", kept=kept)
+
+
 def stop_and_wait(options: argparse.Namespace) -> Verdict:
-    """Bursts of all three, in turns, on the same disk: it drifts by more than the difference that matters."""
+    """Bursts of all of them, in turns, on the same disk: it drifts by more than the difference that matters."""
     verdict = Verdict()
     bare_times: list[float] = []
     p50s: list[float] = []
     without: list[float] = []
     messages = syncs = 0
     good = True
-    with Broker(kind()) as broker:
+    with contextlib.ExitStack() as stack:
+        broker = stack.enter_context(Broker(kind()))
+        single = dataclasses.replace(kind(), name="a single shard", command=f"{kind().command} --shards 1")
+        others = [stack.enter_context(Broker(other)) for other in (single, *map(custom, options.add))]
+        of_others: dict[str, list[float]] = {other.kind.name: [] for other in others}
         bare = BareFile(broker.folder)
         for _ in range(BURSTS):
             bare_times += bare.commits(options.seconds / BURSTS)
             before = counters(broker.port)
-            result = load(broker, "-w", "1", "-d", str(options.seconds / BURSTS), "--warmup", "0")
+            result = one_at_a_time(broker, options)
             after = counters(broker.port)
             good &= whole(result)
             p50s.append(result["acknowledgement_p50_us"])
-            clean = load(broker, "-w", "1", "-d", str(options.seconds / BURSTS), "--warmup", "0", kept=False)
-            without.append(clean["acknowledgement_p50_us"])
+            without.append(one_at_a_time(broker, options, kept=False)["acknowledgement_p50_us"])
+            for other in others:
+                of_others[other.kind.name].append(one_at_a_time(other, options)["acknowledgement_p50_us"])
             messages += int(result["sent"])
             syncs += after["log_syncs"] - before["log_syncs"]
         bare.close()
@@ -195,6 +213,8 @@ def stop_and_wait(options: argparse.Namespace) -> Verdict:
     verdict.say(f"bare write and fdatasync of 4 KiB: p50 {theirs:.0f} µs over {len(bare_times):,}")
     verdict.say(f"{messages:,} messages one at a time, {syncs / messages:.2f} syncs for each")
     verdict.say(f"the same with sessions that are not kept, so without a sync: p50 to the acknowledgement {statistics.median(without):.0f} µs")
+    for name, times in of_others.items():
+        verdict.say(f"the same with {name}, synced: p50 to the acknowledgement {statistics.median(times):.0f} µs")
     verdict.limit(f"p50 to the acknowledgement {ours:.0f} µs, at most {theirs + 60:.0f} µs", ours <= theirs + 60 and good)
     return verdict
 
@@ -234,6 +254,9 @@ def tail(options: argparse.Namespace) -> Verdict:
     sync = commits["log_commit_p99_9_us"]
     verdict.say(f"{len(every):,} acknowledgements at {rate:,.0f} a second, half of what saturates: p50 {quantile(every, 0.5):.0f} µs, "
                 f"p99 {quantile(every, 0.99):.0f} µs; commits: p50 {commits['log_commit_p50_us']} µs, p99 {commits['log_commit_p99_us']} µs")
+    count, longest, share = pauses(timeline, begin)
+    verdict.say(f"nobody was acknowledged for 5 ms and more {count} times, at most {longest:.0f} ms, {share:.1%} of the time; the longest commit "
+                f"{commits['log_commit_longest_us'] / 1000:.0f} ms, {commits['log_syncs']:,} syncs")
     verdict.limit(f"p99.9 to the acknowledgement {p999:.0f} µs, at most 3 times a commit's {sync} µs",
                   p999 <= 3 * sync and len(every) >= ACKNOWLEDGEMENTS_MIN and whole(result))
     elsewhere = quantile(far, 0.999)
@@ -241,6 +264,14 @@ def tail(options: argparse.Namespace) -> Verdict:
     verdict.limit(f"{len(near):,} acknowledgements within 5 ms of {len(moments):,} changes of segments and checkpoints, the longest "
                   f"{worst:.0f} µs, at most twice the p99.9 elsewhere of {elsewhere:.0f} µs", bool(near) and worst <= 2 * elsewhere)
     return verdict
+
+
+def pauses(timeline: list[tuple[int, int]], begin: int) -> tuple[int, float, float]:
+    """Times of 5 ms and more in which nobody was acknowledged: how many, the longest in milliseconds, and their share of the whole."""
+    moments = sorted(at for at, _ in timeline if at >= begin)
+    long = [after - at for at, after in itertools.pairwise(moments) if after - at >= NEAR_NS]
+    share = sum(long) / max(moments[-1] - moments[0], 1)
+    return len(long), max(long, default=0) / 1e6, share
 
 
 def is_near(moments: list[int], sent: int, acknowledged: int) -> bool:
