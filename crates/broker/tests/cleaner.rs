@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -113,5 +115,38 @@ fn m41_the_log_of_a_busy_broker_stays_small_and_what_waits_in_it_survives() {
         let (topic, got) = away.receive_publish();
         assert_eq!((topic.as_str(), got), ("away", payload(number)));
     }
+    broker.stop().expect("nothing failed");
+}
+
+/// Names of the files of the log.
+fn files(folder: &Path) -> BTreeSet<OsString> {
+    let files = std::fs::read_dir(folder.join("log")).expect("there is a log");
+    files
+        .map(|file| file.expect("it can be listed").file_name())
+        .collect()
+}
+
+/// Partition 0 has nothing but the entry with which consensus opens its term: that kept a segment of each start.
+#[test]
+fn no_segment_of_an_earlier_start_is_kept_for_ever() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let (broker, address) = start(folder.path());
+    fill(address, 0, 20 * BURST);
+    broker.stop().expect("nothing failed");
+    let (broker, address) = start(folder.path());
+    let before = files(folder.path());
+    let deadline = Instant::now() + PATIENCE;
+    for round in 1.. {
+        fill(address, round * 20 * BURST, (round + 1) * 20 * BURST);
+        let left = &files(folder.path()) & &before;
+        if left.is_empty() {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{left:?} are still there");
+    }
+    broker.stop().expect("nothing failed");
+    // What partition 0 has saved is a state like any other.
+    let (broker, address) = start(folder.path());
+    fill(address, 0, BURST);
     broker.stop().expect("nothing failed");
 }

@@ -105,6 +105,12 @@ pub trait ConsensusEffects {
     /// An entry is committed: apply it.
     fn committed(&mut self, index: LogIndex, term: Term, entry: Bytes);
 
+    /// An entry is committed that consensus wrote for itself. There is nothing to apply, but what is saved at it covers what is before it:
+    /// who has no entries of its own needs that to let older segments go.
+    fn opened(&mut self, index: LogIndex, term: Term) {
+        let _ = (index, term);
+    }
+
     /// The role has changed.
     fn role(&mut self, role: Role);
 

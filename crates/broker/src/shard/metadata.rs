@@ -24,6 +24,11 @@ impl Shard {
                 machine.applied = at;
                 machine.handle_committed(&entry)
             }
+            // It may have no entry of its own, and what is before this one would keep its segments for ever.
+            Stored::Opened(_, at) => {
+                machine.applied = at;
+                Ok(())
+            }
             Stored::Leads(..) => {
                 machine.handle_leader();
                 Ok(())

@@ -139,6 +139,8 @@ impl Shard {
                 });
                 self.hub.applying = None;
             }
+            // The partition's own first entry of the term follows.
+            Stored::Opened(..) => {}
             Stored::Leads(id, term) => {
                 self.with_partition(id, |it, now, fx| it.handle_leader(now, term, fx));
             }

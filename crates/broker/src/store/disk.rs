@@ -221,6 +221,11 @@ impl ConsensusEffects for Effects<'_> {
         self.ready.push_back(stored);
     }
 
+    fn opened(&mut self, index: LogIndex, term: Term) {
+        let at = CheckpointAt { index, term };
+        self.ready.push_back(Stored::Opened(self.partition, at));
+    }
+
     fn role(&mut self, role: Role) {
         self.ready.push_back(match role {
             Role::Leader(term) => Stored::Leads(self.partition, term),

@@ -21,6 +21,8 @@ pub(crate) enum Stored {
     Unlogged(PartitionId, Bytes),
     /// An entry is committed at a place of the log, which has this term.
     Committed(PartitionId, CheckpointAt, Bytes),
+    /// An entry of consensus itself is committed there: nothing to apply.
+    Opened(PartitionId, CheckpointAt),
     /// This node leads the partition: everything before the term was handed over.
     Leads(PartitionId, Term),
     /// It no longer does.
@@ -34,6 +36,7 @@ impl Stored {
         match self {
             Self::Unlogged(id, _)
             | Self::Committed(id, ..)
+            | Self::Opened(id, _)
             | Self::Leads(id, _)
             | Self::Follows(id) => *id,
         }

@@ -117,11 +117,12 @@ impl Group {
             return;
         };
         for entry in committed {
-            let term = Term(entry.term);
+            let (index, term) = (LogIndex(entry.index), Term(entry.term));
             if entry.data.is_empty() {
+                fx.opened(index, term);
                 self.open_term(term, fx);
             } else {
-                fx.committed(LogIndex(entry.index), term, entry.data);
+                fx.committed(index, term, entry.data);
             }
         }
         self.raft.advance_apply_to(last);
