@@ -102,6 +102,15 @@ fn a_connect_that_comes_late_is_the_last_one() {
     assert!(next.is_some() && late > next, "the older one came later");
 }
 
+/// A retained message was stored, its answer lost with the process, and its repeat refused by a full disk: it stays (M47).
+#[test]
+fn what_is_refused_the_second_time_may_be_stored() {
+    let outcome = run_plan(Plan::on_disk(1_511));
+    assert_eq!(outcome.violation, None);
+    let refused = "message 19 is acknowledged: QuotaExceeded";
+    assert!(outcome.trace.contains(refused), "{refused}");
+}
+
 #[test]
 fn the_same_seed_gives_the_same_trace_on_a_disk() {
     for seed in [3, 17, 44] {

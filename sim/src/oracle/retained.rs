@@ -12,7 +12,8 @@ impl Oracle {
         let mut values = vec![None];
         for &id in self.retained.get(topic).into_iter().flatten() {
             let msg = &self.msgs[&id];
-            if msg.refused {
+            // Of what was sent again only the repeat was refused: an earlier copy may have been stored, its answer lost.
+            if msg.refused && !msg.resent {
                 continue;
             }
             if msg.acked.is_some() {
