@@ -319,6 +319,28 @@ fn suback_waits_for_the_commit_and_the_index_m38() {
     assert_eq!(world.clients[a].suback.len(), 1);
 }
 
+/// What a single node has of the rule: the leases are for nodes with peers.
+#[test]
+fn m40_a_suback_waits_for_the_index_as_it_was_changed_for_it() {
+    let mut world = World::new();
+    let (a, b) = (durable(&mut world, "a"), durable(&mut world, "b"));
+    world.commits = Commits::Held;
+    let mut changes = Vec::new();
+    for (at, filter) in [(a, "x"), (b, "y")] {
+        let (home, message) = world.clients[at].subscribe(vec![to(filter, QoS::AtLeastOnce)]);
+        world.send_home(home, message);
+        world.commit_one(DURABLE);
+        changes.append(&mut world.fx.index);
+    }
+    assert_eq!(changes.len(), 2, "a change of the index for each");
+    for (confirmed, (id, token)) in (1..).zip(changes) {
+        world.call(id, |it, now, fx| it.handle_index_confirmed(now, token, fx));
+        world.turn();
+        let answers = [a, b].map(|at| world.clients[at].suback.len());
+        assert_eq!(answers, [1, usize::from(confirmed == 2)]);
+    }
+}
+
 #[test]
 fn subscriptions_of_a_session_are_limited() {
     let limits = Limits {
