@@ -6,11 +6,13 @@
 //!
 //! A segment that is used again while it is read looks damaged: damage counts only if the log still has the segment afterwards.
 
+mod missing;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::missing::Missing;
+
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
@@ -19,9 +21,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use courser_contract::{LogIndex, PartitionId};
-use courser_log::inspect::{SegmentCheck, check_segment};
-use courser_log::{DiskFile, FileDisk, HeldSegment, RealFile};
+use courser_log::inspect::{InspectError, InspectedDamage, SegmentCheck, check_segment};
+use courser_log::{DiskFile, FileDisk, HeldSegment, RealFile, SegmentNumber};
 use courser_memory::{Component, Scope};
 use rustix::fs::Advice;
 
@@ -156,44 +157,48 @@ impl Scrubber {
     }
 
     fn segment(&mut self, segment: &HeldSegment) -> Result<(), Stopped> {
-        let path = self.folder.join(segment.segment.file_name());
-        forget_pages(&path);
-        let check = match RealFile::read_only(&path) {
-            Ok(file) => {
-                let pace = &self.pace;
-                check_segment(Slowly { file, pace }, segment)
-            }
-            Err(error) => Err(error.into()),
-        };
-        forget_pages(&path);
-        if self.stop.load(Ordering::Acquire) {
-            return Err(Stopped);
-        }
+        let check = self.read(segment.segment, |file| check_segment(file, segment))?;
         let check = check.unwrap_or_else(|error| unreadable(segment, &error));
         // One that was used again meanwhile is not that segment any more.
         let is_there = check.damages.is_empty() || self.sealed().contains(segment);
         if is_there {
             self.door.state.add(Counter::ScrubbedSegments, 1);
             self.door.state.add(Counter::ScrubbedBytes, segment.bytes);
-            self.tell(segment, check);
+            self.tell(segment, &check)?;
         }
         Ok(())
     }
 
+    /// Reads a segment at the pace of the pass. What was read until it was told to stop says nothing.
+    fn read<T>(
+        &self,
+        segment: SegmentNumber,
+        read: impl FnOnce(Slowly<'_>) -> Result<T, InspectError>,
+    ) -> Result<Result<T, InspectError>, Stopped> {
+        let path = self.folder.join(segment.file_name());
+        forget_pages(&path);
+        let pace = &self.pace;
+        let found = match RealFile::read_only(&path) {
+            Ok(file) => read(Slowly { file, pace }),
+            Err(error) => Err(error.into()),
+        };
+        forget_pages(&path);
+        match self.stop.load(Ordering::Acquire) {
+            true => Err(Stopped),
+            false => Ok(found),
+        }
+    }
+
     /// Says what is damaged, and whom that concerns.
-    fn tell(&self, segment: &HeldSegment, check: SegmentCheck) {
+    fn tell(&self, segment: &HeldSegment, check: &SegmentCheck) -> Result<(), Stopped> {
         let damage = self.door.state.damage();
         let number = segment.segment.0;
         if check.damages.is_empty() {
-            return damage.scrubbed(number, Vec::new());
+            damage.scrubbed(number, Vec::new());
+            return Ok(());
         }
         let known = damage.get().rotten;
-        let mut streams = BTreeMap::new();
-        for (partition, entries) in by_partition(&check.missing) {
-            for needed in self.control.needs(partition, entries) {
-                *streams.entry((partition, needed.stream)).or_insert(0_u64) += 1;
-            }
-        }
+        let streams = self.concerned(segment, &check.missing)?;
         let messages = streams.values().sum();
         let mut found = Vec::new();
         for (offset, what) in &check.damages {
@@ -231,28 +236,15 @@ impl Scrubber {
             }
         }
         damage.scrubbed(number, found);
+        Ok(())
     }
-}
-
-/// Ranges of entries.
-type Entries = Vec<(LogIndex, LogIndex)>;
-
-fn by_partition(missing: &[(PartitionId, LogIndex, LogIndex)]) -> BTreeMap<PartitionId, Entries> {
-    let mut by_partition: BTreeMap<PartitionId, Entries> = BTreeMap::new();
-    for &(id, first, last) in missing {
-        by_partition.entry(id).or_default().push((first, last));
-    }
-    by_partition
 }
 
 /// Nothing of it can be read.
-fn unreadable(segment: &HeldSegment, error: &courser_log::inspect::InspectError) -> SegmentCheck {
+fn unreadable(segment: &HeldSegment, error: &InspectError) -> SegmentCheck {
     let error = crate::stations::with_causes(error);
     SegmentCheck {
-        damages: vec![(
-            0,
-            courser_log::inspect::InspectedDamage::Unreadable { error },
-        )],
+        damages: vec![(0, InspectedDamage::Unreadable { error })],
         missing: segment.entries.clone(),
     }
 }

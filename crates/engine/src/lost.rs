@@ -45,6 +45,8 @@ pub struct LostReference {
     pub seq: u64,
     /// The entry that brought the record.
     pub index: LogIndex,
+    /// Byte of the entry at which the record begins.
+    pub byte: u32,
 }
 
 /// What needs a record whose bytes are lost.
@@ -151,14 +153,14 @@ impl Partition {
         self.named(self.tombstones())
     }
 
-    /// Every place that needs a record of one of these entries, both ends included: for a damage that was found in them.
-    /// Linear in all that is stored.
+    /// Every place that needs a record of which `is_meant`, told by its entry and the byte of it at which the record begins: for a damage
+    /// that was found there. Linear in all that is stored.
     #[must_use]
-    pub fn references_to(&self, first: LogIndex, last: LogIndex) -> Vec<LostReference> {
+    pub fn references_to(&self, is_meant: impl Fn(LogIndex, u32) -> bool) -> Vec<LostReference> {
         let records = &self.state.records;
         let places = self.state.places_of(|slot| {
-            let index = LogIndex(records.address(slot).index);
-            (first..=last).contains(&index)
+            let address = records.address(slot);
+            is_meant(LogIndex(address.index), address.ordinal)
         });
         self.named(places)
     }
@@ -170,25 +172,24 @@ impl Partition {
     }
 
     fn named(&self, places: Places) -> Vec<LostReference> {
-        let index = |slot| LogIndex(self.state.records.address(slot).index);
+        let reference = |stream, seq, slot| {
+            let address = self.state.records.address(slot);
+            LostReference {
+                stream,
+                seq,
+                index: LogIndex(address.index),
+                byte: address.ordinal,
+            }
+        };
         let streams = places.streams.into_iter();
-        let streams = streams.map(|(number, seq, slot)| LostReference {
-            stream: self.state.name_of(number),
-            seq,
-            index: index(slot),
-        });
+        let streams =
+            streams.map(|(number, seq, slot)| reference(self.state.name_of(number), seq, slot));
         let retained = places.retained.into_iter();
-        let retained = retained.map(|(topic, slot)| LostReference {
-            stream: LostStream::Retained(topic),
-            seq: 0,
-            index: index(slot),
-        });
+        let retained =
+            retained.map(|(topic, slot)| reference(LostStream::Retained(topic), 0, slot));
         let forwards = places.forwards.into_iter();
-        let forwards = forwards.map(|(to, seq, slot)| LostReference {
-            stream: LostStream::Forwards(to),
-            seq: seq.0,
-            index: index(slot),
-        });
+        let forwards =
+            forwards.map(|(to, seq, slot)| reference(LostStream::Forwards(to), seq.0, slot));
         let mut named: Vec<_> = streams.chain(retained).chain(forwards).collect();
         named.sort_unstable();
         named

@@ -5,6 +5,7 @@
 
 mod check;
 mod entry;
+mod kept;
 
 use std::{collections::VecDeque, fmt, io};
 
@@ -18,12 +19,14 @@ use crate::{
         padded,
     },
     ids::{BatchNumber, NodeIdentity, SegmentNumber},
+    read::kept_of,
     scan::{BatchSeen, Check, Fault, Frames, RawFrame, Window, batch_at},
 };
 
 pub use self::{
     check::{SegmentCheck, check_segment},
     entry::{EntryFinder, FoundEntry},
+    kept::{KeptCheck, RecordAt, find_records, may_have, read_kept},
 };
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -48,7 +51,7 @@ pub struct SegmentSummary {
 pub enum Found {
     /// An intact batch; its records follow.
     Batch(BatchSummary),
-    /// A record of the batch before.
+    /// A record of the batch before, or of what is left of one that is damaged.
     Record(RecordSummary),
     /// Something that was written here is not here any more.
     Damage {
@@ -107,6 +110,8 @@ pub struct RecordSummary {
     pub term: Term,
     /// Index of the entry; the commit index for a hard state.
     pub index: LogIndex,
+    /// Byte of the entry at which kept bytes begin; 0 for all else.
+    pub byte: u32,
     /// Bytes of its data.
     pub data_bytes: u64,
 }
@@ -324,13 +329,16 @@ impl<F: DiskFile> SegmentInspector<F> {
             BatchSeen::BadBody(header, body) if self.follows(&header) => {
                 let later = self.later(self.offset + BLOCK);
                 let frames = Frames::new(&body, header.tag.get(), Check::Checksums);
+                let right: Vec<_> = frames.flatten().map(|frame| record(&frame)).collect();
                 let kind = InspectedDamage::BadBody {
                     number: BatchNumber(header.number.get()),
                     records: header.records.get(),
-                    salvaged: frames.flatten().count() as u32,
+                    salvaged: right.len() as u32,
                     was_synced: was_synced(&later, header.number.get()),
                 };
                 self.damage(kind);
+                // A start reads them as well (M44).
+                self.found.extend(right.into_iter().map(Found::Record));
                 self.resume(&later, Some(header));
             }
             BatchSeen::Unreadable(error) => {
@@ -461,11 +469,14 @@ fn record(frame: &RawFrame) -> RecordSummary {
         Some(Kind::Cleaned) => RecordKind::Cleaned,
         None => RecordKind::Unknown(frame.kind),
     };
+    let kept = (kind == RecordKind::Kept).then(|| kept_of(frame)).flatten();
+    let byte = kept.map_or(0, |kept| kept.byte);
     RecordSummary {
         kind,
         partition: frame.partition,
         term: frame.term,
         index: frame.index,
+        byte,
         data_bytes: frame.data.len() as u64,
     }
 }

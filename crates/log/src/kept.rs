@@ -11,9 +11,9 @@ use crate::live::LiveEntries;
 /// Runs that a segment keeps for a partition: 64 KiB.
 const RUNS_MAX: usize = 4_096;
 
-/// See the module.
+/// Entries of which a segment has kept records, some more perhaps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct KeptEntries {
+pub struct KeptEntries {
     /// In the order in which they came, or ascending after `settle`.
     runs: Vec<(u64, u64)>,
 }
@@ -35,7 +35,7 @@ impl KeptEntries {
     }
 
     /// The entries, some more perhaps, in any order.
-    pub(crate) fn runs(&self) -> impl Iterator<Item = (LogIndex, LogIndex)> + '_ {
+    pub fn runs(&self) -> impl Iterator<Item = (LogIndex, LogIndex)> + '_ {
         let runs = self.runs.iter();
         runs.map(|(first, last)| (LogIndex(*first), LogIndex(*last)))
     }

@@ -52,6 +52,7 @@ pub use self::{
     error::{BatchPlace, OpenError, PrepareError, ReadError, WriteError},
     format::{BATCH_BYTES_MAX, BLOCK_BYTES, SEGMENT_VERSION},
     ids::{BatchNumber, NodeIdentity, Place, SegmentNumber, StartId, Synced},
+    kept::KeptEntries,
     live::LiveEntries,
     log::{HeldSegment, Log, LogCounts, LogCut, Space, SpaceState},
     prepare::{PrepareJob, Prepared},

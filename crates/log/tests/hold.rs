@@ -1,9 +1,14 @@
 //! What a copy of a log relies on: segments that are held are not used again, a cut says what there is, and damage of a segment is
 //! found where it is.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use courser_contract::{LogIndex, PartitionId, Term};
-use courser_log::inspect::{EntryFinder, Found, SegmentInspector, check_segment};
+use courser_log::inspect::{
+    EntryFinder, Found, KeptCheck, RecordKind, SegmentInspector, check_segment, find_records,
+    may_have, read_kept,
+};
 use courser_log::testing::MemDisk;
 use courser_log::{
     CheckpointAt, Disk, HeldSegment, LiveEntries, Log, LogConfig, Manifests, NodeIdentity, Push,
@@ -196,4 +201,93 @@ fn an_entry_in_pieces_is_found_whole() {
         finder.segment(segment.segment, file).expect("a segment");
     }
     assert_eq!(finder.finish().expect("it is there").data, data);
+}
+
+/// Records of two entries that a cleaner has moved: of the first one two.
+const MOVED: [(u64, u32); 3] = [(5, 0), (5, 480), (9, 64)];
+
+/// A segment with them, each in a batch of its own, and the bytes of the file at which those begin.
+fn with_moved() -> (MemDisk, HeldSegment, Vec<u64>) {
+    let disk = MemDisk::new();
+    let mut log = open(&disk);
+    let mut batch = log.new_batch();
+    for (index, byte) in MOVED {
+        batch.clear();
+        let record = Record::Kept {
+            partition: ID,
+            term: Term(1),
+            index: LogIndex(index),
+            byte,
+            data: Bytes::from(vec![7; 400]),
+        };
+        assert_eq!(batch.push(&record), Push::Taken);
+        log.write(&mut batch).expect("there is room");
+        log.sync().expect("the disk is right");
+    }
+    let segment = log.held_segments().pop().expect("it is written");
+    let file = disk.open(&segment.segment.file_name());
+    let inspector = SegmentInspector::new(file.expect("it is there")).expect("a segment");
+    let (mut batch, mut places) = (0, Vec::new());
+    for found in inspector {
+        match found {
+            Found::Batch(it) => batch = it.offset,
+            Found::Record(it) if it.kind == RecordKind::Kept => places.push(batch),
+            Found::Record(_) | Found::Damage { .. } | Found::End { .. } => {}
+        }
+    }
+    (disk, segment, places)
+}
+
+#[test]
+fn m41_a_damaged_segment_says_which_of_the_moved_records_it_lacks() {
+    let (disk, segment, places) = with_moved();
+    let name = segment.segment.file_name();
+    let open = || disk.open(&name).expect("it is there");
+    let all: BTreeSet<_> = MOVED
+        .map(|(index, byte)| (ID, LogIndex(index), byte))
+        .into();
+    for (damaged, place) in places.iter().enumerate() {
+        disk.rot(&name, place + 200, 1);
+        let mut checks = KeptCheck::of(&segment);
+        read_kept(open(), segment.segment, &mut checks).expect("it can be read");
+        let check = &checks[&ID];
+        for (at, (index, byte)) in MOVED.into_iter().enumerate() {
+            assert_eq!(check.lacks(LogIndex(index), byte), at == damaged);
+            // One that came with it, for it follows it in the entry.
+            assert_eq!(check.lacks(LogIndex(index), byte + 392), at == damaged);
+        }
+        assert!(!check.lacks(LogIndex(7), 0), "it never had that");
+        let found = find_records(open(), segment.segment, &all).expect("it can be read");
+        let mut left = all.clone();
+        let (index, byte) = MOVED[damaged];
+        left.remove(&(ID, LogIndex(index), byte));
+        assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), left);
+        disk.rot(&name, place + 200, 1);
+    }
+    assert_eq!(places.len(), MOVED.len());
+    // A file that is another segment by now gives nothing.
+    let other = SegmentNumber(segment.segment.0 + 1);
+    let found = find_records(open(), other, &all).expect("it can be read");
+    assert_eq!(found, []);
+    let seven = [(ID, LogIndex(7), 0)].into();
+    assert!(may_have(&segment, &all) && !may_have(&segment, &seven));
+}
+
+#[test]
+fn an_entry_that_was_not_moved_is_found_with_all_its_records() {
+    let (disk, segments) = filled();
+    let segment = &segments[0];
+    let (_, first, last) = segment.entries[0];
+    let wanted: BTreeSet<_> = [
+        (ID, first, 0),
+        (ID, first, 800),
+        (ID, LogIndex(last.0 + 1), 0),
+    ]
+    .into();
+    assert!(may_have(segment, &wanted));
+    let file = disk
+        .open(&segment.segment.file_name())
+        .expect("it is there");
+    let found = find_records(file, segment.segment, &wanted).expect("it can be read");
+    assert_eq!(found, [(ID, first, 0), (ID, first, 800)]);
 }

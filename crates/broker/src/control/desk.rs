@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use courser_contract::{FrontId, LogIndex, PartitionId};
+use courser_contract::{FrontId, PartitionId};
 use courser_engine::LostReference;
 use courser_mqtt::front::Redirect;
 use tokio::sync::oneshot::Sender;
@@ -14,6 +14,7 @@ use super::{
     SubscriptionRow, SubscriptionStop, TracePage,
 };
 use crate::rings::Doze;
+use crate::scrub::Missing;
 use crate::sys::ShardReport;
 
 /// Questions that may lie on one desk.
@@ -90,10 +91,10 @@ pub(crate) enum Question {
         topic: Box<str>,
         answer: Sender<Option<RetainedMessage>>,
     },
-    /// Which streams need records of these entries, which the disk has lost.
+    /// Which streams need records that a segment does not give any more.
     Needs {
         partition: PartitionId,
-        entries: Vec<(LogIndex, LogIndex)>,
+        missing: Missing,
         answer: Sender<Vec<LostReference>>,
     },
     ClearRetained {

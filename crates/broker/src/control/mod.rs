@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use courser_access::{Command, Table};
-use courser_contract::{FrontId, LogIndex, PartitionId, ShardId};
+use courser_contract::{FrontId, PartitionId, ShardId};
 use courser_engine::LostReference;
 use courser_mqtt::front::Redirect;
 use tokio::sync::oneshot;
@@ -25,6 +25,7 @@ use crate::classes::Classes;
 use crate::doors::Certificates;
 use crate::repair::NodeState;
 use crate::rings::Doze;
+use crate::scrub::Missing;
 use crate::slots::Places;
 use crate::stations::{COUNTERS, DiskState};
 use crate::sys::ShardReport;
@@ -496,17 +497,13 @@ impl Control {
         .await
     }
 
-    /// Which streams of a partition need records of these entries, which the disk has lost; and has the partition saved soon, where a
-    /// start would have to replay them. For a thread that may wait. Nothing when the shard has stopped.
-    pub(crate) fn needs(
-        &self,
-        partition: PartitionId,
-        entries: Vec<(LogIndex, LogIndex)>,
-    ) -> Vec<LostReference> {
+    /// Which streams of a partition need records that a segment does not give any more; and has the partition saved soon, where a start
+    /// would have to replay them. For a thread that may wait. Nothing when the shard has stopped.
+    pub(crate) fn needs(&self, partition: PartitionId, missing: Missing) -> Vec<LostReference> {
         let (answer, mut answered) = oneshot::channel();
         let question = Question::Needs {
             partition,
-            entries,
+            missing,
             answer,
         };
         let desk = &self.desks[usize::from(self.places.shard_of(partition).0)];

@@ -115,6 +115,99 @@ fn damage_of_a_sealed_segment_is_found_and_says_whom_it_concerns() {
     broker.stop().expect("nothing failed");
 }
 
+/// Numbers of the files of the log in which these bytes stand, also as remains of what a file was before. Each time that they do, a bit
+/// changes if `rots`.
+fn files_with(folder: &Path, mark: &str, rots: bool) -> Vec<u64> {
+    use std::os::unix::fs::FileExt;
+    let files = fs::read_dir(folder.join("log")).expect("there is a log");
+    let mut numbers = Vec::new();
+    for file in files {
+        let path = file.expect("it can be listed").path();
+        // It may get another name at any time.
+        let bytes = fs::read(&path).unwrap_or_default();
+        let windows = bytes.windows(mark.len()).enumerate();
+        let found: Vec<usize> = windows
+            .filter(|(_, it)| *it == mark.as_bytes())
+            .map(|(at, _)| at)
+            .collect();
+        for &at in found.iter().filter(|_| rots) {
+            let file = fs::OpenOptions::new().write(true).open(&path);
+            let file = file.expect("it is ours");
+            file.write_all_at(&[bytes[at] ^ 1], at as u64)
+                .expect("there is room");
+            file.sync_all().expect("there is room");
+        }
+        let name = path.file_stem().expect("a name").to_string_lossy();
+        numbers.extend(name.parse::<u64>().ok().filter(|_| !found.is_empty()));
+    }
+    numbers
+}
+
+/// Sends what is read at once, some megabytes of it.
+fn pass(broker: &Broker) {
+    let address = broker.addresses()[0];
+    let (mut reader, _) = Client::session(address, "reader", 4, 0, &[]);
+    reader.subscribe("read", 1);
+    let mut publisher = Client::connect(address, "publisher");
+    for _ in 0..100 {
+        publisher.send_raw(&publish("read", 1, 1, &[7; 30_000]));
+        assert_eq!(publisher.receive().first, 0x40);
+        let delivery = reader.receive();
+        reader.send(0x40, &delivery.body[6..8]);
+    }
+    reader.send(0xE0, &[]);
+}
+
+#[test]
+fn m41_damage_of_what_a_cleaner_has_moved_says_whom_it_concerns() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let folder = folder.path();
+    let settings = [
+        "scrub.period=500ms",
+        "sys.interval=0s",
+        "log.checkpoint_bytes=1MiB",
+    ];
+    let broker = broker_on(folder, 2, &settings);
+    store(&broker, "first", 3);
+    let mark = "message 2 for first";
+    let [first] = files_with(folder, mark, false)[..] else {
+        panic!("it is in one segment");
+    };
+    let deadline = Instant::now() + PATIENCE;
+    let is_moved = || {
+        let numbers = files_with(folder, mark, false);
+        numbers.iter().any(|it| *it > first)
+    };
+    for round in 0_u16.. {
+        // A single segment with something in it is not worth a move.
+        store(&broker, &format!("another {round}"), 1);
+        pass(&broker);
+        if is_moved() {
+            break;
+        }
+        assert!(Instant::now() < deadline, "it is moved");
+    }
+    // It is not in the segment that is written: that is not read.
+    pass(&broker);
+    let passes = counted(&broker, "scrub_passes");
+    wait("it reads everything", || {
+        counted(&broker, "scrub_passes") >= passes + 2
+    });
+    assert_eq!(broker.state(), NodeState::default());
+    let moved = files_with(folder, mark, true);
+    wait("it is found", || !broker.state().rotten.is_empty());
+    let state = broker.state();
+    let [place] = &state.rotten[..] else {
+        panic!("one place is damaged: {state:?}");
+    };
+    let segment = place.segment;
+    assert!(segment > first && moved.contains(&segment), "{moved:?}");
+    let streams: Vec<_> = place.streams.iter().map(|(_, of)| of).collect();
+    assert_eq!(streams, [&LostStream::Session("first".into())]);
+    assert_eq!(place.messages, 1);
+    broker.stop().expect("nothing failed");
+}
+
 #[test]
 fn a_scrub_that_is_turned_off_reads_nothing() {
     let folder = tempfile::tempdir().expect("a folder for a test");

@@ -1,8 +1,8 @@
 //! Answers to operators' questions: a bounded piece of work each.
 
 use courser_contract::{
-    Append, AppendKey, CloseReason, FrontId, LogIndex, PartitionId, Publish, QoS, RecordView,
-    ToFront, owner_name,
+    Append, AppendKey, CloseReason, FrontId, PartitionId, Publish, QoS, RecordView, ToFront,
+    owner_name,
 };
 use courser_engine::{Deletion, LostReference, Partition, SessionView};
 use courser_mqtt::codec::ProtocolVersion;
@@ -17,6 +17,7 @@ use crate::control::{
     CLIENTS_AT_ONCE, ClientRow, Ended, Happened, Page, PastEvent, Question, RetainedMessage,
     RetainedRow, SessionPlace, SessionRow, SubscriptionRow, SubscriptionStop, TracePage,
 };
+use crate::scrub::Missing;
 use crate::slots::Places;
 
 /// Places of a table of sessions that one question looks at.
@@ -114,9 +115,9 @@ impl Shard {
             } => give(answer, self.retained_message(partition, &topic)),
             Question::Needs {
                 partition,
-                entries,
+                missing,
                 answer,
-            } => give(answer, self.needs(partition, &entries)),
+            } => give(answer, self.needs(partition, &missing)),
             Question::ClearRetained {
                 partition,
                 topic,
@@ -281,9 +282,9 @@ impl Shard {
     }
 
     /// What needs records that the disk has lost. A walk over all that the partition stores, once for a damage that was found.
-    fn needs(&mut self, id: PartitionId, entries: &[(LogIndex, LogIndex)]) -> Vec<LostReference> {
+    fn needs(&mut self, id: PartitionId, missing: &Missing) -> Vec<LostReference> {
         let place = self.partitions.place(id);
-        if let Some(last) = entries.iter().map(|(_, last)| *last).max()
+        if let Some(last) = missing.last_entry()
             && let Some(checkpoints) = &mut self.checkpoints
         {
             checkpoints.hasten(place, last);
@@ -292,10 +293,7 @@ impl Shard {
             return Vec::new();
         }
         let partition = self.owned(id);
-        let found = entries.iter();
-        found
-            .flat_map(|(first, last)| partition.references_to(*first, *last))
-            .collect()
+        partition.references_to(|index, byte| missing.has(index, byte))
     }
 
     /// As an empty publish with RETAIN does (v5 [MQTT-3.3.1-6]), but for nobody to get.

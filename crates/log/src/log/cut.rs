@@ -1,6 +1,6 @@
 //! What a copy of a log needs: a place at which it is consistent, and that nothing before it is used again meanwhile.
 
-use std::{collections::BTreeSet, ops::RangeInclusive};
+use std::{collections::BTreeSet, ops::RangeInclusive, sync::Arc};
 
 use courser_contract::{LogIndex, PartitionId};
 
@@ -9,6 +9,7 @@ use crate::{
     disk::Disk,
     error::WriteError,
     ids::{BatchNumber, Place, SegmentNumber, Synced},
+    kept::KeptEntries,
 };
 
 /// What a log held when its last batch was this one: what a crash right behind it would leave.
@@ -35,6 +36,8 @@ pub struct HeldSegment {
     pub last: BatchNumber,
     /// Lowest and highest index of each partition's entries in it.
     pub entries: Vec<(PartitionId, LogIndex, LogIndex)>,
+    /// Entries of which a cleaner has put records into it.
+    pub kept: Vec<(PartitionId, Arc<KeptEntries>)>,
 }
 
 impl<D: Disk> Log<D> {
@@ -76,6 +79,11 @@ impl<D: Disk> Log<D> {
                 .ranges
                 .iter()
                 .map(|(id, (first, last))| (*id, *first, *last))
+                .collect(),
+            kept: segment
+                .kept
+                .iter()
+                .map(|(id, kept)| (*id, Arc::clone(kept)))
                 .collect(),
         });
         segments.collect()
