@@ -8,6 +8,7 @@ mod environment;
 mod measure;
 mod record;
 mod runner;
+mod share;
 
 use crate::repo::Repo;
 use crate::report::Outcome;
@@ -46,6 +47,7 @@ pub(crate) fn run(repo: &Repo, purpose: Purpose) -> Result<ExitCode> {
     };
     let comparison = Comparison::new(&record.counts, &counts);
     println!("{comparison}");
+    println!("{}", share::Share::of(&counts)?);
     let differences = record.environment.differences(&environment);
     match purpose {
         Purpose::Bless => {

@@ -85,13 +85,45 @@ impl Latencies {
     }
 }
 
-/// Messages by the moment at which they were received; equal moments come in a row.
-type ByMoment = Vec<(Moment, u64)>;
+/// Messages by the moment at which they were received. Equal moments come in a row, so the last one is at hand.
+#[derive(Debug, Default)]
+struct ByMoment {
+    at: Moment,
+    messages: u64,
+    /// Those before.
+    before: Vec<(Moment, u64)>,
+}
 
-fn add(to: &mut ByMoment, at: Moment, messages: u64) {
-    match to.last_mut() {
-        Some((last, count)) if *last == at => *count += messages,
-        Some(_) | None => to.push((at, messages)),
+impl ByMoment {
+    #[inline]
+    fn add(&mut self, at: Moment, messages: u64) {
+        if at != self.at {
+            self.turn_to(at);
+        }
+        self.messages += messages;
+    }
+
+    #[cold]
+    fn turn_to(&mut self, at: Moment) {
+        if self.messages > 0 {
+            self.before.push((self.at, self.messages));
+        }
+        (self.at, self.messages) = (at, 0);
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.messages == 0 && self.before.is_empty()
+    }
+
+    /// Puts all of them down, as of `now`.
+    fn record(&mut self, now: Moment, to: &mut Histogram) {
+        for (at, messages) in self.before.drain(..) {
+            to.record(at.until(now), messages);
+        }
+        if self.messages > 0 {
+            to.record(self.at.until(now), self.messages);
+            self.messages = 0;
+        }
     }
 }
 
@@ -143,14 +175,14 @@ impl Latency {
         let new = delivered.saturating_sub(self.put_down);
         self.put_down = delivered;
         if let (Some(at), 1..) = (self.handling, new) {
-            add(&mut self.delivered, at, new);
+            self.delivered.add(at, new);
         }
     }
 
     /// A publish is acknowledged at the end of this turn.
     #[inline]
     pub(crate) fn acknowledge(&mut self, received: Moment) {
-        add(&mut self.acknowledged, received, 1);
+        self.acknowledged.add(received, 1);
     }
 
     /// The turn has written everything. The clock is asked only when there was something.
@@ -160,12 +192,8 @@ impl Latency {
             return;
         }
         let now = now();
-        for (at, messages) in self.acknowledged.drain(..) {
-            self.all.acknowledged.record(at.until(now), messages);
-        }
-        for (at, messages) in self.delivered.drain(..) {
-            self.all.delivered.record(at.until(now), messages);
-        }
+        self.acknowledged.record(now, &mut self.all.acknowledged);
+        self.delivered.record(now, &mut self.all.delivered);
     }
 
     /// What was measured so far.

@@ -13,8 +13,9 @@ use std::fmt;
 use std::fs;
 
 /// The benchmarks that count instructions: package and name.
-const BENCHMARKS: [(&str, &str); 7] = [
+const BENCHMARKS: [(&str, &str); 8] = [
     ("courser-access", "rights_instructions"),
+    ("courser-broker", "latency_instructions"),
     ("courser-cluster", "consensus_instructions"),
     ("courser-log", "log_instructions"),
     ("courser-mqtt", "codec_instructions"),
