@@ -2,6 +2,7 @@
 //!
 //! Counters are plain numbers of the shards, summed when somebody asks. Labels come from closed sets: never a client id or a topic.
 
+pub(crate) mod detailed;
 mod reference;
 mod table;
 

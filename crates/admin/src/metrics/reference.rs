@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::detailed::SHAPES;
 use super::{Kind, METRICS};
 
 /// The page `docs/reference/metrics.md`.
@@ -33,5 +34,30 @@ pub fn reference_markdown() -> String {
             metric.help
         );
     }
+    detailed(&mut page);
     page
+}
+
+fn detailed(page: &mut String) {
+    page.push_str(
+        "\n## Single clients, sessions and listeners\n\n\
+         `GET /metrics/detailed?family=FAMILY` gives these gauges; `filter=FIELD=PATTERN` (as `courser client list --filter` and `courser \
+         session list --filter` have them), `sort`, `limit` (10000) and `cursor` say of whom. It needs the token of the API, also from this \
+         machine, since client ids and user names stand in its labels. `courser_detailed_whole` is 0 when there are more: the header `Link` has the \
+         cursor of the next page.\n\n| family | name | labels | what |\n|---|---|---|---|\n",
+    );
+    for shape in SHAPES {
+        let labels: Vec<String> = shape.labels.iter().map(|it| format!("`{it}`")).collect();
+        for figure in shape.figures {
+            let _ = writeln!(
+                page,
+                "| `{}` | `courser_{}{}` | {} | {} |",
+                shape.family,
+                figure.name,
+                figure.of.word(),
+                labels.join(", "),
+                figure.help
+            );
+        }
+    }
 }

@@ -22,7 +22,8 @@ pub(super) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(redirect))
 }
 
-struct Clients;
+/// All connections.
+pub(super) struct Clients;
 
 impl Walk for Clients {
     type Row = Client;

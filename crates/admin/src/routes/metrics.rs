@@ -1,13 +1,19 @@
-//! `/metrics`.
+//! `/metrics` and `/metrics/detailed`.
 
 use axum::Router;
-use axum::extract::State;
-use axum::http::header;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-use crate::error::ApiError;
+use super::clients::Clients;
+use super::sessions::Sessions;
+use crate::error::{ApiError, Code, ErrorBody};
+use crate::list::{ListParams, ListQuery, list};
+use crate::metrics::detailed::{ByListener, Detailed};
 use crate::metrics::{CONTENT_TYPE, Snapshot, encode};
 use crate::routes::health::not_ready;
 use crate::{AppState, access};
@@ -21,4 +27,85 @@ async fn metrics(State(state): State<AppState>) -> Result<impl IntoResponse, Api
     let ready = not_ready(&state).is_none();
     let snapshot = Snapshot::take(&state.control, ready).await?;
     Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], encode(snapshot)))
+}
+
+/// Rows of an answer, where nobody says how many: a scraper asks for all of them.
+const ROWS: &str = "10000";
+
+pub(super) fn detailed_routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(detailed))
+}
+
+/// Figures of single clients, sessions or listeners, in OpenMetrics text; `filter`, `sort`, `limit` and `cursor` are those of the
+/// listings of clients and sessions. Where there are more than so many, the header `Link` names the next page.
+#[utoipa::path(get, path = "/metrics/detailed", params(("family" = String, Query, description = "`clients`, `sessions` or `listeners`"), ListParams), responses((status = 200, description = "OpenMetrics text", body = String), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody)))]
+async fn detailed(
+    State(state): State<AppState>,
+    Query(parameters): Query<Vec<(String, String)>>,
+) -> Result<impl IntoResponse, ApiError> {
+    let mut family = None;
+    let mut asked = Vec::new();
+    for (name, value) in parameters {
+        match name.as_str() {
+            "family" => family = Some(value),
+            _ => asked.push((name, value)),
+        }
+    }
+    if asked.iter().all(|(name, _)| name != "limit") {
+        asked.push(("limit".to_owned(), ROWS.to_owned()));
+    }
+    let control = &state.control;
+    let (figures, next) = match family.as_deref() {
+        Some("clients") => {
+            let page = list::<Clients>(control, &ListQuery::read(asked, &[])?).await?;
+            (Detailed::clients(page.items), page.next)
+        }
+        Some("sessions") => {
+            let page = list::<Sessions>(control, &ListQuery::read(asked, &[])?).await?;
+            (Detailed::sessions(page.items), page.next)
+        }
+        Some("listeners") => (by_listener(&state, &asked).await?, None),
+        Some(_) | None => {
+            let message = "family: expected clients, sessions or listeners";
+            return Err(ApiError::new(Code::BadRequest, message));
+        }
+    };
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
+    let figures = match next {
+        None => figures,
+        Some(next) => {
+            // A cursor is hexadecimal digits; the rest of the question is the caller's to keep.
+            let link = HeaderValue::try_from(format!("<?cursor={next}>; rel=\"next\""));
+            headers.insert(header::LINK, link.expect("digits are a good header"));
+            figures.cut()
+        }
+    };
+    Ok((headers, figures.encode()))
+}
+
+/// A walk over all connections.
+async fn by_listener(state: &AppState, asked: &[(String, String)]) -> Result<Detailed, ApiError> {
+    let filters = asked.iter().filter(|(name, _)| name == "filter").cloned();
+    let mut parameters: Vec<_> = filters.collect();
+    if let Some((stray, _)) = asked
+        .iter()
+        .find(|(name, _)| name != "filter" && name != "limit")
+    {
+        let message = format!("{}: not for listeners", stray.escape_debug());
+        return Err(ApiError::new(Code::BadRequest, message));
+    }
+    parameters.push(("limit".to_owned(), ROWS.to_owned()));
+    let mut sum = ByListener::default();
+    let mut cursor = None;
+    loop {
+        let from = cursor.map(|cursor| ("cursor".to_owned(), cursor));
+        let asked = parameters.iter().cloned().chain(from).collect();
+        let page = list::<Clients>(&state.control, &ListQuery::read(asked, &[])?).await?;
+        sum.add(page.items);
+        cursor = page.next;
+        if cursor.is_none() {
+            return Ok(sum.detailed());
+        }
+    }
 }

@@ -54,6 +54,7 @@ fn guarded() -> OpenApiRouter<AppState> {
         .merge(accounts::routes())
         .merge(settings::routes())
         .merge(trace::routes())
+        .merge(metrics::detailed_routes())
 }
 
 /// Everything.

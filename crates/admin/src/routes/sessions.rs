@@ -33,7 +33,8 @@ fn partitions(control: &Control) -> Vec<u16> {
         .collect()
 }
 
-struct Sessions;
+/// All sessions.
+pub(super) struct Sessions;
 
 impl Walk for Sessions {
     type Row = Session;
