@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use courser_engine::Limits;
-use courser_mqtt::front::{Feature, FrontConfig, OutputPool, Redirect, RedirectKind};
+use courser_mqtt::front::{BadReference, Feature, FrontConfig, OutputPool, Redirect, RedirectKind};
 use courser_settings::{Acknowledge, Durability, Settings};
 
 use crate::memory;
@@ -187,16 +187,27 @@ impl Config {
         let retained = self.settings.retained.payload_bytes_max.bytes();
         config.retained_payload_bytes_max = usize::try_from(retained).unwrap_or(usize::MAX);
         config.response_information = given(&mqtt.response_information);
-        config.redirect = given(&mqtt.redirect_to).map(|reference| Redirect {
-            kind: if mqtt.redirect_permanently {
-                RedirectKind::Permanent
-            } else {
-                RedirectKind::Temporary
-            },
-            reference,
-        });
+        // What is no reference sends nobody anywhere; `redirect_of` says so to who starts the broker.
+        config.redirect = redirect_of(&self.settings).ok().flatten();
         config
     }
+}
+
+/// Where these settings send clients; none: nowhere.
+///
+/// # Errors
+/// What is wrong with `mqtt.redirect_to`.
+pub fn redirect_of(settings: &Settings) -> Result<Option<Redirect>, BadReference> {
+    let mqtt = &settings.mqtt;
+    let kind = if mqtt.redirect_permanently {
+        RedirectKind::Permanent
+    } else {
+        RedirectKind::Temporary
+    };
+    let given = (!mqtt.redirect_to.is_empty()).then_some(&mqtt.redirect_to);
+    given
+        .map(|reference| Redirect::new(kind, reference))
+        .transpose()
 }
 
 /// An empty text is none.

@@ -52,7 +52,7 @@ pub use backup::{
     BackupError, BackupReport, BackupStage, BackupState, restore_backup, verify_backup,
 };
 pub use broker::{Broker, StartError, Status, StopError, Summary};
-pub use config::{Anonymous, Config, Pinning};
+pub use config::{Anonymous, Config, Pinning, redirect_of};
 pub use control::{
     AskError, ClientRow, Control, Direction, Ended, Happened, Page, PastEvent, RetainedMessage,
     RetainedRow, SessionPlace, SessionRow, SubscriptionRow, SubscriptionStop, TracePage,

@@ -65,10 +65,16 @@ impl Resolved {
         values
             .map(|SettingValue { key, value, .. }| Effective {
                 value: self.shown(&key, value),
-                origin: self.origins.get(&key).cloned().unwrap_or(Origin::Default),
+                origin: self.origin(&key),
                 key,
             })
             .collect()
+    }
+
+    /// Where a value comes from.
+    #[must_use]
+    pub fn origin(&self, key: &str) -> Origin {
+        self.origins.get(key).cloned().unwrap_or(Origin::Default)
     }
 
     /// The values as a TOML file that says the same.

@@ -55,6 +55,8 @@ impl Budget {
     pub(crate) const ENTRY_BYTES: i64 = 20;
     /// One place of a table that an operator's question looks at (estimated: 0.3 µs for a row).
     pub(crate) const ROW: i64 = 15;
+    /// One connection that ends: its front, its session, its socket (estimated: 10 µs).
+    pub(crate) const CLOSE: i64 = 500;
     /// One accepted connection.
     pub(crate) const ACCEPT: i64 = 500;
 

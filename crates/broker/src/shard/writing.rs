@@ -7,6 +7,7 @@ use courser_mqtt::front::Output;
 
 use super::Shard;
 use super::connection::{Connection, Hold, Life, Written};
+use super::hub::Budget;
 use super::ready::Place;
 use crate::access::Gate;
 use crate::control::Happened;
@@ -36,6 +37,8 @@ impl Shard {
 
     /// The front has closed: what it had to say is written, then the socket ends.
     pub(super) fn begin_close(&mut self, connection: &mut Connection, cause: CloseCause) {
+        // A thousand that go at once are spread over turns.
+        self.hub.budget.spend(Budget::CLOSE);
         self.hub.counters.closes[close_index(cause)] += 1;
         self.hub.counters.reasons.count(cause);
         self.note_event(connection, Happened::Closed(cause));

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use courser_settings::{Errors, Resolved, Sources};
+use courser_broker::redirect_of;
+use courser_settings::{Errors, Resolved, SettingError, Sources};
 
 /// Flags that give settings. Later ones win: file, environment, `--set`, flags of their own.
 #[derive(Args, Debug, Clone, Default)]
@@ -64,6 +65,13 @@ impl SettingFlags {
         if let Some(shards) = &self.shards {
             sources = sources.argument("--shards", "server.shards", shards);
         }
-        sources.resolve()
+        let resolved = sources.resolve()?;
+        match redirect_of(&resolved.settings) {
+            Ok(_) => Ok(resolved),
+            Err(error) => Err(Errors(vec![SettingError {
+                origin: resolved.origin("mqtt.redirect_to"),
+                message: format!("mqtt.redirect_to: {error}"),
+            }])),
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Commands for operators, over the API of a running server.
 
 mod accounts;
+mod among;
 mod context;
 mod diagnose;
 mod errors;

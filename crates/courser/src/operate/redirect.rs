@@ -1,33 +1,23 @@
 //! `courser client redirect`: clients are sent to another server while they are connected.
 
 use clap::Args;
-use courser_admin::client::{Client, ClientError};
 
-use super::list::{ListFlags, Listing};
+use super::among::Among;
 use super::server::ServerFlags;
-use super::targets::{Act, Chosen, Consent, Deed};
+use super::targets::{Act, Deed};
 use crate::cli::exit::Exit;
 
 /// Flags of `courser client redirect`.
 #[derive(Args, Debug)]
 pub(super) struct Redirection {
-    /// Client ids
-    #[arg(value_name = "NAME", required_unless_present_any = ["all", "filter"], conflicts_with_all = ["all", "filter"])]
-    names: Vec<String>,
-    /// All that are connected now
-    #[arg(long, conflicts_with = "filter")]
-    all: bool,
-    /// Those whose field fits, as in `courser client list`; as often as wanted
-    #[arg(long, value_name = "CONDITION")]
-    filter: Vec<String>,
+    #[command(flatten)]
+    among: Among,
     /// Where to; given again, another one to try
     #[arg(long, value_name = "HOST[:PORT]", required = true)]
     to: Vec<String>,
     /// For good (0x9D) rather than for now (0x9C)
     #[arg(long)]
     permanent: bool,
-    #[command(flatten)]
-    consent: Consent,
 }
 
 impl Redirection {
@@ -42,38 +32,6 @@ impl Redirection {
             field: "client",
             what: "send away",
         };
-        if !self.names.is_empty() {
-            return self.consent.run(server, &deed, Chosen::Named(&self.names));
-        }
-        let mut found = Vec::new();
-        let looked = server.ask(async |client| {
-            found = self.find(&client).await?;
-            Ok(Exit::Done)
-        });
-        match looked {
-            Exit::Done => self.consent.run(server, &deed, Chosen::Found(&found)),
-            failed => failed,
-        }
-    }
-
-    /// Client ids of those that are meant; not of those that have not said theirs yet. Only the names of a page are kept.
-    async fn find(&self, client: &Client) -> Result<Vec<String>, ClientError> {
-        let listing = Listing {
-            path: "/api/v1/clients",
-            columns: &[],
-            own: Vec::new(),
-        };
-        let mut names = Vec::new();
-        let mut cursor = None;
-        loop {
-            let page = ListFlags::page(&self.filter, cursor);
-            let (rows, next) = page.rows(client, &listing).await?;
-            let found = rows.iter().filter_map(|row| row["client_id"].as_str());
-            names.extend(found.filter(|name| !name.is_empty()).map(str::to_owned));
-            if next.is_none() {
-                return Ok(names);
-            }
-            cursor = next;
-        }
+        self.among.run(server, &deed)
     }
 }

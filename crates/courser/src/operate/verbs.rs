@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use courser_admin::client::escaped;
 use serde_json::{Value, json};
 
+use super::among::Among;
 use super::list::{ListFlags, Listing};
 use super::print::{Output, OutputFlags, say};
 use super::redirect::Redirection;
@@ -33,7 +34,7 @@ enum ClientVerb {
         output: OutputFlags,
     },
     /// Close connections; their sessions stay as long as they were to
-    Kick(Targets),
+    Kick(Among),
     /// Send clients to another server: those of 5.0 are told which, those of 3.1.1 are only closed
     Redirect(Redirection),
     /// Packets that a client sends and gets, as they go; neither payloads nor passwords
@@ -135,7 +136,7 @@ pub(crate) fn run_clients(arguments: &Clients) -> Exit {
             show_client(&found, output.output());
             Ok(Exit::Done)
         }),
-        ClientVerb::Kick(targets) => targets.run(
+        ClientVerb::Kick(among) => among.run(
             &arguments.server,
             &Deed {
                 path: "/api/v1/clients",
