@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::table::{ROLES_MAX, RULES_MAX, USER_ROLES_MAX, USERS_MAX};
-use crate::{Role, RoleName, Table, User, UserName, UserState};
+use crate::{Domain, DomainName, Role, RoleName, Table, User, UserName, UserState};
 
 /// A change of a table. It states all of what it changes, so that applying it asks nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub enum Command {
     RemoveRole(RoleName),
     /// Replaces everything, as an import does.
     Replace(Box<Table>),
+    /// Replaces all of a domain.
+    PutDomain(DomainName, Domain),
 }
 
 /// Why the leader does not propose a change.
@@ -77,6 +79,8 @@ impl Table {
                 check_role(role)?;
             }
             Command::RemoveRole(name) => self.check_role_unused(name)?,
+            // There are few, and all are there.
+            Command::PutDomain(..) => {}
             Command::Replace(table) => {
                 at_most(table.users.len(), USERS_MAX, "users")?;
                 at_most(table.roles.len(), ROLES_MAX, "roles")?;
@@ -149,6 +153,13 @@ impl Table {
             Command::RemoveRole(name) => {
                 self.roles.remove(name);
             }
+            Command::PutDomain(name, domain) => {
+                // As it was made it is not kept, so that equal tables have equal bytes.
+                self.domains.remove(name);
+                if *domain != Domain::default() {
+                    self.domains.insert(*name, *domain);
+                }
+            }
             Command::Replace(table) => {
                 let before = std::mem::replace(
                     self,
@@ -156,6 +167,7 @@ impl Table {
                         revision: self.revision,
                         roles: table.roles.clone(),
                         users: Default::default(),
+                        domains: table.domains.clone(),
                     },
                 );
                 for (name, user) in &table.users {

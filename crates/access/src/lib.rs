@@ -1,6 +1,6 @@
 //! Who may come in, and what a client may publish and receive.
 //!
-//! - [`Table`]: users and roles at one moment, changed by [`Command`]s. It is the part of the metadata partition's state that is about
+//! - [`Table`]: users, roles and domains at one moment, changed by [`Command`]s. It is the part of the metadata partition's state that is about
 //!   access: [`Table::check`] is asked by the leader, [`Table::apply`] is deterministic and cannot fail.
 //! - [`Rights`]: what one client may do, decided from a table and kept by topic. Every path of a message asks it.
 //! - [`Quota`]: how much a client may publish.
@@ -37,10 +37,10 @@ pub use credential::{
     HashError, HashMemory, HashParseError, PasswordHash, SALT_BYTES, VerifyCost, dummy_hash,
 };
 pub use limits::Limits;
-pub use names::{NameError, RoleName, UserName};
+pub use names::{DomainName, NameError, RoleName, UserName};
 pub use pattern::{PatternError, TopicPattern};
 pub use quota::Quota;
 pub use rights::{Decision, Identity, Principal, Rights, Sharing, Standing, Verdict};
 pub use rule::{Effect, Rule, RuleError, Scope};
-pub use table::{Administration, Role, Table, User, UserState};
+pub use table::{Administration, Domain, Role, Table, User, UserState};
 pub use wire::WireError;

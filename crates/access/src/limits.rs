@@ -1,4 +1,4 @@
-//! Limits of a user: data, not configuration. What is not set is the process's own default.
+//! Limits of users, roles and domains: data, not configuration. What is not set is the process's own default.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,24 +22,39 @@ pub struct Limits {
     /// Clients of the user that are connected at once, on this node, by client id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections: Option<u32>,
+    /// Messages that may wait for a session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queued_messages: Option<u32>,
+    /// Bytes of messages that may wait for a session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queued_bytes: Option<u32>,
 }
 
 impl Limits {
     /// The smaller of both, each by itself.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        fn smaller(a: Option<u32>, b: Option<u32>) -> Option<u32> {
-            match (a, b) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            }
-        }
+        self.with(other, |mine, other| match (mine, other) {
+            (Some(mine), Some(other)) => Some(mine.min(other)),
+            (mine, other) => mine.or(other),
+        })
+    }
+
+    /// These, and where there is none the more general one, each by itself.
+    #[must_use]
+    pub fn or(self, general: Self) -> Self {
+        self.with(general, Option::or)
+    }
+
+    fn with(self, other: Self, one: fn(Option<u32>, Option<u32>) -> Option<u32>) -> Self {
         Self {
-            messages_per_second: smaller(self.messages_per_second, other.messages_per_second),
-            bytes_per_second: smaller(self.bytes_per_second, other.bytes_per_second),
-            subscriptions: smaller(self.subscriptions, other.subscriptions),
-            in_flight: smaller(self.in_flight, other.in_flight),
-            connections: smaller(self.connections, other.connections),
+            messages_per_second: one(self.messages_per_second, other.messages_per_second),
+            bytes_per_second: one(self.bytes_per_second, other.bytes_per_second),
+            subscriptions: one(self.subscriptions, other.subscriptions),
+            in_flight: one(self.in_flight, other.in_flight),
+            connections: one(self.connections, other.connections),
+            queued_messages: one(self.queued_messages, other.queued_messages),
+            queued_bytes: one(self.queued_bytes, other.queued_bytes),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Names of users and roles: checked once, then carried as types.
+//! Names of users, roles and domains: checked once, then carried as types.
 
 use std::fmt;
 
@@ -36,6 +36,39 @@ pub struct UserName(CompactString);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RoleName(CompactString);
+
+/// Name of a domain. There is one, in which MQTT lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DomainName {
+    /// The one of MQTT.
+    Default,
+}
+
+impl DomainName {
+    /// All that there are.
+    pub const ALL: [Self; 1] = [Self::Default];
+
+    /// The domain of a name; none: there is no such domain.
+    #[must_use]
+    pub fn new(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|name| name.as_str() == text)
+    }
+
+    /// The text.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+        }
+    }
+}
+
+impl fmt::Display for DomainName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
 
 fn check_length(text: &str, max: usize) -> Result<(), NameError> {
     match text.len() {

@@ -1,4 +1,4 @@
-//! Users and roles at one moment.
+//! Users, roles and domains at one moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::scram::ScramKeys;
-use crate::{Limits, PasswordHash, RoleName, Rule, UserName};
+use crate::{DomainName, Limits, PasswordHash, RoleName, Rule, UserName};
 
 /// Most users.
 pub(crate) const USERS_MAX: usize = 1_000_000;
@@ -76,7 +76,15 @@ pub struct Role {
     pub limits: Limits,
 }
 
-/// Users and roles at one moment. Cloning shares users and roles.
+/// A domain: what lives together, with limits of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Domain {
+    /// Limits of everybody in it for whom neither user nor roles say something else.
+    pub limits: Limits,
+}
+
+/// Users, roles and domains at one moment. Cloning shares users and roles.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Table {
@@ -87,6 +95,9 @@ pub struct Table {
     pub(crate) roles: BTreeMap<RoleName, Arc<Role>>,
     /// By name.
     pub(crate) users: BTreeMap<UserName, Arc<User>>,
+    /// Those that are not as they were made.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) domains: BTreeMap<DomainName, Domain>,
 }
 
 impl Table {
@@ -137,7 +148,13 @@ impl Table {
         mine.max_by_key(rank).unwrap_or_default()
     }
 
-    /// Limits of a user: the smallest of its own and those of its roles, each by itself. None of an unknown user.
+    /// A domain.
+    #[must_use]
+    pub fn domain(&self, name: DomainName) -> Domain {
+        self.domains.get(&name).copied().unwrap_or_default()
+    }
+
+    /// Limits of a user, each by itself: its own, else the smallest of its roles, else the one of its domain.
     #[must_use]
     pub fn limits(&self, user: &str) -> Limits {
         self.limits_with(user, &[])
@@ -149,7 +166,8 @@ impl Table {
         let own = user.map_or_else(Limits::default, |user| user.limits);
         let names = user.into_iter().flat_map(|user| &user.roles).chain(more);
         let roles = names.filter_map(|role| self.roles.get(role));
-        roles.fold(own, |sum, role| sum.and(role.limits))
+        let of_roles = roles.fold(Limits::default(), |sum, role| sum.and(role.limits));
+        own.or(of_roles).or(self.domain(DomainName::Default).limits)
     }
 
     /// Whether somebody could change this table: an enabled user with a credential and full administration.

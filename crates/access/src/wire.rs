@@ -5,8 +5,8 @@ use std::sync::Arc;
 use prost::Message;
 
 use crate::{
-    Administration, Command, Effect, Limits, Role, RoleName, Rule, Scope, Table, User, UserName,
-    UserState,
+    Administration, Command, Domain, DomainName, Effect, Limits, Role, RoleName, Rule, Scope,
+    Table, User, UserName, UserState,
 };
 
 /// Why bytes are no change or table of this version.
@@ -32,6 +32,10 @@ struct WireLimits {
     in_flight: Option<u32>,
     #[prost(uint32, optional, tag = "5")]
     connections: Option<u32>,
+    #[prost(uint32, optional, tag = "6")]
+    queued_messages: Option<u32>,
+    #[prost(uint32, optional, tag = "7")]
+    queued_bytes: Option<u32>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -78,6 +82,14 @@ struct WireRole {
 }
 
 #[derive(Clone, PartialEq, Message)]
+struct WireDomain {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(message, optional, tag = "2")]
+    limits: Option<WireLimits>,
+}
+
+#[derive(Clone, PartialEq, Message)]
 struct WireTable {
     #[prost(uint64, tag = "1")]
     revision: u64,
@@ -85,11 +97,14 @@ struct WireTable {
     roles: Vec<WireRole>,
     #[prost(message, repeated, tag = "3")]
     users: Vec<WireUser>,
+    /// Those that were changed.
+    #[prost(message, repeated, tag = "4")]
+    domains: Vec<WireDomain>,
 }
 
 #[derive(Clone, PartialEq, Message)]
 struct WireCommand {
-    #[prost(oneof = "WireChange", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "WireChange", tags = "1, 2, 3, 4, 5, 6")]
     change: Option<WireChange>,
 }
 
@@ -105,6 +120,8 @@ enum WireChange {
     RemoveRole(String),
     #[prost(message, tag = "5")]
     Replace(WireTable),
+    #[prost(message, tag = "6")]
+    PutDomain(WireDomain),
 }
 
 impl Command {
@@ -117,6 +134,7 @@ impl Command {
             Self::PutRole(name, role) => WireChange::PutRole(wire_role(name, role)),
             Self::RemoveRole(name) => WireChange::RemoveRole(name.to_string()),
             Self::Replace(table) => WireChange::Replace(wire_table(table)),
+            Self::PutDomain(name, domain) => WireChange::PutDomain(wire_domain(*name, *domain)),
         };
         let change = Some(change);
         WireCommand { change }.encode_to_vec()
@@ -140,6 +158,10 @@ impl Command {
             }
             WireChange::RemoveRole(name) => Self::RemoveRole(role_name(&name)?),
             WireChange::Replace(table) => Self::Replace(Box::new(table_of(table)?)),
+            WireChange::PutDomain(domain) => {
+                let (name, domain) = domain_of(domain)?;
+                Self::PutDomain(name, domain)
+            }
         })
     }
 }
@@ -167,6 +189,8 @@ fn wire_limits(limits: Limits) -> Option<WireLimits> {
         subscriptions,
         in_flight,
         connections,
+        queued_messages,
+        queued_bytes,
     } = limits;
     (limits != Limits::default()).then_some(WireLimits {
         messages_per_second,
@@ -174,6 +198,8 @@ fn wire_limits(limits: Limits) -> Option<WireLimits> {
         subscriptions,
         in_flight,
         connections,
+        queued_messages,
+        queued_bytes,
     })
 }
 
@@ -184,6 +210,8 @@ fn limits_of(limits: Option<WireLimits>) -> Limits {
         subscriptions: limits.subscriptions,
         in_flight: limits.in_flight,
         connections: limits.connections,
+        queued_messages: limits.queued_messages,
+        queued_bytes: limits.queued_bytes,
     })
 }
 
@@ -283,20 +311,40 @@ fn rule_of(rule: &WireRule) -> Result<Rule, WireError> {
     })
 }
 
+fn wire_domain(name: DomainName, domain: Domain) -> WireDomain {
+    WireDomain {
+        name: name.as_str().to_owned(),
+        limits: wire_limits(domain.limits),
+    }
+}
+
+fn domain_of(domain: WireDomain) -> Result<(DomainName, Domain), WireError> {
+    let name = DomainName::new(&domain.name).ok_or(WireError::Unknown("domain"))?;
+    let limits = limits_of(domain.limits);
+    Ok((name, Domain { limits }))
+}
+
 fn wire_table(table: &Table) -> WireTable {
+    let domains = table
+        .domains
+        .iter()
+        .map(|(name, it)| wire_domain(*name, *it));
     let roles = table.roles().map(|(name, role)| wire_role(name, role));
     let users = table.users().map(|(name, user)| wire_user(name, user));
     WireTable {
         revision: table.revision,
         roles: roles.collect(),
         users: users.collect(),
+        domains: domains.collect(),
     }
 }
 
 fn table_of(table: WireTable) -> Result<Table, WireError> {
     let roles = table.roles.into_iter().map(role_of);
     let users = table.users.into_iter().map(user_of);
+    let domains = table.domains.into_iter().map(domain_of);
     Ok(Table {
+        domains: domains.collect::<Result<_, _>>()?,
         revision: table.revision,
         roles: roles
             .map(|it| it.map(|(name, role)| (name, Arc::new(role))))

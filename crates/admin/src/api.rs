@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use accounts::{
-    Administration, Decision, Imported, Limits, NewPassword, NewRole, NewUser, Password, Role,
-    RoleChange, Rule, User, UserChange, UserState,
+    Administration, Decision, Domain, DomainChange, Imported, Limits, NewPassword, NewRole,
+    NewUser, Password, Role, RoleChange, Rule, User, UserChange, UserState,
 };
 
 /// A page of rows.

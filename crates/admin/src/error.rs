@@ -88,6 +88,8 @@ codes! {
     TooMany = 1407, "too_many", UNPROCESSABLE_ENTITY, "docs/limits.md has the limits of users, roles and rules";
     /// Others change users and roles all the time.
     Overtaken = 1408, "overtaken", CONFLICT, "try again";
+    /// There is no domain of this name.
+    NoDomain = 1409, "no_domain", NOT_FOUND, "courser domain list shows the domains that there are";
     /// The settings are wrong: nothing has changed.
     SettingsWrong = 1500, "settings_wrong", UNPROCESSABLE_ENTITY, "nothing has changed; correct them, and look with courser config check before the next try";
     /// No backup is being made.

@@ -34,8 +34,8 @@ pub use ids::{
 pub use message::{
     Append, AppendKey, Attach, AttachStage, Attached, CloseReason, ConnectRefusal, DeliverFlags,
     DeliverTo, Delivery, GroupName, GroupRef, HomeRef, Inheritance, Join, JoinResult, LeaveCause,
-    OutcomeKind, PassedOn, Published2, Refusal, RetainedFound, RetainedScan, ScanRef, Settled,
-    Source, Tell, ToFront, ToHome, ToPartition, VolatilePart, owner_name,
+    OutcomeKind, PassedOn, Published2, Refusal, RetainedFound, RetainedScan, ScanRef,
+    SessionLimits, Settled, Source, Tell, ToFront, ToHome, ToPartition, VolatilePart, owner_name,
 };
 pub use needs::{Need, Needs, NeedsScan};
 pub use record::{Publish, QoS, Record, RecordRef, RecordView};

@@ -250,8 +250,34 @@ pub struct Attach {
     /// The user that it has logged in as, to whom the session belongs from then on, and what else the shell wants to find with the session
     /// ([`owner_name`]); none: nobody logs in where it came in.
     pub owner: Option<Box<str>>,
-    /// Most subscriptions that the session may have while this connection lasts; `u32::MAX`: as many as any session.
+    /// What the session may use, beside what any session may.
+    pub limits: SessionLimits,
+}
+
+/// What a session may use by the limits of whom it belongs to; `u32::MAX`: as much as any session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionLimits {
+    /// Most subscriptions.
     pub subscriptions_max: u32,
+    /// Most messages that wait.
+    pub queued_messages_max: u32,
+    /// Most bytes of messages that wait.
+    pub queued_bytes_max: u32,
+}
+
+impl SessionLimits {
+    /// As much as any session.
+    pub const NONE: Self = Self {
+        subscriptions_max: u32::MAX,
+        queued_messages_max: u32::MAX,
+        queued_bytes_max: u32::MAX,
+    };
+}
+
+impl Default for SessionLimits {
+    fn default() -> Self {
+        Self::NONE
+    }
 }
 
 /// Which partition an [`Attach`] is for.

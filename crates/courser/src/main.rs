@@ -73,6 +73,8 @@ enum Command {
     User(operate::Users),
     /// What users may do, by role: list, show, add, set, remove
     Role(operate::Roles),
+    /// Limits of everybody: list, show, set
+    Domain(operate::Domains),
     /// Rules of roles: list, grant, revoke, and test which of them decides
     Acl(operate::Acl),
     /// All users and roles at once: export, import
@@ -118,6 +120,7 @@ fn main() -> ExitCode {
         Command::Retained(arguments) => operate::run_retained(&arguments).into(),
         Command::User(arguments) => operate::run_users(&arguments).into(),
         Command::Role(arguments) => operate::run_roles(&arguments).into(),
+        Command::Domain(arguments) => operate::run_domains(&arguments).into(),
         Command::Acl(arguments) => operate::run_acl(&arguments).into(),
         Command::Access(arguments) => operate::run_access(&arguments).into(),
         Command::Top(arguments) => operate::run_top(&arguments).into(),

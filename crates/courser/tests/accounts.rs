@@ -1,4 +1,4 @@
-//! `courser user|role|acl|access` on running servers: what is done, what is not there, what is refused, and no server at all. Each case of
+//! `courser user|role|domain|acl|access` on running servers: what is done, what is not there, what is refused, and no server at all. Each case of
 //! `tests/accounts/` has a server of its own, whose clients must log in.
 
 mod server;
@@ -53,6 +53,11 @@ fn users() {
 #[test]
 fn roles() {
     cases("role");
+}
+
+#[test]
+fn domains() {
+    cases("domain");
 }
 
 #[test]

@@ -10,8 +10,8 @@ use std::{
 use compact_str::CompactString;
 use courser_contract::{
     Attach, ClientHash, DeliverTo, Epoch, FrontId, GroupRef, HomeRef, IndexToken, Join, JoinResult,
-    LeaveCause, Now, PartitionId, RetainedScan, Seq, SessionUid, Settled, SubscribeResult, Term,
-    Tick, ToPartition, WallMs,
+    LeaveCause, Now, PartitionId, RetainedScan, Seq, SessionLimits, SessionUid, Settled,
+    SubscribeResult, Term, Tick, ToPartition, WallMs,
 };
 use hashbrown::{HashMap, HashSet};
 
@@ -135,8 +135,7 @@ pub(crate) struct Attaching {
     pub(crate) present: bool,
     /// Below it everything counts as sent before.
     pub(crate) sent_before: u64,
-    /// Most subscriptions that its user may have.
-    pub(crate) subscriptions_max: u32,
+    pub(crate) limits: SessionLimits,
 }
 
 /// A SUBSCRIBE on its way.

@@ -2,7 +2,8 @@
 //! [`Partition::delete_session`].
 
 use courser_contract::{
-    FrontId, Now, PartitionEffects, RecordView, SessionUid, SubscriptionOptions, WallMs,
+    FrontId, Now, PartitionEffects, RecordView, SessionLimits, SessionUid, SubscriptionOptions,
+    WallMs,
 };
 
 use crate::{
@@ -145,6 +146,13 @@ impl Partition {
     pub fn session_at(&self, place: u32) -> Option<SessionView<'_>> {
         let session = self.state.sessions.at(place)?;
         Some(SessionView { session })
+    }
+
+    /// Tells the kept session at a place what it may use from now on; what waits there already stays.
+    pub fn limit_session_at(&mut self, place: u32, limits: SessionLimits) {
+        if let Some(session) = self.state.sessions.at_mut(place) {
+            session.lead.limits = limits;
+        }
     }
 
     /// The session of a client id that is kept in this partition.

@@ -3,7 +3,7 @@
 
 use courser_contract::{
     Append, AppendKey, Dropped, PartitionEffects, PartitionId, RecordView, Refusal, Seq,
-    SessionUid, ToPartition,
+    SessionLimits, SessionUid, ToPartition,
 };
 
 use crate::{
@@ -120,7 +120,8 @@ impl Partition {
 
     fn is_full(&self, stream: u64, bytes: u64) -> bool {
         self.queue(stream).is_some_and(|(queue, reserved)| {
-            fill(&self.config.limits, queue, reserved, bytes) == Fill::Full
+            let most = Most::of(&self.config.limits, self.session_limits(stream));
+            fill(most, queue, reserved, bytes) == Fill::Full
         })
     }
 
@@ -176,17 +177,30 @@ impl Partition {
         }
     }
 
+    /// What the owner of a stream may use, beside what any may.
+    fn session_limits(&self, stream: u64) -> SessionLimits {
+        match ids::owner(stream) {
+            Owner::Session => {
+                let session = self.state.sessions.get(stream);
+                session.map_or(SessionLimits::NONE, |session| session.lead.limits)
+            }
+            Owner::Group => SessionLimits::NONE,
+        }
+    }
+
     #[inline]
-    fn queue_mut(&mut self, stream: u64) -> Option<(&Limits, &Stream, &mut Reserved)> {
+    fn queue_mut(&mut self, stream: u64) -> Option<(Most, &Stream, &mut Reserved)> {
         let limits = &self.config.limits;
         match ids::owner(stream) {
             Owner::Session => {
                 let session = self.state.sessions.get_mut(stream)?;
-                Some((limits, &session.stream, &mut session.lead.reserved))
+                let most = Most::of(limits, session.lead.limits);
+                Some((most, &session.stream, &mut session.lead.reserved))
             }
             Owner::Group => {
                 let group = self.state.groups.get_mut(stream)?;
-                Some((limits, &group.stream, &mut group.lead.reserved))
+                let most = Most::of(limits, SessionLimits::NONE);
+                Some((most, &group.stream, &mut group.lead.reserved))
             }
         }
     }
@@ -200,10 +214,10 @@ impl Partition {
     /// Reserves room for a message in a stream, if it has any. A stream that is gone has.
     #[inline]
     fn try_reserve(&mut self, stream: u64, bytes: u64) -> bool {
-        let Some((limits, queue, reserved)) = self.queue_mut(stream) else {
+        let Some((most, queue, reserved)) = self.queue_mut(stream) else {
             return true;
         };
-        let fill = fill(limits, queue, *reserved, bytes);
+        let fill = fill(most, queue, *reserved, bytes);
         if fill == Fill::Full {
             return false;
         }
@@ -320,15 +334,36 @@ impl Partition {
     }
 }
 
+/// The most that may wait in one stream.
+#[derive(Clone, Copy, Debug)]
+struct Most {
+    messages: u32,
+    bytes: u64,
+}
+
+impl Most {
+    #[inline]
+    fn of(any: &Limits, own: SessionLimits) -> Self {
+        let own_bytes = match own.queued_bytes_max {
+            u32::MAX => u64::MAX,
+            bytes => bytes.into(),
+        };
+        Self {
+            messages: any.queue_messages_max.min(own.queued_messages_max),
+            bytes: any.queue_bytes_max.min(own_bytes),
+        }
+    }
+}
+
 /// How full a stream is before a message of `bytes` bytes.
 #[inline]
-fn fill(limits: &Limits, queue: &Stream, reserved: Reserved, bytes: u64) -> Fill {
+fn fill(most: Most, queue: &Stream, reserved: Reserved, bytes: u64) -> Fill {
     let messages = i64::from(queue.live()) + reserved.messages;
     let queued = queue.bytes().saturating_add_signed(reserved.bytes);
-    let messages_max = i64::from(limits.queue_messages_max);
-    if messages < messages_max / 2 && queued + bytes <= limits.queue_bytes_max / 2 {
+    let messages_max = i64::from(most.messages);
+    if messages < messages_max / 2 && queued + bytes <= most.bytes / 2 {
         Fill::Low
-    } else if messages < messages_max && queued + bytes <= limits.queue_bytes_max {
+    } else if messages < messages_max && queued + bytes <= most.bytes {
         Fill::High
     } else {
         Fill::Full

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Command, Scope, TopicPattern, User};
+use crate::{Command, Domain, DomainName, Scope, TopicPattern, User};
 
 fn name(text: &str) -> UserName {
     UserName::new(text).unwrap()
@@ -220,6 +220,78 @@ fn limits_of_roles_that_a_token_gives_count() {
     assert_eq!(principal.limits(&table), limits);
     let rights = Rights::new(&table, Identity::new("c1", principal));
     assert_eq!(rights.limits(), limits);
+}
+
+/// Who is nearer to the client says more, each limit by itself; of several roles the strictest counts.
+#[test]
+fn a_user_goes_before_its_roles_and_they_before_the_domain() {
+    let limits = |subscriptions, in_flight, queued_messages| Limits {
+        subscriptions,
+        in_flight,
+        queued_messages,
+        ..Limits::default()
+    };
+    let mut table = table(&[]);
+    for (role, limits) in [
+        ("gateway", limits(Some(500), Some(50), None)),
+        ("strict", limits(Some(400), None, None)),
+    ] {
+        let role = (
+            role_name(role),
+            Role {
+                limits,
+                ..Role::default()
+            },
+        );
+        table.apply(&Command::PutRole(role.0, role.1));
+    }
+    let domain = Domain {
+        limits: limits(Some(10), Some(10), Some(10)),
+    };
+    table.apply(&Command::PutDomain(DomainName::Default, domain));
+    let put = |table: &mut Table, user: &str, roles: &[&str], limits| {
+        let user = (
+            name(user),
+            User {
+                roles: roles.iter().map(|role| role_name(role)).collect(),
+                limits,
+                ..User::default()
+            },
+        );
+        table.apply(&Command::PutUser(user.0, user.1));
+    };
+    put(&mut table, "plain", &[], Limits::default());
+    put(
+        &mut table,
+        "roles",
+        &["gateway", "strict"],
+        Limits::default(),
+    );
+    put(
+        &mut table,
+        "own",
+        &["gateway", "strict"],
+        limits(Some(900), None, Some(1)),
+    );
+    for (user, expected) in [
+        ("plain", limits(Some(10), Some(10), Some(10))),
+        ("nobody", limits(Some(10), Some(10), Some(10))),
+        ("roles", limits(Some(400), Some(50), Some(10))),
+        ("own", limits(Some(900), Some(50), Some(1))),
+    ] {
+        assert_eq!(table.limits(user), expected, "{user}");
+    }
+    let back = Table::decode(&table.encode()).unwrap();
+    assert_eq!(back, table, "a checkpoint has all of it");
+    let as_json = serde_json::to_string(&table).unwrap();
+    let mut imported = Table::default();
+    let replace = Command::Replace(Box::new(serde_json::from_str(&as_json).unwrap()));
+    imported.apply(&Command::decode(&replace.encode()).unwrap());
+    assert_eq!(imported.limits("own"), table.limits("own"));
+    table.apply(&Command::PutDomain(DomainName::Default, Domain::default()));
+    assert_eq!(table.limits("plain"), Limits::default());
+    let kept = Table::decode(&table.encode()).unwrap();
+    assert!(kept.domains.is_empty(), "as it was made it is not kept");
 }
 
 #[test]

@@ -178,6 +178,25 @@ pub struct RoleChange {
     pub limits: Limits,
 }
 
+/// A domain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Domain {
+    /// Its name.
+    pub name: String,
+    /// Limits of everybody in it for whom neither user nor roles say something else.
+    #[schema(value_type = Object)]
+    pub limits: Limits,
+}
+
+/// What is to be another way with a domain; what is not named stays.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct DomainChange {
+    /// Limits that it gets, and with null loses.
+    #[schema(value_type = Object)]
+    pub limits: Limits,
+}
+
 /// A rule of a role.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Rule {
@@ -225,4 +244,6 @@ pub struct Imported {
     pub roles_changed: u64,
     /// Roles that there are no more.
     pub roles_removed: u64,
+    /// Domains that are another way.
+    pub domains_changed: u64,
 }

@@ -1,9 +1,9 @@
 //! The one gate of a client (I11): every front asks here before it publishes, subscribes or delivers.
 
 use courser_access::{
-    Identity, Limits, Principal, Quota, Rights, Sharing, Standing, Table, Verdict,
+    DomainName, Identity, Limits, Principal, Quota, Rights, Sharing, Standing, Table, Verdict,
 };
-use courser_contract::{Asked, Permission, Tick, WillPermission};
+use courser_contract::{Asked, Permission, SessionLimits, Tick, WillPermission};
 
 use super::Access;
 use super::owner::from_owner;
@@ -11,8 +11,8 @@ use super::owner::from_owner;
 /// What is known of a connection's rights.
 #[derive(Debug)]
 pub(crate) enum Gate {
-    /// Nobody logs in where it came in: everything is allowed.
-    Open,
+    /// Nobody logs in where it came in: everything is allowed, as much of it as the domain says.
+    Open(Option<Box<Quota>>),
     /// It has not logged in: nothing is.
     Shut,
     /// It has.
@@ -49,7 +49,7 @@ impl Gate {
     #[inline]
     pub(crate) fn may(&mut self, asked: Asked<'_>, table: &Table) -> Permission {
         match self {
-            Self::Open => Permission::Granted,
+            Self::Open(_) => Permission::Granted,
             Self::Shut => Permission::Denied,
             Self::Client(client) => client.may(asked, table),
         }
@@ -59,7 +59,7 @@ impl Gate {
     pub(crate) fn log_in(&mut self, client_id: &str, who: impl Into<Principal>, table: &Table) {
         let rights = Rights::new(table, Identity::new(client_id, who));
         let (quota, will) = match std::mem::replace(self, Self::Shut) {
-            Self::Open | Self::Shut => (Quota::new(rights.limits()), None),
+            Self::Open(_) | Self::Shut => (Quota::new(rights.limits()), None),
             Self::Client(before) => {
                 let quota = Quota::renewed(before.quota, rights.limits());
                 (quota, before.will)
@@ -73,23 +73,30 @@ impl Gate {
         }));
     }
 
-    /// Counts what a client has published in one read: whether it has published more than it may by now. With [`Gate::Open`] one
-    /// comparison.
-    #[inline]
-    pub(crate) fn charge(&mut self, now: Tick, messages: u64, bytes: u64) -> bool {
-        match self {
-            Self::Open | Self::Shut => false,
-            Self::Client(client) => client.quota.as_mut().is_some_and(|quota| {
-                quota.take(now.0, messages, bytes);
-                quota.is_overdrawn(now.0)
-            }),
-        }
+    /// Where nobody logs in.
+    pub(crate) fn open(table: &Table) -> Self {
+        Self::Open(Quota::new(domain_limits(table)).map(Box::new))
     }
 
-    /// Limits of who has logged in.
-    pub(crate) fn limits(&self) -> Limits {
+    /// Counts what a client has published in one read: whether it has published more than it may by now. With [`Gate::Open`] two
+    /// comparisons.
+    #[inline]
+    pub(crate) fn charge(&mut self, now: Tick, messages: u64, bytes: u64) -> bool {
+        let quota = match self {
+            Self::Shut => None,
+            Self::Open(quota) => quota.as_deref_mut(),
+            Self::Client(client) => client.quota.as_mut(),
+        };
+        quota.is_some_and(|quota| {
+            quota.take(now.0, messages, bytes);
+            quota.is_overdrawn(now.0)
+        })
+    }
+
+    /// Limits of who has logged in, or of everybody.
+    pub(crate) fn limits(&self, table: &Table) -> Limits {
         match self {
-            Self::Open | Self::Shut => Limits::default(),
+            Self::Open(_) | Self::Shut => domain_limits(table),
             Self::Client(client) => client.rights.limits(),
         }
     }
@@ -97,7 +104,7 @@ impl Gate {
     /// Who has logged in.
     pub(crate) fn principal(&self) -> Option<&Principal> {
         match self {
-            Self::Open | Self::Shut => None,
+            Self::Open(_) | Self::Shut => None,
             Self::Client(client) => Some(client.rights.who().principal()),
         }
     }
@@ -111,8 +118,14 @@ impl Gate {
 
     /// Whether it may go on by a newer table.
     pub(crate) fn revoked(&mut self, table: &Table) -> Option<Revoked> {
-        let Self::Client(client) = self else {
-            return None;
+        let client = match self {
+            Self::Shut => return None,
+            Self::Open(quota) => {
+                let before = quota.take().map(|quota| *quota);
+                *quota = Quota::renewed(before, domain_limits(table)).map(Box::new);
+                return None;
+            }
+            Self::Client(client) => client,
         };
         match client.rights.standing_in(table) {
             Standing::Valid => {}
@@ -156,6 +169,27 @@ impl Client {
         self.rights = self.rights.renewed(table);
         self.quota = Quota::renewed(self.quota, self.rights.limits());
         self.revision = table.revision();
+    }
+}
+
+/// Of everybody, where neither user nor roles say something else.
+fn domain_limits(table: &Table) -> Limits {
+    table.domain(DomainName::Default).limits
+}
+
+/// What a kept session may use by what counts now; `owner` is to whom it belongs, if to anybody.
+pub(crate) fn limits_of_session(table: &Table, owner: Option<&str>) -> SessionLimits {
+    let who = owner.and_then(from_owner);
+    session_limits(who.map_or_else(|| domain_limits(table), |who| who.limits(table)))
+}
+
+/// What of these limits a session's partition holds to. A limit of 0 counts as 1.
+pub(crate) fn session_limits(limits: Limits) -> SessionLimits {
+    let most = |limit: Option<u32>| limit.unwrap_or(u32::MAX).max(1);
+    SessionLimits {
+        subscriptions_max: most(limits.subscriptions),
+        queued_messages_max: most(limits.queued_messages),
+        queued_bytes_max: most(limits.queued_bytes),
     }
 }
 

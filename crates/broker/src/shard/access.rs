@@ -2,10 +2,14 @@
 
 mod token_end;
 
+use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use compact_str::CompactString;
+use courser_access::Table;
 use courser_contract::{FrontId, Tick};
+use courser_engine::Partition;
 use courser_mqtt::front::{FrontConfig, Revocation};
 
 use super::Shard;
@@ -13,7 +17,7 @@ use super::fronts::Access;
 use super::hub::Budget;
 use super::ready::Place;
 use super::recovery::Damaged;
-use crate::access::{Gate, Revoked, from_owner};
+use crate::access::{Gate, Revoked, from_owner, limits_of_session};
 use crate::control::Ended;
 use crate::peer::{Authentication, Peer};
 
@@ -67,12 +71,26 @@ impl Sweep {
     }
 }
 
+/// Tells the kept sessions at these places what they may use. One that ends with its connection keeps no client id, and what it was told at
+/// its beginning.
+fn tell_limits(partition: &mut Partition, places: Range<u32>, table: &Table) {
+    for at in places {
+        let Some(session) = partition.session_at(at) else {
+            continue;
+        };
+        if !session.client_id().is_empty() {
+            let limits = limits_of_session(table, session.owner());
+            partition.limit_session_at(at, limits);
+        }
+    }
+}
+
 impl Shard {
     /// What a new connection gets by the listener that it came in at.
     pub(super) fn front_door(&self, id: FrontId, peer: &Peer) -> (Rc<FrontConfig>, Gate) {
         let authentication = peer.entrance.authentication;
         let gate = match authentication {
-            Authentication::None => Gate::Open,
+            Authentication::None => Gate::open(&self.hub.table),
             Authentication::Accounts | Authentication::Tokens => {
                 self.hub.accounts.arrive(id, peer);
                 Gate::Shut
@@ -150,7 +168,22 @@ impl Shard {
         }
     }
 
-    /// Ends sessions without a connection whose user is gone, a bounded number a turn. Those with a connection end with it.
+    /// Tells all kept sessions what they may use: once, at the end of a start.
+    pub(super) fn limit_kept_sessions(&mut self) {
+        let table = self.hub.access.table();
+        if table.revision() == 0 {
+            return;
+        }
+        for place in 0..self.partitions.len() {
+            if let Some(partition) = self.partitions.at(place).partition.as_deref_mut() {
+                let all = partition.session_places();
+                tell_limits(partition, 0..all, &table);
+            }
+        }
+    }
+
+    /// Ends sessions without a connection whose user is gone, a bounded number a turn; those with a connection end with it. The others are
+    /// told their limits.
     fn sweep_sessions(&mut self) {
         let Some((place, from)) = self.sweep.at else {
             return;
@@ -162,6 +195,7 @@ impl Shard {
         let id = owned.id;
         let aside = matches!(owned.damaged.as_deref(), Some(Damaged::Aside(..)));
         let mut gone = Vec::new();
+        let table = Arc::clone(&self.hub.table);
         let partition = self.owned(id);
         if !partition.serves() {
             // One that begins to serve later is looked at then; one that is set aside never does.
@@ -171,6 +205,7 @@ impl Shard {
         }
         let places = partition.session_places();
         let end = places.min(from.saturating_add(SWEEPING_MAX));
+        tell_limits(partition, from..end, &table);
         for session in (from..end).filter_map(|at| partition.session_at(at)) {
             if let Some(owner) = session.owner() {
                 gone.push((
@@ -184,7 +219,7 @@ impl Shard {
         gone.retain(|(owner, _)| {
             // Who came with a token need not be in the table: its session ends when it expires.
             let account = from_owner(owner).is_none_or(|who| who.granted.is_none());
-            account && self.hub.table.user(owner).is_none()
+            account && table.user(owner).is_none()
         });
         for (_, client_id) in gone {
             match self.end_session(id, &client_id) {

@@ -14,7 +14,7 @@ use super::Shard;
 use super::connection::Connection;
 use super::guard::Inside;
 use super::hub::Hub;
-use crate::access::{Gate, to_owner};
+use crate::access::{Gate, session_limits, to_owner};
 use crate::memory::Level;
 
 /// Effects of a front that was taken out.
@@ -115,8 +115,8 @@ impl FrontEffects for FrontFx<'_> {
                 self.open_gate();
             }
             attach.owner = self.gate.principal().map(to_owner);
-            let limits = self.gate.limits();
-            attach.subscriptions_max = limits.subscriptions.unwrap_or(u32::MAX).max(1);
+            let limits = self.gate.limits(&self.shard.hub.table);
+            attach.limits = session_limits(limits);
             let in_flight = limits
                 .in_flight
                 .map(|most| most.clamp(1, u32::from(u16::MAX)));

@@ -130,9 +130,9 @@ impl Shard {
     }
 
     /// A partition of this shard.
-    pub(super) fn owned(&mut self, id: PartitionId) -> &Partition {
+    pub(super) fn owned(&mut self, id: PartitionId) -> &mut Partition {
         let place = self.partitions.place(id);
-        let partition = self.partitions.at(place).partition.as_deref();
+        let partition = self.partitions.at(place).partition.as_deref_mut();
         partition.expect("a partition is at home between calls")
     }
 

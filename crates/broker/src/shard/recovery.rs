@@ -90,7 +90,9 @@ impl Shard {
                 self.set_partitions_aside();
                 Recovery::Replaying
             }
-            Recovery::Replaying if self.all_are_settled() => {
+            // What kept sessions may use is known before anything can come for them.
+            Recovery::Replaying if self.all_are_settled() && self.hub.access.serves() => {
+                self.limit_kept_sessions();
                 self.settle_damage();
                 self.give_held();
                 self.note_stays();

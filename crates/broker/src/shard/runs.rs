@@ -134,7 +134,7 @@ impl Fronts {
         }
         let connection = self.candidate(id)?;
         // One that has logged in is asked for each topic.
-        if !connection.takes_events() || !matches!(connection.gate, Gate::Open) {
+        if !connection.takes_events() || !matches!(connection.gate, Gate::Open(_)) {
             return None;
         }
         if connection.front.output().len() >= Output::OWN_BYTES_MAX {

@@ -159,7 +159,7 @@ impl Shard {
         }
         self.hub.connections.fetch_sub(1, Ordering::Relaxed);
         self.fronts.remove(id);
-        if !matches!(connection.gate, Gate::Open) {
+        if !matches!(connection.gate, Gate::Open(_)) {
             self.hub.accounts.leave(id);
         }
         drop(connection);

@@ -16,7 +16,9 @@ mod top;
 mod trace;
 mod verbs;
 
-pub(crate) use accounts::{Access, Acl, Roles, Users, run_access, run_acl, run_roles, run_users};
+pub(crate) use accounts::{
+    Access, Acl, Domains, Roles, Users, run_access, run_acl, run_domains, run_roles, run_users,
+};
 pub(crate) use context::{Context, run as run_context};
 pub(crate) use diagnose::{Diagnose, run as run_diagnose};
 pub(crate) use errors::{Errors, run as run_errors};

@@ -7,9 +7,9 @@ use courser_contract::{
     Append, AppendKey, AppendNumber, Attach, AttachStage, Attached, Class, ClientHash, Cut, Cuts,
     DeliverTo, Delivery, Destinations, DetachCause, Dropped, Epoch, FrontId, GroupRef, HomeRef,
     IndexChange, IndexToken, Now, Origin, OutcomeKind, PartitionEffects, PartitionId, Publish,
-    Published2, QoS, Record, RecordView, RetainHandling, Seq, Settled, ShardId, Source,
-    Subscription, SubscriptionOptions, Term, Tick, ToFront, ToHome, ToPartition, VolatilePart,
-    WallMs,
+    Published2, QoS, Record, RecordView, RetainHandling, Seq, SessionLimits, Settled, ShardId,
+    Source, Subscription, SubscriptionOptions, Term, Tick, ToFront, ToHome, ToPartition,
+    VolatilePart, WallMs,
 };
 use courser_engine::{Partition, PartitionConfig};
 
@@ -226,7 +226,7 @@ impl Bench {
             receive_maximum: 1_000,
             will: None,
             owner: None,
-            subscriptions_max: u32::MAX,
+            limits: SessionLimits::NONE,
         };
         self.tell(ToHome::Attach(Box::new(attach)));
     }

@@ -137,7 +137,7 @@ impl Partition {
             session: uid,
             present: true,
             sent_before,
-            subscriptions_max: attach.subscriptions_max,
+            limits: attach.limits,
         })));
     }
 
@@ -179,7 +179,7 @@ impl Partition {
             session: SessionUid(uid),
             present: false,
             sent_before: 0,
-            subscriptions_max: attach.subscriptions_max,
+            limits: attach.limits,
         })));
     }
 
@@ -243,6 +243,7 @@ impl Partition {
         session.lead.will_forgotten = false;
         session.lead.going = Going::Nowhere;
         session.lead.publisher = Some(attaching.publisher);
+        session.lead.limits = attaching.limits;
         let live = Live {
             front: attaching.front,
             pushed: session.stream.floor(),
@@ -251,7 +252,6 @@ impl Partition {
             window,
             limit_asked: 0,
             taken_at: self.lead.now.tick,
-            subscriptions_max: attaching.subscriptions_max,
         };
         fx.send_front(attaching.front, ToFront::Attached(attached));
         if let Some(client) = self.lead.clients.get_mut(&attaching.client_id) {

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use compact_str::CompactString;
 use courser_contract::{
-    ClientHash, Epoch, FrontId, GroupRef, PartitionId, QoS, SessionUid, SubscriptionOptions, Tick,
-    WallMs, Will,
+    ClientHash, Epoch, FrontId, GroupRef, PartitionId, QoS, SessionLimits, SessionUid,
+    SubscriptionOptions, Tick, WallMs, Will,
 };
 
 pub(crate) use self::{detach::Plan, qos2::FORWARD_AGAIN_MS};
@@ -106,6 +106,8 @@ pub(crate) struct Scan {
 pub(crate) struct SessionLead {
     pub(crate) live: Option<Live>,
     pub(crate) reserved: Reserved,
+    /// Those of whom it belongs to, as they were last told.
+    pub(crate) limits: SessionLimits,
     /// Subscriptions that are proposed and not yet made.
     pub(crate) reserved_subscriptions: u32,
     /// QoS 2 publishes whose hold or end is proposed: hash, or none for the end.
@@ -154,8 +156,6 @@ pub(crate) struct Live {
     pub(crate) pushed: u64,
     /// Below it everything counts as sent before: DUP.
     pub(crate) sent_before: u64,
-    /// Most subscriptions that its user may have.
-    pub(crate) subscriptions_max: u32,
     /// Pushed and without an outcome.
     pub(crate) under_way: u16,
     /// Most of them.

@@ -67,8 +67,7 @@ impl Partition {
             .sessions
             .get_mut(uid.0)
             .expect("the caller saw it");
-        let live = session.lead.live.as_ref();
-        let max = live.map_or(max, |live| max.min(live.subscriptions_max));
+        let max = max.min(session.lead.limits.subscriptions_max);
         let new = session
             .find(subscription.share.as_deref(), &subscription.filter)
             .is_none();

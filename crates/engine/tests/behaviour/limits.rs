@@ -1,6 +1,6 @@
 //! Limits of sessions, and what goes when they are reached.
 
-use courser_contract::{DetachCause, Dropped, Publish, QoS, Refusal, Settled};
+use courser_contract::{DetachCause, Dropped, Publish, QoS, Refusal, SessionLimits, Settled};
 use courser_engine::{DiskRoom, Limits, MemoryRoom, Overflow, Pace};
 
 use crate::people::{durable, publish2, release, retain2};
@@ -41,6 +41,62 @@ fn a_full_session_drops_by_its_policy_m12() {
             dropped,
             (overflow != Overflow::RefusePublisher).then_some(3)
         );
+    }
+}
+
+/// Publishes six messages for a session that is away; what it then gets.
+fn kept_of_six(world: &mut World, a: usize) -> Vec<String> {
+    for n in 0..6 {
+        world.send("t", &n.to_string(), QoS::AtLeastOnce);
+    }
+    world.settle();
+    world.attach(a, Options::durable());
+    world.got(a)
+}
+
+#[test]
+fn a_session_is_full_by_the_limits_of_whom_it_belongs_to() {
+    for own in [
+        SessionLimits {
+            queued_messages_max: 2,
+            ..SessionLimits::NONE
+        },
+        SessionLimits {
+            queued_bytes_max: 1,
+            ..SessionLimits::NONE
+        },
+        SessionLimits::NONE,
+    ] {
+        let expected: &[&str] = match own {
+            SessionLimits::NONE => &["0", "1", "2"],
+            SessionLimits {
+                queued_bytes_max: 1,
+                ..
+            } => &[],
+            _ => &["0", "1"],
+        };
+        // They hold while nobody is attached, whether they were told with the last connection or later.
+        let mut world = limited(Overflow::DropNewest);
+        let a = world.client("a");
+        let options = Options {
+            limits: own,
+            ..Options::durable()
+        };
+        world.attach(a, options);
+        world.subscribe(a, to("t", QoS::AtLeastOnce));
+        world.detach(a, DetachCause::Lost);
+        assert_eq!(kept_of_six(&mut world, a), expected, "{own:?}");
+
+        let mut world = limited(Overflow::DropNewest);
+        let a = durable(&mut world, "a");
+        world.subscribe(a, to("t", QoS::AtLeastOnce));
+        world.detach(a, DetachCause::Lost);
+        world.call(DURABLE, |it, _, _| {
+            for place in 0..it.session_places() + 1 {
+                it.limit_session_at(place, own);
+            }
+        });
+        assert_eq!(kept_of_six(&mut world, a), expected, "{own:?}, told later");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Sessions belong to the user that made them, and wills go out by the rights that count then.
 
-use courser_contract::{ConnectRefusal, DetachCause, Dropped, QoS, WillPermission};
+use courser_contract::{ConnectRefusal, DetachCause, Dropped, QoS, SessionLimits, WillPermission};
 use courser_engine::Deletion;
 
 use crate::people::{durable, will};
@@ -174,12 +174,19 @@ fn i11_the_end_of_a_session_sends_no_will_that_its_owner_may_not_publish() {
     assert!(world.got(reader).is_empty());
 }
 
+const fn subscriptions(max: u32) -> SessionLimits {
+    SessionLimits {
+        subscriptions_max: max,
+        ..SessionLimits::NONE
+    }
+}
+
 #[test]
 fn i9_a_user_has_no_more_subscriptions_than_it_may() {
     let mut world = World::new();
     let a = world.client("a");
     let options = Options {
-        subscriptions_max: 2,
+        limits: subscriptions(2),
         ..Options::of("anna")
     };
     world.attach(a, options.clone());
@@ -194,7 +201,7 @@ fn i9_a_user_has_no_more_subscriptions_than_it_may() {
     );
     world.detach(a, DetachCause::Lost);
     let options = Options {
-        subscriptions_max: 3,
+        limits: subscriptions(3),
         ..options
     };
     world.attach(a, options);

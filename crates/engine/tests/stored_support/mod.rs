@@ -5,8 +5,8 @@ use compact_str::format_compact;
 use courser_contract::{
     Append, AppendKey, AppendNumber, Attach, AttachStage, Class, ClientHash, DeliverTo, Delivery,
     Destinations, DetachCause, Dropped, Epoch, FrontId, HomeRef, IndexChange, IndexToken, LogIndex,
-    Now, Origin, PartitionEffects, PartitionId, Publish, QoS, Settled, ShardId, Subscription,
-    SubscriptionOptions, Term, Tick, ToFront, ToHome, ToPartition, WallMs,
+    Now, Origin, PartitionEffects, PartitionId, Publish, QoS, SessionLimits, Settled, ShardId,
+    Subscription, SubscriptionOptions, Term, Tick, ToFront, ToHome, ToPartition, WallMs,
 };
 use courser_engine::{Partition, PartitionConfig};
 
@@ -151,7 +151,7 @@ impl Setup {
             receive_maximum: 100,
             will: None,
             owner: None,
-            subscriptions_max: u32::MAX,
+            limits: SessionLimits::NONE,
         };
         self.call(ToHome::Attach(Box::new(attach)));
         let (home, epoch) = self.shell.attached.expect("it is attached");

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use compact_str::CompactString;
 use courser_contract::{
     Asked, Attach, AttachStage, ClientHash, CloseCause, Epoch, FrontEffects, Now, Permission, QoS,
-    Tick, ToHome, Will,
+    SessionLimits, Tick, ToHome, Will,
 };
 
 use super::auth::{AuthExchange, AuthStep, Login, Password};
@@ -175,7 +175,7 @@ impl Front {
                 will: connect.will.as_ref().map(|will| Box::new(will_of(will))),
                 // The shell knows who has logged in, and what that user may use.
                 owner: None,
-                subscriptions_max: u32::MAX,
+                limits: SessionLimits::NONE,
             },
             step: Step::Verdict,
             deadline: self

@@ -2,8 +2,8 @@
 
 use courser_access::scram::ScramKeys;
 use courser_access::{
-    Administration, Decision, HashError, HashMemory, Limits, PasswordHash, Role, RoleName, Rule,
-    SALT_BYTES, User, UserName, UserState,
+    Administration, Decision, Domain, DomainName, HashError, HashMemory, Limits, PasswordHash,
+    Role, RoleName, Rule, SALT_BYTES, User, UserName, UserState,
 };
 use rand::TryRng;
 use rand::rngs::SysRng;
@@ -87,6 +87,13 @@ pub(super) fn role(name: &RoleName, role: &Role) -> api::Role {
         },
         rules: role.rules.iter().map(ToString::to_string).collect(),
         limits: limits_shown(role.limits),
+    }
+}
+
+pub(super) fn domain(name: DomainName, domain: Domain) -> api::Domain {
+    api::Domain {
+        name: name.to_string(),
+        limits: limits_shown(domain.limits),
     }
 }
 

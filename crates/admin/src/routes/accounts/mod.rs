@@ -1,9 +1,10 @@
-//! Users, roles and rules: what there is, what it decides, and changes of it.
+//! Users, roles, rules and domains: what there is, what it decides, and changes of it.
 //!
 //! A change is read from the table, thought out here, and made only if nobody else has changed the table since; else it is thought out
 //! again ([`change`]). So two operators never undo each other's work, and each answer is sent once the change is committed.
 
 mod convert;
+mod domains;
 mod roles;
 mod transfer;
 mod users;
@@ -27,6 +28,7 @@ pub(super) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .merge(users::routes())
         .merge(roles::routes())
+        .merge(domains::routes())
         .merge(transfer::routes())
 }
 

@@ -1,4 +1,4 @@
-//! All users and roles at once: out, and in again.
+//! All users, roles and domains at once: out, and in again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::{Extension, Json};
-use courser_access::{Command, Table};
+use courser_access::{Command, DomainName, Table};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -110,6 +110,7 @@ fn difference(before: &Table, after: &Table, dry_run: bool) -> Imported {
         });
     let (roles_added, roles_changed, roles_removed) =
         compare(before.roles(), after.roles(), PartialEq::eq);
+    let is_changed = |name: &DomainName| before.domain(*name) != after.domain(*name);
     Imported {
         dry_run,
         users_added,
@@ -118,5 +119,6 @@ fn difference(before: &Table, after: &Table, dry_run: bool) -> Imported {
         roles_added,
         roles_changed,
         roles_removed,
+        domains_changed: DomainName::ALL.iter().filter(|it| is_changed(it)).count() as u64,
     }
 }

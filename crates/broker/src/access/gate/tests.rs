@@ -1,4 +1,4 @@
-use courser_access::{Command, Role, RoleName, User, UserName, UserState};
+use courser_access::{Command, Domain, Role, RoleName, User, UserName, UserState};
 
 use super::*;
 
@@ -47,7 +47,7 @@ fn i12_who_has_not_logged_in_may_nothing() {
     ];
     for asked in all {
         assert_eq!(Gate::Shut.may(asked, &table), Permission::Denied);
-        assert_eq!(Gate::Open.may(asked, &table), Permission::Granted);
+        assert_eq!(Gate::open(&table).may(asked, &table), Permission::Granted);
         assert_eq!(logged_in(&table).may(asked, &table), Permission::Granted);
     }
     assert_eq!(Gate::Shut.revoked(&table), None);
@@ -105,4 +105,40 @@ fn a_will_that_may_not_be_published_any_more_ends_its_connection() {
     assert_eq!(gate.revoked(&table), None);
     table.apply(&put_role(&["allow all #", "deny publish status/#"]));
     assert_eq!(gate.revoked(&table), Some(Revoked::Will));
+}
+
+#[test]
+fn the_domain_limits_who_does_not_log_in() {
+    let mut table = table(&["allow all #"]);
+    let mut open = Gate::open(&table);
+    assert!(!open.charge(Tick(1_000), 1_000, 0), "nothing limits it");
+    let domain = Domain {
+        limits: Limits {
+            messages_per_second: Some(10),
+            queued_messages: Some(0),
+            ..Limits::default()
+        },
+    };
+    table.apply(&Command::PutDomain(DomainName::Default, domain));
+    assert_eq!(open.revoked(&table), None, "it stays");
+    assert!(!open.charge(Tick(1_000), 10, 0), "a burst of a second");
+    assert!(open.charge(Tick(1_000), 1, 0));
+    assert_eq!(open.revoked(&table), None);
+    assert!(
+        open.charge(Tick(1_000), 0, 0),
+        "a look at the table gives no new burst"
+    );
+    let limits = session_limits(open.limits(&table));
+    let expected = SessionLimits {
+        queued_messages_max: 1,
+        ..SessionLimits::NONE
+    };
+    assert_eq!(limits, expected, "0 counts as 1");
+    for owner in [None, Some("nobody"), Some("anna"), Some("anna\0r")] {
+        assert_eq!(limits_of_session(&table, owner), expected, "{owner:?}");
+    }
+    table.apply(&Command::PutDomain(DomainName::Default, Domain::default()));
+    assert_eq!(open.revoked(&table), None);
+    assert!(!open.charge(Tick(1_000), 1_000, 0));
+    assert_eq!(limits_of_session(&table, None), SessionLimits::NONE);
 }

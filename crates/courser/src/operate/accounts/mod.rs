@@ -1,6 +1,7 @@
-//! `user`, `role`, `acl`, `access`: who may come in, and what they may do.
+//! `user`, `role`, `domain`, `acl`, `access`: who may come in, and what they may do.
 
 mod acl;
+mod domain;
 mod limits;
 mod role;
 mod secret;
@@ -8,6 +9,7 @@ mod transfer;
 mod user;
 
 pub(crate) use acl::{Acl, run as run_acl};
+pub(crate) use domain::{Domains, run as run_domains};
 pub(crate) use role::{Roles, run as run_roles};
 pub(crate) use transfer::{Access, run as run_access};
 pub(crate) use user::{Users, run as run_users};

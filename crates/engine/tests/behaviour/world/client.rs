@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, VecDeque};
 use compact_str::CompactString;
 use courser_contract::{
     Attach, AttachStage, Attached, ClientHash, ConnectRefusal, DeliverTo, Delivery, DetachCause,
-    Epoch, FrontId, GroupRef, HomeRef, OutcomeKind, PartitionId, QoS, Seq, Source, SubscribeResult,
-    Subscription, ToFront, ToHome, Will,
+    Epoch, FrontId, GroupRef, HomeRef, OutcomeKind, PartitionId, QoS, Seq, SessionLimits, Source,
+    SubscribeResult, Subscription, ToFront, ToHome, Will,
 };
 
 use super::{DURABLE, VOLATILE};
@@ -48,8 +48,8 @@ pub(crate) struct Options {
     pub(crate) will: Option<Will>,
     /// The user that has logged in.
     pub(crate) owner: Option<Box<str>>,
-    /// Most subscriptions that it may have.
-    pub(crate) subscriptions_max: u32,
+    /// Of the user.
+    pub(crate) limits: SessionLimits,
     /// Where its client id is.
     pub(crate) place: PartitionId,
 }
@@ -63,7 +63,7 @@ impl Options {
             receive_maximum: 10,
             will: None,
             owner: None,
-            subscriptions_max: u32::MAX,
+            limits: SessionLimits::NONE,
             place: DURABLE,
         }
     }
@@ -181,7 +181,7 @@ impl Client {
             receive_maximum: options.receive_maximum,
             will: options.will.map(Box::new),
             owner: options.owner,
-            subscriptions_max: options.subscriptions_max,
+            limits: options.limits,
         });
         self.attach = Some(attach.clone());
         attach

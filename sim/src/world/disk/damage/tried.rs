@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use courser_contract::{
     Append, AppendKey, AppendNumber, Attach, AttachStage, ClientHash, ConnectRefusal, Cut,
     DeliverTo, Delivery, Destinations, Dropped, FrontId, IndexChange, IndexToken, LogIndex, Now,
-    Origin, PartitionEffects, PartitionId, Publish, QoS, Settled, ShardId, Source, Term, ToFront,
-    ToHome, ToPartition, WillPermission,
+    Origin, PartitionEffects, PartitionId, Publish, QoS, SessionLimits, Settled, ShardId, Source,
+    Term, ToFront, ToHome, ToPartition, WillPermission,
 };
 use courser_engine::{AsideFilters, LostStream, Partition};
 
@@ -138,7 +138,7 @@ impl Tried {
             receive_maximum: 1_000,
             will: None,
             owner: None,
-            subscriptions_max: u32::MAX,
+            limits: SessionLimits::NONE,
         };
         let message = ToHome::Attach(Box::new(attach));
         self.partition

@@ -1,0 +1,85 @@
+//! Domains: what lives together, with limits of its own.
+
+use axum::extract::{Path, Query, State};
+use axum::{Extension, Json};
+use courser_access::{Command, DomainName};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::{change, convert, table};
+use crate::AppState;
+use crate::access::Principal;
+use crate::api::{self, DomainChange, Done};
+use crate::error::{ApiError, Code, ErrorBody};
+use crate::list::{List, ListParams, ListQuery, list_here};
+use crate::routes::body::Sent;
+
+pub(super) fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(domains))
+        .routes(routes!(domain, set))
+}
+
+fn find(text: &str) -> Result<DomainName, ApiError> {
+    DomainName::new(text).ok_or_else(|| {
+        let message = format!("there is no domain {}", text.escape_debug());
+        ApiError::new(Code::NoDomain, message)
+    })
+}
+
+/// Domains, by name.
+#[utoipa::path(get, path = "/api/v1/domains", params(ListParams), responses((status = 200, body = List<api::Domain>), (status = 400, body = ErrorBody)))]
+async fn domains(
+    State(state): State<AppState>,
+    Query(parameters): Query<Vec<(String, String)>>,
+) -> Result<Json<List<api::Domain>>, ApiError> {
+    let query = ListQuery::read(parameters, &[])?;
+    let table = table(&state)?;
+    let rows = DomainName::ALL.into_iter().map(|name| {
+        let domain = table.domain(name);
+        (name.as_str(), move || convert::domain(name, domain))
+    });
+    Ok(Json(list_here(&query, rows).await?))
+}
+
+/// A domain.
+#[utoipa::path(get, path = "/api/v1/domains/{name}", params(("name" = String, Path, description = "Name of the domain")), responses((status = 200, body = api::Domain), (status = 404, body = ErrorBody)))]
+async fn domain(
+    State(state): State<AppState>,
+    Path(name): Path<String>,
+) -> Result<Json<api::Domain>, ApiError> {
+    let name = find(&name)?;
+    Ok(Json(convert::domain(name, table(&state)?.domain(name))))
+}
+
+/// Changes limits of everybody in a domain for whom neither user nor roles say something else.
+#[utoipa::path(patch, path = "/api/v1/domains/{name}", params(("name" = String, Path, description = "Name of the domain")), request_body = DomainChange, responses((status = 200, body = Done), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
+async fn set(
+    State(state): State<AppState>,
+    Extension(principal): Extension<Principal>,
+    Path(name): Path<String>,
+    Sent(asked): Sent<DomainChange>,
+) -> Result<Json<Done>, ApiError> {
+    let name = find(&name)?;
+    let what = change(&state, |table| {
+        let before = table.domain(name);
+        let mut after = before;
+        after.limits = convert::limits(before.limits, &asked.limits)?;
+        Ok(if after == before {
+            (None, "unchanged")
+        } else {
+            (Some(Command::PutDomain(name, after)), "changed")
+        })
+    })
+    .await?;
+    tracing::info!(
+        event = "domain_changed",
+        by = principal.name,
+        domain = name.as_str(),
+        "an operator changed a domain"
+    );
+    Ok(Json(Done {
+        done: what.to_owned(),
+        what: name.to_string(),
+    }))
+}
