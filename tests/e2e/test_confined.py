@@ -14,7 +14,10 @@ from broker import Courser
 from doors import LOOPBACK, Authority, listener, places, running
 from wire import CONNACK, V5
 
-pytestmark = pytest.mark.courser
+pytestmark = [
+    pytest.mark.courser,
+    pytest.mark.skipif(bool(os.environ.get("COURSER_IN_MEMORY")), reason="what is kept is what it opens"),
+]
 
 
 def run(broker, *arguments, code=0):

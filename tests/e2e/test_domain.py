@@ -1,6 +1,7 @@
 """Limits of the domain and of users: what waits for a session, how fast a client publishes, and who goes before whom."""
 
 import json
+import os
 import re
 import subprocess
 import urllib.error
@@ -14,7 +15,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from scenario import Raw
 from wire import PUBACK, PUBLISH, V5
 
-pytestmark = pytest.mark.courser
+pytestmark = [
+    pytest.mark.courser,
+    pytest.mark.skipif(bool(os.environ.get("COURSER_IN_MEMORY")), reason="domains are kept in the data folder"),
+]
 
 
 def run(broker, *arguments, read=None):

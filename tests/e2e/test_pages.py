@@ -1,5 +1,6 @@
 """Commands of the pages: all of them are in the form that the program takes, and those about access are run."""
 
+import os
 import shlex
 import subprocess
 from pathlib import Path
@@ -8,7 +9,10 @@ import pytest
 from broker import Courser
 from doors import WithAccounts
 
-pytestmark = pytest.mark.courser
+pytestmark = [
+    pytest.mark.courser,
+    pytest.mark.skipif(bool(os.environ.get("COURSER_IN_MEMORY")), reason="accounts are kept in the data folder"),
+]
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
