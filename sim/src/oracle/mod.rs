@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use courser_mqtt::codec::QoS;
 
 pub(crate) use self::deliveries::{Got, Seen};
-use self::wills::{LATE_MS, UNSETTLED_MS, Wills};
+use self::wills::{UNSETTLED_MS, Wills};
 use crate::seeds::Plan;
 
 /// A message is where it is refused or stored so many milliseconds after it was sent, if it ever is.
@@ -133,7 +133,7 @@ impl Oracle {
     /// A partition has lost its leader, with what fronts of these clients were about to say to their sessions there.
     pub(crate) fn deposed(&mut self, now: u64, clients: &[usize]) {
         self.faulted = true;
-        self.forget_waived(now, LATE_MS, |client| clients.contains(&client));
+        self.forget_waived(now, UNSETTLED_MS, |client| clients.contains(&client));
     }
 
     /// The disk has only its reserve, or has room again.
