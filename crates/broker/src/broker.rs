@@ -121,6 +121,7 @@ impl Summary {
         let counters = &self.shards.counters;
         let plain = [
             ("sockets", counters.sockets),
+            ("sockets_moved", counters.sockets_moved),
             ("sessions_attached", counters.connects),
             ("connections_over_limit", counters.over_limit),
             ("accept_failures", counters.accept_failures),
@@ -273,7 +274,7 @@ impl Broker {
         let watched = tokens.clone().map(|keys| -> Arc<dyn Watched> { keys });
         let ports = rings::mesh(config.shards, config.ring_slots);
         let dozes = ports[0].dozes.clone();
-        let inboxes: Vec<_> = dozes.iter().map(Inbox::new).collect();
+        let inboxes: Arc<[_]> = dozes.iter().map(Inbox::new).collect();
         let stop = Arc::new(StopSignal::new(config.shards));
         let places = config.places();
         let config = Arc::new(config);
@@ -322,9 +323,8 @@ impl Broker {
         let (clock, connections) = (Clock::default(), Arc::new(AtomicUsize::new(0)));
         let mut writer = Some(writer);
         let memory = Arc::new(MemoryBudget::new(config.memory_max, config.shards));
-        let incoming = listeners.by_shard.into_iter().zip(inboxes);
-        let shards = ports.into_iter().zip(incoming).zip(disks);
-        for (id, ((ports, (listeners, inbox)), disk)) in (0..).map(ShardId).zip(shards) {
+        let shards = ports.into_iter().zip(listeners.by_shard).zip(disks);
+        for (id, ((ports, listeners), disk)) in (0..).map(ShardId).zip(shards) {
             broker.start_shard(ShardParts {
                 id,
                 config: Arc::clone(&config),
@@ -333,7 +333,7 @@ impl Broker {
                 clock,
                 ports,
                 listeners,
-                inbox,
+                inboxes: Arc::clone(&inboxes),
                 reader: reader.clone(),
                 writer: writer.take(),
                 connections: Arc::clone(&connections),

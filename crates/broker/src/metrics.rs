@@ -113,6 +113,8 @@ impl Reasons {
 pub struct Counters {
     /// Sockets accepted.
     pub sockets: u64,
+    /// Connections given to another shard with their CONNECT.
+    pub sockets_moved: u64,
     /// Sessions attached to a connection: accepted CONNECTs.
     pub connects: u64,
     /// Connections that ended, by [`CLOSES`].
@@ -174,6 +176,7 @@ impl Counters {
     pub(crate) fn add(&mut self, other: &Self) {
         let pairs = [
             (&mut self.sockets, other.sockets),
+            (&mut self.sockets_moved, other.sockets_moved),
             (&mut self.connects, other.connects),
             (&mut self.over_limit, other.over_limit),
             (&mut self.accept_failures, other.accept_failures),

@@ -88,8 +88,8 @@ pub use table::{
 pub use template::template;
 pub use value::{
     Acknowledge, ByteSize, ClientCertificates, Durability, IdentityFrom, Keep, Landlock,
-    ListenerProtocol, LogFormat, LogLevel, Login, Network, Overflow, SharedStrategy, TlsVersion,
-    TopicFilter,
+    ListenerProtocol, LogFormat, LogLevel, Login, Network, Overflow, Placement, SharedStrategy,
+    TlsVersion, TopicFilter,
 };
 
 /// When a changed value takes effect.

@@ -5,8 +5,8 @@
 
 use crate::value::{
     Acknowledge, ByteSize, ClientCertificates, Durability, IdentityFrom, Keep, Landlock,
-    ListenerProtocol, LogFormat, LogLevel, Login, Network, Overflow, SharedStrategy, TlsVersion,
-    TopicFilter,
+    ListenerProtocol, LogFormat, LogLevel, Login, Network, Overflow, Placement, SharedStrategy,
+    TlsVersion, TopicFilter,
 };
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -34,6 +34,8 @@ settings! {
         shards: u16 = 0, in 0..=256, applies = Restart;
         /// Binds each shard to a core of its own. Good on a machine that serves nothing else.
         pin_shards: bool = false, applies = Restart;
+        /// On which shard a connection is served. "gather" takes less for few connections, and leaves all of their work to one core.
+        placement: Placement = Placement::Home, applies = Restart;
     }
 
     /// The data folder.

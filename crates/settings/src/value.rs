@@ -10,7 +10,8 @@ mod span;
 mod tests;
 
 pub use choices::{
-    Acknowledge, Durability, Keep, Landlock, LogFormat, LogLevel, Login, Overflow, SharedStrategy,
+    Acknowledge, Durability, Keep, Landlock, LogFormat, LogLevel, Login, Overflow, Placement,
+    SharedStrategy,
 };
 pub use filter::TopicFilter;
 pub use listener::{ClientCertificates, IdentityFrom, ListenerProtocol, TlsVersion};

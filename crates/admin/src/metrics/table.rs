@@ -70,6 +70,8 @@ metrics! {
         |it| one(it.sum.connections);
     "mqtt_sockets", Counter of Things, "Sockets that were accepted",
         |it| one(it.sum.counters.sockets);
+    "mqtt_sockets_moved", Counter of Things, "Connections that their shard gave to another one with their CONNECT, see server.placement",
+        |it| one(it.sum.counters.sockets_moved);
     "mqtt_connects", Counter of Things, "Sessions that were attached to a connection",
         |it| one(it.sum.counters.connects);
     "mqtt_closes", Counter of Things ["cause"], "Connections that ended",

@@ -1,4 +1,4 @@
-//! The way of a connection from the door that made its handshakes to its shard.
+//! The way of a connection to its shard: from the door that made its handshakes, or from a shard that has accepted it.
 
 use std::collections::VecDeque;
 use std::net::TcpStream;
@@ -31,10 +31,20 @@ pub(crate) struct Arrival {
     pub(crate) early: Vec<u8>,
     pub(crate) peer: Peer,
     pub(crate) guest: Option<Guest>,
+    pub(crate) from: From,
 }
 
-/// Connections for one shard. They are as many at most as handshakes may be under way and the shard may have connections: what it
-/// does not want it closes.
+/// Who lets a connection in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum From {
+    /// A door: it counts as a connection from now on.
+    Door,
+    /// Another shard: it is counted already.
+    Shard,
+}
+
+/// Connections for one shard. They are as many at most as handshakes may be under way and the process may have connections: what
+/// the shard does not want it closes.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     queue: Mutex<VecDeque<Arrival>>,

@@ -12,6 +12,7 @@ use super::hub::Budget;
 use super::ready::{Place, ReadyQueue, SocketWaker};
 use super::timers::Timer;
 use super::transport::{Layered, Socket, Transport};
+use crate::doors::{Arrival, From};
 use crate::listen::BoundListener;
 use crate::memory::Level;
 use crate::peer::{Entrance, Peer, TooMany};
@@ -108,7 +109,7 @@ impl Shard {
         }
     }
 
-    /// Takes in whoever came through a door, a bounded number a turn.
+    /// Takes in whoever came through a door or from another shard, a bounded number a turn.
     pub(crate) fn welcome(&mut self) {
         if !self.inbox.has_some() {
             return;
@@ -121,24 +122,46 @@ impl Shard {
                 return;
             };
             self.hub.budget.spend(Budget::ACCEPT);
-            // A socket that the runtime cannot watch has no use.
-            match Socket::adopt(arrival.socket) {
-                Ok(socket) if self.has_room() => {
-                    let transport = match arrival.tunnel {
-                        None => Transport::Plain(socket),
-                        Some(tunnel) => Transport::Layered(Box::new(Layered {
-                            socket,
-                            tunnel: *tunnel,
-                            admitted: false,
-                        })),
-                    };
-                    let guest = arrival.guest.map(Box::new);
-                    self.add_connection(transport, arrival.peer, guest, &arrival.early);
-                }
-                Ok(_) => self.hub.counters.over_limit += 1,
-                Err(_) => self.hub.counters.accept_failures += 1,
-            }
+            self.let_in(arrival);
         }
+    }
+
+    fn let_in(&mut self, arrival: Arrival) {
+        match arrival.from {
+            From::Door if self.has_room() => self.count_connection(),
+            From::Door => return self.hub.counters.over_limit += 1,
+            From::Shard => {}
+        }
+        // A stop that has told its connections to close would wait for this one; a socket that the runtime cannot watch has no use.
+        let socket = match Socket::adopt(arrival.socket) {
+            Ok(socket) if !self.is_stopping() => socket,
+            Ok(_) => return self.uncount_connection(),
+            Err(_) => {
+                self.hub.counters.accept_failures += 1;
+                return self.uncount_connection();
+            }
+        };
+        let transport = match arrival.tunnel {
+            None => Transport::Plain(socket),
+            Some(tunnel) => Transport::Layered(Box::new(Layered {
+                socket,
+                tunnel: *tunnel,
+                admitted: false,
+            })),
+        };
+        let guest = arrival.guest.map(Box::new);
+        self.add_connection(transport, arrival.peer, guest, &arrival.early);
+    }
+
+    /// One connection more in the process, which this shard has let in.
+    fn count_connection(&mut self) {
+        self.hub.counters.sockets += 1;
+        self.hub.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One fewer.
+    pub(super) fn uncount_connection(&self) {
+        self.hub.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn has_room(&self) -> bool {
@@ -155,6 +178,7 @@ impl Shard {
                 return;
             }
         };
+        self.count_connection();
         let transport = Transport::Plain(Socket::Tcp(stream));
         self.add_connection(transport, peer, guest, &[]);
     }

@@ -63,7 +63,7 @@ pub(crate) struct Connection {
     /// What it may.
     pub(crate) gate: Gate,
     /// Counts it among those of its address, where that is done.
-    pub(crate) _guest: Option<Box<Guest>>,
+    pub(crate) guest: Option<Box<Guest>>,
     /// Puts this connection into the shard's queue.
     pub(crate) waker: Waker,
     /// When it was accepted.

@@ -20,6 +20,7 @@ mod messages;
 mod metadata;
 mod pacing;
 mod partitions;
+mod placement;
 mod publish;
 mod questions;
 mod ready;
@@ -103,8 +104,8 @@ pub(crate) struct ShardParts {
     pub(crate) clock: Clock,
     pub(crate) ports: Ports,
     pub(crate) listeners: Vec<BoundListener>,
-    /// Connections that doors let in.
-    pub(crate) inbox: Arc<Inbox>,
+    /// Connections that doors and other shards let in, by shard.
+    pub(crate) inboxes: Arc<[Arc<Inbox>]>,
     pub(crate) reader: Reader<PartitionId>,
     /// For shard 0.
     pub(crate) writer: Option<Writer<PartitionId>>,
@@ -154,7 +155,10 @@ pub(crate) struct Shard {
     /// Sockets to look at, in order.
     sockets: VecDeque<Place>,
     accepting: Accepting,
+    /// Of this shard.
     inbox: Arc<Inbox>,
+    /// Of all.
+    inboxes: Arc<[Arc<Inbox>]>,
     pacing: Pacing,
     /// Batches of peers that are being worked off.
     inbound: Vec<Option<Inbound>>,
@@ -227,7 +231,7 @@ impl Shard {
             mut clock,
             ports,
             listeners,
-            inbox,
+            inboxes,
             reader,
             writer,
             disk,
@@ -333,7 +337,8 @@ impl Shard {
             woken: VecDeque::new(),
             sockets: VecDeque::new(),
             accepting: Accepting::new(listeners, &ready)?,
-            inbox,
+            inbox: Arc::clone(&inboxes[usize::from(id.0)]),
+            inboxes,
             pacing: Pacing::default(),
             inbound: (0..config.shards).map(|_| None).collect(),
             local: None,

@@ -1,7 +1,5 @@
 //! What comes in: from sockets to fronts, and what follows on every call of a front.
 
-use std::sync::atomic::Ordering;
-
 use courser_contract::{CloseCause, FrontId, Now, Tick};
 use courser_memory::Buffer;
 use courser_mqtt::front::{Front, Reading};
@@ -11,6 +9,7 @@ use super::connection::{Connection, Hold, Life, Received};
 use super::effects_front::FrontFx;
 use super::fronts::Access;
 use super::hub::Budget;
+use super::placement::Served;
 use super::ready::{Place, SocketWaker};
 use super::timers::Timer;
 use super::transport::Transport;
@@ -23,7 +22,7 @@ use crate::peer::Peer;
 const PIECE_BYTES: usize = 4 * 1024;
 
 impl Shard {
-    /// Begins to serve a socket.
+    /// Begins to serve a socket that is counted.
     /// Its first bytes may be there already.
     pub(crate) fn add_connection(
         &mut self,
@@ -38,7 +37,7 @@ impl Shard {
         let connection = Box::new(Connection {
             front: Front::new(id, config, now),
             transport,
-            _guest: guest,
+            guest,
             peer,
             gate,
             waker: SocketWaker::waker(id.slot, &self.ready),
@@ -59,8 +58,6 @@ impl Shard {
             end: Tick(u64::MAX),
         });
         self.fronts.put(id, connection);
-        self.hub.counters.sockets += 1;
-        self.hub.connections.fetch_add(1, Ordering::Relaxed);
         self.arm(id);
         self.queue(id.slot);
     }
@@ -104,22 +101,25 @@ impl Shard {
         if std::mem::take(&mut connection.write_blocked) {
             self.touch(&mut connection, slot);
         }
-        let close = match connection.life {
+        let served = match connection.life {
             Life::Open => self.read(id, &mut connection),
             Life::Lingering => {
                 self.discard(&mut connection);
-                None
+                Served::Here(None)
             }
-            Life::Lost | Life::Closing(_) | Life::Over => None,
+            Life::Lost | Life::Closing(_) | Life::Over => Served::Here(None),
         };
-        self.put_back(id, connection, close);
+        match served {
+            Served::Here(close) => self.put_back(id, connection, close),
+            Served::Goes(there) => self.move_to(id, connection, there),
+        }
     }
 
     /// One read, or what a former read left.
-    fn read(&mut self, id: FrontId, connection: &mut Connection) -> Option<CloseCause> {
+    fn read(&mut self, id: FrontId, connection: &mut Connection) -> Served {
         connection.hold = self.hold(connection);
         if connection.hold != Hold::None {
-            return None;
+            return Served::Here(None);
         }
         let buffer = if std::mem::take(&mut connection.unparsed) {
             connection.rest.take()
@@ -132,21 +132,31 @@ impl Shard {
                 }
                 Received::Nothing(rest) => {
                     connection.rest = rest;
-                    return None;
+                    return Served::Here(None);
                 }
-                Received::End => return self.lose(id, connection),
+                Received::End => return Served::Here(self.lose(id, connection)),
             }
         };
         if connection.transport.wants_write() {
             self.touch(connection, id.slot);
         }
-        let close = buffer.and_then(|buffer| self.parse(id, connection, buffer));
+        let close = match buffer {
+            None => None,
+            Some(buffer) => match self.belongs_to(id, connection, buffer.bytes()) {
+                Served::Here(None) => self.parse(id, connection, buffer),
+                Served::Here(close) => close,
+                Served::Goes(there) => {
+                    connection.rest = buffer.settle();
+                    return Served::Goes(there);
+                }
+            },
+        };
         let goes_on = close.is_none() && connection.hold == Hold::None;
         if goes_on && (connection.unparsed || connection.is_readable()) {
             connection.queued = true;
             self.sockets.push_back(id.slot);
         }
-        close
+        Served::Here(close)
     }
 
     /// Handles what a client had sent before another connection took its client id: it was said in time, and a script that

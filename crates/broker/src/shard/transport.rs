@@ -119,6 +119,22 @@ impl AsFd for Socket {
 }
 
 impl Transport {
+    /// Takes it from the runtime of the calling thread, layers and all.
+    ///
+    /// # Errors
+    /// When the runtime does not give the socket back.
+    pub(crate) fn loosen(self) -> io::Result<(LooseSocket, Option<Box<Tunnel>>)> {
+        let (socket, tunnel) = match self {
+            Self::Plain(socket) => (socket, None),
+            Self::Layered(layered) => (layered.socket, Some(Box::new(layered.tunnel))),
+        };
+        let loose = match socket {
+            Socket::Tcp(socket) => LooseSocket::Tcp(socket.into_std()?),
+            Socket::Unix(socket) => LooseSocket::Unix(socket.into_std()?),
+        };
+        Ok((loose, tunnel))
+    }
+
     /// The socket below.
     #[inline]
     pub(crate) const fn socket(&self) -> &Socket {

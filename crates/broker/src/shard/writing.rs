@@ -1,7 +1,5 @@
 //! What goes out: outputs at the end of a turn, and the ends of connections.
 
-use std::sync::atomic::Ordering;
-
 use courser_contract::{CloseCause, FrontId};
 use courser_mqtt::front::Output;
 
@@ -154,14 +152,18 @@ impl Shard {
 
     /// Frees a connection that was taken out.
     pub(crate) fn drop_connection(&mut self, id: FrontId, connection: Box<Connection>) {
+        self.forget(id, &connection);
+        self.uncount_connection();
+    }
+
+    /// Frees the place of a connection that was taken out, and whatever the shard has for it.
+    pub(super) fn forget(&mut self, id: FrontId, connection: &Connection) {
         if let Some(key) = connection.timer {
             self.timers.cancel(key);
         }
-        self.hub.connections.fetch_sub(1, Ordering::Relaxed);
         self.fronts.remove(id);
         if !matches!(connection.gate, Gate::Open(_)) {
             self.hub.accounts.leave(id);
         }
-        drop(connection);
     }
 }

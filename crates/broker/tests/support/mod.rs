@@ -22,7 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) fn broker(shards: u16, settings: &[&str], change: impl FnOnce(&mut Config)) -> Broker {
     let mut sources = Sources::new()
         .set("mqtt.listen=127.0.0.1:0")
-        .set("data.store=memory");
+        .set("data.store=memory")
+        // A session and its connection on two shards say all to each other by rings, where there is more that can go wrong.
+        .set("server.placement=kernel");
     for setting in settings {
         sources = sources.set(setting);
     }

@@ -155,12 +155,7 @@ impl Front {
         } else {
             CompactString::new(connect.client_id.as_str())
         };
-        let asked = match connect.version {
-            // CleanSession 0 has no end of its own in 3.1.1: it gets ours.
-            ProtocolVersion::V311 if connect.clean_start => 0,
-            ProtocolVersion::V311 => self.config.session_expiry_max_seconds,
-            ProtocolVersion::V5 => properties.session_expiry_interval().unwrap_or(0),
-        };
+        let asked = expiry_asked(connect, &self.config);
         let expiry_seconds = asked.min(self.config.session_expiry_max_seconds);
         told.session_expiry_seconds = (expiry_seconds != asked).then_some(expiry_seconds);
         Connecting {
@@ -279,6 +274,16 @@ impl Front {
     fn refuse_unattached(&mut self, reason: ReasonCode, fx: &mut impl FrontEffects) {
         self.send_connack_refused(reason);
         self.close_unattached(CloseCause::Refused(reason.byte()), fx);
+    }
+}
+
+/// Seconds for which the session is to outlive its connection, as the client says; the configured maximum is above it.
+pub(super) fn expiry_asked(connect: &Connect<'_>, config: &FrontConfig) -> u32 {
+    match connect.version {
+        // CleanSession 0 has no end of its own in 3.1.1: it gets ours.
+        ProtocolVersion::V311 if connect.clean_start => 0,
+        ProtocolVersion::V311 => config.session_expiry_max_seconds,
+        ProtocolVersion::V5 => connect.properties.session_expiry_interval().unwrap_or(0),
     }
 }
 

@@ -29,6 +29,7 @@ mod config;
 mod connack;
 mod connect;
 mod deliver;
+mod glimpse;
 mod groups;
 mod keepalive;
 mod output;
@@ -66,6 +67,7 @@ use crate::codec::{
 pub use auth::{Anonymous, AuthExchange, AuthStep, Authentication, Login, Password};
 pub use close::Revocation;
 pub use config::{Feature, FrontConfig};
+pub use glimpse::{Glimpse, SessionSpan};
 pub use output::{Output, OutputPool, Socket};
 pub use prepared::{
     BLOCKED_SHARED_PAYLOAD_BYTES_MIN, Prepared, PreparedScratch, SHARED_PAYLOAD_BYTES_MIN,

@@ -17,6 +17,18 @@ choice! {
 }
 
 choice! {
+    /// On which shard a connection is served.
+    Placement {
+        /// Where the kernel puts it.
+        Kernel = "kernel",
+        /// Where its session is, if that outlives the connection; otherwise where the kernel puts it.
+        Home = "home",
+        /// As "home"; and what ends with its connection is on the first shard while the process has 32 connections or fewer.
+        Gather = "gather",
+    }
+}
+
+choice! {
     /// Where messages that must be kept are kept.
     Keep {
         /// On the disk: they survive a stop, a crash and a power loss.

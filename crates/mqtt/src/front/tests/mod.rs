@@ -9,6 +9,7 @@ mod auth;
 mod close;
 mod connect;
 mod deliver;
+mod glimpse;
 mod groups;
 mod held;
 mod keepalive;
