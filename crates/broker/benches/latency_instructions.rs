@@ -8,6 +8,7 @@
 #[allow(
     dead_code,
     unused_imports,
+    unreachable_pub,
     reason = "the shard uses the rest of it, and its tests are run there"
 )]
 #[path = "../src/latency.rs"]
