@@ -2,6 +2,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
+use std::sync::mpsc;
 use std::thread;
 
 use courser_settings::Sources;
@@ -74,23 +75,26 @@ fn what_is_read_again_may_be_replaced_and_not_written() {
     symlink("../archive/1.pem", live.join("chain.pem")).expect("a link");
     let mut files = Files::default();
     files.add_again(&live.join("chain.pem"));
-    let (replaced, reads) = std::sync::mpsc::channel();
+    let (has_read, reads) = mpsc::channel();
+    let (replaces, replaced) = mpsc::channel();
     let link = live.join("chain.pem");
     let of_thread = link.clone();
     let thread = thread::spawn(move || {
         confined(files, move || {
             assert_eq!(fs::read(&of_thread).expect("read"), b"one");
-            let () = reads.recv().expect("it was replaced");
+            has_read.send(()).expect("somebody waits");
+            let () = replaced.recv().expect("it was replaced");
             assert_eq!(fs::read(&of_thread).expect("read"), b"two");
             refused("change", fs::write(&of_thread, "three"));
             refused("list", fs::read_dir(of_thread.parent().expect("a folder")));
         });
     });
+    // Where the kernel has none of it nobody reads or waits.
+    let _ = reads.recv();
     fs::write(archive.join("2.pem"), "two").expect("written");
     symlink("../archive/2.pem", live.join("new.pem")).expect("a link");
     fs::rename(live.join("new.pem"), &link).expect("replaced");
-    // Where the kernel has none of it nobody listens.
-    let _ = replaced.send(());
+    let _ = replaces.send(());
     thread.join().expect("it does not panic");
 }
 
