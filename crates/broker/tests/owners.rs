@@ -198,9 +198,9 @@ fn i9_subscriptions_and_connections_of_a_user_are_limited() {
     let (broker, address) = with_anna(2, &["allow all #"]);
     let own = Limits {
         subscriptions: Some(2),
-        connections: Some(5),
         ..Limits::default()
     };
+    // What the user has of its own goes before this.
     let of_role = Limits {
         subscriptions: Some(9),
         connections: Some(2),
