@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::{
-    format::SEGMENT_VERSION,
+    format::{SEGMENT_VERSION, SEGMENT_VERSION_FIRST},
     ids::{BatchNumber, NodeIdentity, Place, SegmentNumber},
 };
 use courser_contract::{LogIndex, PartitionId};
@@ -23,7 +23,7 @@ pub enum OpenError {
     },
     /// A segment of a version that this program does not know.
     #[error(
-        "segment {segment} has format version {version}, this program reads version {SEGMENT_VERSION}: start it with the program that wrote it"
+        "segment {segment} has format version {version}, this program reads versions {SEGMENT_VERSION_FIRST} to {SEGMENT_VERSION}: start it with the program that wrote it"
     )]
     Version {
         /// Which.

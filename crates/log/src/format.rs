@@ -11,8 +11,10 @@ use zerocopy::{
 /// Batches begin at multiples of this many bytes of a file, so that a block with synced data is never written again.
 pub const BLOCK_BYTES: usize = 4096;
 
-/// Version of the layout of segments that this code writes, and the only one that it reads.
-pub const SEGMENT_VERSION: u16 = 1;
+/// Version of the layout of segments and batches that this code writes. Version 1 had no short frames.
+pub const SEGMENT_VERSION: u16 = 2;
+/// The first one. This code reads all from here on.
+pub(crate) const SEGMENT_VERSION_FIRST: u16 = 1;
 
 /// A batch is at most this long in the file, whatever the size of a segment (M45).
 pub const BATCH_BYTES_MAX: usize = 4 << 20;
@@ -256,8 +258,8 @@ pub(crate) trait Header: FromBytes + IntoBytes + Immutable + KnownLayout + Sized
             return Seen::Nothing;
         }
         match header.version() {
-            SEGMENT_VERSION if header.is_sound() => Seen::Header(header),
-            SEGMENT_VERSION => Seen::Nothing,
+            SEGMENT_VERSION_FIRST..=SEGMENT_VERSION if header.is_sound() => Seen::Header(header),
+            SEGMENT_VERSION_FIRST..=SEGMENT_VERSION => Seen::Nothing,
             other => Seen::Other(other),
         }
     }

@@ -557,7 +557,7 @@ fn a_log_of_a_later_start_another_node_or_another_version_is_refused() {
     assert!(matches!(error, OpenError::Version { version: 9, .. }));
     let text = error.to_string();
     assert!(
-        text.contains("format version 9") && text.contains("reads version 1"),
+        text.contains("format version 9") && text.contains("reads versions 1 to 2"),
         "{text}"
     );
 }

@@ -15,7 +15,7 @@ use crate::{Broker, NodeState, examine};
 
 const LINE: usize = 32;
 /// Every one of them, oldest first.
-const SAMPLES: &[&str] = &["format-1"];
+const SAMPLES: &[&str] = &["format-1", "format-2"];
 
 fn sample_path(name: &str) -> PathBuf {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data");
@@ -236,7 +236,7 @@ struct Versioned {
 
 #[test]
 fn a_version_that_is_not_known_is_refused_and_named() {
-    let packed = fs::read_to_string(sample_path("format-1")).expect("it is kept");
+    let packed = fs::read_to_string(sample_path("format-2")).expect("it is kept");
     let structures = |folder: &Path| {
         let (log, checkpoints) = (folder.join("log"), folder.join("checkpoints"));
         let of = |file: PathBuf, at, version, checksum| Versioned {
