@@ -27,19 +27,20 @@ pub(crate) struct Arrival {
     pub(crate) socket: LooseSocket,
     /// Its layers, if there are any.
     pub(crate) tunnel: Option<Box<Tunnel>>,
-    /// Bytes of MQTT that came with the handshake, where there are no layers to keep them.
+    /// Bytes of MQTT that were read: those that came with the handshake, where there are no layers to keep them, and those by which a shard saw
+    /// where the connection belongs.
     pub(crate) early: Vec<u8>,
     pub(crate) peer: Peer,
     pub(crate) guest: Option<Guest>,
-    pub(crate) from: From,
+    pub(crate) came_from: CameFrom,
 }
 
-/// Who lets a connection in.
+/// Where a shard has a connection from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum From {
-    /// A door: it counts as a connection from now on.
+pub(crate) enum CameFrom {
+    /// A door, or a listener of the shard's own: it counts as a connection from now on.
     Door,
-    /// Another shard: it is counted already.
+    /// Another shard: it is counted already, and stays.
     Shard,
 }
 

@@ -37,7 +37,7 @@ pub use self::certificates::{CertificateError, Reread};
 use self::counters::DoorCounters;
 pub(crate) use self::guests::{Guest, Guests};
 use self::handshake::{Entered, Refused, Socket, Steps};
-pub(crate) use self::inbox::{Arrival, From, Inbox, LooseSocket};
+pub(crate) use self::inbox::{Arrival, CameFrom, Inbox, LooseSocket};
 use self::watch::Watch;
 pub(crate) use self::watch::Watched;
 use crate::config::{Anonymous, Config};
@@ -433,7 +433,7 @@ impl Room {
                 identity: entered.identity,
             },
             guest,
-            from: From::Door,
+            came_from: CameFrom::Door,
         });
     }
 }

@@ -12,7 +12,7 @@ use super::hub::Budget;
 use super::ready::{Place, ReadyQueue, SocketWaker};
 use super::timers::Timer;
 use super::transport::{Layered, Socket, Transport};
-use crate::doors::{Arrival, From};
+use crate::doors::{Arrival, CameFrom};
 use crate::listen::BoundListener;
 use crate::memory::Level;
 use crate::peer::{Entrance, Peer, TooMany};
@@ -127,10 +127,10 @@ impl Shard {
     }
 
     fn let_in(&mut self, arrival: Arrival) {
-        match arrival.from {
-            From::Door if self.has_room() => self.count_connection(),
-            From::Door => return self.hub.counters.over_limit += 1,
-            From::Shard => {}
+        match arrival.came_from {
+            CameFrom::Door if self.has_room() => self.count_connection(),
+            CameFrom::Door => return self.hub.counters.over_limit += 1,
+            CameFrom::Shard => {}
         }
         // A stop that has told its connections to close would wait for this one; a socket that the runtime cannot watch has no use.
         let socket = match Socket::adopt(arrival.socket) {
@@ -150,7 +150,13 @@ impl Shard {
             })),
         };
         let guest = arrival.guest.map(Box::new);
-        self.add_connection(transport, arrival.peer, guest, &arrival.early);
+        let Arrival {
+            peer,
+            early,
+            came_from,
+            ..
+        } = arrival;
+        self.add_connection(transport, peer, guest, came_from, &early);
     }
 
     /// One connection more in the process, which this shard has let in.
@@ -180,7 +186,7 @@ impl Shard {
         };
         self.count_connection();
         let transport = Transport::Plain(Socket::Tcp(stream));
-        self.add_connection(transport, peer, guest, &[]);
+        self.add_connection(transport, peer, guest, CameFrom::Door, &[]);
     }
 
     /// A connection that ended while it waited is nothing. Anything else (no descriptors, no memory) would fail again at

@@ -12,7 +12,7 @@ use courser_transport::Rest;
 use super::transport::{Socket, Transport};
 use crate::access::Gate;
 use crate::control::Tracer;
-use crate::doors::Guest;
+use crate::doors::{CameFrom, Guest};
 use crate::metrics::Counters;
 use crate::peer::Peer;
 use crate::timer::TimerKey;
@@ -64,6 +64,8 @@ pub(crate) struct Connection {
     pub(crate) gate: Gate,
     /// Counts it among those of its address, where that is done.
     pub(crate) guest: Option<Box<Guest>>,
+    /// Who has let it in.
+    pub(crate) came_from: CameFrom,
     /// Puts this connection into the shard's queue.
     pub(crate) waker: Waker,
     /// When it was accepted.

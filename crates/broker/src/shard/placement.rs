@@ -4,7 +4,7 @@
 //! front has done nothing by then: it is left behind, and the other shard makes one. So neither session, window, keep-alive nor will
 //! ever move, and a takeover sees what it would see if the kernel had chosen that shard.
 //!
-//! A connection goes once: what decides is the same everywhere, but for the number of connections, which sends to one shard only.
+//! A connection goes once: while settings change, shards may differ in where it belongs.
 
 use std::sync::atomic::Ordering;
 
@@ -14,7 +14,7 @@ use courser_settings::Placement;
 
 use super::Shard;
 use super::connection::Connection;
-use crate::doors::{Arrival, From};
+use crate::doors::{Arrival, CameFrom};
 
 /// Connections of the process up to which those of sessions that end with them are gathered on one shard.
 const GATHERED_MAX: usize = 32;
@@ -37,6 +37,8 @@ impl Shard {
     ) -> Served {
         let placement = self.hub.config.settings.server.placement;
         if placement == Placement::Kernel
+            || self.inboxes.len() == 1
+            || connection.came_from == CameFrom::Shard
             || connection.front.version().is_some()
             || !self.hub.serving
             || self.is_stopping()
@@ -67,7 +69,7 @@ impl Shard {
         }
     }
 
-    /// Gives a connection to another shard, which counts it from now on.
+    /// Gives a connection to another shard. It stays counted.
     pub(super) fn move_to(&mut self, id: FrontId, connection: Box<Connection>, to: ShardId) {
         self.forget(id, &connection);
         let Connection {
@@ -88,7 +90,7 @@ impl Shard {
             early: rest.map_or_else(Vec::new, |rest| rest.bytes().to_vec()),
             peer,
             guest: guest.map(|guest| *guest),
-            from: From::Shard,
+            came_from: CameFrom::Shard,
         });
     }
 }

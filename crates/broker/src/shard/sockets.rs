@@ -13,7 +13,7 @@ use super::placement::Served;
 use super::ready::{Place, SocketWaker};
 use super::timers::Timer;
 use super::transport::Transport;
-use crate::doors::Guest;
+use crate::doors::{CameFrom, Guest};
 use crate::failpoint;
 use crate::memory::Level;
 use crate::peer::Peer;
@@ -29,6 +29,7 @@ impl Shard {
         transport: Transport,
         peer: Peer,
         guest: Option<Box<Guest>>,
+        came_from: CameFrom,
         early: &[u8],
     ) {
         let id = self.fronts.reserve();
@@ -38,6 +39,7 @@ impl Shard {
             front: Front::new(id, config, now),
             transport,
             guest,
+            came_from,
             peer,
             gate,
             waker: SocketWaker::waker(id.slot, &self.ready),
