@@ -3,7 +3,7 @@
 use courser_access::{
     DomainName, Identity, Limits, Principal, Quota, Rights, Sharing, Standing, Table, Verdict,
 };
-use courser_contract::{Asked, Permission, SessionLimits, Tick, WillPermission};
+use courser_contract::{Asked, Attach, Permission, SessionLimits, Tick, WillPermission};
 
 use super::Access;
 use super::owner::from_owner;
@@ -94,10 +94,23 @@ impl Gate {
     }
 
     /// Limits of who has logged in, or of everybody.
-    pub(crate) fn limits(&self, table: &Table) -> Limits {
+    fn limits(&self, table: &Table) -> Limits {
         match self {
             Self::Open(_) | Self::Shut => domain_limits(table),
-            Self::Client(client) => client.rights.limits(),
+            Self::Client(client) if client.revision == table.revision() => client.rights.limits(),
+            Self::Client(client) => client.rights.who().principal().limits(table),
+        }
+    }
+
+    /// Says in what asks for its session what that may use.
+    pub(crate) fn limit(&self, attach: &mut Attach, table: &Table) {
+        let limits = self.limits(table);
+        attach.limits = session_limits(limits);
+        let in_flight = limits
+            .in_flight
+            .map(|most| most.clamp(1, u32::from(u16::MAX)));
+        if let Some(Ok(most)) = in_flight.map(u16::try_from) {
+            attach.receive_maximum = attach.receive_maximum.min(most);
         }
     }
 
@@ -184,7 +197,7 @@ pub(crate) fn limits_of_session(table: &Table, owner: Option<&str>) -> SessionLi
 }
 
 /// What of these limits a session's partition holds to. A limit of 0 counts as 1.
-pub(crate) fn session_limits(limits: Limits) -> SessionLimits {
+fn session_limits(limits: Limits) -> SessionLimits {
     let most = |limit: Option<u32>| limit.unwrap_or(u32::MAX).max(1);
     SessionLimits {
         subscriptions_max: most(limits.subscriptions),

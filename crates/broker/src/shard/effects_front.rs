@@ -14,7 +14,7 @@ use super::Shard;
 use super::connection::Connection;
 use super::guard::Inside;
 use super::hub::Hub;
-use crate::access::{Gate, session_limits, to_owner};
+use crate::access::{Gate, to_owner};
 use crate::memory::Level;
 
 /// Effects of a front that was taken out.
@@ -115,14 +115,7 @@ impl FrontEffects for FrontFx<'_> {
                 self.open_gate();
             }
             attach.owner = self.gate.principal().map(to_owner);
-            let limits = self.gate.limits(&self.shard.hub.table);
-            attach.limits = session_limits(limits);
-            let in_flight = limits
-                .in_flight
-                .map(|most| most.clamp(1, u32::from(u16::MAX)));
-            if let Some(Ok(most)) = in_flight.map(u16::try_from) {
-                attach.receive_maximum = attach.receive_maximum.min(most);
-            }
+            self.gate.limit(attach, &self.shard.hub.table);
             if let Some(will) = &attach.will {
                 self.has_will = true;
                 self.gate.note_will(&will.topic);

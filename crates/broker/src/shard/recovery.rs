@@ -27,6 +27,7 @@ use rand::Rng;
 pub(crate) use self::damage::Damaged;
 use self::making::{Made, MadeFor, Making, Unmade};
 use super::Shard;
+use super::fronts::Access;
 use super::hub::Hub;
 use crate::classes::Stays;
 use crate::slots::Places;
@@ -231,7 +232,15 @@ impl Shard {
         let stays = self.hub.disk_state().stays();
         self.hub.classes.set_stays(stays);
         self.clock.begin_at(self.hub.disk_state().last_wall());
-        for Early { attach, .. } in std::mem::take(&mut self.hub.early) {
+        // It was not there yet when they came.
+        let table = self.hub.access.table();
+        for Early {
+            front, mut attach, ..
+        } in std::mem::take(&mut self.hub.early)
+        {
+            if let Access::Here(connection) = self.fronts.get(front) {
+                connection.gate.limit(&mut attach, &table);
+            }
             let partition = self.hub.classes.session(&attach.client_id);
             self.hub.send_home(partition, ToHome::Attach(attach));
         }

@@ -137,6 +137,10 @@ fn the_domain_limits_who_does_not_log_in() {
     for owner in [None, Some("nobody"), Some("anna"), Some("anna\0r")] {
         assert_eq!(limits_of_session(&table, owner), expected, "{owner:?}");
     }
+    // Also who came while there was no table.
+    for gate in [logged_in(&Table::default()), Gate::open(&Table::default())] {
+        assert_eq!(session_limits(gate.limits(&table)), expected);
+    }
     table.apply(&Command::PutDomain(DomainName::Default, Domain::default()));
     assert_eq!(open.revoked(&table), None);
     assert!(!open.charge(Tick(1_000), 1_000, 0));
