@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use courser_access::{Command, Limits, Role, User};
+use courser_access::{Command, Domain, DomainName, Limits, Role, User};
 use courser_broker::Broker;
 use support::accounts::{
     ACCOUNTS, Hello, anna, change, delivered, name, publishes, put_role, put_user, role_name,
@@ -247,5 +247,46 @@ fn i9_deliveries_under_way_to_a_user_are_limited() {
         open.push(packet);
     }
     assert_eq!(open.len(), 3, "without an acknowledgement no more come");
+    broker.stop().expect("nothing failed");
+}
+
+#[test]
+fn i9_a_limit_that_is_set_while_a_client_comes_holds_for_it() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let broker = broker_on(folder.path(), 2, &[]);
+    let address = broker.addresses()[0];
+    let limit = |subscriptions| {
+        let limits = Limits {
+            subscriptions,
+            ..Limits::default()
+        };
+        change(
+            &broker,
+            Command::PutDomain(DomainName::Default, Domain { limits }),
+        );
+    };
+    for round in 0..30 {
+        limit(None);
+        let client_id = format!("c{round}");
+        let hello = Hello {
+            client_id: &client_id,
+            flags: 0,
+            properties: KEPT,
+            login: None,
+            ..Hello::default()
+        };
+        let mut client = thread::scope(|scope| {
+            let coming = scope.spawn(|| hello.accepted(address));
+            thread::sleep(Duration::from_micros(100 * (round % 10)));
+            limit(Some(1));
+            coming.join().expect("it is let in")
+        });
+        // Sessions are told one after the other.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let mut filters = 0..;
+        while subscribe(&mut client, &format!("a/{:?}", filters.next())) != 0x97 {
+            assert!(Instant::now() < deadline, "round {round}");
+        }
+    }
     broker.stop().expect("nothing failed");
 }

@@ -155,6 +155,20 @@ impl Partition {
         }
     }
 
+    /// The session of a number.
+    #[must_use]
+    pub fn session(&self, uid: SessionUid) -> Option<SessionView<'_>> {
+        let session = self.state.sessions.get(uid.0)?;
+        Some(SessionView { session })
+    }
+
+    /// Tells a kept session what it may use from now on; what waits there already stays.
+    pub fn limit_session(&mut self, uid: SessionUid, limits: SessionLimits) {
+        if let Some(session) = self.state.sessions.get_mut(uid.0) {
+            session.lead.limits = limits;
+        }
+    }
+
     /// The session of a client id that is kept in this partition.
     #[must_use]
     pub fn stored_session(&self, client_id: &str) -> Option<SessionView<'_>> {

@@ -182,6 +182,31 @@ impl Shard {
         }
     }
 
+    /// Tells sessions that have just got a connection what they may use: what came with their CONNECT is of the table of that moment,
+    /// and the sweep over a newer one may have been there before.
+    #[cold]
+    fn limit_attached(&mut self) {
+        for home in std::mem::take(&mut self.hub.attached) {
+            let table = Arc::clone(&self.hub.table);
+            if table.revision() == 0 {
+                continue;
+            }
+            let partition = self.owned(home.partition);
+            if let Some(session) = partition.session(home.session) {
+                let limits = limits_of_session(&table, session.owner());
+                partition.limit_session(home.session, limits);
+            }
+        }
+    }
+
+    /// An entry is applied: sessions that it attached.
+    #[inline]
+    pub(super) fn note_attached(&mut self) {
+        if !self.hub.attached.is_empty() {
+            self.limit_attached();
+        }
+    }
+
     /// Ends sessions without a connection whose user is gone, a bounded number a turn; those with a connection end with it. The others are
     /// told their limits.
     fn sweep_sessions(&mut self) {

@@ -96,6 +96,11 @@ impl PartitionEffects for PartitionFx<'_> {
         if front.shard == self.shard.hub.id {
             self.shard.fronts.note_queued(front);
         }
+        if let ToFront::Attached(attached) = &message
+            && !self.id.is_volatile()
+        {
+            self.shard.hub.attached.push(attached.home);
+        }
         self.shard.hub.send_front(front, message);
     }
 

@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicUsize;
 
 use courser_access::Table;
 use courser_contract::{
-    Append, Cut, Delivery, Destinations, FrontId, IndexToken, LogIndex, Now, PartitionId, ShardId,
-    Tick, ToFront, ToHome,
+    Append, Cut, Delivery, Destinations, FrontId, HomeRef, IndexToken, LogIndex, Now, PartitionId,
+    ShardId, Tick, ToFront, ToHome,
 };
 use courser_engine::Proposed;
 use rand::rngs::StdRng;
@@ -121,6 +121,8 @@ pub(crate) struct Hub {
     pub(crate) memory: Level,
     /// Whose code runs, for panics.
     pub(crate) inside: Inside,
+    /// Kept sessions of this shard that have got a connection, and have not been told what they may use by the table of now.
+    pub(crate) attached: Vec<HomeRef>,
     /// The entry that is being applied, for panics (M50).
     pub(crate) applying: Option<(PartitionId, LogIndex)>,
     /// Connections that are not read until a link has room.

@@ -288,6 +288,7 @@ impl Shard {
             accounts: accounts.clone(),
             serving: disk.is_none(),
             early: VecDeque::new(),
+            attached: Vec::new(),
             disk: disk.as_ref().map(|disk| Arc::clone(&disk.state)),
             ports,
             config: Arc::clone(&config),

@@ -119,6 +119,7 @@ impl Shard {
         match stored {
             Stored::Unlogged(id, entry) => {
                 self.with_partition(id, |it, now, fx| it.handle_unlogged(now, entry, fx));
+                self.note_attached();
             }
             Stored::Committed(id, at, entry) => {
                 let bytes = i64::try_from(entry.len()).unwrap_or(i64::MAX);
@@ -138,6 +139,7 @@ impl Shard {
                     });
                 });
                 self.hub.applying = None;
+                self.note_attached();
             }
             // The partition's own first entry of the term follows.
             Stored::Opened(..) => {}
