@@ -118,6 +118,8 @@ impl Shard {
             self.arm_token_end();
         }
         if let Some(from) = self.revoking {
+            // What is committed may leave nothing of a busy turn.
+            self.hub.budget.grant(Budget::TURN / 2);
             self.revoking = self.revoke(from);
         }
         if self.sweep.is_due(self.hub.now.tick) {
@@ -152,11 +154,17 @@ impl Shard {
     /// Ends connections whose token has ended, a bounded number a turn: the timer of those that are left fires in the next.
     pub(super) fn end_tokens(&mut self) {
         self.token_end.fired();
-        for id in self.hub.accounts.take_ended(REVOKING_MAX) {
+        for _ in 0..REVOKING_MAX {
+            let Some(id) = self.hub.accounts.take_ended(1).pop() else {
+                break;
+            };
             self.hub.budget.spend(Budget::DELIVERY);
             self.with_front(id, |front, now, fx| {
                 front.handle_revoked(now, Revocation::Expires, fx);
             });
+            if self.hub.budget.is_spent() {
+                break;
+            }
         }
         self.arm_token_end();
     }
@@ -276,6 +284,9 @@ impl Shard {
                 continue;
             };
             self.end_revoked(id, revoked);
+            if self.hub.budget.is_spent() {
+                return (place + 1 < end).then_some(place + 1);
+            }
         }
         (upto < end).then_some(upto)
     }
