@@ -355,7 +355,8 @@ impl Most {
     }
 }
 
-/// How full a stream is before a message of `bytes` bytes.
+/// How full a stream is before a message of `bytes` bytes. An empty one that takes it is not filled by its publisher, however little may
+/// wait there.
 #[inline]
 fn fill(most: Most, queue: &Stream, reserved: Reserved, bytes: u64) -> Fill {
     let messages = i64::from(queue.live()) + reserved.messages;
@@ -363,9 +364,39 @@ fn fill(most: Most, queue: &Stream, reserved: Reserved, bytes: u64) -> Fill {
     let messages_max = i64::from(most.messages);
     if messages < messages_max / 2 && queued + bytes <= most.bytes / 2 {
         Fill::Low
-    } else if messages < messages_max && queued + bytes <= most.bytes {
-        Fill::High
-    } else {
+    } else if messages >= messages_max || queued + bytes > most.bytes {
         Fill::Full
+    } else if messages <= 0 {
+        Fill::Low
+    } else {
+        Fill::High
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_stream_is_low_where_one_message_is_all_that_may_wait() {
+        let filled = |messages, most_bytes, waiting: (i64, i64)| {
+            let most = Most {
+                messages,
+                bytes: most_bytes,
+            };
+            let reserved = Reserved {
+                messages: waiting.0,
+                bytes: waiting.1,
+            };
+            fill(most, &Stream::default(), reserved, 100)
+        };
+        assert_eq!(filled(1, 1_000, (0, 0)), Fill::Low);
+        assert_eq!(filled(1, 1_000, (1, 100)), Fill::Full);
+        assert_eq!(filled(2, 1_000, (1, 100)), Fill::High);
+        assert_eq!(filled(9, 150, (0, 0)), Fill::Low);
+        assert_eq!(filled(9, 99, (0, 0)), Fill::Full);
+        assert_eq!(filled(9, 200, (1, 100)), Fill::High);
+        assert_eq!(filled(9, 1_000, (1, 100)), Fill::Low);
+        assert_eq!(filled(9, 1_000, (4, 400)), Fill::High);
     }
 }
