@@ -129,8 +129,7 @@ def test_figures_of_single_clients_are_for_operators(tmp_path):
             if "Link" not in headers:
                 break
             assert families["courser_detailed_whole"].samples[0].value == 0
-            cursor = re.fullmatch(r'<\?(cursor=[0-9a-f]+)>; rel="next"', headers["Link"]).group(1)
-            question = f"family=sessions&limit=3&sort=client_id&{cursor}"
+            question = re.fullmatch(r'<\?(family=sessions&limit=3&sort=client_id&cursor=[0-9a-f]+)>; rel="next"', headers["Link"]).group(1)
         assert pages == [sorted(seen)[:3], sorted(seen)[3:]]
         families, _ = scrape(broker, f"family=sessions&filter=client_id={raw.client_id('plain')}")
         subscriptions = families["courser_session_subscriptions"].samples

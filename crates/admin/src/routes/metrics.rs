@@ -43,6 +43,7 @@ async fn detailed(
     State(state): State<AppState>,
     Query(parameters): Query<Vec<(String, String)>>,
 ) -> Result<impl IntoResponse, ApiError> {
+    let again = again(&parameters);
     let mut family = None;
     let mut asked = Vec::new();
     for (name, value) in parameters {
@@ -75,13 +76,38 @@ async fn detailed(
     let figures = match next {
         None => figures,
         Some(next) => {
-            // A cursor is hexadecimal digits; the rest of the question is the caller's to keep.
-            let link = HeaderValue::try_from(format!("<?cursor={next}>; rel=\"next\""));
-            headers.insert(header::LINK, link.expect("digits are a good header"));
+            let link = HeaderValue::try_from(format!("<?{again}cursor={next}>; rel=\"next\""));
+            headers.insert(header::LINK, link.expect("it is ASCII, without controls"));
             figures.cut()
         }
     };
     Ok((headers, figures.encode()))
+}
+
+/// The same question for another page: all of it but the cursor, with `&` behind each part.
+fn again(parameters: &[(String, String)]) -> String {
+    let mut question = String::new();
+    for (name, value) in parameters {
+        if name != "cursor" {
+            escape(&mut question, name);
+            question.push('=');
+            escape(&mut question, value);
+            question.push('&');
+        }
+    }
+    question
+}
+
+/// Adds `text` percent-encoded: all but what no URL gives a meaning (RFC 3986, 2.3).
+fn escape(to: &mut String, text: &str) {
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                to.push(char::from(byte));
+            }
+            _ => to.push_str(&format!("%{byte:02X}")),
+        }
+    }
 }
 
 /// A walk over all connections.
@@ -107,5 +133,36 @@ async fn by_listener(state: &AppState, asked: &[(String, String)]) -> Result<Det
         if cursor.is_none() {
             return Ok(sum.detailed());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::Uri;
+
+    use super::*;
+
+    #[test]
+    fn the_next_page_is_of_the_same_question() {
+        let asked = [
+            ("family", "clients"),
+            ("filter", "client_id=a&b >;\"ü*"),
+            ("cursor", "77"),
+            ("filter", "user!=x%2B+"),
+            ("sort", "-client_id"),
+            ("limit", "3"),
+        ];
+        let asked = asked.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let again = again(&asked);
+        assert!(
+            again.starts_with("family=clients&filter=client_id%3Da%26b%20%3E%3B%22%C3%BC%2A&"),
+            "{again}"
+        );
+        let uri: Uri = format!("/?{again}cursor=78").parse().unwrap();
+        let Query(read) = Query::<Vec<(String, String)>>::try_from_uri(&uri).unwrap();
+        let mut expected = asked.to_vec();
+        expected.remove(2);
+        expected.push(("cursor".to_owned(), "78".to_owned()));
+        assert_eq!(read, expected);
     }
 }
