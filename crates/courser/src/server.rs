@@ -81,13 +81,16 @@ pub(crate) fn run(arguments: &Server) -> Exit {
     let confined = match confine(&resolved) {
         Ok(confined) => confined,
         Err(error) => {
-            complain(format, &chain(&error));
+            complain_without_log(&chain(&error));
             return Exit::Refused;
         }
     };
     let log = match Log::start(&settings) {
         Ok(log) => log,
-        Err(error) => return internal(format, &chain(&error)),
+        Err(error) => {
+            complain_without_log(&chain(&error));
+            return Exit::Internal;
+        }
     };
     confined.tell();
     for warning in &resolved.warnings {
@@ -363,9 +366,14 @@ fn disk_failed(failure: &DiskFailure) -> Exit {
 /// Why a server does not come up: to people as every command says it, to programs as a line of the log.
 fn complain(format: LogFormat, text: &str) {
     match format {
-        LogFormat::Text => eprintln!("courser: {text}"),
+        LogFormat::Text => complain_without_log(text),
         LogFormat::Json => tracing::error!(event = "start_failed", "{text}"),
     }
+}
+
+/// The same before there is a log, whatever form it will have.
+fn complain_without_log(text: &str) {
+    eprintln!("courser: {text}");
 }
 
 fn cannot_start(format: LogFormat, error: &StartError) -> Exit {
