@@ -56,7 +56,7 @@ impl<S: Copy + Eq + Hash> Trie<S> {
         }
         let tail_len = node.links.tail_len();
         if tail_len != 0 {
-            for &token in self.tails.get(node.tail, tail_len) {
+            for &token in self.tails.get(&node.tail, tail_len) {
                 text.push('/');
                 text.push_str(self.tokens.text(token));
             }

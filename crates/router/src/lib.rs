@@ -48,7 +48,7 @@
 //! # Memory
 //!
 //! A node is 24 bytes for a 4-byte `S`, plus about 7 for its place in the table of children; a filter that
-//! shares its beginning with others needs one node and 4 bytes for each level of its tail. Each distinct level
+//! shares its beginning with others needs one node and 4 bytes for each level of a tail of two or more. Each distinct level
 //! text is stored once (32 bytes up to 24 bytes of text, plus 7). `tests/memory.rs` measures it.
 #![deny(unsafe_code)]
 

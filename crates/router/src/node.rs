@@ -5,7 +5,7 @@
 //! - a node with a tail has no children, and its subscribers are those of the filter "path + tail".
 
 use crate::subscribers::Subscribers;
-use crate::tail::TailId;
+use crate::tail::Tail;
 use crate::token::{ANY, REST, TokenId};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
@@ -88,7 +88,7 @@ impl Links {
 pub(crate) struct Node<S> {
     pub(crate) parent: NodeId,
     pub(crate) token: TokenId,
-    pub(crate) tail: TailId,
+    pub(crate) tail: Tail,
     pub(crate) links: Links,
     pub(crate) subscribers: Subscribers<S>,
 }
@@ -111,7 +111,7 @@ impl<S> Default for Nodes<S> {
         let root = Node {
             parent: ROOT,
             token: REST,
-            tail: TailId(0),
+            tail: Tail::NONE,
             links: Links::default(),
             subscribers: Subscribers::None,
         };

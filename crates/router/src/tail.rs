@@ -1,12 +1,21 @@
 //! Tails: the levels of a filter below its last branching, kept as one run of token numbers.
 //!
-//! Runs of one length share a vector, so that a run costs 4 bytes a level and its place is a `u32`.
+//! Runs of one length share a vector, so that a run costs 4 bytes a level and its place is a `u32`. A tail of one level costs nothing
+//! and is where its node is.
 
 use crate::token::TokenId;
 
-/// Place of a run among the runs of its length.
+/// What a node knows of its tail: the only level, or the place of the run among the runs of its length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct TailId(pub(crate) u32);
+pub(crate) struct Tail(TokenId);
+
+impl Tail {
+    pub(crate) const NONE: Tail = Tail(TokenId(0));
+
+    fn place(self) -> usize {
+        self.0.0 as usize
+    }
+}
 
 #[derive(Clone, Default)]
 struct Runs {
@@ -20,7 +29,12 @@ pub(crate) struct Tails {
 }
 
 impl Tails {
-    pub(crate) fn store(&mut self, run: &[TokenId]) -> TailId {
+    pub(crate) fn store(&mut self, run: &[TokenId]) -> Tail {
+        match *run {
+            [] => return Tail::NONE,
+            [only] => return Tail(only),
+            _ => {}
+        }
         if self.by_len.len() <= run.len() {
             self.by_len.resize_with(run.len() + 1, Runs::default);
         }
@@ -28,21 +42,27 @@ impl Tails {
         if let Some(id) = runs.free.pop() {
             let from = id as usize * run.len();
             runs.levels[from..from + run.len()].copy_from_slice(run);
-            return TailId(id);
+            return Tail(TokenId(id));
         }
         let id = runs.levels.len() / run.len();
         crate::node::reserve(&mut runs.levels, run.len());
         runs.levels.extend_from_slice(run);
-        TailId(u32::try_from(id).expect("fewer than 2^32 tails of one length fit in memory"))
+        let id = u32::try_from(id).expect("fewer than 2^32 tails of one length fit in memory");
+        Tail(TokenId(id))
     }
 
     #[inline]
-    pub(crate) fn get(&self, id: TailId, len: usize) -> &[TokenId] {
-        let from = id.0 as usize * len;
+    pub(crate) fn get<'a>(&'a self, tail: &'a Tail, len: usize) -> &'a [TokenId] {
+        if len == 1 {
+            return std::slice::from_ref(&tail.0);
+        }
+        let from = tail.place() * len;
         &self.by_len[len].levels[from..from + len]
     }
 
-    pub(crate) fn free(&mut self, id: TailId, len: usize) {
-        self.by_len[len].free.push(id.0);
+    pub(crate) fn free(&mut self, tail: Tail, len: usize) {
+        if len > 1 {
+            self.by_len[len].free.push(tail.0.0);
+        }
     }
 }

@@ -8,7 +8,7 @@
 use crate::filter::split_levels;
 use crate::node::{Links, Node, NodeId, Nodes, ROOT};
 use crate::subscribers::{Lists, Subscribers};
-use crate::tail::{TailId, Tails};
+use crate::tail::{Tail, Tails};
 use crate::token::{ANY, REST, TokenId, Tokens, UNKNOWN};
 use smallvec::SmallVec;
 use std::hash::Hash;
@@ -116,7 +116,7 @@ impl<S: Copy + Eq + Hash> Trie<S> {
                 let node = Node {
                     parent,
                     token: levels[depth],
-                    tail: self.store_tail(tail),
+                    tail: self.tails.store(tail),
                     links: Links::tail(tail.len()),
                     subscribers: Subscribers::One(s),
                 };
@@ -142,7 +142,7 @@ impl<S: Copy + Eq + Hash> Trie<S> {
             let node = self.nodes.get(at);
             let tail_len = node.links.tail_len();
             if tail_len != 0 {
-                if self.tails.get(node.tail, tail_len) == &levels[depth..] {
+                if self.tails.get(&node.tail, tail_len) == &levels[depth..] {
                     return Place::At(at);
                 }
                 self.split(at, &levels[depth..]);
@@ -163,7 +163,7 @@ impl<S: Copy + Eq + Hash> Trie<S> {
     fn split(&mut self, at: NodeId, levels: &[TokenId]) {
         let node = self.nodes.get(at);
         let (tail, len) = (node.tail, node.links.tail_len());
-        let tail_levels: Levels = SmallVec::from_slice(self.tails.get(tail, len));
+        let tail_levels: Levels = SmallVec::from_slice(self.tails.get(&tail, len));
         self.tails.free(tail, len);
         let common = tail_levels
             .iter()
@@ -180,22 +180,14 @@ impl<S: Copy + Eq + Hash> Trie<S> {
             last = self.nodes.add(Node {
                 parent: last,
                 token,
-                tail: TailId(0),
+                tail: Tail::NONE,
                 links,
                 subscribers,
             });
         }
-        let tail = self.store_tail(rest);
+        let tail = self.tails.store(rest);
         let last = self.nodes.get_mut(last);
         (last.tail, last.links, last.subscribers) = (tail, Links::tail(rest.len()), subscribers);
-    }
-
-    fn store_tail(&mut self, tail: &[TokenId]) -> TailId {
-        if tail.is_empty() {
-            TailId(0)
-        } else {
-            self.tails.store(tail)
-        }
     }
 
     pub(crate) fn remove(&mut self, filter: &str, s: &S) -> Option<S> {
@@ -228,7 +220,7 @@ impl<S: Copy + Eq + Hash> Trie<S> {
             }
             let (token, tail, len) = (node.token, node.tail, node.links.tail_len());
             if len != 0 {
-                let levels: Levels = SmallVec::from_slice(self.tails.get(tail, len));
+                let levels: Levels = SmallVec::from_slice(self.tails.get(&tail, len));
                 levels.iter().for_each(|&token| self.tokens.release(token));
                 self.tails.free(tail, len);
             }
@@ -244,7 +236,7 @@ impl<S: Copy + Eq + Hash> Trie<S> {
             let node = self.nodes.get(known.node);
             let (rest, tail_len) = (&levels[known.depth..], node.links.tail_len());
             if tail_len != 0 {
-                known.whole = self.tails.get(node.tail, tail_len) == rest;
+                known.whole = self.tails.get(&node.tail, tail_len) == rest;
                 return known;
             }
             let Some(&level) = rest.first() else {

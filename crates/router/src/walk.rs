@@ -38,7 +38,7 @@ impl<S: Copy + Eq + Hash> Trie<S> {
             let depth_here = depth as usize;
             let tail_len = node.links.tail_len();
             if tail_len != 0 {
-                if names.match_tail(self.tails.get(node.tail, tail_len), depth_here) {
+                if names.match_tail(self.tails.get(&node.tail, tail_len), depth_here) {
                     found(self.lists.get(&node.subscribers));
                 }
                 continue;
