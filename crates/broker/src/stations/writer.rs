@@ -210,12 +210,13 @@ impl<D: Disk> Writer<D> {
             self.state.note_commit(now - begun);
             self.clockwork = Clockwork::Synced(now);
         }
-        // Also while there is always another order: else each segment would be made while all wait for it.
-        self.take_prepared();
-        self.look_ahead();
+        // First of all: clients wait for it, and what follows may wake another thread.
         if whole {
             self.answer(Mark::Synced);
         }
+        // Also while there is always another order: else each segment would be made while all wait for it.
+        self.take_prepared();
+        self.look_ahead();
         self.tell_cleaner();
         Ok(())
     }
