@@ -23,6 +23,8 @@ mod repair;
 mod request;
 mod server;
 mod subscribe;
+#[cfg(test)]
+mod tests;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use courser_mqtt::codec::{ProtocolVersion, QoS};
 
 use super::stamp;
-use crate::Layers;
+use crate::{Layers, Options, VersionChoice};
 
 /// How the subscribers divide the topics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,6 +64,31 @@ pub struct Target {
     pub username: Option<String>,
     /// Password.
     pub password: Option<Vec<u8>>,
+}
+
+/// As good as none: load connections never send PINGREQ. Some brokers refuse 0.
+pub(super) const KEEP_ALIVE_SECONDS: u16 = u16::MAX;
+
+impl Target {
+    /// Options of a connection whose session ends with it.
+    pub(super) fn options(&self, client_id: String) -> Options {
+        Options {
+            host: self.address.ip().to_string(),
+            port: self.address.port(),
+            layers: self.layers.clone(),
+            version: match self.version {
+                ProtocolVersion::V311 => VersionChoice::V311,
+                ProtocolVersion::V5 => VersionChoice::V5,
+            },
+            client_id,
+            clean_start: true,
+            session_expiry: 0,
+            keep_alive: KEEP_ALIVE_SECONDS,
+            username: self.username.clone(),
+            password: self.password.clone(),
+            will: None,
+        }
+    }
 }
 
 /// A load run.

@@ -18,7 +18,7 @@ use super::publisher::{Publisher, Templates};
 use super::result::{Acknowledged, Outcome, Resources};
 use super::subscriber::{Ledger, Subscriber};
 use super::worker::{Connection, Course, Phase, Role, Totals, Worker};
-use crate::{Client, ClientError, Filter, Options, VersionChoice};
+use crate::{Client, ClientError, Filter, Options};
 
 /// Filters of one SUBSCRIBE.
 const FILTERS_MAX: usize = 200;
@@ -26,8 +26,6 @@ const FILTERS_MAX: usize = 200;
 const DRAIN_MAX: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 const SESSION_EXPIRY_SECONDS: u32 = 3600;
-/// As good as none: load connections never send PINGREQ. Some brokers refuse 0.
-pub(super) const KEEP_ALIVE_SECONDS: u16 = u16::MAX;
 
 /// Why a run could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -119,26 +117,16 @@ pub(crate) fn forget_sessions(plan: &Plan) -> Result<(), LoadError> {
 
 /// Options of one connection.
 pub(crate) fn options(plan: &Plan, kind: char, index: usize, persistent: bool) -> Options {
-    let target = &plan.target;
     Options {
-        host: target.address.ip().to_string(),
-        port: target.address.port(),
-        layers: target.layers.clone(),
-        version: match target.version {
-            courser_mqtt::codec::ProtocolVersion::V311 => VersionChoice::V311,
-            courser_mqtt::codec::ProtocolVersion::V5 => VersionChoice::V5,
-        },
-        client_id: format!("{}{kind}{index}", plan.client_prefix),
         clean_start: !persistent,
         session_expiry: if persistent {
             SESSION_EXPIRY_SECONDS
         } else {
             0
         },
-        keep_alive: KEEP_ALIVE_SECONDS,
-        username: target.username.clone(),
-        password: target.password.clone(),
-        will: None,
+        ..plan
+            .target
+            .options(format!("{}{kind}{index}", plan.client_prefix))
     }
 }
 
