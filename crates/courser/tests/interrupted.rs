@@ -1,0 +1,178 @@
+//! Commands that go on until somebody ends them: what they have printed by then, and the code that a shell sees. And scripts for shells.
+
+mod server;
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use server::{COURSER, Running, run, server};
+
+/// What a shell says of the end: a process that a signal has ended counts as 128 and its number.
+fn code(status: ExitStatus) -> Option<i32> {
+    status.code().or(status.signal().map(|number| 128 + number))
+}
+
+/// Which stream of a command tells that it has begun.
+#[derive(Clone, Copy)]
+enum Tells {
+    Output,
+    Errors,
+}
+
+/// Starts a command, waits for so many lines that contain `text`, sends the signal; the code that a shell sees.
+fn ended_by(
+    signal: Signal,
+    arguments: &[&str],
+    tells: Tells,
+    (text, times): (&str, usize),
+) -> Option<i32> {
+    let child = Command::new(COURSER)
+        .args(arguments)
+        // Open, and nothing comes: a command that reads it waits.
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program can be started");
+    let mut running = Running(child);
+    let child = &mut running.0;
+    let lines: Box<dyn BufRead> = match tells {
+        Tells::Output => Box::new(BufReader::new(child.stdout.take().expect("it was piped"))),
+        Tells::Errors => Box::new(BufReader::new(child.stderr.take().expect("it was piped"))),
+    };
+    let said = lines
+        .lines()
+        .map_while(Result::ok)
+        .filter(|line| line.contains(text))
+        .take(times)
+        .count();
+    assert_eq!(said, times, "{arguments:?} says {text:?}");
+    let id = Pid::from_child(child);
+    kill_process(id, signal).expect("it runs");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(status) = child.try_wait().expect("it is our child") {
+            return code(status);
+        }
+        assert!(Instant::now() < deadline, "{arguments:?} goes on");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Every command that repeats or waits ends with 130 when it is interrupted, whatever it is about.
+#[test]
+fn what_goes_on_ends_with_130_when_it_is_interrupted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_server, mqtt, _) = server(folder.path(), &[]);
+    let port = mqtt.rsplit_once(':').expect("a port").1;
+    let socket = folder.path().join("admin.sock").display().to_string();
+    let at = ["--server", &socket];
+    for noun in [
+        "client",
+        "session",
+        "subscription",
+        "retained",
+        "user",
+        "role",
+        "domain",
+        "acl",
+    ] {
+        // Each look is one document, which names its end.
+        let list = [noun, "list", "--watch", "1", "-o", "json"];
+        let ended = ended_by(
+            Signal::INT,
+            &[&list[..], &at].concat(),
+            Tells::Output,
+            ("\"next\"", 2),
+        );
+        assert_eq!(ended, Some(130), "{noun} list --watch");
+    }
+    let top = ["top", "-d", "1", "-o", "jsonl"];
+    let ended = ended_by(
+        Signal::INT,
+        &[&top[..], &at].concat(),
+        Tells::Output,
+        ("received_per_second", 1),
+    );
+    assert_eq!(ended, Some(130), "top");
+    assert!(run(&["pub", "-p", port, "-q", "1", "-r", "t", "kept"]).0);
+    let events = ["events", "--past", "-o", "jsonl"];
+    let ended = ended_by(
+        Signal::INT,
+        &[&events[..], &at].concat(),
+        Tells::Output,
+        ("disconnected", 1),
+    );
+    assert_eq!(ended, Some(130), "events");
+    let publish = ["pub", "-p", port, "-l", "-d", "t"];
+    let ended = ended_by(Signal::INT, &publish, Tells::Errors, ("connected", 1));
+    assert_eq!(ended, Some(130), "pub");
+}
+
+/// What came is printed whole, and the session of a subscriber that is ended stays as long as it was to.
+#[test]
+fn a_subscriber_is_ended_by_either_signal_and_has_printed_what_came() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_server, mqtt, _) = server(folder.path(), &[]);
+    let port = mqtt.rsplit_once(':').expect("a port").1;
+    let socket = folder.path().join("admin.sock").display().to_string();
+    assert!(run(&["pub", "-p", port, "-q", "1", "-r", "t", "kept"]).0);
+    for (signal, expected) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let subscribe = ["sub", "-p", port, "-i", "s", "-c", "-q", "1", "-v", "t"];
+        let ended = ended_by(signal, &subscribe, Tells::Output, ("t kept", 1));
+        assert_eq!(ended, Some(expected), "{signal:?}");
+        let shown = run(&["session", "show", "s", "-o", "json", "--server", &socket]);
+        assert!(shown.0, "its session is kept: {}", shown.1);
+    }
+}
+
+/// In each shell that the program has a script for; those that are here run it.
+#[test]
+fn scripts_complete_commands_and_flags() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let (good, script) = run(&["completions", shell]);
+        assert!(good, "{shell}");
+        for word in ["subscription", "set-password", "token-file", "watch"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+    let (_, script) = run(&["completions", "bash"]);
+    let completed = |words: &[&str]| {
+        let last = words.len() - 1;
+        let asks = format!(
+            "\nCOMP_WORDS=({}); COMP_CWORD={last}; _courser courser {:?} {:?}; printf '%s\\n' \"${{COMPREPLY[@]}}\"\n",
+            words.join(" "),
+            words[last],
+            words[last - 1],
+        );
+        with_bash(&(script.clone() + &asks))
+    };
+    let Some(found) = completed(&["courser", "subs"]) else {
+        // Without bash there is nobody to ask.
+        assert!(!Path::new("/bin/bash").exists());
+        return;
+    };
+    assert_eq!(found.lines().collect::<Vec<_>>(), ["subscription"]);
+    let found = completed(&["courser", "client", "list", "--wa"]).expect("bash is there");
+    assert_eq!(found.lines().collect::<Vec<_>>(), ["--watch"]);
+}
+
+/// What bash prints when it runs this; none: there is no bash.
+fn with_bash(script: &str) -> Option<String> {
+    let child = Command::new("bash")
+        .arg("-s")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut child = child.ok()?;
+    let mut input = child.stdin.take().expect("it was piped");
+    input.write_all(script.as_bytes()).expect("bash reads it");
+    drop(input);
+    let done = child.wait_with_output().expect("bash ends");
+    assert!(done.status.success());
+    Some(String::from_utf8(done.stdout).expect("text"))
+}
