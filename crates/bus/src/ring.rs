@@ -61,6 +61,15 @@ enum Queue<M> {
     ByKey(Mutex<ByKey<M>>, usize),
 }
 
+/// The message that a later one has driven out of a ring.
+enum Gone<M> {
+    Nothing,
+    /// It was of the same key.
+    Replaced(Delivered<M>),
+    /// There was no room.
+    Oldest(Delivered<M>),
+}
+
 /// Waiting messages by key: places count up from the first that ever waited.
 struct ByKey<M> {
     waiting: VecDeque<Delivered<M>>,
@@ -116,20 +125,18 @@ impl<M: Clone + Send + 'static> Handler<M> for Sender<M> {
 }
 
 impl<M> ByKey<M> {
-    /// Puts a message in; `true` if another had to go for it without having been replaced.
-    fn put(&mut self, delivered: Delivered<M>, capacity: usize) -> bool {
+    /// Puts a message in; what has to go for it is for the caller to drop, not under the lock.
+    fn put(&mut self, delivered: Delivered<M>, capacity: usize) -> Gone<M> {
         if let Some(&place) = self.places.get(&delivered.0) {
-            self.waiting[(place - self.first) as usize] = delivered;
-            return false;
+            let waiting = &mut self.waiting[(place - self.first) as usize];
+            return Gone::Replaced(std::mem::replace(waiting, delivered));
         }
         let full = self.waiting.len() == capacity;
-        if full {
-            self.take();
-        }
+        let oldest = if full { self.take() } else { None };
         self.places
             .insert(delivered.0.clone(), self.first + self.waiting.len() as u64);
         self.waiting.push_back(delivered);
-        full
+        oldest.map_or(Gone::Nothing, Gone::Oldest)
     }
 
     fn take(&mut self) -> Option<Delivered<M>> {
@@ -143,10 +150,15 @@ impl<M> ByKey<M> {
 impl<M> Shared<M> {
     fn put(&self, delivered: Delivered<M>) {
         let dropped = match (&self.queue, self.overflow) {
-            (Queue::ByKey(waiting, capacity), _) => waiting
-                .lock()
-                .unwrap_or_else(|e| e.into_inner())
-                .put(delivered, *capacity),
+            (Queue::ByKey(waiting, capacity), _) => {
+                let mut waiting = waiting.lock().unwrap_or_else(|e| e.into_inner());
+                let gone = waiting.put(delivered, *capacity);
+                drop(waiting); // what goes may post in turn when it is dropped
+                match gone {
+                    Gone::Nothing | Gone::Replaced(_) => false,
+                    Gone::Oldest(_) => true,
+                }
+            }
             (Queue::Plain(queue), Overflow::Block) => self.put_blocking(queue, delivered),
             (Queue::Plain(queue), Overflow::DropOldest) => queue.force_push(delivered).is_some(),
             (Queue::Plain(queue), Overflow::DropNewest | Overflow::Coalesce) => {
@@ -251,11 +263,14 @@ impl<M> Shared<M> {
         if let Some(taken) = self.take() {
             return Some(taken);
         }
+        let waker = waker.clone();
         let mut lock = self.sleepers_lock();
-        if lock.replace(waker.clone()).is_none() {
+        let before = lock.replace(waker);
+        if before.is_none() {
             self.sleepers.fetch_add(1, Ordering::Relaxed);
         }
         drop(lock);
+        drop(before); // wakers are the runtime's: not under the lock
         fence(Ordering::SeqCst);
         self.take()
     }

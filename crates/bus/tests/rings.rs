@@ -1,11 +1,12 @@
 //! Delivery to rings and streams.
 
 use courser_router::{
-    Delivered, MessageStream, Overflow, Ring, RingOptions, Router, WithinHandler,
+    Delivered, Key, MessageStream, Overflow, Ring, RingOptions, Router, SubscriptionRef,
+    WithinHandler,
 };
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
@@ -60,7 +61,121 @@ fn coalescing_keeps_places_and_drops_the_oldest_of_too_many_keys() {
     let expected = [("b", 6), ("c", 3), ("d", 5)].map(|(key, n)| (key.to_owned(), n));
     assert_eq!((drain(&ring), ring.dropped()), (expected.to_vec(), 1));
     router.post(&router.key("b").unwrap(), &7);
-    assert_eq!(drain(&ring), [("b".to_owned(), 7)]);
+    // A key is its text, whoever made it.
+    router.post(&Key::new("b").unwrap(), &8);
+    assert_eq!(drain(&ring), [("b".to_owned(), 8)]);
+}
+
+/// A message whose end is a post, as long as there are some left.
+struct PostsAtEnd(Router<PostsAtEnd>, Arc<AtomicUsize>);
+
+impl Clone for PostsAtEnd {
+    fn clone(&self) -> Self {
+        PostsAtEnd(self.0.clone(), Arc::clone(&self.1))
+    }
+}
+
+impl Drop for PostsAtEnd {
+    fn drop(&mut self) {
+        let took = |left: usize| left.checked_sub(1);
+        if self
+            .1
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, took)
+            .is_ok()
+        {
+            let key = self.0.key("a").unwrap();
+            self.0.post(&key, self);
+        }
+    }
+}
+
+/// What a full ring lets go of may post to the same ring: it is not dropped under a lock.
+#[test]
+fn a_message_may_post_when_it_goes() {
+    for overflow in [
+        Overflow::DropOldest,
+        Overflow::DropNewest,
+        Overflow::Coalesce,
+    ] {
+        for filter in ["a", "+"] {
+            let (done, is_done) = std::sync::mpsc::channel();
+            std::thread::spawn(move || {
+                let router: Router<PostsAtEnd> = Router::new();
+                let ring = router
+                    .subscribe_ring(filter, RingOptions::new(1, overflow))
+                    .unwrap();
+                let left = Arc::new(AtomicUsize::new(0));
+                let message = PostsAtEnd(router.clone(), Arc::clone(&left));
+                router.post(&router.key("b").unwrap(), &message);
+                for _ in 0..3 {
+                    router.post(&router.key("a").unwrap(), &message);
+                }
+                left.store(3, Ordering::SeqCst);
+                router.post(&router.key("a").unwrap(), &message);
+                assert_eq!(
+                    left.load(Ordering::SeqCst),
+                    0,
+                    "{overflow:?}: three went and posted"
+                );
+                assert_eq!(ring.len(), 1);
+                done.send(()).unwrap();
+            });
+            let is_done = is_done.recv_timeout(Duration::from_secs(20));
+            assert_eq!(is_done, Ok(()), "{overflow:?} of {filter}");
+        }
+    }
+}
+
+/// A copy that cannot be made is a handler that panics: counted, and the others get the message.
+#[test]
+fn a_message_whose_copy_panics_stops_nobody() {
+    struct Copied(bool);
+    impl Clone for Copied {
+        fn clone(&self) -> Self {
+            assert!(!self.0, "on purpose");
+            Copied(self.0)
+        }
+    }
+    let router: Router<Copied> = Router::new();
+    let key = router.key("a").unwrap();
+    let all = [
+        Overflow::Block,
+        Overflow::DropOldest,
+        Overflow::DropNewest,
+        Overflow::Coalesce,
+    ];
+    let rings = all.map(|overflow| {
+        let options = RingOptions::new(4, overflow);
+        router.subscribe_ring("a", options).unwrap()
+    });
+    let streams = all.map(|overflow| {
+        let options = RingOptions::new(4, overflow);
+        router.subscribe_stream("+", options).unwrap()
+    });
+    let calls = Arc::new(AtomicUsize::new(0));
+    let calls_in = Arc::clone(&calls);
+    let count = move |_: SubscriptionRef<'_, Copied>, _: &Key, _: &Copied| {
+        calls_in.fetch_add(1, Ordering::SeqCst);
+    };
+    let _plain = ["a", "+"].map(|filter| router.subscribe(filter, count.clone()).unwrap());
+    std::panic::set_hook(Box::new(|_| {}));
+    router.post(&key, &Copied(true));
+    let _ = std::panic::take_hook();
+    assert_eq!(
+        (router.stats().panics, calls.load(Ordering::SeqCst)),
+        (8, 2)
+    );
+    router.post(&key, &Copied(false));
+    assert_eq!(
+        (router.stats().panics, calls.load(Ordering::SeqCst)),
+        (8, 4)
+    );
+    assert!(
+        rings
+            .iter()
+            .chain(streams.iter().map(MessageStream::ring))
+            .all(|ring| ring.len() == 1)
+    );
 }
 
 /// Several posters into a small ring that blocks: everything arrives, in the order of each poster.
@@ -218,6 +333,60 @@ fn a_stream_is_woken_for_every_message() {
         thread.join().unwrap();
         assert_eq!((stream.ring().len(), stream.ring().dropped()), (0, 0));
     }
+}
+
+/// The waker of the last poll is called, once for each time that it waits; after the stream is dropped nobody keeps it.
+#[test]
+fn the_last_waker_is_called_and_let_go() {
+    use futures_core::Stream;
+    #[derive(Default)]
+    struct Counts(AtomicUsize);
+    impl Wake for Counts {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let router: Router<u32> = Router::new();
+    let key = router.key("a").unwrap();
+    let options = RingOptions::new(4, Overflow::DropNewest);
+    let mut stream = router.subscribe_stream("a", options).unwrap();
+    let counts = [Arc::new(Counts::default()), Arc::new(Counts::default())];
+    let wakers = [0, 1].map(|at: usize| Waker::from(Arc::clone(&counts[at])));
+    let woken = || [0, 1].map(|at: usize| counts[at].0.load(Ordering::SeqCst));
+    let mut poll = |waker: &Waker| pin!(&mut stream).poll_next(&mut Context::from_waker(waker));
+
+    assert!(poll(&wakers[0]).is_pending() && poll(&wakers[1]).is_pending());
+    router.post(&key, &1);
+    router.post(&key, &2);
+    assert_eq!(woken(), [0, 1], "the last one, and once");
+    assert_eq!(poll(&wakers[0]), Poll::Ready(Some((key.clone(), 1))));
+    assert_eq!(poll(&wakers[0]), Poll::Ready(Some((key.clone(), 2))));
+    assert!(poll(&wakers[0]).is_pending());
+    router.post(&key, &3);
+    assert_eq!(woken(), [1, 1]);
+    assert_eq!(poll(&wakers[0]), Poll::Ready(Some((key.clone(), 3))));
+
+    assert!(poll(&wakers[0]).is_pending());
+    drop(stream);
+    drop(wakers);
+    router.post(&key, &4);
+    assert_eq!(woken(), [1, 1]);
+    assert_eq!(counts.each_ref().map(Arc::strong_count), [1, 1]);
+}
+
+/// A task that gives up waiting has taken nothing.
+#[test]
+fn a_receive_that_is_dropped_loses_nothing() {
+    let router: Router<u32> = Router::new();
+    let options = RingOptions::new(4, Overflow::Block);
+    let mut stream = router.subscribe_stream("a", options).unwrap();
+    {
+        let mut gives_up = pin!(stream.recv());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(gives_up.as_mut().poll(&mut context).is_pending());
+        router.post(&router.key("a").unwrap(), &1);
+    }
+    assert_eq!(block_on(stream.recv()).1, 1);
 }
 
 #[test]
