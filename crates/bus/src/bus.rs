@@ -380,8 +380,9 @@ impl<M: Send + Sync + 'static> Router<M> {
         self.retained_lock().len()
     }
 
-    /// Subscribes, then calls `handler` with each retained message that `filter` matches. A message that is
-    /// retained at the same moment may reach it twice, but is never missed.
+    /// Subscribes, then calls `handler` on this thread with each retained message that `filter` matches. A message that
+    /// is retained at the same moment may reach it twice, but is never missed. Panics are caught and counted as within
+    /// a post.
     ///
     /// # Errors
     /// [`FilterError`] if `filter` is none.
@@ -399,7 +400,7 @@ impl<M: Send + Sync + 'static> Router<M> {
         let subscription =
             self.subscribe(&filter, move |_, key, message| for_posts(key, message))?;
         for (key, message) in self.retained_matching(&filter)? {
-            handler(&key, &message);
+            self.inner.guard(|| handler(&key, &message));
         }
         Ok(subscription)
     }

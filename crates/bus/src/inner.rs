@@ -79,7 +79,8 @@ pub(crate) struct Inner {
     types: Segments<OnceLock<HandlerType>>,
     state: Mutex<State>,
     pub(crate) records: Mutex<Records>,
-    pub(crate) drop_panics: AtomicU64,
+    /// Panics of handlers outside of posts.
+    pub(crate) panics: AtomicU64,
 }
 
 /// The records of the threads, and the sums of those that have left.
@@ -128,7 +129,7 @@ impl Inner {
             types: Segments::new(),
             state: Mutex::new(state),
             records: Mutex::default(),
-            drop_panics: AtomicU64::new(0),
+            panics: AtomicU64::new(0),
         }
     }
 

@@ -17,7 +17,7 @@ pub struct Stats {
     pub cache_misses: u64,
     /// Posts that had to look whether a change concerned their key, which it did not.
     pub cache_rechecks: u64,
-    /// Calls of handlers that panicked, and handlers that panicked when they were dropped.
+    /// Calls of handlers that panicked, retained messages included, and handlers that panicked when they were dropped.
     pub panics: u64,
     /// Live subscriptions.
     pub subscriptions: usize,
@@ -102,7 +102,7 @@ impl Inner {
             hits: sums.hits,
             cache_misses: sums.misses,
             cache_rechecks: sums.rechecks,
-            panics: sums.panics + self.drop_panics.load(Ordering::Relaxed),
+            panics: sums.panics + self.panics.load(Ordering::Relaxed),
             subscriptions: sizes.subscriptions,
             filters: sizes.filters,
             nodes: sizes.nodes,

@@ -8,6 +8,7 @@ use crate::plan::Word;
 use crate::presence::Visit;
 use crate::record::{Record, add};
 use crate::slot::{Chunk, Slot};
+use std::any::Any;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -252,10 +253,14 @@ fn call<M, H: Handler<M>>(slot: &Slot<H>, live: Option<u64>, post: Post<'_, M>) 
 }
 
 #[cold]
-fn caught(record: &Record, payload: Box<dyn std::any::Any + Send>) {
+fn caught(record: &Record, payload: Box<dyn Any + Send>) {
     add(&record.counters.panics, 1);
-    // What was thrown may panic when it is dropped, and what that throws in turn: some tries, then it is leaked.
-    let mut payload = payload;
+    discard(payload);
+}
+
+/// Drops what a panic has thrown. That may panic, and what it throws in turn: some tries, then it is leaked.
+#[cold]
+pub(crate) fn discard(mut payload: Box<dyn Any + Send>) {
     for _ in 0..DROP_TRIES {
         match catch_unwind(AssertUnwindSafe(|| drop(payload))) {
             Ok(()) => return,

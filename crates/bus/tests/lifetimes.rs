@@ -1,6 +1,6 @@
 //! When handlers may be called, and when they are dropped.
 
-use courser_router::{Key, Router, Subscription, WithinHandler};
+use courser_router::{Key, Router, Subscription, SubscriptionRef, WithinHandler};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -202,6 +202,190 @@ fn handlers_are_dropped_once_and_in_time() {
     );
     drop(kept);
     assert_eq!(dropped.load(Ordering::SeqCst), 112);
+}
+
+/// What a handler throws when it is dropped may panic as well: those that wait behind it are dropped all the same.
+#[test]
+fn what_a_dropped_handler_throws_may_panic_too() {
+    struct Throws;
+    impl Drop for Throws {
+        fn drop(&mut self) {
+            std::panic::panic_any(ThrowsAgain);
+        }
+    }
+    struct ThrowsAgain;
+    impl Drop for ThrowsAgain {
+        fn drop(&mut self) {
+            panic!("while what was thrown is dropped");
+        }
+    }
+    let router: Router<u64> = Router::new();
+    let throws = Throws;
+    let bad = router
+        .subscribe("a", move |_, _, _| assert_eq!(size_of_val(&throws), 0))
+        .unwrap();
+    std::panic::set_hook(Box::new(|_| {}));
+    drop(bad);
+    let _ = std::panic::take_hook();
+    assert_eq!((router.stats().panics, router.stats().retired), (1, 0));
+    let held = Arc::new(());
+    let held_in = Arc::clone(&held);
+    let good = router
+        .subscribe("a", move |_, _, _| assert!(Arc::strong_count(&held_in) > 1))
+        .unwrap();
+    drop(good);
+    assert_eq!(Arc::strong_count(&held), 1);
+}
+
+/// Retained messages come outside of a post, where a panic is caught as well.
+#[test]
+fn a_handler_that_panics_at_a_retained_message_stays() {
+    let router: Router<u64> = Router::new();
+    let keys = ["a/1", "a/2", "a/3"].map(|key| router.key(key).unwrap());
+    keys.iter().for_each(|key| router.post_retained(key, 2));
+    router.post_retained(&keys[1], 1);
+    let calls = Arc::new(AtomicUsize::new(0));
+    let calls_in = Arc::clone(&calls);
+    std::panic::set_hook(Box::new(|_| {}));
+    let subscription = router.subscribe_with_retained("a/+", move |_, message| {
+        calls_in.fetch_add(1, Ordering::Relaxed);
+        assert_eq!(*message, 2);
+    });
+    let _ = std::panic::take_hook();
+    let subscription = subscription.unwrap();
+    assert_eq!(
+        (calls.load(Ordering::Relaxed), router.stats().panics),
+        (3, 1)
+    );
+    router.post(&keys[1], &2);
+    assert_eq!(
+        (calls.load(Ordering::Relaxed), router.stats().panics),
+        (4, 1)
+    );
+    drop(subscription);
+}
+
+/// A post is in the middle of its first handler on one thread, while another ends all others: slots that plans name one
+/// by one, whole chunks, and several types. None of them is called any more.
+#[test]
+fn no_call_starts_after_another_thread_has_unsubscribed() {
+    for router in [Router::<u64>::new(), Router::with_fences()] {
+        for (filters, each) in [
+            (&["a"][..], 3),
+            (&["a", "+", "a/#", "+/#"], 2),
+            (&["a", "#"], 200),
+        ] {
+            let key = router.key("a").unwrap();
+            let (calls, first) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
+            let goes_on = Arc::new(AtomicBool::new(false));
+            let mut all: Vec<Subscription> = Vec::new();
+            for filter in filters
+                .iter()
+                .flat_map(|filter| std::iter::repeat_n(*filter, each))
+            {
+                for boxed in [false, true] {
+                    let (calls, first) = (Arc::clone(&calls), Arc::clone(&first));
+                    let goes_on = Arc::clone(&goes_on);
+                    let waits = move |me: SubscriptionRef<'_, u64>, _: &Key, _: &u64| {
+                        calls.fetch_add(1, Ordering::SeqCst);
+                        first.store(me.id().get(), Ordering::SeqCst);
+                        while !goes_on.load(Ordering::SeqCst) {
+                            std::thread::yield_now();
+                        }
+                    };
+                    all.push(if boxed {
+                        let other_type = Box::new(waits);
+                        let waits =
+                            move |me: SubscriptionRef<'_, u64>, key: &Key, message: &u64| {
+                                other_type(me, key, message);
+                            };
+                        router.subscribe(filter, waits).unwrap()
+                    } else {
+                        router.subscribe(filter, waits).unwrap()
+                    });
+                }
+            }
+            std::thread::scope(|scope| {
+                scope.spawn(|| router.post(&key, &0));
+                while first.load(Ordering::SeqCst) == 0 {
+                    std::thread::yield_now();
+                }
+                all.drain(..).for_each(Subscription::unsubscribe);
+                goes_on.store(true, Ordering::SeqCst);
+            });
+            assert_eq!(
+                calls.load(Ordering::SeqCst),
+                1,
+                "{each} each of {filters:?}"
+            );
+        }
+        router.collect();
+        assert_eq!(
+            (router.stats().subscriptions, router.stats().retired),
+            (0, 0)
+        );
+    }
+}
+
+/// One thread changes, and tells another one, which then posts and must find exactly what there is: with keys that it knows,
+/// and with new ones.
+#[test]
+fn changes_are_seen_by_posts_that_other_threads_start_afterwards() {
+    const ROUNDS: u64 = 3_000;
+    for router in [Router::<u64>::new(), Router::with_fences()] {
+        let known = router.key("k/0/x").unwrap();
+        let calls = Arc::new(AtomicUsize::new(0));
+        // Odd: as many subscriptions as `expected` says, to be checked. Even: checked.
+        let (turn, expected) = (AtomicU64::new(0), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 0..2 * ROUNDS {
+                    while turn.load(Ordering::Acquire) != 2 * round + 1 {
+                        std::hint::spin_loop();
+                        std::thread::yield_now();
+                    }
+                    let expected = expected.load(Ordering::Relaxed);
+                    let new = Key::new("k/0/x").unwrap();
+                    for key in [&known, &known, &new] {
+                        calls.store(0, Ordering::Relaxed);
+                        router.post(key, &0);
+                        let called = calls.load(Ordering::Relaxed);
+                        if called != expected {
+                            turn.store(u64::MAX, Ordering::Release);
+                            panic!("{called} calls, {expected} subscriptions, round {round}");
+                        }
+                    }
+                    turn.store(2 * round + 2, Ordering::Release);
+                }
+            });
+            let told = |round: u64, live: usize| {
+                expected.store(live, Ordering::Relaxed);
+                turn.store(2 * round + 1, Ordering::Release);
+                loop {
+                    match turn.load(Ordering::Acquire) {
+                        u64::MAX => return false,
+                        checked if checked == 2 * round + 2 => return true,
+                        _ => std::thread::yield_now(),
+                    }
+                }
+            };
+            let mut live: Vec<Subscription> = Vec::new();
+            for round in 0..ROUNDS {
+                let filter = ["k/0/x", "k/+/x", "k/#", "+/0/x", "#"][(round % 5) as usize];
+                live.push(router.subscribe(filter, count(&calls)).unwrap());
+                if !told(2 * round, live.len()) {
+                    return;
+                }
+                // Up to some forty, so that lists have slots of both kinds, then down to none.
+                if round / 40 % 2 == 1 {
+                    (0..2).for_each(|_| drop(live.pop()));
+                }
+                if !told(2 * round + 1, live.len()) {
+                    return;
+                }
+            }
+        });
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::local;
 use crate::presence::Grace;
 use crate::record::Record;
 use crate::slot::SlotHead;
+use crate::walk::discard;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -151,12 +152,17 @@ impl Inner {
                 let drop = self.handler_type(*ty).drop;
                 // SAFETY: the slot was killed before the grace period that has passed; only the one collector
                 // drops, and each retired slot is listed once.
-                let dropped = catch_unwind(AssertUnwindSafe(|| unsafe { drop(*slot) }));
-                if dropped.is_err() {
-                    self.drop_panics.fetch_add(1, Ordering::Relaxed);
-                }
+                self.guard(|| unsafe { drop(*slot) });
             }
             Retired::List(_) => {}
+        }
+    }
+
+    /// Runs what a user wrote outside of a post. A panic is counted and goes no further.
+    pub(crate) fn guard(&self, run: impl FnOnce()) {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
+            self.panics.fetch_add(1, Ordering::Relaxed);
+            discard(payload);
         }
     }
 
