@@ -10,13 +10,14 @@ mod kept;
 use std::{collections::VecDeque, fmt, io};
 
 use courser_contract::{LogIndex, PartitionId, Term};
+use zerocopy::FromBytes;
 
 use crate::{
     disk::DiskFile,
     error::OpenError,
     format::{
-        BLOCK_BYTES, BatchHeader, FLAG_HEAD, FLAG_WITNESS, Header, Kind, Seen, SegmentHeader,
-        padded,
+        BLOCK_BYTES, BatchHeader, FLAG_HEAD, FLAG_WITNESS, Header, Kind, PieceHeader, Seen,
+        SegmentHeader, padded,
     },
     ids::{BatchNumber, NodeIdentity, SegmentNumber},
     read::kept_of,
@@ -26,7 +27,7 @@ use crate::{
 pub use self::{
     check::{SegmentCheck, check_segment},
     entry::{EntryFinder, FoundEntry},
-    kept::{KeptCheck, RecordAt, find_records, may_have, read_kept},
+    kept::{KeptCheck, RecordAt, RecordFinder, may_have, read_kept},
 };
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -114,6 +115,19 @@ pub struct RecordSummary {
     pub byte: u32,
     /// Bytes of its data.
     pub data_bytes: u64,
+    /// Which part of its entry a piece is; none for all else.
+    pub piece: Option<PieceSummary>,
+}
+
+/// What a piece has of its entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PieceSummary {
+    /// Byte of the entry at which it begins.
+    pub offset: u64,
+    /// Bytes of the entry in it.
+    pub bytes: u64,
+    /// Bytes of the whole entry.
+    pub total: u64,
 }
 
 /// What a record is.
@@ -471,6 +485,7 @@ fn record(frame: &RawFrame) -> RecordSummary {
     };
     let kept = (kind == RecordKind::Kept).then(|| kept_of(frame)).flatten();
     let byte = kept.map_or(0, |kept| kept.byte);
+    let piece = (kind == RecordKind::Piece).then(|| piece_of(frame));
     RecordSummary {
         kind,
         partition: frame.partition,
@@ -478,5 +493,15 @@ fn record(frame: &RawFrame) -> RecordSummary {
         index: frame.index,
         byte,
         data_bytes: frame.data.len() as u64,
+        piece: piece.flatten(),
     }
+}
+
+fn piece_of(frame: &RawFrame) -> Option<PieceSummary> {
+    let (head, part) = PieceHeader::read_from_prefix(&frame.data).ok()?;
+    Some(PieceSummary {
+        offset: head.offset.get(),
+        bytes: part.len() as u64,
+        total: head.total.get(),
+    })
 }

@@ -6,26 +6,28 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use courser_contract::{LogIndex, PartitionId, Term};
 use courser_log::inspect::{
-    EntryFinder, Found, KeptCheck, RecordKind, SegmentInspector, check_segment, find_records,
-    may_have, read_kept,
+    EntryFinder, Found, KeptCheck, RecordAt, RecordFinder, RecordKind, SegmentInspector,
+    check_segment, may_have, read_kept,
 };
 use courser_log::testing::MemDisk;
 use courser_log::{
-    CheckpointAt, Disk, HeldSegment, LiveEntries, Log, LogConfig, Manifests, NodeIdentity, Push,
-    Record, SegmentNumber, StartId,
+    Batch, CheckpointAt, Disk, HeldSegment, LiveEntries, Log, LogConfig, Manifests, NodeIdentity,
+    Push, Record, SegmentNumber, StartId,
 };
 
 const NODE: NodeIdentity = NodeIdentity(7);
 const ID: PartitionId = PartitionId(3);
 
 fn open(disk: &MemDisk) -> Log<MemDisk> {
-    let config = LogConfig::new(NODE, 64 << 10).expect("a good size");
-    let start = StartId {
-        counter: 1,
-        word: 9,
-    };
+    open_with(disk, 1, 64 << 10)
+}
+
+/// Opens it at this start, with segments of so many bytes.
+fn open_with(disk: &MemDisk, counter: u32, segment_bytes: u64) -> Log<MemDisk> {
+    let config = LogConfig::new(NODE, segment_bytes).expect("a good size");
+    let start = StartId { counter, word: 9 };
     let opened = Log::open(disk.clone(), config, start, &Manifests::new());
-    opened.expect("an empty folder").0
+    opened.expect("it opens").0
 }
 
 /// Entries of 1,000 bytes, each in a batch of its own.
@@ -203,6 +205,21 @@ fn an_entry_in_pieces_is_found_whole() {
     assert_eq!(finder.finish().expect("it is there").data, data);
 }
 
+/// Which of the records that are wanted these segments give.
+fn found_in(
+    disk: &MemDisk,
+    segments: &[HeldSegment],
+    wanted: &BTreeSet<RecordAt>,
+) -> BTreeSet<RecordAt> {
+    let mut finder = RecordFinder::new(wanted);
+    for segment in segments {
+        let file = disk.open(&segment.segment.file_name());
+        let file = file.expect("it is there");
+        finder.segment(file, segment).expect("it can be read");
+    }
+    finder.finish().into_iter().collect()
+}
+
 /// Records of two entries that a cleaner has moved: of the first one two.
 const MOVED: [(u64, u32); 3] = [(5, 0), (5, 480), (9, 64)];
 
@@ -249,7 +266,7 @@ fn m41_a_damaged_segment_says_which_of_the_moved_records_it_lacks() {
     for (damaged, place) in places.iter().enumerate() {
         disk.rot(&name, place + 200, 1);
         let mut checks = KeptCheck::of(&segment);
-        read_kept(open(), segment.segment, &mut checks).expect("it can be read");
+        read_kept(open(), &segment, &mut checks).expect("it can be read");
         let check = &checks[&ID];
         for (at, (index, byte)) in MOVED.into_iter().enumerate() {
             assert_eq!(check.lacks(LogIndex(index), byte), at == damaged);
@@ -257,18 +274,22 @@ fn m41_a_damaged_segment_says_which_of_the_moved_records_it_lacks() {
             assert_eq!(check.lacks(LogIndex(index), byte + 392), at == damaged);
         }
         assert!(!check.lacks(LogIndex(7), 0), "it never had that");
-        let found = find_records(open(), segment.segment, &all).expect("it can be read");
+        let found = found_in(&disk, std::slice::from_ref(&segment), &all);
         let mut left = all.clone();
         let (index, byte) = MOVED[damaged];
         left.remove(&(ID, LogIndex(index), byte));
-        assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), left);
+        assert_eq!(found, left);
         disk.rot(&name, place + 200, 1);
     }
     assert_eq!(places.len(), MOVED.len());
     // A file that is another segment by now gives nothing.
-    let other = SegmentNumber(segment.segment.0 + 1);
-    let found = find_records(open(), other, &all).expect("it can be read");
-    assert_eq!(found, []);
+    let other = HeldSegment {
+        segment: SegmentNumber(segment.segment.0 + 1),
+        ..segment.clone()
+    };
+    let mut finder = RecordFinder::new(&all);
+    finder.segment(open(), &other).expect("it can be read");
+    assert_eq!(finder.finish(), []);
     let seven = [(ID, LogIndex(7), 0)].into();
     assert!(may_have(&segment, &all) && !may_have(&segment, &seven));
 }
@@ -285,9 +306,112 @@ fn an_entry_that_was_not_moved_is_found_with_all_its_records() {
     ]
     .into();
     assert!(may_have(segment, &wanted));
-    let file = disk
-        .open(&segment.segment.file_name())
-        .expect("it is there");
-    let found = find_records(file, segment.segment, &wanted).expect("it can be read");
-    assert_eq!(found, [(ID, first, 0), (ID, first, 800)]);
+    let found = found_in(&disk, std::slice::from_ref(segment), &wanted);
+    assert_eq!(found, [(ID, first, 0), (ID, first, 800)].into());
+}
+
+fn push_entry(batch: &mut Batch, index: u64, data: &Bytes) {
+    let record = Record::Entry {
+        partition: ID,
+        term: Term(1),
+        index: LogIndex(index),
+        data: data.clone(),
+    };
+    assert_eq!(batch.push(&record), Push::Taken);
+}
+
+/// Writes a batch, and what it has left for further ones.
+fn write_all(log: &mut Log<MemDisk>, batch: &mut Batch) {
+    while !batch.is_empty() {
+        log.write(batch).expect("there is room");
+        batch.clear();
+    }
+}
+
+#[test]
+fn m44_what_a_start_has_cut_is_not_found() {
+    let disk = MemDisk::new();
+    let mut log = open(&disk);
+    write(&mut log, 1..=3);
+    let before = log.held_segments().pop().expect("it is written");
+    let mut batch = log.new_batch();
+    for index in 4..=5 {
+        push_entry(&mut batch, index, &Bytes::from(vec![index as u8; 1_000]));
+        write_all(&mut log, &mut batch);
+    }
+    drop(log);
+    // The fourth one is torn, and nobody says that it was synced: with it the fifth goes, which is whole.
+    let name = before.segment.file_name();
+    let file = disk.open(&name).expect("it is there");
+    let found = SegmentInspector::new(file).expect("a segment");
+    let batches: Vec<u64> = found
+        .filter_map(|found| match found {
+            Found::Batch(batch) => Some(batch.offset),
+            Found::Record(_) | Found::Damage { .. } | Found::End { .. } => None,
+        })
+        .collect();
+    disk.rot(&name, batches[batches.len() - 2] + 300, 1);
+    let log = open_with(&disk, 2, 64 << 10);
+    let segments = log.held_segments();
+    let cut = segments.iter().find(|it| it.segment == before.segment);
+    let cut = cut.expect("it has what is before the cut");
+    assert_eq!(
+        cut.last, before.last,
+        "the fourth entry and the fifth are cut"
+    );
+    let wanted: BTreeSet<RecordAt> = (1..=5).map(|index| (ID, LogIndex(index), 0)).collect();
+    let whole = wanted.iter().take(3).copied().collect();
+    assert_eq!(found_in(&disk, &segments, &wanted), whole);
+}
+
+/// A cleaner has put records of very many entries into one segment, so that it is not known any more which they were (M41). Another
+/// segment there is damaged; an entry in pieces, which nobody has moved, is not lost for that.
+#[test]
+fn m41_an_entry_in_pieces_is_not_missed_where_it_never_was() {
+    const IN_PIECES: u64 = 1_001;
+    let disk = MemDisk::new();
+    let mut log = open_with(&disk, 1, 2 << 20);
+    let mut batch = log.new_batch();
+    push_entry(&mut batch, IN_PIECES, &Bytes::from(vec![3; 3 << 20]));
+    write_all(&mut log, &mut batch);
+    log.sync().expect("the disk is right");
+    let pieces = log.held_segments();
+    assert!(pieces.len() >= 2, "it lies in several segments");
+    for index in (0..10_000).map(|at| 2 * at) {
+        let record = Record::Kept {
+            partition: ID,
+            term: Term(1),
+            index: LogIndex(index),
+            byte: 0,
+            data: Bytes::from_static(b"moved"),
+        };
+        if batch.push(&record) == Push::Full {
+            write_all(&mut log, &mut batch);
+            assert_eq!(batch.push(&record), Push::Taken);
+        }
+    }
+    write_all(&mut log, &mut batch);
+    log.sync().expect("the disk is right");
+    let segments = log.held_segments();
+    let at = (ID, LogIndex(IN_PIECES), 64);
+    let wanted: BTreeSet<RecordAt> = [at].into();
+    let mut misses = 0;
+    for segment in &segments {
+        let mut checks = KeptCheck::of(segment);
+        let file = disk.open(&segment.segment.file_name());
+        let file = file.expect("it is there");
+        read_kept(file, segment, &mut checks).expect("it can be read");
+        misses += checks.values().filter(|it| it.lacks(at.1, at.2)).count();
+    }
+    assert!(misses > 0, "one segment may have had it");
+    assert_eq!(found_in(&disk, &segments, &wanted), wanted);
+    // Without one of its pieces it is lost.
+    for without in &pieces[..2] {
+        let left: Vec<HeldSegment> = segments
+            .iter()
+            .filter(|it| it.segment != without.segment)
+            .cloned()
+            .collect();
+        assert_eq!(found_in(&disk, &left, &wanted), BTreeSet::new());
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use courser_contract::{LogIndex, PartitionId};
 use courser_engine::LostStream;
 use courser_log::HeldSegment;
-use courser_log::inspect::{KeptCheck, RecordAt, find_records, may_have, read_kept};
+use courser_log::inspect::{KeptCheck, RecordAt, RecordFinder, may_have, read_kept};
 
 use super::Scrubber;
 use crate::backup::pace::Stopped;
@@ -49,7 +49,7 @@ impl Scrubber {
             needed.extend(needs.map(|it| ((id, it.index, it.byte), it.stream)));
         }
         let mut lost: BTreeSet<RecordAt> = needed.iter().map(|(at, _)| *at).collect();
-        self.strike_elsewhere(segment, &mut lost)?;
+        self.strike_readable(&mut lost)?;
         let mut concerned = Concerned::new();
         for (at, stream) in needed.into_iter().filter(|(at, _)| lost.contains(at)) {
             *concerned.entry((at.0, stream)).or_default() += 1;
@@ -70,8 +70,7 @@ impl Scrubber {
         let mut kept = KeptCheck::of(segment);
         if !kept.is_empty() {
             // What of it cannot be read is lost.
-            let number = segment.segment;
-            let _ = self.read(number, |file| read_kept(file, number, &mut kept))?;
+            let _ = self.read(segment.segment, |file| read_kept(file, segment, &mut kept))?;
         }
         for (id, kept) in kept {
             missing.entry(id).or_default().kept = kept;
@@ -79,23 +78,18 @@ impl Scrubber {
         Ok(missing)
     }
 
-    /// Takes out what other segments have: of one entry some records may be here and others there, and of some it is only known that they
-    /// may be here.
-    fn strike_elsewhere(
-        &self,
-        damaged: &HeldSegment,
-        lost: &mut BTreeSet<RecordAt>,
-    ) -> Result<(), Stopped> {
-        let segments = self.door.requests.segments().unwrap_or_default();
-        for other in segments.iter().filter(|it| it.segment != damaged.segment) {
-            if !may_have(other, lost) {
-                continue;
+    /// Takes out what can be read after all: of one entry some records may be in one segment and others in another, of some it is only
+    /// known that they may have been where the damage is, and the pieces of an entry there may all be right.
+    fn strike_readable(&self, lost: &mut BTreeSet<RecordAt>) -> Result<(), Stopped> {
+        let mut finder = RecordFinder::new(lost);
+        for segment in self.door.requests.segments().unwrap_or_default() {
+            if may_have(&segment, lost) {
+                // What of it cannot be read is not found.
+                let _ = self.read(segment.segment, |file| finder.segment(file, &segment))?;
             }
-            let number = other.segment;
-            let found = self.read(number, |file| find_records(file, number, lost))?;
-            for at in found.unwrap_or_default() {
-                lost.remove(&at);
-            }
+        }
+        for at in finder.finish() {
+            lost.remove(&at);
         }
         Ok(())
     }
