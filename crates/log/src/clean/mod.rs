@@ -25,14 +25,16 @@ mod budget;
 mod checkpoint;
 mod choose;
 mod gather;
+mod moving;
 mod survey;
 mod talk;
 mod wants;
 mod weigh;
+mod weighing;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use courser_contract::{Need, Needs, PartitionId};
+use courser_contract::{Needs, PartitionId};
 
 pub use self::{
     budget::Budget,
@@ -41,20 +43,16 @@ pub use self::{
     talk::{CleanerCounts, Question, Step},
 };
 use self::{
-    checkpoint::{CheckpointScan, Scanned},
-    choose::{Weighed, choose},
-    gather::{Gathered, Gathering},
-    wants::{Address, RECORDS_MAX, Wants},
-    weigh::{Locator, Weigher},
+    checkpoint::CheckpointScan,
+    gather::Gathering,
+    moving::Needing,
+    wants::{RECORDS_MAX, Wants},
+    weighing::Weighing,
 };
 use crate::{
-    batch::frame_bytes,
     checkpoint::{CheckpointStore, Manifest, Manifests},
     disk::Disk,
-    format::KEPT_HEADER_BYTES,
     ids::SegmentNumber,
-    record::Record,
-    scan::Window,
 };
 
 /// Bytes of kept records that are written at once: what live traffic beside them waits for.
@@ -81,37 +79,6 @@ enum State<F, S> {
     Doubting(SegmentNumber, String),
     /// It could not be, and counts.
     Left(SegmentNumber, String),
-}
-
-/// All segments are weighed, partition by partition.
-#[derive(Debug)]
-struct Weighing<F, S> {
-    weigher: Weigher,
-    /// The partition whose checkpoint is being read.
-    open: Option<(PartitionId, Locator, CheckpointScan<F, S>)>,
-}
-
-/// The needs of a segment are collected, partition by partition.
-#[derive(Debug)]
-struct Needing<F, S> {
-    source: Source,
-    left: BTreeSet<PartitionId>,
-    wants: Wants,
-    open: Option<(PartitionId, CheckpointScan<F, S>)>,
-    /// Something of the segment is in the log already: it is a later pass.
-    is_begun: bool,
-}
-
-impl<F, S> Needing<F, S> {
-    fn new(source: Source, wants: Wants) -> Self {
-        Self {
-            left: source.partitions.clone(),
-            source,
-            wants,
-            open: None,
-            is_begun: false,
-        }
-    }
 }
 
 /// See the module.
@@ -228,10 +195,7 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
         self.has_news = false;
         let is_worth = survey.has_room && !survey.segments.is_empty();
         self.state = match is_worth {
-            true => State::Weighing(Box::new(Weighing {
-                weigher: Weigher::new(survey),
-                open: None,
-            })),
+            true => State::Weighing(Box::new(Weighing::new(survey))),
             false => State::Idle,
         };
     }
@@ -318,203 +282,9 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
         }
     }
 
-    fn weigh(&mut self, mut weighing: Box<Weighing<D::File, N::Scan>>) -> Step {
-        let Weighing { weigher, open } = &mut *weighing;
-        let Some(partition) = open.as_ref().map(|it| it.0).or_else(|| weigher.next()) else {
-            self.make_plan(weigher);
-            return Step::Again;
-        };
-        let read = match open.take() {
-            Some((_, locator, scan)) => Ok((locator, scan)),
-            None => self
-                .scan(partition)
-                .map(|scan| (weigher.locator(partition), scan)),
-        };
-        let read = read.and_then(|(mut locator, mut scan)| {
-            let mut count = |need: Need| weigher.count(&mut locator, need.index);
-            match scan.step(&mut count)? {
-                Scanned::More => *open = Some((partition, locator, scan)),
-                Scanned::All => self.counts.read_bytes += scan.finish()?,
-            }
-            Ok(())
-        });
-        let step = match read {
-            Ok(()) => Step::Again,
-            Err(why) => {
-                weigher.exclude(partition);
-                self.gave_up(None, why)
-            }
-        };
-        self.state = State::Weighing(weighing);
-        step
-    }
-
-    fn make_plan(&mut self, weigher: &Weigher) {
-        let segments = weigher.survey.segments.iter().zip(&weigher.counts);
-        let weighed: Vec<Weighed> = segments
-            .filter(|(it, _)| !self.left_alone.contains(&it.number))
-            .map(|(it, records)| {
-                let mean = self.means.get(&it.number).copied().unwrap_or(self.mean);
-                Weighed {
-                    segment: it.number,
-                    bytes: it.bytes,
-                    live: records.saturating_mul(mean),
-                }
-            })
-            .collect();
-        self.plan = choose(&weighed, weigher.survey.active, self.pressure).into();
-        if let Some(oldest) = weigher.survey.segments.first() {
-            self.means = self.means.split_off(&oldest.number);
-            self.left_alone = self.left_alone.split_off(&oldest.number);
-        }
-    }
-
     /// Begins to read what a partition's checkpoint needs.
     fn scan(&self, partition: PartitionId) -> Result<CheckpointScan<D::File, N::Scan>, String> {
         CheckpointScan::new(&self.store, &self.manifests, &self.needs, partition)
-    }
-
-    fn need(&mut self, mut needing: Box<Needing<D::File, N::Scan>>) -> Step {
-        let next = match needing.open.take() {
-            Some((partition, scan)) => Some((partition, Ok(scan))),
-            None => {
-                needing.wants.next_partition();
-                let next = needing.left.pop_first();
-                next.map(|partition| (partition, self.scan(partition)))
-            }
-        };
-        let Some((partition, scan)) = next else {
-            return self.begin_gathering(*needing);
-        };
-        let Needing {
-            source,
-            wants,
-            open,
-            ..
-        } = &mut *needing;
-        let read = scan.and_then(|mut scan| {
-            let mut tell = |need: Need| {
-                let is_here = source.has(partition, need.index);
-                wants.tell(partition, need, is_here);
-            };
-            match scan.step(&mut tell)? {
-                Scanned::More => *open = Some((partition, scan)),
-                Scanned::All => self.counts.read_bytes += scan.finish()?,
-            }
-            Ok(())
-        });
-        if let Err(why) = read {
-            return self.leave(needing.source.segment, why);
-        }
-        self.state = State::Needing(needing);
-        Step::Again
-    }
-
-    fn begin_gathering(&mut self, needing: Needing<D::File, N::Scan>) -> Step {
-        let Needing {
-            source,
-            wants,
-            is_begun,
-            ..
-        } = needing;
-        let segment = source.segment;
-        let file = self.disk.open(&segment.file_name());
-        match file.and_then(Window::new) {
-            Ok(window) => {
-                let mut gathering = Gathering::new(source, window, wants.finish());
-                gathering.is_begun = is_begun;
-                self.state = State::Gathering(Box::new(gathering));
-                Step::Again
-            }
-            // Used again meanwhile, if it is not damaged: the next survey tells.
-            Err(error) => self.leave(segment, error.to_string()),
-        }
-    }
-
-    fn gather(&mut self, mut gathering: Box<Gathering<D::File>>) -> Step {
-        if !gathering.out.is_empty() {
-            return self.write(gathering);
-        }
-        let segment = gathering.source.segment;
-        if gathering.is_read() {
-            self.learn(&gathering);
-            if let Some(from) = gathering.next {
-                return self.next_pass(*gathering, from);
-            }
-            self.state = State::Ending(segment);
-            return Step::Write(vec![Record::Cleaned { segment }]);
-        }
-        let before = gathering.read_bytes();
-        let step = gathering.step(&self.needs);
-        self.counts.read_bytes += gathering.read_bytes() - before;
-        match step {
-            Err(why) => return self.leave(segment, why.to_owned()),
-            Ok(Gathered::More) => {}
-            // Nothing is written yet: it can still be left.
-            Ok(Gathered::Full) if !gathering.is_begun && self.is_too_full(&gathering) => {
-                self.learn(&gathering);
-                self.counts.too_full += 1;
-                self.plan.pop_front();
-                return Step::Again;
-            }
-            Ok(Gathered::Full) => gathering.flush(),
-        }
-        self.state = State::Gathering(gathering);
-        Step::Again
-    }
-
-    /// What is above this address is still to be moved.
-    fn next_pass(&mut self, gathering: Gathering<D::File>, from: Address) -> Step {
-        let wants = Wants::new(Some(from), self.records_max);
-        let mut needing = Needing::new(gathering.source, wants);
-        needing.is_begun = gathering.is_begun;
-        self.state = State::Needing(Box::new(needing));
-        Step::Again
-    }
-
-    /// Whether a segment has more in it than is worth moving: all that is wanted, if it is as large as what was read.
-    fn is_too_full(&self, gathering: &Gathering<D::File>) -> bool {
-        let share = self.pressure.live_max(gathering.source.bytes);
-        let needed = u128::from(gathering.bytes) * u128::from(gathering.left);
-        let needed = needed / u128::from(gathering.records.max(1));
-        needed > u128::from(share)
-    }
-
-    /// Remembers how large its needed records are.
-    fn learn(&mut self, gathering: &Gathering<D::File>) {
-        if let Some(mean) = gathering.bytes.checked_div(gathering.records) {
-            let mean = mean + frame_bytes(KEPT_HEADER_BYTES) as u64;
-            self.means.insert(gathering.source.segment, mean);
-            self.mean = (3 * self.mean + mean) / 4;
-        }
-    }
-
-    fn write(&mut self, mut gathering: Box<Gathering<D::File>>) -> Step {
-        if !self.may_write(CHUNK_BYTES) {
-            self.state = State::Gathering(gathering);
-            return Step::Rest;
-        }
-        gathering.is_begun = true;
-        let (mut records, mut bytes) = (Vec::new(), 0);
-        while bytes < CHUNK_BYTES
-            && let Some(record) = gathering.out.pop_front()
-        {
-            if let Record::Kept { data, .. } = &record {
-                bytes += frame_bytes(KEPT_HEADER_BYTES + data.len()) as u64;
-            }
-            records.push(record);
-        }
-        self.budget.spend(bytes);
-        self.counts.records += records.len() as u64;
-        self.counts.bytes += bytes;
-        self.state = State::Writing(gathering);
-        Step::Write(records)
-    }
-
-    /// A segment cannot be read. Perhaps nothing of it is needed any more and it was used again: the log knows.
-    fn leave(&mut self, segment: SegmentNumber, why: String) -> Step {
-        self.state = State::Doubting(segment, why);
-        Step::Ask(Question::Source(segment))
     }
 
     fn gave_up(&mut self, segment: Option<SegmentNumber>, why: String) -> Step {
