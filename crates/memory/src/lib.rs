@@ -33,5 +33,5 @@ mod snapshot;
 
 pub use component::{Component, Scope};
 pub use counting::{Counting, fold, snapshot, thread_snapshot};
-pub use receive::{BLOCK_BYTES, Buffer, ClassStats, PoolLimits, PoolStats, ReceivePool};
+pub use receive::{BLOCK_BYTES, Buffer, ClassStats, Detached, PoolLimits, PoolStats, ReceivePool};
 pub use snapshot::{Counts, Snapshot};

@@ -15,7 +15,7 @@ mod buffer;
 #[cfg(test)]
 mod tests;
 
-pub use buffer::Buffer;
+pub use buffer::{Buffer, Detached};
 
 use crate::{Component, Scope};
 use std::cell::RefCell;
@@ -143,6 +143,25 @@ impl ReceivePool {
         }
     }
 
+    /// Takes in what another pool has let go; none when nothing is in it.
+    ///
+    /// Cost: no copy, unless the storage has a size that pools do not have.
+    #[must_use]
+    pub fn adopt(&self, detached: Detached) -> Option<Buffer> {
+        let held = detached.bytes().len();
+        if held == 0 {
+            return None;
+        }
+        if detached.fits_a_pool() {
+            self.shared.borrow_mut().attach(detached.storage_len());
+            return Some(Buffer::attached(detached, self.clone()));
+        }
+        let mut buffer = self.buffer(held);
+        buffer.room_mut()[..held].copy_from_slice(detached.bytes());
+        buffer.advance(held);
+        Some(buffer)
+    }
+
     /// Figures of the pool now. Cost: a copy of about 150 bytes.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
@@ -233,6 +252,20 @@ impl Lists {
             self.free[class].push(storage);
         } else {
             stats.freed += 1;
+        }
+    }
+
+    /// Counts storage of `bytes` that comes from elsewhere.
+    fn attach(&mut self, bytes: usize) {
+        match class_for(bytes) {
+            Some(class) => {
+                self.stats.classes[class].in_use += 1;
+                self.stats.classes[class].allocated += 1;
+            }
+            None => {
+                self.stats.large_in_use += 1;
+                self.stats.large_bytes += bytes;
+            }
         }
     }
 

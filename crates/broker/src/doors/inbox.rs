@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use courser_memory::Detached;
 use courser_transport::Tunnel;
 
 use super::guests::Guest;
@@ -29,7 +30,7 @@ pub(crate) struct Arrival {
     pub(crate) tunnel: Option<Box<Tunnel>>,
     /// Bytes of MQTT that were read: those that came with the handshake, where there are no layers to keep them, and those by which a shard saw
     /// where the connection belongs.
-    pub(crate) early: Vec<u8>,
+    pub(crate) early: Detached,
     pub(crate) peer: Peer,
     pub(crate) guest: Option<Guest>,
     pub(crate) came_from: CameFrom,

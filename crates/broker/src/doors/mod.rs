@@ -426,7 +426,7 @@ impl Room {
         self.inboxes[at].push(Arrival {
             socket,
             tunnel: entered.tunnel,
-            early: entered.early,
+            early: entered.early.into(),
             peer: Peer {
                 entrance: Arc::clone(&door.entrance),
                 address: entered.address,

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
+use courser_memory::Detached;
 use tokio::net::TcpListener;
 
 use super::Shard;
 use super::hub::Budget;
 use super::ready::{Place, ReadyQueue, SocketWaker};
+use super::sockets::Newcomer;
 use super::timers::Timer;
 use super::transport::{Layered, Socket, Transport};
 use crate::doors::{Arrival, CameFrom};
@@ -127,21 +129,28 @@ impl Shard {
     }
 
     fn let_in(&mut self, arrival: Arrival) {
-        match arrival.came_from {
-            CameFrom::Door if self.has_room() => self.count_connection(),
-            CameFrom::Door => return self.hub.counters.over_limit += 1,
-            CameFrom::Shard => {}
+        let Arrival {
+            socket,
+            tunnel,
+            early,
+            peer,
+            guest,
+            came_from,
+        } = arrival;
+        // A stop that has told its connections to close would wait for this one.
+        match (came_from, self.is_stopping()) {
+            (CameFrom::Door, true) => return,
+            (CameFrom::Shard, true) => return self.uncount_connection(),
+            (CameFrom::Door, false) if self.has_room() => self.count_connection(),
+            (CameFrom::Door, false) => return self.hub.counters.over_limit += 1,
+            (CameFrom::Shard, false) => {}
         }
-        // A stop that has told its connections to close would wait for this one; a socket that the runtime cannot watch has no use.
-        let socket = match Socket::adopt(arrival.socket) {
-            Ok(socket) if !self.is_stopping() => socket,
-            Ok(_) => return self.uncount_connection(),
-            Err(_) => {
-                self.hub.counters.accept_failures += 1;
-                return self.uncount_connection();
-            }
+        let Ok(socket) = Socket::adopt(socket) else {
+            // One that the runtime cannot watch has no use.
+            self.hub.counters.accept_failures += 1;
+            return self.uncount_connection();
         };
-        let transport = match arrival.tunnel {
+        let transport = match tunnel {
             None => Transport::Plain(socket),
             Some(tunnel) => Transport::Layered(Box::new(Layered {
                 socket,
@@ -149,14 +158,13 @@ impl Shard {
                 admitted: false,
             })),
         };
-        let guest = arrival.guest.map(Box::new);
-        let Arrival {
+        self.add_connection(Newcomer {
+            transport,
             peer,
-            early,
+            guest: guest.map(Box::new),
             came_from,
-            ..
-        } = arrival;
-        self.add_connection(transport, peer, guest, came_from, &early);
+            early,
+        });
     }
 
     /// One connection more in the process, which this shard has let in.
@@ -186,7 +194,13 @@ impl Shard {
         };
         self.count_connection();
         let transport = Transport::Plain(Socket::Tcp(stream));
-        self.add_connection(transport, peer, guest, CameFrom::Door, &[]);
+        self.add_connection(Newcomer {
+            transport,
+            peer,
+            guest,
+            came_from: CameFrom::Door,
+            early: Detached::default(),
+        });
     }
 
     /// A connection that ended while it waited is nothing. Anything else (no descriptors, no memory) would fail again at

@@ -9,6 +9,7 @@
 use std::sync::atomic::Ordering;
 
 use courser_contract::{CloseCause, FrontId, ShardId};
+use courser_memory::Buffer;
 use courser_mqtt::front::{Glimpse, SessionSpan};
 use courser_settings::Placement;
 
@@ -87,7 +88,7 @@ impl Shard {
         self.inboxes[usize::from(to.0)].push(Arrival {
             socket,
             tunnel,
-            early: rest.map_or_else(Vec::new, |rest| rest.bytes().to_vec()),
+            early: rest.map(Buffer::detach).unwrap_or_default(),
             peer,
             guest: guest.map(|guest| *guest),
             came_from: CameFrom::Shard,

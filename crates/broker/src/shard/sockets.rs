@@ -1,7 +1,7 @@
 //! What comes in: from sockets to fronts, and what follows on every call of a front.
 
 use courser_contract::{CloseCause, FrontId, Now, Tick};
-use courser_memory::Buffer;
+use courser_memory::{Buffer, Detached};
 use courser_mqtt::front::{Front, Reading};
 
 use super::Shard;
@@ -21,17 +21,28 @@ use crate::peer::Peer;
 /// Bytes that a front gets at once: between two pieces the shard looks at its budget.
 const PIECE_BYTES: usize = 4 * 1024;
 
+/// A connection that a shard begins to serve. It is counted already.
+#[derive(Debug)]
+pub(crate) struct Newcomer {
+    pub(crate) transport: Transport,
+    pub(crate) peer: Peer,
+    pub(crate) guest: Option<Box<Guest>>,
+    pub(crate) came_from: CameFrom,
+    /// Its first bytes, if they are there already.
+    pub(crate) early: Detached,
+}
+
 impl Shard {
-    /// Begins to serve a socket that is counted.
-    /// Its first bytes may be there already.
-    pub(crate) fn add_connection(
-        &mut self,
-        transport: Transport,
-        peer: Peer,
-        guest: Option<Box<Guest>>,
-        came_from: CameFrom,
-        early: &[u8],
-    ) {
+    /// Begins to serve a socket.
+    pub(crate) fn add_connection(&mut self, newcomer: Newcomer) {
+        let Newcomer {
+            transport,
+            peer,
+            guest,
+            came_from,
+            early,
+        } = newcomer;
+        let rest = self.pool.adopt(early);
         let id = self.fronts.reserve();
         let now = self.hub.now;
         let (config, gate) = self.front_door(id, &peer);
@@ -44,8 +55,8 @@ impl Shard {
             gate,
             waker: SocketWaker::waker(id.slot, &self.ready),
             since: now.wall,
-            unparsed: !early.is_empty(),
-            rest: self.hold_early(early),
+            unparsed: rest.is_some(),
+            rest,
             life: Life::Open,
             hold: Hold::None,
             touched: false,
@@ -62,19 +73,6 @@ impl Shard {
         self.fronts.put(id, connection);
         self.arm(id);
         self.queue(id.slot);
-    }
-
-    fn hold_early(&self, mut early: &[u8]) -> Option<Buffer> {
-        let mut buffer = None;
-        while !early.is_empty() {
-            let mut room = self.pool.resume(buffer);
-            let count = early.len().min(room.room_mut().len());
-            room.room_mut()[..count].copy_from_slice(&early[..count]);
-            room.advance(count);
-            early = &early[count..];
-            buffer = room.settle();
-        }
-        buffer
     }
 
     /// Puts a connection at the end of the sockets to look at, once.

@@ -1,6 +1,6 @@
 //! One receive buffer.
 
-use super::{BLOCK_BYTES, ReceivePool, class_for};
+use super::{BLOCK_BYTES, CLASS_BYTES, ReceivePool, class_for};
 use std::mem;
 
 /// Bytes received from one connection and not yet parsed, with room for more behind them.
@@ -104,6 +104,34 @@ impl Buffer {
         bytes
     }
 
+    /// Takes the received bytes out of the pool, for another one that may belong to another thread. No copy; this pool counts the
+    /// storage as freed.
+    #[must_use]
+    pub fn detach(mut self) -> Detached {
+        let storage = mem::take(&mut self.storage);
+        self.pool.shared.borrow_mut().detach(storage.len());
+        Detached {
+            storage,
+            start: self.start,
+            end: self.end,
+        }
+    }
+
+    /// Storage that the pool counts already.
+    pub(super) fn attached(detached: Detached, pool: ReceivePool) -> Self {
+        let Detached {
+            storage,
+            start,
+            end,
+        } = detached;
+        Self {
+            storage,
+            start,
+            end,
+            pool,
+        }
+    }
+
     /// Moves what is held to the front, and to larger storage when that leaves less than a quarter of it as room.
     pub(super) fn make_room(&mut self) {
         let held = self.bytes().len();
@@ -133,10 +161,45 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // Taken out by `into_vec`.
+        // Taken out by `into_vec` or `detach`.
         if !self.storage.is_empty() {
             let storage = mem::take(&mut self.storage);
             self.pool.shared.borrow_mut().give_back(storage);
+        }
+    }
+}
+
+/// Received bytes between two pools: what [`Buffer::detach`] let go and [`ReceivePool::adopt`] takes in.
+#[derive(Debug, Default)]
+pub struct Detached {
+    storage: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+impl Detached {
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.storage[self.start..self.end]
+    }
+
+    /// Whether its storage is as large as a pool's are.
+    pub(super) fn fits_a_pool(&self) -> bool {
+        class_for(self.storage.len()).is_none_or(|class| CLASS_BYTES[class] == self.storage.len())
+    }
+
+    pub(super) const fn storage_len(&self) -> usize {
+        self.storage.len()
+    }
+}
+
+impl From<Vec<u8>> for Detached {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self {
+            start: 0,
+            end: bytes.len(),
+            storage: bytes.into_boxed_slice(),
         }
     }
 }

@@ -1,4 +1,4 @@
-use super::{BLOCK_BYTES, Buffer, CLASS_BYTES, PoolLimits, ReceivePool};
+use super::{BLOCK_BYTES, Buffer, CLASS_BYTES, Detached, PoolLimits, ReceivePool};
 use proptest::prelude::*;
 
 fn pool() -> ReceivePool {
@@ -133,6 +133,45 @@ fn a_payload_can_leave_the_pool() {
     let blocks = pool.stats().classes[2];
     assert_eq!((blocks.in_use, blocks.free, blocks.freed), (0, 0, 1));
     pool.check();
+}
+
+#[test]
+fn bytes_go_to_another_pool_without_a_copy() {
+    let (from, to) = (pool(), pool());
+    for len in [1, 512, 513, 5_000, 65_536, 100_000] {
+        let mut buffer = from.resume(None);
+        let bytes: Vec<u8> = (0..len + 3).map(|at| at as u8).collect();
+        let mut sent = 0;
+        while sent < bytes.len() {
+            sent += receive(&mut buffer, &bytes[sent..]);
+            buffer = from.resume(Some(buffer));
+        }
+        buffer.consume(3);
+        let rest = buffer.settle().expect("not all is parsed");
+        let at = rest.bytes().as_ptr();
+        let moved = to.adopt(rest.detach()).expect("it has bytes");
+        assert_eq!((moved.bytes(), moved.bytes().as_ptr()), (&bytes[3..], at));
+        assert_eq!((from.stats().in_use(), to.stats().in_use()), (0, 1));
+        drop(moved);
+        assert_eq!(to.stats().in_use(), 0);
+        from.check();
+        to.check();
+    }
+}
+
+#[test]
+fn bytes_of_no_pool_are_taken_in_by_one() {
+    let pool = pool();
+    assert!(pool.adopt(Detached::default()).is_none());
+    for len in [1, 512, 600, 70_000] {
+        let mut bytes = Vec::with_capacity(len * 2);
+        bytes.resize(len, 7);
+        let held = pool.adopt(Detached::from(bytes)).expect("it has bytes");
+        assert_eq!(held.bytes(), vec![7; len]);
+        drop(held);
+        pool.check();
+    }
+    assert_eq!(pool.stats().in_use(), 0);
 }
 
 #[test]
