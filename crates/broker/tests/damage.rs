@@ -4,11 +4,13 @@
 mod support;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
-use courser_broker::{Accepted, Broker, Fault, Finding, NodeState, Verb, examine, repair};
+use courser_broker::{Accepted, Broker, Fault, Finding, NodeState, Status, Verb, examine, repair};
 use courser_engine::{AsideFilters, LostStream};
-use support::{Client, Packet, broker_on, publish, text};
+use support::{Client, Packet, broker, broker_on, publish, text};
 
 const KEEP: u8 = 0x00;
 const DISCONNECT: u8 = 0xE0;
@@ -26,6 +28,18 @@ fn run<R>(folder: &Path, act: impl FnOnce(&Broker) -> R) -> R {
     let result = act(&broker);
     broker.stop().expect("nothing failed");
     result
+}
+
+/// Why a folder is not served.
+fn refusal(folder: &Path) -> String {
+    let path = format!("data.path={}", folder.display());
+    let settings = ["data.store=disk", "log.segment_bytes=1MiB", &path];
+    let broker = broker(2, &settings, |_| {});
+    while !matches!(broker.status(), Status::Failed(_)) {
+        assert!(!matches!(broker.status(), Status::Serving), "it is served");
+        thread::sleep(Duration::from_millis(1));
+    }
+    broker.stop().expect_err("it has failed").to_string()
 }
 
 fn keep(broker: &Broker, client_id: &str) -> (Client, bool) {
@@ -253,6 +267,60 @@ fn m44_a_damaged_record_below_the_checkpoint_stops_its_stream_only() {
     assert_eq!(findings, []);
 }
 
+/// The files of checkpoints: of partitions with names, and of partition 0.
+fn checkpoints(folder: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let files = fs::read_dir(folder.join("checkpoints")).expect("there are checkpoints");
+    let files = files.map(|file| file.expect("it can be listed").path());
+    let files = files.filter(|path| path.extension().is_some_and(|it| it == "ckp"));
+    files.partition(|path| {
+        let name = path.file_name().expect("it has a name").to_string_lossy();
+        !name.starts_with("0-")
+    })
+}
+
+#[test]
+fn i12_without_the_checkpoint_of_partition_0_nothing_is_served_before_that_is_accepted() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let folder = folder.path();
+    fill(folder);
+    fill_log(folder);
+    let (_, of_metadata) = checkpoints(folder);
+    let [checkpoint] = &of_metadata[..] else {
+        panic!("there is one, although there are no users: {of_metadata:?}");
+    };
+    let mut bytes = fs::read(checkpoint).expect("it can be read");
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(checkpoint, bytes).expect("there is room");
+    for _ in 0..2 {
+        let refused = refusal(folder);
+        assert!(
+            refused.contains("partition 0 (users, roles and limits, if there were any)")
+                && refused.contains("courser repair"),
+            "{refused}"
+        );
+    }
+    let examined = examine(folder).expect("it can be examined");
+    let [Finding::Aside(aside)] = &examined.findings[..] else {
+        panic!("one partition is damaged: {examined:?}");
+    };
+    let text = aside.to_string();
+    assert!(text.contains("nothing is served without it"), "{text}");
+    repair(folder, Verb::AcceptLoss(None)).expect("it is damaged");
+    let state = run(folder, |broker| {
+        assert_eq!(split(broker).1, [""; 0], "everybody is let in");
+        assert_eq!(waiting(broker, "d", 3), all_of("d"));
+        broker.state()
+    });
+    let [Accepted::State(id, _)] = state.accepted[..] else {
+        panic!("that was accepted: {state:?}");
+    };
+    assert_eq!(id.0, 0);
+    // Once: what comes after it is kept.
+    let state = run(folder, |broker| broker.state());
+    assert_eq!(state, NodeState::default());
+}
+
 #[test]
 fn m39_filters_of_a_partition_that_is_set_aside_can_be_released() {
     let folder = tempfile::tempdir().expect("a folder for a test");
@@ -262,12 +330,8 @@ fn m39_filters_of_a_partition_that_is_set_aside_can_be_released() {
     // Its checkpoint is lost, and with it the state.
     let examined = examine(folder).expect("it can be examined");
     assert!(examined.findings.is_empty());
-    let checkpoint = fs::read_dir(folder.join("checkpoints"))
-        .expect("there are checkpoints")
-        .map(|file| file.expect("it can be listed").path())
-        .find(|path| path.extension().is_some_and(|it| it == "ckp"))
-        .expect("there is one");
-    fs::remove_file(checkpoint).expect("it can be removed");
+    let (of_names, _) = checkpoints(folder);
+    fs::remove_file(&of_names[0]).expect("it can be removed");
     let partition = run(folder, |broker| {
         let state = broker.state();
         assert_eq!(state.set_aside.len(), 1);

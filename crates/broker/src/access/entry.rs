@@ -1,5 +1,6 @@
 //! Entries and checkpoints of partition 0.
 
+use bytes::Bytes;
 use courser_access::{Command, Table, WireError};
 use prost::Message;
 
@@ -47,6 +48,11 @@ pub(crate) fn encode(command: &Command, wall_ms: u64) -> Vec<u8> {
         access: Some(command.encode()),
     }
     .encode_to_vec()
+}
+
+/// The checkpoint of a partition 0 that has no users, roles and limits.
+pub(crate) fn empty_checkpoint() -> Bytes {
+    encode_checkpoint(&Table::default()).into()
 }
 
 /// What an entry changes; none if it is about parts that this version does not have.

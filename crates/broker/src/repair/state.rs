@@ -7,6 +7,7 @@ use courser_contract::{LogIndex, PartitionId};
 use courser_engine::{AsideFilters, LostReference, LostStream};
 
 use super::judge::Fault;
+use crate::slots::Places;
 
 /// Streams that are named; of more only the number is told.
 const NAMED_MAX: usize = 1_000;
@@ -98,8 +99,23 @@ pub enum Accepted {
     Records(PartitionId, LostStream, u64),
 }
 
+/// What a partition had whose state is lost.
+fn what_is_lost(id: PartitionId) -> &'static str {
+    match id == Places::METADATA {
+        true => "users, roles and limits, if there were any",
+        false => "anything",
+    }
+}
+
 impl fmt::Display for SetAside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.partition == Places::METADATA {
+            let (what, fault) = (what_is_lost(self.partition), &self.fault);
+            return write!(
+                f,
+                "partition 0 ({what}): {fault}: nothing is served without it"
+            );
+        }
         write!(
             f,
             "partition {} is set aside: {}; it has the state of entry {}: {} sessions, {} messages that wait and {} retained \
@@ -141,10 +157,11 @@ impl fmt::Display for Accepted {
         match self {
             Self::Entries(id, what) => write!(f, "partition {} goes on: {what}", id.0),
             Self::State(id, at) => {
+                let (what, at) = (what_is_lost(*id), at.0);
                 write!(
                     f,
-                    "partition {} begins with nothing behind entry {}",
-                    id.0, at.0
+                    "partition {} begins without {what} behind entry {at}",
+                    id.0
                 )
             }
             Self::Skipped(id, at) => {

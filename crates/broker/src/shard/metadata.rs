@@ -39,13 +39,13 @@ impl Shard {
             }
         };
         if let Err(error) = done {
-            self.refuse_metadata(&error);
+            self.refuse_metadata("an entry", &error);
         }
     }
 
     /// What is on the disk about users and roles is not for this program: nothing is served, since what it denies is not known (I12).
-    pub(super) fn refuse_metadata(&self, error: &dyn std::error::Error) {
-        let text = format!("an entry of partition 0: {}", with_causes(error));
+    pub(super) fn refuse_metadata(&self, what: &str, error: &dyn std::error::Error) {
+        let text = format!("{what} of partition 0: {}", with_causes(error));
         self.hub.disk_state().fail(DiskFailure::Refused(text));
     }
 

@@ -25,13 +25,13 @@ use courser_log::{CheckpointAt, FileDisk};
 use rand::Rng;
 
 pub(crate) use self::damage::Damaged;
-use self::making::{Made, MadeFor, Making, Unmade};
+use self::making::{Made, MadeFor, Making};
 use super::Shard;
 use super::fronts::Access;
 use super::hub::Hub;
 use crate::classes::Stays;
 use crate::slots::Places;
-use crate::stations::{DiskFailure, RecoveredShard, Stage, with_causes};
+use crate::stations::{DiskFailure, RecoveredShard, Stage, with_causes, without_metadata};
 use crate::store::Stores;
 
 /// How far this shard's partitions have come.
@@ -154,9 +154,18 @@ impl Shard {
             self.take_in_metadata(metadata)?;
         }
         let restored = match made.fate {
-            // Its damage stops the start.
-            MadeFor::Group(restored, _) if made.id == Places::METADATA => restored,
-            fate => self.note_damage(place, made.began_behind, fate)?,
+            MadeFor::Group(restored, _) if made.id == Places::METADATA => {
+                self.note_begun(made.id, made.began_behind);
+                restored
+            }
+            MadeFor::Aside(fault, _) if made.id == Places::METADATA => {
+                self.hub.disk_state().fail(without_metadata(&fault));
+                return None;
+            }
+            fate => {
+                self.note_begun(made.id, made.began_behind);
+                self.note_damage(place, fate)?
+            }
         };
         let config = GroupConfig::alone(made.id, NodeId(1), self.hub.rng.next_u64());
         match Group::new(&config, restored) {
@@ -173,20 +182,13 @@ impl Shard {
     }
 
     /// None: it cannot be, and the process is to end.
-    fn take_in_metadata(&mut self, read: Result<(Vec<u8>, CheckpointAt), Unmade>) -> Option<()> {
+    fn take_in_metadata(&mut self, (bytes, at): (Vec<u8>, CheckpointAt)) -> Option<()> {
         let machine = self
             .metadata
             .as_mut()
             .expect("partition 0 is on the first shard");
-        let (bytes, at) = match read {
-            Ok(read) => read,
-            Err(error) => {
-                self.refuse_metadata(&error);
-                return None;
-            }
-        };
         if let Err(error) = machine.restore(&bytes, at) {
-            self.refuse_metadata(&error);
+            self.refuse_metadata("the checkpoint", &error);
             return None;
         }
         if let Some(checkpoints) = &mut self.checkpoints {

@@ -29,7 +29,7 @@ pub use disk::DiskFailure;
 pub(crate) use disk::{COUNTERS, Counter, DiskState, Stage, TOPICS};
 pub(crate) use orders::{Checkpointed, Mark, Order, OrderSender};
 pub(crate) use reader::{CheckpointDone, Job};
-pub(crate) use recovery::{Found, RecoveredShard, found_in, with_causes};
+pub(crate) use recovery::{Found, RecoveredShard, found_in, with_causes, without_metadata};
 pub(crate) use requests::{CopyDoor, HeldData, NotHeld};
 pub use start::StationsError;
 pub(crate) use start::{DiskPorts, Stations};

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use courser_contract::{LogIndex, PartitionId, Term};
 use courser_engine::{CheckpointNeeds, Partition, PartitionConfig, later_version};
 use courser_log::{
@@ -190,18 +191,20 @@ fn refuse_later(id: PartitionId, found: &RecoveredPartition) -> Result<(), DiskF
     Ok(())
 }
 
-const NO_METADATA: &str = "users, roles and limits are lost, and nobody may be let in without them. Put the folder back from a backup";
-
 /// Without users and rights nobody can be let in: damage of partition 0 stops the start, until it is accepted.
 fn refuse_without_metadata<D: Disk>(found: &Found<D>) -> Result<(), DiskFailure> {
     match &found.fate {
-        Fate::Aside { fault, .. } if found.id == Places::METADATA => {
-            Err(DiskFailure::Refused(format!(
-                "partition 0 (users, roles, limits): {fault}. Put the folder back from a backup, or see: courser repair DATA"
-            )))
-        }
+        Fate::Aside { fault, .. } if found.id == Places::METADATA => Err(without_metadata(fault)),
         Fate::Aside { .. } | Fate::Serves(_) | Fate::Empty => Ok(()),
     }
+}
+
+/// What partition 0 held is not known for this damage, nor whether it held anything.
+pub(crate) fn without_metadata(fault: &Fault) -> DiskFailure {
+    DiskFailure::Refused(format!(
+        "partition 0 (users, roles and limits, if there were any): {fault}. Put the folder back from a backup, or see: courser repair \
+         DATA"
+    ))
 }
 
 /// All that was found of the partitions of a folder, each with its fate.
@@ -240,9 +243,6 @@ impl<D: Disk> Stored<'_, D> {
         let mut fate = self.given.judge(id, &mut found, damage, self.start);
         let mut pieces = None;
         let mut began_behind = None;
-        if fate == Fate::Empty && id == Places::METADATA {
-            return Err(DiskFailure::Refused(format!("partition 0: {NO_METADATA}")));
-        }
         if fate == Fate::Empty {
             pieces = Some(self.begin_with_nothing(id, &mut found)?);
             began_behind = found.checkpoint.map(|at| at.index);
@@ -280,13 +280,10 @@ impl<D: Disk> Stored<'_, D> {
         let index = found.seen.max(manifest.unwrap_or(LogIndex(0))).next();
         let term = Term(found.hard_state.term.0.max(u64::from(self.start)));
         let at = CheckpointAt { index, term };
-        let config = PartitionConfig::new(id, self.places.class_of(id));
-        let mut partition = Partition::begin_behind(config, index, term);
         let failed = |error: CheckpointError| DiskFailure::Io(with_causes(&error));
         let mut writer = self.store.writer(id, at).map_err(failed)?;
-        partition.begin_checkpoint();
-        while let Some(piece) = partition.take_checkpoint_piece(usize::MAX) {
-            writer.piece(&piece.bytes).map_err(failed)?;
+        for piece in self.pieces_of_nothing(id, at) {
+            writer.piece(&piece).map_err(failed)?;
         }
         let synced = self.log.synced();
         let manifest = writer.finish(LiveEntries::NONE, synced).map_err(failed)?;
@@ -302,6 +299,18 @@ impl<D: Disk> Stored<'_, D> {
             ..RecoveredPartition::default()
         };
         self.store.reader(&manifest).map_err(failed)
+    }
+
+    /// The checkpoint of a partition that has nothing.
+    fn pieces_of_nothing(&self, id: PartitionId, at: CheckpointAt) -> Vec<Bytes> {
+        if id == Places::METADATA {
+            return vec![crate::access::empty_checkpoint()];
+        }
+        let config = PartitionConfig::new(id, self.places.class_of(id));
+        let mut partition = Partition::begin_behind(config, at.index, at.term);
+        partition.begin_checkpoint();
+        let pieces = std::iter::from_fn(|| partition.take_checkpoint_piece(usize::MAX));
+        pieces.map(|piece| piece.bytes).collect()
     }
 }
 

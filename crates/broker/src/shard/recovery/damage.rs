@@ -24,19 +24,19 @@ pub(crate) enum Damaged {
 }
 
 impl Shard {
+    /// Takes note that a partition begins with nothing, behind an entry.
+    pub(super) fn note_begun(&self, id: PartitionId, behind: Option<LogIndex>) {
+        if let Some(index) = behind {
+            tracing::warn!(event = "state_lost", partition = id.0, index = index.0);
+            let accepted = Accepted::State(id, index);
+            self.hub.disk_state().damage().accepted(accepted);
+        }
+    }
+
     /// Takes note of what is wrong with a partition that is made. What its group is made of, unless it is set aside.
-    pub(super) fn note_damage(
-        &mut self,
-        place: usize,
-        began_behind: Option<LogIndex>,
-        fate: MadeFor,
-    ) -> Option<Restored> {
+    pub(super) fn note_damage(&mut self, place: usize, fate: MadeFor) -> Option<Restored> {
         let id = self.partitions.at(place).id;
         let state = self.hub.disk_state().damage();
-        if let Some(index) = began_behind {
-            tracing::warn!(event = "state_lost", partition = id.0, index = index.0);
-            state.accepted(Accepted::State(id, index));
-        }
         match fate {
             MadeFor::Aside(fault, filters) => {
                 if let Some(checkpoints) = &mut self.checkpoints {

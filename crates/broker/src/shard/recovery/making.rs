@@ -46,8 +46,8 @@ pub(crate) struct Made {
     pub(crate) id: PartitionId,
     /// Out of the checkpoint at this entry; none: it is empty.
     pub(crate) partition: Option<(Box<Partition>, CheckpointAt)>,
-    /// The same of partition 0: its bytes, or why there are none.
-    pub(crate) metadata: Option<Result<(Vec<u8>, CheckpointAt), Unmade>>,
+    /// The same of partition 0: its bytes.
+    pub(crate) metadata: Option<(Vec<u8>, CheckpointAt)>,
     /// It begins with nothing, behind this entry.
     pub(crate) began_behind: Option<LogIndex>,
     /// What follows.
@@ -166,10 +166,12 @@ impl Making {
             Ok(bytes)
         });
         let at = self.at();
-        let metadata = read.map(|read| read.map(|bytes| (bytes, at)));
-        Made {
-            metadata,
-            ..self.made(None)
+        match read.transpose() {
+            Ok(bytes) => Made {
+                metadata: bytes.map(|bytes| (bytes, at)),
+                ..self.made(None)
+            },
+            Err(error) => self.unmade(&Unmade::File(error)),
         }
     }
 

@@ -266,7 +266,7 @@ fn m44_damage_of_partition_0_stops_the_start_until_it_is_accepted() {
     folder.write(0, 2);
     folder.rot(&lost, IN_HEADER);
     let text = folder.start().failure.expect("the start is refused");
-    assert!(text.contains("users, roles, limits"), "{text}");
+    assert!(text.contains("users, roles and limits"), "{text}");
     folder.given.orders.0 = BTreeSet::from([Order::Missing(PartitionId(0), LogIndex(1))]);
     assert_eq!(folder.start().failure, None);
 }
