@@ -49,7 +49,8 @@ pub use access::{
     Access, BootstrapError, ChangeError, TokensError, first_administrator, write_bootstrap,
 };
 pub use backup::{
-    BackupError, BackupReport, BackupStage, BackupState, restore_backup, verify_backup,
+    BackupError, BackupReport, BackupStage, BackupState, PruneMode, Pruned, prune_backups,
+    restore_backup, verify_backup,
 };
 pub use broker::{Broker, StartError, Status, StopError, Summary};
 pub use config::{Anonymous, Config, Pinning, redirect_of};

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use courser_admin::client::{Client, ClientError};
-use courser_broker::{BackupError, BackupReport, restore_backup, verify_backup};
+use courser_broker::{
+    BackupError, BackupReport, PruneMode, Pruned, prune_backups, restore_backup, verify_backup,
+};
 use courser_settings::{ByteSize, Sources};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -45,6 +47,22 @@ enum Verb {
     },
     /// Read a backup and say what of it is not what was written. Offline
     Verify(Verify),
+    /// Remove old backups, and of what they have what no later one needs. Offline
+    Prune(Prune),
+}
+
+#[derive(Args, Debug)]
+struct Prune {
+    /// The folder of backups
+    folder: PathBuf,
+    /// How many backups are left, the last ones. Every byte of them is read first: if one is not whole, nothing is removed
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    keep: u32,
+    /// Only say what would be removed
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    output: OutputFlags,
 }
 
 #[derive(Args, Debug)]
@@ -123,6 +141,7 @@ pub(crate) fn run(arguments: &Backup) -> Exit {
                 Err(error) => refused(&error),
             }
         }
+        Verb::Prune(prune) => prune.run(),
     }
 }
 
@@ -135,6 +154,49 @@ pub(crate) fn run_restore(arguments: &Restore) -> Exit {
             told(&report, &what, arguments.output.output())
         }
         Err(error) => refused(&error),
+    }
+}
+
+impl Prune {
+    fn run(&self) -> Exit {
+        let mode = match self.dry_run {
+            true => PruneMode::Say,
+            false => PruneMode::Remove,
+        };
+        let keep = usize::try_from(self.keep).unwrap_or(usize::MAX);
+        let done = match prune_backups(&self.folder, keep, mode) {
+            Ok(done) => done,
+            Err(error) => return refused(&error),
+        };
+        match self.output.output() {
+            Output::Table => self.in_words(&done),
+            output => output.value(&json!({
+                "dry_run": self.dry_run,
+                "kept": done.kept,
+                "removed": done.removed,
+                "files": done.files,
+                "bytes": done.bytes,
+                "bytes_needed": done.bytes_needed,
+            })),
+        }
+        Exit::Done
+    }
+
+    fn in_words(&self, done: &Pruned) {
+        let removed = match self.dry_run {
+            true => "would be removed",
+            false => "removed",
+        };
+        let (first, last) = (done.kept.first(), done.kept.last());
+        say(&format!(
+            "{} backups, {} files, {} bytes {removed}; {} bytes of earlier backups are still needed; left, and whole: {} to {}\n",
+            done.removed.len(),
+            done.files,
+            done.bytes,
+            done.bytes_needed,
+            first.copied().unwrap_or_default(),
+            last.copied().unwrap_or_default()
+        ));
     }
 }
 

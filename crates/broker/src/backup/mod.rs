@@ -12,11 +12,13 @@
 //! - [`manifest`]: what a backup holds; written last, so that a backup without one was not finished.
 //! - [`store`]: the folder of backups.
 //! - [`restore`]: checking, and making a data folder of one. Offline.
+//! - [`prune`]: removing old ones. Offline.
 //! - [`pace`]: so many bytes a second.
 
 mod create;
 mod manifest;
 pub(crate) mod pace;
+mod prune;
 mod restore;
 mod store;
 #[cfg(test)]
@@ -35,6 +37,7 @@ use courser_memory::{Component, Scope};
 use self::create::Making;
 use self::manifest::Manifest;
 use self::pace::Pace;
+pub use self::prune::{PruneMode, Pruned, prune_backups};
 pub use self::restore::{restore_backup, verify_backup};
 use self::store::Store;
 use crate::clock;

@@ -129,7 +129,7 @@ fn write(store: &Store, file: &FileLine, data: &Path) -> Result<(), BackupError>
 }
 
 /// Reads what is kept of a file and checks it.
-fn read(
+pub(super) fn read(
     store: &Store,
     file: &FileLine,
     mut take: impl FnMut(&[u8]) -> Result<(), BackupError>,

@@ -11,6 +11,8 @@ use super::manifest::{Manifest, folder_of, number_of};
 const LOCK: &str = "LOCK";
 pub(super) const MANIFEST: &str = "manifest";
 const MANIFEST_NEW: &str = "manifest.new";
+/// What the manifest of a backup becomes that was pruned: what is left beside it is there for later ones.
+const PRUNED: &str = "pruned";
 /// A manifest is no longer than this: a gibibyte would be five million files.
 const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 
@@ -25,12 +27,14 @@ pub(super) struct Store {
 pub(super) struct Numbers {
     /// With a manifest, ascending.
     pub(super) finished: Vec<u32>,
-    /// Without one.
+    /// That were, until they were pruned; later ones need some of their files.
+    pub(super) pruned: Vec<u32>,
+    /// Neither.
     pub(super) unfinished: Vec<u32>,
 }
 
 impl Numbers {
-    /// The highest.
+    /// The highest that is a backup, or was to be one.
     pub(super) fn last(&self) -> u32 {
         let last = |numbers: &[u32]| numbers.last().copied().unwrap_or(0);
         last(&self.finished).max(last(&self.unfinished))
@@ -95,15 +99,17 @@ impl Store {
         for entry in fs::read_dir(&self.path).map_err(failed)? {
             let name = entry.map_err(failed)?.file_name();
             if let Some(number) = name.to_str().and_then(number_of) {
-                let is_finished = self.folder(number).join(MANIFEST).exists();
-                let list = match is_finished {
-                    true => &mut numbers.finished,
-                    false => &mut numbers.unfinished,
+                let has = |file| self.folder(number).join(file).exists();
+                let list = match (has(MANIFEST), has(PRUNED)) {
+                    (true, _) => &mut numbers.finished,
+                    (false, true) => &mut numbers.pruned,
+                    (false, false) => &mut numbers.unfinished,
                 };
                 list.push(number);
             }
         }
         numbers.finished.sort_unstable();
+        numbers.pruned.sort_unstable();
         numbers.unfinished.sort_unstable();
         Ok(numbers)
     }
@@ -148,6 +154,52 @@ impl Store {
             make_folder(&path).map_err(|source| BackupError::Write { path, source })?;
         }
         Ok(number)
+    }
+
+    /// Makes a backup count no more; its files stay.
+    pub(super) fn retire(&self, number: u32) -> Result<(), BackupError> {
+        let folder = self.folder(number);
+        let renamed = fs::rename(folder.join(MANIFEST), folder.join(PRUNED));
+        let synced = renamed.and_then(|()| sync_folder(&folder));
+        synced.map_err(|source| BackupError::Write {
+            path: folder,
+            source,
+        })
+    }
+
+    /// The files of a backup, as manifests name them, with their bytes.
+    pub(super) fn stored(&self, number: u32) -> Result<Vec<(String, u64)>, BackupError> {
+        let mut stored = Vec::new();
+        for below in ["", "log", "checkpoints"] {
+            let folder = self.folder(number).join(below);
+            let failed = |source| BackupError::Read {
+                path: folder.clone(),
+                source,
+            };
+            let files = match fs::read_dir(&folder) {
+                Ok(files) => files,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(failed(error)),
+            };
+            for file in files {
+                let file = file.map_err(failed)?;
+                let about = file.metadata().map_err(failed)?;
+                let name = file.file_name().to_string_lossy().into_owned();
+                if about.is_file() && ![MANIFEST, PRUNED].contains(&name.as_str()) {
+                    let parts = [folder_of(number).as_str(), below, &name].map(str::to_owned);
+                    let parts: Vec<String> =
+                        parts.into_iter().filter(|it| !it.is_empty()).collect();
+                    stored.push((parts.join("/"), about.len()));
+                }
+            }
+        }
+        Ok(stored)
+    }
+
+    /// Removes the folder of a backup of which nothing is left.
+    pub(super) fn forget(&self, number: u32) -> Result<(), BackupError> {
+        let path = self.folder(number);
+        fs::remove_dir_all(&path).map_err(|source| BackupError::Write { path, source })
     }
 
     /// Makes a backup count: everything else of it is durable before the manifest has its name.

@@ -1,5 +1,7 @@
 //! Backups of a broker under load, what is made of them, and what is refused.
 
+mod prune;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

@@ -1,0 +1,146 @@
+//! Old backups that go.
+
+use super::*;
+use crate::backup::store::Numbers;
+
+/// Publishes what fills some segments.
+fn more(broker: &Broker) {
+    let mut publisher = Client::connect(broker.addresses()[0], "publisher");
+    for number in 1..=60_u16 {
+        let payload = format!("more {number} {}", "x".repeat(50_000));
+        publisher.send_raw(&publish("to/a", 1, number, payload.as_bytes()));
+        assert_eq!(publisher.receive().first, 0x40);
+    }
+}
+
+/// Four backups, each with some segments that the one before has not.
+fn four(folder: &Path) -> PathBuf {
+    let backups = folder.join("backups");
+    let broker = start(&folder.join("data"), 1);
+    let (mut client, _) = keep(&broker, "a");
+    client.subscribe("to/a", 1);
+    client.send(0xE0, &[]);
+    for number in 1..=4 {
+        more(&broker);
+        let made = backup(&broker, &backups);
+        assert_eq!((made.stage, made.number), (BackupStage::Done, number));
+    }
+    broker.stop().expect("nothing failed");
+    backups
+}
+
+fn numbers(backups: &Path) -> Numbers {
+    Store::at(backups).numbers().expect("it can be listed")
+}
+
+fn whole(backups: &Path, number: u32) -> BackupReport {
+    let report = verify_backup(backups, Some(number)).expect("it is there");
+    assert_eq!(report.problems, [""; 0]);
+    report
+}
+
+/// Bytes of all files below a folder.
+fn bytes_of(folder: &Path) -> u64 {
+    let files = fs::read_dir(folder).expect("a folder");
+    let files = files.map(|file| file.expect("it can be listed"));
+    files
+        .map(|file| match file.path().is_dir() {
+            true => bytes_of(&file.path()),
+            false => file.metadata().expect("it is there").len(),
+        })
+        .sum()
+}
+
+#[test]
+fn i7_what_is_left_is_whole_and_has_all_that_it_needs() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let backups = four(folder.path());
+    let before = (bytes_of(&backups), whole(&backups, 4));
+    let said = prune_backups(&backups, 2, PruneMode::Say).expect("they are whole");
+    assert_eq!(
+        (&said.kept[..], &said.removed[..]),
+        (&[3, 4][..], &[1, 2][..])
+    );
+    assert!(
+        said.files > 0 && said.bytes > 0 && said.bytes_needed >= 2 << 20,
+        "{said:?}"
+    );
+    assert_eq!(bytes_of(&backups), before.0, "nothing was done");
+    let done = prune_backups(&backups, 2, PruneMode::Remove).expect("they are whole");
+    assert_eq!(done, said);
+    assert_eq!(before.0 - bytes_of(&backups), done.bytes);
+    assert_eq!(
+        (whole(&backups, 4), numbers(&backups).finished),
+        (before.1, vec![3, 4])
+    );
+    whole(&backups, 3);
+    for number in [1, 2] {
+        let error = verify_backup(&backups, Some(number)).expect_err("it went");
+        assert!(matches!(error, BackupError::Unknown { .. }), "{error}");
+    }
+    let again = prune_backups(&backups, 2, PruneMode::Remove).expect("they are whole");
+    assert_eq!((again.files, again.removed.len()), (0, 0));
+    // The next one builds on what is there, and leaves alone what of the others is needed.
+    let broker = start(&folder.path().join("data"), 1);
+    let made = backup(&broker, &backups);
+    assert_eq!((made.stage, made.number), (BackupStage::Done, 5));
+    assert!(made.bytes_reused >= 2 << 20);
+    broker.stop().expect("nothing failed");
+    let done = prune_backups(&backups, 1, PruneMode::Remove).expect("they are whole");
+    assert_eq!(done.removed, [3, 4]);
+    whole(&backups, 5);
+    let data = folder.path().join("restored");
+    restore_backup(&backups, None, &data).expect("it is whole");
+    assert_eq!(
+        states(&data).len(),
+        states(&folder.path().join("data")).len()
+    );
+}
+
+#[test]
+fn i7_nothing_goes_while_what_would_be_left_is_damaged() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let backups = four(folder.path());
+    let before = bytes_of(&backups);
+    // In the first one, and the last one needs it.
+    let manifest = Store::at(&backups).manifest(4).expect("it is finished");
+    let needed = manifest.files.iter();
+    let needed = needed.map(|file| backups.join(&file.stored));
+    let mut needed = needed.filter(|path| path.starts_with(backups.join("000001/log")));
+    let path = needed.next().expect("it uses some of it again");
+    let bytes = fs::read(&path).expect("it is there");
+    let mut changed = bytes.clone();
+    changed[70_000] ^= 1;
+    fs::write(&path, changed).expect("there is room");
+    for mode in [PruneMode::Say, PruneMode::Remove] {
+        let error = prune_backups(&backups, 1, mode).expect_err("it is damaged");
+        assert!(
+            error.to_string().contains(&path.display().to_string()),
+            "{error}"
+        );
+    }
+    assert_eq!(
+        (bytes_of(&backups), numbers(&backups).finished.len()),
+        (before, 4)
+    );
+    fs::write(&path, bytes).expect("there is room");
+    // Somebody has ended it in the middle: the next one goes on.
+    Store::at(&backups).retire(2).expect("it is there");
+    assert_eq!(numbers(&backups).pruned, [2]);
+    let done = prune_backups(&backups, 1, PruneMode::Remove).expect("it is whole");
+    assert_eq!((&done.kept[..], &done.removed[..]), (&[4][..], &[1, 3][..]));
+    whole(&backups, 4);
+    let named = manifest.files.iter().map(|file| file.kept).sum::<u64>();
+    let beside = bytes_of(&backups) - named;
+    assert!(
+        beside < 64 << 10,
+        "only manifests are there besides: {beside}"
+    );
+    for nothing in [
+        folder.path().join("none"),
+        tempfile::tempdir().expect("a folder").path().to_owned(),
+    ] {
+        let error = prune_backups(&nothing, 1, PruneMode::Remove).expect_err("there is none");
+        assert!(matches!(error, BackupError::None { .. }), "{error}");
+    }
+}
