@@ -93,7 +93,10 @@ const _: () = assert!(stored_share(1 << 20) + retained_share(1 << 20) < TIGHT <<
 
 /// 60 % of what the control group of this process allows, or else of what the machine has. No limit where nothing can be read.
 pub(crate) fn default_max() -> u64 {
-    let limits = [machine_bytes(), group_bytes()];
+    share_of_what_is_there([machine_bytes(), group_bytes()])
+}
+
+fn share_of_what_is_there(limits: [Option<u64>; 2]) -> u64 {
     let least = limits.into_iter().flatten().min();
     least.map_or(u64::MAX, |bytes| bytes / 10 * 6)
 }
@@ -165,6 +168,21 @@ mod tests {
         assert!(budget.is_stored_full(false));
         budget.set_stored(0, 0);
         assert!(!budget.is_stored_full(true));
+    }
+
+    #[test]
+    fn without_a_setting_it_is_sixty_percent_of_the_less_of_machine_and_group() {
+        const GIB: u64 = 1 << 30;
+        for (machine, group, expected) in [
+            (Some(10 * GIB), None, 6 * GIB),
+            (Some(10 * GIB), Some(GIB), 644_245_092),
+            (Some(GIB), Some(10 * GIB), 644_245_092),
+            (None, Some(1_000), 600),
+            (None, None, u64::MAX),
+            (Some(u64::MAX), None, u64::MAX / 10 * 6),
+        ] {
+            assert_eq!(share_of_what_is_there([machine, group]), expected);
+        }
     }
 
     #[test]

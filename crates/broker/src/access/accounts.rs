@@ -368,3 +368,6 @@ impl Accounts {
         (step, None)
     }
 }
+
+#[cfg(test)]
+mod tests;

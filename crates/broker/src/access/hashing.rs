@@ -174,6 +174,28 @@ impl HashPool {
     }
 }
 
+#[cfg(test)]
+impl HashPool {
+    /// Without threads: what waits is looked at by [`HashPool::look_at_next`] alone, so that a test sees each call of the hasher.
+    pub(crate) fn without_threads() -> Self {
+        Self {
+            shared: Arc::default(),
+            threads_max: 0,
+        }
+    }
+
+    /// Looks at the next proof as a thread does; the hash that a password was held against. None: nothing waits.
+    pub(crate) fn look_at_next(&self) -> Option<PasswordHash> {
+        let job = lock(&self.shared.0).pop()?;
+        let hash = match &job.proof {
+            Proof::Password { hash, .. } => hash.clone(),
+            Proof::Token { .. } => panic!("these tests have passwords only"),
+        };
+        finish(job, &mut HashMemory::default());
+        Some(hash)
+    }
+}
+
 impl Drop for HashPool {
     fn drop(&mut self) {
         let mut queue = lock(&self.shared.0);
@@ -200,21 +222,26 @@ fn work((queue, more): &(Mutex<Queue>, Condvar)) {
             held.idle -= 1;
         };
         drop(held);
-        let Job {
-            front,
-            origin,
-            proof,
-            reply,
-        } = job;
-        let verdict = Verdict {
-            front,
-            origin,
-            found: look(proof, &mut memory),
-        };
-        // The mailbox has room for all that can wait.
-        let _ = reply.mailbox.put(verdict);
-        reply.doze.wake();
+        finish(job, &mut memory);
     }
+}
+
+/// Looks at a proof and tells the shard what came of it.
+fn finish(job: Job, memory: &mut HashMemory) {
+    let Job {
+        front,
+        origin,
+        proof,
+        reply,
+    } = job;
+    let verdict = Verdict {
+        front,
+        origin,
+        found: look(proof, memory),
+    };
+    // The mailbox has room for all that can wait.
+    let _ = reply.mailbox.put(verdict);
+    reply.doze.wake();
 }
 
 fn look(proof: Proof, memory: &mut HashMemory) -> Found {

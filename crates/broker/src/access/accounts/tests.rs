@@ -1,0 +1,265 @@
+//! Which passwords are hashed: each call of the hasher is counted, and time is told.
+
+use std::net::SocketAddr;
+
+use courser_access::{
+    Command, HashMemory, PasswordHash, SALT_BYTES, Table, User, UserName, UserState, dummy_hash,
+};
+use courser_contract::ShardId;
+use courser_mqtt::front::Password;
+use rand::SeedableRng;
+
+use super::*;
+use crate::peer::Entrance;
+use crate::rings::Doze;
+
+/// One shard whose passwords are hashed when the test says so.
+struct Door {
+    accounts: Accounts,
+    logins: Arc<Logins>,
+    table: Table,
+    next: u32,
+}
+
+/// What came of a login, and what its password was held against, if it was.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    refused: Option<ReasonCode>,
+    hashed: Option<PasswordHash>,
+}
+
+const ADDRESS: &str = "192.0.2.1:1";
+
+fn name(text: &str) -> UserName {
+    UserName::new(text).expect("a user name")
+}
+
+fn hash_of(password: &str) -> PasswordHash {
+    let salt = [7; SALT_BYTES];
+    PasswordHash::new(password.as_bytes(), salt, &mut HashMemory::default()).expect("it is short")
+}
+
+impl Door {
+    /// One that knows `anna` by the password `right`, `disabled`, and `certain`, who has no password.
+    fn new(secret: u8) -> Self {
+        let access = Arc::new(Access::new(&[]));
+        let logins = Arc::new(Logins {
+            access,
+            pool: HashPool::without_threads(),
+            throttle: Throttle::default(),
+            presence: Presence::default(),
+            tokens: None,
+            secret: Secret([secret; 32]),
+        });
+        let reply = Reply::new(Arc::new(Doze::default()));
+        let mut door = Self {
+            accounts: Accounts::new(Arc::clone(&logins), reply, StdRng::from_seed([1; 32])),
+            logins,
+            table: Table::default(),
+            next: 0,
+        };
+        let with = |password: Option<&str>, state| User {
+            password: password.map(hash_of),
+            state,
+            ..User::default()
+        };
+        door.put("anna", with(Some("right"), UserState::Enabled));
+        door.put("disabled", with(Some("right"), UserState::Disabled));
+        door.put("certain", with(None, UserState::Enabled));
+        door
+    }
+
+    fn put(&mut self, user: &str, as_it_is: User) {
+        self.table.apply(&Command::PutUser(name(user), as_it_is));
+        self.logins.access.publish(&self.table);
+    }
+
+    fn at(&self, ms: u64) {
+        self.accounts.set_now(Tick(0).after_ms(ms));
+    }
+
+    fn log_in(&mut self, user: &str, password: &str) -> Seen {
+        self.log_in_from(ADDRESS, user, password)
+    }
+
+    /// Of a new connection, to its end.
+    fn log_in_from(&mut self, address: &str, user: &str, password: &str) -> Seen {
+        let front = FrontId {
+            shard: ShardId(0),
+            slot: self.next,
+            generation: 0,
+        };
+        self.next += 1;
+        let entrance = Arc::new(Entrance {
+            name: "door".into(),
+            authentication: Asked::Accounts,
+            guests: None,
+        });
+        let address: SocketAddr = address.parse().expect("an address");
+        self.accounts
+            .arrive(front, &Peer::plain(&entrance, address));
+        let login = Login {
+            front,
+            client_id: "c1",
+            user_name: Some(user),
+            password: Some(Password(password.as_bytes())),
+            method: None,
+            data: &[],
+        };
+        let (mut step, _) = self.accounts.begin(&login);
+        let hashed = self.logins.pool.look_at_next();
+        if let Some((told, verdict)) = self.accounts.take_verdicts().pop() {
+            assert_eq!(told, front);
+            assert!(matches!(step, AuthStep::Pending), "it waited for the hash");
+            step = verdict;
+        }
+        self.accounts.leave(front);
+        match step {
+            AuthStep::Accepted(_) => Seen {
+                refused: None,
+                hashed,
+            },
+            AuthStep::Refused(code) => Seen {
+                refused: Some(code),
+                hashed,
+            },
+            AuthStep::Continue(_) | AuthStep::Pending => panic!("it is never told"),
+        }
+    }
+}
+
+/// A password was right, and hashed or not.
+fn right(hashed: Option<&str>) -> Seen {
+    Seen {
+        refused: None,
+        hashed: hashed.map(hash_of),
+    }
+}
+
+fn wrong(hashed: PasswordHash) -> Seen {
+    Seen {
+        refused: Some(ReasonCode::BadUserNameOrPassword),
+        hashed: Some(hashed),
+    }
+}
+
+#[test]
+fn s2_who_does_not_exist_costs_one_hash_like_everybody_else() {
+    let mut door = Door::new(1);
+    assert_eq!(door.log_in("anna", "wrong"), wrong(hash_of("right")));
+    for nobody in ["nobody", "disabled", "certain"] {
+        let seen = door.log_in(nobody, "right");
+        assert_eq!(
+            seen,
+            wrong(dummy_hash()),
+            "{nobody}: the same answer for the same work"
+        );
+    }
+    assert_eq!(
+        dummy_hash().cost(),
+        hash_of("right").cost(),
+        "the same work"
+    );
+}
+
+#[test]
+fn a_password_that_was_right_is_not_hashed_again_for_a_minute() {
+    let mut door = Door::new(1);
+    assert_eq!(door.log_in("anna", "right"), right(Some("right")));
+    door.at(REMEMBER_MS - 1);
+    assert_eq!(door.log_in("anna", "right"), right(None));
+    assert_eq!(
+        door.log_in("anna", "Right"),
+        wrong(hash_of("right")),
+        "another one is hashed"
+    );
+    assert_eq!(
+        door.log_in("nobody", "right"),
+        wrong(dummy_hash()),
+        "of another user too"
+    );
+    door.at(REMEMBER_MS);
+    assert_eq!(
+        door.log_in("anna", "right"),
+        right(Some("right")),
+        "the minute is over"
+    );
+}
+
+#[test]
+fn a_changed_password_is_remembered_no_more() {
+    let mut door = Door::new(1);
+    assert_eq!(door.log_in("anna", "right"), right(Some("right")));
+    let other = User {
+        password: Some(hash_of("other")),
+        ..User::default()
+    };
+    door.put("anna", other);
+    assert_eq!(door.log_in("anna", "right"), wrong(hash_of("other")));
+    assert_eq!(door.log_in("anna", "other"), right(Some("other")));
+    let again = User {
+        password: Some(hash_of("right")),
+        ..User::default()
+    };
+    door.put("anna", again);
+    assert_eq!(
+        door.log_in("anna", "right"),
+        right(Some("right")),
+        "what was remembered of the old one is not of this one"
+    );
+}
+
+#[test]
+fn what_is_remembered_says_nothing_to_another_process() {
+    let [one, two] = [Door::new(1), Door::new(2)];
+    let key = |door: &Door| door.accounts.key("anna", Some(1), b"right");
+    assert_eq!(key(&one), key(&one));
+    assert_ne!(key(&one), key(&two));
+    assert!(!key(&one).windows(5).any(|bytes| bytes == b"right"));
+    // What is hashed is told apart: where the name ends is part of it.
+    let of = |name, password| one.accounts.key(name, Some(1), password);
+    assert_ne!(of("anna", b"right"), of("annar", b"ight"));
+}
+
+#[test]
+fn s2_an_address_that_guesses_waits_and_costs_no_hash() {
+    let mut door = Door::new(1);
+    for guess in 0..5 {
+        let seen = door.log_in("anna", &format!("guess-{guess}"));
+        assert_eq!(seen, wrong(hash_of("right")));
+    }
+    let waits = Seen {
+        refused: Some(ReasonCode::ConnectionRateExceeded),
+        hashed: None,
+    };
+    assert_eq!(
+        door.log_in("anna", "right"),
+        waits,
+        "not even the right one"
+    );
+    let elsewhere = door.log_in_from("198.51.100.1:1", "anna", "right");
+    assert_eq!(
+        elsewhere,
+        right(Some("right")),
+        "another address does not wait"
+    );
+    assert_eq!(
+        door.log_in("anna", "right"),
+        right(None),
+        "what is known needs no hash"
+    );
+    door.at(999);
+    assert_eq!(door.log_in("anna", "guess"), waits);
+    door.at(1_000);
+    assert_eq!(
+        door.log_in("anna", "guess"),
+        wrong(hash_of("right")),
+        "a second is over"
+    );
+    door.at(2_999);
+    assert_eq!(
+        door.log_in("anna", "guess"),
+        waits,
+        "the next wait is twice as long"
+    );
+}
