@@ -24,6 +24,8 @@ pub(crate) enum Step {
     Tools,
     /// Tests of all crates.
     Unit,
+    /// Tests of the broker with connections that move to another shard.
+    Placement,
     /// Examples in the documentation.
     Doc,
     /// Which statements of the standards the tests name.
@@ -71,6 +73,7 @@ fn run_step(repo: &Repo, step: Step) -> Result<Outcome> {
     match step {
         Step::Tools => tools(repo),
         Step::Unit => cargo_test(repo, &["--workspace", "--lib", "--bins", "--tests"]),
+        Step::Placement => placement(repo),
         Step::Doc => cargo_test(repo, &["--workspace", "--doc"]),
         Step::Clauses => clauses::run(repo).map(|()| Outcome::Held("the floor is kept".to_owned())),
         Step::Deny => deny(repo),
@@ -95,13 +98,38 @@ fn at_root(repo: &Repo, program: &str, arguments: &[&str]) -> Command {
 }
 
 fn cargo_test(repo: &Repo, what: &[&str]) -> Result<Outcome> {
+    cargo_test_with(repo, what, &[])
+}
+
+/// The same with these variables.
+fn cargo_test_with(repo: &Repo, what: &[&str], variables: &[(&str, &str)]) -> Result<Outcome> {
     let arguments = [&["test", "--locked", "--no-fail-fast"], what].concat();
     let mut tests = at_root(repo, "cargo", &arguments);
+    tests.envs(variables.iter().copied());
     // In CI properties see the same inputs every time, so that a commit is judged by what it changes. By hand they wander.
     if std::env::var_os("CI").is_some() && std::env::var_os(PROPERTY_SEED).is_none() {
         tests.env(PROPERTY_SEED, "20250101");
     }
     count_tests(&mut tests).map(Outcome::Counted)
+}
+
+/// What connections are promised around logins, doors, restarts and pacing holds wherever they are served.
+fn placement(repo: &Repo) -> Result<Outcome> {
+    // Of the whole workspace, so that nothing is built anew for it.
+    let mut what = vec!["--workspace"];
+    what.extend(
+        [
+            "access",
+            "access_paths",
+            "doors",
+            "pacing",
+            "restart",
+            "tokens",
+        ]
+        .into_iter()
+        .flat_map(|test| ["--test", test]),
+    );
+    cargo_test_with(repo, &what, &[("COURSER_TEST_PLACEMENT", "home")])
 }
 
 fn tools(repo: &Repo) -> Result<Outcome> {

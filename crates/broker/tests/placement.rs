@@ -18,7 +18,12 @@ const KEPT: u8 = 0;
 const CLEAN: u8 = 0x02;
 
 fn by_home(settings: &[&str], connections_max: usize) -> Broker {
-    let settings = [&["server.placement=home"], settings].concat();
+    placed("home", settings, connections_max)
+}
+
+fn placed(placement: &str, settings: &[&str], connections_max: usize) -> Broker {
+    let placement = format!("server.placement={placement}");
+    let settings = [&[placement.as_str()], settings].concat();
     broker(SHARDS, &settings, |config| {
         config.connections_max = connections_max
     })
@@ -191,5 +196,26 @@ fn the_limit_of_an_address_goes_with_the_connection() {
     let broker = by_home(&[listener], 1_000);
     let address = *broker.addresses().last().expect("the listener has one");
     holds(address, 8);
+    assert!(counter(broker, "sockets_moved") > 0);
+}
+
+/// Also those of sessions that are not kept move to one shard, as long as they are few; what is published goes in order.
+#[test]
+fn few_connections_are_gathered() {
+    let broker = placed("gather", &[], 1_000);
+    let address = broker.addresses()[0];
+    let mut watcher = Client::connect_with(address, "watcher", 4, CLEAN, &[]);
+    watcher.subscribe("#", 1);
+    let mut clients: Vec<_> = names()
+        .map(|name| Client::connect_with(address, &name, 4, CLEAN, &[]))
+        .collect();
+    for number in 0..20 {
+        let payload = format!("{number}").into_bytes();
+        for (client, name) in clients.iter_mut().zip(names()) {
+            client.send_raw(&publish(&name, 1, 7, &payload));
+            assert_eq!(client.receive(), packet(0x40, &[0, 7]));
+            assert_eq!(watcher.receive_publish(), (name, payload.clone()));
+        }
+    }
     assert!(counter(broker, "sockets_moved") > 0);
 }

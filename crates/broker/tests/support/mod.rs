@@ -18,13 +18,19 @@ use courser_settings::Sources;
 /// How long a test waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Where connections are served in tests that do not say it: `COURSER_TEST_PLACEMENT`, or where the kernel puts them. Then a session
+/// and its connection are often on two shards and say all to each other by rings, where there is more that can go wrong; `cargo xtask
+/// test --only placement` has them move.
+fn placement() -> String {
+    std::env::var("COURSER_TEST_PLACEMENT").unwrap_or_else(|_| "kernel".to_owned())
+}
+
 /// A broker on a free port of the loopback address.
 pub(crate) fn broker(shards: u16, settings: &[&str], change: impl FnOnce(&mut Config)) -> Broker {
     let mut sources = Sources::new()
         .set("mqtt.listen=127.0.0.1:0")
         .set("data.store=memory")
-        // A session and its connection on two shards say all to each other by rings, where there is more that can go wrong.
-        .set("server.placement=kernel");
+        .set(&format!("server.placement={}", placement()));
     for setting in settings {
         sources = sources.set(setting);
     }

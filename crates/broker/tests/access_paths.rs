@@ -1,0 +1,340 @@
+//! I11 on a running broker: for a dozen random tables, what each path lets through is what a naive evaluator says: publish, subscribe,
+//! delivery, retained messages, replay after a reconnect, shared subscriptions, wills.
+
+#[allow(unreachable_pub, reason = "tests of the rules use it too")]
+#[path = "../../access/tests/naive/mod.rs"]
+mod naive;
+mod support;
+
+use std::net::SocketAddr;
+
+use courser_access::Command;
+use courser_broker::Broker;
+use naive::{Rule, Who, Wish};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use support::accounts::{
+    ACCOUNTS, Hello, change, delivered, publishes, put_role, put_user, role, role_name, subscribe,
+};
+use support::{Client, broker_on, text};
+
+const TABLES: usize = 12;
+/// No random rule speaks of it, since wildcards at the beginning do not match it: what comes last is always let through.
+const LAST: &str = "$last/one";
+const TOPICS: [&str; 8] = ["a", "a/b", "c1/b", "anna/x", "anna", "x/c1", "a/b/c", "z"];
+const FILTERS: [&str; 9] = [
+    "#", "+", "a/#", "a/+", "+/b", "c1/#", "anna/+", "a/b", "+/+/#",
+];
+/// For filters: as many levels as patterns and filters have, and one more.
+const LEVELS: [&str; 7] = ["a", "b", "c", "c1", "x", "anna", "$last"];
+const NOT_AUTHORIZED: u8 = 0x87;
+const KEEPS: &[u8] = &[17, 0, 0, 1, 0];
+
+fn rule() -> impl Strategy<Value = Rule> {
+    let patterns = [
+        "#", "+", "a/#", "a/+", "+/b", "%c/b", "%c/#", "%u/#", "%u/+", "+/%c", "+/+", "a/b",
+        "+/+/c", "a", "z", "x/%u",
+    ];
+    let parts = (
+        prop::bool::weighted(0.7),
+        prop::sample::select(&["publish", "subscribe", "all"][..]),
+        prop::sample::select(patterns.to_vec()),
+    );
+    parts.prop_map(|(allows, action, pattern)| Rule {
+        allows,
+        action,
+        pattern: pattern.to_owned(),
+    })
+}
+
+/// The broker, who may do all there, and of whom the tables are.
+struct World {
+    broker: Broker,
+    address: SocketAddr,
+    root: Client,
+    topics: Vec<String>,
+}
+
+/// What is delivered: topic and payload.
+type Found = Vec<(String, String)>;
+
+impl World {
+    fn new(broker: Broker) -> Self {
+        let address = broker.addresses()[0];
+        put_role(&broker, "everything", &["allow all #", "allow all $last/#"]);
+        put_user(&broker, "root", "root", &["everything"]);
+        for role in ["first", "second"] {
+            put_role(&broker, role, &[]);
+        }
+        put_role(&broker, "last", &["allow subscribe $last/#"]);
+        put_user(&broker, "anna", "secret", &["first", "second", "last"]);
+        let root = Hello {
+            client_id: "root",
+            login: Some(("root", "root")),
+            ..Hello::default()
+        };
+        let mut root = root.accepted(address);
+        for topic in TOPICS {
+            assert_eq!(publishes(&mut root, topic, true, "kept"), 0);
+        }
+        Self {
+            broker,
+            address,
+            root,
+            topics: naive::world(&LEVELS, 4),
+        }
+    }
+
+    /// Gives anna these rules, in two roles, in one change.
+    fn set(&self, first: &[Rule], second: &[Rule]) {
+        for (name, rules) in [("first", first), ("second", second)] {
+            let rules: Vec<String> = rules.iter().map(Rule::text).collect();
+            let rules: Vec<&str> = rules.iter().map(|rule| &**rule).collect();
+            change(
+                &self.broker,
+                Command::PutRole(role_name(name), role(&rules)),
+            );
+        }
+    }
+
+    fn all(&self) {
+        put_role(&self.broker, "first", &["allow all #"]);
+        put_role(&self.broker, "second", &[]);
+    }
+
+    /// Publishes to every topic, and then what comes last.
+    fn publish_all(&mut self, payload: &str) {
+        for topic in TOPICS {
+            publishes(&mut self.root, topic, false, payload);
+        }
+        publishes(&mut self.root, LAST, false, payload);
+    }
+
+    /// A client of anna that keeps its session.
+    fn kept(&self, client_id: &str) -> Client {
+        let hello = Hello {
+            client_id,
+            flags: 0,
+            properties: KEEPS,
+            ..Hello::default()
+        };
+        hello.accepted(self.address)
+    }
+}
+
+/// What comes until the one that is last, and is told by the publisher of all others.
+fn until_last(client: &mut Client, payload: &str) -> Found {
+    let mut found = Found::new();
+    loop {
+        let one = delivered(client);
+        if one == (LAST.to_owned(), payload.to_owned()) {
+            return found;
+        }
+        found.push(one);
+    }
+}
+
+/// The topics that fit, in order, each with this payload.
+fn expected(payload: &str, fits: impl Fn(&str) -> bool) -> Found {
+    let topics = TOPICS.iter().filter(|topic| fits(topic));
+    topics
+        .map(|topic| ((*topic).to_owned(), payload.to_owned()))
+        .collect()
+}
+
+fn sorted(mut found: Found) -> Found {
+    found.sort();
+    found
+}
+
+/// The client ids of one table: patterns name `c1`, so that has them in turn.
+const CLIENT: &str = "c1";
+
+/// Deliveries of subscriptions that were made when everything was allowed: live, and those that waited.
+fn check_delivery(world: &mut World, who: &Who, set: impl Fn(&World)) {
+    world.all();
+    let mut client = world.kept(CLIENT);
+    for filter in ["#", "$last/#"] {
+        assert_eq!(subscribe(&mut client, filter), 1);
+        let kept = if filter == "#" { TOPICS.len() } else { 0 };
+        let found: Found = (0..kept).map(|_| delivered(&mut client)).collect();
+        assert_eq!(sorted(found), sorted(expected("kept", |_| kept > 0)));
+    }
+    world.publish_all("before");
+    assert_eq!(
+        until_last(&mut client, "before"),
+        expected("before", |_| true)
+    );
+    client.send(0xE0, &[]);
+    assert!(client.is_closed());
+    world.publish_all("waits");
+    set(world);
+    world.publish_all("waits too");
+    let receives = |topic: &str| who.may(Wish::Receive, topic);
+    let mut client = world.kept(CLIENT);
+    for payload in ["waits", "waits too"] {
+        assert_eq!(
+            until_last(&mut client, payload),
+            expected(payload, receives),
+            "replay"
+        );
+    }
+    world.publish_all("live");
+    assert_eq!(
+        until_last(&mut client, "live"),
+        expected("live", receives),
+        "live"
+    );
+    let hello = Hello {
+        client_id: CLIENT,
+        ..Hello::default()
+    };
+    // The session ends by a clean start.
+    drop(hello.accepted(world.address));
+}
+
+/// Publishes of each topic, and what comes of them.
+fn check_publish(world: &mut World, who: &Who) {
+    let hello = Hello {
+        client_id: "watcher",
+        login: Some(("root", "root")),
+        ..Hello::default()
+    };
+    let mut watcher = hello.accepted(world.address);
+    assert_eq!(subscribe(&mut watcher, "+/#"), 1);
+    let kept: Found = TOPICS.iter().map(|_| delivered(&mut watcher)).collect();
+    assert_eq!(sorted(kept), sorted(expected("kept", |_| true)));
+    let hello = Hello {
+        client_id: CLIENT,
+        ..Hello::default()
+    };
+    let mut client = hello.accepted(world.address);
+    let allowed = expected("published", |topic| who.may(Wish::Publish, topic));
+    for topic in TOPICS {
+        let code = publishes(&mut client, topic, false, "published");
+        assert_eq!(
+            code == NOT_AUTHORIZED,
+            !who.may(Wish::Publish, topic),
+            "publish {topic}: {code:#x}"
+        );
+    }
+    for one in &allowed {
+        assert_eq!(&delivered(&mut watcher), one, "published");
+    }
+    check_wills(world, who, &mut watcher);
+}
+
+/// A will of each topic, and what comes of it when the connection breaks.
+fn check_wills(world: &mut World, who: &Who, watcher: &mut Client) {
+    for topic in TOPICS {
+        let mut will = vec![0];
+        will.extend(text(topic));
+        will.extend(text("will"));
+        let hello = Hello {
+            client_id: CLIENT,
+            // With a will of QoS 1.
+            flags: 2 | 4 | 8,
+            will: &will,
+            ..Hello::default()
+        };
+        let (client, answer) = hello.say(world.address);
+        let allowed = who.may(Wish::Publish, topic);
+        assert_eq!(
+            answer.body[1],
+            if allowed { 0 } else { NOT_AUTHORIZED },
+            "will {topic}"
+        );
+        drop(client);
+        if allowed {
+            assert_eq!(delivered(watcher), (topic.to_owned(), "will".to_owned()));
+        }
+    }
+    // Nothing else has come: not what was refused, and nothing twice.
+    publishes(&mut world.root, "after/wills", false, "end");
+    assert_eq!(
+        delivered(watcher),
+        ("after/wills".to_owned(), "end".to_owned())
+    );
+}
+
+/// Subscriptions of every filter, alone and shared, with the retained messages and the live ones of those that are let in.
+fn check_subscribe(world: &mut World, who: &Who, table: usize) {
+    let hello = Hello {
+        client_id: CLIENT,
+        ..Hello::default()
+    };
+    let receives =
+        |filter: &str, topic: &str| naive::matches(filter, topic) && who.may(Wish::Receive, topic);
+    let mut client = hello.accepted(world.address);
+    assert_eq!(subscribe(&mut client, "$last/#"), 1);
+    let mut mine = Vec::new();
+    for filter in FILTERS {
+        let allowed = who.may_subscribe(filter, false, &world.topics);
+        let code = subscribe(&mut client, filter);
+        assert_eq!(
+            code,
+            if allowed { 1 } else { NOT_AUTHORIZED },
+            "subscribe {filter}"
+        );
+        if allowed {
+            mine.push(filter);
+            let retained = expected("kept", |topic| receives(filter, topic));
+            let found: Found = retained.iter().map(|_| delivered(&mut client)).collect();
+            assert_eq!(sorted(found), sorted(retained), "retained of {filter}");
+        }
+    }
+    world.publish_all("mine");
+    let any = |topic: &str| mine.iter().any(|filter| receives(filter, topic));
+    assert_eq!(
+        until_last(&mut client, "mine"),
+        expected("mine", any),
+        "live of {mine:?}"
+    );
+    let mut client = hello.accepted(world.address);
+    let mut groups: Vec<&str> = Vec::new();
+    for (number, filter) in FILTERS.iter().enumerate() {
+        let allowed = who.may_subscribe(filter, true, &world.topics);
+        let code = subscribe(&mut client, &format!("$share/g{table}-{number}/{filter}"));
+        assert_eq!(
+            code,
+            if allowed { 1 } else { NOT_AUTHORIZED },
+            "share {filter}"
+        );
+        if allowed {
+            groups.push(filter);
+        }
+    }
+    // Twice: what came too often the first time is in the way of the second one.
+    for payload in ["shared", "shared again"] {
+        world.publish_all(payload);
+        let of_group = |filter| expected(payload, |topic| receives(filter, topic));
+        let all: Found = groups.iter().flat_map(|filter| of_group(filter)).collect();
+        let found: Found = all.iter().map(|_| delivered(&mut client)).collect();
+        assert_eq!(sorted(found), sorted(all), "of groups");
+    }
+}
+
+#[test]
+#[allow(clippy::print_stdout, reason = "a failure names its table")]
+fn i11_every_path_lets_through_what_a_naive_evaluator_says() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let mut world = World::new(broker_on(folder.path(), 2, &[ACCOUNTS]));
+    // The same tables in every run.
+    let mut runner = TestRunner::deterministic();
+    let tables = prop::collection::vec(rule(), 0..5);
+    for number in 0..TABLES {
+        let mut draw = || tables.new_tree(&mut runner).expect("a table").current();
+        let (first, second) = (draw(), draw());
+        println!("table {number}: {first:?} {second:?}");
+        let who = Who {
+            client_id: CLIENT.to_owned(),
+            user: "anna".to_owned(),
+            rules: [first.clone(), second.clone()].concat(),
+        };
+        check_delivery(&mut world, &who, |world| world.set(&first, &second));
+        check_publish(&mut world, &who);
+        check_subscribe(&mut world, &who, number);
+    }
+    world.broker.stop().expect("nothing failed");
+}
