@@ -3,9 +3,12 @@
 #![allow(unsafe_code)] // a counting allocator cannot be had without
 #![allow(clippy::print_stdout)] // the figures, with --nocapture
 
-use courser_router::{Key, Router, RouterOptions, Subscription, SubscriptionRef};
+use courser_router::{
+    Handler, Key, Overflow, RingOptions, Router, RouterOptions, Subscription, SubscriptionRef,
+};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 struct Counting;
@@ -38,6 +41,7 @@ fn live() -> usize {
 #[test]
 fn costs() {
     a_post_allocates_nothing();
+    nor_does_one_within_a_post_or_into_a_ring();
     the_cache_is_bounded();
     coming_and_going_takes_no_more_memory();
     a_million_subscriptions_stay_small();
@@ -75,6 +79,65 @@ fn a_post_allocates_nothing() {
     (0..10).for_each(|_| keys.iter().for_each(|key| router.post(key, &sum)));
     assert!(router.stats().cache_misses - stats.cache_misses <= 1_000);
     drop(all);
+}
+
+/// Every way a message can go: handlers of other types, posts within a post, rings that have room and rings that overflow,
+/// a ring that coalesces, a stream that nobody polls.
+fn nor_does_one_within_a_post_or_into_a_ring() {
+    let router: Router<u64> = Router::new();
+    let keys = ["a/b", "a/c"].map(|text| router.key(text).unwrap());
+    let inner = router.key("inner").unwrap();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let (calls_in, inner_in) = (Arc::clone(&calls), inner.clone());
+    let _nests = router
+        .subscribe("a/+", move |me, _, message| {
+            me.router().post(&inner_in, message);
+        })
+        .unwrap();
+    let boxed: Box<dyn Handler<u64>> = Box::new(Counts(calls_in));
+    let _inner = router.subscribe_handler("inner", boxed).unwrap();
+    let all = [
+        Overflow::DropOldest,
+        Overflow::DropNewest,
+        Overflow::Coalesce,
+    ];
+    let full = all.map(|overflow| {
+        let options = RingOptions::new(1, overflow);
+        router.subscribe_ring("a/#", options).unwrap()
+    });
+    let stream = router
+        .subscribe_stream("#", RingOptions::new(4, Overflow::DropOldest))
+        .unwrap();
+    let emptied = router
+        .subscribe_ring("+/+", RingOptions::new(4, Overflow::Block))
+        .unwrap();
+    let post = |times: u64| {
+        for n in 0..times {
+            for key in &keys {
+                router.post(key, &n);
+                assert_eq!(emptied.try_recv().map(|(_, n)| n), Some(n));
+            }
+        }
+    };
+    post(10);
+    let before = CALLS.load(Ordering::Relaxed);
+    post(1_000);
+    assert_eq!(
+        CALLS.load(Ordering::Relaxed) - before,
+        0,
+        "allocations in 4,000 posts"
+    );
+    assert_eq!(calls.load(Ordering::Relaxed), 2 * 1_010);
+    assert!(full.iter().all(|ring| ring.len() == 1));
+    assert_eq!(stream.ring().len(), 4);
+}
+
+struct Counts(Arc<AtomicUsize>);
+
+impl Handler<u64> for Counts {
+    fn handle(&self, _: SubscriptionRef<'_, u64>, _: &Key, _: &u64) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// Slots that plans name one by one are used once, so what comes and goes beside one who stays must find other places.

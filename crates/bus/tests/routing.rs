@@ -186,6 +186,40 @@ fn run(router: &Router<Seen>, keys: &[String], ops: &[Op]) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
+    /// Up to 128 levels, each filter made of a key: levels become wildcards, and the end may become `#`.
+    #[test]
+    fn deep_keys_agree_with_the_naive_router(
+        keys in prop::collection::vec(prop::collection::vec(level(), 1..=128), 1..4),
+        shapes in prop::collection::vec(
+            (any::<prop::sample::Index>(), prop::collection::vec(prop::bool::weighted(0.3), 128), 1..=129usize),
+            1..30,
+        ),
+    ) {
+        let router: Router<Seen> = Router::new();
+        let mut live = Vec::new();
+        for (n, (of, wild, cut)) in shapes.iter().enumerate() {
+            let key = &keys[of.index(keys.len())];
+            let mut filter: Vec<&str> = key.iter().zip(wild).map(|(level, wild)| if *wild { "+" } else { level }).collect();
+            if *cut <= filter.len() {
+                filter.truncate(cut - 1);
+                filter.push("#");
+            }
+            let filter = filter.join("/");
+            if !filter.is_empty() {
+                let (reported, subscription) = subscribe(&router, &filter, n as u32);
+                live.push((filter, reported, subscription));
+            }
+        }
+        for key in keys.iter().map(|levels| levels.join("/")).filter(|key| !key.is_empty()) {
+            let mut expected: Vec<u32> =
+                live.iter().filter(|(filter, _, _)| naive(filter, &key)).map(|(_, n, _)| *n).collect();
+            expected.sort_unstable();
+            let key = router.key(&key).unwrap();
+            prop_assert_eq!(&post(&router, &key), &expected);
+            prop_assert_eq!(&post(&router, &key), &expected, "known by now");
+        }
+    }
+
     #[test]
     fn any_sequence_of_operations_agrees_with_the_naive_router(
         keys in prop::collection::vec(key(), 1..8),
@@ -195,6 +229,48 @@ proptest! {
         run(&Router::with_fences(), &keys, &ops);
         // Caches that hold next to nothing must not change what is delivered.
         run(&Router::with_options(RouterOptions { cached_keys: 1, cached_bytes: 0 }), &keys, &ops);
+    }
+}
+
+/// Handlers of any size and alignment, in slots that plans name one by one and in whole chunks.
+#[test]
+fn handlers_of_any_layout() {
+    #[repr(align(256))]
+    struct Aligned(u32, usize);
+    struct Large([u32; 3_000]);
+    struct Nothing;
+    impl Handler<Seen> for Aligned {
+        fn handle(&self, _: SubscriptionRef<'_, Seen>, _: &Key, seen: &Seen) {
+            assert_eq!((&raw const *self).addr() % 256, 0);
+            assert_eq!(self.1, self.0 as usize);
+            seen.borrow_mut().push(self.0);
+        }
+    }
+    impl Handler<Seen> for Large {
+        fn handle(&self, _: SubscriptionRef<'_, Seen>, _: &Key, seen: &Seen) {
+            assert!(self.0.iter().all(|&n| n == self.0[0]));
+            seen.borrow_mut().push(self.0[0]);
+        }
+    }
+    impl Handler<Seen> for Nothing {
+        fn handle(&self, _: SubscriptionRef<'_, Seen>, _: &Key, seen: &Seen) {
+            seen.borrow_mut().push(0);
+        }
+    }
+    let router: Router<Seen> = Router::new();
+    let key = router.key("a").unwrap();
+    let (mut all, mut expected) = (Vec::new(), Vec::new());
+    for n in 0..100 {
+        all.push(
+            router
+                .subscribe_handler("a", Aligned(n, n as usize))
+                .unwrap(),
+        );
+        all.push(router.subscribe_handler("+", Large([n; 3_000])).unwrap());
+        all.push(router.subscribe_handler("#", Nothing).unwrap());
+        expected.extend([n, n, 0]);
+        expected.sort_unstable();
+        assert_eq!(post(&router, &key), expected);
     }
 }
 
