@@ -6,6 +6,8 @@
 //! [references][words][singles in all][base]  then groups:  [walk][slot ..]  or  [walk][chunk]
 //! then [end], or [go on][groups of the base]
 //! ```
+//! Where there are many groups, those of each part but the last are wrapped: `[part][words] groups [pause]`.
+//!
 //! `walk` is the function made for the handler type (and for so many slots); it handles its group and goes on with
 //! the function of the next one. Slots and chunks lie in the order of their addresses, so that equal match lists are
 //! equal words, and a thread keeps each plan once however many keys share it.

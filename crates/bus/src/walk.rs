@@ -38,7 +38,8 @@ impl<M: 'static> Copy for Post<'_, M> {}
 /// through which all six stay in their registers: small posts are bound by the number of loads and stores, and this
 /// way needs none for them. Handlers that write to the message one after another moreover do so through the same
 /// register, and the processor forwards each store to the next load without waiting for it (measured on Zen 4).
-/// Without optimisation it is a plain call; there are as many as the plan has groups, each with frames of its own.
+/// Where it does not, it is a plain call: without optimisation, and for handlers that lend something of their own frame to
+/// code that is not inlined. Plans of many groups are therefore cut into parts (see `part`).
 pub(crate) type Walk<M> = unsafe fn(*const Word, &Router<M>, &Key, &M, &Record, Visit);
 
 /// Slots of the groups that are entered one by one, each size with a function that has no loop.
@@ -82,6 +83,10 @@ pub(crate) struct Marks {
     pub(crate) end: Word,
     /// Goes on with the groups whose address follows.
     pub(crate) go_on: Word,
+    /// Calls for the groups of a part, whose length in words follows, and goes on behind them.
+    pub(crate) part: Word,
+    /// What a part ends with: returns to `part`.
+    pub(crate) pause: Word,
 }
 
 // SAFETY: functions.
@@ -91,10 +96,11 @@ unsafe impl Sync for Marks {}
 
 impl Marks {
     pub(crate) fn of<M: 'static>() -> Marks {
-        let (end, go_on): (Walk<M>, Walk<M>) = (end::<M>, go_on::<M>);
         Marks {
-            end: end as Word,
-            go_on: go_on as Word,
+            end: end::<M> as Walk<M> as Word,
+            go_on: go_on::<M> as Walk<M> as Word,
+            part: part::<M> as Walk<M> as Word,
+            pause: pause::<M> as Walk<M> as Word,
         }
     }
 }
@@ -126,7 +132,39 @@ unsafe fn go_on<M>(
     unsafe { run((*group.add(1)).cast(), post) }
 }
 
-/// Runs a plan from `group` on, and ends the visit.
+/// Bounds the stack of a post: whatever the groups of a part have left on it is gone before the next part.
+///
+/// # Safety
+/// As for `run`, and the group's function is this one.
+unsafe fn part<M>(
+    group: *const Word,
+    router: &Router<M>,
+    key: &Key,
+    message: &M,
+    record: &Record,
+    visit: Visit,
+) {
+    let post = Post {
+        router,
+        key,
+        message,
+        record,
+        visit,
+    };
+    // SAFETY: the layout of such a group: a number of words, then so many, which end with `pause`. The visit goes on.
+    let next = unsafe {
+        run(group.add(2), post);
+        group.add(2 + (*group.add(1)).addr())
+    };
+    // SAFETY: passed on from the caller; the next group follows.
+    unsafe { run(next, post) }
+}
+
+/// # Safety
+/// None is needed.
+unsafe fn pause<M>(_: *const Word, _: &Router<M>, _: &Key, _: &M, _: &Record, _: Visit) {}
+
+/// Runs a plan from `group` on, and ends the visit; a part only up to its end, and the visit goes on.
 ///
 /// # Safety
 /// `group` is a group of a plan of the post's router, or its end; the poster is present by the post's visit, and the

@@ -274,6 +274,55 @@ fn handlers_of_any_layout() {
     }
 }
 
+/// A key that matches thousands of filters, of handlers that keep something on the stack and of some that panic, posted to
+/// on a thread with little of it: each is called once.
+#[test]
+fn a_key_of_many_filters_needs_little_stack() {
+    const LEVELS: u32 = 14;
+    const STACK: usize = 512 << 10;
+    struct Writes(u32);
+    impl Handler<Seen> for Writes {
+        fn handle(&self, _: SubscriptionRef<'_, Seen>, key: &Key, seen: &Seen) {
+            let text = format!("{key}: {}", self.0);
+            seen.borrow_mut().push(self.0);
+            assert!(!text.ends_with("77"), "on purpose");
+        }
+    }
+    let router: Router<Seen> = Router::new();
+    let mut all = Vec::new();
+    for bits in 0..1 << LEVELS {
+        let level = |level| if bits >> level & 1 == 1 { "+" } else { "a" };
+        let filter: Vec<&str> = (0..LEVELS).map(level).collect();
+        all.push(
+            router
+                .subscribe_handler(&filter.join("/"), Writes(bits))
+                .unwrap(),
+        );
+    }
+    // What many keys have in common is cut as well.
+    let common = (1 << LEVELS)..(1 << LEVELS) + 1_000;
+    all.extend(common.map(|n| router.subscribe_handler("#", Writes(n)).unwrap()));
+    let key = router.key(&["a"; LEVELS as usize].join("/")).unwrap();
+    std::panic::set_hook(Box::new(|_| {}));
+    let post = || post(&router, &key);
+    let seen = std::thread::scope(|scope| {
+        let small = std::thread::Builder::new().stack_size(STACK);
+        let poster = small.spawn_scoped(scope, || [post(), post()]).unwrap();
+        poster.join().unwrap()
+    });
+    let _ = std::panic::take_hook();
+    let expected: Vec<u32> = (0..all.len() as u32).collect();
+    assert_eq!(seen, [expected.clone(), expected]);
+    let panics = (0..all.len())
+        .filter(|n| n.to_string().ends_with("77"))
+        .count() as u64;
+    let stats = router.stats();
+    assert_eq!(
+        (stats.hits, stats.panics),
+        (2 * all.len() as u64, 2 * panics)
+    );
+}
+
 #[test]
 fn both_spellings_are_one_filter() {
     use courser_router::Token::{Any, Is, Rest};
