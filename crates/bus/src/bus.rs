@@ -124,7 +124,7 @@ impl<M: 'static> Router<M> {
         Self::build(RouterOptions::default(), Barrier::Fence)
     }
 
-    /// The key of this text: the same for the same text, as long as somebody holds it.
+    /// The key of this text: the same for the same text, as long as somebody holds it. Linear in the text, under a lock.
     ///
     /// # Errors
     /// [`KeyError`], in particular for text with a wildcard.
@@ -136,7 +136,7 @@ impl<M: 'static> Router<M> {
             .get(text)
     }
 
-    /// Keys of this router that somebody holds, in no order.
+    /// Keys of this router that somebody holds, in no order. Linear in them, under the lock of [`key`](Self::key).
     #[must_use]
     pub fn keys(&self) -> Vec<Key> {
         self.more
@@ -149,7 +149,9 @@ impl<M: 'static> Router<M> {
     /// Calls `handler` for each message that is posted to a key that `filter` matches, on the poster's thread,
     /// with (subscription, the key that was posted to, message). See [`Handler`] for what holds there.
     ///
-    /// Posts that start after this returned see it.
+    /// Posts that start after this returned see it. Linear in the tokens of the filter and in the types of handlers that it
+    /// has already, under the router's lock: one to two microseconds among a million. The first posts to each key that the
+    /// filter matches then look anew what that matches, unless the filter had many subscriptions before.
     ///
     /// # Errors
     /// [`FilterError`] if `filter` is none.
@@ -179,6 +181,7 @@ impl<M: 'static> Router<M> {
     }
 
     /// Puts matching messages into a bounded ring, to be taken out on any thread. Ends when the ring is dropped.
+    /// Its memory is taken at once, but with [`Overflow::Coalesce`](crate::Overflow::Coalesce) as it fills.
     ///
     /// # Errors
     /// [`FilterError`] if `filter` is none.
@@ -219,6 +222,10 @@ impl<M: 'static> Router<M> {
     /// Calls every handler whose filter matches `key` with `message`. Returns when all have been called.
     ///
     /// A handler may post in turn; what it posts is delivered before its own call ends.
+    ///
+    /// Linear in the handlers called: about a nanosecond each and a few in all, without a lock and an allocation. The first
+    /// post of a thread to a key, and the next one after a change of what the key matches, searches the filters, in some
+    /// microseconds. Never panics by itself; a handler's panic is caught.
     #[inline]
     pub fn post(&self, key: &Key, message: &M) {
         match local::last(self.inner.id) {
@@ -316,14 +323,15 @@ impl<M: 'static> Router<M> {
         self.inner.subscriptions()
     }
 
-    /// Counters and sizes.
+    /// Counters and sizes. Linear in the threads that post, under the router's lock.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.inner.stats()
     }
 
     /// Drops handlers whose subscriptions have ended and which nobody runs any more, and clears out filters
-    /// without subscriptions. Never waits. Returns how many handlers still wait for a running post.
+    /// without subscriptions. Never waits for a post. Returns how many handlers still wait for a running one. Linear in the
+    /// filters, under the router's lock.
     pub fn collect(&self) -> usize {
         self.inner.collect_all()
     }
@@ -351,7 +359,7 @@ impl<M: Send + Sync + 'static> Router<M> {
         self.post(key, &message);
     }
 
-    /// The retained message of `key`.
+    /// The retained message of `key`. Logarithmic in their number, under a lock, as for the others here.
     #[must_use]
     pub fn retained(&self, key: &Key) -> Option<Arc<M>> {
         self.retained_lock().get(key)
@@ -362,7 +370,8 @@ impl<M: Send + Sync + 'static> Router<M> {
         self.retained_lock().clear(key)
     }
 
-    /// All retained messages that `filter` matches, ordered by key.
+    /// All retained messages that `filter` matches, ordered by key. Linear in those whose keys begin as the filter does
+    /// up to its first wildcard.
     ///
     /// # Errors
     /// [`FilterError`] if `filter` is none.

@@ -95,7 +95,7 @@ impl Filter {
         self.0
     }
 
-    /// Whether a key of this text would be delivered.
+    /// Whether a key of this text would be delivered. Linear in the shorter of both.
     #[must_use]
     pub fn matches(&self, key: &str) -> bool {
         router::filter_matches(&self.0, key)

@@ -55,7 +55,7 @@ impl Key {
         self.text.split('/')
     }
 
-    /// The token at a place, the first being 0.
+    /// The token at a place, the first being 0. Linear in what is before it.
     #[must_use]
     pub fn token(&self, at: usize) -> Option<&str> {
         self.tokens().nth(at)

@@ -296,7 +296,7 @@ impl<M> Ring<M> {
         }
     }
 
-    /// The message that waits longest, if there is one.
+    /// The message that waits longest, if there is one. Never waits.
     pub fn try_recv(&self) -> Option<Delivered<M>> {
         self.shared.take()
     }
@@ -356,7 +356,8 @@ impl<M> Ring<M> {
     /// Ends the subscription, waits for posts under way, and returns what still waited.
     ///
     /// # Errors
-    /// [`WithinHandler`] when called from a handler of the same router.
+    /// [`WithinHandler`] when called from a handler of the same router. The subscription has ended all the same, and what
+    /// still waited is dropped: take it out before.
     pub fn close(mut self) -> Result<Vec<Delivered<M>>, WithinHandler> {
         self.shared.close();
         self.subscription

@@ -59,7 +59,8 @@ impl Subscription {
         unsafe { self.slot.as_ref() }.live() == Some(self.id)
     }
 
-    /// Ends it: once this returns no new call starts; running ones may end later.
+    /// Ends it: once this returns no new call starts; running ones may end later. Takes the router's lock, and some
+    /// microseconds if the handler owns something that is to be dropped. Never waits for a post.
     pub fn unsubscribe(self) {
         drop(self);
     }
@@ -67,7 +68,7 @@ impl Subscription {
     /// Ends it and waits until no call of its handler runs any more. Waits for all posts that are under way in this
     /// router, since those are what is counted. The handler is dropped then, or soon after: where handlers that ended
     /// before it still wait, or another thread is dropping some, with one of the next unsubscriptions or at
-    /// [`Router::collect`](crate::Router::collect).
+    /// [`Router::collect`](crate::Router::collect). As long as a handler does not return, this does not either.
     ///
     /// # Errors
     /// [`WithinHandler`] at once instead of a deadlock, when called from a handler of this router. Two handlers
