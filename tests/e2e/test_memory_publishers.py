@@ -1,0 +1,93 @@
+"""What publishers see of `memory.max`: near it they are read less and refused, and when there is room again they go on as before.
+
+Subscriptions take the memory up, since nothing closes their clients for it. And what `memory.max` is where nobody has set it.
+"""
+
+import itertools
+import re
+import time
+
+import groups
+import pytest
+import wire
+from broker import Courser
+from doors import running
+from test_memory import MIB, QUOTA, SMALL, Client, Server
+
+pytestmark = pytest.mark.courser
+
+# At most one read of a publisher in this time while memory is short (docs/limits.md), a little less for how ticks are rounded.
+PAUSE_SECONDS = 0.018
+# Filters of one SUBSCRIBE, and their bytes.
+FILTERS, LONG = 100, 3_900
+SERVED = 0
+TOPIC = "t"
+PATIENCE = 30
+
+
+def subscribe_much(client, number):
+    names = (f"much/{number}/{filter}/".ljust(LONG, "x") for filter in range(FILTERS))
+    client.send(wire.packet(8, b"\0\1\0" + b"".join(wire.text(name) + b"\0" for name in names), 2))
+    assert client.receive()[0] == 0x90
+
+
+@pytest.mark.timeout(180)
+def test_a_publisher_is_read_less_then_refused_then_served(tmp_path):
+    """Its acknowledgements say 0x97 and come one in 20 ms; once others have gone they say again what they said before."""
+    server = Server(tmp_path, SMALL)
+    holders = []
+    try:
+        # What nobody gets takes no memory and is not refused.
+        reader = Client(server.port, "reader")
+        assert reader.subscribe(TOPIC, qos=0) == 0
+        publisher = Client(server.port, "publisher")
+        assert publisher.publish(TOPIC, b"x") == SERVED
+        # Some of them in a row, so that it is not only for the packet that has just come.
+        for number in itertools.count():
+            if all(publisher.publish(TOPIC, b"x") == QUOTA for _ in range(5)):
+                break
+            assert number < SMALL // (FILTERS * LONG), "it is refused before what its subscribers say is all of the budget"
+            holder = Client(server.port, f"holder-{number}")
+            if holder.reason:
+                # Who is there already may still say more.
+                assert holder.reason == QUOTA
+                holder.close()
+            else:
+                holders.append(holder)
+            subscribe_much(holders[-1], number)
+        began = time.monotonic()
+        codes = {publisher.publish(TOPIC, b"x") for _ in range(26)}
+        took = time.monotonic() - began
+        assert codes == {QUOTA}
+        # A machine that is slow for other reasons takes longer, never less.
+        assert took >= 25 * PAUSE_SECONDS, f"26 publishes were read in {took:.3f} s"
+        assert Client(server.port, "new").reason == QUOTA
+        while holders:
+            holders.pop().close()
+        deadline = time.monotonic() + PATIENCE
+        while publisher.publish(TOPIC, b"x") != SERVED:
+            assert time.monotonic() < deadline, "there is room again, and it is refused"
+        assert Client(server.port, "after").reason == 0
+    finally:
+        for holder in holders:
+            holder.close()
+        code, log = server.stop()
+    assert code == 0, log
+    slowed = re.search(r"publishers_slowed=(\d+)", log)
+    assert slowed and int(slowed.group(1)) >= 25, log
+    assert "event=memory_full" in log
+
+
+def test_without_a_setting_it_is_sixty_percent_of_the_group(tmp_path):
+    """In a control group of 512 MiB the server says 307, whatever the machine has."""
+
+    class InGroup(Courser):
+        def command(self):
+            # Joins before it is the server.
+            return ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(group), *super().command()]
+
+    try:
+        with groups.memory_group(512 * MIB) as group, running(InGroup, tmp_path / "broker") as broker:
+            assert "memory: at most 307 MiB\n" in broker.output()
+    except groups.CannotMake as reason:
+        pytest.skip(f"no control group can be made here: {reason}")
