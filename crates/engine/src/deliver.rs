@@ -301,11 +301,16 @@ impl Partition {
         let mut topic = "";
         while live.has_room() {
             let Some((seq, reference)) = stream.next_reference(live.pushed) else {
-                live.pushed = stream.next();
+                // What waited behind the limit may have ended without having been sent: what comes now would wait for nobody.
+                let end = stream.next();
+                live.pushed = live.pushed.max(end.min(*sent_limit));
+                if end > *sent_limit {
+                    return Some(end);
+                }
                 break;
             };
             if seq >= *sent_limit {
-                live.pushed = seq;
+                live.pushed = live.pushed.max(*sent_limit);
                 return Some(seq);
             }
             live.pushed = seq + 1;
