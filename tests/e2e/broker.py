@@ -158,6 +158,9 @@ class Courser(Broker):
         "log_format": "log.format={}",
         "log_level": "log.level={}",
         "backup_folders": "backup.folders=[{}]",
+        "scrub_period": "scrub.period={}",
+        "queue_age": "session.queue_age_max={}s",
+        "retained_age": "retained.age_max={}s",
     }
     # Small segments: hundreds of brokers of a run make their files ahead of need.
     ALWAYS = {"segment_bytes": "1MiB"}

@@ -28,6 +28,9 @@ pub struct Limits {
     /// Bytes of messages that may wait for a session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queued_bytes: Option<u32>,
+    /// Seconds that a message may wait for a session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queued_seconds: Option<u32>,
 }
 
 impl Limits {
@@ -55,6 +58,7 @@ impl Limits {
             connections: one(self.connections, other.connections),
             queued_messages: one(self.queued_messages, other.queued_messages),
             queued_bytes: one(self.queued_bytes, other.queued_bytes),
+            queued_seconds: one(self.queued_seconds, other.queued_seconds),
         }
     }
 }

@@ -36,6 +36,8 @@ struct WireLimits {
     queued_messages: Option<u32>,
     #[prost(uint32, optional, tag = "7")]
     queued_bytes: Option<u32>,
+    #[prost(uint32, optional, tag = "8")]
+    queued_seconds: Option<u32>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -191,6 +193,7 @@ fn wire_limits(limits: Limits) -> Option<WireLimits> {
         connections,
         queued_messages,
         queued_bytes,
+        queued_seconds,
     } = limits;
     (limits != Limits::default()).then_some(WireLimits {
         messages_per_second,
@@ -200,6 +203,7 @@ fn wire_limits(limits: Limits) -> Option<WireLimits> {
         connections,
         queued_messages,
         queued_bytes,
+        queued_seconds,
     })
 }
 
@@ -212,6 +216,7 @@ fn limits_of(limits: Option<WireLimits>) -> Limits {
         connections: limits.connections,
         queued_messages: limits.queued_messages,
         queued_bytes: limits.queued_bytes,
+        queued_seconds: limits.queued_seconds,
     })
 }
 

@@ -149,11 +149,13 @@ impl Config {
         Limits {
             queue_messages_max: session.queue_messages_max,
             queue_bytes_max: session.queue_bytes_max.bytes(),
+            queue_seconds_max: seconds_or_none(session.queue_age_max),
             overflow: overflow(session.overflow),
             subscriptions_max: mqtt.subscriptions_max,
             outbound_window_max: mqtt.outbound_window_max,
             retained_messages_max: retained.messages_max.div_ceil(keepers),
             retained_bytes_max: retained_bytes.div_ceil(keepers.into()),
+            retained_seconds_max: seconds_or_none(retained.age_max),
             session_expiry_seconds_max: seconds(mqtt.session_expiry_max),
             shared_strategy: strategy(mqtt.shared_strategy),
             ..Limits::default()
@@ -239,6 +241,14 @@ const fn strategy(strategy: courser_settings::SharedStrategy) -> courser_contrac
 // The settings have ranges; these end at the widest type.
 fn seconds(span: Duration) -> u32 {
     u32::try_from(span.as_secs()).unwrap_or(u32::MAX)
+}
+
+/// No time at all stands for no limit; a part of a second counts as one.
+fn seconds_or_none(span: Duration) -> u32 {
+    match span.is_zero() {
+        true => u32::MAX,
+        false => seconds(span).max(1),
+    }
 }
 
 fn milliseconds(span: Duration) -> u32 {

@@ -3,7 +3,7 @@
 use courser_contract::{CloseCause, Dropped};
 
 /// Reasons for which messages were not delivered.
-pub const DROPPED: [Dropped; 10] = [
+pub const DROPPED: [Dropped; 11] = [
     Dropped::NoSubscriber,
     Dropped::QueueFull,
     Dropped::Expired,
@@ -14,6 +14,7 @@ pub const DROPPED: [Dropped; 10] = [
     Dropped::RetainedFull,
     Dropped::Damaged,
     Dropped::Denied,
+    Dropped::TooOld,
 ];
 
 /// The word for a reason in reports.
@@ -30,6 +31,7 @@ pub const fn dropped_name(why: Dropped) -> &'static str {
         Dropped::RetainedFull => "retained_full",
         Dropped::Damaged => "damaged",
         Dropped::Denied => "denied",
+        Dropped::TooOld => "too_old",
     }
 }
 

@@ -58,7 +58,7 @@ pub enum Dropped {
     NoSubscriber,
     /// A session's queue is full.
     QueueFull,
-    /// Its time was over.
+    /// The time was over that its publisher gave it.
     Expired,
     /// Longer than the receiver takes.
     TooLarge,
@@ -74,6 +74,8 @@ pub enum Dropped {
     Damaged,
     /// The client has no right to it.
     Denied,
+    /// It has waited, or was retained, for longer than may be.
+    TooOld,
 }
 
 /// What a front asks before it goes on: the one gate of a client (I11).

@@ -263,6 +263,8 @@ pub struct SessionLimits {
     pub queued_messages_max: u32,
     /// Most bytes of messages that wait.
     pub queued_bytes_max: u32,
+    /// Seconds that a message may wait.
+    pub queued_seconds_max: u32,
 }
 
 impl SessionLimits {
@@ -271,6 +273,7 @@ impl SessionLimits {
         subscriptions_max: u32::MAX,
         queued_messages_max: u32::MAX,
         queued_bytes_max: u32::MAX,
+        queued_seconds_max: u32::MAX,
     };
 }
 

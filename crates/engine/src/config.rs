@@ -76,7 +76,9 @@ pub struct Limits {
     pub queue_messages_max: u32,
     /// Their encoded bytes.
     pub queue_bytes_max: u64,
-    /// What happens beyond that.
+    /// Seconds that a message may wait for one session or group; `u32::MAX`: no limit.
+    pub queue_seconds_max: u32,
+    /// What happens beyond the first two.
     pub overflow: Overflow,
     /// Subscriptions of one session, shared ones included.
     pub subscriptions_max: u32,
@@ -90,6 +92,8 @@ pub struct Limits {
     pub retained_messages_max: u32,
     /// Their encoded bytes.
     pub retained_bytes_max: u64,
+    /// Seconds that a message is retained; `u32::MAX`: no limit.
+    pub retained_seconds_max: u32,
     /// Longest time that a session outlives its connection (M26).
     pub session_expiry_seconds_max: u32,
     /// Forwards that may wait in all outboxes (M47).
@@ -103,6 +107,7 @@ impl Default for Limits {
         Self {
             queue_messages_max: 100_000,
             queue_bytes_max: 16 << 20,
+            queue_seconds_max: u32::MAX,
             overflow: Overflow::DropNewest,
             subscriptions_max: 10_000,
             sessions_max: 1_000_000,
@@ -110,6 +115,7 @@ impl Default for Limits {
             holds_max: 32_767,
             retained_messages_max: 1_000_000,
             retained_bytes_max: 1 << 30,
+            retained_seconds_max: u32::MAX,
             session_expiry_seconds_max: 7 * 24 * 3600,
             outbox_messages_max: 100_000,
             shared_strategy: SharedStrategy::RoundRobin,

@@ -16,6 +16,7 @@ use courser_contract::{
 use hashbrown::{HashMap, HashSet};
 
 use crate::{
+    aging::Aging,
     due::DueIndex,
     entry::TargetList,
     group::{Fact, News},
@@ -271,6 +272,8 @@ pub(crate) enum Due {
     SessionEnd(u64),
     /// A will is due.
     Will(u64),
+    /// Some streams are to be looked at for what has waited too long.
+    Aging,
 }
 
 /// What waits for a fence.
@@ -328,6 +331,7 @@ pub(crate) struct Lead {
     pub(crate) inbox: Inbox,
     pub(crate) projection: Projection,
     pub(crate) due: DueIndex<Due>,
+    pub(crate) aging: Aging,
     pub(crate) senders: BTreeMap<PartitionId, Sender>,
     /// Who leads the partitions to which outboxes lead, as they have said.
     pub(crate) leaders: BTreeMap<PartitionId, Term>,
@@ -414,6 +418,7 @@ impl Default for Lead {
             inbox: Inbox::default(),
             projection: Projection::default(),
             due: DueIndex::default(),
+            aging: Aging::default(),
             senders: BTreeMap::new(),
             leaders: BTreeMap::new(),
             stood: BTreeMap::new(),

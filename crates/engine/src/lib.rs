@@ -31,12 +31,14 @@
 //! | `scan`, `retained` | retained messages |
 //! | `record`, `stream`, `look` | where records are, who needs them, how deliveries look |
 //! | `timeouts`, `due` | what comes with time |
+//! | `aging` | what has waited or was retained for too long |
 //! | `lost`, `aside` | records that the disk has lost; a partition that must not go on |
 //! | `list` | what an operator sees, and what they may end |
 //! | `checkpoint` | the state as it is at one place of the log, written in slices and read back |
 #![forbid(unsafe_code)]
 
 mod after;
+mod aging;
 mod aside;
 #[allow(
     dead_code,

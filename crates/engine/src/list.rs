@@ -152,6 +152,7 @@ impl Partition {
     pub fn limit_session_at(&mut self, place: u32, limits: SessionLimits) {
         if let Some(session) = self.state.sessions.at_mut(place) {
             session.lead.limits = limits;
+            self.watch_age(limits.queued_seconds_max);
         }
     }
 
@@ -166,6 +167,7 @@ impl Partition {
     pub fn limit_session(&mut self, uid: SessionUid, limits: SessionLimits) {
         if let Some(session) = self.state.sessions.get_mut(uid.0) {
             session.lead.limits = limits;
+            self.watch_age(limits.queued_seconds_max);
         }
     }
 

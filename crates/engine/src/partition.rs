@@ -432,6 +432,7 @@ impl Partition {
     /// Other limits, for what it decides from now on: what was let in stays (M4).
     pub fn set_limits(&mut self, limits: crate::Limits) {
         self.config.limits = limits;
+        self.watch_settings();
     }
 
     /// Says how much room its disk has. While it is short, publishes that would be kept are refused; results, releases, forwards

@@ -38,6 +38,7 @@ impl Partition {
         self.lead.role = Role::Leading;
         self.rename_sets();
         self.find_due();
+        self.watch_settings();
         self.begin_groups(began, fx);
         self.detach_all(fx);
         self.continue_scans(fx);
@@ -209,6 +210,7 @@ impl Partition {
             let session = self.state.sessions.get_mut(number).expect("it was listed");
             let before = std::mem::take(&mut session.lead);
             session.lead = SessionLead::default();
+            session.will_forgotten = false;
             session.stream.forget_expiry();
             if let Some(live) = before.live {
                 let closed = ToFront::Closed(CloseReason::Administrative);

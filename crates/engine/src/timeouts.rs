@@ -46,6 +46,7 @@ impl Partition {
                 } => self.expire_retained(Slot(slot), Address { index, ordinal }),
                 Due::SessionEnd(number) => self.expire_session(SessionUid(number), fx),
                 Due::Will(number) => self.will_is_due(SessionUid(number), fx),
+                Due::Aging => self.look_at_ages(wall, fx),
             }
         }
     }
@@ -143,7 +144,7 @@ impl Partition {
         }
     }
 
-    fn expire_retained(&mut self, slot: Slot, address: Address) {
+    pub(crate) fn expire_retained(&mut self, slot: Slot, address: Address) {
         let records = &self.state.records;
         if !records.is_live(slot) || records.address(slot) != address {
             return;

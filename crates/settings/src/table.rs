@@ -180,6 +180,8 @@ settings! {
         queue_messages_max: u32 = 100_000, in 1..=10_000_000, applies = AtOnce;
         /// Bytes that may wait for one session before its overflow policy applies.
         queue_bytes_max: ByteSize = ByteSize::mib(16), in ByteSize::kib(1)..=ByteSize::gib(1024), applies = AtOnce;
+        /// How long a message may wait for a session, or in a shared group. Then it is dropped and counted, unless it is under way. "0s" is no limit.
+        queue_age_max: Duration = Duration::ZERO, in Duration::ZERO..=36_500 * DAY, applies = AtOnce;
         /// What happens to a message for a session that is full. Messages under way are never dropped.
         overflow: Overflow = Overflow::DropNewest, applies = AtOnce;
     }
@@ -190,6 +192,8 @@ settings! {
         messages_max: u32 = 1_000_000, in 0..=1_000_000_000, applies = AtOnce;
         /// Most bytes of all retained messages.
         bytes_max: ByteSize = ByteSize::mib(256), in ByteSize::new(0)..=ByteSize::gib(1024), applies = AtOnce;
+        /// How long a retained message is kept. Then it is forgotten and counted as dropped. "0s" is no limit.
+        age_max: Duration = Duration::ZERO, in Duration::ZERO..=36_500 * DAY, applies = AtOnce;
         /// Largest payload that is retained.
         payload_bytes_max: ByteSize = ByteSize::mib(1), in ByteSize::new(0)..=ByteSize::new(REMAINING_LENGTH_MAX), applies = NewConnections;
     }

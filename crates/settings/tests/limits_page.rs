@@ -26,6 +26,8 @@ const IN_WORDS: &[(&str, &str, &str)] = &[
         "60 % of the control group or else of the machine",
     ),
     ("mqtt.keep_alive_max_seconds", "0", "none"),
+    ("retained.age_max", "\"0s\"", "none"),
+    ("session.queue_age_max", "\"0s\"", "none"),
 ];
 
 fn page() -> String {

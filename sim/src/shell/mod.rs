@@ -21,8 +21,8 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use courser_contract::{
-    CloseCause, DetachCause, Epoch, FrontId, LogIndex, Now, PartitionId, ShardId, Term, ToFront,
-    ToHome,
+    CloseCause, DetachCause, Dropped, Epoch, FrontId, LogIndex, Now, PartitionId, ShardId, Term,
+    ToFront, ToHome,
 };
 use courser_engine::{DiskRoom, Limits, Partition, PartitionConfig};
 use courser_mqtt::front::{Front, FrontConfig, PreparedScratch};
@@ -132,6 +132,12 @@ impl Shard {
             scratch: PreparedScratch::default(),
             handled: vec![0; usize::from(make.places.shards)],
         }
+    }
+
+    /// Messages that were dropped as too old since the last call.
+    pub(crate) fn take_too_old(&mut self) -> u64 {
+        let dropped = self.hub.dropped.remove(&Dropped::TooOld);
+        dropped.unwrap_or_default()
     }
 
     /// Index changes that were asked for and confirmed.

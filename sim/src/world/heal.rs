@@ -33,7 +33,8 @@ impl World {
         self.probe();
         self.count_log();
         if !self.failed() {
-            self.oracle.recount(self.now);
+            self.count_dropped();
+            self.oracle.recount(self.now, self.counts.too_old);
         }
     }
 

@@ -40,6 +40,7 @@ impl World {
         self.links = Links::new(self.plan.shards, self.plan.link_ms);
         self.turn_at.fill(None);
         self.timer_at.fill(u64::MAX);
+        self.count_dropped();
         self.shards.clear();
         for id in (0..self.plan.shards).map(ShardId) {
             let make = Make {
@@ -79,6 +80,12 @@ impl World {
             (id, Partition::replay(config, self.committed_entries(id)))
         });
         Some(recovered.collect())
+    }
+
+    /// What the shards have counted so far ends with them.
+    pub(super) fn count_dropped(&mut self) {
+        let too_old = self.shards.iter_mut().map(Shard::take_too_old);
+        self.counts.too_old += too_old.sum::<u64>();
     }
 
     pub(super) fn elect(&mut self, partition: PartitionId) {

@@ -30,6 +30,8 @@ pub struct Counts {
     pub entries: u64,
     /// Comparisons of a partition with its replay.
     pub replays: u64,
+    /// Messages that had waited for too long.
+    pub too_old: u64,
     /// Copies of the disk that were recovered after a loss of power or a flipped bit.
     pub probes: u64,
     /// Starts from a disk.
@@ -63,6 +65,7 @@ impl Counts {
         self.resumed += other.resumed;
         self.entries += other.entries;
         self.replays += other.replays;
+        self.too_old += other.too_old;
         self.probes += other.probes;
         self.recoveries += other.recoveries;
         self.checkpoints += other.checkpoints;

@@ -203,6 +203,7 @@ fn session_limits(limits: Limits) -> SessionLimits {
         subscriptions_max: most(limits.subscriptions),
         queued_messages_max: most(limits.queued_messages),
         queued_bytes_max: most(limits.queued_bytes),
+        queued_seconds_max: most(limits.queued_seconds),
     }
 }
 

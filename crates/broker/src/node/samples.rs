@@ -15,7 +15,7 @@ use crate::{Broker, NodeState, examine};
 
 const LINE: usize = 32;
 /// Every one of them, oldest first.
-const SAMPLES: &[&str] = &["format-1", "format-2"];
+const SAMPLES: &[&str] = &["format-1", "format-2", "format-3"];
 
 fn sample_path(name: &str) -> PathBuf {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data");

@@ -186,6 +186,7 @@ impl Shard {
             if let Some(partition) = self.partitions.at(place).partition.as_deref_mut() {
                 let all = partition.session_places();
                 tell_limits(partition, 0..all, &table);
+                self.partitions.touch(place);
             }
         }
     }
@@ -203,6 +204,7 @@ impl Shard {
             if let Some(session) = partition.session(home.session) {
                 let limits = limits_of_session(&table, session.owner());
                 partition.limit_session(home.session, limits);
+                self.partitions.touch(self.partitions.place(home.partition));
             }
         }
     }
@@ -247,6 +249,7 @@ impl Shard {
                 ));
             }
         }
+        self.partitions.touch(place);
         let spent = i64::from(end.saturating_sub(from)) * Budget::ROW;
         self.hub.budget.spend(spent);
         gone.retain(|(owner, _)| {

@@ -183,21 +183,30 @@ impl Partitions {
             .expect("a partition's effects never call a partition")
     }
 
-    /// Puts it back, as one that may have an entry.
+    /// It may have an entry, or want to be called at another time.
     #[inline]
-    pub(crate) fn put(&mut self, place: usize, partition: Box<Partition>) {
+    pub(crate) fn touch(&mut self, place: usize) {
         let owned = &mut self.owned[place];
-        owned.partition = Some(partition);
         if !owned.dirty {
             owned.dirty = true;
             self.dirty.push(place);
         }
     }
 
+    /// Puts it back, as one that may have an entry.
+    #[inline]
+    pub(crate) fn put(&mut self, place: usize, partition: Box<Partition>) {
+        self.owned[place].partition = Some(partition);
+        self.touch(place);
+    }
+
     /// Gives all of them other limits.
     pub(crate) fn set_limits(&mut self, limits: &Limits) {
-        for partition in self.owned.iter_mut().filter_map(|it| it.partition.as_mut()) {
-            partition.set_limits(limits.clone());
+        for place in 0..self.owned.len() {
+            if let Some(partition) = &mut self.owned[place].partition {
+                partition.set_limits(limits.clone());
+                self.touch(place);
+            }
         }
     }
 

@@ -171,7 +171,8 @@ impl NeededRecords {
             | Kind::Group
             | Kind::Leave
             | Kind::Outbox
-            | Kind::Owner => {}
+            | Kind::Owner
+            | Kind::Ages => {}
         }
         Ok(())
     }

@@ -83,6 +83,7 @@ impl Saving {
         };
         let output = &mut saving.output;
         output.unit(Kind::Head, |out| write_head(state, out));
+        output.unit(Kind::Ages, |out| state.ages.encode(out));
         output.unit(Kind::Origins, |out| state.origins.encode(out));
         output.unit(Kind::Inbox, |out| state.inbox.encode(out));
         for (to, next) in &saving.outboxes {

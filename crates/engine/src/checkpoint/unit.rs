@@ -18,8 +18,8 @@ use crate::{
 
 /// Version of this form. All up to it are read, later ones are refused by name.
 ///
-/// 2: sessions may have owners.
-pub(super) const VERSION: u16 = 2;
+/// 2: sessions may have owners. 3: when entries came.
+pub(super) const VERSION: u16 = 3;
 /// Bytes of a piece, the last one excepted.
 pub(super) const PIECE_BYTES: usize = 64 * 1024;
 pub(super) const UNIT_HEADER_BYTES: usize = 5;
@@ -58,6 +58,8 @@ pub(super) enum Kind {
     End = 14,
     /// The user to whom a session belongs.
     Owner = 15,
+    /// When entries came.
+    Ages = 16,
 }
 
 impl Kind {
@@ -78,6 +80,7 @@ impl Kind {
             13 => Self::Forward,
             14 => Self::End,
             15 => Self::Owner,
+            16 => Self::Ages,
             _ => return None,
         })
     }

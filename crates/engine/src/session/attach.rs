@@ -240,7 +240,7 @@ impl Partition {
             next: Seq(session.stream.floor()),
             groups,
         };
-        session.lead.will_forgotten = false;
+        session.will_forgotten = false;
         session.lead.going = Going::Nowhere;
         session.lead.publisher = Some(attaching.publisher);
         session.lead.limits = attaching.limits;
@@ -259,6 +259,7 @@ impl Partition {
             client.tell_waiting(fx);
         }
         self.start_live(uid, live, fx);
+        self.watch_age(attaching.limits.queued_seconds_max);
         self.tell_groups(uid, fx);
         self.resume_scans(uid, fx);
     }

@@ -125,7 +125,7 @@ impl Partition {
 
     fn will(&self, uid: SessionUid) -> Option<&Will> {
         let session = self.state.sessions.get(uid.0)?;
-        if session.lead.will_forgotten {
+        if session.will_forgotten {
             return None;
         }
         session.extra.as_ref()?.will.as_deref()
@@ -150,7 +150,7 @@ impl Partition {
 
     fn forget_will(&mut self, uid: SessionUid) {
         if let Some(session) = self.state.sessions.get_mut(uid.0) {
-            session.lead.will_forgotten = true;
+            session.will_forgotten = true;
         }
     }
 

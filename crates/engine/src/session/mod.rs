@@ -29,6 +29,8 @@ pub(crate) struct Session {
     pub(crate) owner: Option<Box<OwnerName>>,
     pub(crate) epoch: Epoch,
     pub(crate) attached: bool,
+    /// The will's end is proposed. The leader's memory: there is room for it here.
+    pub(crate) will_forgotten: bool,
     pub(crate) receive_maximum: u16,
     pub(crate) expiry_seconds: u32,
     /// When a detached session ends; none: it is attached, or it never ends by itself.
@@ -116,8 +118,6 @@ pub(crate) struct SessionLead {
     pub(crate) sent_by_last: u64,
     /// What is proposed of its end.
     pub(crate) going: Going,
-    /// The will's end is proposed.
-    pub(crate) will_forgotten: bool,
     /// Whose it is, once it has been attached: a session that ends with its connection keeps no client id.
     pub(crate) publisher: Option<ClientHash>,
 }

@@ -8,6 +8,7 @@ use crate::record::Slot;
 impl State {
     /// Asserts the invariants of the replicated state and of what is derived from it.
     pub(crate) fn check(&self) {
+        self.ages.check(self.index, self.wall);
         self.records.check();
         self.retained.check();
         self.origins.check();

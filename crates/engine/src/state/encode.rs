@@ -25,6 +25,7 @@ impl State {
         self.last_session.write(&mut out);
         self.last_group.write(&mut out);
         self.last_scan.write(&mut out);
+        self.ages.encode(&mut out);
         self.encode_records(&mut out);
         self.encode_sets(&mut out);
         write_count(self.sessions.len(), &mut out);

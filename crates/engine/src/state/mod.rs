@@ -3,6 +3,7 @@
 //! Applying reads the state and the entry and nothing else: no clock, no limits, no random number (M4). What the leader must
 //! do besides (answers, deliveries, timers) it hears through a [`Sink`].
 
+mod ages;
 mod apply;
 mod check;
 mod encode;
@@ -11,6 +12,7 @@ mod sessions;
 
 use std::{collections::BTreeMap, rc::Rc};
 
+pub(crate) use self::ages::Ages;
 pub(crate) use self::encode::encode_extra;
 pub(crate) use self::groups::{GroupLead, Leaving, Passing, SharedGroup};
 
@@ -43,6 +45,8 @@ pub(crate) struct State {
     pub(crate) wall: WallMs,
     /// Term of the last one.
     pub(crate) term: Term,
+    /// When entries came.
+    pub(crate) ages: Ages,
     /// Highest counter of a session's number so far.
     pub(crate) last_session: u64,
     pub(crate) sessions: Table<Box<Session>>,
@@ -188,6 +192,7 @@ impl State {
             index: 0,
             wall: WallMs(0),
             term: Term(0),
+            ages: Ages::default(),
             last_session: 0,
             sessions: Table::default(),
             by_client: HashMap::default(),
@@ -233,6 +238,7 @@ impl State {
         );
         self.index = at.0;
         self.wall = self.wall.max(head.wall);
+        self.ages.note(at.0, self.wall);
         self.term = head.term;
         let mut applying = apply::Applying::new(self.records.begin_entry(bytes));
         while let Some(fact) = entry.next_fact()? {

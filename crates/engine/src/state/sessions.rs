@@ -21,6 +21,7 @@ impl State {
             owner: None,
             epoch: attach.epoch,
             attached: true,
+            will_forgotten: false,
             receive_maximum: attach.receive_maximum,
             expiry_seconds: attach.expiry_seconds,
             ends_at: None,

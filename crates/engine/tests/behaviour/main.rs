@@ -1,5 +1,6 @@
 //! Behaviour of partitions as fronts, shards and other partitions see it.
 
+mod aging;
 mod aside;
 mod checkpoints;
 mod forwards;

@@ -16,7 +16,7 @@ use crate::{
     origins::Origins,
     outbox::{Forward, Inbox, Outboxes, Refusable},
     record::Address,
-    state::Forwarded,
+    state::{Ages, Forwarded},
     stream::{Chunk, Stream},
 };
 
@@ -105,6 +105,11 @@ impl Parts {
             }
             Kind::Inbox => {
                 self.state.inbox = Inbox::read(reader)?;
+                Ok(())
+            }
+            Kind::Ages => {
+                let state = &mut self.state;
+                state.ages = Ages::read(reader, state.index, state.wall)?;
                 Ok(())
             }
             Kind::Set => self.set(reader),

@@ -23,6 +23,7 @@ impl Parts {
             owner: None,
             epoch: reader.read()?,
             attached: reader.read()?,
+            will_forgotten: false,
             receive_maximum: reader.read()?,
             expiry_seconds: reader.read()?,
             ends_at: reader.read()?,

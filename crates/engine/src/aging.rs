@@ -1,0 +1,263 @@
+//! What has waited, or was retained, for longer than it may: ended by the leader, in bounded steps.
+//!
+//! Nobody has a timer. While there is a limit, all streams are looked at again and again, as often as the shortest limit asks for: a
+//! message goes at most a 32nd part of that, a second at least, after its time. Streams come by their places in the tables, and of a stream
+//! the oldest messages: behind the first one that is young enough all are. What is under way stays (M30).
+
+use courser_contract::{Dropped, PartitionEffects, WallMs};
+
+use crate::{
+    Partition,
+    entry::Fate,
+    ids::{self, Owner},
+    lead::Due,
+    record::{Address, Slot},
+    stream::Stream,
+};
+
+/// No limit.
+const NONE: u32 = u32::MAX;
+/// Streams that one step looks at.
+const STREAMS: u32 = 256;
+/// Messages that one step ends, or looks at in vain.
+const MESSAGES: usize = 512;
+/// Rounds are apart by the shortest limit divided by this, between a second and an hour.
+const SHARE: u64 = 32;
+const APART_MIN_MS: u64 = 1_000;
+const APART_MAX_MS: u64 = 3_600_000;
+
+/// How far a round is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Place {
+    /// Between two rounds.
+    #[default]
+    Begin,
+    /// Sessions from a place in their table on; of the first, messages from a position on.
+    Sessions(u32, u64),
+    /// The same of groups.
+    Groups(u32, u64),
+    /// Retained messages behind a topic.
+    Retained(Option<String>),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Aging {
+    place: Place,
+    /// When the next step is due.
+    at: Option<WallMs>,
+    /// The shortest limit that is known, in seconds.
+    shortest: u32,
+    /// The same of the round that is under way.
+    found: u32,
+    /// The entry with what the last round has forgotten: nothing is forgotten, and counted, twice.
+    forgets: u64,
+}
+
+impl Default for Aging {
+    fn default() -> Self {
+        Self {
+            place: Place::Begin,
+            at: None,
+            shortest: NONE,
+            found: NONE,
+            forgets: 0,
+        }
+    }
+}
+
+/// Milliseconds from one round to the next for this limit.
+fn apart(seconds: u32) -> u64 {
+    (u64::from(seconds) * 1_000 / SHARE).clamp(APART_MIN_MS, APART_MAX_MS)
+}
+
+impl Partition {
+    /// The limits of the settings count from now on.
+    pub(crate) fn watch_settings(&mut self) {
+        let limits = &self.config.limits;
+        let shortest = limits.queue_seconds_max.min(limits.retained_seconds_max);
+        self.watch_age(shortest);
+    }
+
+    /// A limit counts from now on, in seconds; `u32::MAX` is none.
+    pub(crate) fn watch_age(&mut self, seconds: u32) {
+        let aging = &mut self.lead.aging;
+        aging.found = aging.found.min(seconds);
+        if seconds >= aging.shortest {
+            return;
+        }
+        aging.shortest = seconds;
+        let at = WallMs(self.wall().0 + apart(seconds));
+        if self.lead.aging.at.is_none_or(|due| at < due) {
+            self.arm_aging(Some(at));
+        }
+    }
+
+    fn arm_aging(&mut self, at: Option<WallMs>) {
+        let before = std::mem::replace(&mut self.lead.aging.at, at);
+        self.lead.due.change(Due::Aging, before, at);
+    }
+
+    /// One step of a round.
+    pub(crate) fn look_at_ages(&mut self, wall: WallMs, fx: &mut impl PartitionEffects) {
+        self.lead.aging.at = None;
+        let place = std::mem::take(&mut self.lead.aging.place);
+        let next = match place {
+            Place::Begin if self.lead.applied < self.lead.aging.forgets => {
+                return self.arm_aging(Some(WallMs(wall.0 + APART_MIN_MS)));
+            }
+            Place::Begin => {
+                self.lead.aging.found = NONE;
+                Place::Sessions(0, 0)
+            }
+            Place::Sessions(from, seq) => self.end_aged(Owner::Session, (from, seq), wall, fx),
+            Place::Groups(from, seq) => self.end_aged(Owner::Group, (from, seq), wall, fx),
+            Place::Retained(after) => self.forget_aged(after.as_deref(), wall, fx),
+        };
+        let is_over = next == Place::Begin;
+        self.lead.aging.place = next;
+        if !is_over {
+            return self.arm_aging(Some(wall));
+        }
+        let shortest = self.lead.aging.found;
+        self.lead.aging.shortest = shortest;
+        let next = WallMs(wall.0 + apart(shortest));
+        self.arm_aging((shortest != NONE).then_some(next));
+    }
+
+    /// Ends what has waited too long in streams from a place on.
+    fn end_aged(
+        &mut self,
+        owner: Owner,
+        (from, mut seq): (u32, u64),
+        wall: WallMs,
+        fx: &mut impl PartitionEffects,
+    ) -> Place {
+        let places = match owner {
+            Owner::Session => self.state.sessions.places(),
+            Owner::Group => self.state.groups.places(),
+        };
+        let places = u32::try_from(places).expect("a table has at most 2^24 places");
+        let mut left = MESSAGES;
+        for place in from..places.min(from.saturating_add(STREAMS)) {
+            if let Some((number, seconds)) = self.limited_at(owner, place) {
+                self.lead.aging.found = self.lead.aging.found.min(seconds);
+                seq = self.end_aged_in(number, (seq, seconds), (&mut left, wall), fx);
+            }
+            if left == 0 {
+                return Place::of(owner, place, seq);
+            }
+            seq = 0;
+        }
+        let next = from.saturating_add(STREAMS);
+        match owner {
+            _ if next < places => Place::of(owner, next, 0),
+            Owner::Session => Place::Groups(0, 0),
+            Owner::Group => Place::Retained(None),
+        }
+    }
+
+    /// The stream at a place of a table, and how many seconds a message may wait there.
+    fn limited_at(&mut self, owner: Owner, place: u32) -> Option<(u64, u32)> {
+        let any = self.config.limits.queue_seconds_max;
+        let (number, seconds) = match owner {
+            Owner::Session => {
+                let (number, session) = self.state.sessions.numbered_at_mut(place)?;
+                (number, any.min(session.lead.limits.queued_seconds_max))
+            }
+            Owner::Group => (self.state.groups.numbered_at_mut(place)?.0, any),
+        };
+        (seconds != NONE).then_some((number, seconds))
+    }
+
+    /// Ends what has waited for longer than `seconds` in a stream, from a position on; the position to go on at when `left` has run out.
+    fn end_aged_in(
+        &mut self,
+        number: u64,
+        (from, seconds): (u64, u32),
+        (left, wall): (&mut usize, WallMs),
+        fx: &mut impl PartitionEffects,
+    ) -> u64 {
+        let mut seq = from;
+        let mut ended = 0;
+        while *left > 0 {
+            let waiting = self.stream_of(number);
+            let Some((at, reference)) = waiting.and_then(|stream| stream.next_reference(seq))
+            else {
+                break;
+            };
+            if !self.is_too_old(reference.slot, seconds, wall) {
+                break;
+            }
+            *left -= 1;
+            seq = at + 1;
+            if !self.is_begun(number, at) && !self.lead.doomed.contains(&(number, at)) {
+                self.doom(number, at, Fate::Expired);
+                ended += 1;
+            }
+        }
+        if ended > 0 {
+            fx.dropped(Dropped::TooOld, ended);
+        }
+        seq
+    }
+
+    /// Whether a record came longer ago than it may have.
+    fn is_too_old(&self, slot: Slot, seconds: u32, wall: WallMs) -> bool {
+        let ages = &self.state.ages;
+        let index = self.state.records.address(slot).index;
+        // What a checkpoint of an earlier version has is as old as the first that this one has seen.
+        let came = ages.came_by(index).or_else(|| ages.begin());
+        came.is_some_and(|came| wall.0.saturating_sub(came.0) > u64::from(seconds) * 1_000)
+    }
+
+    fn stream_of(&self, number: u64) -> Option<&Stream> {
+        match ids::owner(number) {
+            Owner::Session => self.state.sessions.get(number).map(|it| &it.stream),
+            Owner::Group => self.state.groups.get(number).map(|it| &it.stream),
+        }
+    }
+
+    /// Forgets what was retained for too long behind a topic.
+    fn forget_aged(
+        &mut self,
+        after: Option<&str>,
+        wall: WallMs,
+        fx: &mut impl PartitionEffects,
+    ) -> Place {
+        let seconds = self.config.limits.retained_seconds_max;
+        if seconds == NONE {
+            return Place::Begin;
+        }
+        self.lead.aging.found = self.lead.aging.found.min(seconds);
+        let some = self.state.retained.after(after).take(MESSAGES);
+        let some: Vec<(String, Slot)> = some.collect();
+        let last = some.last().map(|(topic, _)| topic.clone());
+        let is_full = some.len() == MESSAGES;
+        let mut forgotten = 0;
+        for (_, slot) in some {
+            if self.is_too_old(slot, seconds, wall) {
+                let address: Address = self.state.records.address(slot);
+                self.expire_retained(slot, address);
+                forgotten += 1;
+            }
+        }
+        if forgotten > 0 {
+            self.lead.aging.forgets = self.lead.number + 1;
+            fx.dropped(Dropped::TooOld, forgotten);
+        }
+        match is_full {
+            true => Place::Retained(last),
+            false => Place::Begin,
+        }
+    }
+}
+
+impl Place {
+    const fn of(owner: Owner, place: u32, seq: u64) -> Self {
+        match owner {
+            Owner::Session => Self::Sessions(place, seq),
+            Owner::Group => Self::Groups(place, seq),
+        }
+    }
+}
