@@ -158,7 +158,16 @@ fn copies_of_the_data() {
     fs::create_dir(&copies).expect("a new folder");
     let allowed = format!("backup.folders=[\"{}\"]", copies.display());
     let data = folder.path().join("data");
-    let (_server, _, _) = server(&data, &["--set", &allowed]);
+    let (_server, mqtt, _) = server(&data, &["--set", &allowed]);
+    // A minute of copying for the backup that is slow, so that it is still being made when it is stopped.
+    let large = folder.path().join("large");
+    fs::write(&large, vec![7; 200 << 10]).expect("written");
+    let large = large.display().to_string();
+    for number in 0..20 {
+        let topic = format!("large/{number}");
+        let keep = ["-q", "1", "-r", "-t", &topic, "-f", &large];
+        assert!(run(&[&["pub", "-p", port(&mqtt)], &keep[..]].concat()).0);
+    }
     let copies = copies.display().to_string();
     case(
         "backup",
