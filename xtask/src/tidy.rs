@@ -3,6 +3,7 @@
 mod advisories;
 mod arrows;
 mod dependencies;
+mod events;
 mod pure;
 mod report;
 mod words;
@@ -28,6 +29,7 @@ pub(crate) fn run(repo: &Repo) -> Result<()> {
     broken.extend(files.iter().flat_map(words::forbidden));
     broken.extend(files.iter().filter_map(words::unsafe_not_forbidden));
     broken.extend(advisories::untested(&files));
+    broken.extend(events::unlike(&files));
     report::long_files(&files);
     for line in &broken {
         println!("{line}");
