@@ -6,7 +6,7 @@
 #   COURSER_BIN=… tests/e2e/run.sh tests/e2e/test_will.py -k paho
 #
 # Needs: python3 with venv, node and npm, a JDK of 17 or later and maven; mosquitto-clients (and mosquitto for
-# `--broker mosquitto`) come from apt when they are missing. Everything built goes to target/.
+# `--broker mosquitto`) come from apt when they are missing, and so does promtool. Everything built goes to target/.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -35,6 +35,13 @@ step() {
     echo "$sum" >"$build/$name.sum"
 }
 
+sudo=
+[ "$(id -u)" = 0 ] || sudo=sudo
+
+apt_update() {
+    $sudo apt-get update -qq
+}
+
 install_packages() {
     local missing=()
     command -v mosquitto_sub >/dev/null || missing+=(mosquitto-clients)
@@ -43,10 +50,25 @@ install_packages() {
     fi
     [ ${#missing[@]} = 0 ] && return
     echo "e2e: apt-get install ${missing[*]}" >&2
-    local sudo=
-    [ "$(id -u)" = 0 ] || sudo=sudo
-    $sudo apt-get update -qq
+    apt_update
     DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq "${missing[@]}" >/dev/null
+}
+
+# Prometheus' own tool, for the check of /metrics: out of its package, since nobody needs the server. Without it that check is skipped.
+promtool() {
+    local found folder=$build/promtool
+    found=${PROMTOOL:-$(type -P promtool || true)}
+    if [ -z "$found" ] && [ ! -x "$folder/usr/bin/promtool" ]; then
+        rm -rf "$folder" && mkdir -p "$folder"
+        echo "e2e: promtool" >&2
+        if ! (cd "$folder" && { apt-get download -qq prometheus || { apt_update && apt-get download -qq prometheus; }; } &&
+            dpkg -x prometheus_*.deb . && rm -r prometheus_*.deb usr/bin/prometheus) >&2; then
+            echo "e2e: there is no promtool: apt-get download prometheus has failed" >&2
+            rm -rf "$folder"
+            return
+        fi
+    fi
+    export PROMTOOL=${found:-$folder/usr/bin/promtool}
 }
 
 python_clients() {
@@ -68,6 +90,7 @@ hivemq() {
 }
 
 [ "${1:-}" = crash ] || install_packages "${@#--broker=}"
+[ "${1:-}" = crash ] || promtool
 step python "$venv/bin/pytest" "$here/requirements.txt" -- python_clients
 # Killing the broker needs one library only.
 [ "${1:-}" = crash ] || step mqttjs "$build/mqttjs/node_modules/mqtt" "$here"/drivers/mqttjs/{package-lock.json,package.json,driver.js} -- mqttjs
