@@ -72,8 +72,8 @@ def listener(name: str, protocol: str, more: str = LOOPBACK, files: tuple[Path, 
 
 
 def places(broker: Courser) -> dict[str, tuple[str, int]]:
-    """Where its listeners with TCP listen, by name: the system has chosen the ports. The plain ones are told without their names, behind
-    that of `mqtt.listen`: `#1`, `#2` and so on."""
+    """Where its listeners with TCP listen, by name: the system has chosen the ports. Those of `mqtt.listen` have no name:
+    `#0`, `#1` and so on."""
     found = re.findall(r"^MQTT 3\.1\.1 and 5\.0.* on (\S+):(\d+)(?: \((\S+)\))?$", broker.output(), re.MULTILINE)
     plain = itertools.count()
     return {name or f"#{next(plain)}": (host.strip("[]"), int(port)) for host, port, name in found}

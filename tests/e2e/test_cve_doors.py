@@ -169,7 +169,7 @@ def test_cve_2018_20145_each_listener_asks_for_itself(tmp_path):
     """A listener that lets anyone in on loopback opens none of the others; a public one without authentication stops the start."""
     items = listener("open", "mqtt", f'{LOOPBACK}, authentication = "none"')
     with running(WithAccounts, tmp_path, listeners=items) as broker:
-        for place, reason in ((broker.address, 0x87), (places(broker)["#1"], 0)):
+        for place, reason in ((broker.address, 0x87), (places(broker)["open"], 0)):
             client = RawClient(place, V5)
             client.send(wire.connect(V5, "nobody"))
             client.expect(CONNACK, reason=reason)

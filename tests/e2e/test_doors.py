@@ -65,15 +65,14 @@ def open_doors(authority, tmp_path_factory):
         "wss": doors.tls(authority, web="/mqtt"),
         "unix": Door(unix=str(unix)),
         "tls6": doors.tls(authority),
-        # A plain listener: its name is not told.
-        "#1": Door(),
+        "plain6": Door(),
     }
     with running(Courser, folder, listeners=", ".join(items)) as broker:
         yield broker, places(broker), told
 
 
 WAYS = {
-    "paho": ("tls", "tls12", "mutual", "ws", "wss", "unix", "tls6", "#1"),
+    "paho": ("tls", "tls12", "mutual", "ws", "wss", "unix", "tls6", "plain6"),
     "mqttjs": ("tls", "mutual", "ws", "wss", "tls6"),
     "hivemq": ("tls", "tls12", "mutual"),
     "gmqtt": ("tls", "mutual"),

@@ -49,6 +49,25 @@ pub struct Node {
     pub settings_digest: Option<String>,
 }
 
+/// A listener.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Listener {
+    /// Its name; `mqtt` is that of `mqtt.listen`.
+    pub name: String,
+    /// `mqtt`, `mqtts`, `ws` or `wss`.
+    pub protocol: String,
+    /// Addresses with the ports that were chosen, or paths.
+    pub places: Vec<String>,
+    /// Where clients find it from outside, if the settings say so.
+    pub advertised: Option<String>,
+    /// `none`, `accounts` or `tokens`.
+    pub authentication: String,
+    /// Connections that are open.
+    pub connections: u64,
+    /// How many there may be.
+    pub connections_max: u64,
+}
+
 /// A backup that was begun since the start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Backup {

@@ -1,15 +1,15 @@
 //! From the broker's rows to those of the API.
 
 use courser_broker::{
-    BackupState, ClientRow, Direction, Happened, NodeState, PastEvent, RetainedMessage,
-    RetainedRow, SessionPlace, SessionRow, SubscriptionRow, TracedLine,
+    Authentication, BackupState, ClientRow, Direction, Happened, ListenerRow, NodeState, PastEvent,
+    RetainedMessage, RetainedRow, SessionPlace, SessionRow, SubscriptionRow, TracedLine,
 };
 use courser_contract::{CloseCause, WallMs};
 use jiff::Timestamp;
 
 use crate::api::{
-    Backup, BackupPartition, Client, Damage, Event, Retained, RetainedDetail, RottenPlace, Session,
-    SetAside, StoppedStream, Subscription, TraceLine,
+    Backup, BackupPartition, Client, Damage, Event, Listener, Retained, RetainedDetail,
+    RottenPlace, Session, SetAside, StoppedStream, Subscription, TraceLine,
 };
 use crate::routes::backups::word;
 
@@ -44,6 +44,25 @@ impl From<ClientRow> for Client {
             will: row.has_will,
             output_bytes: row.output_bytes,
             unsettled_publishes: row.unsettled,
+        }
+    }
+}
+
+impl From<ListenerRow> for Listener {
+    fn from(row: ListenerRow) -> Self {
+        let authentication = match row.authentication {
+            Authentication::None => "none",
+            Authentication::Accounts => "accounts",
+            Authentication::Tokens => "tokens",
+        };
+        Self {
+            name: row.name,
+            protocol: row.protocol.name().to_owned(),
+            places: row.places,
+            advertised: row.advertised,
+            authentication: authentication.to_owned(),
+            connections: row.connections,
+            connections_max: row.connections_max,
         }
     }
 }

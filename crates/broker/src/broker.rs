@@ -22,13 +22,14 @@ use crate::access::{
 use crate::backup::{Backups, Source};
 use crate::clock::Clock;
 use crate::config::{Anonymous, Config};
-use crate::control::Control;
+use crate::control::{Control, OpenListener};
 use crate::doors::{self, CertificateError, DoorError, Doors, Inbox, OpenDoor, Reread, Watched};
 use crate::listen::{self, ListenError, Listeners, Plain};
 use crate::live::Live;
 use crate::memory::MemoryBudget;
 use crate::metrics::{CLOSES, DROPPED, dropped_name};
 use crate::node::{DataFolder, FolderError};
+use crate::peer::{Entrance, ListenerId};
 use crate::repair::NodeState;
 use crate::rings::{self, Doze};
 use crate::scrub::Scrub;
@@ -220,10 +221,12 @@ pub(crate) fn status_of(disk: Option<&DiskState>) -> Status {
 }
 
 /// Listens where shards accept connections themselves.
-fn listen_plainly(config: &Config) -> Result<Listeners, ListenError> {
-    let doors = config.settings.doors.iter();
-    let plain: Vec<&Listener> = doors.filter(|it| doors::is_plain(it)).collect();
-    for listener in &plain {
+fn listen_plainly(config: &Config, entrances: &[Arc<Entrance>]) -> Result<Listeners, ListenError> {
+    let own = |it: &Arc<Entrance>| Some((Arc::clone(it), it.id.own(&config.settings)?));
+    let doors = entrances.iter().filter_map(own);
+    let plain: Vec<(Arc<Entrance>, &Listener)> =
+        doors.filter(|(_, it)| doors::is_plain(it)).collect();
+    for (_, listener) in &plain {
         let proves = listener.authentication != courser_settings::Login::None;
         let public = listener.address.iter().find(|it| !it.ip().is_loopback());
         if let (Some(address), false, Anonymous::ThisMachine) = (public, proves, config.anonymous) {
@@ -233,14 +236,14 @@ fn listen_plainly(config: &Config) -> Result<Listeners, ListenError> {
             });
         }
     }
-    let named = plain.iter().map(|it| Plain {
+    let named = plain.into_iter().map(|(entrance, it)| Plain {
         addresses: &it.address,
-        entrance: doors::entrance(it),
+        entrance,
         change: format!("with another address of listener \"{}\"", it.name),
     });
-    let all: Vec<Plain<'_>> = std::iter::once(Plain::mqtt(&config.listen, config.authentication))
-        .chain(named)
-        .collect();
+    let mqtt = entrances.iter().filter(|it| it.id == ListenerId::Mqtt);
+    let mqtt = mqtt.map(|it| Plain::mqtt(&config.listen, Arc::clone(it)));
+    let all: Vec<Plain<'_>> = mqtt.chain(named).collect();
     listen::listen(&all, config.shards)
 }
 
@@ -268,8 +271,11 @@ impl Broker {
     /// thread.
     pub fn start(mut config: Config) -> Result<Self, StartError> {
         let folder = open_folder(&mut config)?;
-        let listeners = listen_plainly(&config)?;
-        let doors = doors::bind(&config)?;
+        let config = Arc::new(config);
+        let live = Arc::new(Live::new(Arc::clone(&config)));
+        let entrances: Arc<[_]> = config.entrances().into();
+        let listeners = listen_plainly(&config, &entrances)?;
+        let doors = doors::bind(&live, &entrances)?;
         let tokens = TokenKeys::read(&config.settings)?;
         let watched = tokens.clone().map(|keys| -> Arc<dyn Watched> { keys });
         let ports = rings::mesh(config.shards, config.ring_slots);
@@ -277,7 +283,6 @@ impl Broker {
         let inboxes: Arc<[_]> = dozes.iter().map(Inbox::new).collect();
         let stop = Arc::new(StopSignal::new(config.shards));
         let places = config.places();
-        let config = Arc::new(config);
         let access = Arc::new(Access::new(&dozes));
         let mut secret = [0; 32];
         SysRng
@@ -291,8 +296,9 @@ impl Broker {
             tokens,
             secret: Secret(secret),
         });
+        let open = OpenListener::all(&entrances, &listeners, &doors.open, &config);
         let mut broker = Self {
-            live: Arc::new(Live::new(Arc::clone(&config))),
+            live: Arc::clone(&live),
             addresses: listeners.addresses,
             open_doors: doors.open.clone(),
             token_keys: watched.clone(),
@@ -304,6 +310,7 @@ impl Broker {
                 &config.settings.classes,
                 Arc::clone(&access),
                 Arc::clone(&stop),
+                Arc::clone(&live),
             ),
             access: Arc::clone(&access),
             dozes,
@@ -313,7 +320,7 @@ impl Broker {
         };
         broker
             .control
-            .set_process(broker.doors.all_certificates(), config.memory_max);
+            .set_listeners(open, broker.doors.all_certificates());
         let disks = broker.start_stations(folder, &config)?;
         let start = broker
             .kept
@@ -329,6 +336,7 @@ impl Broker {
                 id,
                 config: Arc::clone(&config),
                 live: Arc::clone(&broker.live),
+                entrances: Arc::clone(&entrances),
                 memory: Arc::clone(&memory),
                 clock,
                 ports,

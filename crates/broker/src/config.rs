@@ -3,13 +3,15 @@
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use courser_engine::Limits;
 use courser_mqtt::front::{BadReference, Feature, FrontConfig, OutputPool, Redirect, RedirectKind};
-use courser_settings::{Acknowledge, Durability, Settings};
+use courser_settings::{Acknowledge, Durability, Mqtt, Settings};
 
 use crate::memory;
+use crate::peer::{Entrance, ListenerId};
 use crate::slots::{Places, Relaxed};
 use crate::stations::Mark;
 
@@ -162,9 +164,38 @@ impl Config {
         }
     }
 
-    /// What the fronts of one shard share.
-    pub(crate) fn front(&self, output_pool: Rc<OutputPool>) -> FrontConfig {
-        let mqtt = &self.settings.mqtt;
+    /// The settings of MQTT at a listener.
+    pub(crate) fn mqtt(&self, id: ListenerId) -> Mqtt {
+        match id.own(&self.settings) {
+            None => self.settings.mqtt.clone(),
+            Some(listener) => self.settings.mqtt_at(listener),
+        }
+    }
+
+    /// Bytes of output of one connection, at every listener.
+    pub(crate) fn output_bytes_max(&self) -> usize {
+        usize::try_from(self.settings.mqtt.output_bytes_max.bytes()).unwrap_or(usize::MAX)
+    }
+
+    /// Connections at once at a listener, if it has a limit of its own.
+    pub(crate) fn connections_max_at(&self, id: ListenerId) -> Option<usize> {
+        let own = id.own(&self.settings)?;
+        own.connections_max.map(|most| most as usize)
+    }
+
+    /// All listeners that there are to be, `mqtt.listen` first.
+    pub(crate) fn entrances(&self) -> Vec<Arc<Entrance>> {
+        let settings = &self.settings;
+        let most = settings.listeners.address_connections_max;
+        let doors = settings.doors.iter().enumerate();
+        let doors = doors.map(|(at, listener)| Entrance::door(at, listener, settings));
+        let mqtt = Entrance::mqtt(self.authentication, most);
+        std::iter::once(mqtt).chain(doors).collect()
+    }
+
+    /// What the fronts of one listener on one shard share.
+    pub(crate) fn front(&self, id: ListenerId, output_pool: Rc<OutputPool>) -> FrontConfig {
+        let mqtt = &self.mqtt(id);
         let mut config = FrontConfig::new(output_pool);
         config.limits.packet_bytes_max = to_u32(mqtt.packet_bytes_max.bytes());
         config.limits.client_id_bytes_max = to_u16(mqtt.client_id_bytes_max.bytes());
@@ -180,7 +211,7 @@ impl Config {
         config.topic_alias_out_max = mqtt.topic_alias_max;
         config.session_expiry_max_seconds = seconds(mqtt.session_expiry_max);
         config.keep_alive_max = NonZeroU16::new(mqtt.keep_alive_max_seconds);
-        config.output_bytes_max = mqtt.output_bytes_max.bytes() as usize;
+        config.output_bytes_max = self.output_bytes_max();
         config.retain = if mqtt.retain_available {
             Feature::On
         } else {
@@ -190,17 +221,16 @@ impl Config {
         config.retained_payload_bytes_max = usize::try_from(retained).unwrap_or(usize::MAX);
         config.response_information = given(&mqtt.response_information);
         // What is no reference sends nobody anywhere; `redirect_of` says so to who starts the broker.
-        config.redirect = redirect_of(&self.settings).ok().flatten();
+        config.redirect = redirect_of(mqtt).ok().flatten();
         config
     }
 }
 
-/// Where these settings send clients; none: nowhere.
+/// Where these settings, of all listeners or of [one](Settings::mqtt_at), send clients; none: nowhere.
 ///
 /// # Errors
-/// What is wrong with `mqtt.redirect_to`.
-pub fn redirect_of(settings: &Settings) -> Result<Option<Redirect>, BadReference> {
-    let mqtt = &settings.mqtt;
+/// What is wrong with `redirect_to`.
+pub fn redirect_of(mqtt: &Mqtt) -> Result<Option<Redirect>, BadReference> {
     let kind = if mqtt.redirect_permanently {
         RedirectKind::Permanent
     } else {

@@ -55,9 +55,9 @@ pub use backup::{
 pub use broker::{Broker, StartError, Status, StopError, Summary};
 pub use config::{Anonymous, Config, Pinning, redirect_of};
 pub use control::{
-    AskError, ClientRow, Control, Direction, Ended, Happened, Page, PastEvent, RetainedMessage,
-    RetainedRow, SessionPlace, SessionRow, SubscriptionRow, SubscriptionStop, TracePage,
-    TracedLine,
+    AskError, ClientRow, Control, Direction, Ended, Happened, ListenerRow, Page, PastEvent,
+    RetainedMessage, RetainedRow, SessionPlace, SessionRow, SubscriptionRow, SubscriptionStop,
+    TracePage, TracedLine,
 };
 pub use courser_mqtt::front::{BadReference, Redirect, RedirectKind};
 pub use doors::{CertificateError, OpenDoor, Reread};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::peer::{Authentication, Entrance};
+use crate::peer::{Entrance, ListenerId};
 
 /// Connections that may wait to be accepted by one shard.
 const BACKLOG: i32 = 4096;
@@ -123,6 +123,8 @@ pub(crate) struct BoundListener {
 pub(crate) struct Listeners {
     /// Where they listen, ports filled in.
     pub(crate) addresses: Vec<SocketAddr>,
+    /// Whose each of them is.
+    pub(crate) owners: Vec<ListenerId>,
     /// For each shard one listener an address.
     pub(crate) by_shard: Vec<Vec<BoundListener>>,
 }
@@ -139,14 +141,10 @@ pub(crate) struct Plain<'a> {
 impl<'a> Plain<'a> {
     /// Those of `mqtt.listen`.
     #[must_use]
-    pub(crate) fn mqtt(addresses: &'a [SocketAddr], authentication: Authentication) -> Self {
+    pub(crate) fn mqtt(addresses: &'a [SocketAddr], entrance: Arc<Entrance>) -> Self {
         Self {
             addresses,
-            entrance: Arc::new(Entrance {
-                name: "mqtt".into(),
-                authentication,
-                guests: None,
-            }),
+            entrance,
             change: "with --mqtt ADDRESS:PORT".to_owned(),
         }
     }
@@ -161,6 +159,7 @@ impl<'a> Plain<'a> {
 pub(crate) fn listen(all: &[Plain<'_>], shards: u16) -> Result<Listeners, ListenError> {
     let mut listeners = Listeners {
         addresses: Vec::new(),
+        owners: Vec::new(),
         by_shard: (0..shards).map(|_| Vec::new()).collect(),
     };
     for plain in all {
@@ -178,6 +177,7 @@ pub(crate) fn listen(all: &[Plain<'_>], shards: u16) -> Result<Listeners, Listen
                 Err(error) => return Err(error),
             };
             listeners.addresses.push(bound);
+            listeners.owners.push(plain.entrance.id);
             for of_shard in &mut listeners.by_shard {
                 let socket = listener(bound, Reuse::Shards)
                     .map_err(|source| ListenError::new(bound, source, &plain.change))?;
@@ -237,26 +237,31 @@ fn listener(address: SocketAddr, reuse: Reuse) -> io::Result<TcpListener> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peer::Authentication;
     use std::net::TcpStream;
 
     fn loopback() -> SocketAddr {
         ([127, 0, 0, 1], 0).into()
     }
 
+    fn anyone() -> Arc<Entrance> {
+        Entrance::mqtt(Authentication::None, 0)
+    }
+
     #[test]
     fn a_port_that_another_broker_shares_among_its_shards_is_in_use() {
-        let first = listen(&[Plain::mqtt(&[loopback()], Authentication::None)], 2)
-            .expect("a free port can be bound");
-        let error = listen(&[Plain::mqtt(&first.addresses, Authentication::None)], 2)
-            .expect_err("the port is taken");
+        let first =
+            listen(&[Plain::mqtt(&[loopback()], anyone())], 2).expect("a free port can be bound");
+        let error =
+            listen(&[Plain::mqtt(&first.addresses, anyone())], 2).expect_err("the port is taken");
         assert!(matches!(error, ListenError::InUse { .. }), "{error}");
         assert!(error.to_string().contains("--mqtt"), "{error}");
     }
 
     #[test]
     fn accepted_sockets_send_small_packets_at_once() {
-        let listeners = listen(&[Plain::mqtt(&[loopback()], Authentication::None)], 1)
-            .expect("a free port can be bound");
+        let listeners =
+            listen(&[Plain::mqtt(&[loopback()], anyone())], 1).expect("a free port can be bound");
         let _client = TcpStream::connect(listeners.addresses[0]).expect("it listens");
         let listener = &listeners.by_shard[0][0].socket;
         listener

@@ -5,6 +5,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use courser_settings::{Listener, Settings};
 
 use crate::doors::{Guest, Guests};
 
@@ -20,15 +23,46 @@ pub enum Authentication {
     Tokens,
 }
 
+/// Which listener of the settings it is: `mqtt.listen`, or the item of `[[listener]]` at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListenerId {
+    /// `mqtt.listen`.
+    Mqtt,
+    /// One of the list, which stays as it is until the end of the process.
+    Door(usize),
+}
+
+impl ListenerId {
+    /// Its own settings; none for `mqtt.listen`.
+    pub(crate) fn own(self, settings: &Settings) -> Option<&Listener> {
+        match self {
+            Self::Mqtt => None,
+            Self::Door(at) => settings.doors.get(at),
+        }
+    }
+
+    /// Its place among all, `mqtt.listen` first.
+    pub(crate) const fn place(self) -> usize {
+        match self {
+            Self::Mqtt => 0,
+            Self::Door(at) => at + 1,
+        }
+    }
+}
+
 /// What the connections of one listener have in common.
 #[derive(Debug)]
 pub(crate) struct Entrance {
+    /// Where its settings are.
+    pub(crate) id: ListenerId,
     /// The listener's name, unique in the process.
     pub(crate) name: Box<str>,
     /// How its clients prove who they are.
     pub(crate) authentication: Authentication,
     /// Connections by address, where there is a limit.
-    pub(crate) guests: Option<Arc<Guests>>,
+    guests: Option<Arc<Guests>>,
+    /// Connections that shards have let in and that are open.
+    connections: AtomicUsize,
 }
 
 /// An address has as many connections at a listener as it may have.
@@ -36,7 +70,56 @@ pub(crate) struct Entrance {
 pub(crate) struct TooMany;
 
 impl Entrance {
-    /// Counts a connection, where that is done.
+    /// That of `mqtt.listen`.
+    #[must_use]
+    pub(crate) fn mqtt(authentication: Authentication, address_connections_max: u32) -> Arc<Self> {
+        Self::new(
+            ListenerId::Mqtt,
+            "mqtt",
+            authentication,
+            address_connections_max,
+        )
+    }
+
+    /// That of the item of `[[listener]]` at a place.
+    #[must_use]
+    pub(crate) fn door(at: usize, listener: &Listener, settings: &Settings) -> Arc<Self> {
+        let most = settings.address_connections_max_at(listener);
+        let authentication = listener.authentication.into();
+        Self::new(ListenerId::Door(at), &listener.name, authentication, most)
+    }
+
+    fn new(
+        id: ListenerId,
+        name: &str,
+        authentication: Authentication,
+        address_connections_max: u32,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            name: name.into(),
+            authentication,
+            guests: (address_connections_max > 0).then(|| Guests::new(address_connections_max)),
+            connections: AtomicUsize::new(0),
+        })
+    }
+
+    /// Open connections that shards have let in.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// A shard has let one in.
+    pub(crate) fn count(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One of them is gone.
+    pub(crate) fn uncount(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Counts a connection of an address, where that is done.
     pub(crate) fn admit(&self, address: Option<IpAddr>) -> Result<Option<Guest>, TooMany> {
         match (&self.guests, address) {
             (Some(guests), Some(address)) => guests.enter(address).map(Some).ok_or(TooMany),

@@ -395,6 +395,46 @@ fn an_address_has_only_so_many_connections() {
 }
 
 #[test]
+fn frames_of_a_websocket_may_be_as_large_as_packets_are_now() {
+    let listener = |most: &str| {
+        let more = format!(r#"{LOOPBACK}, packet_bytes_max = "{most}""#);
+        listener(Path::new(""), "web", "ws", &more)
+    };
+    let broker = with_doors(&[listener("32KiB")], &[]);
+    let payload = vec![7; 100_000];
+    let sent = publish("t", 0, 0, &payload);
+    let comes_through = || {
+        let mut client = Client::tcp(&broker, "web", tunnel(None, true));
+        client.connect("web");
+        client.send(&support::encode(
+            0x82,
+            &[&[0, 1][..], &text("t"), &[1]].concat(),
+        ));
+        assert_eq!(client.expect(5), [0x90, 3, 0, 1, 1]);
+        let mut left = &sent[..];
+        let tunnel = client.tunnel.as_mut().expect("a WebSocket");
+        while !left.is_empty() {
+            left = &left[tunnel.send(std::iter::once(left))..];
+            if tunnel.write(&mut client.stream).is_err() {
+                return false;
+            }
+        }
+        while client.received.len() < sent.len() && client.read() {}
+        client.received == sent
+    };
+    assert!(!comes_through());
+    let sources = Sources::new()
+        .set("mqtt.listen=127.0.0.1:0")
+        .set("data.store=memory")
+        .set(&format!("listener=[{}]", listener("1MiB")));
+    broker.reconfigure(sources.check().expect("good settings"));
+    let deadline = Instant::now() + PATIENCE;
+    while !comes_through() {
+        assert!(Instant::now() < deadline, "it is not taken");
+    }
+}
+
+#[test]
 fn who_does_not_finish_a_handshake_is_sent_away_and_holds_nobody_up() {
     let folder = tempfile::tempdir().expect("a folder");
     let trusted = new_certificate(folder.path(), "broker.example");

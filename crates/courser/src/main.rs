@@ -63,6 +63,8 @@ enum Command {
     Probe(Box<probe::Probe>),
     /// Measure and check a broker under load
     Bench(Box<bench::Bench>),
+    /// Where clients come in: list
+    Listener(operate::Listeners),
     /// Connections: list, show, kick, redirect, trace
     Client(operate::Clients),
     /// Sessions: list, show, delete
@@ -116,6 +118,7 @@ fn main() -> ExitCode {
         Command::Request(arguments) => request::run(&arguments).into(),
         Command::Probe(arguments) => probe::run(&arguments).into(),
         Command::Bench(arguments) => bench::run(&arguments).into(),
+        Command::Listener(arguments) => operate::run_listeners(&arguments).into(),
         Command::Client(arguments) => operate::run_clients(&arguments).into(),
         Command::Session(arguments) => operate::run_sessions(&arguments).into(),
         Command::Subscription(arguments) => operate::run_subscriptions(&arguments).into(),

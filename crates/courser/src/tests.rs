@@ -56,6 +56,11 @@ const WITHOUT: &[(&str, End, Because)] = &[
         Never("it takes nothing that could be wrong"),
     ),
     (
+        "listener list",
+        End::NotFound,
+        Never("nothing is an empty list"),
+    ),
+    (
         "client list",
         End::NotFound,
         Never("nothing is an empty list"),

@@ -1,40 +1,14 @@
 //! Rules between settings, checked after every value is within its own range.
 
 use crate::Settings;
-use crate::table::Listener;
+use crate::table::{Listener, Mqtt};
 use crate::value::{ClientCertificates, Login};
 
 /// What is wrong with values that are each allowed; the key is the one to change.
 pub(crate) fn contradictions(settings: &Settings) -> Vec<(&'static str, String)> {
     let mqtt = &settings.mqtt;
-    let mut found = Vec::new();
-    let mut at_most =
-        |key: &'static str, value: crate::ByteSize, other: &str, limit: crate::ByteSize| {
-            if value > limit {
-                found.push((
-                    key,
-                    format!("{key} = {value} is more than {other} = {limit}"),
-                ));
-            }
-        };
-    at_most(
-        "mqtt.topic_bytes_max",
-        mqtt.topic_bytes_max,
-        "mqtt.packet_bytes_max",
-        mqtt.packet_bytes_max,
-    );
-    at_most(
-        "mqtt.connect_bytes_max",
-        mqtt.connect_bytes_max,
-        "mqtt.packet_bytes_max",
-        mqtt.packet_bytes_max,
-    );
-    at_most(
-        "mqtt.client_id_bytes_max",
-        mqtt.client_id_bytes_max,
-        "mqtt.connect_bytes_max",
-        mqtt.connect_bytes_max,
-    );
+    let mut found = size_faults(mqtt);
+    found.extend(advertised_fault(mqtt).map(|fault| ("mqtt.advertised", fault)));
     for (at, address) in mqtt.listen.iter().enumerate() {
         // Port 0 asks for any free port, so two of them are not the same.
         if address.port() != 0 && mqtt.listen[..at].contains(address) {
@@ -43,9 +17,45 @@ pub(crate) fn contradictions(settings: &Settings) -> Vec<(&'static str, String)>
     }
     found.extend(token_faults(settings));
     for door in &settings.doors {
-        found.extend(door_faults(door, settings).map(|fault| ("listener", fault)));
+        let faults = door_faults(door, settings).into_iter();
+        found.extend(faults.map(|fault| ("listener", fault)));
     }
     found
+}
+
+/// Sizes that are larger than others which they are a part of.
+fn size_faults(mqtt: &Mqtt) -> Vec<(&'static str, String)> {
+    let packet = ("mqtt.packet_bytes_max", mqtt.packet_bytes_max);
+    let connect = ("mqtt.connect_bytes_max", mqtt.connect_bytes_max);
+    let pairs = [
+        (("mqtt.topic_bytes_max", mqtt.topic_bytes_max), packet),
+        (connect, packet),
+        (
+            ("mqtt.client_id_bytes_max", mqtt.client_id_bytes_max),
+            connect,
+        ),
+    ];
+    let too_large = pairs
+        .into_iter()
+        .filter(|((_, part), (_, whole))| part > whole);
+    too_large
+        .map(|((key, part), (other, whole))| {
+            (
+                key,
+                format!("{key} = {part} is more than {other} = {whole}"),
+            )
+        })
+        .collect()
+}
+
+/// What is wrong with the address that clients know.
+fn advertised_fault(mqtt: &Mqtt) -> Option<String> {
+    let address = mqtt.advertised.as_deref()?;
+    if address.is_empty() || address.contains(char::is_whitespace) {
+        return Some(format!("advertised = {address:?} is not one HOST[:PORT]"));
+    }
+    let itself = mqtt.redirect_to.split_whitespace().any(|to| to == address);
+    itself.then(|| format!("redirect_to would send clients in a circle: {address} is advertised"))
 }
 
 /// What is wrong with `tokens`, where a listener asks for some.
@@ -72,7 +82,26 @@ fn token_faults(settings: &Settings) -> Option<(&'static str, String)> {
 }
 
 /// What is wrong with one `[[listener]]`.
-fn door_faults(door: &Listener, settings: &Settings) -> impl Iterator<Item = String> {
+fn door_faults(door: &Listener, settings: &Settings) -> Vec<String> {
+    let mut faults = place_faults(door, settings);
+    let mqtt = settings.mqtt_at(door);
+    // What is wrong for all is said once.
+    if size_faults(&settings.mqtt).is_empty() {
+        faults.extend(size_faults(&mqtt).into_iter().map(|(_, fault)| fault));
+    }
+    if mqtt.session_expiry_max > settings.mqtt.session_expiry_max {
+        faults.push("session_expiry_max is longer than mqtt.session_expiry_max".to_owned());
+    }
+    faults.extend(advertised_fault(&mqtt));
+    let name = &door.name;
+    let faults = faults.into_iter();
+    faults
+        .map(|fault| format!("listener {name:?}: {fault}"))
+        .collect()
+}
+
+/// What is wrong with where a listener listens, and what is spoken there.
+fn place_faults(door: &Listener, settings: &Settings) -> Vec<String> {
     let name = &door.name;
     let places = usize::from(!door.address.is_empty())
         + usize::from(door.unix.is_some())
@@ -118,9 +147,8 @@ fn door_faults(door: &Listener, settings: &Settings) -> impl Iterator<Item = Str
             taken.map_or_else(String::new, |address| format!("mqtt.listen has {address} already")),
         ),
     ];
-    let faults = rules.into_iter().filter(|(broken, _)| *broken);
-    let name = name.clone();
-    faults.map(move |(_, fault)| format!("listener {name:?}: {fault}"))
+    let broken = rules.into_iter().filter(|(broken, _)| *broken);
+    broken.map(|(_, fault)| fault).collect()
 }
 
 #[cfg(test)]
@@ -199,6 +227,24 @@ mod tests {
             (
                 r#"address = "127.0.0.1:1", proxies = "10.0.0.0/33""#,
                 "list of addresses or networks",
+            ),
+            (r#"unix = "/tmp/x", packet_bytes_max = "16KiB""#, ""),
+            (
+                r#"unix = "/tmp/x", packet_bytes_max = "8KiB""#,
+                "mqtt.connect_bytes_max = 16KiB is more than mqtt.packet_bytes_max = 8KiB",
+            ),
+            (
+                r#"unix = "/tmp/x", receive_maximum = 0"#,
+                "allowed: 1 to 65535",
+            ),
+            (
+                r#"unix = "/tmp/x", session_expiry_max = "8d""#,
+                "longer than mqtt.session_expiry_max",
+            ),
+            (r#"unix = "/tmp/x", advertised = "a b""#, "is not one HOST"),
+            (
+                r#"unix = "/tmp/x", advertised = "a:1", redirect_to = "b a:1""#,
+                "in a circle",
             ),
         ];
         for (fields, fault) in table {

@@ -68,6 +68,7 @@ mod check;
 mod error;
 mod list;
 mod moved;
+mod own;
 mod reference;
 mod resolved;
 mod schema;

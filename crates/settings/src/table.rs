@@ -90,10 +90,12 @@ settings! {
         max: ByteSize = ByteSize::new(0), in ByteSize::new(0)..=ByteSize::gib(1024), applies = Restart;
     }
 
-    /// Limits that all listeners share.
+    /// Limits of all listeners.
     listeners: Listeners {
-        /// Connections at once. More are closed right after they are accepted.
+        /// Connections at once, at all listeners together. More are closed right after they are accepted.
         connections_max: u32 = 100_000, in 1..=10_000_000, applies = AtOnce;
+        /// Connections at once from one address, of IPv6 from one /64, at each listener that says nothing else. More are closed right after they are accepted. 0 is no limit.
+        address_connections_max: u32 = 0, in 0..=10_000_000, applies = Restart;
     }
 
     /// What operators use: API, metrics, health.
@@ -132,6 +134,8 @@ settings! {
         listen: Vec<SocketAddr> = loopback(1883), applies = Restart;
         /// How clients of these addresses prove who they are. An address that other machines can reach needs accounts or tokens.
         authentication: Login = Login::None, applies = Restart;
+        /// Where clients find these addresses from outside, `HOST[:PORT]`: what lies before the broker may change both. Operators see it with the listener.
+        advertised: Option<String> = None, applies = AtOnce;
         /// Largest packet that a client may send, and the Maximum Packet Size that CONNACK tells.
         packet_bytes_max: ByteSize = ByteSize::mib(1), in ByteSize::kib(1)..=ByteSize::new(REMAINING_LENGTH_MAX), applies = NewConnections;
         /// Largest client identifier.
@@ -251,8 +255,28 @@ settings! {
             proxies: Vec<Network> = Vec::new(), applies = Restart;
             /// Time for PROXY header, TLS and WebSocket together. CONNECT has its own after that.
             handshake_timeout: Duration = Duration::from_secs(5), in Duration::from_millis(100)..=Duration::from_secs(60), applies = Restart;
-            /// Connections at once from one address, of IPv6 from one /64. More are closed right after they are accepted. 0 is no limit.
-            address_connections_max: u32 = 0, in 0..=10_000_000, applies = Restart;
+            /// Where clients find this listener from outside, `HOST[:PORT]`: what lies before the broker may change both. Operators see it with the listener.
+            advertised: Option<String> = None, applies = AtOnce;
+            /// Connections at once at this listener, beside `listeners.connections_max`. More are closed right after they are accepted.
+            connections_max: Option<u32> = None, in Some(1)..=Some(10_000_000), applies = AtOnce;
+            /// Instead of `listeners.address_connections_max`. 0 is no limit.
+            address_connections_max: Option<u32> = None, in Some(0)..=Some(10_000_000), applies = Restart;
+            /// Instead of `mqtt.packet_bytes_max`.
+            packet_bytes_max: Option<ByteSize> = None, in Some(ByteSize::kib(1))..=Some(ByteSize::new(REMAINING_LENGTH_MAX)), applies = NewConnections;
+            /// Instead of `mqtt.connect_bytes_max`.
+            connect_bytes_max: Option<ByteSize> = None, in Some(ByteSize::new(64))..=Some(ByteSize::mib(1)), applies = NewConnections;
+            /// Instead of `mqtt.connect_timeout`.
+            connect_timeout: Option<Duration> = None, in Some(Duration::from_millis(100))..=Some(Duration::from_secs(300)), applies = NewConnections;
+            /// Instead of `mqtt.receive_maximum`.
+            receive_maximum: Option<u16> = None, in Some(1)..=Some(u16::MAX), applies = NewConnections;
+            /// Instead of `mqtt.topic_alias_max`.
+            topic_alias_max: Option<u16> = None, in Some(0)..=Some(u16::MAX), applies = NewConnections;
+            /// Instead of `mqtt.keep_alive_max_seconds`. 0 is no limit.
+            keep_alive_max_seconds: Option<u16> = None, in Some(0)..=Some(u16::MAX), applies = NewConnections;
+            /// Instead of `mqtt.session_expiry_max`, and no longer than it.
+            session_expiry_max: Option<Duration> = None, in Some(Duration::ZERO)..=Some(36_500 * DAY), applies = NewConnections;
+            /// Instead of `mqtt.redirect_to`. Empty: clients of this listener are not sent away.
+            redirect_to: Option<String> = None, applies = NewConnections;
         }
     }
 }

@@ -16,9 +16,21 @@ const LIMITS: [&str; 6] = [
     "reserve_bytes",
 ];
 
+/// A listener that says nothing of its own.
+const OF_ALL: &str = "that of all";
+
 /// Defaults that the page says in words, with what the table has for them.
 const IN_WORDS: &[(&str, &str, &str)] = &[
-    ("listener.address_connections_max", "0", "none"),
+    ("listener.address_connections_max", "", OF_ALL),
+    ("listener.connect_bytes_max", "", OF_ALL),
+    ("listener.connect_timeout", "", OF_ALL),
+    ("listener.connections_max", "", "none of its own"),
+    ("listener.keep_alive_max_seconds", "", OF_ALL),
+    ("listener.packet_bytes_max", "", OF_ALL),
+    ("listener.receive_maximum", "", OF_ALL),
+    ("listener.session_expiry_max", "", OF_ALL),
+    ("listener.topic_alias_max", "", OF_ALL),
+    ("listeners.address_connections_max", "0", "none"),
     ("log.reserve_bytes", "\"0B\"", "four segments"),
     (
         "memory.max",

@@ -7,6 +7,7 @@ mod clients;
 mod damage;
 mod events;
 mod health;
+mod listeners;
 mod metrics;
 mod node;
 mod page;
@@ -47,6 +48,7 @@ fn guarded() -> OpenApiRouter<AppState> {
         .merge(node::routes())
         .merge(damage::routes())
         .merge(backups::routes())
+        .merge(listeners::routes())
         .merge(clients::routes())
         .merge(sessions::routes())
         .merge(retained::routes())

@@ -6,6 +6,7 @@
 
 mod desk;
 mod history;
+mod listeners;
 mod rows;
 mod trace;
 
@@ -23,6 +24,7 @@ use crate::access::{Access, ChangeError};
 use crate::backup::{BackupError, BackupState, Backups};
 use crate::classes::Classes;
 use crate::doors::Certificates;
+use crate::live::Live;
 use crate::repair::NodeState;
 use crate::rings::Doze;
 use crate::scrub::Missing;
@@ -33,6 +35,8 @@ use crate::sys::ShardReport;
 pub(crate) use desk::{Desk, Question};
 pub(crate) use history::History;
 pub use history::{Happened, PastEvent};
+pub use listeners::ListenerRow;
+pub(crate) use listeners::OpenListener;
 pub(crate) use rows::CLIENTS_AT_ONCE;
 pub use rows::{
     ClientRow, Ended, Page, RetainedMessage, RetainedRow, SessionPlace, SessionRow,
@@ -67,7 +71,8 @@ pub struct Control {
     backups: Option<Arc<Backups>>,
     stop: Arc<crate::shard::StopSignal>,
     certificates: Arc<[Arc<Certificates>]>,
-    memory_max: u64,
+    listeners: Arc<[OpenListener]>,
+    live: Arc<Live>,
 }
 
 impl Control {
@@ -78,6 +83,7 @@ impl Control {
         classes: &[courser_settings::Class],
         access: Arc<Access>,
         stop: Arc<crate::shard::StopSignal>,
+        live: Arc<Live>,
     ) -> Self {
         Self {
             desks: dozes.iter().map(Desk::new).collect(),
@@ -88,14 +94,27 @@ impl Control {
             backups: None,
             stop,
             certificates: Arc::new([]),
-            memory_max: 0,
+            listeners: Arc::new([]),
+            live,
         }
     }
 
-    /// Names the certificates of the doors, and the bytes that the process may have.
-    pub(crate) fn set_process(&mut self, certificates: Vec<Arc<Certificates>>, memory_max: u64) {
+    /// Names the listeners, and the certificates that some of them have.
+    pub(crate) fn set_listeners(
+        &mut self,
+        listeners: Vec<OpenListener>,
+        certificates: Vec<Arc<Certificates>>,
+    ) {
+        self.listeners = listeners.into();
         self.certificates = certificates.into();
-        self.memory_max = memory_max;
+    }
+
+    /// All listeners that are open, in the order of the settings, `mqtt.listen` first.
+    #[must_use]
+    pub fn listeners(&self) -> Vec<ListenerRow> {
+        let config = self.live.get();
+        let all = self.listeners.iter();
+        all.map(|listener| listener.row(&config)).collect()
     }
 
     /// Listeners with the seconds since 1970 until which their certificates are valid.
@@ -109,7 +128,10 @@ impl Control {
     /// Bytes that the process has allocated, 0 in one that does not count; and those that it may have (`memory.max`).
     #[must_use]
     pub fn memory(&self) -> (u64, u64) {
-        (courser_memory::snapshot().live_bytes(), self.memory_max)
+        (
+            courser_memory::snapshot().live_bytes(),
+            self.live.get().memory_max,
+        )
     }
 
     /// Names what the stations know, where messages are kept.

@@ -8,11 +8,12 @@ use std::time::Duration;
 use courser_settings::Network;
 use courser_transport::identity::{IdentityError, IdentityFrom, identity};
 use courser_transport::proxy::{self, ProxyError};
-use courser_transport::{Rest, Tunnel, TunnelError, WebServer};
+use courser_transport::{Rest, Tunnel, TunnelError};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::certificates::Certificates;
 use super::inbox::LooseSocket;
+use super::web::Web;
 
 /// Most bytes that are read before the handshakes are over.
 const BYTES_MAX: usize = 16 * 1024;
@@ -32,7 +33,7 @@ pub(crate) struct Steps {
     /// Who must send a PROXY header. Empty: nobody may.
     pub(crate) proxies: Vec<Network>,
     pub(crate) certificates: Option<Arc<Certificates>>,
-    pub(crate) web: Option<Arc<WebServer>>,
+    pub(crate) web: Option<Web>,
     pub(crate) identity: IdentityFrom,
     pub(crate) timeout: Duration,
 }
@@ -92,7 +93,8 @@ impl Steps {
         };
         if self.certificates.is_some() || self.web.is_some() {
             let config = self.certificates.as_ref().map(|it| it.config());
-            let tunnel = Tunnel::server(config, self.web.as_ref())?;
+            let web = self.web.as_ref().map(Web::server);
+            let tunnel = Tunnel::server(config, web.as_ref())?;
             walk.tunnel = Some(Box::new(tunnel));
         }
         let mut received = 0;

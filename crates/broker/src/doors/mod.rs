@@ -14,6 +14,7 @@ mod guests;
 mod handshake;
 mod inbox;
 mod watch;
+mod web;
 
 use std::cell::Cell;
 use std::io;
@@ -25,9 +26,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use courser_memory::{Component, Scope};
-use courser_settings::{IdentityFrom as Setting, Listener, ListenerProtocol, Settings};
+use courser_settings::{IdentityFrom as Setting, Listener, ListenerProtocol};
 use courser_transport::identity::IdentityFrom;
-use courser_transport::{Origins, WebLimits, WebServer};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch as signal;
 
@@ -40,9 +40,11 @@ use self::handshake::{Entered, Refused, Socket, Steps};
 pub(crate) use self::inbox::{Arrival, CameFrom, Inbox, LooseSocket};
 use self::watch::Watch;
 pub(crate) use self::watch::Watched;
-use crate::config::{Anonymous, Config};
+use self::web::Web;
+use crate::config::Anonymous;
 use crate::listen::ListenError;
-use crate::peer::{Entrance, Peer};
+use crate::live::Live;
+use crate::peer::{Entrance, ListenerId, Peer};
 
 /// Handshakes under way at once on one thread.
 const HANDSHAKES_MAX: usize = 4096;
@@ -103,16 +105,6 @@ pub(crate) struct Doors {
     _files: SocketFiles,
 }
 
-/// What the connections of a listener have in common.
-pub(crate) fn entrance(listener: &Listener) -> Arc<Entrance> {
-    let most = listener.address_connections_max;
-    Arc::new(Entrance {
-        name: listener.name.as_str().into(),
-        authentication: listener.authentication.into(),
-        guests: (most > 0).then(|| Guests::new(most)),
-    })
-}
-
 /// Whether the shards accept the connections of a listener themselves.
 pub(crate) fn is_plain(listener: &Listener) -> bool {
     listener.protocol == ListenerProtocol::Mqtt
@@ -124,20 +116,24 @@ pub(crate) fn is_plain(listener: &Listener) -> bool {
 ///
 /// # Errors
 /// The first that fails; nothing is left open.
-pub(crate) fn bind(config: &Config) -> Result<BoundDoors, DoorError> {
-    let settings = &config.settings;
+pub(crate) fn bind(live: &Arc<Live>, entrances: &[Arc<Entrance>]) -> Result<BoundDoors, DoorError> {
+    let config = live.get();
     let mut bound = BoundDoors {
         doors: Vec::new(),
         open: Vec::new(),
         certificates: Vec::new(),
         files: SocketFiles::default(),
     };
-    let listeners: Vec<&Listener> = settings.doors.iter().filter(|it| !is_plain(it)).collect();
+    let own =
+        |entrance: &Arc<Entrance>| Some((Arc::clone(entrance), entrance.id.own(&config.settings)?));
+    let listeners = entrances.iter().filter_map(own);
+    let listeners: Vec<(Arc<Entrance>, &Listener)> =
+        listeners.filter(|(_, it)| !is_plain(it)).collect();
     if listeners.is_empty() {
         return Ok(bound);
     }
     let mut activated = Activated::from_environment();
-    for listener in listeners {
+    for (entrance, listener) in listeners {
         let certificates = Certificates::read(listener)?;
         let sockets = bind::bind(listener, &mut activated)?;
         check_public(listener, &sockets, config.anonymous)?;
@@ -149,8 +145,8 @@ pub(crate) fn bind(config: &Config) -> Result<BoundDoors, DoorError> {
         }));
         bound.certificates.extend(certificates.clone());
         bound.doors.push(Arc::new(Door {
-            entrance: entrance(listener),
-            steps: steps(listener, certificates, settings),
+            steps: steps(listener, certificates, entrance.id, live),
+            entrance,
             sockets,
         }));
     }
@@ -178,27 +174,14 @@ fn check_public(
 fn steps(
     listener: &Listener,
     certificates: Option<Arc<Certificates>>,
-    settings: &Settings,
+    id: ListenerId,
+    live: &Arc<Live>,
 ) -> Steps {
-    let bytes =
-        |size: courser_settings::ByteSize| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
-    let origins = if listener.origins.is_empty() {
-        Origins::Any
-    } else {
-        Origins::Only(listener.origins.clone())
-    };
-    let web = WebServer {
-        path: listener.path.clone(),
-        origins,
-        limits: WebLimits {
-            before_login: bytes(settings.mqtt.connect_bytes_max),
-            after_login: bytes(settings.mqtt.packet_bytes_max),
-        },
-    };
+    let is_web = listener.protocol.is_web();
     Steps {
         proxies: listener.proxies.clone(),
         certificates,
-        web: listener.protocol.is_web().then(|| Arc::new(web)),
+        web: is_web.then(|| Web::new(listener, id, live)),
         identity: match listener.identity {
             Setting::CommonName => IdentityFrom::CommonName,
             Setting::DnsName => IdentityFrom::DnsName,

@@ -140,15 +140,17 @@ impl Shard {
         // A stop that has told its connections to close would wait for this one.
         match (came_from, self.is_stopping()) {
             (CameFrom::Door, true) => return,
-            (CameFrom::Shard, true) => return self.uncount_connection(),
-            (CameFrom::Door, false) if self.has_room() => self.count_connection(),
+            (CameFrom::Shard, true) => return self.uncount_connection(&peer.entrance),
+            (CameFrom::Door, false) if self.has_room(&peer.entrance) => {
+                self.count_connection(&peer.entrance);
+            }
             (CameFrom::Door, false) => return self.hub.counters.over_limit += 1,
             (CameFrom::Shard, false) => {}
         }
         let Ok(socket) = Socket::adopt(socket) else {
             // One that the runtime cannot watch has no use.
             self.hub.counters.accept_failures += 1;
-            return self.uncount_connection();
+            return self.uncount_connection(&peer.entrance);
         };
         let transport = match tunnel {
             None => Transport::Plain(socket),
@@ -168,31 +170,36 @@ impl Shard {
     }
 
     /// One connection more in the process, which this shard has let in.
-    fn count_connection(&mut self) {
+    fn count_connection(&mut self, entrance: &Entrance) {
         self.hub.counters.sockets += 1;
         self.hub.connections.fetch_add(1, Ordering::Relaxed);
+        entrance.count();
     }
 
     /// One fewer.
-    pub(super) fn uncount_connection(&self) {
+    pub(super) fn uncount_connection(&self, entrance: &Entrance) {
         self.hub.connections.fetch_sub(1, Ordering::Relaxed);
+        entrance.uncount();
     }
 
-    fn has_room(&self) -> bool {
-        self.hub.connections.load(Ordering::Relaxed) < self.hub.config.connections_max
+    fn has_room(&self, entrance: &Entrance) -> bool {
+        let config = &self.hub.config;
+        let own = config.connections_max_at(entrance.id);
+        self.hub.connections.load(Ordering::Relaxed) < config.connections_max
+            && own.is_none_or(|most| entrance.connections() < most)
             && self.hub.memory != Level::Over
     }
 
     fn admit(&mut self, stream: tokio::net::TcpStream, peer: Peer) {
         let address = peer.address.map(|address| address.ip());
         let guest = match peer.entrance.admit(address) {
-            Ok(guest) if self.has_room() => guest.map(Box::new),
+            Ok(guest) if self.has_room(&peer.entrance) => guest.map(Box::new),
             Ok(_) | Err(TooMany) => {
                 self.hub.counters.over_limit += 1;
                 return;
             }
         };
-        self.count_connection();
+        self.count_connection(&peer.entrance);
         let transport = Transport::Plain(Socket::Tcp(stream));
         self.add_connection(Newcomer {
             transport,

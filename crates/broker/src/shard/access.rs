@@ -88,15 +88,14 @@ fn tell_limits(partition: &mut Partition, places: Range<u32>, table: &Table) {
 impl Shard {
     /// What a new connection gets by the listener that it came in at.
     pub(super) fn front_door(&self, id: FrontId, peer: &Peer) -> (Rc<FrontConfig>, Gate) {
-        let authentication = peer.entrance.authentication;
-        let gate = match authentication {
+        let gate = match peer.entrance.authentication {
             Authentication::None => Gate::open(&self.hub.table),
             Authentication::Accounts | Authentication::Tokens => {
                 self.hub.accounts.arrive(id, peer);
                 Gate::Shut
             }
         };
-        (Rc::clone(self.tuning.front(authentication)), gate)
+        (Rc::clone(self.tuning.front(peer.entrance.id)), gate)
     }
 
     /// Takes the table that counts now, and goes on with logins whose password was compared.

@@ -85,6 +85,7 @@ use crate::listen::BoundListener;
 use crate::live::Live;
 use crate::memory::{Level, MemoryBudget};
 use crate::metrics::Counters;
+use crate::peer::Entrance;
 use crate::rings::{Batch, Doze, Ports};
 use crate::stations::DiskPorts;
 use crate::store::{InMemory, OnDisk, Store, Stores};
@@ -100,6 +101,8 @@ pub(crate) struct ShardParts {
     pub(crate) config: Arc<Config>,
     /// What it is told later.
     pub(crate) live: Arc<Live>,
+    /// All listeners.
+    pub(crate) entrances: Arc<[Arc<Entrance>]>,
     pub(crate) memory: Arc<MemoryBudget>,
     pub(crate) clock: Clock,
     pub(crate) ports: Ports,
@@ -319,7 +322,7 @@ impl Shard {
             fronts: Fronts::new(id),
             partitions,
             scratch: PreparedScratch::default(),
-            tuning: Tuning::new(parts.live, &config, Rc::new(accounts)),
+            tuning: Tuning::new(parts.live, parts.entrances, &config, Rc::new(accounts)),
             revoking: None,
             sweep: Sweep::default(),
             token_end: access::TokenEnd::default(),

@@ -82,7 +82,7 @@ impl Shard {
         } = *connection;
         let Ok((socket, tunnel)) = transport.loosen() else {
             // A socket that the runtime does not give back has failed.
-            return self.uncount_connection();
+            return self.uncount_connection(&peer.entrance);
         };
         self.hub.counters.sockets_moved += 1;
         self.inboxes[usize::from(to.0)].push(Arrival {

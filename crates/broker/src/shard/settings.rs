@@ -10,6 +10,7 @@ use courser_mqtt::front::{Authentication, FrontConfig, OutputPool};
 use super::Shard;
 use crate::config::Config;
 use crate::live::Live;
+use crate::peer::{Entrance, ListenerId};
 
 /// Bytes of free output buffers that a shard keeps.
 const OUTPUT_POOL_BYTES: usize = 4 << 20;
@@ -18,28 +19,41 @@ const OUTPUT_POOL_BYTES: usize = 4 << 20;
 pub(crate) struct Tuning {
     live: Arc<Live>,
     version: u64,
-    /// For new connections, where nobody logs in.
-    current: Rc<FrontConfig>,
-    /// For new connections, where they do.
-    accounts: Rc<FrontConfig>,
-    /// Those before it that connections still have.
+    /// Listeners of the process, by their places.
+    entrances: Arc<[Arc<Entrance>]>,
+    /// For new connections of each.
+    fronts: Vec<Rc<FrontConfig>>,
+    /// Those before them that connections still have.
     former: Vec<Rc<FrontConfig>>,
+    pool: Rc<OutputPool>,
+    /// Where clients log in.
+    accounts: Rc<dyn Authentication>,
+    output_bytes_max: usize,
     /// What connections counted that are gone, with settings that are gone.
     packets_received: u64,
 }
 
 impl Tuning {
     /// Those of the start.
-    pub(crate) fn new(live: Arc<Live>, config: &Config, accounts: Rc<dyn Authentication>) -> Self {
-        let pool = OutputPool::new(OUTPUT_POOL_BYTES);
-        Self {
+    pub(crate) fn new(
+        live: Arc<Live>,
+        entrances: Arc<[Arc<Entrance>]>,
+        config: &Config,
+        accounts: Rc<dyn Authentication>,
+    ) -> Self {
+        let mut tuning = Self {
             live,
             version: 0,
-            current: Rc::new(config.front(Rc::clone(&pool))),
-            accounts: with_accounts(config, pool, accounts),
+            entrances,
+            fronts: Vec::new(),
             former: Vec::new(),
+            pool: OutputPool::new(OUTPUT_POOL_BYTES),
+            accounts,
+            output_bytes_max: 0,
             packets_received: 0,
-        }
+        };
+        tuning.replace(config);
+        tuning
     }
 
     /// Whether there are settings that the shard has not taken. One load.
@@ -48,37 +62,31 @@ impl Tuning {
         self.live.version() != self.version
     }
 
-    /// For new connections of listeners with this authentication.
+    /// For new connections of a listener.
     #[inline]
-    pub(crate) fn front(&self, authentication: crate::Authentication) -> &Rc<FrontConfig> {
-        match authentication {
-            crate::Authentication::None => &self.current,
-            crate::Authentication::Accounts | crate::Authentication::Tokens => &self.accounts,
-        }
+    pub(crate) fn front(&self, id: ListenerId) -> &Rc<FrontConfig> {
+        &self.fronts[id.place()]
     }
 
     /// Bytes of output above which a connection is not read.
     #[inline]
     pub(crate) fn output_bytes_max(&self) -> usize {
-        self.current.output_bytes_max
+        self.output_bytes_max
     }
 
     /// Packets that fronts have received, whatever settings they had.
     pub(crate) fn packets_received(&self) -> u64 {
-        let all = self.former.iter().chain([&self.current, &self.accounts]);
+        let all = self.former.iter().chain(&self.fronts);
         self.packets_received + all.map(|config| config.packets_received.get()).sum::<u64>()
     }
 
     /// New connections have the settings of `config` from now on; the buffers stay.
     fn replace(&mut self, config: &Config) {
-        let pool = &self.current.output_pool;
-        let accounts = Rc::clone(&self.accounts.authentication);
-        let accounts = with_accounts(config, Rc::clone(pool), accounts);
-        let front = Rc::new(config.front(Rc::clone(pool)));
+        let fronts = self.entrances.iter().map(|it| self.front_of(it, config));
+        let fronts = fronts.collect();
+        self.output_bytes_max = config.output_bytes_max();
         self.former
-            .push(std::mem::replace(&mut self.accounts, accounts));
-        self.former
-            .push(std::mem::replace(&mut self.current, front));
+            .extend(std::mem::replace(&mut self.fronts, fronts));
         self.former.retain(|former| {
             let in_use = Rc::strong_count(former) > 1;
             if !in_use {
@@ -87,17 +95,17 @@ impl Tuning {
             in_use
         });
     }
-}
 
-/// The settings of fronts whose clients log in.
-fn with_accounts(
-    config: &Config,
-    pool: Rc<OutputPool>,
-    accounts: Rc<dyn Authentication>,
-) -> Rc<FrontConfig> {
-    let mut front = config.front(pool);
-    front.authentication = accounts;
-    Rc::new(front)
+    fn front_of(&self, entrance: &Entrance, config: &Config) -> Rc<FrontConfig> {
+        let mut front = config.front(entrance.id, Rc::clone(&self.pool));
+        match entrance.authentication {
+            crate::Authentication::None => {}
+            crate::Authentication::Accounts | crate::Authentication::Tokens => {
+                front.authentication = Rc::clone(&self.accounts);
+            }
+        }
+        Rc::new(front)
+    }
 }
 
 impl Shard {

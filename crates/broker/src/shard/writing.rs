@@ -153,7 +153,7 @@ impl Shard {
     /// Frees a connection that was taken out.
     pub(crate) fn drop_connection(&mut self, id: FrontId, connection: Box<Connection>) {
         self.forget(id, &connection);
-        self.uncount_connection();
+        self.uncount_connection(&connection.peer.entrance);
     }
 
     /// Frees the place of a connection that was taken out, and whatever the shard has for it.

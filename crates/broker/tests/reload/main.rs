@@ -58,11 +58,13 @@ fn every_setting_that_needs_no_restart_really_changes() {
 }
 
 /// Settings whose effect no client sees: the log's are those of the process (`crates/courser/tests/reload`), a backup takes its
-/// pace when it begins, and the scrub asks for its period again and again. Messages become too old in `crates/broker/tests/aging.rs`.
-const SEEN_ELSEWHERE: [&str; 6] = [
+/// pace when it begins, the scrub asks for its period again and again, and an address is told to operators (`tests/listeners.rs`). Messages
+/// become too old in `crates/broker/tests/aging.rs`.
+const SEEN_ELSEWHERE: [&str; 7] = [
     "backup.bytes_per_second",
     "log.format",
     "log.level",
+    "mqtt.advertised",
     "retained.age_max",
     "scrub.period",
     "session.queue_age_max",

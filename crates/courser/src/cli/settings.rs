@@ -66,12 +66,24 @@ impl SettingFlags {
             sources = sources.argument("--shards", "server.shards", shards);
         }
         let resolved = sources.resolve()?;
-        match redirect_of(&resolved.settings) {
-            Ok(_) => Ok(resolved),
-            Err(error) => Err(Errors(vec![SettingError {
-                origin: resolved.origin("mqtt.redirect_to"),
-                message: format!("mqtt.redirect_to: {error}"),
-            }])),
-        }
+        check_redirects(&resolved)?;
+        Ok(resolved)
     }
+}
+
+/// Whether clients can be sent where the settings send them, at all listeners.
+fn check_redirects(resolved: &Resolved) -> Result<(), Errors> {
+    let settings = &resolved.settings;
+    let fault = |key: String, error| {
+        Errors(vec![SettingError {
+            origin: resolved.origin(&key),
+            message: format!("{key}: {error}"),
+        }])
+    };
+    redirect_of(&settings.mqtt).map_err(|error| fault("mqtt.redirect_to".to_owned(), error))?;
+    for listener in &settings.doors {
+        let key = || format!("listener[{:?}].redirect_to", listener.name);
+        redirect_of(&settings.mqtt_at(listener)).map_err(|error| fault(key(), error))?;
+    }
+    Ok(())
 }

@@ -28,6 +28,6 @@ pub(crate) use reload::{Reload, run as run_reload};
 pub(crate) use server::ServerFlags;
 pub(crate) use top::{Top, run as run_top};
 pub(crate) use verbs::{
-    Clients, RetainedMessages, Sessions, Subscriptions, run_clients, run_retained, run_sessions,
-    run_subscriptions,
+    Clients, Listeners, RetainedMessages, Sessions, Subscriptions, run_clients, run_listeners,
+    run_retained, run_sessions, run_subscriptions,
 };

@@ -1,4 +1,4 @@
-//! `client`, `session`, `subscription`, `retained`: what there is, and the end of it.
+//! `listener`, `client`, `session`, `subscription`, `retained`: what there is, and the end of it.
 
 use clap::{Args, Subcommand};
 use courser_admin::client::escaped;
@@ -12,6 +12,21 @@ use super::server::ServerFlags;
 use super::targets::{Act, Deed, Targets};
 use super::trace::TraceArguments;
 use crate::cli::exit::Exit;
+
+/// Listeners: where clients come in
+#[derive(Args, Debug)]
+pub(crate) struct Listeners {
+    #[command(flatten)]
+    server: ServerFlags,
+    #[command(subcommand)]
+    verb: ListenerVerb,
+}
+
+#[derive(Subcommand, Debug)]
+enum ListenerVerb {
+    /// Where they listen, where clients find them, and how many connections they have
+    List(ListFlags),
+}
 
 /// Connections
 #[derive(Args, Debug)]
@@ -108,6 +123,27 @@ enum RetainedVerb {
     },
     /// Take retained messages away; subscribers hear nothing of it
     Delete(Targets),
+}
+
+/// Runs `courser listener`.
+pub(crate) fn run_listeners(arguments: &Listeners) -> Exit {
+    let ListenerVerb::List(list) = &arguments.verb;
+    list.run(
+        &arguments.server,
+        &Listing {
+            path: "/api/v1/listeners",
+            columns: &[
+                "name",
+                "protocol",
+                "places",
+                "advertised",
+                "authentication",
+                "connections",
+                "connections_max",
+            ],
+            own: Vec::new(),
+        },
+    )
 }
 
 /// Runs `courser client`.

@@ -80,23 +80,7 @@ impl Greeting<'_> {
             "started",
             format!("courser {version}, {} shards", self.shards),
         )];
-        for address in self.broker.addresses() {
-            let text = format!("MQTT 3.1.1 and 5.0 on {address}");
-            lines.push(Said::new("listening", text));
-        }
-        for door in self.broker.doors() {
-            let below = match door.protocol {
-                ListenerProtocol::Mqtt => "",
-                ListenerProtocol::Mqtts => " over TLS",
-                ListenerProtocol::Ws => " over WebSocket",
-                ListenerProtocol::Wss => " over WebSocket and TLS",
-            };
-            let text = format!(
-                "MQTT 3.1.1 and 5.0{below} on {} ({})",
-                door.place, door.name
-            );
-            lines.push(Said::new("listening", text));
-        }
+        lines.extend(self.listening());
         lines.extend(self.operators.greeting());
         lines.push(Said::new(
             "data",
@@ -121,6 +105,30 @@ impl Greeting<'_> {
             );
             Said::new("connections", text)
         }));
+        lines
+    }
+
+    /// Where it listens, and where clients find that.
+    fn listening(&self) -> Vec<Said> {
+        let mut lines = Vec::new();
+        for listener in self.broker.control().listeners() {
+            let below = match listener.protocol {
+                ListenerProtocol::Mqtt => "",
+                ListenerProtocol::Mqtts => " over TLS",
+                ListenerProtocol::Ws => " over WebSocket",
+                ListenerProtocol::Wss => " over WebSocket and TLS",
+            };
+            let name = match &*listener.name {
+                "mqtt" => String::new(),
+                name => format!(" ({name})"),
+            };
+            let found = listener.advertised.as_ref();
+            let found = found.map_or_else(String::new, |at| format!(", clients find it at {at}"));
+            lines.extend(listener.places.iter().map(|place| {
+                let text = format!("MQTT 3.1.1 and 5.0{below} on {place}{name}{found}");
+                Said::new("listening", text)
+            }));
+        }
         lines
     }
 
