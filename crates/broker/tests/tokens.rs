@@ -317,6 +317,49 @@ fn i11_the_will_of_a_kept_session_goes_by_the_roles_of_its_token() {
 }
 
 #[test]
+fn i11_the_newest_token_says_what_a_session_leaves_behind() {
+    let folder = folder();
+    let settings = settings(folder.path());
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    let data = folder.path().join("data");
+    let broker = broker_on(&data, 2, &settings);
+    let address = with_roles(&broker);
+    put_role(&broker, "wills", &["allow publish wills/#"]);
+    let all = token_of("watcher", "all", 600);
+    let mut watcher = hello("watcher", "watcher", &all).accepted(address);
+    assert_eq!(subscribe(&mut watcher, "wills/#"), 1);
+    // Both may leave a will, by their first token and by a newer one that they show.
+    let clients =
+        [("anna", "all", "wills"), ("bert", "wills", "all")].map(|(user, first, newer)| {
+            // Five seconds after the end of the connection.
+            let mut will = vec![5, 0x18, 0, 0, 0, 5];
+            will.extend(text(&format!("wills/{user}")));
+            will.extend(text("bye"));
+            let mut properties = KEPT.to_vec();
+            properties.extend(by_method(&token_of(user, first, 600)));
+            let hello = Hello {
+                client_id: user,
+                // A will of QoS 1, and the session that there is.
+                flags: 4 | 8,
+                will: &will,
+                properties: &properties,
+                login: None,
+                ..Hello::default()
+            };
+            let mut client = hello.accepted(address);
+            let newer = token_of(user, newer, 600);
+            assert_eq!(authenticate_again(&mut client, &newer), 0);
+            client
+        });
+    drop(clients);
+    put_role(&broker, "wills", &[]);
+    assert_eq!(delivered(&mut watcher), ("wills/bert".into(), "bye".into()));
+    let other = watcher.receive_within(Duration::from_millis(1_500));
+    assert_eq!(other, None, "whose first token alone would allow it");
+    broker.stop().expect("nothing failed");
+}
+
+#[test]
 fn keys_are_read_again_and_only_as_a_whole() {
     let folder = folder();
     let (broker, address) = in_memory(folder.path());

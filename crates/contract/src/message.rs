@@ -124,6 +124,17 @@ pub enum ToHome {
         /// Partitions with appends of this front that have not settled (M25).
         open: Vec<PartitionId>,
     },
+    /// The client has proved anew who it is: the same user, with other rights perhaps.
+    Owned {
+        /// Session.
+        session: SessionUid,
+        /// Attachment.
+        epoch: Epoch,
+        /// As in [`Attach`].
+        owner: Box<str>,
+        /// As in [`Attach`].
+        limits: SessionLimits,
+    },
     /// Subscribe; answered by [`ToFront::Subscribed`].
     Subscribe {
         /// Session and attachment.

@@ -179,6 +179,12 @@ impl Partition {
                 epoch,
                 open,
             } => self.unclaim(client_id, epoch, open, fx),
+            ToHome::Owned {
+                session,
+                epoch,
+                owner,
+                limits,
+            } => self.owned(session, epoch, &owner, limits),
             ToHome::Detach {
                 session,
                 epoch,

@@ -68,6 +68,7 @@ fn group_line(partition: PartitionId, message: &ToHome) -> Option<String> {
         | ToHome::Outcome { .. }
         | ToHome::Publish2 { .. }
         | ToHome::Release { .. }
+        | ToHome::Owned { .. }
         | ToHome::Detach { .. } => None,
     }
 }

@@ -6,7 +6,7 @@ use courser_access::{
 use courser_contract::{Asked, Attach, Permission, SessionLimits, Tick, WillPermission};
 
 use super::Access;
-use super::owner::from_owner;
+use super::owner::{from_owner, to_owner};
 
 /// What is known of a connection's rights.
 #[derive(Debug)]
@@ -120,6 +120,12 @@ impl Gate {
             Self::Open(_) | Self::Shut => None,
             Self::Client(client) => Some(client.rights.who().principal()),
         }
+    }
+
+    /// To whom its session belongs, and what that may use. None: nobody has logged in.
+    pub(crate) fn ownership(&self, table: &Table) -> Option<(Box<str>, SessionLimits)> {
+        let owner = self.principal().map(to_owner)?;
+        Some((owner, session_limits(self.limits(table))))
     }
 
     /// Notes the will that a CONNECT came with.

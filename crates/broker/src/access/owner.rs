@@ -1,4 +1,4 @@
-//! To whom a session belongs, as the partition keeps it: the user, and the roles that its last token gave. They say what its will may
+//! To whom a session belongs, as the partition keeps it: the user, and the roles that its newest token gave, shown in CONNECT or later by AUTH. They say what its will may
 //! when it goes out, and whether the session ends with the user's place in the table.
 
 use courser_access::{Principal, RoleName, UserName};

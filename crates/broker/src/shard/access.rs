@@ -136,7 +136,11 @@ impl Shard {
         {
             connection.gate.log_in(&client_id, who, &self.hub.table);
             if let Some(revoked) = connection.gate.revoked(&self.hub.table) {
-                self.end_revoked(id, revoked);
+                return self.end_revoked(id, revoked);
+            }
+            // What the session leaves behind goes by the newer token as well.
+            if let Some((owner, limits)) = connection.gate.ownership(&self.hub.table) {
+                self.with_front(id, |front, _, fx| front.handle_owner(owner, limits, fx));
             }
         }
     }

@@ -6,7 +6,7 @@
 use compact_str::CompactString;
 use courser_contract::{
     Attach, AttachStage, Attached, ConnectRefusal, Epoch, FrontId, HomeRef, PartitionEffects,
-    PartitionId, Seq, SessionUid, ToFront, owner_name,
+    PartitionId, Seq, SessionLimits, SessionUid, ToFront, owner_name,
 };
 
 use super::{Going, Live, group_name};
@@ -127,7 +127,7 @@ impl Partition {
             session: uid,
             attach: attach_fact,
         });
-        self.own(uid, attach);
+        self.own(uid, attach.owner.as_deref());
         let holder = Holder::Coming(attach.front);
         self.hold(&attach.client_id, holder, attach.owner.as_deref());
         self.lead.after(After::Attached(Box::new(Attaching {
@@ -168,7 +168,7 @@ impl Partition {
         });
         self.lead.reserved_sessions += 1;
         if !client_id.is_empty() {
-            self.own(SessionUid(uid), attach);
+            self.own(SessionUid(uid), attach.owner.as_deref());
             let holder = Holder::Coming(attach.front);
             self.hold(&client_id, holder, attach.owner.as_deref());
         }
@@ -184,16 +184,39 @@ impl Partition {
     }
 
     /// Writes to whom a session belongs, where that is new.
-    fn own(&mut self, uid: SessionUid, attach: &Attach) {
+    fn own(&mut self, uid: SessionUid, owner: Option<&str>) {
         let before = self.state.sessions.get(uid.0);
         let before = before.and_then(|session| session.owner());
-        if let Some(owner) = &attach.owner
+        if let Some(owner) = owner
             && before != Some(owner)
         {
             self.write(&Rare::SessionOwned {
                 session: uid,
-                owner: owner.clone(),
+                owner: owner.into(),
             });
+        }
+    }
+
+    /// Whom a session belongs to, and what it may use, after its client has proved anew who it is. Its will goes by that from now on. A
+    /// session without a client id ends with its connection: nobody asks later whose it was.
+    pub(crate) fn owned(
+        &mut self,
+        uid: SessionUid,
+        epoch: Epoch,
+        owner: &str,
+        limits: SessionLimits,
+    ) {
+        let Some(session) = self.state.sessions.get_mut(uid.0) else {
+            return;
+        };
+        if session.epoch != epoch || !session.attached {
+            return;
+        }
+        session.lead.limits = limits;
+        let is_named = !session.client_id.is_empty();
+        self.watch_age(limits.queued_seconds_max);
+        if is_named {
+            self.own(uid, Some(owner));
         }
     }
 

@@ -3,7 +3,9 @@
 //! One way out: [`Front::end`] tells the home, then the claim, then the shell. v5 clients get a DISCONNECT before it where there
 //! was a CONNACK, never else: v5 [MQTT-3.14.0-1]. Nothing follows it: v5 [MQTT-3.14.4-1], v5 [MQTT-3.14.4-2].
 
-use courser_contract::{CloseCause, CloseReason, DetachCause, FrontEffects, Now, ToHome};
+use courser_contract::{
+    CloseCause, CloseReason, DetachCause, FrontEffects, Now, SessionLimits, ToHome,
+};
 
 use super::{Claim, Flow, Front, Phase, ProblemInformation, Redirect, SessionEnds};
 use crate::codec::{
@@ -138,6 +140,28 @@ impl Front {
             self.unclaim(fx);
         }
         self.close_unattached(end.cause, fx);
+    }
+
+    /// The client has proved anew who it is, and its session belongs to this owner from now on.
+    pub fn handle_owner(
+        &mut self,
+        owner: Box<str>,
+        limits: SessionLimits,
+        fx: &mut impl FrontEffects,
+    ) {
+        if !matches!(self.phase, Phase::Attached) {
+            return;
+        }
+        let home = self.session.home;
+        fx.send_home(
+            home.partition,
+            ToHome::Owned {
+                session: home.session,
+                epoch: self.session.epoch,
+                owner,
+                limits,
+            },
+        );
     }
 
     pub(super) fn unclaim(&mut self, fx: &mut impl FrontEffects) {

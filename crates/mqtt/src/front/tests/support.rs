@@ -189,6 +189,7 @@ fn to_home(message: &ToHome) -> String {
         ToHome::Outcome {
             first, last, kind, ..
         } => format!("outcome {}..={} {kind:?}", first.0, last.0),
+        ToHome::Owned { owner, .. } => format!("owned {owner}"),
         ToHome::Named {
             group,
             seq,
