@@ -38,8 +38,15 @@ struct Listener {
 #[derive(Default)]
 pub(crate) struct Accepting {
     listeners: Vec<Listener>,
+    /// The one that is asked first: another one each turn, since a turn may be over before the last of them.
+    first: usize,
     /// Whether they rest until a timer fires.
     resting: bool,
+}
+
+/// Places of `count` things, from `first` on and round to the one before it.
+fn round(first: usize, count: usize) -> impl Iterator<Item = usize> {
+    (first..count).chain(0..first.min(count))
 }
 
 impl Accepting {
@@ -58,8 +65,17 @@ impl Accepting {
         });
         Ok(Self {
             listeners: listeners.collect::<io::Result<_>>()?,
+            first: 0,
             resting: false,
         })
+    }
+
+    /// Places of listeners in the order of this turn.
+    fn next_round(&mut self) -> impl Iterator<Item = usize> + use<> {
+        let count = self.listeners.len();
+        let first = self.first;
+        self.first = if first + 1 < count { first + 1 } else { 0 };
+        round(first, count)
     }
 
     /// A listener was woken.
@@ -88,7 +104,7 @@ impl Accepting {
 impl Shard {
     /// Accepts whoever waits, a bounded number a turn.
     pub(crate) fn accept(&mut self) {
-        for at in 0..self.accepting.listeners.len() {
+        for at in self.accepting.next_round() {
             for _ in 0..ACCEPT_MAX {
                 if self.accepting.resting || self.hub.budget.is_spent() {
                     return;
@@ -223,5 +239,42 @@ impl Shard {
         self.accepting.resting = true;
         self.timers
             .insert(self.hub.now.tick.after_ms(REST_MS), Timer::ACCEPT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_listener_is_first_in_its_turn() {
+        let mut accepting = Accepting::default();
+        assert_eq!(accepting.next_round().count(), 0);
+        let rounds: Vec<Vec<usize>> = (0..3).map(|first| round(first, 3).collect()).collect();
+        assert_eq!(rounds, [[0, 1, 2], [1, 2, 0], [2, 0, 1]]);
+        assert_eq!(round(5, 0).count(), 0, "they are closed");
+    }
+
+    #[test]
+    fn a_flood_of_connections_leaves_half_of_what_there_is() {
+        let mut budget = Budget::of(Budget::TURN);
+        let aside = budget.halve();
+        let mut accepted = 0;
+        while !budget.is_spent() {
+            budget.spend(Budget::ACCEPT);
+            accepted += 1;
+        }
+        budget.grant(aside);
+        assert_eq!(accepted, 10);
+        assert!(!budget.is_spent());
+        let rest = std::iter::from_fn(|| {
+            let left = !budget.is_spent();
+            budget.spend(Budget::READ);
+            left.then_some(())
+        });
+        assert_eq!(rest.count(), 67, "reads of those who are there");
+        let mut spent = Budget::of(-5);
+        assert_eq!(spent.halve(), 0);
+        assert!(spent.is_spent());
     }
 }

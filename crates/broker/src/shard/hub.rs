@@ -76,6 +76,13 @@ impl Budget {
         self.0 = self.0.max(0) + units;
     }
 
+    /// Sets half of what is there aside, which is the answer: [`grant`](Self::grant) gives it back.
+    pub(crate) const fn halve(&mut self) -> i64 {
+        let aside = if self.0 > 0 { self.0 / 2 } else { 0 };
+        self.0 -= aside;
+        aside
+    }
+
     /// Whether it is used up.
     #[inline]
     pub(crate) const fn is_spent(self) -> bool {

@@ -67,8 +67,11 @@ impl Shard {
         let timers_left = self.handle_timers();
         counted(Component::Control, || self.answer_questions());
         counted(Component::Connections, || {
-            self.accept();
+            // Who is there already gets as much of a turn as those who come, however many these are.
+            let aside = self.hub.budget.halve();
             self.welcome();
+            self.accept();
+            self.hub.budget.grant(aside);
             self.handle_sockets();
         });
         self.end_turn();
