@@ -73,4 +73,6 @@ def test_a_strict_reader_takes_it(brokers):
     assert all(later[sample] >= earlier[sample] for sample in earlier), "what only grows has shrunk"
     acknowledged = later[("courser_publish_to_ack_seconds_count",)] - earlier[("courser_publish_to_ack_seconds_count",)]
     assert acknowledged == 100
+    received = ("courser_messages_received_total", ("protocol", "mqtt"), ("qos", "1"))
+    assert later[received] - earlier[received] == 100
     assert not any("somebody" in str(sample) for sample in later), "no client in a label"

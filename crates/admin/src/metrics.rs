@@ -8,7 +8,7 @@ mod table;
 
 use std::fmt;
 
-use courser_broker::latency::{BOUNDS_US, Histogram};
+use courser_broker::latency::{BOUNDS_US, Histogram, LogTimes};
 use courser_broker::{Control, ShardReport, Status};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
@@ -72,6 +72,7 @@ pub(crate) struct Snapshot {
     shards: Vec<ShardReport>,
     sum: ShardReport,
     disk: Vec<(&'static str, u64)>,
+    log: LogTimes,
     ready: bool,
     disk_failed: bool,
     /// Partitions that are set aside, and places whose record the disk has lost.
@@ -107,6 +108,7 @@ impl Snapshot {
             shards,
             sum,
             disk: control.disk_counters(),
+            log: control.log_times(),
             ready,
             disk_failed: matches!(control.status(), Status::Failed(_)),
             set_aside: damage.set_aside.len() as u64,

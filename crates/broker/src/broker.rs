@@ -130,7 +130,7 @@ impl Summary {
             ("bytes_sent", counters.bytes_sent),
             ("packets_received", counters.packets_received),
             ("packets_sent", counters.packets_sent),
-            ("publishes_received", counters.publishes_received),
+            ("publishes_received", counters.publishes_received()),
             ("publishes_sent", counters.publishes_sent),
             ("deliveries_gathered", counters.deliveries_gathered),
             ("publishers_slowed", counters.publishers_slowed),

@@ -5,6 +5,9 @@
 //! that was received which the shard is handling. Moments are beginnings of turns. Messages that waited in a session or a group are
 //! left out: what they tell is when their client came for them.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 /// A moment, in microseconds since the process began, modulo 2^32: spans up to an hour come out right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Moment(pub(crate) u32);
@@ -42,8 +45,7 @@ pub struct Histogram {
 
 impl Histogram {
     fn record(&mut self, us: u64, times: u64) {
-        let bucket = BOUNDS_US.partition_point(|bound| *bound < us);
-        self.counts[bucket] += times;
+        self.counts[bucket_of(us)] += times;
         self.sum_us += us * times;
     }
 
@@ -68,6 +70,34 @@ impl Histogram {
     }
 }
 
+/// Durations that one thread notes and anybody reads.
+#[derive(Debug, Default)]
+pub(crate) struct SharedHistogram {
+    counts: [AtomicU64; BOUNDS_US.len() + 1],
+    sum_us: AtomicU64,
+}
+
+impl SharedHistogram {
+    /// Notes one.
+    pub(crate) fn note(&self, took: Duration) {
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.counts[bucket_of(us)].fetch_add(1, Ordering::Relaxed);
+        self.sum_us.fetch_add(us, Ordering::Relaxed);
+    }
+
+    /// What was noted so far.
+    pub(crate) fn get(&self) -> Histogram {
+        Histogram {
+            counts: self.counts.each_ref().map(|it| it.load(Ordering::Relaxed)),
+            sum_us: self.sum_us.load(Ordering::Relaxed),
+        }
+    }
+}
+
+fn bucket_of(us: u64) -> usize {
+    BOUNDS_US.partition_point(|bound| *bound < us)
+}
+
 /// Both durations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latencies {
@@ -83,6 +113,15 @@ impl Latencies {
         self.acknowledged.add(&other.acknowledged);
         self.delivered.add(&other.delivered);
     }
+}
+
+/// How long the log takes: one of each a batch, however many messages that has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogTimes {
+    /// To write a batch.
+    pub append: Histogram,
+    /// To sync what was written.
+    pub fsync: Histogram,
 }
 
 /// Messages by the moment at which they were received. Equal moments come in a row, so the last one is at hand.
@@ -239,6 +278,16 @@ mod tests {
         assert_eq!(early.until(late), 10);
         assert_eq!(late.earlier(early), early);
         assert_eq!(early.earlier(late), early);
+    }
+
+    #[test]
+    fn what_is_shared_is_the_same_histogram() {
+        let (shared, mut own) = (SharedHistogram::default(), Histogram::default());
+        for us in [0, 50, 51, 700, 60_000_001] {
+            shared.note(Duration::from_micros(us));
+            own.record(us, 1);
+        }
+        assert_eq!(shared.get(), own);
     }
 
     #[test]

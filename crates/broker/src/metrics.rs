@@ -133,8 +133,8 @@ pub struct Counters {
     pub bytes_received: u64,
     /// Bytes written.
     pub bytes_sent: u64,
-    /// Publishes received.
-    pub publishes_received: u64,
+    /// Publishes received, by QoS.
+    pub publishes_received_by_qos: [u64; 3],
     /// Bytes of their payloads.
     pub publish_bytes_received: u64,
     /// Deliveries given to fronts, less those that they dropped.
@@ -167,6 +167,14 @@ impl Counters {
         self.dropped[why as usize] += messages;
     }
 
+    /// Publishes received, of every QoS.
+    #[inline]
+    #[must_use]
+    pub const fn publishes_received(&self) -> u64 {
+        let [qos_0, qos_1, qos_2] = self.publishes_received_by_qos;
+        qos_0 + qos_1 + qos_2
+    }
+
     /// Messages that were not delivered for whatever reason but that nobody wanted them.
     #[must_use]
     pub fn dropped_total(&self) -> u64 {
@@ -184,7 +192,6 @@ impl Counters {
             (&mut self.accept_failures, other.accept_failures),
             (&mut self.bytes_received, other.bytes_received),
             (&mut self.bytes_sent, other.bytes_sent),
-            (&mut self.publishes_received, other.publishes_received),
             (
                 &mut self.publish_bytes_received,
                 other.publish_bytes_received,
@@ -207,6 +214,10 @@ impl Counters {
             *mine += theirs;
         }
         self.reasons.add(&other.reasons);
+        let by_qos = self.publishes_received_by_qos.iter_mut();
+        for (mine, theirs) in by_qos.zip(other.publishes_received_by_qos) {
+            *mine += theirs;
+        }
         for (mine, theirs) in self.dropped.iter_mut().zip(other.dropped) {
             *mine += theirs;
         }

@@ -101,8 +101,9 @@ metrics! {
     "mqtt_packets_sent", Counter of Things, "Packets sent, of every type",
         |it| one(it.sum.counters.packets_sent);
 
-    "messages_received", Counter of Things ["protocol"], "Publishes received",
-        |it| each([("mqtt", it.sum.counters.publishes_received)]);
+    "messages_received", Counter of Things ["protocol", "qos"], "Publishes received",
+        |it| ["0", "1", "2"].into_iter().zip(it.sum.counters.publishes_received_by_qos)
+            .map(|(qos, count)| (vec!["mqtt".to_owned(), qos.to_owned()], count as f64)).collect();
     "messages_received_payload", Counter of Bytes ["protocol"], "Bytes of their payloads",
         |it| each([("mqtt", it.sum.counters.publish_bytes_received)]);
     "messages_delivered", Counter of Things ["protocol"], "Deliveries to connections",
@@ -180,6 +181,12 @@ metrics! {
         |it| disk(it, "log_records");
     "log_written", Counter of Bytes, "Bytes written to the log",
         |it| disk(it, "log_bytes");
+    "log_append", Histogram of Seconds, "Time to write a batch to the log",
+        |it| &it.log.append;
+    "log_fsync", Histogram of Seconds, "Time to sync what was written",
+        |it| &it.log.fsync;
+    "log_segments", Gauge of Bytes, "Bytes of the log's segments on the disk, those included that are ready to be used",
+        |it| disk(it, "log_segments_bytes");
     "log_segments_created", Counter of Things, "Segments that were made",
         |it| disk(it, "log_created_segments");
     "log_segments_recycled", Counter of Things, "Segments that were used again",

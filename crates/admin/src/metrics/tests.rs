@@ -5,12 +5,13 @@ use std::{env, fs};
 
 fn snapshot() -> Snapshot {
     let mut sum = ShardReport::default();
-    sum.counters.publishes_received = 7;
+    sum.counters.publishes_received_by_qos = [7, 8, 9];
     sum.counters.longest_turn_us = 1_500;
     Snapshot {
         shards: vec![sum.clone()],
         sum,
-        disk: vec![("log_syncs", 3)],
+        disk: vec![("log_syncs", 3), ("log_segments_bytes", 11)],
+        log: LogTimes::default(),
         ready: true,
         disk_failed: false,
         set_aside: 2,
@@ -61,7 +62,11 @@ fn every_family_has_its_own_name_and_as_many_values_as_labels() {
 fn numbers_stand_under_the_names_of_the_reference_page() {
     let text = encode(snapshot());
     for line in [
-        "courser_messages_received_total{protocol=\"mqtt\"} 7.0",
+        "courser_messages_received_total{protocol=\"mqtt\",qos=\"0\"} 7.0",
+        "courser_messages_received_total{protocol=\"mqtt\",qos=\"2\"} 9.0",
+        "courser_log_segments_bytes 11.0",
+        "# TYPE courser_log_append_seconds histogram",
+        "courser_log_fsync_seconds_count 0",
         "courser_log_syncs_total 3.0",
         "courser_ready 1.0",
         "courser_partitions_set_aside 2.0",

@@ -36,7 +36,7 @@ async fn node(State(state): State<AppState>) -> Result<Json<Node>, ApiError> {
         subscriptions: sum.held.subscriptions,
         retained_messages: sum.held.retained_messages,
         queued_messages: sum.held.queued_messages,
-        messages_received: sum.counters.publishes_received,
+        messages_received: sum.counters.publishes_received(),
         messages_delivered: sum.counters.publishes_sent,
         settings_digest: state.reloader.as_ref().map(|it| it.digest()),
     }))

@@ -24,6 +24,7 @@ use crate::access::{Access, ChangeError};
 use crate::backup::{BackupError, BackupState, Backups};
 use crate::classes::Classes;
 use crate::doors::Certificates;
+use crate::latency::LogTimes;
 use crate::live::Live;
 use crate::repair::NodeState;
 use crate::rings::Doze;
@@ -262,6 +263,13 @@ impl Control {
             .into_iter()
             .zip(counted.into_iter().flatten())
             .collect()
+    }
+
+    /// How long writes and syncs of the log have taken; nothing where nothing is kept.
+    #[must_use]
+    pub fn log_times(&self) -> LogTimes {
+        let disk = self.disk.as_ref();
+        disk.map_or_else(LogTimes::default, |disk| disk.log_times())
     }
 
     /// Lays a question on the desk of a shard and waits for the answer, which comes within a few turns.

@@ -36,7 +36,7 @@ impl Shard {
         publish: &Publish<'_>,
         ticket: Ticket,
     ) -> Routed {
-        self.hub.counters.publishes_received += 1;
+        self.hub.counters.publishes_received_by_qos[publish.qos as usize] += 1;
         self.hub.counters.publish_bytes_received += publish.payload.len() as u64;
         if is_own_topic(publish.topic) {
             return self.refuse_own_topic(publish);

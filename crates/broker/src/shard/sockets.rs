@@ -201,7 +201,7 @@ impl Shard {
         mut buffer: Buffer,
     ) -> Option<CloseCause> {
         let now = self.hub.now;
-        let published = self.hub.counters.publishes_received;
+        let published = self.hub.counters.publishes_received();
         let published_bytes = self.hub.counters.publish_bytes_received;
         let (used, close) = self.call_front(id, connection, |connection, fx| {
             let used = feed(connection, now, buffer.bytes(), fx);
@@ -224,13 +224,13 @@ impl Shard {
         connection.unparsed &= connection.rest.is_some();
         self.hub.slow |= match self.hub.memory {
             Level::Free => false,
-            Level::Tight => self.hub.counters.publishes_received != published,
+            Level::Tight => self.hub.counters.publishes_received() != published,
             Level::Full | Level::Over => true,
         };
         let counters = &self.hub.counters;
         let over_quota = connection.gate.charge(
             now.tick,
-            counters.publishes_received - published,
+            counters.publishes_received() - published,
             counters.publish_bytes_received - published_bytes,
         );
         if over_quota {

@@ -12,6 +12,7 @@ use courser_engine::DiskRoom;
 
 use super::times::Times;
 use crate::classes::Stays;
+use crate::latency::{LogTimes, SharedHistogram};
 use crate::repair::crash;
 use crate::repair::state::SharedState;
 
@@ -66,6 +67,8 @@ pub(crate) struct DiskState {
     serving: AtomicU16,
     counters: [AtomicU64; COUNTERS.len()],
     commits: Times,
+    writes: SharedHistogram,
+    syncs: SharedHistogram,
     /// Bytes of the largest checkpoint that there was.
     largest_checkpoint: AtomicU64,
 }
@@ -105,15 +108,16 @@ pub(crate) enum Counter {
     ScrubbedBytes,
     ScrubPasses,
     ScrubDamages,
+    SegmentsBytes,
 }
 
 /// The words of the counters in reports, and the topics that they are published under.
 macro_rules! counters {
     ($($name:literal),+ $(,)?) => {
         /// In the order of [`Counter`].
-        pub(crate) const COUNTERS: [&str; 29] = [$($name),+];
+        pub(crate) const COUNTERS: [&str; 30] = [$($name),+];
         /// The same as topics.
-        pub(crate) const TOPICS: [&str; 29] = [$(concat!("$SYS/broker/disk/", $name)),+];
+        pub(crate) const TOPICS: [&str; 30] = [$(concat!("$SYS/broker/disk/", $name)),+];
     };
 }
 
@@ -147,8 +151,9 @@ counters![
     "scrub_bytes",
     "scrub_passes",
     "scrub_damages",
+    "log_segments_bytes",
 ];
-const _: () = assert!(Counter::ScrubDamages as usize + 1 == COUNTERS.len());
+const _: () = assert!(Counter::SegmentsBytes as usize + 1 == COUNTERS.len());
 
 impl DiskState {
     /// Of a disk whose log is still to be read, for this many shards.
@@ -166,6 +171,8 @@ impl DiskState {
             serving: AtomicU16::new(0),
             counters: std::array::from_fn(|_| AtomicU64::new(0)),
             commits: Times::new(),
+            writes: SharedHistogram::default(),
+            syncs: SharedHistogram::default(),
             largest_checkpoint: AtomicU64::new(0),
         }
     }
@@ -309,6 +316,24 @@ impl DiskState {
     /// Writing a batch and syncing it took so long.
     pub(crate) fn note_commit(&self, took: Duration) {
         self.commits.note(took);
+    }
+
+    /// Writing a batch took so long, without what it waited for room.
+    pub(crate) fn note_write(&self, took: Duration) {
+        self.writes.note(took);
+    }
+
+    /// Syncing what was written took so long.
+    pub(crate) fn note_sync(&self, took: Duration) {
+        self.syncs.note(took);
+    }
+
+    /// How long writes and syncs have taken.
+    pub(crate) fn log_times(&self) -> LogTimes {
+        LogTimes {
+            append: self.writes.get(),
+            fsync: self.syncs.get(),
+        }
     }
 
     /// What was counted since the start of the process, in the order of [`COUNTERS`]. Times are found in their histogram: for

@@ -205,8 +205,7 @@ impl<D: Disk> Writer<D> {
             if whole {
                 self.answer(Mark::Written);
             }
-            self.log.sync()?;
-            let now = Instant::now();
+            let now = self.sync()?;
             self.state.note_commit(now - begun);
             self.clockwork = Clockwork::Synced(now);
         }
@@ -236,8 +235,12 @@ impl<D: Disk> Writer<D> {
     /// Writes the batch. Without room it waits for some: what was ordered is not refused any more (M47).
     fn write(&mut self) -> Result<(), WriteError> {
         loop {
+            let begun = Instant::now();
             match self.log.write(&mut self.batch) {
-                Ok(_) => break,
+                Ok(_) => {
+                    self.state.note_write(begun.elapsed());
+                    break;
+                }
                 Err(error) if error.is_final() => return Err(error),
                 Err(_) => {
                     // A checkpoint that was written meanwhile is what gives room.
@@ -257,6 +260,15 @@ impl<D: Disk> Writer<D> {
             Clockwork::Written(_) => {}
         }
         Ok(())
+    }
+
+    /// Makes what was written durable. When that was done.
+    fn sync(&mut self) -> Result<Instant, WriteError> {
+        let begun = Instant::now();
+        self.log.sync()?;
+        let now = Instant::now();
+        self.state.note_sync(now - begun);
+        Ok(now)
     }
 
     /// Whether what was written is to be synced now.
@@ -349,7 +361,7 @@ impl<D: Disk> Writer<D> {
                 self.clockwork = Clockwork::Rest;
             }
             Clockwork::Written(since) if since + RELAXED <= now => {
-                self.log.sync()?;
+                self.sync()?;
                 self.clockwork = Clockwork::Synced(now);
             }
             Clockwork::Rest | Clockwork::Synced(_) | Clockwork::Written(_) => {}
@@ -428,6 +440,7 @@ impl<D: Disk> Writer<D> {
             (Counter::CleanedSegments, counts.cleaned),
             (Counter::KeptRecords, counts.kept_records),
             (Counter::KeptBytes, counts.kept_bytes),
+            (Counter::SegmentsBytes, self.log.segments_bytes()),
         ];
         for (counter, number) in numbers {
             self.state.set(counter, number);

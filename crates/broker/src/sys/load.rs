@@ -35,7 +35,7 @@ fn totals(counters: &Counters) -> [u64; KINDS] {
         counters.packets_received,
         counters.packets_sent,
         counters.dropped_total(),
-        counters.publishes_received,
+        counters.publishes_received(),
         counters.publishes_sent,
         counters.bytes_received,
         counters.bytes_sent,

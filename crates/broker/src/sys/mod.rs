@@ -154,7 +154,7 @@ fn messages(sums: &ShardReport) -> [(&'static str, u64); 15] {
         ),
         (
             "$SYS/broker/publish/messages/received",
-            counters.publishes_received,
+            counters.publishes_received(),
         ),
         ("$SYS/broker/publish/messages/sent", counters.publishes_sent),
         (

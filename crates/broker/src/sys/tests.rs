@@ -11,7 +11,7 @@ const LOADS: &str = "bytes/received bytes/sent connections messages/received mes
 
 fn report(publishes: u64) -> ShardReport {
     let counters = Counters {
-        publishes_received: publishes,
+        publishes_received_by_qos: [publishes, 0, 0],
         ..Counters::default()
     };
     ShardReport {

@@ -31,6 +31,13 @@ impl<D: Disk> Log<D> {
         self.space
     }
 
+    /// Bytes of the disk that segments take: those with batches, those that are ready and those that hold nothing.
+    #[must_use]
+    pub fn segments_bytes(&self) -> u64 {
+        let segments = self.segments.len() + self.ready.len() + self.free.len();
+        segments as u64 * self.config.segment_bytes()
+    }
+
     /// Asks the disk for its room. Done by the log whenever a segment changes hands; call it now and then so that space that
     /// others freed or took is seen. A disk that does not answer counts as full.
     pub fn refresh_space(&mut self) -> Space {

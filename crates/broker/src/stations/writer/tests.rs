@@ -14,6 +14,7 @@ use courser_log::{
 };
 
 use super::{Job, Writer, WriterParts};
+use crate::latency::Histogram;
 use crate::rings::Doze;
 use crate::stations::disk::{Counter, DiskState};
 use crate::stations::orders::{Checkpointed, Mark, Order, OrderSender, orders};
@@ -172,6 +173,21 @@ fn one_sync_carries_what_gathered_from_all_shards() {
         batches <= 2,
         "{batches} batches: its own, and a witness of a slow test"
     );
+    world.end();
+}
+
+#[test]
+fn each_write_and_each_sync_is_timed_once() {
+    let mut world = World::new(1);
+    world.begin();
+    for round in 1..=5 {
+        world.order(0, Mark::Synced, round..round + 1);
+        world.done(0);
+    }
+    let times = world.state.log_times();
+    let count = |times: &Histogram| times.counts().iter().sum::<u64>();
+    assert_eq!((count(&times.append), count(&times.fsync)), (5, 5));
+    assert_eq!(world.counted(Counter::SegmentsBytes), 1 << 20);
     world.end();
 }
 
