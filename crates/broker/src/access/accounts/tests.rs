@@ -90,11 +90,7 @@ impl Door {
             generation: 0,
         };
         self.next += 1;
-        let entrance = Arc::new(Entrance {
-            name: "door".into(),
-            authentication: Asked::Accounts,
-            guests: None,
-        });
+        let entrance = Entrance::mqtt(Asked::Accounts, 0);
         let address: SocketAddr = address.parse().expect("an address");
         self.accounts
             .arrive(front, &Peer::plain(&entrance, address));
