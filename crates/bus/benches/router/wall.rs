@@ -96,7 +96,7 @@ const THREADS: usize = 2;
 
 /// Turns of a round. They are short, so that a host that takes a core away for a while takes it from all four kinds alike, and
 /// what is compared is of one turn: the medians over all turns are those of a machine with two cores.
-const TURNS: usize = 10;
+const TURNS: usize = 30;
 
 /// Calls a second in one turn: posts of one thread and of two, and bare walks of one and of two.
 struct Turn {
