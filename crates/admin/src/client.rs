@@ -11,6 +11,7 @@ use hyper::client::conn::http1;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
@@ -306,15 +307,7 @@ impl Client {
 /// A name as one part of a path: everything but letters and digits escaped.
 #[must_use]
 pub fn escaped(name: &str) -> String {
-    let mut escaped = String::new();
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() {
-            escaped.push(char::from(byte));
-        } else {
-            let _ = write!(escaped, "%{byte:02X}");
-        }
-    }
-    escaped
+    utf8_percent_encode(name, NON_ALPHANUMERIC).to_string()
 }
 
 fn with_query(path: &str, query: &[(&str, &str)]) -> String {

@@ -11,6 +11,7 @@ use utoipa_axum::routes;
 
 use super::clients::Clients;
 use super::sessions::Sessions;
+use crate::client::escaped;
 use crate::error::{ApiError, Code, ErrorBody};
 use crate::list::{ListParams, ListQuery, list};
 use crate::metrics::detailed::{ByListener, Detailed};
@@ -89,25 +90,10 @@ fn again(parameters: &[(String, String)]) -> String {
     let mut question = String::new();
     for (name, value) in parameters {
         if name != "cursor" {
-            escape(&mut question, name);
-            question.push('=');
-            escape(&mut question, value);
-            question.push('&');
+            question.push_str(&format!("{}={}&", escaped(name), escaped(value)));
         }
     }
     question
-}
-
-/// Adds `text` percent-encoded: all but what no URL gives a meaning (RFC 3986, 2.3).
-fn escape(to: &mut String, text: &str) {
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                to.push(char::from(byte));
-            }
-            _ => to.push_str(&format!("%{byte:02X}")),
-        }
-    }
 }
 
 /// A walk over all connections.

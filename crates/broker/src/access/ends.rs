@@ -22,18 +22,11 @@ impl Ends {
         self.0.first().map(|(ends, _)| *ends)
     }
 
-    /// Takes out those at their end by now, the earliest first, `max` at most.
-    pub(crate) fn take(&mut self, now: Tick, max: usize) -> Vec<FrontId> {
-        let mut taken = Vec::new();
-        while taken.len() < max
-            && let Some((ends, front)) = self.0.pop_first()
-        {
-            if ends > now {
-                self.0.insert((ends, front));
-                break;
-            }
-            taken.push(front);
+    /// Takes out the one that ended first, if it has by now.
+    pub(crate) fn take(&mut self, now: Tick) -> Option<FrontId> {
+        if self.next()? > now {
+            return None;
         }
-        taken
+        self.0.pop_first().map(|(_, front)| front)
     }
 }

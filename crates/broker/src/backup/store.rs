@@ -145,8 +145,7 @@ impl Store {
     pub(super) fn begin(&self) -> Result<u32, BackupError> {
         let numbers = self.numbers()?;
         for number in &numbers.unfinished {
-            let path = self.folder(*number);
-            fs::remove_dir_all(&path).map_err(|source| BackupError::Write { path, source })?;
+            self.forget(*number)?;
         }
         let number = numbers.last() + 1;
         for folder in ["", "log", "checkpoints"] {
@@ -196,7 +195,7 @@ impl Store {
         Ok(stored)
     }
 
-    /// Removes the folder of a backup of which nothing is left.
+    /// Removes the folder of a backup, with whatever is in it.
     pub(super) fn forget(&self, number: u32) -> Result<(), BackupError> {
         let path = self.folder(number);
         fs::remove_dir_all(&path).map_err(|source| BackupError::Write { path, source })

@@ -158,7 +158,7 @@ impl Shard {
     pub(super) fn end_tokens(&mut self) {
         self.token_end.fired();
         for _ in 0..REVOKING_MAX {
-            let Some(id) = self.hub.accounts.take_ended(1).pop() else {
+            let Some(id) = self.hub.accounts.take_ended() else {
                 break;
             };
             self.hub.budget.spend(Budget::DELIVERY);

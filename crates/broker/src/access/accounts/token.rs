@@ -113,16 +113,14 @@ impl Accounts {
         inner.ends.insert(ends, front);
     }
 
-    /// Connections whose token has ended, `max` at most. Each is told once.
-    pub(crate) fn take_ended(&self, max: usize) -> Vec<FrontId> {
+    /// A connection whose token has ended. Each is told once.
+    pub(crate) fn take_ended(&self) -> Option<FrontId> {
         let mut inner = self.inner.borrow_mut();
-        let ended = inner.ends.take(self.now.get(), max);
-        for front in &ended {
-            if let Some(arrival) = inner.arrivals.get_mut(front) {
-                arrival.ends = None;
-            }
+        let ended = inner.ends.take(self.now.get())?;
+        if let Some(arrival) = inner.arrivals.get_mut(&ended) {
+            arrival.ends = None;
         }
-        ended
+        Some(ended)
     }
 
     /// When the next token ends.
