@@ -93,8 +93,8 @@ def is_whole(row: Row, result: dict[str, Any]) -> bool:
 
 
 def durable(*arguments: str) -> tuple[str, ...]:
-    """Sessions of both sides outlive their connections."""
-    return mqtt("--persistent", "--persistent-publishers", "-s", "128", *arguments)
+    """Sessions of both sides outlive their connections. A disk that stands still for some seconds has lost nothing."""
+    return mqtt("--persistent", "--persistent-publishers", "-s", "128", "--drain", "10", *arguments)
 
 
 def pairs(count: int) -> tuple[str, ...]:

@@ -8,8 +8,10 @@ use std::collections::{BTreeSet, HashMap};
 /// What went wrong, or might have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Sent and never delivered.
+    /// Sent and not delivered by the end of the run.
     pub lost: u64,
+    /// Those of `lost` behind the last one that came of their stream: the broker may have them still, and the run waited too short for it.
+    pub outstanding: u64,
     /// Delivered again with DUP.
     pub duplicates_marked: u64,
     /// Delivered again without DUP.
@@ -26,6 +28,7 @@ impl Faults {
     pub const fn plus(self, other: Self) -> Self {
         Self {
             lost: self.lost + other.lost,
+            outstanding: self.outstanding + other.outstanding,
             duplicates_marked: self.duplicates_marked + other.duplicates_marked,
             duplicates_unmarked: self.duplicates_unmarked + other.duplicates_unmarked,
             out_of_order: self.out_of_order + other.out_of_order,
@@ -108,16 +111,15 @@ impl Arrivals {
 
     /// The verdict, given how many were sent on each stream that this subscriber gets.
     pub(crate) fn faults(&self, sent: impl Iterator<Item = (u32, u64)>) -> Faults {
-        let lost = sent
-            .map(|(stream, sent)| {
-                let seen = &self.streams[stream as usize];
-                sent.saturating_sub(seen.next) + seen.missing.len() as u64
+        sent.fold(self.faults, |faults, (stream, sent)| {
+            let seen = &self.streams[stream as usize];
+            let outstanding = sent.saturating_sub(seen.next);
+            faults.plus(Faults {
+                lost: outstanding + seen.missing.len() as u64,
+                outstanding,
+                ..Faults::default()
             })
-            .sum();
-        Faults {
-            lost,
-            ..self.faults
-        }
+        })
     }
 }
 
@@ -133,6 +135,8 @@ pub(crate) struct GroupArrivals {
 struct Bits {
     words: Vec<u64>,
     set: u64,
+    /// Behind the highest that is set.
+    end: u64,
 }
 
 impl Bits {
@@ -144,6 +148,7 @@ impl Bits {
         let fresh = self.words[word] & bit == 0;
         self.words[word] |= bit;
         self.set += u64::from(fresh);
+        self.end = self.end.max(number + 1);
         fresh
     }
 }
@@ -189,13 +194,15 @@ impl GroupArrivals {
 
     /// The verdict, given how many were sent on each stream.
     pub(crate) fn faults(&self, sent: impl Iterator<Item = (u32, u64)>) -> Faults {
-        let lost = sent
-            .map(|(stream, sent)| sent.saturating_sub(self.streams[stream as usize].set))
-            .sum();
-        Faults {
-            lost,
-            ..self.faults
-        }
+        sent.fold(self.faults, |faults, (stream, sent)| {
+            let seen = &self.streams[stream as usize];
+            let lost = sent.saturating_sub(seen.set);
+            faults.plus(Faults {
+                lost,
+                outstanding: sent.saturating_sub(seen.end).min(lost),
+                ..Faults::default()
+            })
+        })
     }
 }
 

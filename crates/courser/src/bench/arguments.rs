@@ -207,7 +207,7 @@ pub(crate) struct Mqtt {
     /// One thread for everything instead of one for publishers and one for subscribers
     #[arg(long)]
     one_thread: bool,
-    /// Seconds without a delivery after which the rest counts as lost
+    /// Seconds without a delivery after which the rest counts as lost; how many of them are behind the last that came is told
     #[arg(long, default_value_t = 2.0, value_name = "SECONDS")]
     drain: f64,
     /// Write each acknowledgement into this file, a line of CSV: when it came in nanoseconds since 1970, and how many it took

@@ -148,6 +148,7 @@ pub(super) fn traffic_rows(plan: &Plan, outcome: &Outcome) -> Rows {
         ("received", json!(outcome.received_in_all)),
         ("expected", json!(outcome.expected_in_all)),
         ("lost", json!(outcome.faults.lost)),
+        ("outstanding", json!(outcome.faults.outstanding)),
         ("duplicates_marked", json!(outcome.faults.duplicates_marked)),
         (
             "duplicates_unmarked",

@@ -26,6 +26,7 @@ fn a_gap_is_lost_until_it_arrives_late() {
     assert_eq!(arrivals.note(9, 0, false), Arrival::Other);
     let expected = Faults {
         lost: 2,
+        outstanding: 1,
         duplicates_marked: 1,
         duplicates_unmarked: 1,
         out_of_order: 1,
@@ -43,6 +44,8 @@ fn a_group_gets_each_message_once_and_each_member_in_order() {
     assert_eq!(group.note(0, 0, 200, true), Arrival::Other);
     assert_eq!(group.note(1, 0, 4, false), Arrival::First);
     assert_eq!(group.note(1, 0, 1 << 40, false), Arrival::Other);
+    let faults = group.faults([(0, 300)].into_iter());
+    assert_eq!((faults.lost, faults.outstanding), (294, 99));
     let faults = group.faults([(0, 7)].into_iter());
     assert_eq!(
         (faults.lost, faults.duplicates_marked, faults.out_of_order),
