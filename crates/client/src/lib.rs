@@ -14,7 +14,7 @@ mod options;
 mod packets;
 pub mod probe;
 
-pub use client::Client;
+pub use client::{Client, Stopper};
 pub use courser_mqtt::codec::{ProtocolVersion, QoS};
 pub use courser_transport::tls::{ClientMaterial, MaterialError, NameCheck, Part, Trust};
 pub use error::ClientError;

@@ -2,6 +2,8 @@
 
 use std::io::{self, BufRead, Read};
 use std::path::PathBuf;
+use std::sync::mpsc::{self, SyncSender};
+use std::thread;
 use std::time::Duration;
 
 use clap::Args;
@@ -10,6 +12,7 @@ use courser_client::{Client, ClientError, Message, MessageProperty, Options};
 use crate::cli::connection::Connection;
 use crate::cli::exit::{Exit, fail, usage};
 use crate::cli::format;
+use crate::cli::interrupt::Interrupt;
 use crate::cli::topic_and_message;
 
 /// Flags of `courser pub`.
@@ -126,7 +129,7 @@ pub(crate) fn run(arguments: &Publish) -> Exit {
         Err(message) => return usage(&message),
     };
     match arguments.send(&options, &topic, payload) {
-        Ok(()) => Exit::Done,
+        Ok(exit) => exit,
         Err(error) if arguments.quiet => Exit::from(&error),
         Err(error) => fail(&error),
     }
@@ -136,6 +139,35 @@ pub(crate) fn run(arguments: &Publish) -> Exit {
 enum Payload {
     Whole(Vec<u8>),
     Lines,
+}
+
+/// What came from standard input.
+enum Said {
+    Line(Vec<u8>),
+    /// Whoever waits is to look what else has happened.
+    Nothing,
+    Failed(io::Error),
+    End,
+}
+
+/// Hands lines over until there are no more, or nobody wants them.
+fn read_lines(to: &SyncSender<Said>) {
+    for line in io::stdin().lock().split(b'\n') {
+        let said = match line {
+            Ok(mut line) => {
+                if line.last() == Some(&b'\r') {
+                    line.pop();
+                }
+                Said::Line(line)
+            }
+            Err(error) => Said::Failed(error),
+        };
+        if to.send(said).is_err() {
+            return;
+        }
+    }
+    // Nobody wants to know.
+    let _ = to.send(Said::End);
 }
 
 impl Publish {
@@ -177,29 +209,66 @@ impl Publish {
         Ok(Payload::Whole(message.clone().into_bytes()))
     }
 
-    fn send(&self, options: &Options, topic: &str, payload: Payload) -> Result<(), ClientError> {
+    fn send(&self, options: &Options, topic: &str, payload: Payload) -> Result<Exit, ClientError> {
+        let interrupt = Interrupt::watch()?;
         let mut client = Client::connect(options)?;
+        interrupt.stops(&client)?;
         self.say(&format!("connected, MQTT {}", client.version()));
-        match payload {
-            Payload::Whole(payload) => {
-                for k in 0..self.repeat {
-                    if k > 0 && self.repeat_delay > 0.0 {
-                        std::thread::sleep(Duration::from_secs_f64(self.repeat_delay.min(1e6)));
-                    }
-                    self.send_one(&mut client, topic, payload.clone())?;
-                }
+        let done = match payload {
+            Payload::Whole(payload) => self.send_whole(&mut client, &interrupt, topic, &payload),
+            Payload::Lines => self.send_lines(&mut client, &interrupt, topic),
+        };
+        interrupt.leave(client, done.map(|()| Exit::Done))
+    }
+
+    fn send_whole(
+        &self,
+        client: &mut Client,
+        interrupt: &Interrupt,
+        topic: &str,
+        payload: &[u8],
+    ) -> Result<(), ClientError> {
+        let (wake, woken) = mpsc::channel();
+        // Who waits for nothing any more need not hear of it.
+        interrupt.wakes(move || wake.send(()).unwrap_or_default());
+        for k in 0..self.repeat {
+            if k > 0 && self.repeat_delay > 0.0 {
+                // Nobody sends anything but a signal.
+                let pause = Duration::from_secs_f64(self.repeat_delay.min(1e6));
+                let _ = woken.recv_timeout(pause);
             }
-            Payload::Lines => {
-                for line in io::stdin().lock().split(b'\n') {
-                    let mut line = line.map_err(ClientError::Io)?;
-                    if line.last() == Some(&b'\r') {
-                        line.pop();
-                    }
-                    self.send_one(&mut client, topic, line)?;
-                }
+            if interrupt.ending().is_some() {
+                break;
+            }
+            self.send_one(client, topic, payload.to_vec())?;
+        }
+        Ok(())
+    }
+
+    /// Lines are read on a thread of their own: nothing ends a read of standard input before the next line comes.
+    fn send_lines(
+        &self,
+        client: &mut Client,
+        interrupt: &Interrupt,
+        topic: &str,
+    ) -> Result<(), ClientError> {
+        let (lines, said) = mpsc::sync_channel(1);
+        let wake = lines.clone();
+        // Where there is no room a line waits to be taken, and nobody has to be woken.
+        interrupt.wakes(move || wake.try_send(Said::Nothing).unwrap_or_default());
+        let reader = thread::Builder::new().name("lines".to_owned());
+        reader
+            .spawn(move || read_lines(&lines))
+            .map_err(ClientError::Io)?;
+        while interrupt.ending().is_none() {
+            match said.recv() {
+                Ok(Said::Line(line)) => self.send_one(client, topic, line)?,
+                Ok(Said::Nothing) => {}
+                Ok(Said::Failed(error)) => return Err(ClientError::Io(error)),
+                Ok(Said::End) | Err(_) => break,
             }
         }
-        client.disconnect()
+        Ok(())
     }
 
     fn send_one(

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use crate::cli::connection::Connection;
 use crate::cli::exit::{Exit, fail, usage};
 use crate::cli::format::{self, Format};
+use crate::cli::interrupt::Interrupt;
 use crate::cli::topic_and_message;
 
 /// Flags of `courser request`.
@@ -47,6 +48,9 @@ pub(crate) struct Request {
     /// How to print an answer, as in courser sub
     #[arg(short = 'F', long, value_name = "FORMAT")]
     format: Option<String>,
+    /// Say what is done on standard error
+    #[arg(short = 'd', long)]
+    debug: bool,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
@@ -112,7 +116,18 @@ impl Request {
 
     /// Listens first, so that no answer is too fast.
     fn ask(&self, question: &Question) -> Result<Exit, ClientError> {
+        let interrupt = Interrupt::watch()?;
         let mut client = Client::connect(&question.options)?;
+        interrupt.stops(&client)?;
+        let done = self.wait_for_answers(&mut client, question);
+        interrupt.leave(client, done)
+    }
+
+    fn wait_for_answers(
+        &self,
+        client: &mut Client,
+        question: &Question,
+    ) -> Result<Exit, ClientError> {
         let filter = Filter {
             filter: question.response_topic.clone(),
             qos: format::qos(self.qos),
@@ -132,12 +147,14 @@ impl Request {
                 MessageProperty::CorrelationData(question.correlation.clone()),
             ],
         })?;
+        if self.debug {
+            eprintln!("courser: asked on {}", question.topic);
+        }
         let deadline = Instant::now() + Duration::from_secs_f64(self.timeout);
         let mut left = self.count;
         let mut line = Vec::new();
         while left > 0 {
             let Some(answer) = client.next(Some(deadline))? else {
-                client.disconnect()?;
                 eprintln!(
                     "courser: no answer on {} within {} s",
                     question.response_topic, self.timeout
@@ -156,7 +173,6 @@ impl Request {
                 break;
             }
         }
-        client.disconnect()?;
         Ok(Exit::Done)
     }
 }

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use crate::cli::connection::Connection;
 use crate::cli::exit::{Exit, fail, usage};
 use crate::cli::format::{self, Format};
+use crate::cli::interrupt::Interrupt;
 
 /// Flags of `courser sub`.
 #[derive(Args, Debug)]
@@ -128,8 +129,17 @@ impl Subscribe {
         let deadline = self
             .timeout
             .map(|seconds| Instant::now() + Duration::from_secs(seconds));
+        let interrupt = Interrupt::watch()?;
         let mut client = Client::connect(options)?;
+        interrupt.stops(&client)?;
         self.say(&format!("connected, MQTT {}", client.version()));
+        let done = self
+            .subscribe(&mut client, filters)
+            .and_then(|()| self.print_messages(&mut client, format, deadline));
+        interrupt.leave(client, done)
+    }
+
+    fn subscribe(&self, client: &mut Client, filters: &[Filter]) -> Result<(), ClientError> {
         if !self.unsubscribe.is_empty() {
             client.unsubscribe(&self.unsubscribe)?;
         }
@@ -137,24 +147,24 @@ impl Subscribe {
             client.subscribe(filters, self.subscription_identifier)?;
             self.say(&format!("subscribed to {} filter(s)", filters.len()));
         }
-        if self.exit_after_subscribe {
-            client.disconnect()?;
-            return Ok(Exit::Done);
-        }
-        self.print_messages(client, format, deadline)
+        Ok(())
     }
 
     fn print_messages(
         &self,
-        mut client: Client,
+        client: &mut Client,
         format: &Format,
         deadline: Option<Instant>,
     ) -> Result<Exit, ClientError> {
         let mut line = Vec::new();
         let mut printed = 0;
-        while self.count.is_none_or(|count| printed < count) {
+        let wanted = if self.exit_after_subscribe {
+            Some(0)
+        } else {
+            self.count
+        };
+        while wanted.is_none_or(|count| printed < count) {
             let Some(message) = client.next(deadline)? else {
-                client.disconnect()?;
                 return Ok(Exit::TimedOut);
             };
             if self.retained_only && !message.retain {
@@ -172,7 +182,6 @@ impl Subscribe {
             }
             printed += 1;
         }
-        client.disconnect()?;
         Ok(Exit::Done)
     }
 

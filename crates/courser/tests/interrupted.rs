@@ -130,6 +130,55 @@ fn a_subscriber_is_ended_by_either_signal_and_has_printed_what_came() {
     }
 }
 
+/// Who ends a client has it say good-bye: its will is not published, and it does not count as lost.
+#[test]
+fn a_client_that_is_ended_says_good_bye() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_server, mqtt, _) = server(folder.path(), &[]);
+    let port = mqtt.rsplit_once(':').expect("a port").1;
+    let socket = folder.path().join("admin.sock").display().to_string();
+    let will = ["--will-topic", "gone", "--will-retain"];
+    // Ends of those that wait for the broker, for their input, for an answer, and for the time.
+    let subscribe = ["sub", "-d", "t"];
+    let lines = ["pub", "-d", "-l", "t"];
+    let request = ["request", "-d", "-W", "60", "t", "question"];
+    let repeated = [
+        "pub",
+        "-d",
+        "--repeat",
+        "2",
+        "--repeat-delay",
+        "60",
+        "t",
+        "m",
+    ];
+    let (int, term) = (Signal::INT, Signal::TERM);
+    for (number, (arguments, says, signal, code)) in [
+        (&subscribe[..], "subscribed", term, 143),
+        (&subscribe, "subscribed", int, 130),
+        (&lines, "connected", term, 143),
+        (&repeated, "sent", term, 143),
+        (&request, "asked", term, 143),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let client_id = format!("c{number}");
+        let whole = [arguments, &["-p", port, "-i", &client_id], &will].concat();
+        let ended = ended_by(signal, &whole, Tells::Errors, (says, 1));
+        assert_eq!(ended, Some(code), "{arguments:?}");
+        let show = [
+            "client", "show", &client_id, "-o", "json", "--server", &socket,
+        ];
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !run(&show).1.contains("\"disconnected\"") {
+            assert!(Instant::now() < deadline, "{arguments:?}: {:?}", run(&show));
+        }
+    }
+    let willed = run(&["retained", "show", "gone", "--server", &socket]);
+    assert!(!willed.0, "nobody's will was published: {}", willed.1);
+}
+
 /// In each shell that the program has a script for; those that are here run it.
 #[test]
 fn scripts_complete_commands_and_flags() {

@@ -83,6 +83,11 @@ impl Link {
         self.stream.set_read_timeout(timeout)
     }
 
+    /// See [`Stopper`].
+    pub(super) fn stopper(&self) -> io::Result<Stopper> {
+        self.stream.try_clone().map(Stopper)
+    }
+
     /// Says good-bye in all layers. Whoever has heard DISCONNECT before may have gone already.
     pub(super) fn close(mut self) {
         if let Some(tunnel) = &mut self.tunnel {
@@ -94,6 +99,19 @@ impl Link {
 
     pub(super) fn into_parts(self) -> (TcpStream, Option<Box<Tunnel>>) {
         (self.stream, self.tunnel)
+    }
+}
+
+/// Ends the wait of a [`Client`](crate::Client) from another thread.
+#[derive(Debug)]
+pub struct Stopper(TcpStream);
+
+impl Stopper {
+    /// Whoever waits for something of the broker gets [`ClientError::Closed`] instead, now and from now on. The other way stays
+    /// open: the client can still say good-bye.
+    pub fn stop(&self) {
+        // One that has gone already waits for nothing.
+        let _ = self.0.shutdown(Shutdown::Read);
     }
 }
 

@@ -16,6 +16,7 @@ use courser_transport::Tunnel;
 
 use crate::{ClientError, Filter, Message, Options, VersionChoice, packets};
 use link::Link;
+pub use link::Stopper;
 use wire::{in_words, is_timeout, refused};
 
 /// How long an answer may take.
@@ -259,6 +260,14 @@ impl Client {
             }
             self.read_until(deadline)?;
         }
+    }
+
+    /// What ends a wait of this client from another thread.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left.
+    pub fn stopper(&self) -> Result<Stopper, ClientError> {
+        self.link.stopper().map_err(ClientError::Io)
     }
 
     /// Says good-bye and closes.

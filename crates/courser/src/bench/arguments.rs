@@ -1,13 +1,15 @@
 //! Flags of the bench verbs, and the plans made of them.
 
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use courser_client::ProtocolVersion;
 use courser_client::load::{Pattern, Plan, Storm, Target, Threads};
+use courser_client::{ClientError, ProtocolVersion};
 
+use crate::cli::exit::{Exit, fail, usage};
 use crate::cli::format::qos;
 use crate::cli::layers::Wrapping;
 use crate::cli::url;
@@ -63,8 +65,45 @@ pub(crate) enum BenchVersion {
     V311,
 }
 
+/// Why a run does not begin.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The call is wrong.
+    Usage(String),
+    /// There is no such host.
+    Client(ClientError),
+}
+
+impl From<String> for Refusal {
+    fn from(message: String) -> Self {
+        Self::Usage(message)
+    }
+}
+
+impl Refusal {
+    /// Says it, and gives the code for it.
+    pub(super) fn exit(&self) -> Exit {
+        match self {
+            Self::Usage(message) => usage(message),
+            Self::Client(error) => fail(error),
+        }
+    }
+}
+
+/// The first address of a host.
+fn address(host: &str, port: u16) -> Result<SocketAddr, ClientError> {
+    let found = (host, port).to_socket_addrs();
+    let none = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    found
+        .and_then(|mut addresses| addresses.next().ok_or_else(none))
+        .map_err(|source| ClientError::Resolve {
+            host: host.to_owned(),
+            source,
+        })
+}
+
 impl Broker {
-    pub(crate) fn target(&self) -> Result<Target, String> {
+    pub(crate) fn target(&self) -> Result<Target, Refusal> {
         let url = self.url.as_deref().map(url::parse).transpose()?;
         let url = url.unwrap_or_default();
         let scheme = self.wrapping.scheme(url.scheme);
@@ -74,13 +113,7 @@ impl Broker {
             url.host
         };
         let port = url.port.or(self.port).unwrap_or(scheme.port());
-        let addresses = (host.as_str(), port).to_socket_addrs();
-        let addresses: Vec<SocketAddr> = addresses
-            .map_err(|error| format!("cannot find {host}: {error}"))?
-            .collect();
-        let address = *addresses
-            .first()
-            .ok_or_else(|| format!("{host} has no address"))?;
+        let address = address(&host, port).map_err(Refusal::Client)?;
         let password = match &self.password_file {
             None => url.password.map(String::into_bytes),
             Some(file) => {
@@ -244,7 +277,7 @@ impl Mqtt {
         }
     }
 
-    pub(super) fn plan(&self) -> Result<Plan, String> {
+    pub(super) fn plan(&self) -> Result<Plan, Refusal> {
         let (prefix, client_prefix) = self.broker.names();
         Ok(Plan {
             target: self.broker.target()?,
@@ -358,7 +391,7 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    pub(super) fn plan(&self) -> Result<Plan, String> {
+    pub(super) fn plan(&self) -> Result<Plan, Refusal> {
         let (prefix, client_prefix) = self.broker.names();
         Ok(Plan {
             target: self.broker.target()?,

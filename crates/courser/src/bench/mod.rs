@@ -74,7 +74,7 @@ fn tour(bench: &Bench) -> Result<Exit, LoadError> {
 fn traffic(mqtt: &Mqtt) -> Result<Exit, LoadError> {
     let plan = match mqtt.plan() {
         Ok(plan) => plan,
-        Err(message) => return Ok(usage(&message)),
+        Err(refusal) => return Ok(refusal.exit()),
     };
     let outcome = with_progress(&mqtt.report, &mqtt.broker.pid, |watch| {
         load::run(&plan, watch)
@@ -134,7 +134,7 @@ fn verdict(plan: &Plan, outcome: &Outcome) -> Exit {
 fn connections(connect: &Connect) -> Result<Exit, LoadError> {
     let target = match connect.broker.target() {
         Ok(target) => target,
-        Err(message) => return Ok(usage(&message)),
+        Err(refusal) => return Ok(refusal.exit()),
     };
     let storm: Storm = connect.storm(target);
     let outcome = load::storm(&storm, &connect.broker.pid)?;
@@ -153,7 +153,7 @@ fn kept(
 ) -> Result<Exit, LoadError> {
     let plan = match stored.plan() {
         Ok(plan) => plan,
-        Err(message) => return Ok(usage(&message)),
+        Err(refusal) => return Ok(refusal.exit()),
     };
     let outcome = run(&plan, &stored.broker.pid)?;
     let rows: Rows = stored_rows(kind, &outcome);

@@ -26,6 +26,8 @@ pub(crate) enum Exit {
     TimedOut = 27,
     /// Interrupted by the person at the terminal, as shells have it: 128 and the signal.
     Interrupted = 130,
+    /// Ended by SIGTERM, the same.
+    Terminated = 143,
     /// A failure of the program itself, as `EX_SOFTWARE` of sysexits.
     Internal = 70,
     /// The disk failed, as `EX_IOERR` of sysexits.

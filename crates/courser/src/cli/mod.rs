@@ -3,6 +3,7 @@
 pub(crate) mod connection;
 pub(crate) mod exit;
 pub(crate) mod format;
+pub(crate) mod interrupt;
 pub(crate) mod layers;
 pub(crate) mod new_file;
 pub(crate) mod plain;
