@@ -179,6 +179,9 @@ pub(crate) struct Shard {
     stop: stop::Stopping,
 }
 
+/// Sockets that a turn is told of as ready: what it has no budget for stays with the kernel.
+const EVENTS_MAX: usize = 256;
+
 /// Runs a shard until it is stopped; to be called on its own thread. What it has counted is the answer.
 ///
 /// # Errors
@@ -189,6 +192,7 @@ pub(crate) fn run(parts: ShardParts) -> io::Result<ShardReport> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
+        .max_io_events_per_tick(EVENTS_MAX)
         .enable_time()
         .build()?;
     runtime.block_on(async move {
@@ -275,6 +279,7 @@ impl Shard {
             history: History::default(),
             traces: Traces::default(),
             budget: Budget::of(Budget::TURN),
+            closed_in_turn: 0,
             rng: rng()?,
             volatile_answers: limits.overflow == courser_engine::Overflow::RefusePublisher,
             congested: vec![None; usize::from(config.shards)],

@@ -10,6 +10,8 @@ use crate::timer::Advanced;
 
 /// Timers that one turn works off.
 const WORK_MAX: usize = 256;
+/// Timers between two looks at the budget: most move a keep-alive on, some end a connection.
+const PIECE: usize = 16;
 /// Partitions and the shard's own timers begin here; connections are below.
 const PARTITIONS: u32 = 0xFFFF_0000;
 
@@ -76,11 +78,24 @@ impl Timer {
 const WATCH_MS: u64 = 100;
 
 impl Shard {
-    /// Does what is due. True when the limit was met before the end.
+    /// Does what is due. True when a limit was met before the end: thousands of clients that fall silent together end over many turns.
     pub(crate) fn handle_timers(&mut self) -> bool {
+        for _ in 0..WORK_MAX / PIECE {
+            if !self.handle_some_timers() {
+                return false;
+            }
+            if self.hub.budget.is_spent() {
+                break;
+            }
+        }
+        true
+    }
+
+    /// The next few. True when there may be more.
+    fn handle_some_timers(&mut self) -> bool {
         let now = self.hub.now.tick;
         let mut due = std::mem::take(&mut self.due);
-        let advanced = self.timers.advance(now, WORK_MAX, |timer| due.push(timer));
+        let advanced = self.timers.advance(now, PIECE, |timer| due.push(timer));
         for timer in due.drain(..) {
             self.hub.budget.spend(Budget::STEP);
             match timer.due() {

@@ -347,6 +347,8 @@ impl Shard {
         let now = thread_cpu_us();
         let counters = &mut self.hub.counters;
         counters.turns += 1;
+        let closed = std::mem::take(&mut self.hub.closed_in_turn);
+        counters.most_closed_in_turn = counters.most_closed_in_turn.max(closed);
         if counters.turns > 1 {
             counters.longest_turn_us = counters.longest_turn_us.max(now - self.turn_ended_us);
         }

@@ -20,6 +20,7 @@ impl Shard {
         if !connection.touched {
             connection.touched = true;
             self.hub.touched.push(slot);
+            self.hub.budget.spend(Budget::ANSWER);
         }
     }
 
@@ -37,6 +38,7 @@ impl Shard {
     pub(super) fn begin_close(&mut self, connection: &mut Connection, cause: CloseCause) {
         // A thousand that go at once are spread over turns.
         self.hub.budget.spend(Budget::CLOSE);
+        self.hub.closed_in_turn += 1;
         self.hub.counters.closes[close_index(cause)] += 1;
         self.hub.counters.reasons.count(cause);
         self.note_event(connection, Happened::Closed(cause));
@@ -54,6 +56,8 @@ impl Shard {
     pub(crate) fn write_touched(&mut self) {
         self.fronts.end_turn_of_runs();
         let mut touched = std::mem::take(&mut self.hub.touched);
+        let most = &mut self.hub.counters.most_written_in_turn;
+        *most = (*most).max(touched.len() as u64);
         for slot in touched.drain(..) {
             if let Some(id) = self.fronts.id(slot) {
                 self.write(id);

@@ -8,6 +8,8 @@ mod probes;
 use std::collections::BTreeSet;
 
 use courser_broker::Broker;
+use courser_broker::metrics::CLOSES;
+use courser_contract::ShardId;
 use courser_settings::{Applies, Settings, Sources, table};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -83,14 +85,18 @@ fn every_setting_that_needs_no_restart_has_a_row() {
     assert_eq!(rows, live);
 }
 
-#[test]
-fn a_reload_drops_none_of_a_thousand_clients() {
+fn raise_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
         ..limit
     };
     setrlimit(Resource::Nofile, raised).expect("the limit of descriptors can be raised");
+}
+
+#[test]
+fn a_reload_drops_none_of_a_thousand_clients() {
+    raise_descriptors();
     let broker = support::broker(2, &[], |_| {});
     let address = broker.addresses()[0];
     let mut clients: Vec<Client> = (0..CLIENTS)
@@ -128,4 +134,48 @@ fn a_reload_drops_none_of_a_thousand_clients() {
         }
     }
     broker.stop().expect("the broker stops");
+}
+
+/// What a turn does is bounded by counts, so that those who have nothing to do with it wait for one turn's part of it: of a thousand that ask
+/// and a thousand that end, each in a moment.
+#[test]
+fn a_thousand_that_ask_and_end_at_once_are_spread_over_turns() {
+    raise_descriptors();
+    let broker = support::broker(1, &[], |_| {});
+    let address = broker.addresses()[0];
+    let mut clients: Vec<Client> = (0..CLIENTS)
+        .map(|number| {
+            let mut client = Client::connect(address, &format!("client-{number}"));
+            client.subscribe(&format!("to/{number}"), 1);
+            client
+        })
+        .collect();
+    clients.iter_mut().for_each(|client| client.send(0xC0, &[]));
+    for client in &mut clients {
+        assert_eq!(client.receive().first, 0xD0, "each has its answer");
+    }
+    drop(clients);
+    let control = broker.control();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime");
+    let lost = CLOSES.iter().position(|&name| name == "lost");
+    let counters = loop {
+        let report = runtime
+            .block_on(control.report(ShardId(0)))
+            .expect("it runs");
+        let ended = report.counters.closes[lost.expect("a kind")];
+        if ended == CLIENTS as u64 && report.connections == 0 {
+            break report.counters;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    };
+    let (closed, written) = (counters.most_closed_in_turn, counters.most_written_in_turn);
+    // A turn's budget for sockets, by what each costs at least; whoever is begun is finished.
+    assert!((1..=21).contains(&closed), "{closed} ended in one turn");
+    assert!(
+        (1..=26).contains(&written),
+        "{written} were answered in one turn"
+    );
+    broker.stop().expect("nothing failed");
 }
