@@ -143,6 +143,10 @@ impl<F: PartitionEffects> Sink for Leader<'_, F> {
         self.lead.sessions.free(session.uid.0);
         self.lead.forget_session(session);
     }
+
+    fn group_ended(&mut self, number: u64) {
+        self.lead.forget_doomed(number);
+    }
 }
 
 /// Makes the leader look at a chunk when its first message expires.

@@ -296,7 +296,7 @@ impl Partition {
         }
     }
 
-    /// Whether somebody has a message, or has begun an exchange for it: it stays (M30).
+    /// Whether somebody has a message, has begun an exchange for it or has finished it: it stays (M30).
     pub(crate) fn is_begun(&self, stream: u64, seq: u64) -> bool {
         match ids::owner(stream) {
             Owner::Session => self.state.sessions.get(stream).is_some_and(|session| {
@@ -307,7 +307,7 @@ impl Partition {
                     .lead
                     .dispatch
                     .as_ref()
-                    .is_some_and(|d| d.is_under_way(Seq(seq)))
+                    .is_some_and(|d| !d.waits(Seq(seq)))
             }),
         }
     }

@@ -400,9 +400,15 @@ impl Dispatch {
         self.under_way.len()
     }
 
-    /// Whether a message may not expire or be dropped: it is with a member.
-    pub(crate) fn is_under_way(&self, seq: Seq) -> bool {
-        self.under_way.get(seq).is_some()
+    /// Whether a message waits for a member, and so may expire or be dropped. One that is neither waiting nor under way is finished, and the
+    /// entry that says so is on its way.
+    pub(crate) fn waits(&self, seq: Seq) -> bool {
+        let is_new = seq >= self.cursor && !self.taken_up.contains(&seq);
+        let is_aside = || {
+            let mut seats = self.seats.iter();
+            self.aside > 0 && seats.any(|(_, seat)| seat.aside.contains(&seq))
+        };
+        is_new || self.returned.contains(&seq) || self.uncounted.contains(&seq) || is_aside()
     }
 
     /// Asserts the invariants of the module above, together with the replicated half.

@@ -572,8 +572,18 @@ fn an_outcome_touches_only_the_members_own_messages() {
         bench.commit(),
         [1, 3].map(|seq| Fact::Done { seq: Seq(seq) })
     );
-    assert!(bench.dispatch.is_under_way(Seq(0)));
-    assert!(!bench.dispatch.is_under_way(Seq(1)));
+    assert_eq!(bench.dispatch.under_way(), 2, "those of the other member");
+}
+
+#[test]
+fn m30_what_was_given_to_a_member_waits_no_more() {
+    for qos in [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce] {
+        let mut bench = Bench::with_members(SharedStrategy::RoundRobin, 1, 2);
+        bench.push(1, qos);
+        assert!(bench.dispatch.waits(Seq(0)), "{qos:?}: it may expire");
+        bench.send();
+        assert!(!bench.dispatch.waits(Seq(0)), "{qos:?}: it may not");
+    }
 }
 
 #[test]

@@ -367,8 +367,13 @@ impl Lead {
         for scan in scans {
             self.scans.remove(&scan);
         }
+        self.forget_doomed(uid.0);
+    }
+
+    /// A stream is gone: nothing of it is to end any more.
+    pub(crate) fn forget_doomed(&mut self, number: u64) {
         if !self.doomed.is_empty() {
-            self.doomed.retain(|(stream, _)| *stream != uid.0);
+            self.doomed.retain(|(stream, _)| *stream != number);
         }
     }
 }

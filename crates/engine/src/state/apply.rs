@@ -442,7 +442,10 @@ impl State {
                 member,
                 ended,
             } => self.leave_group(*group, *member, *ended),
-            Rare::GroupEnded { group } => self.end_group(*group),
+            Rare::GroupEnded { group } => {
+                self.end_group(*group);
+                sink.group_ended(*group);
+            }
             Rare::GroupInherits { group, cut } => self.inherit_group(*group, *cut),
             Rare::GroupTook {
                 group,

@@ -162,6 +162,11 @@ pub(crate) trait Sink {
     fn ended(&mut self, session: &Session) {
         let _ = session;
     }
+
+    /// The same of a group.
+    fn group_ended(&mut self, number: u64) {
+        let _ = number;
+    }
 }
 
 /// A change of the retained store.
