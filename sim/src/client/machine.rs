@@ -86,6 +86,7 @@ impl Client {
             copies: 1,
             resent: false,
             abandoned: false,
+            strayed: false,
         };
         let (id, payload) = ctx.oracle.publish(msg, 8);
         let will = HelloWill {
@@ -150,6 +151,7 @@ impl Client {
                 if !self.belief.surely_there {
                     // It may be a new one that an earlier connection opened, unheard: what was received is of the last one.
                     it.fuzzy = true;
+                    it.close_spans(ctx.now);
                     self.open.clear();
                     self.received.clear();
                 }
@@ -160,6 +162,9 @@ impl Client {
                     ctx.oracle.end_life(old);
                 }
                 let life = ctx.oracle.begin_life(self.place);
+                if present && !doubted {
+                    self.meets_a_stranger(ctx);
+                }
                 ctx.oracle.lives[life].fuzzy |= present;
                 ctx.oracle.lives[life].resumed |= present;
                 ctx.oracle.lives[life].doubtful |= present && doubted;
@@ -181,6 +186,16 @@ impl Client {
         } else {
             self.forget(ctx);
         }
+    }
+
+    /// Its session was lost with the process, and a connection whose answer never came has opened another one: it goes on with that as if it
+    /// were the same. What it had received is of the lost one.
+    fn meets_a_stranger(&mut self, ctx: &mut Ctx<'_>) {
+        for sent in &self.sent {
+            ctx.oracle.strayed(sent.msg);
+        }
+        self.open.clear();
+        self.received.clear();
     }
 
     /// Session Present says whether the broker had a session: v3 [MQTT-3.2.2-2], v5 [MQTT-3.2.2-2].

@@ -174,6 +174,7 @@ impl Client {
             copies: 1,
             resent: false,
             abandoned: false,
+            strayed: false,
         };
         let (msg, payload) = ctx.oracle.publish(msg, len);
         ctx.counts.published += 1;

@@ -81,7 +81,8 @@ impl Oracle {
         self.judge_will(id, now)?;
         let msg = self.msgs[&id].clone();
         let refused = self.may_have_been_refused(&msg);
-        let uncertain = msg.resent && msg.life.is_some_and(|life| self.lives[life].fuzzy);
+        let unheard = msg.strayed || msg.life.is_some_and(|life| self.lives[life].fuzzy);
+        let uncertain = msg.resent && unheard;
         let it = &mut self.lives[life];
         if msg.topic != got.topic || msg.payload != got.payload {
             return Err("I5: delivered bytes differ from published ones".to_owned());

@@ -45,6 +45,8 @@ pub(crate) struct Msg {
     pub(crate) resent: bool,
     /// Its publisher began anew before it had an answer, and never sends it again.
     pub(crate) abandoned: bool,
+    /// It was sent again to a session that knows nothing of its first copy, and its publisher could not know that.
+    pub(crate) strayed: bool,
 }
 
 /// A subscription as its client knows it.
@@ -212,6 +214,13 @@ impl Oracle {
         }
     }
 
+    /// It will be sent again, to a session that has begun unheard after the one that it was sent to first was lost.
+    pub(crate) fn strayed(&mut self, msg: MsgId) {
+        if let Some(msg) = self.msgs.get_mut(&msg) {
+            msg.strayed = true;
+        }
+    }
+
     /// The broker took responsibility, or refused.
     pub(crate) fn answered(&mut self, msg: MsgId, refused: bool, now: u64) {
         if let Some(msg) = self.msgs.get_mut(&msg) {
@@ -283,6 +292,15 @@ impl Oracle {
             && sub.since.is_none()
         {
             sub.gone = Some(now);
+        }
+    }
+}
+
+impl Life {
+    /// None of its subscriptions is certain any more.
+    pub(crate) fn close_spans(&mut self, now: u64) {
+        for span in &mut self.spans {
+            span.to.get_or_insert(now);
         }
     }
 }
