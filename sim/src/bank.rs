@@ -29,6 +29,7 @@ enum Worlds {
     OneGroup,
     Disk,
     LongDisk,
+    Aging,
 }
 
 /// A bug, and how it is found.
@@ -89,6 +90,7 @@ impl Planted {
             },
             Worlds::OneGroup => Plan::one_group(seed),
             Worlds::LongDisk => Plan::long_life(seed),
+            Worlds::Aging => Plan::aging(seed),
             Worlds::Disk => Plan {
                 groups: false,
                 ..Plan::on_disk(seed)
@@ -225,6 +227,9 @@ const fn entry(bug: Bug) -> Entry {
         Bug::LiveEntryForgotten => (Layer::Engine, Worlds::LongDisk, 1, &["I1:", "M42:"]),
         Bug::OldCheckpointRemoved => (Layer::Log, Worlds::LongDisk, 1, &["I7:"]),
         Bug::ForgetBeforeManifest => (Layer::Log, Worlds::LongDisk, 1, &["I1:", "I7:", "M42:"]),
+        Bug::AgedFromFirst => (Layer::Engine, Worlds::Aging, 1, &["M20:"]),
+        Bug::AgedUnderWay => (Layer::Engine, Worlds::Aging, 1, &["I13:", "M30:"]),
+        Bug::AgedUncounted => (Layer::Engine, Worlds::Aging, 1, &["I1:"]),
         Bug::AllRelaxed => (Layer::Log, Worlds::Disk, 1, &["I1:", "I6:"]),
     }
 }

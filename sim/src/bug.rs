@@ -143,6 +143,12 @@ bugs! {
     OldCheckpointRemoved,
     /// On a disk: the log forgets what a checkpoint does not need before that one counts (M42).
     ForgetBeforeManifest,
+    /// On a disk: messages are as old as the oldest entry of their partition (M20).
+    AgedFromFirst,
+    /// On a disk: messages that are under way go because they are too old (M30).
+    AgedUnderWay,
+    /// On a disk: messages that go because they are too old are not counted.
+    AgedUncounted,
 }
 
 impl fmt::Display for Bug {

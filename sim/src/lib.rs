@@ -56,6 +56,7 @@ pub fn replay_command(plan: &Plan) -> String {
         .is_some_and(|disk| disk.life == Life::Long);
     let drawn = match plan.disk {
         Some(_) if is_long => Plan::long_life(plan.seed),
+        Some(_) if plan.ages() => Plan::aging(plan.seed),
         Some(_) => Plan::on_disk(plan.seed),
         None if plan.one_group > 0 => Plan::one_group(plan.seed),
         None => Plan::new(plan.seed),
@@ -65,7 +66,8 @@ pub fn replay_command(plan: &Plan) -> String {
         plan.seed
     );
     for (changed, argument) in [
-        (plan.disk.is_some() && !is_long, " --disk"),
+        (plan.disk.is_some() && !is_long && !plan.ages(), " --disk"),
+        (plan.disk.is_some() && !is_long && plan.ages(), " --aging"),
         (is_long, " --long-life"),
         (plan.one_group > 0, " --one-group"),
         (!drawn.groups && plan.groups, " --groups"),

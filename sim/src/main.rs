@@ -19,6 +19,8 @@ struct Arguments {
     bank: bool,
     /// Nodes with a disk.
     disk: bool,
+    /// Nodes with a disk whose sessions keep messages for a second or two.
+    aging: bool,
     /// Nodes with a disk that live long.
     long_life: bool,
     /// With these.
@@ -40,6 +42,7 @@ fn arguments() -> Result<Arguments> {
         bug: None,
         bank: false,
         disk: false,
+        aging: false,
         long_life: false,
         groups: false,
         no_groups: false,
@@ -60,6 +63,7 @@ fn arguments() -> Result<Arguments> {
             "--bug" => found.bug = Some(value()?.parse().map_err(anyhow::Error::msg)?),
             "--bank" => found.bank = true,
             "--disk" => found.disk = true,
+            "--aging" => found.aging = true,
             "--long-life" => found.long_life = true,
             "--one-group" => found.one_group = true,
             "--groups" => found.groups = true,
@@ -70,7 +74,7 @@ fn arguments() -> Result<Arguments> {
             "--keep-going" => found.keep_going = true,
             other => {
                 bail!(
-                    "{other}: known are --seeds N, --from S, --bug NAME, --bank, --disk, --long-life, --trace, --keep-going, --groups, --no-groups, --one-group, --no-deposals, --no-kills"
+                    "{other}: known are --seeds N, --from S, --bug NAME, --bank, --disk, --aging, --long-life, --trace, --keep-going, --groups, --no-groups, --one-group, --no-deposals, --no-kills"
                 )
             }
         }
@@ -107,6 +111,8 @@ fn main() -> Result<ExitCode> {
     for seed in arguments.from..arguments.from.saturating_add(arguments.seeds) {
         let plan = if arguments.long_life {
             Plan::long_life(seed)
+        } else if arguments.aging {
+            Plan::aging(seed)
         } else if arguments.disk {
             Plan::on_disk(seed)
         } else if arguments.one_group {

@@ -163,13 +163,32 @@ impl Plan {
         }
     }
 
+    /// The plan of a seed for a node with a disk whose sessions keep messages for a second or two.
+    #[must_use]
+    pub fn aging(seed: u64) -> Self {
+        let mut plan = Self::on_disk(seed);
+        plan.limits.queue_seconds_max = 1 + (seed % 2) as u32;
+        plan
+    }
+
+    /// Whether messages go when they have waited for too long.
+    pub(crate) const fn ages(&self) -> bool {
+        self.limits.queue_seconds_max < u32::MAX
+    }
+
     /// The plan of a seed for a node that lives long: with small segments and large messages the log is used again many times,
-    /// while some clients stay away for long and pin what they have not read (M41).
+    /// while some clients stay away for long and pin what they have not read (M41). In a third of the worlds messages wait
+    /// for a second only.
     #[must_use]
     pub fn long_life(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x00_1096_11FE_0000);
         let plan = Self::on_disk(seed);
+        let mut limits = plan.limits.clone();
+        if seed.is_multiple_of(3) {
+            limits.queue_seconds_max = 1;
+        }
         Self {
+            limits,
             clients: plan.clients.clamp(4, 6),
             groups: seed.is_multiple_of(2),
             faulty_ms: rng.between(12_000, 16_000),

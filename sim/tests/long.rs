@@ -52,7 +52,10 @@ fn part(first: u64) {
         "{sum:?}"
     );
     assert!(
-        sum.copies > ran / 2 && sum.probes > 20 * ran && sum.recoveries > 2 * ran,
+        sum.too_old > ran
+            && sum.copies > ran / 2
+            && sum.probes > 20 * ran
+            && sum.recoveries > 2 * ran,
         "{sum:?}"
     );
 }

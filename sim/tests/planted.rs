@@ -88,6 +88,9 @@ bank! {
     live_entries_that_the_log_does_not_hear_of: LiveEntryForgotten,
     a_checkpoint_that_is_removed_before_the_next_one_counts: OldCheckpointRemoved,
     entries_that_are_forgotten_before_the_checkpoint_counts: ForgetBeforeManifest,
+    messages_that_are_called_older_than_they_are: AgedFromFirst,
+    messages_under_way_that_are_too_old: AgedUnderWay,
+    messages_that_are_too_old_and_not_counted: AgedUncounted,
 }
 
 #[test]

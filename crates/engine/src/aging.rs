@@ -7,7 +7,7 @@
 use courser_contract::{Dropped, PartitionEffects, WallMs};
 
 use crate::{
-    Partition,
+    Partition, PlantedLoss,
     entry::Fate,
     ids::{self, Owner},
     lead::Due,
@@ -191,12 +191,13 @@ impl Partition {
             }
             *left -= 1;
             seq = at + 1;
-            if !self.is_begun(number, at) && !self.lead.doomed.contains(&(number, at)) {
+            let stays = self.is_begun(number, at) && !self.is_planted(PlantedLoss::AgedUnderWay);
+            if !stays && !self.lead.doomed.contains(&(number, at)) {
                 self.doom(number, at, Fate::Expired);
                 ended += 1;
             }
         }
-        if ended > 0 {
+        if ended > 0 && !self.is_planted(PlantedLoss::AgedUncounted) {
             fx.dropped(Dropped::TooOld, ended);
         }
         seq
@@ -208,6 +209,10 @@ impl Partition {
         let index = self.state.records.address(slot).index;
         // What a checkpoint of an earlier version has is as old as the first that this one has seen.
         let came = ages.came_by(index).or_else(|| ages.begin());
+        let came = match self.is_planted(PlantedLoss::AgedFromFirst) {
+            true => ages.begin(),
+            false => came,
+        };
         came.is_some_and(|came| wall.0.saturating_sub(came.0) > u64::from(seconds) * 1_000)
     }
 

@@ -262,7 +262,7 @@ impl Partition {
 /// Sessions, groups or scans that begin with one entry, at most.
 const NUMBERS_AN_ENTRY: u64 = 1 << 10;
 
-/// Bugs of damage that tests must find.
+/// Bugs of damage and of age that tests must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlantedLoss {
     /// A partition that is set aside acknowledges what it does not store.
@@ -273,6 +273,12 @@ pub enum PlantedLoss {
     Skipped,
     /// An accepted loss is not counted.
     Uncounted,
+    /// All messages are as old as the oldest entry.
+    AgedFromFirst,
+    /// Messages that are under way go as well when they are too old.
+    AgedUnderWay,
+    /// What goes because it is too old is not counted.
+    AgedUncounted,
 }
 
 impl Partition {

@@ -15,6 +15,8 @@ pub(crate) struct Seen {
     pub(crate) routed: u32,
     /// Highest QoS of them.
     pub(crate) qos: u8,
+    /// When the first of them with a QoS above 0 came.
+    pub(crate) stored: Option<u64>,
 }
 
 /// One PUBLISH as a client got it.
@@ -134,6 +136,9 @@ impl Oracle {
         seen.routed += u32::from(got.qos == QoS::AtMostOnce);
         seen.processed += 1;
         seen.qos = seen.qos.max(got.qos.number());
+        if got.qos > QoS::AtMostOnce {
+            seen.stored.get_or_insert(now);
+        }
         let routed = if self.faulted { seen.routed } else { 0 };
         let most = msg.copies + seen.forgotten + routed + if msg.retain { scans } else { 0 };
         let shared = subs_are_shared(&it.subs, &msg.topic);
@@ -194,7 +199,11 @@ impl Oracle {
     }
 }
 
-fn subs_are_shared(subs: &std::collections::BTreeMap<String, super::Sub>, topic: &str) -> bool {
+/// Whether a topic may come to a session by a shared group.
+pub(super) fn subs_are_shared(
+    subs: &std::collections::BTreeMap<String, super::Sub>,
+    topic: &str,
+) -> bool {
     subs.keys()
         .any(|filter| super::matching(filter).1 && matches(filter, topic))
 }

@@ -99,6 +99,8 @@ pub(crate) struct Oracle {
     pub(crate) msgs: BTreeMap<MsgId, Msg>,
     pub(crate) lives: Vec<Life>,
     wills: Wills,
+    /// Milliseconds that a message may wait in a session; none: for ever.
+    wait_ms: Option<u64>,
     /// A kill or a deposal has happened.
     faulted: bool,
     /// Times in which the disk had only its reserve, and refused what is new (M47).
@@ -109,12 +111,14 @@ pub(crate) struct Oracle {
 }
 
 impl Oracle {
-    pub(crate) fn new(_plan: &Plan) -> Self {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let seconds = u64::from(plan.limits.queue_seconds_max);
         Self {
             violation: None,
             msgs: BTreeMap::new(),
             lives: Vec::new(),
             wills: Wills::default(),
+            wait_ms: plan.ages().then_some(1_000 * seconds),
             faulted: false,
             short: Vec::new(),
             last_msg: 0,

@@ -122,7 +122,10 @@ impl Shard {
             };
             (id, owned)
         });
-        let partitions = partitions.collect();
+        let mut partitions: BTreeMap<_, _> = partitions.collect();
+        for owned in partitions.values_mut() {
+            planted::plant_age(make.bug, &mut owned.partition);
+        }
         Self {
             hub: Hub::new(make.id, make.start, make.places, rng, make.bug),
             fronts: BTreeMap::new(),

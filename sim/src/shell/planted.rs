@@ -5,12 +5,25 @@ use courser_contract::{
     ToFront, ToHome, ToPartition,
 };
 
+use courser_engine::{Partition, PlantedLoss};
+
 use super::hub::Hub;
 use super::message::Message;
 use crate::bug::Bug;
 
 /// Session packet ids are `1 + seq mod` this (M30).
 const SESSION_IDS: u64 = 32_767;
+
+/// A partition that looks at ages as a bug does.
+pub(super) fn plant_age(bug: Option<Bug>, partition: &mut Partition) {
+    let planted = match bug {
+        Some(Bug::AgedFromFirst) => PlantedLoss::AgedFromFirst,
+        Some(Bug::AgedUnderWay) => PlantedLoss::AgedUnderWay,
+        Some(Bug::AgedUncounted) => PlantedLoss::AgedUncounted,
+        _ => return,
+    };
+    partition.plant_loss(planted);
+}
 
 impl Hub {
     /// What a bug makes of a front's message to its home.
