@@ -168,9 +168,9 @@ impl Stations {
         }
     }
 
-    /// Whether a thread has ended although shards run.
+    /// Whether the disk has failed, or a thread has ended although shards run.
     pub(crate) fn has_failed(&self) -> bool {
-        self.writer.is_finished() || self.reader.is_finished()
+        self.state.failure().is_some() || self.writer.is_finished() || self.reader.is_finished()
     }
 
     /// Waits for the end of both threads; to be called when all shards have ended. False when one has panicked.

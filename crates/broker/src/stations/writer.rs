@@ -4,9 +4,9 @@
 //! and answers each shard with one wake; orders that wait for no sync (M1) are answered before it. What does not fit the batch goes into the next one, in order. Alone, an order is
 //! written at once: no delay is added for company.
 //!
-//! A write or sync that fails is final (`docs/durability.md`): nothing is answered any more, the disk counts as failed, the
-//! thread ends, and the process is to end with code 74. A disk without room is not a failure: orders wait until there is
-//! some (M47).
+//! A write or sync that fails, here or in another station, is final (`docs/durability.md`): nothing is answered any more, the disk counts as
+//! failed, the thread ends, and the process is to end with code 74. A disk without room is not a failure: orders wait until there is
+//! some (M47), or until all shards have ended, who then never hear of them.
 
 mod requests;
 #[cfg(test)]
@@ -20,12 +20,15 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use courser_engine::DiskRoom;
-use courser_log::{Batch, Disk, Log, Prepared, Push, Question, SpaceState, WriteError};
+use courser_log::{
+    Batch, Disk, Log, PrepareError, Prepared, Push, Question, SpaceState, WriteError,
+};
 
 use super::cleaner::CleanerPorts;
 use super::disk::{Counter, DiskState};
 use super::orders::{Mark, Order, OrderReceiver};
 use super::reader::Job;
+use super::recovery::with_causes;
 use super::requests::{Holding, Request};
 use crate::rings::Doze;
 
@@ -144,13 +147,14 @@ impl<D: Disk> Writer<D> {
         }
     }
 
-    /// Works until all shards have ended and all that they ordered is done; the log is synced then.
+    /// Works until all shards have ended and all that they ordered is done; the log is synced then. Ends at once when the disk has failed
+    /// in another station.
     ///
     /// # Errors
     /// The failure of the log, which is final.
     pub(crate) fn run(mut self) -> Result<(), WriteError> {
         self.doze.set_waker(&unparker());
-        loop {
+        while self.state.failure().is_none() {
             self.doze.get_up();
             self.gather();
             self.take_requests()?;
@@ -159,7 +163,10 @@ impl<D: Disk> Writer<D> {
                 continue;
             }
             if self.has_ended() {
-                self.log.witness()?;
+                if matches!(self.clockwork, Clockwork::Written(_)) {
+                    self.sync()?;
+                }
+                self.bear_witness()?;
                 self.publish();
                 return Ok(());
             }
@@ -171,6 +178,7 @@ impl<D: Disk> Writer<D> {
                 self.rest()?;
             }
         }
+        Ok(())
     }
 
     /// Whether nobody is left to order anything.
@@ -196,8 +204,9 @@ impl<D: Disk> Writer<D> {
     fn work(&mut self) -> Result<(), WriteError> {
         self.fill();
         let begun = Instant::now();
-        if !self.batch.is_empty() {
-            self.write()?;
+        if !self.batch.is_empty() && !self.write()? {
+            self.pending.clear();
+            return self.sync().map(drop);
         }
         // The rest of a large entry is in the next batch: nobody is answered before that is durable.
         let whole = self.batch.is_empty();
@@ -232,8 +241,9 @@ impl<D: Disk> Writer<D> {
         }
     }
 
-    /// Writes the batch. Without room it waits for some: what was ordered is not refused any more (M47).
-    fn write(&mut self) -> Result<(), WriteError> {
+    /// Writes the batch. Without room it waits for some: what was ordered is not refused any more (M47). False: nobody is left who waits
+    /// for it.
+    fn write(&mut self) -> Result<bool, WriteError> {
         loop {
             let begun = Instant::now();
             match self.log.write(&mut self.batch) {
@@ -247,7 +257,12 @@ impl<D: Disk> Writer<D> {
                     self.gather();
                     self.take_checkpoints();
                     self.look_at_space();
-                    thread::sleep(SPACE_LOOK);
+                    self.sync_overdue(Instant::now())?;
+                    if self.has_ended() {
+                        self.batch.clear();
+                        return Ok(false);
+                    }
+                    thread::sleep(SPACE_LOOK.min(RELAXED));
                     self.take_prepared();
                 }
             }
@@ -259,7 +274,25 @@ impl<D: Disk> Writer<D> {
             }
             Clockwork::Written(_) => {}
         }
+        Ok(true)
+    }
+
+    /// Syncs what was only written for as long as may be.
+    fn sync_overdue(&mut self, now: Instant) -> Result<(), WriteError> {
+        if let Clockwork::Written(since) = self.clockwork
+            && since + RELAXED <= now
+        {
+            self.clockwork = Clockwork::Synced(self.sync()?);
+        }
         Ok(())
+    }
+
+    /// Writes that all is synced. Without room it does not: that makes recovery surer, not right.
+    fn bear_witness(&mut self) -> Result<(), WriteError> {
+        match self.log.witness() {
+            Err(error) if error.is_final() => Err(error),
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     /// Makes what was written durable. When that was done.
@@ -287,6 +320,9 @@ impl<D: Disk> Writer<D> {
     /// Answers the orders whose records are all taken, and wakes each of their shards once: those that wait for no more than the
     /// write, or all.
     fn answer(&mut self, reached: Mark) {
+        if self.state.failure().is_some() {
+            return;
+        }
         let log_bytes = self.recovered_bytes + self.log.counts().bytes;
         let mut woken: u64 = 0;
         let mut at = 0;
@@ -352,19 +388,12 @@ impl<D: Disk> Writer<D> {
     fn come_due(&mut self, now: Instant) -> Result<(), WriteError> {
         match self.clockwork {
             Clockwork::Synced(since) if since + IDLE <= now => {
-                match self.log.witness() {
-                    Ok(_) => {}
-                    // Without room there is none: it makes recovery surer, not right.
-                    Err(error) if !error.is_final() => {}
-                    Err(error) => return Err(error),
-                }
+                self.bear_witness()?;
                 self.clockwork = Clockwork::Rest;
             }
-            Clockwork::Written(since) if since + RELAXED <= now => {
-                self.sync()?;
-                self.clockwork = Clockwork::Synced(now);
+            Clockwork::Rest | Clockwork::Synced(_) | Clockwork::Written(_) => {
+                self.sync_overdue(now)?;
             }
-            Clockwork::Rest | Clockwork::Synced(_) | Clockwork::Written(_) => {}
         }
         if self.is_short() && self.looked + SPACE_LOOK <= now {
             self.look_at_space();
@@ -385,6 +414,10 @@ impl<D: Disk> Writer<D> {
 
     fn take_prepared(&mut self) {
         while let Ok(prepared) = self.prepared.try_recv() {
+            if let Some(error @ PrepareError::Failed { .. }) = prepared.error() {
+                let error = with_causes(error);
+                tracing::error!(event = "segment_not_made", error);
+            }
             self.log.prepared(prepared);
             self.look_ahead();
         }

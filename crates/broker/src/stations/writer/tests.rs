@@ -16,7 +16,7 @@ use courser_log::{
 use super::{Job, Writer, WriterParts};
 use crate::latency::Histogram;
 use crate::rings::Doze;
-use crate::stations::disk::{Counter, DiskState};
+use crate::stations::disk::{Counter, DiskFailure, DiskState};
 use crate::stations::orders::{Checkpointed, Mark, Order, OrderSender, orders};
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -360,23 +360,93 @@ fn d5_d6_after_a_failed_call_nothing_is_answered() {
     }
 }
 
+#[test]
+fn d5_d6_what_fails_in_another_station_ends_the_answers() {
+    let mut world = World::new(1);
+    world.begin();
+    world.order(0, Mark::Synced, 1..2);
+    world.done(0);
+    let failure = DiskFailure::Io("a checkpoint was not synced".to_owned());
+    world.state.fail(failure);
+    world.order(0, Mark::Synced, 2..3);
+    let thread = world.thread.take().expect("it has begun");
+    thread.join().expect("no panic").expect("the log is whole");
+    assert!(world.senders[0].next_done().is_none());
+}
+
+const LARGE: usize = 300 << 10;
+
+impl World {
+    fn order_large(&mut self, mark: Mark, index: u64) {
+        let mut order = Order::of(mark);
+        order.push(entry(0, index, LARGE));
+        self.senders[0].send(&mut order);
+    }
+
+    /// Fills the log with all that fits without another segment, synced, but the last order. The number of orders that were answered.
+    fn fill_up(&mut self) -> u64 {
+        for index in 1..=8 {
+            self.order_large(Mark::Synced, index);
+            self.done(0);
+        }
+        self.disk.set_capacity(Some(self.disk.used()));
+        let mut index = 8;
+        loop {
+            index += 1;
+            self.order_large(Mark::Written, index);
+            let deadline = Instant::now() + Duration::from_millis(300);
+            while self.senders[0].next_done().is_none() {
+                if Instant::now() > deadline {
+                    return index - 1;
+                }
+                thread::yield_now();
+            }
+        }
+    }
+}
+
+#[test]
+fn m1_what_counts_once_written_is_synced_while_something_waits_for_room() {
+    let mut world = World::new(1);
+    world.begin();
+    let answered = world.fill_up();
+    assert!(answered > 8, "some are only written");
+    let deadline = Instant::now() + PATIENCE;
+    while world.survivors(0, 3).last() != Some(&answered) {
+        assert!(Instant::now() < deadline, "it is synced");
+        thread::sleep(Duration::from_millis(10));
+    }
+    world.end();
+}
+
+#[test]
+fn a_writer_without_room_ends_with_its_shards() {
+    let mut world = World::new(1);
+    world.begin();
+    let answered = world.fill_up();
+    let (disk, senders) = (world.disk.clone(), std::mem::take(&mut world.senders));
+    drop(senders);
+    world.end();
+    let (_, recovered) = open(&disk.power_loss(3), 2);
+    let last = recovered.partitions[&PartitionId(1)].entries.last();
+    assert_eq!(
+        last.map(|it| it.index.0),
+        Some(answered),
+        "all that was answered, and no more"
+    );
+}
+
 /// The order that tells of a checkpoint waits behind the one that needs the room.
 #[test]
 fn m47_a_checkpoint_that_waits_gives_the_room_that_is_waited_for() {
-    const LARGE: usize = 300 << 10;
     let mut world = World::new(2);
     world.begin();
-    let large = |world: &mut World, index| {
-        let mut order = Order::of(Mark::Synced);
-        order.push(entry(0, index, LARGE));
-        world.senders[0].send(&mut order);
-    };
     for index in 1..=8 {
-        large(&mut world, index);
+        world.order_large(Mark::Synced, index);
         world.done(0);
     }
     world.disk.set_capacity(Some(world.disk.used()));
-    (9..=12).for_each(|index| large(&mut world, index));
+    (9..=12).for_each(|index| world.order_large(Mark::Synced, index));
     let answered = |world: &mut World| {
         thread::sleep(Duration::from_millis(50));
         std::iter::from_fn(|| world.senders[0].next_done()).count()
