@@ -206,6 +206,40 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Somebody who is there while the table changes: what was decided and kept before says nothing any more, of their own
+    /// subscriptions and as members of groups.
+    #[test]
+    fn i11_rights_that_change_are_those_of_the_new_table(
+        before in setting(),
+        after in setting(),
+        asked in prop::collection::vec(any::<prop::sample::Index>(), 20),
+        filters in prop::collection::vec(pattern(OF_FILTERS), 3),
+    ) {
+        let before = Setting { by_token: false, ..before };
+        let Setting { client_id, user, .. } = before;
+        let after = Setting { by_token: false, client_id, user, ..after };
+        let mut rights = Rights::new(&before.table(), before.identity());
+        for setting in [&before, &after, &before] {
+            rights = rights.renewed(&setting.table());
+            let who = setting.who();
+            for topic in asked.iter().map(|at| at.get(&WORLD)) {
+                let (publish, receive) = (who.may(Wish::Publish, topic), who.may(Wish::Receive, topic));
+                prop_assert_eq!(rights.may_publish(topic).is_allowed(), publish, "publish {}", topic);
+                prop_assert_eq!(rights.may_receive(topic).is_allowed(), receive, "receive {}", topic);
+            }
+            for filter in &filters {
+                for (shared, sharing) in [(false, Sharing::Own), (true, Sharing::Shared)] {
+                    let expected = who.may_subscribe(filter, shared, &WORLD);
+                    prop_assert_eq!(rights.may_subscribe(filter, sharing).is_allowed(), expected);
+                }
+            }
+        }
+    }
+}
+
 /// The evaluator itself, by cases that a person has worked out.
 #[test]
 fn the_evaluator_says_what_the_page_says() {

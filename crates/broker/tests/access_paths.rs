@@ -1,5 +1,5 @@
 //! I11 on a running broker: for a dozen random tables, what each path lets through is what a naive evaluator says: publish, subscribe,
-//! delivery, retained messages, replay after a reconnect, shared subscriptions, wills.
+//! delivery, retained messages, replay after a reconnect, shared subscriptions also of members that lose their rights, wills.
 
 #[allow(unreachable_pub, reason = "tests of the rules use it too")]
 #[path = "../../access/tests/naive/mod.rs"]
@@ -7,6 +7,7 @@ mod naive;
 mod support;
 
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use courser_access::Command;
 use courser_broker::Broker;
@@ -15,11 +16,14 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use support::accounts::{
-    ACCOUNTS, Hello, change, delivered, publishes, put_role, put_user, role, role_name, subscribe,
+    ACCOUNTS, Hello, change, delivered, delivery, publishes, put_role, put_user, role, role_name,
+    subscribe,
 };
 use support::{Client, broker_on, text};
 
 const TABLES: usize = 12;
+/// How long it is waited for what must come.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// No random rule speaks of it, since wildcards at the beginning do not match it: what comes last is always let through.
 const LAST: &str = "$last/one";
 const TOPICS: [&str; 8] = ["a", "a/b", "c1/b", "anna/x", "anna", "x/c1", "a/b/c", "z"];
@@ -315,6 +319,97 @@ fn check_subscribe(world: &mut World, who: &Who, table: usize) {
     }
 }
 
+/// How long it is looked for a packet of one of two clients before it is the other's turn.
+const GLANCE: Duration = Duration::from_millis(10);
+
+/// Members of groups that joined when everything was allowed, and whose rights are others since. What one may not have goes to another
+/// member, and it is disconnected. With sessions that are kept the group is durable, otherwise it is not.
+fn check_members(world: &mut World, who: &Who, table: usize, set: impl Fn(&World)) {
+    world.all();
+    let hello = Hello {
+        client_id: "other",
+        login: Some(("root", "root")),
+        ..Hello::default()
+    };
+    let mut other = hello.accepted(world.address);
+    let hello = Hello {
+        client_id: CLIENT,
+        ..Hello::default()
+    };
+    let kept = table % 2 == 1;
+    let mut client = if kept {
+        world.kept(CLIENT)
+    } else {
+        hello.accepted(world.address)
+    };
+    let group = format!("$share/m{table}/+/#");
+    assert_eq!(subscribe(&mut other, &group), 1);
+    assert_eq!(subscribe(&mut client, &group), 1);
+    set(world);
+    // Twice, so that both are offered something.
+    let mut left = Found::new();
+    for payload in ["one", "two"] {
+        world.publish_all(payload);
+        left.extend(expected(payload, |_| true));
+    }
+    let receives = |topic: &str| who.may(Wish::Receive, topic);
+    let mut is_there = true;
+    let began = Instant::now();
+    while !left.is_empty() {
+        assert!(began.elapsed() < PATIENCE, "nobody got {left:?}");
+        if let Some(packet) = client.receive_within(GLANCE).filter(|_| is_there) {
+            is_there = packet.first != 0xE0;
+            if is_there {
+                let one = delivery(&mut client, &packet);
+                assert!(receives(&one.0), "a member got {one:?}");
+                left.retain(|it| *it != one);
+            } else {
+                assert_eq!(packet.body[0], NOT_AUTHORIZED);
+            }
+        }
+        // What the first one had not acknowledged comes again.
+        if let Some(packet) = other.receive_within(GLANCE) {
+            let one = delivery(&mut other, &packet);
+            left.retain(|it| *it != one);
+        }
+    }
+    let all = TOPICS.iter().all(|topic| receives(topic));
+    assert!(is_there || !all, "a member that may have all of it stays");
+    drop(client);
+    drop(hello.accepted(world.address));
+    check_lone_member(world, who, table, set);
+}
+
+/// A member alone gets what it may have, and is disconnected by what it may not.
+fn check_lone_member(world: &mut World, who: &Who, table: usize, set: impl Fn(&World)) {
+    for topic in TOPICS {
+        world.all();
+        let hello = Hello {
+            client_id: CLIENT,
+            ..Hello::default()
+        };
+        let mut client = hello.accepted(world.address);
+        assert_eq!(
+            subscribe(&mut client, &format!("$share/l{table}/{topic}")),
+            1
+        );
+        set(world);
+        publishes(&mut world.root, topic, false, "alone");
+        if who.may(Wish::Receive, topic) {
+            let one = delivered(&mut client);
+            assert_eq!(one, (topic.to_owned(), "alone".to_owned()));
+        } else {
+            let packet = client.receive();
+            assert_eq!(
+                (packet.first, packet.body[0]),
+                (0xE0, NOT_AUTHORIZED),
+                "{topic}"
+            );
+            assert!(client.is_closed());
+        }
+    }
+}
+
 #[test]
 #[allow(clippy::print_stdout, reason = "a failure names its table")]
 fn i11_every_path_lets_through_what_a_naive_evaluator_says() {
@@ -335,6 +430,7 @@ fn i11_every_path_lets_through_what_a_naive_evaluator_says() {
         check_delivery(&mut world, &who, |world| world.set(&first, &second));
         check_publish(&mut world, &who);
         check_subscribe(&mut world, &who, number);
+        check_members(&mut world, &who, number, |world| world.set(&first, &second));
     }
     world.broker.stop().expect("nothing failed");
 }

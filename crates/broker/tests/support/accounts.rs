@@ -159,6 +159,11 @@ pub(crate) fn publishes(client: &mut Client, topic: &str, retain: bool, payload:
 /// Topic and payload of the next delivery to a v5 client; acknowledged.
 pub(crate) fn delivered(client: &mut Client) -> (String, String) {
     let packet = client.receive();
+    delivery(client, &packet)
+}
+
+/// The same of a packet that has come.
+pub(crate) fn delivery(client: &mut Client, packet: &Packet) -> (String, String) {
     assert_eq!(packet.first & 0xF6, 0x32, "{packet:?}");
     let topic_end = 2 + usize::from(u16::from_be_bytes([packet.body[0], packet.body[1]]));
     let topic = String::from_utf8(packet.body[2..topic_end].to_vec()).expect("UTF-8");
