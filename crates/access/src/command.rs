@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::table::{ROLES_MAX, RULES_MAX, USER_ROLES_MAX, USERS_MAX};
-use crate::{Domain, DomainName, Role, RoleName, Table, User, UserName, UserState};
+use crate::{Administration, Domain, DomainName, Role, RoleName, Table, User, UserName, UserState};
 
 /// A change of a table. It states all of what it changes, so that applying it asks nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,7 +124,7 @@ impl Table {
 
     /// Whoever could administer before must have a successor: a table without one is closed for good.
     fn check_administrator(&self, command: &Command) -> Result<(), Refusal> {
-        if !self.has_administrator() {
+        if !self.may_take_administrator(command) || !self.has_administrator() {
             return Ok(());
         }
         let mut after = self.clone();
@@ -133,6 +133,22 @@ impl Table {
             Ok(())
         } else {
             Err(Refusal::LastAdministrator)
+        }
+    }
+
+    /// Whether a change is about somebody who may administer, or gives that up for a role: the others need no look at all users.
+    fn may_take_administrator(&self, command: &Command) -> bool {
+        match command {
+            Command::PutUser(name, _) | Command::RemoveUser(name) => {
+                self.administration(name.as_str()) == Administration::Full
+            }
+            Command::PutRole(name, role) => {
+                let before = self.roles.get(name).map(|role| role.administration);
+                before == Some(Administration::Full) && role.administration != Administration::Full
+            }
+            // Nobody has a role that may be removed.
+            Command::RemoveRole(_) | Command::PutDomain(..) => false,
+            Command::Replace(_) => true,
         }
     }
 

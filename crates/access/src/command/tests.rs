@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::{Administration, HashMemory, PasswordHash, SALT_BYTES, WireError};
+use crate::{HashMemory, PasswordHash, SALT_BYTES, WireError};
 
 fn user_name(text: &str) -> UserName {
     UserName::new(text).unwrap()
@@ -206,4 +206,49 @@ fn bytes_of_another_version_are_no_change() {
     assert!(matches!(Command::decode(&[0xFF]), Err(WireError::Form(_))));
     let name = Command::RemoveUser(user_name("a")).encode();
     assert_eq!(Command::decode(&name[..2]).ok(), None);
+}
+
+/// What a change among ten thousand users costs the shard of partition 0: `cargo test --release -p courser-access ten_thousand -- --nocapture`.
+#[test]
+#[allow(clippy::print_stdout, reason = "it is a figure")]
+fn a_change_among_ten_thousand_users() {
+    let administrator = Role {
+        administration: Administration::Full,
+        ..Role::default()
+    };
+    let mut table = Table::default();
+    table.apply(&Command::PutRole(role_name("full"), administrator));
+    table.apply(&Command::PutRole(
+        role_name("device"),
+        role(&["allow all %u/#"]),
+    ));
+    for number in 0..10_000 {
+        let name = user_name(&format!("device-{number:05}"));
+        table.apply(&Command::PutUser(name, user(&["device"])));
+    }
+    // By name the last one, behind all who are none.
+    let root = User {
+        password: hash("secret"),
+        ..user(&["full"])
+    };
+    table.apply(&Command::PutUser(user_name("root"), root));
+    let mut all = Vec::new();
+    for number in 0..100 {
+        let command = Command::PutUser(user_name(&format!("device-{number:05}")), user(&[]));
+        let began = std::time::Instant::now();
+        table.check(&command).unwrap();
+        table.apply(&command);
+        let checked = began.elapsed();
+        let seen = table.clone();
+        let copied = began.elapsed() - checked;
+        drop(seen);
+        all.push((checked, copied, began.elapsed() - checked - copied));
+    }
+    all.sort_by_key(|(.., dropped)| *dropped);
+    println!("checked and applied, copied, copy dropped: {:?}", all[50]);
+    assert_eq!(table.revision(), 2 + 10_001 + 100);
+    assert_eq!(
+        table.check(&Command::RemoveUser(user_name("root"))),
+        Err(Refusal::LastAdministrator)
+    );
 }
