@@ -11,6 +11,7 @@ import wire
 from broker import Courser
 from raw import RawClient
 from scenario import Raw
+from small_disk import NoSmallDisk, SmallDisk
 from wire import CONNACK, PUBACK, PUBLISH, V3, V5
 
 pytestmark = pytest.mark.courser
@@ -98,21 +99,13 @@ def test_m39_a_session_that_is_not_recovered_is_unavailable(tmp_path, version):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of 20 MiB."""
-    image, mount = tmp_path / "image", tmp_path / "mount"
-    image.write_bytes(b"")
-    os.truncate(image, 20 << 20)
-    mount.mkdir()
-    commands = [["mkfs.ext4", "-q", "-O", "^has_journal", "-m", "0", str(image)], ["mount", "-o", "loop", str(image), str(mount)]]
-    for command in commands:
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-        except FileNotFoundError as error:
-            pytest.skip(f"no small file system: {error}")
-        if done.returncode:
-            pytest.skip(f"no small file system: {done.stderr.strip()}")
-    yield mount
-    subprocess.run(["umount", str(mount)], check=True)
+    """Where a file system of 20 MiB is."""
+    try:
+        disk = SmallDisk(tmp_path)
+    except NoSmallDisk as error:
+        pytest.skip(str(error))
+    yield disk.mount
+    disk.leave()
 
 
 def fill(publisher: RawClient, topic: str, payload: bytes) -> int:

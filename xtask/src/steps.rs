@@ -48,7 +48,7 @@ pub(crate) enum Step {
     Instructions,
     /// A release build with real clients.
     E2e,
-    /// The broker killed 25 times under load from real clients.
+    /// The broker killed 25 times under load from real clients, five of them on full disks.
     Crash,
     /// A short run of every fuzz target.
     Fuzz,
