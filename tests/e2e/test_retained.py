@@ -1,5 +1,7 @@
 """Retained messages."""
 
+import threading
+
 import pytest
 from clients.base import Subscription
 
@@ -93,6 +95,15 @@ def test_resubscribe_sends_again(mqtt):
         client.subscribe([Subscription(topic, 1)])
         found = client.message()
         assert (found.payload, found.retain) == (b"kept", True)
+    numbers = [b"%d" % number for number in range(300)]
+    sender = threading.Thread(target=publisher.publish_many, args=([(topic, number) for number in numbers], 1))
+    sender.start()
+    for _ in range(10):
+        client.subscribe([Subscription(topic, 1)])
+    sender.join()
+    publisher.publish(topic, b"end", 1)
+    live = [message.payload for message in client.messages_until(b"end") if not message.retain]
+    assert live == numbers
     publisher.publish(topic, b"", 1, retain=True)
 
 

@@ -52,6 +52,7 @@ pub(crate) const ROWS: &[Row] = &[
     row!("mqtt.subscriptions_max=10000" -> "mqtt.subscriptions_max=2", third_subscription, "0" -> "151"),
     row!("mqtt.session_expiry_max=7d" -> "mqtt.session_expiry_max=1m", |to| connack_of(to, &[0x11, 0, 1, 0, 0], 0x11), "none" -> "0000003c"),
     row!("mqtt.shared_strategy=round_robin" -> "mqtt.shared_strategy=sticky", shares, "2 and 2" -> "4 and 0"),
+    row!("mqtt.shared_strategy=round_robin" -> "mqtt.shared_strategy=hash_topic", shares, "2 and 2" -> "4 and 0"),
     row!("mqtt.retain_available=true" -> "mqtt.retain_available=false", |to| connack(to, 0x25), "none" -> "00"),
     row!("mqtt.response_information=" -> "mqtt.response_information=a", |to| connack_of(to, &[0x19, 1], 0x1A), "none" -> "000161"),
     row!("mqtt.redirect_to=" -> "mqtt.redirect_to=elsewhere", connack_code, "0x00" -> "0x9C"),

@@ -206,17 +206,22 @@ impl Client {
         }
     }
 
-    /// The next packet, which must be a PUBLISH: topic, packet id (0 for QoS 0), payload. QoS 1 is acknowledged.
+    /// The next packet, which must be a PUBLISH: topic, packet id (0 for QoS 0), payload. It is answered, and so are PUBRELs before it.
     pub(crate) fn receive_publish(&mut self) -> (String, Vec<u8>) {
-        let packet = self.receive();
+        let mut packet = self.receive();
+        while packet.first == 0x62 {
+            self.send(0x70, &packet.body);
+            packet = self.receive();
+        }
         assert_eq!(packet.first & 0xF0, 0x30, "{packet:?}");
         let qos = packet.first >> 1 & 3;
         let topic_end = 2 + usize::from(u16::from_be_bytes([packet.body[0], packet.body[1]]));
         let topic =
             String::from_utf8(packet.body[2..topic_end].to_vec()).expect("a topic is UTF-8");
         let payload_start = if qos > 0 { topic_end + 2 } else { topic_end };
-        if qos == 1 {
-            self.send(0x40, &packet.body[topic_end..payload_start]);
+        if qos > 0 {
+            let answer = [0x40, 0x50][usize::from(qos) - 1];
+            self.send(answer, &packet.body[topic_end..payload_start]);
         }
         (topic, packet.body[payload_start..].to_vec())
     }
