@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What durable messages cost beside CPU time: how many share a sync, how long one waits for it, how fast a start is.
 
-    bench/disk.py                                   all of it: about five minutes
+    bench/disk.py                                   all of it: about seven minutes
     bench/disk.py --only stop-and-wait --only tail  some of it
     bench/disk.py --only recovery --references 1000000
     bench/disk.py --only stop-and-wait --add 'bare=/path/bare-relay-synced {port} {folder}/log'
@@ -12,11 +12,16 @@
 | stop-and-wait | p50 to the acknowledgement of one message at a time | p50 of a bare write and sync of the same run, and 60 µs |
 | tail | p99.9 to the acknowledgement at half of what saturates | 3 times the broker's own p99.9 of a commit |
 | | the longest within 5 ms of a segment's end or a checkpoint | twice the p99.9 elsewhere |
+| cleaner | CPU for each message while two fifths of all that is published stay | 1.25 times that without a cleaner |
+| | p99.9 to the acknowledgement of the others | 1.5 times that without |
 | recovery | a start after kill -9, with checkpoints and by the log alone | 2 s with all references, or 1,000,000 records/s |
 
 One message at a time is also measured with a single shard, without a sync, and with what `--add` names, such as a relay that does no more than
 write, sync and answer: what the machine takes for the two wakes of a thread that syncs for another one. The tail also says for how long nobody was
 acknowledged: a disk or a machine that stands still delays everybody, and much more than a thousandth of the messages, while it is one commit of many.
+
+The cleaner has no switch: without it there is one segment that is never full, and all else is the same, checkpoints too. Segments of 1 MiB are
+many times smaller than those of the settings, so there is as much more to do for each message. Both brokers are loaded in turns.
 
 Every part starts a broker of its own in an empty folder. The broker's own counters are those under `$SYS/broker/disk`. Ends with 1 if
 a limit is not kept or a message was lost.
@@ -26,6 +31,7 @@ from __future__ import annotations
 
 import argparse
 import bisect
+import concurrent.futures
 import contextlib
 import csv
 import dataclasses
@@ -280,8 +286,8 @@ def is_near(moments: list[int], sent: int, acknowledged: int) -> bool:
     return first < len(moments) and moments[first] <= acknowledged + NEAR_NS
 
 
-def store(broker: Broker, sessions: int, messages: int, topics: int) -> None:
-    """Messages for sessions that are away: with one topic each session gets all of them, else each has its own."""
+def send_away(broker: Broker, sessions: int, topics: int) -> None:
+    """Makes sessions that wait for messages while they are away: with one topic each gets all of them, else each has its own."""
     for batch in wire.batches(sessions, 200):
         peers = [Peer(broker.port) for _ in batch]
         for session, peer in zip(batch, peers):
@@ -292,6 +298,11 @@ def store(broker: Broker, sessions: int, messages: int, topics: int) -> None:
             peer.subscribed()
             peer.send(wire.DISCONNECT)
             peer.socket.close()
+
+
+def store(broker: Broker, sessions: int, messages: int, topics: int) -> None:
+    """Messages for sessions that are away."""
+    send_away(broker, sessions, topics)
     result = load(broker, "--subscribers", "0", "--prefix", "stored", "--topics", str(topics), "-w", "1000", "-n", str(messages))
     if result["failures"] or result["refused"]:
         raise RuntimeError(f"not everything was stored: {result}")
@@ -342,7 +353,68 @@ def recovery(options: argparse.Namespace) -> Verdict:
     return verdict
 
 
+@dataclasses.dataclass
+class Steady:
+    """Rounds of one of the two brokers of the part about the cleaner."""
+
+    broker: Broker
+    cpu: list[float] = dataclasses.field(default_factory=list)
+    p999: list[float] = dataclasses.field(default_factory=list)
+    good: bool = True
+
+    def round(self, options: argparse.Namespace, rate: float) -> None:
+        """Most is taken at once, the rest stays, at a steady rate together."""
+        before = wire.cpu_seconds(self.broker.pid)
+        stays = ("--subscribers", "0", "--prefix", "stored", "--publishers", "8", "--topics", str(STAYING), "--rate", str(rate * STAYS))
+        taken = (*pairs(8), "--rate", str(rate * (1 - STAYS)))
+        with concurrent.futures.ThreadPoolExecutor() as both:
+            runs = [both.submit(load, self.broker, "-d", str(options.seconds), "--warmup", "0", "-w", OPEN_WINDOW, *which)
+                    for which in (taken, stays)]
+            first, second = (run.result() for run in runs)
+        messages = first["sent"] + second["sent"]
+        self.cpu.append((wire.cpu_seconds(self.broker.pid) - before) / messages * 1e6)
+        self.p999.append(first["acknowledgement_p99_9_us"])
+        self.good &= whole(first) and not second["failures"] and not second["refused"]
+
+
+def cleaner(options: argparse.Namespace) -> Verdict:
+    verdict = Verdict()
+    checkpoints = 'log.checkpoint_bytes="8MiB"'
+    with Broker(kind(checkpoints, 'log.segment_bytes="1MiB"')) as cleaned, Broker(kind(checkpoints, 'log.segment_bytes="512MiB"')) as whole_log:
+        rate = load(cleaned, "-d", "3", "--warmup", "1", *pairs(8))["sent_per_second"] * CLEANER_LOAD
+        with_it, without = Steady(cleaned), Steady(whole_log)
+        for one in (with_it, without):
+            send_away(one.broker, STAYING, STAYING)
+            # Nothing is cleaned before there is something old.
+            one.round(options, rate)
+            one.cpu.clear()
+            one.p999.clear()
+        before = counters(cleaned.port)
+        for _ in range(CLEANER_ROUNDS):
+            for one in (with_it, without):
+                one.round(options, rate)
+        after = counters(cleaned.port)
+        idle = counters(whole_log.port)["log_cleaned_segments"]
+    grown = {name: after[name] - before[name] for name in ("log_bytes", "log_kept_bytes", "log_cleaned_segments", "log_kept_records")}
+    written, kept = grown["log_bytes"], grown["log_kept_bytes"]
+    verdict.say(f"{rate:,.0f} messages a second, {STAYS:.0%} of them stay; {grown['log_cleaned_segments']:,} segments cleaned, {grown['log_kept_records']:,} "
+                f"records moved, write amplification {written / max(written - kept, 1):.2f}; without: {idle} segments cleaned")
+    cpu, cpu_without = statistics.median(with_it.cpu), statistics.median(without.cpu)
+    good = with_it.good and without.good and grown["log_cleaned_segments"] > 0 and idle == 0
+    verdict.limit(f"{cpu:.2f} s of CPU for a million messages, without {cpu_without:.2f} s: {cpu / cpu_without:.2f} times, at most 1.25",
+                  good and cpu <= 1.25 * cpu_without)
+    p999, p999_without = statistics.median(with_it.p999), statistics.median(without.p999)
+    verdict.limit(f"p99.9 to the acknowledgement {p999:.0f} µs, without {p999_without:.0f} µs: {p999 / p999_without:.2f} times, at most 1.5",
+                  p999 <= 1.5 * p999_without)
+    return verdict
+
+
 BURSTS = 5
+# Of all that is published so much stays, in as many sessions, at this share of what saturates; measured in so many rounds of each broker.
+STAYS = 0.4
+STAYING = 50
+CLEANER_LOAD = 0.35
+CLEANER_ROUNDS = 4
 # An open loop must not wait for acknowledgements: with the generator's 100 for each publisher, 800 messages under way would be all, and
 # one slow commit more than what is due meanwhile.
 OPEN_WINDOW = "16384"
@@ -353,6 +425,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], Verdict]] = {
     "saturated": saturated,
     "stop-and-wait": stop_and_wait,
     "tail": tail,
+    "cleaner": cleaner,
     "recovery": recovery,
 }
 

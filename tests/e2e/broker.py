@@ -64,6 +64,8 @@ class Broker:
             self.spawn()
             if self._wait_ready():
                 return self
+            # It may only have been slow, and would keep its folder from the next one.
+            self.stop(signal.SIGKILL)
         raise BrokerDied(f"{self.name} did not start:\n{self.tail()}")
 
     def spawn(self) -> None:
