@@ -114,10 +114,13 @@ impl Chunk {
         Ok(chunk)
     }
 
-    /// A chunk between others of which all is done.
-    fn read_spent(self, reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        if reader.read::<u16>()? != 0 || !self.is_full() {
+    /// A chunk behind others of which all is done: full, or the last one, which may grow.
+    fn read_spent(mut self, reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        if reader.read::<u16>()? != 0 {
             return Err(DecodeError::Invalid("chunk of which all is done"));
+        }
+        if !self.is_full() {
+            self.slots = vec![Slot::NONE; usize::from(self.len)];
         }
         Ok(self)
     }

@@ -250,3 +250,44 @@ fn pieces_that_are_valid_at_different_places_are_found_m42() {
     }));
     assert!(found.is_err(), "the planted bug is found");
 }
+
+/// The last chunk of a stream may be wholly done before it is full, while an earlier message is under way: that checkpoint could not be read,
+/// and its partition was set aside at the next start.
+#[test]
+fn m42_a_last_chunk_of_which_all_is_done_is_read_back() {
+    let mut world = World::new();
+    let at = world.client("a");
+    let options = Options {
+        receive_maximum: 400,
+        ..Options::durable()
+    };
+    world.attach(at, options);
+    world.subscribe(at, to("a/#", QoS::AtLeastOnce));
+    world.clients[at].acks = Acks::Held;
+    for n in 0..260 {
+        world.send("a/x", &n.to_string(), QoS::AtLeastOnce);
+    }
+    world.settle();
+    let first = world.clients[at].waiting.pop_front();
+    assert!(first.is_some(), "it stays under way");
+    world.ack(at, 259);
+    let before = world.checkpoints;
+    while world.checkpoints < before + 2 {
+        world.pass_time(1);
+    }
+    world.restart(DURABLE);
+    world.settle();
+    // It goes on in that chunk.
+    world.send("a/x", "260", QoS::AtLeastOnce);
+    world.settle();
+    world.clients[at].acks = Acks::Auto;
+    world.attach(
+        at,
+        Options {
+            receive_maximum: 400,
+            ..Options::durable()
+        },
+    );
+    let got = world.got(at);
+    assert_eq!(got[got.len() - 2..], ["0", "260"]);
+}
