@@ -128,7 +128,7 @@ impl Summary {
             ("accept_failures", counters.accept_failures),
             ("bytes_received", counters.bytes_received),
             ("bytes_sent", counters.bytes_sent),
-            ("packets_received", counters.packets_received),
+            ("packets_received", counters.packets_received()),
             ("packets_sent", counters.packets_sent),
             ("publishes_received", counters.publishes_received()),
             ("publishes_sent", counters.publishes_sent),

@@ -1,6 +1,26 @@
 //! What a shard counts. Plain numbers of one thread, summed when somebody asks.
 
 use courser_contract::{CloseCause, Dropped};
+use courser_mqtt::codec::PacketType;
+use courser_mqtt::front::PacketNumbers;
+
+/// Types of packets that a client may send, with their numbers.
+pub const PACKETS: [(&str, usize); 11] = [
+    ("connect", PacketType::Connect as usize),
+    ("publish", PacketType::Publish as usize),
+    ("puback", PacketType::Puback as usize),
+    ("pubrec", PacketType::Pubrec as usize),
+    ("pubrel", PacketType::Pubrel as usize),
+    ("pubcomp", PacketType::Pubcomp as usize),
+    ("subscribe", PacketType::Subscribe as usize),
+    ("unsubscribe", PacketType::Unsubscribe as usize),
+    ("pingreq", PacketType::Pingreq as usize),
+    ("disconnect", PacketType::Disconnect as usize),
+    ("auth", PacketType::Auth as usize),
+];
+
+/// Versions, in the order of their counters.
+pub const VERSIONS: [&str; 2] = ["3.1.1", "5.0"];
 
 /// Reasons for which messages were not delivered.
 pub const DROPPED: [Dropped; 11] = [
@@ -143,8 +163,8 @@ pub struct Counters {
     pub publish_bytes_sent: u64,
     /// Deliveries that were gathered for many receivers at once.
     pub deliveries_gathered: u64,
-    /// Packets received, of every type.
-    pub packets_received: u64,
+    /// Packets received, by version and type.
+    pub packets_received: PacketNumbers,
     /// Packets sent, of every type.
     pub packets_sent: u64,
     /// Times that a publisher was not read for a moment because it is faster than a session that gets its messages.
@@ -179,6 +199,12 @@ impl Counters {
         qos_0 + qos_1 + qos_2
     }
 
+    /// Packets received, of every type and both versions.
+    #[must_use]
+    pub fn packets_received(&self) -> u64 {
+        self.packets_received.as_flattened().iter().sum()
+    }
+
     /// Messages that were not delivered for whatever reason but that nobody wanted them.
     #[must_use]
     pub fn dropped_total(&self) -> u64 {
@@ -203,7 +229,6 @@ impl Counters {
             (&mut self.publishes_sent, other.publishes_sent),
             (&mut self.publish_bytes_sent, other.publish_bytes_sent),
             (&mut self.deliveries_gathered, other.deliveries_gathered),
-            (&mut self.packets_received, other.packets_received),
             (&mut self.packets_sent, other.packets_sent),
             (&mut self.publishers_slowed, other.publishers_slowed),
             (&mut self.publishers_over_quota, other.publishers_over_quota),
@@ -223,6 +248,10 @@ impl Counters {
             *mine += theirs;
         }
         for (mine, theirs) in self.dropped.iter_mut().zip(other.dropped) {
+            *mine += theirs;
+        }
+        let mine = self.packets_received.as_flattened_mut().iter_mut();
+        for (mine, theirs) in mine.zip(other.packets_received.as_flattened()) {
             *mine += theirs;
         }
         self.longest_turn_us = self.longest_turn_us.max(other.longest_turn_us);

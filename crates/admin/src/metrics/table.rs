@@ -1,7 +1,7 @@
 //! The table of metrics.
 
 use courser_broker::ShardReport;
-use courser_broker::metrics::{CLOSES, DROPPED, dropped_name};
+use courser_broker::metrics::{CLOSES, DROPPED, PACKETS, VERSIONS, dropped_name};
 use courser_memory::Component;
 
 use super::{Kind, Metric, Of, Sample, Samples, Snapshot};
@@ -96,8 +96,14 @@ metrics! {
         |it| one(it.sum.counters.bytes_received);
     "mqtt_sent", Counter of Bytes, "Bytes written to clients",
         |it| one(it.sum.counters.bytes_sent);
-    "mqtt_packets_received", Counter of Things, "Packets received, of every type",
-        |it| one(it.sum.counters.packets_received);
+    "mqtt_packets_received", Counter of Things ["type", "version"], "Packets received, good or bad, of the types that clients send",
+        |it| {
+            let numbers = it.sum.counters.packets_received;
+            let of_version = |(version, numbers): (&str, [u64; 16])| {
+                PACKETS.map(|(name, number)| (vec![name.to_owned(), version.to_owned()], numbers[number] as f64))
+            };
+            VERSIONS.into_iter().zip(numbers).flat_map(of_version).collect()
+        };
     "mqtt_packets_sent", Counter of Things, "Packets sent, of every type",
         |it| one(it.sum.counters.packets_sent);
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use courser_contract::ShardId;
 use courser_engine::Overflow;
-use courser_mqtt::front::{Authentication, FrontConfig, OutputPool};
+use courser_mqtt::front::{Authentication, FrontConfig, OutputPool, PacketNumbers};
 
 use super::Shard;
 use crate::config::Config;
@@ -30,7 +30,7 @@ pub(crate) struct Tuning {
     accounts: Rc<dyn Authentication>,
     output_bytes_max: usize,
     /// What connections counted that are gone, with settings that are gone.
-    packets_received: u64,
+    packets_received: PacketNumbers,
 }
 
 impl Tuning {
@@ -50,7 +50,7 @@ impl Tuning {
             pool: OutputPool::new(OUTPUT_POOL_BYTES),
             accounts,
             output_bytes_max: 0,
-            packets_received: 0,
+            packets_received: PacketNumbers::default(),
         };
         tuning.replace(config);
         tuning
@@ -75,9 +75,12 @@ impl Tuning {
     }
 
     /// Packets that fronts have received, whatever settings they had.
-    pub(crate) fn packets_received(&self) -> u64 {
-        let all = self.former.iter().chain(&self.fronts);
-        self.packets_received + all.map(|config| config.packets_received.get()).sum::<u64>()
+    pub(crate) fn packets_received(&self) -> PacketNumbers {
+        let mut numbers = self.packets_received;
+        for config in self.former.iter().chain(&self.fronts) {
+            config.packets_received.add_to(&mut numbers);
+        }
+        numbers
     }
 
     /// New connections have the settings of `config` from now on; the buffers stay.
@@ -90,7 +93,7 @@ impl Tuning {
         self.former.retain(|former| {
             let in_use = Rc::strong_count(former) > 1;
             if !in_use {
-                self.packets_received += former.packets_received.get();
+                former.packets_received.add_to(&mut self.packets_received);
             }
             in_use
         });

@@ -32,7 +32,7 @@ const TOPICS: [[&str; SPANS]; KINDS] = topics![
 /// In the order of the topics.
 fn totals(counters: &Counters) -> [u64; KINDS] {
     [
-        counters.packets_received,
+        counters.packets_received(),
         counters.packets_sent,
         counters.dropped_total(),
         counters.publishes_received(),

@@ -138,7 +138,7 @@ fn clients(sums: &ShardReport) -> [(&'static str, u64); 6] {
 fn messages(sums: &ShardReport) -> [(&'static str, u64); 15] {
     let ShardReport { counters, held, .. } = sums;
     [
-        ("$SYS/broker/messages/received", counters.packets_received),
+        ("$SYS/broker/messages/received", counters.packets_received()),
         ("$SYS/broker/messages/sent", counters.packets_sent),
         ("$SYS/broker/messages/stored", held.records),
         ("$SYS/broker/store/messages/count", held.records),

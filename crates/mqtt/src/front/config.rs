@@ -1,6 +1,6 @@
 //! What one shard's fronts share: settings, the pool of output buffers, a scratch buffer.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::num::NonZeroU16;
 use std::rc::Rc;
 
@@ -9,6 +9,7 @@ use courser_contract::QoS;
 use super::auth::{Anonymous, Authentication};
 use super::output::OutputPool;
 use super::prepared::PreparedScratch;
+use super::received::PacketsReceived;
 use super::redirect::Redirect;
 use crate::codec::{BEFORE_CONNECT_BYTES_MAX, Limits};
 
@@ -69,8 +70,8 @@ pub struct FrontConfig {
     pub authentication: Rc<dyn Authentication>,
     /// Output buffers of the shard.
     pub output_pool: Rc<OutputPool>,
-    /// Packets of every type that the fronts of the shard have received, good or bad.
-    pub packets_received: Cell<u64>,
+    /// Packets that the fronts of the shard have received, good or bad.
+    pub packets_received: PacketsReceived,
     /// For what is put together while one packet is handled.
     pub(super) scratch: RefCell<Vec<u8>>,
     /// For what was held back and is sent to one client.
@@ -105,7 +106,7 @@ impl FrontConfig {
             output_bytes_max: 1024 * 1024,
             authentication: Rc::new(Anonymous),
             output_pool,
-            packets_received: Cell::new(0),
+            packets_received: PacketsReceived::default(),
             scratch: RefCell::default(),
             prepared: RefCell::default(),
         }

@@ -36,6 +36,7 @@ mod output;
 mod prepared;
 mod publish;
 mod publish2;
+mod received;
 mod redirect;
 mod run;
 mod settle;
@@ -72,6 +73,7 @@ pub use output::{Output, OutputPool, Socket};
 pub use prepared::{
     BLOCKED_SHARED_PAYLOAD_BYTES_MIN, Prepared, PreparedScratch, SHARED_PAYLOAD_BYTES_MIN,
 };
+pub use received::{PacketNumbers, PacketsReceived};
 pub use redirect::{BadReference, Redirect, RedirectKind};
 pub use run::{Packed, Run, RunBlocks};
 
@@ -228,12 +230,12 @@ impl Front {
                 Ok(Split::Whole(frame)) => match self.handle_frame(now, &frame, fx) {
                     Ok(Flow::Next) => {
                         heard = true;
-                        packets += 1;
+                        packets += self.count(&frame);
                         consumed += frame.len();
                     }
                     Ok(Flow::Wait) => break,
                     Err(fault) => {
-                        packets += 1;
+                        packets += self.count(&frame);
                         consumed += frame.len();
                         self.fail(fault, fx);
                     }
@@ -248,9 +250,20 @@ impl Front {
         if heard && !matches!(self.phase, Phase::AwaitConnect) {
             self.heard = now.tick;
         }
-        let received = &self.config.packets_received;
-        received.set(received.get() + packets);
+        self.config.packets_received.add(self.peer.version, packets);
         consumed
+    }
+
+    /// One packet, and what it is if it is no PUBLISH.
+    #[inline]
+    fn count(&self, frame: &Frame<'_>) -> u64 {
+        let packet = frame.packet_type();
+        if packet != PacketType::Publish {
+            self.config
+                .packets_received
+                .add_other(self.peer.version, packet);
+        }
+        1
     }
 
     /// After the last `handle_bytes` of a read: coalesced outcomes leave, and what waited for room in the window.
