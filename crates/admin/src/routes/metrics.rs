@@ -6,12 +6,12 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::clients::Clients;
 use super::sessions::Sessions;
-use crate::client::escaped;
 use crate::error::{ApiError, Code, ErrorBody};
 use crate::list::{ListParams, ListQuery, list};
 use crate::metrics::detailed::{ByListener, Detailed};
@@ -85,12 +85,23 @@ async fn detailed(
     Ok((headers, figures.encode()))
 }
 
+/// What is escaped in a question: all but what no URL gives a meaning (RFC 3986, 2.3).
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
 /// The same question for another page: all of it but the cursor, with `&` behind each part.
 fn again(parameters: &[(String, String)]) -> String {
     let mut question = String::new();
     for (name, value) in parameters {
         if name != "cursor" {
-            question.push_str(&format!("{}={}&", escaped(name), escaped(value)));
+            question.push_str(&format!(
+                "{}={}&",
+                utf8_percent_encode(name, ESCAPED),
+                utf8_percent_encode(value, ESCAPED)
+            ));
         }
     }
     question
