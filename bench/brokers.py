@@ -194,7 +194,8 @@ class Broker:
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
         self.port = free_port()
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"bench-{kind.name}-"))
+        # Commands are split at spaces.
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"bench-{kind.name.replace(' ', '-')}-"))
         self.process: subprocess.Popen[bytes] | None = None
         self.values = {"port": self.port, "aux": free_port(), "folder": self.folder, "binary": find_binary(kind) or kind.binary}
         # Figures that ours says when it stops.
