@@ -155,14 +155,15 @@ class Round:
 def begin(folder: Path, seed: int, done: int, wanted: int) -> tuple[Round | FullRound, int]:
     """The next round after so many cycles, and how many it has."""
     at = done % (ROUND + FULL_ROUND)
-    if at >= ROUND:
-        try:
-            return FullRound(folder, seed), min(ROUND + FULL_ROUND - at, wanted - done)
-        except NoSmallDisk as error:
-            print(f"skipped: full disks: {error}", flush=True)
-            shutil.rmtree(folder)
-            return Round(folder, seed), min(ROUND + FULL_ROUND - at, wanted - done)
-    return Round(folder, seed), min(ROUND - at, wanted - done)
+    if at < ROUND:
+        return Round(folder, seed), min(ROUND - at, wanted - done)
+    cycles = min(ROUND + FULL_ROUND - at, wanted - done)
+    try:
+        return FullRound(folder, seed), cycles
+    except NoSmallDisk as error:
+        print(f"skipped: full disks: {error}", flush=True)
+        shutil.rmtree(folder)
+        return Round(folder, seed), cycles
 
 
 def run(arguments: argparse.Namespace) -> int:

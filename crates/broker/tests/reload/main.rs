@@ -6,6 +6,7 @@ mod support;
 mod probes;
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 use courser_broker::Broker;
 use courser_broker::metrics::CLOSES;
@@ -85,27 +86,28 @@ fn every_setting_that_needs_no_restart_has_a_row() {
     assert_eq!(rows, live);
 }
 
-fn raise_descriptors() {
+/// Clients with a topic each.
+fn thousand(address: SocketAddr) -> Vec<Client> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
         ..limit
     };
     setrlimit(Resource::Nofile, raised).expect("the limit of descriptors can be raised");
-}
-
-#[test]
-fn a_reload_drops_none_of_a_thousand_clients() {
-    raise_descriptors();
-    let broker = support::broker(2, &[], |_| {});
-    let address = broker.addresses()[0];
-    let mut clients: Vec<Client> = (0..CLIENTS)
+    (0..CLIENTS)
         .map(|number| {
             let mut client = Client::connect(address, &format!("client-{number}"));
             client.subscribe(&format!("to/{number}"), 1);
             client
         })
-        .collect();
+        .collect()
+}
+
+#[test]
+fn a_reload_drops_none_of_a_thousand_clients() {
+    let broker = support::broker(2, &[], |_| {});
+    let address = broker.addresses()[0];
+    let mut clients = thousand(address);
     let mut publisher = Client::connect(address, "publisher");
     for (round, changes) in [
         &["mqtt.receive_maximum=7", "session.queue_messages_max=5"][..],
@@ -140,16 +142,9 @@ fn a_reload_drops_none_of_a_thousand_clients() {
 /// and a thousand that end, each in a moment.
 #[test]
 fn a_thousand_that_ask_and_end_at_once_are_spread_over_turns() {
-    raise_descriptors();
     let broker = support::broker(1, &[], |_| {});
     let address = broker.addresses()[0];
-    let mut clients: Vec<Client> = (0..CLIENTS)
-        .map(|number| {
-            let mut client = Client::connect(address, &format!("client-{number}"));
-            client.subscribe(&format!("to/{number}"), 1);
-            client
-        })
-        .collect();
+    let mut clients = thousand(address);
     clients.iter_mut().for_each(|client| client.send(0xC0, &[]));
     for client in &mut clients {
         assert_eq!(client.receive().first, 0xD0, "each has its answer");
