@@ -17,6 +17,7 @@ use router::Writer;
 use super::guard::Inside;
 use super::ready::Place;
 use super::recovery::Early;
+use super::writing::Unwritten;
 use crate::access::{Access, Accounts};
 use crate::appends::{Appends, LastWords};
 use crate::classes::Classes;
@@ -49,7 +50,7 @@ impl Budget {
     pub(crate) const STEP: i64 = 4;
     /// One write of a socket, for a connection that is answered: the system call, which on the same machine does the receiver's part too
     /// (measured: 134 of PINGREQ with their answers took 2.0 ms). Deliveries do not pay it: one publish for many would end the batch that
-    /// makes their writes few.
+    /// makes their writes few; what a turn writes is bounded by itself ([`write_touched`](super::Shard::write_touched)).
     pub(crate) const ANSWER: i64 = 400;
     /// One message of a ring or of the shard itself.
     pub(crate) const MESSAGE: i64 = 4;
@@ -143,6 +144,8 @@ pub(crate) struct Hub {
     pub(crate) waiting_for_link: Vec<Place>,
     /// Connections with output to write.
     pub(crate) touched: Vec<Place>,
+    /// Those of earlier turns.
+    pub(crate) unwritten: Unwritten,
     /// Connections of the process.
     pub(crate) connections: Arc<AtomicUsize>,
     /// Users and roles.
@@ -174,6 +177,15 @@ impl Hub {
         self.disk
             .as_deref()
             .expect("a shard with a log knows its disk")
+    }
+
+    /// Units that a turn has for what comes in: none while too much waits to be written.
+    pub(crate) fn work_of_turn(&self) -> i64 {
+        if self.unwritten.is_full(self.counters.publishes_sent) {
+            0
+        } else {
+            Budget::TURN
+        }
     }
 
     /// The batch for a shard: a ring's, or the one of this shard to itself.

@@ -72,6 +72,7 @@ use self::reports::{Busy, Reports};
 use self::settings::Tuning;
 use self::timers::Timer;
 use self::turn::Next;
+use self::writing::Unwritten;
 use crate::access::{Accounts, Logins, Metadata, Reply};
 use crate::appends::{Appends, LastWords};
 use crate::classes::Classes;
@@ -290,6 +291,7 @@ impl Shard {
             applying: None,
             waiting_for_link: Vec::new(),
             touched: Vec::new(),
+            unwritten: Unwritten::default(),
             connections: parts.connections,
             table: parts.logins.access.table(),
             access: Arc::clone(&parts.logins.access),

@@ -51,7 +51,8 @@ impl Shard {
         if let Some(apart_ms) = self.clock.news() {
             self.tell_of_clock(apart_ms);
         }
-        self.hub.budget = Budget::of(Budget::TURN);
+        let work = self.hub.work_of_turn();
+        self.hub.budget = Budget::of(work);
         self.observe_settings();
         self.observe_memory();
         self.observe_stop();
@@ -59,11 +60,11 @@ impl Shard {
         self.store.begin_turn();
         counted(Component::Partitions, || self.handle_commits());
         self.observe_access();
-        self.hub.budget = Budget::of(Budget::TURN / 2);
+        self.hub.budget = Budget::of(work / 2);
         counted(Component::Rings, || self.handle_rings());
         counted(Component::Partitions, || self.handle_local());
         // What other shards did not need is for the shard's own sockets.
-        self.hub.budget.grant(Budget::TURN / 2);
+        self.hub.budget.grant(work / 2);
         let timers_left = self.handle_timers();
         counted(Component::Control, || self.answer_questions());
         counted(Component::Connections, || {
@@ -319,6 +320,7 @@ impl Shard {
             || self.local.is_some()
             || !self.hub.local.is_empty()
             || !self.hub.touched.is_empty()
+            || !self.hub.unwritten.is_empty()
             || !self.partitions.dirty.is_empty()
             || self.inbound.iter().any(Option::is_some)
             || self.store.has_work()

@@ -18,6 +18,8 @@ use self::support::{Client, publish};
 
 /// Clients that stay through all reloads.
 const CLIENTS: usize = 1_000;
+/// Messages for all of them together.
+const MESSAGES: u8 = 40;
 
 /// How often it is looked for a change.
 const LOOKS: usize = 3;
@@ -171,6 +173,43 @@ fn a_thousand_that_ask_and_end_at_once_are_spread_over_turns() {
     assert!(
         (1..=26).contains(&written),
         "{written} were answered in one turn"
+    );
+    broker.stop().expect("nothing failed");
+}
+
+/// One message for a thousand is a thousand writes: they are spread over turns, everybody gets everything in order, and who is answered meanwhile
+/// gets the answer.
+#[test]
+fn messages_for_a_thousand_are_written_over_turns() {
+    let broker = support::broker(1, &[], |_| {});
+    let address = broker.addresses()[0];
+    let mut clients = thousand(address);
+    clients.iter_mut().for_each(|it| it.subscribe("all", 1));
+    let mut publisher = Client::connect(address, "publisher");
+    for number in 1..=MESSAGES {
+        publisher.send_raw(&publish("all", number % 2, number.into(), &[number]));
+    }
+    let mut other = Client::connect(address, "other");
+    other.send(0xC0, &[]);
+    assert_eq!(other.receive().first, 0xD0, "the answer to a ping");
+    for client in &mut clients {
+        let mut last = [0; 2];
+        for _ in 0..MESSAGES {
+            let (_, payload) = client.receive_publish();
+            let of_its_qos = &mut last[usize::from(payload[0] % 2)];
+            assert!(payload[0] > *of_its_qos, "the order of each QoS is kept");
+            *of_its_qos = payload[0];
+        }
+    }
+    let control = broker.control();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime");
+    let report = runtime.block_on(control.report(ShardId(0)));
+    let written = report.expect("it runs").counters.most_written_in_turn;
+    assert!(
+        (2..=128).contains(&written),
+        "{written} sockets were written in one turn"
     );
     broker.stop().expect("nothing failed");
 }
