@@ -141,6 +141,7 @@ impl Summary {
             ("longest_turn_us", counters.longest_turn_us),
             ("most_closed_in_turn", counters.most_closed_in_turn),
             ("most_written_in_turn", counters.most_written_in_turn),
+            ("most_delivered_in_turn", counters.most_delivered_in_turn),
             ("allocations", self.shards.allocations),
         ];
         let plain = plain.map(|(name, value)| (name.to_owned(), value));

@@ -183,6 +183,8 @@ pub struct Counters {
     pub most_closed_in_turn: u64,
     /// Most sockets that were written to at the end of one turn.
     pub most_written_in_turn: u64,
+    /// The most messages that one turn has handed to connections.
+    pub most_delivered_in_turn: u64,
 }
 
 impl Counters {
@@ -257,6 +259,9 @@ impl Counters {
         self.longest_turn_us = self.longest_turn_us.max(other.longest_turn_us);
         self.most_closed_in_turn = self.most_closed_in_turn.max(other.most_closed_in_turn);
         self.most_written_in_turn = self.most_written_in_turn.max(other.most_written_in_turn);
+        self.most_delivered_in_turn = self
+            .most_delivered_in_turn
+            .max(other.most_delivered_in_turn);
     }
 }
 

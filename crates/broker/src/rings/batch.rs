@@ -138,6 +138,12 @@ impl Batch {
         self.messages.len()
     }
 
+    /// Receivers of its deliveries, those included that have theirs.
+    #[must_use]
+    pub(crate) const fn receivers(&self) -> usize {
+        self.targets.len()
+    }
+
     /// Bytes of requests in it.
     #[must_use]
     pub(crate) const fn weight(&self) -> usize {

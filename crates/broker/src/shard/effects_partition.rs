@@ -29,6 +29,9 @@ pub(crate) enum Place {
     First,
 }
 
+/// A message with more receivers of this shard goes to so many at once; the others have it from the shard's own queue, whose work a turn bounds.
+pub(crate) const AT_ONCE: usize = 256;
+
 /// Effects of one partition.
 pub(crate) struct PartitionFx<'a> {
     pub(crate) shard: &'a mut Shard,
@@ -185,8 +188,38 @@ impl Shard {
             Place::First => self.hub.latency.handling(),
         };
         let before = self.hub.handle_received(received);
-        self.give(delivery, to, place);
+        let first = match place {
+            Place::BehindQueued if to.len() <= AT_ONCE => to.len(),
+            Place::BehindQueued if self.hub.budget.is_spent() => 0,
+            Place::BehindQueued => AT_ONCE,
+            // Whoever works the queue off gives it in pieces.
+            Place::First => to.len(),
+        };
+        let (first, later) = to.split_at(first);
+        self.give(delivery, first, place);
+        if !later.is_empty() {
+            self.give_later(&delivery, later);
+        }
         self.hub.handle_received(before);
+    }
+
+    /// Puts a message into the queues of those who are to get it: of this shard, and of others.
+    #[cold]
+    fn give_later(&mut self, delivery: &Delivery<'_>, to: &[DeliverTo]) {
+        let Self { fronts, hub, .. } = self;
+        hub.budget
+            .spend(Budget::FAR * AT_ONCE as i64 + Budget::DELIVERY * to.len() as i64);
+        let received = hub.latency.handling();
+        let mine = hub.id;
+        let here = to
+            .iter()
+            .filter(|target| target.front.shard == mine)
+            .inspect(|target| fronts.note_queued(target.front));
+        let before = hub.local.receivers();
+        hub.local.push_delivery(delivery, here, received);
+        if hub.local.receivers() - before < to.len() {
+            self.deliver_elsewhere(delivery, to);
+        }
     }
 
     fn give(&mut self, delivery: Delivery<'_>, to: &[DeliverTo], place: Place) {

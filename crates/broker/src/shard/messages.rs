@@ -5,23 +5,29 @@ use courser_contract::{Append, FrontId, Publish, ShardId, ToFront};
 use courser_engine::Pace;
 
 use super::Shard;
-use super::effects_partition::Place;
+use super::effects_partition::{AT_ONCE, Place};
 use super::hub::Budget;
 use crate::appends::Done;
 use crate::control::Happened;
 use crate::latency::Moment;
-use crate::rings::{Batch, Message};
+use crate::rings::{Batch, DeliverSpan, Message};
 
 /// A batch that is being worked off, and how far.
 pub(crate) struct Inbound {
     pub(crate) batch: Batch,
     next: usize,
+    /// Receivers of the next message that have it already.
+    given: usize,
 }
 
 impl Inbound {
     /// From the beginning.
     pub(crate) const fn new(batch: Batch) -> Self {
-        Self { batch, next: 0 }
+        Self {
+            batch,
+            next: 0,
+            given: 0,
+        }
     }
 }
 
@@ -80,13 +86,39 @@ impl Shard {
                 self.hub.handle_received(before);
                 return false;
             }
-            inbound.next += 1;
             self.hub.budget.spend(Budget::MESSAGE);
             self.hub.handle_received(received(&message, &inbound.batch));
-            self.handle(from, message, &inbound.batch);
+            if let Message::Deliver(span) = message {
+                if !self.hand_out(from, span, inbound) {
+                    inbound.batch.put(inbound.next, message);
+                    continue;
+                }
+            } else {
+                self.handle(from, message, &inbound.batch);
+            }
+            inbound.next += 1;
         }
         self.hub.handle_received(before);
         true
+    }
+
+    /// Gives a message to its next receivers. True when all have it.
+    #[inline]
+    fn hand_out(&mut self, from: ShardId, span: DeliverSpan, inbound: &mut Inbound) -> bool {
+        let (delivery, to) = inbound.batch.delivery(span);
+        let end = to.len().min(inbound.given + AT_ONCE);
+        let piece = &to[inbound.given..end];
+        if to.len() > AT_ONCE {
+            self.hub.budget.spend(Budget::FAR * piece.len() as i64);
+        }
+        if from == self.hub.id {
+            piece
+                .iter()
+                .for_each(|target| self.fronts.note_unqueued(target.front));
+        }
+        self.deliver(delivery, piece, Place::First);
+        inbound.given = if end == to.len() { 0 } else { end };
+        inbound.given == 0
     }
 
     fn handle(&mut self, from: ShardId, message: Message, batch: &Batch) {
@@ -116,14 +148,7 @@ impl Shard {
                 }
             }
             Message::Slow(front) => self.slow_down(front),
-            Message::Deliver(span) => {
-                let (delivery, to) = batch.delivery(span);
-                if from == self.hub.id {
-                    to.iter()
-                        .for_each(|target| self.fronts.note_unqueued(target.front));
-                }
-                self.deliver(delivery, to, Place::First);
-            }
+            Message::Deliver(_) => unreachable!("deliveries are handed out in pieces"),
             Message::Home(partition, message) => {
                 self.with_partition(partition, |it, now, fx| it.handle_home(now, message, fx));
             }

@@ -21,6 +21,8 @@ pub(crate) type ListKey = (PartitionId, ListNumber);
 
 /// Fewer receivers get each message by itself.
 const RECEIVERS_MIN: usize = 4;
+/// More of them would be too much for one turn, whose end hands the run to all.
+const RECEIVERS_MAX: usize = 1_024;
 /// Receivers that differ in what they get (version, RETAIN, subscription identifiers) in so many ways at most.
 const PARTS_MAX: usize = 4;
 /// A delivery within a run costs this part of one that is made by itself.
@@ -157,7 +159,9 @@ impl Shard {
         to: &[DeliverTo],
         key: ListKey,
     ) {
-        if to.len() < RECEIVERS_MIN || !self.extend_run(&delivery, to, key) {
+        if !(RECEIVERS_MIN..=RECEIVERS_MAX).contains(&to.len())
+            || !self.extend_run(&delivery, to, key)
+        {
             return self.deliver(delivery, to, Order::BehindQueued);
         }
         if !self.fronts.runs.others.is_empty() {

@@ -51,7 +51,7 @@ impl Shard {
         if let Some(apart_ms) = self.clock.news() {
             self.tell_of_clock(apart_ms);
         }
-        let work = self.hub.work_of_turn();
+        let work = self.work_of_turn();
         self.hub.budget = Budget::of(work);
         self.observe_settings();
         self.observe_memory();
@@ -77,8 +77,20 @@ impl Shard {
         });
         self.end_turn();
         let next = self.next(timers_left, context);
-        self.count_turn();
+        self.count_turn(delivered);
         next
+    }
+
+    /// Units of work that a turn has for what comes in: none while too much waits to be handed out or written.
+    fn work_of_turn(&self) -> i64 {
+        let begun = self.local.as_ref().map_or(0, |it| it.batch.receivers());
+        let queued = self.hub.local.receivers() + begun;
+        let delivered = self.hub.counters.publishes_sent;
+        if self.hub.unwritten.is_full(delivered, queued as u64) {
+            0
+        } else {
+            Budget::TURN
+        }
     }
 
     /// Time goes on from where it was (M6); every shard sees it, the first one says it.
@@ -345,10 +357,13 @@ impl Shard {
     }
 
     /// A turn reaches from the end of the one before it to its own end, the poll of the sockets included.
-    fn count_turn(&mut self) {
+    /// Until it began so much had been delivered.
+    fn count_turn(&mut self, delivered: u64) {
         let now = thread_cpu_us();
         let counters = &mut self.hub.counters;
         counters.turns += 1;
+        let delivered = counters.publishes_sent.saturating_sub(delivered);
+        counters.most_delivered_in_turn = counters.most_delivered_in_turn.max(delivered);
         let closed = std::mem::take(&mut self.hub.closed_in_turn);
         counters.most_closed_in_turn = counters.most_closed_in_turn.max(closed);
         if counters.turns > 1 {
