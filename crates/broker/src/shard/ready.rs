@@ -4,8 +4,9 @@
 //! takes the part of a task per connection: 32 bytes instead of some 300, and the shard decides itself what comes when.
 //!
 //! The lock is never contended: the runtime's driver wakes on the shard's own thread, outside of its turns. It is there
-//! because a waker may be called from anywhere.
+//! because a waker may be called from anywhere. A turn for which nothing was woken does not take it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Wake, Waker};
 
@@ -16,6 +17,8 @@ pub(crate) type Place = u32;
 #[derive(Debug, Default)]
 pub(crate) struct ReadyQueue {
     places: Mutex<Vec<Place>>,
+    /// Whether there are some; changed only under the lock.
+    has_some: AtomicBool,
     task: OnceLock<Waker>,
 }
 
@@ -27,13 +30,18 @@ impl ReadyQueue {
 
     /// Moves what was woken to the end of `into`.
     pub(crate) fn drain(&self, into: &mut std::collections::VecDeque<Place>) {
+        if !self.has_some.load(Ordering::Acquire) {
+            return;
+        }
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         into.extend(places.drain(..));
+        self.has_some.store(false, Ordering::Release);
     }
 
     fn push(&self, place: Place) {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         places.push(place);
+        self.has_some.store(true, Ordering::Release);
         let first = places.len() == 1;
         drop(places);
         // Of the later ones the task hears in the same turn.
