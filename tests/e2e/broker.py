@@ -163,6 +163,7 @@ class Courser(Broker):
         "scrub_period": "scrub.period={}",
         "queue_age": "session.queue_age_max={}s",
         "retained_age": "retained.age_max={}s",
+        "shared_strategy": "mqtt.shared_strategy={}",
     }
     # Small segments: hundreds of brokers of a run make their files ahead of need.
     ALWAYS = {"segment_bytes": "1MiB"}

@@ -97,6 +97,29 @@ def test_redelivery_to_another_member(mqtt):
     assert [int(message.payload) for message in other.messages(10)] == list(range(10))
 
 
+@pytest.mark.courser
+def test_least_outstanding(mqtt, brokers):
+    """The member that has the fewest messages without acknowledgement gets the next one: who holds one gets no second while the other acknowledges."""
+    mqtt.broker = brokers.common(shared_strategy="least_outstanding")
+    topic, beside = mqtt.topic("work"), mqtt.topic("beside")
+    holds, works = (mqtt.connect(name, manual_acks=True) for name in ("holds", "works"))
+    for member in (holds, works):
+        member.subscribe([Subscription(f"$share/g{mqtt.mark}/{topic}", 1)])
+    # The worker publishes itself: what it has acknowledged before is known to the group when its next message comes.
+    for number in range(2):
+        works.publish(topic, b"%d" % number, 1)
+    held, first = holds.message(), works.message()
+    assert {held.payload, first.payload} == {b"0", b"1"}
+    works.ack(first)
+    for number in range(2, 12):
+        works.publish(beside, b"", 1)
+        works.publish(topic, b"%d" % number, 1)
+        message = works.message()
+        assert message.payload == b"%d" % number
+        works.ack(message)
+    assert holds.inbox.empty()
+
+
 def test_wildcard_filter_in_share(mqtt):
     """The filter behind the share name may have wildcards."""
     member = mqtt.subscriber(f"$share/g{mqtt.mark}/{mqtt.topic('w/+/z')}", qos=1)
