@@ -3,7 +3,7 @@
 //! The hash is stored for ever: changing it would lose every session and retained message, so it is documented to be stable
 //! (rapidhash v3, its fixed default seed) and a test pins its values.
 
-use courser_contract::{Class, PartitionId, ShardId};
+use courser_contract::{BROKER_TOPICS, Class, PartitionId, ShardId};
 use rapidhash::v3::rapidhash_v3;
 
 /// Number of slots, fixed for ever.
@@ -47,7 +47,7 @@ pub(crate) fn slot(kind: Kind, parts: &[&str]) -> u16 {
 #[inline]
 #[must_use]
 pub(crate) fn is_own_topic(topic: &str) -> bool {
-    topic.as_bytes().first() == Some(&b'$') && topic.starts_with(SYS)
+    topic.as_bytes().first() == Some(&b'$') && topic.starts_with(BROKER_TOPICS)
 }
 
 /// Which partitions there are and on which shard each is.
@@ -69,9 +69,6 @@ pub(crate) enum Relaxed {
     /// They are there.
     Made,
 }
-
-/// Filters and topics of the broker's own values live in the volatile partition of the first shard.
-const SYS: &str = "$SYS/";
 
 impl Places {
     /// A map for `partitions` durable partitions (besides partition 0) on `shards` shards.

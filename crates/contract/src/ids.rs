@@ -1,5 +1,8 @@
 //! Names of places, positions and moments. Two of them never mix by accident.
 
+/// What topics of the broker's own values begin with: clients read them and never write them, and they do not age.
+pub const BROKER_TOPICS: &str = "$SYS/";
+
 /// Number of a shard (a thread) of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u16);

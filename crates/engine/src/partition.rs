@@ -60,6 +60,7 @@ impl Partition {
             partition.lead.role = Role::Leading;
             partition.lead.term = VOLATILE_TERM;
             partition.state.outboxes.begin(partition.config.start);
+            partition.watch_settings();
         }
         partition
     }

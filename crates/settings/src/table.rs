@@ -196,7 +196,7 @@ settings! {
         messages_max: u32 = 1_000_000, in 0..=1_000_000_000, applies = AtOnce;
         /// Most bytes of all retained messages.
         bytes_max: ByteSize = ByteSize::mib(256), in ByteSize::new(0)..=ByteSize::gib(1024), applies = AtOnce;
-        /// How long a retained message is kept. Then it is forgotten and counted as dropped. "0s" is no limit.
+        /// How long a retained message is kept. Then it is forgotten and counted as dropped; the broker's own under `$SYS/` stay. "0s" is no limit.
         age_max: Duration = Duration::ZERO, in Duration::ZERO..=36_500 * DAY, applies = AtOnce;
         /// Largest payload that is retained.
         payload_bytes_max: ByteSize = ByteSize::mib(1), in ByteSize::new(0)..=ByteSize::new(REMAINING_LENGTH_MAX), applies = NewConnections;

@@ -5,7 +5,7 @@ use courser_engine::Limits;
 use proptest::prelude::*;
 
 use crate::people::durable;
-use crate::world::{Acks, Commits, DURABLE, OTHER, Options, World, to};
+use crate::world::{Acks, Commits, DURABLE, OTHER, Options, VOLATILE, World, to};
 
 const MINUTE: u32 = 60;
 
@@ -193,6 +193,19 @@ fn a_retained_message_is_forgotten_and_counted_once() {
     assert_eq!(world.got(a), ["new"]);
     live(&mut world, 20);
     assert_eq!((kept(&world), too_old(&world)), (0, 2));
+}
+
+/// The broker says a value again when it changes: one that stands still has not aged. Others of a volatile partition do.
+#[test]
+fn what_is_not_durable_ages_but_values_of_the_broker_stay() {
+    let mut world = limited(MINUTE, MINUTE);
+    for topic in ["$SYS/broker/version", "$SYSTEM"] {
+        world.retain(topic, "1", QoS::AtMostOnce);
+    }
+    world.settle();
+    live(&mut world, 200);
+    let counts = world.nodes[&VOLATILE].partition.counts();
+    assert_eq!((counts.retained_messages, too_old(&world)), (1, 1));
 }
 
 #[test]
