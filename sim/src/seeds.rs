@@ -34,6 +34,8 @@ pub struct Plan {
     pub deposals: u64,
     /// How likely a connection is cut, in percent of deeds.
     pub cuts: u64,
+    /// The connection that carries this packet, counted over all clients and both ways, is lost right behind it.
+    pub cut_after: Option<u64>,
     /// How likely a client withholds an acknowledgement, in percent.
     pub withheld: u64,
     /// Whether clients join shared groups.
@@ -110,6 +112,7 @@ impl Plan {
             kills: if rough == 3 { rng.between(1, 3) } else { 0 },
             deposals: if rough == 2 { rng.between(1, 4) } else { 0 },
             cuts: *rng.pick(&[0, 2, 6]),
+            cut_after: None,
             withheld: *rng.pick(&[0, 5, 25]),
             groups: GROUPS && rng.chance(50),
             one_group: 0,

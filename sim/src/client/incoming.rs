@@ -23,7 +23,11 @@ impl Client {
                 Ok(Split::Whole(frame)) => {
                     let rules = Rules::from_server(self.version);
                     match Packet::decode(&frame, &rules) {
-                        Ok(packet) => self.packet(&packet, ctx),
+                        Ok(packet) => {
+                            self.count_packet(ctx);
+                            self.packet(&packet, ctx);
+                            self.finish_cut(ctx);
+                        }
                         Err(error) => self.fail(ctx, &format!("a malformed packet: {error}")),
                     }
                     (frame.len(), rules)

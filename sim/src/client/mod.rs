@@ -165,6 +165,8 @@ pub(crate) struct Client {
     /// Deliveries of this connection that are not acknowledged.
     under_way: BTreeSet<u16>,
     stalled: bool,
+    /// The packet has gone behind which the plan cuts.
+    is_cut: bool,
     last_event: u64,
     found: BTreeMap<String, Vec<Vec<u8>>>,
     scanned: bool,
@@ -215,6 +217,7 @@ impl Client {
             owed: VecDeque::new(),
             under_way: BTreeSet::new(),
             stalled: false,
+            is_cut: false,
             last_event: 0,
             found: BTreeMap::new(),
             scanned: false,
@@ -265,9 +268,32 @@ impl Client {
         )
     }
 
-    fn send(&self, bytes: Vec<u8>, ctx: &mut Ctx<'_>) {
-        if let Some(conn) = self.conn {
+    /// Sends one packet.
+    fn send(&mut self, bytes: Vec<u8>, ctx: &mut Ctx<'_>) {
+        if let Some(conn) = self.conn
+            && !self.is_cut
+        {
             ctx.commands.push(Command::Send(conn, bytes));
+            self.count_packet(ctx);
+        }
+    }
+
+    /// A packet has gone one way or the other, behind which the connection may be lost: what comes now is not sent any more.
+    fn count_packet(&mut self, ctx: &mut Ctx<'_>) {
+        if !ctx.healing {
+            ctx.counts.packets += 1;
+            self.is_cut |= ctx.plan.cut_after == Some(ctx.counts.packets);
+        }
+    }
+
+    /// Loses the connection behind the packet that was named; the broker hears of it behind all that was sent.
+    fn finish_cut(&mut self, ctx: &mut Ctx<'_>) {
+        if std::mem::take(&mut self.is_cut)
+            && let Some(conn) = self.conn
+        {
+            ctx.note(format_args!("{}: conn {conn} is lost here", self.id));
+            ctx.commands.push(Command::Finish(conn));
+            self.down(ctx);
         }
     }
 

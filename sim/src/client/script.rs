@@ -14,6 +14,11 @@ const REQUESTS_MAX: usize = 2;
 impl Client {
     /// One deed.
     pub(crate) fn deed(&mut self, ctx: &mut Ctx<'_>) {
+        self.do_something(ctx);
+        self.finish_cut(ctx);
+    }
+
+    fn do_something(&mut self, ctx: &mut Ctx<'_>) {
         match self.phase {
             Phase::Idle => {
                 if ctx.accepts && (ctx.healing || ctx.rng.chance(ctx.plan.returns)) {

@@ -22,6 +22,8 @@ pub struct Counts {
     pub delivered: u64,
     /// Deliveries that were repeats.
     pub repeats: u64,
+    /// Packets that clients sent and received in the time with faults.
+    pub packets: u64,
     /// Connections.
     pub connections: u64,
     /// Sessions taken up again.
@@ -61,6 +63,7 @@ impl Counts {
         self.published += other.published;
         self.delivered += other.delivered;
         self.repeats += other.repeats;
+        self.packets += other.packets;
         self.connections += other.connections;
         self.resumed += other.resumed;
         self.entries += other.entries;
