@@ -1,8 +1,10 @@
 """Many connections and much traffic at once. Only correctness is checked."""
 
+import asyncio
 import socket
 import struct
 
+import gmqtt
 import pytest
 import wire
 from wire import CONNACK, PUBACK, PUBLISH, PUBREC
@@ -59,6 +61,56 @@ def test_5000_connections(raw, brokers):
             sock.close()
         raw.broker.check_alive()
         raw.broker.stop()
+
+
+async def talk_to_the_next(address):
+    """Each of `CONNECTIONS` gmqtt clients says a word to the next one, and the first one to all. What each heard: the library says again what was not
+    acknowledged within seconds."""
+    heard = [set() for _ in range(CONNECTIONS)]
+    clients, missing, subscribed, whole = [], [2 * CONNECTIONS], [0], asyncio.Event()
+    all_subscribed = asyncio.Event()
+
+    async def connect(number):
+        def on_message(_client, _topic, payload, _qos, _properties):
+            missing[0] -= payload not in heard[number]
+            heard[number].add(payload)
+            if missing[0] == 0:
+                whole.set()
+            return 0
+
+        def on_subscribe(_client, _mid, codes, _properties):
+            assert list(codes) == [1, 1]
+            subscribed[0] += 1
+            if subscribed[0] == CONNECTIONS:
+                all_subscribed.set()
+
+        client = gmqtt.Client(f"library{number}")
+        client.on_message, client.on_subscribe = on_message, on_subscribe
+        await client.connect(*address, keepalive=600)
+        client.subscribe([gmqtt.Subscription(f"to/{number}", qos=1), gmqtt.Subscription("all", qos=1)])
+        return client
+
+    for start in range(0, CONNECTIONS, 250):
+        clients += await asyncio.gather(*(connect(number) for number in range(start, start + 250)))
+    await all_subscribed.wait()
+    for number, client in enumerate(clients):
+        client.publish(f"to/{(number + 1) % CONNECTIONS}", b"%d" % number, qos=1)
+    clients[0].publish("all", b"all", qos=1)
+    await whole.wait()
+    await asyncio.gather(*(client.disconnect() for client in clients))
+    return heard
+
+
+@pytest.mark.courser
+@pytest.mark.timeout(180)
+def test_5000_clients_of_a_library(brokers):
+    """5,000 clients of a library at once: each gets what another one of them says to it, and what one says to all."""
+    broker = brokers.own()
+    heard = asyncio.run(talk_to_the_next(broker.address))
+    for number, payloads in enumerate(heard):
+        assert payloads == {b"%d" % ((number - 1) % CONNECTIONS), b"all"}
+    broker.check_alive()
+    assert broker.stop() == 0
 
 
 @pytest.mark.timeout(180)
