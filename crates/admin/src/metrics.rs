@@ -82,6 +82,8 @@ pub(crate) struct Snapshot {
     rotten: u64,
     /// Listeners with the second until which their certificates are valid.
     certificates: Vec<(String, i64)>,
+    /// Connections that doors did not let in, by reason.
+    refused_at_doors: Vec<(&'static str, u64)>,
     /// Bytes that the process has allocated, and those that it may have.
     memory: (u64, u64),
     /// What the process has allocated, by component.
@@ -115,6 +117,7 @@ impl Snapshot {
             stopped_places: damage.stopped_places,
             rotten: damage.rotten.len() as u64,
             certificates: control.certificates(),
+            refused_at_doors: control.refused_at_doors(),
             memory: control.memory(),
             allocated: courser_memory::snapshot(),
             resident: resident_bytes(),

@@ -321,9 +321,7 @@ impl Broker {
             stop_timeout: config.stop_timeout,
             kept: None,
         };
-        broker
-            .control
-            .set_listeners(open, broker.doors.all_certificates());
+        broker.control.set_listeners(open, &broker.doors);
         let disks = broker.start_stations(folder, &config)?;
         let start = broker
             .kept

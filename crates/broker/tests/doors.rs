@@ -462,6 +462,10 @@ fn who_does_not_finish_a_handshake_is_sent_away_and_holds_nobody_up() {
     for stream in &mut silent {
         assert!(!matches!(stream.read(&mut [0; 1]), Ok(1..)));
     }
+    let refused = broker.control().refused_at_doors();
+    let counted = |wanted: &str| refused.iter().find(|(reason, _)| *reason == wanted);
+    assert_eq!(counted("timed_out"), Some(&("timed_out", 200)));
+    assert_eq!(counted("tls"), Some(&("tls", 1)));
 }
 
 /// Why a broker with this listener does not start.

@@ -19,7 +19,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::exit::{Exit, usage};
-use crate::cli::settings::SettingFlags;
+use crate::cli::settings::{SettingFlags, settings_help};
 use crate::logging::Log;
 use crate::operators;
 use crate::reload::Running;
@@ -39,6 +39,7 @@ const PROGRESS: Duration = Duration::from_secs(1);
 
 /// Flags of `courser server`.
 #[derive(Args, Debug)]
+#[command(after_long_help = settings_help())]
 pub(crate) struct Server {
     #[command(flatten)]
     flags: SettingFlags,

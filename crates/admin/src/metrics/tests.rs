@@ -18,6 +18,7 @@ fn snapshot() -> Snapshot {
         stopped_places: 0,
         rotten: 0,
         certificates: vec![("tls".to_owned(), 1_900_000_000)],
+        refused_at_doors: vec![("tls", 2)],
         memory: (5, 7),
         allocated: courser_memory::Snapshot::default(),
         resident: resident_bytes(),

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use courser_access::{HashMemory, PasswordHash, UserName};
+use courser_access::{HashMemory, PasswordHash, UserName, dummy_hash};
 use courser_contract::FrontId;
 use courser_memory::{Component, Scope};
 use courser_token::{Grant, TokenError, Verifier};
@@ -244,6 +244,22 @@ fn finish(job: Job, memory: &mut HashMemory) {
     reply.doze.wake();
 }
 
+/// Whether it is this password. A wrong one costs what it does for users that do not exist, whatever the hash: an imported one may be far
+/// cheaper than ours, and would tell who is there.
+fn holds(hash: &PasswordHash, password: &[u8], memory: &mut HashMemory) -> bool {
+    let matched = hash.verify(password, memory);
+    if !matched && let Some(more) = beside(hash) {
+        let _ = more.verify(password, memory);
+    }
+    matched
+}
+
+/// What a wrong password is held against besides.
+fn beside(hash: &PasswordHash) -> Option<PasswordHash> {
+    let dummy = dummy_hash();
+    (hash.cost().memory_kib < dummy.cost().memory_kib).then_some(dummy)
+}
+
 fn look(proof: Proof, memory: &mut HashMemory) -> Found {
     match proof {
         Proof::Password {
@@ -251,7 +267,7 @@ fn look(proof: Proof, memory: &mut HashMemory) -> Found {
             hash,
             claim,
         } => Found::Password {
-            matched: hash.verify(&password, memory) && claim.since.is_some(),
+            matched: holds(&hash, &password, memory) && claim.since.is_some(),
             claim,
         },
         Proof::Token {
@@ -272,5 +288,20 @@ impl Reply {
             mailbox: Arc::new(Mailbox::new(PASSWORDS_MAX + TOKENS_MAX + THREADS_MAX)),
             doze,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s2_a_wrong_password_of_an_imported_user_costs_as_much_as_any_other() {
+        let imported = "$7$101$AAAAAAAAAAAAAAAA$\
+            AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA==";
+        let imported: PasswordHash = imported.parse().expect("a hash of Mosquitto");
+        assert_eq!(beside(&imported), Some(dummy_hash()));
+        assert_eq!(beside(&dummy_hash()), None, "it is as dear as ours");
+        assert!(!holds(&imported, b"wrong", &mut HashMemory::default()));
     }
 }

@@ -20,8 +20,11 @@ const HASHING_MAX: u32 = 8;
 /// Tokens of one address that wait or are being verified: an eighth of all that may wait, and more than a shard reads in a turn from a
 /// fleet behind one address that comes back.
 const VERIFYING_MAX: u32 = 128;
-/// Addresses that are remembered.
+/// Addresses that are remembered. When there are more, those that do not wait at the moment are forgotten, so that only somebody who
+/// makes all of these wait at once keeps new ones out.
 const ADDRESSES_MAX: usize = 65_536;
+/// Room is looked for this often, in milliseconds: it takes a look at all of them.
+const ROOM_MS: u64 = 1_000;
 
 /// What is known of one address.
 #[derive(Clone, Copy, Debug, Default)]
@@ -93,24 +96,45 @@ pub(crate) enum LookedAt {
 /// See the module. Shared by all shards, asked once a login.
 #[derive(Debug, Default)]
 pub(crate) struct Throttle {
-    known: Mutex<HashMap<Origin, Known>>,
+    addresses: Mutex<Addresses>,
+}
+
+#[derive(Debug, Default)]
+struct Addresses {
+    known: HashMap<Origin, Known>,
+    /// Before this nobody looks for room.
+    look_at: Tick,
+}
+
+impl Addresses {
+    /// Whether an address is remembered, or can be.
+    fn has_room(&mut self, origin: Origin, now: Tick) -> bool {
+        if self.known.len() < ADDRESSES_MAX || self.known.contains_key(&origin) {
+            return true;
+        }
+        if now < self.look_at {
+            return false;
+        }
+        self.look_at = now.after_ms(ROOM_MS);
+        self.known.retain(|_, it| it.is_busy() || now < it.until);
+        self.known.len() < ADDRESSES_MAX
+    }
 }
 
 impl Throttle {
-    fn known(&self) -> MutexGuard<'_, HashMap<Origin, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn addresses(&self) -> MutexGuard<'_, Addresses> {
+        self.addresses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks before a password is hashed or a token verified.
     pub(crate) fn admit(&self, origin: Origin, kind: Kind, now: Tick) -> Admission {
-        let mut known = self.known();
-        if known.len() >= ADDRESSES_MAX && !known.contains_key(&origin) {
-            known.retain(|_, it| it.is_busy() || now < it.failed_at.after_ms(FORGET_MS));
-            if known.len() >= ADDRESSES_MAX {
-                return Admission::Wait;
-            }
+        let mut addresses = self.addresses();
+        if !addresses.has_room(origin, now) {
+            return Admission::Wait;
         }
-        let it = known.entry(origin).or_default();
+        let it = addresses.known.entry(origin).or_default();
         if now < it.until || it.under_way[kind as usize] >= kind.max() {
             return Admission::Wait;
         }
@@ -124,7 +148,7 @@ impl Throttle {
     /// What was admitted has been looked at. A success takes no failure back: an account of one's own is no way to guess
     /// those of others.
     pub(crate) fn finished(&self, origin: Origin, kind: Kind, looked_at: LookedAt, now: Tick) {
-        let mut known = self.known();
+        let known = &mut self.addresses().known;
         let Some(it) = known.get_mut(&origin) else {
             return;
         };
@@ -141,15 +165,20 @@ impl Throttle {
 
     /// A guess that nothing had to be done for.
     pub(crate) fn failed(&self, origin: Origin, now: Tick) {
-        let mut known = self.known();
-        if known.len() < ADDRESSES_MAX || known.contains_key(&origin) {
-            known.entry(origin).or_default().note_failure(now);
+        let mut addresses = self.addresses();
+        if addresses.has_room(origin, now) {
+            let it = addresses.known.entry(origin).or_default();
+            it.note_failure(now);
         }
     }
 
-    /// Whether the address waits.
+    /// Whether the address waits, or could not be made to.
     pub(crate) fn waits(&self, origin: Origin, now: Tick) -> bool {
-        self.known().get(&origin).is_some_and(|it| now < it.until)
+        let mut addresses = self.addresses();
+        match addresses.known.get(&origin) {
+            Some(it) => now < it.until,
+            None => !addresses.has_room(origin, now),
+        }
     }
 }
 
@@ -235,24 +264,43 @@ mod tests {
         }
         throttle.finished(ONE, Kind::Password, LookedAt::NoGuess, now);
         throttle.finished(Origin::Local, Kind::Token, LookedAt::NoGuess, now);
-        assert!(throttle.known().is_empty(), "nothing is kept of them");
+        assert!(
+            throttle.addresses().known.is_empty(),
+            "nothing is kept of them"
+        );
     }
 
     #[test]
     fn what_is_remembered_is_bounded_and_forgotten() {
         let throttle = Throttle::default();
-        for number in 0..70_000_u32 {
-            throttle.failed(Origin::V4(number.to_be_bytes()), Tick(0));
+        let fail = |number: u32, at| throttle.failed(Origin::V4(number.to_be_bytes()), at);
+        for number in 0..70_000 {
+            fail(number, Tick(0));
         }
-        assert_eq!(throttle.known().len(), ADDRESSES_MAX);
+        let known = throttle.addresses().known.len();
+        assert!(known <= ADDRESSES_MAX, "{known}");
         assert_eq!(
             throttle.admit(ONE, Kind::Password, Tick(0)),
+            Admission::Go,
+            "who failed once does not keep others out"
+        );
+        throttle.finished(ONE, Kind::Password, LookedAt::NoGuess, Tick(0));
+        // All of them fail until they wait.
+        let now = Tick(0).after_ms(ROOM_MS);
+        for number in 0..70_000 {
+            (0..=FREE).for_each(|_| fail(number, now));
+        }
+        assert_eq!(throttle.addresses().known.len(), ADDRESSES_MAX);
+        assert!(throttle.waits(ONE, now), "it fails closed");
+        assert_eq!(
+            throttle.admit(ONE, Kind::Password, now),
             Admission::Wait,
             "it fails closed"
         );
-        let later = Tick(0).after_ms(FORGET_MS);
+        let later = now.after_ms(2 * FIRST_MS);
+        assert!(!throttle.waits(ONE, later));
         assert_eq!(throttle.admit(ONE, Kind::Password, later), Admission::Go);
-        assert_eq!(throttle.known().len(), 1);
+        assert_eq!(throttle.addresses().known.len(), 1);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 use crate::access::{Access, ChangeError};
 use crate::backup::{BackupError, BackupState, Backups};
 use crate::classes::Classes;
-use crate::doors::Certificates;
+use crate::doors::{Certificates, DoorCounters, Doors};
 use crate::latency::LogTimes;
 use crate::live::Live;
 use crate::repair::NodeState;
@@ -73,6 +73,7 @@ pub struct Control {
     stop: Arc<crate::shard::StopSignal>,
     certificates: Arc<[Arc<Certificates>]>,
     listeners: Arc<[OpenListener]>,
+    doors: Arc<DoorCounters>,
     live: Arc<Live>,
 }
 
@@ -96,18 +97,22 @@ impl Control {
             stop,
             certificates: Arc::new([]),
             listeners: Arc::new([]),
+            doors: Arc::default(),
             live,
         }
     }
 
-    /// Names the listeners, and the certificates that some of them have.
-    pub(crate) fn set_listeners(
-        &mut self,
-        listeners: Vec<OpenListener>,
-        certificates: Vec<Arc<Certificates>>,
-    ) {
+    /// Names the listeners, and the doors that some of them are.
+    pub(crate) fn set_listeners(&mut self, listeners: Vec<OpenListener>, doors: &Doors) {
         self.listeners = listeners.into();
-        self.certificates = certificates.into();
+        self.certificates = doors.all_certificates().into();
+        self.doors = Arc::clone(doors.counters());
+    }
+
+    /// Connections of TLS, WebSocket, PROXY protocol and Unix sockets that were not let in, by reason.
+    #[must_use]
+    pub fn refused_at_doors(&self) -> Vec<(&'static str, u64)> {
+        self.doors.refused()
     }
 
     /// All listeners that are open, in the order of the settings, `mqtt.listen` first.

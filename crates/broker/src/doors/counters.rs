@@ -58,6 +58,21 @@ impl DoorCounters {
         );
     }
 
+    /// Connections that were not let in, by reason.
+    pub(crate) fn refused(&self) -> Vec<(&'static str, u64)> {
+        let all = [
+            ("over_limit", &self.over_limit),
+            ("lost", &self.lost),
+            ("timed_out", &self.timed_out),
+            ("proxy", &self.proxy),
+            ("tls", &self.tls),
+            ("websocket", &self.web),
+            ("identity", &self.identity),
+        ];
+        all.map(|(reason, counter)| (reason, counter.load(Ordering::Relaxed)))
+            .to_vec()
+    }
+
     /// By name.
     pub(super) fn list(&self) -> Vec<(&'static str, u64)> {
         let all = [

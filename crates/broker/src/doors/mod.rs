@@ -34,7 +34,7 @@ use tokio::sync::watch as signal;
 use self::bind::{Activated, Listening, SocketFiles};
 pub(crate) use self::certificates::Certificates;
 pub use self::certificates::{CertificateError, Reread};
-use self::counters::DoorCounters;
+pub(crate) use self::counters::DoorCounters;
 pub(crate) use self::guests::{Guest, Guests};
 use self::handshake::{Entered, Refused, Socket, Steps};
 pub(crate) use self::inbox::{Arrival, CameFrom, Inbox, LooseSocket};
@@ -277,6 +277,11 @@ impl Doors {
             (one.listener().to_owned(), subject, end)
         })
         .collect()
+    }
+
+    /// What is counted while doors are open.
+    pub(crate) fn counters(&self) -> &Arc<DoorCounters> {
+        &self.counters
     }
 
     /// What was counted, by name.

@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 
@@ -15,6 +15,8 @@ use super::certificates::{Certificates, Reread};
 
 /// After a change nothing may change for so long until the files are read: certificate and key are two files.
 const QUIET: Duration = Duration::from_millis(250);
+/// They are read at the latest this long after a change, however often something in the folder changes.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// How often they are read without being told of a change: not every file system tells.
 const ANYWAY: Duration = Duration::from_secs(60);
 
@@ -56,20 +58,18 @@ impl Watch {
                 let _ = told.send(Note::Changed);
             }
         });
-        let watcher = watcher.ok().map(|watcher| watch_folders(watcher, &all));
+        let watcher = match watcher {
+            Ok(watcher) => Some(watch_folders(watcher, &all)),
+            Err(error) => {
+                say_not_watched(Path::new("*"), &error);
+                None
+            }
+        };
         let look = move || {
             let _watcher = watcher;
-            let mut wait = ANYWAY;
-            loop {
-                match incoming.recv_timeout(wait) {
-                    Ok(Note::Changed) => wait = QUIET,
-                    Ok(Note::Stop) | Err(RecvTimeoutError::Disconnected) => return,
-                    Err(RecvTimeoutError::Timeout) => {
-                        wait = ANYWAY;
-                        for one in &all {
-                            one.look();
-                        }
-                    }
+            while wait_for_change(&incoming) {
+                for one in &all {
+                    one.look();
                 }
             }
         };
@@ -84,6 +84,25 @@ impl Watch {
     }
 }
 
+/// Waits until files should be read: something has changed and nothing more for a while, or it is time anyway. False: it is over.
+fn wait_for_change(notes: &Receiver<Note>) -> bool {
+    let (mut wait, mut latest) = (ANYWAY, None);
+    loop {
+        match notes.recv_timeout(wait) {
+            Ok(Note::Changed) => {
+                let now = Instant::now();
+                let latest = *latest.get_or_insert(now + PATIENCE);
+                if now >= latest {
+                    return true;
+                }
+                wait = QUIET.min(latest - now);
+            }
+            Ok(Note::Stop) | Err(RecvTimeoutError::Disconnected) => return false,
+            Err(RecvTimeoutError::Timeout) => return true,
+        }
+    }
+}
+
 impl Drop for Watch {
     fn drop(&mut self) {
         let _ = self.notes.send(Note::Stop);
@@ -93,18 +112,22 @@ impl Drop for Watch {
     }
 }
 
+fn say_not_watched(folder: &Path, error: &notify::Error) {
+    tracing::warn!(
+        event = "certificates_not_watched",
+        folder = %folder.display(),
+        %error,
+        "changes are looked for every {} s only",
+        ANYWAY.as_secs()
+    );
+}
+
 fn watch_folders(mut watcher: RecommendedWatcher, all: &[Arc<dyn Watched>]) -> RecommendedWatcher {
     let files = all.iter().flat_map(|one| one.files());
     let folders: BTreeSet<_> = files.map(|file| folder_of(&file)).collect();
     for folder in folders {
         if let Err(error) = watcher.watch(&folder, RecursiveMode::NonRecursive) {
-            tracing::warn!(
-                event = "certificates_not_watched",
-                folder = %folder.display(),
-                %error,
-                "changes are looked for every {} s only",
-                ANYWAY.as_secs()
-            );
+            say_not_watched(&folder, &error);
         }
     }
     watcher
@@ -142,5 +165,27 @@ impl Watched for Certificates {
                 "new connections get the old certificates"
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_read_though_something_changes_all_the_time() {
+        let (notes, incoming) = channel();
+        let (end, ended) = channel::<()>();
+        let changing = thread::spawn(move || {
+            while ended.recv_timeout(QUIET / 5) == Err(RecvTimeoutError::Timeout) {
+                let _ = notes.send(Note::Changed);
+            }
+        });
+        assert!(wait_for_change(&incoming));
+        drop(end);
+        changing.join().expect("it ends");
+        let again = wait_for_change(&incoming);
+        let left = incoming.recv();
+        assert!(!again && left.is_err(), "nobody is left to tell");
     }
 }

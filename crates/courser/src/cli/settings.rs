@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use courser_broker::redirect_of;
-use courser_settings::{Errors, Resolved, SettingError, Sources};
+use courser_settings::{Errors, Resolved, SettingError, Sources, help_text};
 
 /// Flags that give settings. Later ones win: file, environment, `--set`, flags of their own.
 #[derive(Args, Debug, Clone, Default)]
@@ -69,6 +69,14 @@ impl SettingFlags {
         check_redirects(&resolved)?;
         Ok(resolved)
     }
+}
+
+/// What `--help` says behind the flags: every setting.
+pub(crate) fn settings_help() -> String {
+    format!(
+        "Settings, for the file, --set KEY=VALUE or COURSER_SECTION_KEY in the environment, with their defaults:\n{}",
+        help_text()
+    )
 }
 
 /// Whether clients can be sent where the settings send them, at all listeners.

@@ -2,7 +2,9 @@
 //! client ids, topics and addresses of clients are left out unless they are asked for.
 
 use std::fs;
-use std::path::PathBuf;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use courser_admin::client::{Client, ClientError};
@@ -27,8 +29,9 @@ pub(crate) struct Diagnose {
 }
 
 /// Fields that name a client or what it deals with.
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 8] = [
     "client_id",
+    "user",
     "address",
     "identity",
     "filter",
@@ -105,6 +108,15 @@ fn hide(value: &mut Value) {
     }
 }
 
+/// It says much of a server: nobody else of the machine may read it, also where a file of that name is there.
+fn write_private(file: &Path, text: &str) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(file)?;
+    file.set_permissions(fs::Permissions::from_mode(0o600))?;
+    file.write_all(text.as_bytes())
+}
+
 impl Diagnose {
     fn write(&self, text: &str) -> Exit {
         let file = match &self.file {
@@ -118,7 +130,7 @@ impl Diagnose {
                 Timestamp::now().as_second()
             )),
         };
-        match fs::write(&file, text) {
+        match write_private(&file, text) {
             Ok(()) => {
                 say(&format!("{}\n", file.display()));
                 Exit::Done
@@ -137,9 +149,24 @@ mod tests {
 
     #[test]
     fn names_are_taken_out_wherever_they_stand() {
-        let mut value = json!({"clients": [{"client_id": "secret", "address": null, "output_bytes": 3}], "node": {"version": "1"}});
+        let mut value = json!({"clients": [{"client_id": "secret", "user": "anna", "address": null, "output_bytes": 3}], "node": {"version": "1"}});
         hide(&mut value);
-        let expected = json!({"clients": [{"client_id": "…", "address": null, "output_bytes": 3}], "node": {"version": "1"}});
+        let expected = json!({"clients": [{"client_id": "…", "user": "…", "address": null, "output_bytes": 3}], "node": {"version": "1"}});
         assert_eq!(value, expected);
+    }
+
+    #[test]
+    fn the_file_is_for_nobody_else() {
+        let folder = tempfile::tempdir().expect("a folder for a test");
+        let path = folder.path().join("d.json");
+        fs::write(&path, "an older and longer one").expect("it can be written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("changed");
+        write_private(&path, "{}").expect("it can be written");
+        assert_eq!(fs::read_to_string(&path).expect("it can be read"), "{}");
+        let mode = fs::metadata(&path)
+            .expect("it is there")
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600);
     }
 }

@@ -74,6 +74,10 @@ impl AuthExchange for ScramExchange {
 impl ScramExchange {
     fn finish(&mut self, data: &[u8]) -> AuthStep {
         let logins = &self.accounts.logins;
+        // Whoever has begun many exchanges at once has no more guesses for it.
+        if logins.throttle.waits(self.origin, self.accounts.now.get()) {
+            return AuthStep::Refused(ReasonCode::ConnectionRateExceeded);
+        }
         let table = logins.access.table();
         match self.exchange.finish(data) {
             Ok((user, signature)) => {

@@ -259,3 +259,41 @@ fn s2_an_address_that_guesses_waits_and_costs_no_hash() {
         "the next wait is twice as long"
     );
 }
+
+#[test]
+fn s2_exchanges_of_scram_that_were_begun_together_are_no_more_guesses() {
+    const BEGUN: u32 = 50;
+    let door = Door::new(1);
+    let entrance = Entrance::mqtt(Asked::Accounts, 0);
+    let mut exchanges = Vec::new();
+    for slot in 0..BEGUN {
+        let front = FrontId {
+            shard: ShardId(0),
+            slot,
+            generation: 0,
+        };
+        let address = ADDRESS.parse().expect("an address");
+        door.accounts
+            .arrive(front, &Peer::plain(&entrance, address));
+        let login = Login {
+            front,
+            client_id: "c1",
+            user_name: None,
+            password: None,
+            method: Some("SCRAM-SHA-256"),
+            data: b"n,,n=anna,r=abc",
+        };
+        let (step, exchange) = door.accounts.begin(&login);
+        assert!(matches!(step, AuthStep::Continue(_)), "it is challenged");
+        exchanges.push(exchange.expect("it waits for the proof"));
+    }
+    let answers = exchanges
+        .iter_mut()
+        .map(|it| it.answer(b"c=biws,r=abc,p=AAAA"));
+    let looked_at = answers.filter(|step| match step {
+        AuthStep::Refused(ReasonCode::NotAuthorized) => true,
+        AuthStep::Refused(ReasonCode::ConnectionRateExceeded) => false,
+        step => panic!("{step:?} of a wrong proof"),
+    });
+    assert_eq!(looked_at.count(), 5, "as many as one after another");
+}
