@@ -1,13 +1,16 @@
 //! One thread of a load run: sockets, readiness, and the machines behind them.
 
 use std::io;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use courser_mqtt::codec::{Frame, PACKET_BYTES_MAX, Packet, Rules, Split};
 use courser_transport::Tunnel;
 use mio::{Events, Interest, Poll, Token, Waker, net::TcpStream};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::thread::set_current_timer_slack;
 
 use super::arrivals::GroupArrivals;
 use super::pipe::{Got, Pipe};
@@ -22,8 +25,6 @@ const INPUT_BYTES: usize = 256 * 1024;
 const READS_MAX: usize = 4;
 /// How often a thread looks at the phase when nothing happens.
 const IDLE: Duration = Duration::from_millis(50);
-/// Shorter waits than this are slept, not polled.
-const POLL_GRAIN: Duration = Duration::from_millis(1);
 const WAKE: Token = Token(usize::MAX);
 
 /// What the threads of a run do now.
@@ -195,13 +196,16 @@ impl Worker {
 
     /// Runs until the phase is over.
     pub(crate) fn run(&mut self, course: &Course<'_>) -> io::Result<()> {
+        // Linux lets a thread sleep 50 µs longer than asked unless told otherwise: by so much a message would leave after it was due.
+        if let Err(error) = set_current_timer_slack(NonZeroU64::new(1)) {
+            return Err(error.into());
+        }
         let mut events = Events::with_capacity(1024);
         let mut ceased = false;
         loop {
             let mut timeout = self.timeout(course);
-            // The poll counts in milliseconds; a schedule is finer.
-            if timeout < POLL_GRAIN {
-                thread::sleep(timeout);
+            if timeout < IDLE {
+                self.wait_finely(timeout)?;
                 timeout = Duration::ZERO;
             }
             match self.poll.poll(&mut events, Some(timeout)) {
@@ -236,6 +240,23 @@ impl Worker {
             if phase == Phase::Sending {
                 self.send(course);
             }
+        }
+    }
+
+    /// Waits for sockets, or until the next message is due: the poll counts in milliseconds, a schedule is finer. What comes meanwhile is heard at
+    /// once, so that an acknowledgement does not seem to take as long as the pause to the next message.
+    fn wait_finely(&self, time: Duration) -> io::Result<()> {
+        if time.is_zero() {
+            return Ok(());
+        }
+        let mut sockets = [PollFd::new(self.poll.registry(), PollFlags::IN)];
+        let time = Timespec {
+            tv_sec: 0,
+            tv_nsec: time.subsec_nanos().into(),
+        };
+        match poll(&mut sockets, Some(&time)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 
