@@ -23,7 +23,7 @@ pub const PACKETS: [(&str, usize); 11] = [
 pub const VERSIONS: [&str; 2] = ["3.1.1", "5.0"];
 
 /// Reasons for which messages were not delivered.
-pub const DROPPED: [Dropped; 11] = [
+pub const DROPPED: [Dropped; 13] = [
     Dropped::NoSubscriber,
     Dropped::QueueFull,
     Dropped::Expired,
@@ -35,6 +35,8 @@ pub const DROPPED: [Dropped; 11] = [
     Dropped::Damaged,
     Dropped::Denied,
     Dropped::TooOld,
+    Dropped::Quota,
+    Dropped::DiskFull,
 ];
 
 /// The word for a reason in reports.
@@ -52,6 +54,8 @@ pub const fn dropped_name(why: Dropped) -> &'static str {
         Dropped::Damaged => "damaged",
         Dropped::Denied => "denied",
         Dropped::TooOld => "too_old",
+        Dropped::Quota => "quota",
+        Dropped::DiskFull => "disk_full",
     }
 }
 

@@ -76,6 +76,11 @@ pub enum Dropped {
     Denied,
     /// It has waited, or was retained, for longer than may be.
     TooOld,
+    /// Its publisher was refused, by the quota code where the protocol has one: no room on the disk, in memory, in a session of that
+    /// policy or for retained messages.
+    Quota,
+    /// The disk has no room for it, and nobody could be told.
+    DiskFull,
 }
 
 /// What a front asks before it goes on: the one gate of a client (I11).

@@ -141,14 +141,9 @@ impl Partition {
         } else {
             list.stored()
         };
-        if let Err(refusal) = self.check_room(stored, append, view) {
+        if let Err((refusal, why)) = self.check_room(stored, append, view) {
             match append.key {
                 AppendKey::Unanswered => {
-                    let why = if append.keep_retained {
-                        Dropped::RetainedFull
-                    } else {
-                        Dropped::QueueFull
-                    };
                     fx.dropped(why, 1);
                     // Without a publisher to refuse, its streams still get it.
                     if append.keep_retained && append.deliver {
@@ -159,9 +154,12 @@ impl Partition {
                         self.publish(&without, fx);
                     }
                 }
-                AppendKey::Numbered { .. } | AppendKey::Outbox { .. } => {
+                AppendKey::Numbered { .. } => {
+                    fx.dropped(Dropped::Quota, 1);
                     answer(&append.key, Settled::Refused(refusal), fx);
                 }
+                // Counted where it came from, unless it comes again.
+                AppendKey::Outbox { .. } => answer(&append.key, Settled::Refused(refusal), fx),
             }
             return;
         }

@@ -42,27 +42,28 @@ enum Fill {
 const TAKING_MS: u64 = 1_000;
 
 impl Partition {
-    /// Whether a publisher must be refused: a disk that is nearly full (M47), a full retained store, or a full session under that
-    /// policy (M12).
+    /// Whether a publisher must be refused, and as what it is dropped where nobody can be told: a disk that is nearly full (M47), a full retained store, or a full session under
+    /// that policy (M12).
     #[inline]
     pub(crate) fn check_room(
         &mut self,
         stored: &[Target],
         append: &Append<'_>,
         view: &RecordView<'_>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), (Refusal, Dropped)> {
+        let full = |why| Err((Refusal::QuotaExceeded, why));
         // What waits in an outbox was let in before.
         if self.disk_room == DiskRoom::Short
             && !matches!(append.key, AppendKey::Outbox { .. })
             && (append.keep_retained || !stored.is_empty())
         {
-            return Err(Refusal::QuotaExceeded);
+            return full(Dropped::DiskFull);
         }
         if self.memory_room == MemoryRoom::Short
             && matches!(append.key, AppendKey::Numbered { .. })
             && stored.iter().any(|target| self.is_crowded(target.stream))
         {
-            return Err(Refusal::QuotaExceeded);
+            return full(Dropped::QueueFull);
         }
         let limits = &self.config.limits;
         let refusable = !matches!(append.key, AppendKey::Unanswered);
@@ -72,11 +73,12 @@ impl Partition {
                 .iter()
                 .any(|target| self.is_full(target.stream, bytes))
             {
-                return Err(Refusal::QuotaExceeded);
+                return full(Dropped::QueueFull);
             }
         }
         if append.keep_retained {
-            self.admit_retained(view)?;
+            let admitted = self.admit_retained(view);
+            admitted.map_err(|refusal| (refusal, Dropped::RetainedFull))?;
         }
         Ok(())
     }

@@ -95,12 +95,14 @@ impl Partition {
         let refused = Settled::Refused(Refusal::QuotaExceeded);
         // Before the plan, which admits a retained message: what is admitted must be proposed.
         if full {
+            fx.dropped(Dropped::Quota, 1);
             return fx.send_front(front, say(refused, true));
         }
         let view = publish.record.view();
         let destinations = (&publish.destinations[..], &publish.cuts[..]);
         let plan = self.plan_spread(&view, destinations, Awaited::ByClient, fx);
         if plan.refused {
+            fx.dropped(Dropped::Quota, 1);
             return fx.send_front(front, say(refused, true));
         }
         let session = self
@@ -371,6 +373,7 @@ impl Partition {
             }
             (Settled::Refused(refusal), Some(Waiter::Hold(uid, packet_id))) => {
                 self.end_forward(from, seq);
+                fx.dropped(Dropped::Quota, 1);
                 self.refuse_hold(uid, packet_id, refusal);
             }
             (Settled::Refused(_), Some(Waiter::Will(client_id))) => {

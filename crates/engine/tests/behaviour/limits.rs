@@ -41,6 +41,11 @@ fn a_full_session_drops_by_its_policy_m12() {
             dropped,
             (overflow != Overflow::RefusePublisher).then_some(3)
         );
+        let refused = world.fx.dropped.get(&Dropped::Quota).copied();
+        assert_eq!(
+            refused,
+            (overflow == Overflow::RefusePublisher).then_some(3)
+        );
     }
 }
 
@@ -135,6 +140,11 @@ fn a_disk_that_is_nearly_full_refuses_what_is_new_and_lets_the_rest_go_on_m47() 
             (5, Settled::Ok, true)
         ],
         "what was held is still known"
+    );
+    assert_eq!(
+        world.fx.dropped.get(&Dropped::Quota),
+        Some(&3),
+        "each refusal is counted"
     );
     release(&mut world, sender, 5);
     assert_eq!(world.clients[sender].pubcomp, [(5, true)]);
