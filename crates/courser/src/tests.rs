@@ -226,6 +226,19 @@ fn cases(root: &Command, text: &str) -> Vec<(String, u8)> {
 }
 
 #[test]
+fn help_of_the_server_lists_the_settings() {
+    let root = Courser::command();
+    let server = root.find_subcommand("server").expect("a verb");
+    let help = server.get_after_long_help().expect("a list").to_string();
+    for line in [
+        "\n  server.shards = 0\n",
+        "\n  [[class]] filter = must be given\n",
+    ] {
+        assert!(help.contains(line), "{line:?} in {help}");
+    }
+}
+
+#[test]
 fn every_verb_is_run_with_each_of_its_ends() {
     let mut root = Courser::command();
     root.build();

@@ -191,6 +191,8 @@ impl Shard {
         let first = match place {
             Place::BehindQueued if to.len() <= AT_ONCE => to.len(),
             Place::BehindQueued if self.hub.budget.is_spent() => 0,
+            // The one before is not all handed out: it goes behind that as a whole, or each receiver would be a message of its own.
+            Place::BehindQueued if self.waits(&to[0]) => 0,
             Place::BehindQueued => AT_ONCE,
             // Whoever works the queue off gives it in pieces.
             Place::First => to.len(),
@@ -201,6 +203,11 @@ impl Shard {
             self.give_later(&delivery, later);
         }
         self.hub.handle_received(before);
+    }
+
+    /// Whether something is queued for a receiver of this shard.
+    fn waits(&self, target: &DeliverTo) -> bool {
+        target.front.shard == self.hub.id && self.fronts.has_queued(target.front)
     }
 
     /// Puts a message into the queues of those who are to get it: of this shard, and of others.
