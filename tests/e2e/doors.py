@@ -88,7 +88,7 @@ class WithAccounts(Courser):
         config = self.folder / "courser.toml"
         if not config.exists():
             done = subprocess.run(
-                [str(self.binary()), "init", "--accounts", "--admin", "root"],
+                [str(self.binary()), "init", "--admin", "root"],
                 cwd=self.folder, capture_output=True, text=True, check=True, timeout=60,
             )  # fmt: skip
             self.password = re.search(r"account root, password (\S+)", done.stdout).group(1)

@@ -1,4 +1,4 @@
-"""Accounts from an empty folder: `courser init --accounts`, a start, a login by paho; what is written has no password in it."""
+"""Accounts from an empty folder: `courser init`, a start, a login by paho; what is written has no password in it."""
 
 import re
 import signal
@@ -14,9 +14,9 @@ pytestmark = pytest.mark.courser
 
 
 def init(folder):
-    """What `init --accounts` printed, and the password in it."""
+    """What `init` printed, and the password in it."""
     done = subprocess.run(
-        [Courser.binary(), "init", "--accounts", "--admin", "root"], cwd=folder, capture_output=True, text=True, check=True, timeout=60
+        [Courser.binary(), "init", "--admin", "root"], cwd=folder, capture_output=True, text=True, check=True, timeout=60
     )
     return done.stdout, re.search(r"account root, password (\S+)", done.stdout).group(1)
 

@@ -101,7 +101,7 @@ def test_no_secret_is_ever_written(brokers, tmp_path, monkeypatch, log_format):
     folder = tmp_path / "data"
     binary = str(brokers.kind.binary())
     made = subprocess.run(
-        [binary, "init", "courser.toml", "--accounts", "--data", str(folder)], cwd=tmp_path, capture_output=True, text=True, check=True
+        [binary, "init", "courser.toml", "--data", str(folder)], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     password = re.search(r"password (\S+)", made.stdout).group(1)
     file = tmp_path / "courser.toml"

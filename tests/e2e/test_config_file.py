@@ -46,7 +46,7 @@ def test_nothing_writes_to_the_configuration_file(tmp_path):
         assert "0 applied" in courser("config", "reload")
         assert "is there already and is left as it is" in courser("init", code=6)
         assert "is there already and is left as it is" in courser("init", "--full", code=6)
-        assert "is there already and is left as it is" in courser("init", "--accounts", code=6)
+        assert "is there already and is left as it is" in courser("init", "--no-accounts", code=6)
         assert seen(file) == before
         # A mistake in it is told and stays as well.
         file.write_text(file.read_text() + "\n[nothing]\nx = 1\n")

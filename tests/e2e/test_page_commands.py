@@ -170,9 +170,15 @@ class Page:
 
     def run(self, words, folder, code=0):
         command = [str(Courser.binary()), *words]
-        done = subprocess.run(
-            command, cwd=folder, env=self.environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False
-        )
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            done = subprocess.run(
+                command, cwd=folder, env=self.environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False
+            )
+            # A connection that was closed a moment ago is still going: who follows the page tries again.
+            if done.returncode == code or "coming or going" not in done.stderr or time.monotonic() > deadline:
+                break
+            time.sleep(0.1)
         assert done.returncode == code, (self.name, words, done.returncode, done.stdout, done.stderr)
         return done.stdout
 

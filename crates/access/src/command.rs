@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use rpds::RedBlackTreeMapSync;
+
 use crate::table::{ROLES_MAX, RULES_MAX, USER_ROLES_MAX, USERS_MAX};
 use crate::{Administration, Domain, DomainName, Role, RoleName, Table, User, UserName, UserState};
 
@@ -63,7 +65,7 @@ impl Table {
         match command {
             Command::PutUser(name, user) => {
                 if !self.users.contains_key(name) {
-                    at_most(self.users.len() + 1, USERS_MAX, "users")?;
+                    at_most(self.users.size() + 1, USERS_MAX, "users")?;
                 }
                 self.check_user(user)?;
             }
@@ -82,7 +84,7 @@ impl Table {
             // There are few, and all are there.
             Command::PutDomain(..) => {}
             Command::Replace(table) => {
-                at_most(table.users.len(), USERS_MAX, "users")?;
+                at_most(table.users.size(), USERS_MAX, "users")?;
                 at_most(table.roles.len(), ROLES_MAX, "roles")?;
                 for (_, user) in table.users() {
                     table.check_user(user)?;
@@ -161,7 +163,7 @@ impl Table {
                 self.put_user(name.clone(), user, since);
             }
             Command::RemoveUser(name) => {
-                self.users.remove(name);
+                self.users.remove_mut(name);
             }
             Command::PutRole(name, role) => {
                 self.roles.insert(name.clone(), Arc::new(role.clone()));
@@ -182,7 +184,7 @@ impl Table {
                     Self {
                         revision: self.revision,
                         roles: table.roles.clone(),
-                        users: Default::default(),
+                        users: RedBlackTreeMapSync::default(),
                         domains: table.domains.clone(),
                     },
                 );
@@ -199,7 +201,7 @@ impl Table {
             since,
             ..user.clone()
         };
-        self.users.insert(name, Arc::new(user));
+        self.users.insert_mut(name, Arc::new(user));
     }
 
     /// A user stays the same to its connections as long as its credentials and its right to come in do.

@@ -166,6 +166,8 @@ impl TopicPattern {
         if filter == "#" && self.hash && *self.levels == [Level::Any] {
             return true;
         }
+        // No topic is empty, so `/#` and `/+/#` are the same.
+        let filter = if filter == "/#" { "/+/#" } else { filter };
         let mut levels = self.levels.iter();
         for text in filter.split('/') {
             match (text, levels.next()) {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use rpds::RedBlackTreeMapSync;
 use serde::{Deserialize, Serialize};
 
 use crate::scram::ScramKeys;
@@ -84,7 +85,8 @@ pub struct Domain {
     pub limits: Limits,
 }
 
-/// Users, roles and domains at one moment. Cloning shares users and roles.
+/// Users, roles and domains at one moment. Cloning shares users and roles, and a change of a user copies what leads to it: a table may
+/// have a million of them, and a copy of it goes to the shards with each change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Table {
@@ -94,7 +96,7 @@ pub struct Table {
     /// By name.
     pub(crate) roles: BTreeMap<RoleName, Arc<Role>>,
     /// By name.
-    pub(crate) users: BTreeMap<UserName, Arc<User>>,
+    pub(crate) users: RedBlackTreeMapSync<UserName, Arc<User>>,
     /// Those that are not as they were made.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) domains: BTreeMap<DomainName, Domain>,

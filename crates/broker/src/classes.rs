@@ -9,11 +9,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use courser_contract::{Class, PartitionId, ShardId};
+use courser_contract::{Class, PartitionId, ShardId, is_own_topic};
 use courser_settings::Durability;
 use router::Matcher;
 
-use crate::slots::{Kind, Places, is_own_topic, slot};
+use crate::slots::{Kind, Places, slot};
 
 /// Retained messages without a log, and those of the broker's own values, are in the volatile partition of the first shard:
 /// the one that is there with any number of shards.

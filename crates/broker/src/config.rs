@@ -186,10 +186,9 @@ impl Config {
     /// All listeners that there are to be, `mqtt.listen` first.
     pub(crate) fn entrances(&self) -> Vec<Arc<Entrance>> {
         let settings = &self.settings;
-        let most = settings.listeners.address_connections_max;
         let doors = settings.doors.iter().enumerate();
         let doors = doors.map(|(at, listener)| Entrance::door(at, listener, settings));
-        let mqtt = Entrance::mqtt(self.authentication, most);
+        let mqtt = Entrance::mqtt(self.authentication, settings);
         std::iter::once(mqtt).chain(doors).collect()
     }
 

@@ -5,8 +5,11 @@
 //! that was received which the shard is handling. Moments are beginnings of turns. Messages that waited in a session or a group are
 //! left out: what they tell is when their client came for them.
 
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use courser_contract::FrontId;
 
 /// A moment, in microseconds since the process began, modulo 2^32: spans up to an hour come out right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,7 +104,7 @@ fn bucket_of(us: u64) -> usize {
 /// Both durations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latencies {
-    /// Until the acknowledgement: PUBACK, and PUBREC of sessions that are not kept.
+    /// Until the acknowledgement: PUBACK or PUBREC.
     pub acknowledged: Histogram,
     /// Until a delivery.
     pub delivered: Histogram,
@@ -166,6 +169,20 @@ impl ByMoment {
     }
 }
 
+/// Publishes of QoS 2 that the homes of kept sessions store, by connection: their packet ids, and when they were read. At most as many
+/// of one connection as its client may have under way.
+#[derive(Debug, Default)]
+struct AtHomes(HashMap<FrontId, VecDeque<(u16, Moment)>>);
+
+impl AtHomes {
+    fn take(&mut self, front: FrontId, packet_id: u16) -> Option<Moment> {
+        let waiting = self.0.get_mut(&front)?;
+        // A home answers in order: it is the first one.
+        let at = waiting.iter().position(|(id, _)| *id == packet_id)?;
+        waiting.remove(at).map(|(_, read)| read)
+    }
+}
+
 /// What a shard measures.
 #[derive(Debug, Default)]
 pub(crate) struct Latency {
@@ -176,6 +193,7 @@ pub(crate) struct Latency {
     put_down: u64,
     acknowledged: ByMoment,
     delivered: ByMoment,
+    at_homes: AtHomes,
     all: Latencies,
 }
 
@@ -224,6 +242,26 @@ impl Latency {
         self.acknowledged.add(received, 1);
     }
 
+    /// A publish of QoS 2 goes to the home of its session in this turn.
+    pub(crate) fn sent_home(&mut self, front: FrontId, packet_id: u16) {
+        let waiting = self.at_homes.0.entry(front).or_default();
+        waiting.push_back((packet_id, self.turn));
+    }
+
+    /// The home has answered: the publish is acknowledged at the end of this turn.
+    pub(crate) fn answered_by_home(&mut self, front: FrontId, packet_id: u16) {
+        if let Some(read) = self.at_homes.take(front, packet_id) {
+            self.acknowledge(read);
+        }
+    }
+
+    /// The connection is gone.
+    pub(crate) fn forget(&mut self, front: FrontId) {
+        if !self.at_homes.0.is_empty() {
+            self.at_homes.0.remove(&front);
+        }
+    }
+
     /// The turn has written everything. The clock is asked only when there was something.
     pub(crate) fn end_turn(&mut self, delivered: u64, now: impl FnOnce() -> Moment) {
         self.put_down(delivered);
@@ -262,6 +300,34 @@ mod tests {
         assert_eq!(all.delivered.sum_us(), 3 * 100 + 3 * 700);
         assert_eq!(all.acknowledged.counts()[4], 2);
         assert_eq!(all.acknowledged.sum_us(), 1_400);
+    }
+
+    #[test]
+    fn what_a_home_stores_is_put_down_to_when_it_was_read() {
+        let front = |slot| FrontId {
+            shard: courser_contract::ShardId(0),
+            slot,
+            generation: 0,
+        };
+        let mut latency = Latency::default();
+        latency.begin_turn(Moment(1_000), 0);
+        latency.sent_home(front(0), 1);
+        latency.sent_home(front(1), 1);
+        latency.begin_turn(Moment(1_600), 0);
+        latency.sent_home(front(0), 2);
+        latency.sent_home(front(2), 1);
+        latency.forget(front(1));
+        latency.begin_turn(Moment(2_000), 0);
+        for (slot, packet_id) in [(0, 2), (0, 1), (0, 1), (0, 3), (1, 1), (3, 1)] {
+            latency.answered_by_home(front(slot), packet_id);
+        }
+        latency.end_turn(0, || Moment(2_100));
+        assert_eq!(latency.all().acknowledged.sum_us(), 1_100 + 500);
+        assert_eq!(latency.all().acknowledged.counts()[3..=5], [1, 0, 1]);
+        for slot in [0, 2] {
+            latency.forget(front(slot));
+        }
+        assert!(latency.at_homes.0.is_empty(), "who has gone costs nothing");
     }
 
     #[test]

@@ -245,7 +245,7 @@ mod tests {
     }
 
     fn anyone() -> Arc<Entrance> {
-        Entrance::mqtt(Authentication::None, 0)
+        Entrance::mqtt(Authentication::None, &courser_settings::Settings::default())
     }
 
     #[test]

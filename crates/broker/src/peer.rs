@@ -6,10 +6,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use courser_settings::{Listener, Settings};
 
-use crate::doors::{Guest, Guests};
+use crate::doors::{Arrivals, Guest, Guests};
 
 /// How clients of one listener prove who they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,6 +62,8 @@ pub(crate) struct Entrance {
     pub(crate) authentication: Authentication,
     /// Connections by address, where there is a limit.
     guests: Option<Arc<Guests>>,
+    /// New connections a second by address, where there is a limit.
+    arrivals: Option<Arrivals>,
     /// Connections that shards have let in and that are open.
     connections: AtomicUsize,
 }
@@ -72,13 +75,9 @@ pub(crate) struct TooMany;
 impl Entrance {
     /// That of `mqtt.listen`.
     #[must_use]
-    pub(crate) fn mqtt(authentication: Authentication, address_connections_max: u32) -> Arc<Self> {
-        Self::new(
-            ListenerId::Mqtt,
-            "mqtt",
-            authentication,
-            address_connections_max,
-        )
+    pub(crate) fn mqtt(authentication: Authentication, settings: &Settings) -> Arc<Self> {
+        let most = settings.listeners.address_connections_max;
+        Self::new((ListenerId::Mqtt, "mqtt"), authentication, most, settings)
     }
 
     /// That of the item of `[[listener]]` at a place.
@@ -86,20 +85,23 @@ impl Entrance {
     pub(crate) fn door(at: usize, listener: &Listener, settings: &Settings) -> Arc<Self> {
         let most = settings.address_connections_max_at(listener);
         let authentication = listener.authentication.into();
-        Self::new(ListenerId::Door(at), &listener.name, authentication, most)
+        let id = (ListenerId::Door(at), &*listener.name);
+        Self::new(id, authentication, most, settings)
     }
 
     fn new(
-        id: ListenerId,
-        name: &str,
+        (id, name): (ListenerId, &str),
         authentication: Authentication,
         address_connections_max: u32,
+        settings: &Settings,
     ) -> Arc<Self> {
+        let per_second = settings.listeners.address_connects_per_second;
         Arc::new(Self {
             id,
             name: name.into(),
             authentication,
             guests: (address_connections_max > 0).then(|| Guests::new(address_connections_max)),
+            arrivals: (per_second > 0).then(|| Arrivals::new(per_second)),
             connections: AtomicUsize::new(0),
         })
     }
@@ -117,6 +119,14 @@ impl Entrance {
     /// One of them is gone.
     pub(crate) fn uncount(&self) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether an address may have one more connection now, where it may have only so many a second. To be asked once for each.
+    pub(crate) fn may_come(&self, address: Option<IpAddr>) -> bool {
+        match (&self.arrivals, address) {
+            (Some(arrivals), Some(address)) => arrivals.come(address, Instant::now()),
+            (Some(_), None) | (None, _) => true,
+        }
     }
 
     /// Counts a connection of an address, where that is done.

@@ -3,7 +3,7 @@
 //! The hash is stored for ever: changing it would lose every session and retained message, so it is documented to be stable
 //! (rapidhash v3, its fixed default seed) and a test pins its values.
 
-use courser_contract::{BROKER_TOPICS, Class, PartitionId, ShardId};
+use courser_contract::{Class, PartitionId, ShardId};
 use rapidhash::v3::rapidhash_v3;
 
 /// Number of slots, fixed for ever.
@@ -41,13 +41,6 @@ pub(crate) fn slot(kind: Kind, parts: &[&str]) -> u16 {
         bytes.extend_from_slice(part.as_bytes());
     }
     (rapidhash_v3(&bytes) % u64::from(SLOTS)) as u16
-}
-
-/// Whether a topic is for the broker's own values: clients may read but not write it.
-#[inline]
-#[must_use]
-pub(crate) fn is_own_topic(topic: &str) -> bool {
-    topic.as_bytes().first() == Some(&b'$') && topic.starts_with(BROKER_TOPICS)
 }
 
 /// Which partitions there are and on which shard each is.

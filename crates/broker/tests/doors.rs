@@ -395,6 +395,32 @@ fn an_address_has_only_so_many_connections() {
 }
 
 #[test]
+fn a_burst_of_an_address_ends_before_its_handshakes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let door = listener(
+        folder.path(),
+        "web",
+        "ws",
+        &format!(r#"{LOOPBACK}, handshake_timeout = "500ms""#),
+    );
+    let all = ["listeners.address_connects_per_second=1"];
+    let broker = with_doors(&[door], &all);
+    let burst: Vec<TcpStream> = (0..50).map(|_| tcp(&broker, "web")).collect();
+    for mut stream in burst {
+        // Who has come in first waits for its handshake, and is closed in its time.
+        while let Ok(1..) = stream.read(&mut [0; 64]) {}
+    }
+    let summary = broker.stop().expect("nothing failed");
+    let counters = summary.counters();
+    let counted = |name| {
+        let found = counters.iter().find(|(counter, _)| counter == name);
+        found.map_or(0, |(_, count)| *count)
+    };
+    assert!(counted("door_too_fast") > 0, "{counters:?}");
+    assert_eq!(counted("door_too_fast") + counted("door_timed_out"), 50);
+}
+
+#[test]
 fn frames_of_a_websocket_may_be_as_large_as_packets_are_now() {
     let listener = |most: &str| {
         let more = format!(r#"{LOOPBACK}, packet_bytes_max = "{most}""#);

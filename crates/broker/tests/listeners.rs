@@ -126,6 +126,29 @@ fn time_and_size_of_connect_are_those_of_the_listener() {
     broker.stop().expect("nothing failed");
 }
 
+/// A burst of an address: as many as a second's come in, and more only as time goes by.
+#[test]
+fn an_address_has_only_so_many_new_connections_a_second() {
+    const BURST: usize = 200;
+    let broker = with("", &["listeners.address_connects_per_second=2"]);
+    let to = broker.addresses()[0];
+    let begun = Instant::now();
+    let sockets: Vec<Client> = (0..BURST).map(|_| Client::open(to)).collect();
+    let answers = sockets.into_iter().enumerate();
+    let came_in = answers
+        .filter_map(|(number, mut client)| connack(to, &mut client, &format!("c{number}")))
+        .count() as u64;
+    let seconds = begun.elapsed().as_secs() + 1;
+    assert!(
+        (2..=2 + 2 * seconds).contains(&came_in),
+        "{came_in} in {seconds} s"
+    );
+    until("a place", || {
+        connack(to, &mut Client::open(to), "later").is_some()
+    });
+    broker.stop().expect("nothing failed");
+}
+
 #[test]
 fn a_listener_has_only_so_many_connections_and_the_others_have_theirs() {
     let broker = with("connections_max = 1", &[]);

@@ -1,5 +1,7 @@
 //! How a client connects.
 
+use std::time::Duration;
+
 use courser_mqtt::codec::QoS;
 
 use crate::Layers;
@@ -41,6 +43,8 @@ pub struct Options {
     pub password: Option<Vec<u8>>,
     /// Will.
     pub will: Option<Will>,
+    /// How long the broker may take for each answer, and for taking what is sent. Not zero.
+    pub answer_max: Duration,
 }
 
 impl Default for Options {
@@ -57,6 +61,7 @@ impl Default for Options {
             username: None,
             password: None,
             will: None,
+            answer_max: Duration::from_secs(30),
         }
     }
 }

@@ -2,18 +2,15 @@
 //!
 //! Topics are below a name of this probe, client ids begin with it; retained messages and sessions that it makes it takes away again.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use courser_mqtt::codec::{
     Connack, Frame, Limits, PACKET_BYTES_MAX, Packet, ProtocolVersion, QoS, Rules, Split,
 };
 
+use crate::client::Link;
 use crate::{Client, ClientError, Filter, Message, Options, VersionChoice, Will, packets};
 
-/// How long one thing that is tried may take.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Round trips of which the median is told.
 const ROUNDS: usize = 9;
 /// Payload of the large message that is tried.
@@ -338,21 +335,18 @@ fn message(topic: &str, qos: QoS, payload: &[u8]) -> Message {
 }
 
 fn arrived(client: &mut Client) -> Result<Message, ClientError> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + client.answer_max();
     client.next(Some(deadline))?.ok_or(ClientError::TimedOut)
 }
 
 /// Connects with 5.0 and looks at CONNACK.
 fn exchange(options: &Options, look: impl FnOnce(&Connack<'_>)) -> Result<(), ClientError> {
     let bad = |error: courser_mqtt::codec::DecodeError| ClientError::Protocol(error.to_string());
-    let mut stream =
-        TcpStream::connect((options.host.as_str(), options.port)).map_err(ClientError::Io)?;
-    stream
-        .set_read_timeout(Some(PATIENCE))
-        .map_err(ClientError::Io)?;
+    let mut link = Link::open(options)?;
     let mut out = Vec::new();
     packets::connect(options, ProtocolVersion::V5, &mut out)?;
-    stream.write_all(&out).map_err(ClientError::Io)?;
+    link.send(&out)?;
+    let deadline = Instant::now() + options.answer_max;
     let rules = Rules::from_server(ProtocolVersion::V5).with_limits(Limits::STANDARD);
     let (mut input, mut some) = (Vec::new(), [0; 1024]);
     loop {
@@ -363,10 +357,10 @@ fn exchange(options: &Options, look: impl FnOnce(&Connack<'_>)) -> Result<(), Cl
             };
             look(&connack);
             // DISCONNECT; a broker that is gone already has said what it had to say.
-            let _ = stream.write_all(&[0xE0, 0]);
+            let _ = link.send(&[0xE0, 0]);
             return Ok(());
         }
-        match stream.read(&mut some).map_err(ClientError::Io)? {
+        match link.read_before(deadline, &mut some)? {
             0 => return Err(ClientError::Closed),
             count => input.extend_from_slice(&some[..count]),
         }

@@ -1,7 +1,15 @@
 //! Names of places, positions and moments. Two of them never mix by accident.
 
 /// What topics of the broker's own values begin with: clients read them and never write them, and they do not age.
-pub const BROKER_TOPICS: &str = "$SYS/";
+const BROKER_TOPICS: &str = "$SYS/";
+
+/// Whether a topic is for one of the broker's own values ([`BROKER_TOPICS`]).
+#[inline]
+#[must_use]
+pub fn is_own_topic(topic: &str) -> bool {
+    // Nearly every topic is decided by its first byte: this is asked for each message.
+    topic.as_bytes().first() == Some(&b'$') && topic.starts_with(BROKER_TOPICS)
+}
 
 /// Number of a shard (a thread) of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -145,4 +153,19 @@ pub struct Now {
     pub tick: Tick,
     /// For expiry.
     pub wall: WallMs,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_own_topic;
+
+    #[test]
+    fn the_brokers_own_topics_are_told_from_the_clients() {
+        for own in ["$SYS/", "$SYS/broker/version"] {
+            assert!(is_own_topic(own), "{own}");
+        }
+        for other in ["", "$", "$SYS", "$sys/a", "$share/g/a", "SYS/a", "a/$SYS/b"] {
+            assert!(!is_own_topic(other), "{other}");
+        }
+    }
 }

@@ -28,8 +28,8 @@ pub use effects::{
     Permission, Routed, WillPermission,
 };
 pub use ids::{
-    AppendNumber, BROKER_TOPICS, Class, Cut, Epoch, FrontId, IndexToken, ListNumber, LogIndex, Now,
-    Origin, PartitionId, Seq, SessionUid, ShardId, Term, Tick, Ticket, WallMs,
+    AppendNumber, Class, Cut, Epoch, FrontId, IndexToken, ListNumber, LogIndex, Now, Origin,
+    PartitionId, Seq, SessionUid, ShardId, Term, Tick, Ticket, WallMs, is_own_topic,
 };
 pub use message::{
     Append, AppendKey, Attach, AttachStage, Attached, CloseReason, ConnectRefusal, DeliverFlags,

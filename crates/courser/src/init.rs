@@ -1,4 +1,4 @@
-//! `courser init`: writes a configuration file to begin with.
+//! `courser init`: writes a configuration file to begin with, and makes the first account.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,24 +21,17 @@ pub(crate) struct Init {
     /// Every setting as a comment with its default, its range and what it is for, instead of the few that people change
     #[arg(long)]
     full: bool,
-    /// Ask clients for accounts, and make the first one: its password is printed once, and its hash goes into the data folder
-    #[arg(long, conflicts_with = "full")]
+    /// Ask clients for no accounts and make none: whoever reaches the broker may do everything
+    #[arg(long, conflicts_with_all = ["accounts", "admin", "data"])]
+    no_accounts: bool,
+    /// Ask clients for accounts, which is what is done without this flag as well
+    #[arg(long, hide = true)]
     accounts: bool,
-    /// Name of that account
-    #[arg(
-        long,
-        default_value = "admin",
-        requires = "accounts",
-        value_name = "NAME"
-    )]
+    /// Name of the first account: its password is printed once, and its hash goes into the data folder
+    #[arg(long, default_value = "admin", value_name = "NAME")]
     admin: String,
     /// Data folder that the file names
-    #[arg(
-        long,
-        default_value = "data",
-        requires = "accounts",
-        value_name = "FOLDER"
-    )]
+    #[arg(long, default_value = "data", value_name = "FOLDER")]
     data: PathBuf,
 }
 
@@ -53,7 +46,7 @@ const SHORT: &str = "# Settings of Courser. Every setting has a default: this fi
 [mqtt]
 # Addresses that accept MQTT over TCP. Without accounts only this machine may be let in.
 # listen = [\"127.0.0.1:1883\", \"[::1]:1883\"]
-# How clients prove who they are: none, or accounts.
+# How clients prove who they are: none, accounts or tokens.
 # authentication = \"none\"
 # Largest packet that a client may send.
 # packet_bytes_max = \"1MiB\"
@@ -63,20 +56,21 @@ const SHORT: &str = "# Settings of Courser. Every setting has a default: this fi
 # queue_messages_max = 100000
 ";
 
-/// The line of the short file that accounts replace.
+/// What stands first in both texts for these settings, and is replaced.
+const DATA: &str = "# path = \"data\"";
 const WITHOUT: &str = "# authentication = \"none\"";
 const WITH: &str = "authentication = \"accounts\"";
 
 /// Writes the file, 0600, and says how to go on.
 pub(crate) fn run(arguments: &Init) -> Exit {
-    if arguments.accounts {
-        return with_accounts(arguments);
-    }
     let text = if arguments.full {
         template()
     } else {
         SHORT.to_owned()
     };
+    if !arguments.no_accounts {
+        return with_accounts(arguments, &text);
+    }
     let file = &arguments.file;
     match write(file, &text) {
         Ok(()) => print(&format!(
@@ -89,7 +83,7 @@ pub(crate) fn run(arguments: &Init) -> Exit {
 }
 
 /// The file first: where one is there already, nothing is made.
-fn with_accounts(arguments: &Init) -> Exit {
+fn with_accounts(arguments: &Init, text: &str) -> Exit {
     let name = match UserName::new(&arguments.admin) {
         Ok(name) => name,
         Err(error) => {
@@ -98,7 +92,7 @@ fn with_accounts(arguments: &Init) -> Exit {
         }
     };
     let file = &arguments.file;
-    match write(file, &text_with_accounts(&arguments.data)) {
+    match write(file, &asking_for_accounts(text, &arguments.data)) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return there_already(file),
         Err(error) => return cannot_write(file, &error),
@@ -127,11 +121,9 @@ fn with_accounts(arguments: &Init) -> Exit {
     }
 }
 
-fn text_with_accounts(data: &Path) -> String {
+fn asking_for_accounts(text: &str, data: &Path) -> String {
     let folder = format!("path = {:?}", data.display().to_string());
-    SHORT
-        .replace("# path = \"data\"", &folder)
-        .replace(WITHOUT, WITH)
+    text.replacen(DATA, &folder, 1).replacen(WITHOUT, WITH, 1)
 }
 
 fn cannot_write(file: &Path, error: &io::Error) -> Exit {
@@ -143,17 +135,19 @@ fn cannot_write(file: &Path, error: &io::Error) -> Exit {
 mod tests {
     use std::path::Path;
 
-    use super::{SHORT, text_with_accounts};
-    use courser_settings::{Login, Settings, Sources};
+    use super::{SHORT, asking_for_accounts};
+    use courser_settings::{Login, Settings, Sources, template};
 
     #[test]
     fn accounts_change_two_settings() {
-        let text = text_with_accounts(Path::new("a \"folder\""));
-        let read = Sources::new().file("courser.toml", &text).check();
         let mut expected = Settings::default();
         expected.mqtt.authentication = Login::Accounts;
         expected.data.path = "a \"folder\"".into();
-        assert_eq!(read, Ok(expected));
+        for text in [SHORT, &template()] {
+            let text = asking_for_accounts(text, Path::new("a \"folder\""));
+            let read = Sources::new().file("courser.toml", &text).check();
+            assert_eq!(read.as_ref(), Ok(&expected));
+        }
     }
 
     /// Both as it is and with every key in force it says the defaults.

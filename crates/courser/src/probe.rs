@@ -1,5 +1,7 @@
 //! `courser probe`: a table of what any MQTT broker allows.
 
+use std::time::Duration;
+
 use clap::Args;
 use courser_client::probe::{Known, probe};
 use jiff::Timestamp;
@@ -7,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::cli::connection::Connection;
 use crate::cli::exit::{Exit, fail, usage};
+use crate::cli::units;
 use crate::operate::OutputFlags;
 
 /// Flags of `courser probe`.
@@ -20,6 +23,9 @@ pub(crate) struct Probe {
     connection: Connection,
     #[command(flatten)]
     output: OutputFlags,
+    /// How long each thing that is tried may take; a number alone is seconds
+    #[arg(short = 'W', long, default_value = "5s", value_name = "DURATION", value_parser = units::wait)]
+    timeout: Duration,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
@@ -37,6 +43,7 @@ pub(crate) fn run(arguments: &Probe) -> Exit {
             Err(message) => return usage(&message),
         }
     }
+    options.answer_max = arguments.timeout;
     let name = format!("courser-probe-{:x}", Timestamp::now().as_microsecond());
     match probe(&options, &name) {
         Ok(findings) => {

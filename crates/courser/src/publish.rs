@@ -13,7 +13,7 @@ use crate::cli::connection::Connection;
 use crate::cli::exit::{Exit, fail, usage};
 use crate::cli::format;
 use crate::cli::interrupt::Interrupt;
-use crate::cli::topic_and_message;
+use crate::cli::{topic_and_message, units};
 
 /// Flags of `courser pub`.
 #[derive(Args, Debug)]
@@ -41,9 +41,12 @@ pub(crate) struct Publish {
     /// Send the message so many times
     #[arg(long, default_value_t = 1, value_name = "COUNT")]
     repeat: u64,
-    /// Seconds between repeats
-    #[arg(long, default_value_t = 0.0, value_name = "SECONDS")]
-    repeat_delay: f64,
+    /// Time between repeats; a number alone is seconds
+    #[arg(long, default_value = "0", value_name = "DURATION", value_parser = units::duration)]
+    repeat_delay: Duration,
+    /// How long the broker may take for each answer, such as an acknowledgement; else code 27. A number alone is seconds
+    #[arg(short = 'W', long, default_value = "30s", value_name = "DURATION", value_parser = units::wait)]
+    timeout: Duration,
     #[command(flatten)]
     properties: Properties,
     /// Say what is done on standard error
@@ -81,8 +84,8 @@ struct Source {
 /// Properties of MQTT 5.
 #[derive(Args, Debug)]
 struct Properties {
-    /// Seconds after which the message is of no use (MQTT 5)
-    #[arg(long, value_name = "SECONDS")]
+    /// Time after which the message is of no use (MQTT 5); a number alone is seconds
+    #[arg(long, value_name = "DURATION", value_parser = units::whole_seconds::<u32>)]
     message_expiry: Option<u32>,
     /// Content type (MQTT 5)
     #[arg(long, value_name = "TYPE")]
@@ -172,7 +175,8 @@ fn read_lines(to: &SyncSender<Said>) {
 
 impl Publish {
     fn what(&self) -> Result<(Options, String, Payload), String> {
-        let (options, url_topic) = self.connection.options()?;
+        let (mut options, url_topic) = self.connection.options()?;
+        options.answer_max = self.timeout;
         let (topic, message) = topic_and_message(
             self.topic.clone().or(url_topic),
             [&self.topic_argument, &self.message_argument],
@@ -232,10 +236,9 @@ impl Publish {
         // Who waits for nothing any more need not hear of it.
         interrupt.wakes(move || wake.send(()).unwrap_or_default());
         for k in 0..self.repeat {
-            if k > 0 && self.repeat_delay > 0.0 {
+            if k > 0 && !self.repeat_delay.is_zero() {
                 // Nobody sends anything but a signal.
-                let pause = Duration::from_secs_f64(self.repeat_delay.min(1e6));
-                let _ = woken.recv_timeout(pause);
+                let _ = woken.recv_timeout(self.repeat_delay);
             }
             if interrupt.ending().is_some() {
                 break;

@@ -11,9 +11,9 @@ use jiff::Timestamp;
 
 use crate::cli::connection::Connection;
 use crate::cli::exit::{Exit, fail, usage};
-use crate::cli::format::{self, Format};
+use crate::cli::format::{self, Format, Target};
 use crate::cli::interrupt::Interrupt;
-use crate::cli::topic_and_message;
+use crate::cli::{topic_and_message, units};
 
 /// Flags of `courser request`.
 #[derive(Args, Debug)]
@@ -39,9 +39,9 @@ pub(crate) struct Request {
     /// Topic for the answer [default: one that nobody else has]
     #[arg(long, value_name = "TOPIC")]
     response_topic: Option<String>,
-    /// Seconds to wait for answers; with code 27 if one was still wanted
-    #[arg(short = 'W', long, default_value_t = 10.0, value_name = "SECONDS", value_parser = seconds)]
-    timeout: f64,
+    /// Time to wait for the broker and then for answers, with code 27 if one was still wanted; a number alone is seconds
+    #[arg(short = 'W', long, default_value = "10s", value_name = "DURATION", value_parser = units::wait)]
+    timeout: Duration,
     /// Answers to wait for
     #[arg(short = 'C', long, default_value_t = 1, value_name = "COUNT")]
     count: u64,
@@ -54,12 +54,6 @@ pub(crate) struct Request {
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    let seconds = text.parse().ok();
-    let seconds = seconds.filter(|seconds| (0.001..=86_400.0).contains(seconds));
-    seconds.ok_or_else(|| "expected seconds from 0.001 to 86400".to_owned())
 }
 
 /// What is asked, and where.
@@ -86,6 +80,7 @@ pub(crate) fn run(arguments: &Request) -> Exit {
 impl Request {
     fn question(&self) -> Result<Question, String> {
         let (mut options, url_topic) = self.connection.options()?;
+        options.answer_max = self.timeout.min(options.answer_max);
         // Response Topic and Correlation Data are properties of 5.0.
         match options.version {
             VersionChoice::Auto | VersionChoice::V5 => options.version = VersionChoice::V5,
@@ -108,8 +103,8 @@ impl Request {
                 .unwrap_or_else(|| format!("response/{own}")),
             correlation: own.into_bytes(),
             format: match &self.format {
-                Some(text) => Format::parse(text, true)?,
-                None => Format::plain(false, true),
+                Some(text) => Format::parse(text, true, Target::of_stdout())?,
+                None => Format::plain(false, true, Target::of_stdout()),
             },
         })
     }
@@ -150,14 +145,15 @@ impl Request {
         if self.debug {
             eprintln!("courser: asked on {}", question.topic);
         }
-        let deadline = Instant::now() + Duration::from_secs_f64(self.timeout);
+        let deadline = Instant::now() + self.timeout;
         let mut left = self.count;
         let mut line = Vec::new();
         while left > 0 {
             let Some(answer) = client.next(Some(deadline))? else {
                 eprintln!(
                     "courser: no answer on {} within {} s",
-                    question.response_topic, self.timeout
+                    question.response_topic,
+                    self.timeout.as_secs_f64()
                 );
                 return Ok(Exit::TimedOut);
             };

@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &Server) -> Exit {
     if let (Some(address), true, false) = (open.first(), anonymous, arguments.insecure_anonymous) {
         return usage(&format!(
             "{address} can be reached from other machines, and nobody has to log in: ask for accounts with mqtt.authentication = \
-             \"accounts\" (`courser init --accounts` writes that, and the first one), listen on a loopback address such as \
+             \"accounts\" (`courser init` writes that, and the first one), listen on a loopback address such as \
              127.0.0.1:{port}, or let anyone in with --insecure-anonymous",
             port = address.port()
         ));

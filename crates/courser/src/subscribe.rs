@@ -9,8 +9,9 @@ use jiff::Timestamp;
 
 use crate::cli::connection::Connection;
 use crate::cli::exit::{Exit, fail, usage};
-use crate::cli::format::{self, Format};
+use crate::cli::format::{self, Format, Target};
 use crate::cli::interrupt::Interrupt;
+use crate::cli::units;
 
 /// Flags of `courser sub`.
 #[derive(Args, Debug)]
@@ -40,9 +41,9 @@ pub(crate) struct Subscribe {
     /// End after so many messages
     #[arg(short = 'C', long, value_name = "COUNT")]
     count: Option<u64>,
-    /// End after so many seconds; with code 27 if messages were still wanted
-    #[arg(short = 'W', long, value_name = "SECONDS")]
-    timeout: Option<u64>,
+    /// End after this time, with code 27 if messages were still wanted; a number alone is seconds
+    #[arg(short = 'W', long, value_name = "DURATION", value_parser = units::duration)]
+    timeout: Option<Duration>,
     /// Leave out retained messages
     #[arg(short = 'R', long)]
     no_retained: bool,
@@ -95,7 +96,11 @@ pub(crate) fn run(arguments: &Subscribe) -> Exit {
 
 impl Subscribe {
     fn plan(&self) -> Result<(Options, Vec<Filter>, Format), String> {
-        let (options, url_topic) = self.connection.options()?;
+        let (mut options, url_topic) = self.connection.options()?;
+        if let Some(timeout) = self.timeout {
+            let least = Duration::from_millis(1);
+            options.answer_max = timeout.clamp(least, options.answer_max);
+        }
         let named = self
             .filters
             .iter()
@@ -113,9 +118,10 @@ impl Subscribe {
         if filters.is_empty() && self.unsubscribe.is_empty() {
             return Err("no topic filter: courser sub 'FILTER', or -t FILTER".into());
         }
+        let target = Target::of_stdout();
         let format = match &self.format {
-            Some(text) => Format::parse(text, !self.no_end_of_line)?,
-            None => Format::plain(self.verbose, !self.no_end_of_line),
+            Some(text) => Format::parse(text, !self.no_end_of_line, target)?,
+            None => Format::plain(self.verbose, !self.no_end_of_line, target),
         };
         Ok((options, filters, format))
     }
@@ -126,9 +132,10 @@ impl Subscribe {
         filters: &[Filter],
         format: &Format,
     ) -> Result<Exit, ClientError> {
+        // What is too far for the clock never comes.
         let deadline = self
             .timeout
-            .map(|seconds| Instant::now() + Duration::from_secs(seconds));
+            .and_then(|timeout| Instant::now().checked_add(timeout));
         let interrupt = Interrupt::watch()?;
         let mut client = Client::connect(options)?;
         interrupt.stops(&client)?;

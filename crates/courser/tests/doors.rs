@@ -242,6 +242,15 @@ fn loads_go_through_every_door() {
     }
 }
 
+/// What is told in CONNACK is behind the same door as what is tried.
+#[test]
+fn a_broker_is_probed_through_a_door() {
+    let server = Server::start();
+    let said = server.succeeds(&[&["probe", "-o", "jsonl"], WAYS[1]].concat());
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains(r#""known":"told""#), "{said}");
+}
+
 #[test]
 fn a_door_that_stays_shut_says_why() {
     let server = Server::start();

@@ -2,13 +2,16 @@
 
 mod server;
 
-use std::io::{BufRead, BufReader, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use server::{COURSER, Running, run, server};
 
 /// What a shell says of the end: a process that a signal has ended counts as 128 and its number.
@@ -224,4 +227,52 @@ fn with_bash(script: &str) -> Option<String> {
     let done = child.wait_with_output().expect("bash ends");
     assert!(done.status.success());
     Some(String::from_utf8(done.stdout).expect("text"))
+}
+
+/// A terminal: the side of the person, and that of the program.
+fn terminal() -> (OwnedFd, File) {
+    let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&person).expect("ours");
+    unlockpt(&person).expect("ours");
+    let name = ptsname(&person, Vec::new()).expect("it has a name");
+    let name = name.into_string().expect("it is ASCII");
+    let program = OpenOptions::new().read(true).write(true).open(name);
+    (person, program.expect("the other side"))
+}
+
+/// The first bytes that `courser sub -v` writes there for a message that another client sends, up to the payload.
+fn printed(port: &str, topic: &str, to: impl Into<Stdio>, from: &mut impl Read) -> String {
+    let said = Command::new(COURSER)
+        .args(["sub", "-p", port, "-v", "-d", "-C", "1", "#"])
+        .stdin(Stdio::null())
+        .stdout(to)
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program can be started");
+    let mut running = Running(said);
+    let errors = running.0.stderr.take().expect("it was piped");
+    let begun = BufReader::new(errors).lines().map_while(Result::ok);
+    assert!(begun.into_iter().any(|line| line.contains("subscribed")));
+    assert!(run(&["pub", "-p", port, "-q", "1", "-t", topic, "-m", "the end"]).0);
+    let (mut all, mut one) = (Vec::new(), [0]);
+    while !all.ends_with(b"the end") {
+        from.read_exact(&mut one).expect("the message comes");
+        all.push(one[0]);
+    }
+    String::from_utf8(all).expect("text")
+}
+
+/// Anybody who may publish chooses the topic: on a terminal it cannot clear the screen or overwrite a line.
+#[test]
+fn a_topic_moves_no_cursor_and_is_as_it_was_for_programs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_server, mqtt, _) = server(&folder.path().join("data"), &[]);
+    let (_, port) = mqtt.rsplit_once(':').expect("a port");
+    let topic = "a\u{1b}[2J\rb";
+    let (person, program) = terminal();
+    let seen = printed(port, topic, program, &mut File::from(person));
+    assert_eq!(seen, "a\\u{1b}[2J\\rb the end");
+    let (mut reader, writer) = std::io::pipe().expect("a pipe");
+    let seen = printed(port, topic, writer, &mut reader);
+    assert_eq!(seen, format!("{topic} the end"));
 }

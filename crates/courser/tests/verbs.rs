@@ -5,6 +5,8 @@
 mod server;
 
 use std::fs::{self, Permissions};
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -39,6 +41,11 @@ fn case(name: &str, filled: &[(&str, &str)], variables: &[(&str, &str)]) {
     });
     fs::write(folder.path().join(&file), text).expect("written");
     files(&folder.path().join(format!("{name}.in")));
+    if filled.iter().any(|(name, _)| *name == "deaf") {
+        // More than the buffers of two sockets hold.
+        let large = folder.path().join(format!("{name}.in/large"));
+        fs::write(large, vec![0; 32 << 20]).expect("written");
+    }
     let tests = trycmd::TestCases::new();
     tests.register_bin("courser", Path::new(COURSER));
     let own = folder.path().join("config").display().to_string();
@@ -144,6 +151,35 @@ fn messages_and_loads() {
 #[test]
 fn nobody_is_there() {
     case("no_server", &[], &[]);
+}
+
+/// Lets clients of 3.1.1 in and then reads nothing, so that a large message never goes out; its port.
+fn deaf() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("it is bound").port();
+    thread::spawn(move || {
+        let mut guests = Vec::new();
+        for guest in listener.incoming() {
+            let mut guest = guest.expect("a guest");
+            let mut connect = [0; 1];
+            guest.read_exact(&mut connect).expect("CONNECT");
+            guest.write_all(&[0x20, 2, 0, 0]).expect("CONNACK");
+            guests.push(guest);
+        }
+    });
+    port
+}
+
+#[test]
+fn servers_that_do_not_answer() {
+    // The system takes connections for it.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = silent.local_addr().expect("it is bound").port().to_string();
+    case(
+        "silent",
+        &[("silent", &port), ("deaf", &deaf().to_string())],
+        &[],
+    );
 }
 
 #[test]

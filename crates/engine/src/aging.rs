@@ -4,7 +4,7 @@
 //! message goes at most a 32nd part of that, a second at least, after its time. Streams come by their places in the tables, and of a stream
 //! the oldest messages: behind the first one that is young enough all are. What is under way stays (M30).
 
-use courser_contract::{BROKER_TOPICS, Dropped, PartitionEffects, WallMs};
+use courser_contract::{Dropped, PartitionEffects, WallMs, is_own_topic};
 
 use crate::{
     Partition, PlantedLoss,
@@ -242,7 +242,7 @@ impl Partition {
         let mut forgotten = 0;
         for (topic, slot) in some {
             // The broker writes a value again when it changes: one that stands still is not old.
-            let is_own = topic.starts_with(BROKER_TOPICS);
+            let is_own = is_own_topic(&topic);
             if !is_own && self.is_too_old(slot, seconds, wall) {
                 let address: Address = self.state.records.address(slot);
                 self.expire_retained(slot, address);

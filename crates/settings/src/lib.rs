@@ -90,7 +90,7 @@ pub use template::template;
 pub use value::{
     Acknowledge, ByteSize, ClientCertificates, Durability, IdentityFrom, Keep, Landlock,
     ListenerProtocol, LogFormat, LogLevel, Login, Network, Overflow, Placement, SharedStrategy,
-    TlsVersion, TopicFilter,
+    TextError, TlsVersion, TopicFilter, parse_duration, parse_size,
 };
 
 /// When a changed value takes effect.

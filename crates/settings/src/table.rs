@@ -96,6 +96,8 @@ settings! {
         connections_max: u32 = 100_000, in 1..=10_000_000, applies = AtOnce;
         /// Connections at once from one address, of IPv6 from one /64, at each listener that says nothing else. More are closed right after they are accepted. 0 is no limit.
         address_connections_max: u32 = 0, in 0..=10_000_000, applies = Restart;
+        /// New connections a second from one address, of IPv6 from one /64, at each listener; as many may come at once. More are closed right after they are accepted, before any handshake. 0 is no limit.
+        address_connects_per_second: u32 = 0, in 0..=1_000_000, applies = Restart;
     }
 
     /// What operators use: API, metrics, health.

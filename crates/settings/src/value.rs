@@ -57,12 +57,56 @@ impl Raw {
 }
 
 /// Why a raw value is not a value of its kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mismatch {
     /// Something else altogether.
     Kind,
     /// The right kind, but more than the type can hold.
     Range,
+    /// A list with something in it that does not belong there.
+    Item {
+        /// Of the first such item, from 1.
+        position: usize,
+        /// What would be right there.
+        expects: &'static str,
+        /// As an error shows it.
+        found: String,
+    },
+}
+
+/// Why a text is not what it should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TextError {
+    /// It says something else.
+    #[error("expected {0}")]
+    Kind(&'static str),
+    /// It says more than there can be.
+    #[error("out of range")]
+    Range,
+}
+
+/// Reads a text as a setting of this kind reads it.
+fn read<T: Value>(text: &str) -> Result<T, TextError> {
+    T::from_raw(&Raw::Text(text.to_owned())).map_err(|mismatch| match mismatch {
+        Mismatch::Kind | Mismatch::Item { .. } => TextError::Kind(T::EXPECTS),
+        Mismatch::Range => TextError::Range,
+    })
+}
+
+/// Reads a duration as settings do: `30s`, `250ms`, `1h30m`.
+///
+/// # Errors
+/// [`TextError`].
+pub fn parse_duration(text: &str) -> Result<Duration, TextError> {
+    read(text)
+}
+
+/// Reads a size as settings do: `16MiB`, `1500`.
+///
+/// # Errors
+/// [`TextError`].
+pub fn parse_size(text: &str) -> Result<ByteSize, TextError> {
+    read(text)
 }
 
 /// A kind of value.
@@ -102,10 +146,11 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    fn shown(&self, tried: &Raw) -> String {
+    /// What an error shows of it; of what was drawn only the reference.
+    fn shown(&self, tried: impl FnOnce() -> String) -> String {
         self.reference
             .as_ref()
-            .map_or_else(|| tried.show(), |text| quoted(text))
+            .map_or_else(tried, |text| quoted(text))
     }
 }
 
@@ -114,11 +159,15 @@ pub(crate) fn accept<T: Value>(
     written: &Written,
     range: Option<RangeInclusive<T>>,
 ) -> Result<T, Refused> {
-    let refused = |mismatch, tried| Refused {
-        message: message(mismatch, &written.shown(tried), range.as_ref()),
+    let refused = |mismatch, tried: &Raw| Refused {
+        message: message(mismatch, written, tried, range.as_ref()),
     };
     let (read, tried) = match (T::from_raw(&written.raw), &written.otherwise) {
         (Err(Mismatch::Kind), Some(other)) => (T::from_raw(other), other),
+        // A list in brackets may have been taken for one with commas.
+        (Err(item @ Mismatch::Item { .. }), Some(other)) => {
+            (T::from_raw(other).map_err(|_| item), &written.raw)
+        }
         (read, _) => (read, &written.raw),
     };
     let value = read.map_err(|mismatch| refused(mismatch, tried))?;
@@ -128,17 +177,72 @@ pub(crate) fn accept<T: Value>(
     }
 }
 
-fn message<T: Value>(mismatch: Mismatch, raw: &str, range: Option<&RangeInclusive<T>>) -> String {
+fn message<T: Value>(
+    mismatch: Mismatch,
+    written: &Written,
+    tried: &Raw,
+    range: Option<&RangeInclusive<T>>,
+) -> String {
+    let raw = || written.shown(|| tried.show());
     match (mismatch, range) {
         (Mismatch::Range, Some(range)) => {
             format!(
-                "{raw} is out of range; allowed: {} to {}",
+                "{} is out of range; allowed: {} to {}",
+                raw(),
                 range.start().show(),
                 range.end().show()
             )
         }
-        (Mismatch::Range | Mismatch::Kind, _) => format!("expected {}, found {raw}", T::EXPECTS),
+        (Mismatch::Range | Mismatch::Kind, _) => {
+            format!("expected {}, found {}", T::EXPECTS, raw())
+        }
+        (
+            Mismatch::Item {
+                position,
+                expects,
+                found,
+            },
+            _,
+        ) => {
+            let found = written.shown(|| found);
+            format!("item {position} of the list: expected {expects}, found {found}")
+        }
     }
+}
+
+/// Reads a list of texts: one in brackets, or a text with commas, as in `--set mqtt.listen=127.0.0.1:1883,[::1]:1883`. An item that
+/// `read` does not take should have been what `expects` says.
+fn read_list<T>(
+    raw: &Raw,
+    expects: &'static str,
+    read: impl Fn(&str) -> Option<T>,
+) -> Result<Vec<T>, Mismatch> {
+    let texts;
+    let items = match raw {
+        Raw::Text(text) if text.is_empty() => return Ok(Vec::new()),
+        Raw::Text(text) => {
+            let parts = text.split(',').map(|part| Raw::Text(part.trim().into()));
+            texts = parts.collect::<Vec<_>>();
+            &texts
+        }
+        Raw::List(items) => items,
+        Raw::Bool(_) | Raw::Integer(_) | Raw::Other(_) => return Err(Mismatch::Kind),
+    };
+    let item = |(at, item): (usize, &Raw)| {
+        let taken = match item {
+            Raw::Text(text) => read(text),
+            Raw::Bool(_) | Raw::Integer(_) | Raw::List(_) | Raw::Other(_) => None,
+        };
+        taken.ok_or_else(|| match raw {
+            Raw::Text(_) if items.len() == 1 => Mismatch::Kind,
+            _ => Mismatch::Item {
+                position: at + 1,
+                expects,
+                found: item.show(),
+            },
+        })
+    };
+    items.iter().enumerate().map(item).collect()
 }
 
 impl Value for bool {
@@ -297,18 +401,19 @@ pub(crate) const STRING_BYTES_MAX: usize = 65_535;
 /// Texts that are sent to clients: MQTT allows 65,535 bytes, nobody needs them.
 const TEXT_BYTES_MAX: usize = 1024;
 
+fn text_within(text: &str) -> Option<String> {
+    let good = text.len() <= TEXT_BYTES_MAX && !text.contains(char::is_control);
+    good.then(|| text.to_owned())
+}
+
 impl Value for String {
     const KIND: &'static str = "text";
     const EXPECTS: &'static str = "a text of at most 1,024 bytes without control characters";
 
     fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
         match raw {
-            Raw::Text(text) if text.len() <= TEXT_BYTES_MAX && !text.contains(char::is_control) => {
-                Ok(text.clone())
-            }
-            Raw::Text(_) | Raw::Bool(_) | Raw::Integer(_) | Raw::List(_) | Raw::Other(_) => {
-                Err(Mismatch::Kind)
-            }
+            Raw::Text(text) => text_within(text).ok_or(Mismatch::Kind),
+            Raw::Bool(_) | Raw::Integer(_) | Raw::List(_) | Raw::Other(_) => Err(Mismatch::Kind),
         }
     }
 
@@ -362,15 +467,7 @@ impl Value for Vec<String> {
     const EXPECTS: &'static str = "a list of texts such as [\"a\", \"b\"]";
 
     fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
-        match raw {
-            Raw::Text(text) if text.is_empty() => Ok(Self::new()),
-            Raw::Text(text) => text
-                .split(',')
-                .map(|part| String::from_raw(&Raw::Text(part.trim().to_owned())))
-                .collect(),
-            Raw::List(items) => items.iter().map(String::from_raw).collect(),
-            Raw::Bool(_) | Raw::Integer(_) | Raw::Other(_) => Err(Mismatch::Kind),
-        }
+        read_list(raw, String::EXPECTS, text_within)
     }
 
     fn show(&self) -> String {
@@ -388,21 +485,8 @@ impl Value for Vec<SocketAddr> {
         "a list of addresses such as [\"127.0.0.1:1883\", \"[::1]:1883\"]";
 
     fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
-        match raw {
-            Raw::Text(text) if text.is_empty() => Ok(Self::new()),
-            // As in `--set mqtt.listen=127.0.0.1:1883,[::1]:1883`.
-            Raw::Text(text) => text.split(',').map(address).collect(),
-            Raw::List(items) => items
-                .iter()
-                .map(|item| match item {
-                    Raw::Text(text) => address(text),
-                    Raw::Bool(_) | Raw::Integer(_) | Raw::List(_) | Raw::Other(_) => {
-                        Err(Mismatch::Kind)
-                    }
-                })
-                .collect(),
-            Raw::Bool(_) | Raw::Integer(_) | Raw::Other(_) => Err(Mismatch::Kind),
-        }
+        let expects = "an address such as \"127.0.0.1:1883\" or \"[::1]:1883\"";
+        read_list(raw, expects, |text| text.trim().parse().ok())
     }
 
     fn show(&self) -> String {
@@ -412,8 +496,4 @@ impl Value for Vec<SocketAddr> {
     fn schema(_range: Option<&RangeInclusive<Self>>) -> Json {
         schema_of_texts()
     }
-}
-
-fn address(text: &str) -> Result<SocketAddr, Mismatch> {
-    text.trim().parse().map_err(|_| Mismatch::Kind)
 }

@@ -31,6 +31,7 @@ const IN_WORDS: &[(&str, &str, &str)] = &[
     ("listener.session_expiry_max", "", OF_ALL),
     ("listener.topic_alias_max", "", OF_ALL),
     ("listeners.address_connections_max", "0", "none"),
+    ("listeners.address_connects_per_second", "0", "none"),
     ("log.reserve_bytes", "\"0B\"", "four segments"),
     (
         "memory.max",

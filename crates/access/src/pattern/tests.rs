@@ -119,6 +119,11 @@ fn a_rule_covers_a_filter_only_as_a_whole() {
         ("+/+", "+/b", true),
         ("a/+", "a/+", true),
         ("a/b", "a/+", false),
+        ("/#", "/#", true),
+        ("/+/#", "/#", true),
+        ("+/+/#", "/#", true),
+        ("/+", "/#", false),
+        ("+/+/+/#", "/#", false),
         ("%c/+", "c1/+", true),
         ("%c/+", "+/+", false),
     ] {

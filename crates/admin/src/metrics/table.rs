@@ -81,7 +81,7 @@ metrics! {
             .map(|(code, count)| (vec![format!("{code:#04x}")], count as f64)).collect();
     "mqtt_connections_refused", Counter of Things, "Sockets of plain TCP closed at once because there were as many as listeners.connections_max allows",
         |it| one(it.sum.counters.over_limit);
-    "doors_refused", Counter of Things ["reason"], "Connections of TLS, WebSocket, PROXY protocol and Unix sockets that were not let in before their CONNECT: over_limit, timed_out, proxy, tls, websocket, identity, or lost on the way by the other side",
+    "doors_refused", Counter of Things ["reason"], "Connections of TLS, WebSocket, PROXY protocol and Unix sockets that were not let in before their CONNECT: over_limit, too_fast, timed_out, proxy, tls, websocket, identity, or lost on the way by the other side",
         |it| each(it.refused_at_doors.iter().copied());
     "mqtt_accept_failures", Counter of Things, "Times that accepting failed for want of descriptors or memory",
         |it| one(it.sum.counters.accept_failures);
@@ -120,7 +120,7 @@ metrics! {
         |it| each([("mqtt", it.sum.counters.publish_bytes_sent)]);
     "messages_dropped", Counter of Things ["reason"], "Messages that did not reach a receiver",
         |it| each(DROPPED.into_iter().map(dropped_name).zip(it.sum.counters.dropped));
-    "publish_to_ack", Histogram of Seconds, "Time from reading a publish of QoS 1 or 2 to handing its PUBACK or PUBREC to the socket. Left out: QoS 2 of kept sessions",
+    "publish_to_ack", Histogram of Seconds, "Time from reading a publish of QoS 1 or 2 to handing its PUBACK or PUBREC to the socket",
         |it| &it.sum.latencies.acknowledged;
     "publish_to_deliver", Histogram of Seconds, "Time from reading a publish to handing a delivery of it to the socket. Left out: messages that waited in a session or a group, and retained ones",
         |it| &it.sum.latencies.delivered;

@@ -230,12 +230,15 @@ impl Accounts {
         self.grant(front, claim.user.into(), Vec::new())
     }
 
-    /// A connection is who it says. It is nobody else later.
+    /// A connection is who it says, and who its certificate says. It is nobody else later.
     fn grant(&self, front: FrontId, who: Principal, data: Vec<u8>) -> AuthStep {
         let mut inner = self.inner.borrow_mut();
         let Some(arrival) = inner.arrivals.get_mut(&front) else {
             return AuthStep::Refused(ReasonCode::NotAuthorized);
         };
+        if !names(arrival.certificate.as_deref(), who.user.as_str()) {
+            return AuthStep::Refused(ReasonCode::NotAuthorized);
+        }
         let before = arrival.principal.as_ref();
         if before.is_some_and(|before| before.user != who.user) {
             return AuthStep::Refused(ReasonCode::NotAuthorized);
@@ -322,6 +325,11 @@ impl Accounts {
     }
 }
 
+/// Whether a connection with this certificate may be this user: a certificate that names one lends itself to no other.
+fn names(certificate: Option<&str>, user: &str) -> bool {
+    certificate.is_none_or(|name| name == user)
+}
+
 impl Inner {
     fn remember(&mut self, key: [u8; 32], now: Tick) {
         if self.remembered.len() >= REMEMBERED_MAX {
@@ -363,6 +371,10 @@ impl Accounts {
             (Some(exchange::METHOD), _) => return self.by_scram(login, origin),
             (Some(_), _) => AuthStep::Refused(ReasonCode::BadAuthenticationMethod),
             (None, Some(name)) if login.password.is_none() => self.by_certificate(login, &name),
+            // Whose password it is does not matter, and is not looked at.
+            (None, Some(name)) if login.user_name != Some(&*name) => {
+                AuthStep::Refused(ReasonCode::NotAuthorized)
+            }
             (None, _) => self.by_password(login, origin),
         };
         (step, None)

@@ -15,6 +15,8 @@ pub(crate) struct DoorCounters {
     pub(super) entered: AtomicU64,
     /// Connections that were closed at once because there were as many as may be.
     pub(super) over_limit: AtomicU64,
+    /// Connections that were closed at once because their address had had its number of this second.
+    pub(super) too_fast: AtomicU64,
     /// Times that accepting failed.
     pub(super) accept_failures: AtomicU64,
     /// Connections that the other side closed on the way.
@@ -58,37 +60,39 @@ impl DoorCounters {
         );
     }
 
+    /// Why connections are not let in: the reason, the name of its counter, and the counter.
+    fn reasons(&self) -> [(&'static str, &'static str, &AtomicU64); 8] {
+        [
+            ("over_limit", "door_over_limit", &self.over_limit),
+            ("too_fast", "door_too_fast", &self.too_fast),
+            ("lost", "door_lost", &self.lost),
+            ("timed_out", "door_timed_out", &self.timed_out),
+            ("proxy", "door_proxy_refused", &self.proxy),
+            ("tls", "door_tls_refused", &self.tls),
+            ("websocket", "door_websocket_refused", &self.web),
+            ("identity", "door_identity_refused", &self.identity),
+        ]
+    }
+
     /// Connections that were not let in, by reason.
     pub(crate) fn refused(&self) -> Vec<(&'static str, u64)> {
-        let all = [
-            ("over_limit", &self.over_limit),
-            ("lost", &self.lost),
-            ("timed_out", &self.timed_out),
-            ("proxy", &self.proxy),
-            ("tls", &self.tls),
-            ("websocket", &self.web),
-            ("identity", &self.identity),
-        ];
-        all.map(|(reason, counter)| (reason, counter.load(Ordering::Relaxed)))
+        let reasons = self.reasons();
+        reasons
+            .map(|(reason, _, counter)| (reason, counter.load(Ordering::Relaxed)))
             .to_vec()
     }
 
     /// By name.
     pub(super) fn list(&self) -> Vec<(&'static str, u64)> {
-        let all = [
+        let others = [
             ("door_connections", &self.accepted),
             ("door_entered", &self.entered),
-            ("door_over_limit", &self.over_limit),
             ("door_accept_failures", &self.accept_failures),
-            ("door_lost", &self.lost),
-            ("door_timed_out", &self.timed_out),
-            ("door_proxy_refused", &self.proxy),
-            ("door_tls_refused", &self.tls),
-            ("door_websocket_refused", &self.web),
-            ("door_identity_refused", &self.identity),
             ("door_cpu_us", &self.cpu_us),
         ];
+        let refused = self.reasons().map(|(_, name, counter)| (name, counter));
+        let all = others.into_iter().chain(refused);
         all.map(|(name, counter)| (name, counter.load(Ordering::Relaxed)))
-            .to_vec()
+            .collect()
     }
 }

@@ -65,7 +65,7 @@ impl Drop for Guest {
 }
 
 /// The address under which connections are counted together.
-fn shared(address: IpAddr) -> IpAddr {
+pub(super) fn shared(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
         IpAddr::V6(address) => {

@@ -7,6 +7,7 @@
 //! Bounds: [`HANDSHAKES_MAX`] handshakes under way a thread, a quarter of them from one address; each in
 //! `handshake_timeout` and 16 KiB.
 
+mod arrivals;
 mod bind;
 mod certificates;
 mod counters;
@@ -31,6 +32,7 @@ use courser_transport::identity::IdentityFrom;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch as signal;
 
+pub(crate) use self::arrivals::Arrivals;
 use self::bind::{Activated, Listening, SocketFiles};
 pub(crate) use self::certificates::Certificates;
 pub use self::certificates::{CertificateError, Reread};
@@ -382,6 +384,9 @@ impl Room {
         }
         // Behind a proxy all have its address until the header is read.
         let counted = ip.filter(|_| door.steps.proxies.is_empty());
+        if !door.entrance.may_come(counted) {
+            return DoorCounters::count(&self.counters.too_fast);
+        }
         let guest = counted.map(|ip| self.addresses.enter(ip));
         if self.handshakes.get() >= HANDSHAKES_MAX || matches!(guest, Some(None)) {
             return DoorCounters::count(&self.counters.over_limit);
@@ -402,6 +407,10 @@ impl Room {
     /// Gives a connection to a shard.
     fn hand_over(&self, door: &Door, socket: Socket, entered: Entered) {
         let ip = entered.address.map(|address| address.ip());
+        let behind = ip.filter(|_| !door.steps.proxies.is_empty());
+        if !door.entrance.may_come(behind) {
+            return DoorCounters::count(&self.counters.too_fast);
+        }
         let Ok(guest) = door.entrance.admit(ip) else {
             return DoorCounters::count(&self.counters.over_limit);
         };

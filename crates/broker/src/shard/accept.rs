@@ -208,6 +208,10 @@ impl Shard {
 
     fn admit(&mut self, stream: tokio::net::TcpStream, peer: Peer) {
         let address = peer.address.map(|address| address.ip());
+        if !peer.entrance.may_come(address) {
+            self.hub.counters.over_limit += 1;
+            return;
+        }
         let guest = match peer.entrance.admit(address) {
             Ok(guest) if self.has_room(&peer.entrance) => guest.map(Box::new),
             Ok(_) | Err(TooMany) => {

@@ -94,6 +94,11 @@ impl FrontEffects for FrontFx<'_> {
         self.shard.hub.inside = Inside::Shell;
         let destinations = self.shard.hub.destinations_of_client(topic, retain);
         self.shard.hub.inside = Inside::Front;
+        if destinations.is_empty() {
+            // There is nothing to wait for.
+            let latency = &mut self.shard.hub.latency;
+            latency.acknowledge(latency.turn());
+        }
         destinations
     }
 
@@ -131,6 +136,11 @@ impl FrontEffects for FrontFx<'_> {
             }
             ToHome::Attach(attach) if !self.shard.hub.serving => {
                 return self.shard.hub.come_early(self.id, attach);
+            }
+            ToHome::Publish2 { ref publish, .. } if !publish.destinations.is_empty() => {
+                let latency = &mut self.shard.hub.latency;
+                latency.sent_home(self.id, publish.packet_id);
+                message
             }
             message => message,
         };

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicUsize;
 use courser_access::Table;
 use courser_contract::{
     Append, Cut, Delivery, Destinations, FrontId, HomeRef, IndexToken, LogIndex, Now, PartitionId,
-    ShardId, Tick, ToFront, ToHome,
+    ShardId, Tick, ToFront, ToHome, is_own_topic,
 };
 use courser_engine::Proposed;
 use rand::rngs::StdRng;
@@ -28,7 +28,7 @@ use crate::latency::{Latency, Moment};
 use crate::memory::Level;
 use crate::metrics::Counters;
 use crate::rings::{Batch, Message, Ports};
-use crate::slots::{Places, is_own_topic};
+use crate::slots::Places;
 use crate::stations::DiskState;
 
 /// The writer of L1 and its book; only shard 0 has it.

@@ -237,6 +237,9 @@ impl Shard {
         if matches!(message, ToFront::TakenOver) {
             self.read_last(front);
         }
+        if let ToFront::Received { packet_id, .. } = message {
+            self.hub.latency.answered_by_home(front, packet_id);
+        }
         self.with_front(front, |it, now, fx| it.handle_message(now, message, fx));
     }
 

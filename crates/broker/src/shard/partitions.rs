@@ -82,6 +82,10 @@ impl Owned {
     }
 }
 
+/// What the engine keeps for a message besides its bytes, and for each session or group that it waits for.
+const ROW_BYTES: u64 = 20;
+const REFERENCE_BYTES: u64 = 8;
+
 /// Before the first entry.
 const NOTHING: CheckpointAt = CheckpointAt {
     index: LogIndex(0),
@@ -210,10 +214,15 @@ impl Partitions {
         }
     }
 
-    /// Bytes of the messages that wait in all of them.
+    /// Bytes that the messages that wait in all of them take in memory, also those of which only the names are there.
     pub(crate) fn stored_bytes(&self) -> u64 {
         let partitions = self.owned.iter().filter_map(|it| it.partition.as_ref());
-        partitions.map(|it| it.counts().record_bytes).sum()
+        let counts = partitions.map(|it| it.counts());
+        counts
+            .map(|it| {
+                it.record_bytes + ROW_BYTES * it.records + REFERENCE_BYTES * it.queued_messages
+            })
+            .sum()
     }
 
     /// Tells all of them how much memory there is for messages that wait. Volatile ones do not answer publishers and may not

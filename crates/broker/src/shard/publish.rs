@@ -2,7 +2,7 @@
 
 use courser_contract::{
     Append, AppendKey, Dropped, FrontId, PartitionId, Publish, QoS, Refusal, Routed, ShardId,
-    Ticket,
+    Ticket, is_own_topic,
 };
 
 use courser_engine::Pace;
@@ -14,7 +14,6 @@ use crate::appends::Waiting;
 use crate::failpoint;
 use crate::index::Way;
 use crate::memory::Level;
-use crate::slots::is_own_topic;
 
 /// Facts of so many bytes go as an entry at once: the next message begins another one. So an entry is at most this and one message
 /// longer, however many large messages one turn brings, and every record begins where its address can name it (M45).

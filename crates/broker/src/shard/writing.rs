@@ -226,6 +226,7 @@ impl Shard {
         if !matches!(connection.gate, Gate::Open(_)) {
             self.hub.accounts.leave(id);
         }
+        self.hub.latency.forget(id);
     }
 }
 

@@ -4,10 +4,9 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-use courser_transport::Tunnel;
+use courser_transport::{Rest, Tunnel};
 
-use super::ANSWER_MAX;
-use super::wire::open;
+use super::wire::{is_timeout, open};
 use crate::layers::refused;
 use crate::{ClientError, Options};
 
@@ -15,7 +14,7 @@ use crate::{ClientError, Options};
 const READ_BYTES: usize = 64 * 1024;
 
 #[derive(Debug)]
-pub(super) struct Link {
+pub(crate) struct Link {
     stream: TcpStream,
     tunnel: Option<Box<Tunnel>>,
     /// What came through the socket, for the layers to open.
@@ -24,7 +23,7 @@ pub(super) struct Link {
 
 impl Link {
     /// Connects, and makes the handshakes of the layers.
-    pub(super) fn open(options: &Options) -> Result<Self, ClientError> {
+    pub(crate) fn open(options: &Options) -> Result<Self, ClientError> {
         let mut link = Self {
             stream: open(options)?,
             tunnel: None,
@@ -35,21 +34,29 @@ impl Link {
         link.tunnel = begun.map_err(|fault| refused(address(), fault))?;
         if let Some(tunnel) = &mut link.tunnel {
             link.raw = vec![0; READ_BYTES];
-            handshake(&mut link.stream, tunnel, &mut link.raw, &address)?;
+            let deadline = Instant::now() + options.answer_max;
+            handshake(&mut link.stream, tunnel, &mut link.raw, deadline, &address)?;
         }
         Ok(link)
     }
 
     /// Sends all of it.
-    pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::WouldBlock => ClientError::TimedOut,
+            _ => ClientError::Io(error),
+        };
         let Some(tunnel) = &mut self.tunnel else {
-            return self.stream.write_all(bytes);
+            return self.stream.write_all(bytes).map_err(failed);
         };
         let mut left = bytes;
         while !left.is_empty() {
             let taken = tunnel.send(std::iter::once(left));
             left = &left[taken..];
-            tunnel.write(&mut self.stream)?;
+            let sent = tunnel.write(&mut self.stream).map_err(failed)?;
+            if sent.rest == Rest::Waits {
+                return Err(ClientError::TimedOut);
+            }
         }
         Ok(())
     }
@@ -75,6 +82,29 @@ impl Link {
             0 if tunnel.has_ended() => Ok(0),
             0 => Err(io::ErrorKind::WouldBlock.into()),
             count => Ok(count),
+        }
+    }
+
+    /// Reads something; 0 at the end.
+    ///
+    /// # Errors
+    /// [`ClientError::TimedOut`] when nothing comes before `deadline`.
+    pub(crate) fn read_before(
+        &mut self,
+        deadline: Instant,
+        room: &mut [u8],
+    ) -> Result<usize, ClientError> {
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(ClientError::TimedOut);
+            }
+            self.set_read_timeout(Some(left)).map_err(ClientError::Io)?;
+            match self.read(room) {
+                Ok(count) => return Ok(count),
+                Err(error) if is_timeout(&error) => {}
+                Err(error) => return Err(ClientError::Io(error)),
+            }
         }
     }
 
@@ -119,9 +149,9 @@ fn handshake(
     stream: &mut TcpStream,
     tunnel: &mut Tunnel,
     raw: &mut [u8],
+    deadline: Instant,
     address: &dyn Fn() -> String,
 ) -> Result<(), ClientError> {
-    let deadline = Instant::now() + ANSWER_MAX;
     loop {
         tunnel.write(stream).map_err(ClientError::Io)?;
         if tunnel.is_open() {
@@ -136,7 +166,7 @@ fn handshake(
             .map_err(ClientError::Io)?;
         let count = match stream.read(raw) {
             Ok(count) => count,
-            Err(error) if super::wire::is_timeout(&error) => continue,
+            Err(error) if is_timeout(&error) => continue,
             Err(error) => return Err(ClientError::Io(error)),
         };
         if count == 0 || tunnel.has_ended() {

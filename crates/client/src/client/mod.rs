@@ -15,12 +15,10 @@ use courser_mqtt::codec::{
 use courser_transport::Tunnel;
 
 use crate::{ClientError, Filter, Message, Options, VersionChoice, packets};
-use link::Link;
+pub(crate) use link::Link;
 pub use link::Stopper;
 use wire::{in_words, is_timeout, refused};
 
-/// How long an answer may take.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Bytes asked of the socket at a time.
 const READ_BYTES: usize = 64 * 1024;
 /// CONNACK of a broker that has 3.1.1 alone to a CONNECT of 5.0: code 1, v3 [MQTT-3.1.2-2]. One of 5.0 is never so short.
@@ -35,6 +33,7 @@ pub struct Client {
     rules: Rules,
     receiver: Receiver,
     keep_alive: Option<Duration>,
+    answer_max: Duration,
     receive_maximum: u16,
     last_sent: Instant,
     input: Vec<u8>,
@@ -103,6 +102,7 @@ impl Client {
             rules: Rules::from_server(version).with_limits(Limits::STANDARD),
             receiver: Receiver::new(version),
             keep_alive: None,
+            answer_max: options.answer_max,
             receive_maximum: u16::MAX,
             last_sent: Instant::now(),
             input: Vec::new(),
@@ -152,6 +152,11 @@ impl Client {
     #[must_use]
     pub const fn version(&self) -> ProtocolVersion {
         self.rules.version
+    }
+
+    /// How long the broker may take for an answer.
+    pub(crate) const fn answer_max(&self) -> Duration {
+        self.answer_max
     }
 
     /// Messages of QoS > 0 that the broker takes without having acknowledged them.
@@ -296,7 +301,7 @@ impl Client {
 
     fn send(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
         self.last_sent = Instant::now();
-        self.link.send(bytes).map_err(ClientError::Io)
+        self.link.send(bytes)
     }
 
     fn send_packet(&mut self, packet: &Packet<'_>) -> Result<(), ClientError> {
@@ -334,7 +339,7 @@ impl Client {
     }
 
     fn wait(&mut self, is_it: impl Fn(&Answer) -> bool) -> Result<Answer, ClientError> {
-        let deadline = Instant::now() + ANSWER_MAX;
+        let deadline = Instant::now() + self.answer_max;
         loop {
             if let Some(answer) = self.answer.take_if(|answer| is_it(answer)) {
                 return Ok(answer);

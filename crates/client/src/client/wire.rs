@@ -5,7 +5,6 @@ use std::net::{TcpStream, ToSocketAddrs};
 
 use courser_mqtt::codec::ReasonCode;
 
-use super::ANSWER_MAX;
 use crate::{ClientError, Options};
 
 pub(super) fn open(options: &Options) -> Result<TcpStream, ClientError> {
@@ -20,9 +19,12 @@ pub(super) fn open(options: &Options) -> Result<TcpStream, ClientError> {
         .collect();
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in addresses {
-        match TcpStream::connect_timeout(&address, ANSWER_MAX) {
+        match TcpStream::connect_timeout(&address, options.answer_max) {
             Ok(stream) => {
                 stream.set_nodelay(true).map_err(ClientError::Io)?;
+                stream
+                    .set_write_timeout(Some(options.answer_max))
+                    .map_err(ClientError::Io)?;
                 return Ok(stream);
             }
             Err(error) => last = error,

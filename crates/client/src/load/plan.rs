@@ -64,6 +64,8 @@ pub struct Target {
     pub username: Option<String>,
     /// Password.
     pub password: Option<Vec<u8>>,
+    /// How long it may take for each answer while a run is prepared. Not zero.
+    pub answer_max: Duration,
 }
 
 /// As good as none: load connections never send PINGREQ. Some brokers refuse 0.
@@ -87,6 +89,7 @@ impl Target {
             username: self.username.clone(),
             password: self.password.clone(),
             will: None,
+            answer_max: self.answer_max,
         }
     }
 }

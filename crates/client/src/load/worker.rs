@@ -197,9 +197,7 @@ impl Worker {
     /// Runs until the phase is over.
     pub(crate) fn run(&mut self, course: &Course<'_>) -> io::Result<()> {
         // Linux lets a thread sleep 50 µs longer than asked unless told otherwise: by so much a message would leave after it was due.
-        if let Err(error) = set_current_timer_slack(NonZeroU64::new(1)) {
-            return Err(error.into());
-        }
+        set_current_timer_slack(NonZeroU64::new(1))?;
         let mut events = Events::with_capacity(1024);
         let mut ceased = false;
         loop {

@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use courser_client::load::{Pattern, Plan, Storm, Target, Threads};
-use courser_client::{ClientError, ProtocolVersion};
+use courser_client::{ClientError, Options, ProtocolVersion};
 
 use crate::cli::exit::{Exit, fail, usage};
 use crate::cli::format::qos;
 use crate::cli::layers::Wrapping;
-use crate::cli::url;
+use crate::cli::{units, url};
+
+/// How long all connections of a storm may take.
+const STORM_MAX: Duration = Duration::from_secs(60);
 
 /// Where the broker is.
 #[derive(Args, Clone, Debug)]
@@ -43,6 +46,10 @@ pub(crate) struct Broker {
     /// File whose first line is the password
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<std::path::PathBuf>,
+    /// How long the broker may take for each answer while a run is prepared; of bench connect, for all of them to connect. A number
+    /// alone is seconds [default: 30s, of bench connect 60s]
+    #[arg(short = 'W', long, value_name = "DURATION", value_parser = units::wait)]
+    timeout: Option<Duration>,
     /// Process id of the broker on this machine, as often as it has processes: its CPU time and memory are reported
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Vec<u32>,
@@ -133,6 +140,7 @@ impl Broker {
             version,
             username: self.username.clone().or(url.username),
             password,
+            answer_max: self.timeout.unwrap_or(Options::default().answer_max),
         })
     }
 
@@ -201,8 +209,8 @@ pub(crate) struct Mqtt {
     /// QoS of subscribing; the same as --qos if it is not given
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..=2))]
     subscribe_qos: Option<u8>,
-    /// Payload bytes; from 24 on every message is checked
-    #[arg(short = 's', long, default_value_t = 128)]
+    /// Payload bytes, or a size such as 1KiB; from 24 bytes on every message is checked
+    #[arg(short = 's', long, default_value = "128", value_name = "SIZE", value_parser = units::bytes)]
     size: usize,
     /// Messages of QoS 1 and 2 that a publisher has without acknowledgement at most
     #[arg(short = 'w', long, default_value_t = 100)]
@@ -228,21 +236,21 @@ pub(crate) struct Mqtt {
     /// Messages a second, open loop: latency counts from when a message was due; none: as fast as the windows allow
     #[arg(long, value_name = "PER-SECOND")]
     rate: Option<f64>,
-    /// Seconds of sending, after the warm-up
-    #[arg(short = 'd', long, default_value_t = 5.0, value_name = "SECONDS")]
-    duration: f64,
-    /// Seconds before the measuring begins
-    #[arg(long, default_value_t = 1.0, value_name = "SECONDS")]
-    warmup: f64,
+    /// Time of sending, after the warm-up; a number alone is seconds
+    #[arg(short = 'd', long, default_value = "5s", value_name = "DURATION", value_parser = units::duration)]
+    duration: Duration,
+    /// Time before the measuring begins; a number alone is seconds
+    #[arg(long, default_value = "1s", value_name = "DURATION", value_parser = units::duration)]
+    warmup: Duration,
     /// Send so many messages instead
     #[arg(short = 'n', long)]
     count: Option<u64>,
     /// One thread for everything instead of one for publishers and one for subscribers
     #[arg(long)]
     one_thread: bool,
-    /// Seconds without a delivery after which the rest counts as lost; how many of them are behind the last that came is told
-    #[arg(long, default_value_t = 2.0, value_name = "SECONDS")]
-    drain: f64,
+    /// Time without a delivery after which the rest counts as lost; how many of them are behind the last that came is told
+    #[arg(long, default_value = "2s", value_name = "DURATION", value_parser = units::duration)]
+    drain: Duration,
     /// Write each acknowledgement into this file, a line of CSV: when it came in nanoseconds since 1970, and how many it took
     #[arg(long, value_name = "FILE")]
     pub(super) timeline: Option<PathBuf>,
@@ -268,11 +276,11 @@ impl Mqtt {
             persistent: false,
             persistent_publishers: false,
             rate,
-            duration: 4.0,
-            warmup: 1.0,
+            duration: Duration::from_secs(4),
+            warmup: Duration::from_secs(1),
             count: None,
             one_thread: false,
-            drain: 2.0,
+            drain: Duration::from_secs(2),
             timeline: None,
         }
     }
@@ -305,21 +313,17 @@ impl Mqtt {
             persistent_subscribers: self.persistent,
             persistent_publishers: self.persistent_publishers,
             pace: super::pace(self.rate),
-            stop: super::stop(self.count, seconds(self.duration)?),
-            warmup: seconds(self.warmup)?,
+            stop: super::stop(self.count, self.duration),
+            warmup: self.warmup,
             threads: if self.one_thread {
                 Threads::One
             } else {
                 Threads::Two
             },
-            drain_idle: seconds(self.drain)?,
+            drain_idle: self.drain,
             timeline: self.timeline.is_some(),
         })
     }
-}
-
-fn seconds(number: f64) -> Result<Duration, String> {
-    Duration::try_from_secs_f64(number).map_err(|_| format!("{number} is no number of seconds"))
 }
 
 /// `courser bench connect`.
@@ -341,12 +345,9 @@ pub(crate) struct Connect {
     /// Subscriptions of each, to topics of its own
     #[arg(long, default_value_t = 0)]
     subscriptions: usize,
-    /// Seconds that they stay idle before memory is read
-    #[arg(long, default_value_t = 2.0, value_name = "SECONDS")]
-    hold: f64,
-    /// Seconds for all of them to connect
-    #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
-    timeout: f64,
+    /// Time that they stay idle before memory is read; a number alone is seconds
+    #[arg(long, default_value = "2s", value_name = "DURATION", value_parser = units::duration)]
+    hold: Duration,
 }
 
 impl Connect {
@@ -360,8 +361,8 @@ impl Connect {
             concurrency: self.concurrency.max(1),
             per_second: self.rate.filter(|rate| *rate > 0.0 && rate.is_finite()),
             subscriptions: self.subscriptions,
-            hold: seconds(self.hold).unwrap_or_default(),
-            time_max: seconds(self.timeout).unwrap_or(Duration::from_secs(60)),
+            hold: self.hold,
+            time_max: self.broker.timeout.unwrap_or(STORM_MAX),
         }
     }
 }
@@ -382,8 +383,8 @@ pub(crate) struct Stored {
     /// QoS
     #[arg(short = 'q', long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=2))]
     qos: u8,
-    /// Payload bytes
-    #[arg(short = 's', long, default_value_t = 64)]
+    /// Payload bytes, or a size such as 1KiB
+    #[arg(short = 's', long, default_value = "64", value_name = "SIZE", value_parser = units::bytes)]
     size: usize,
     /// Messages without acknowledgement at most
     #[arg(short = 'w', long, default_value_t = 100)]

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use courser_client::{Options, VersionChoice, Will};
 
 use super::layers::Wrapping;
+use super::units::whole_seconds;
 use super::url::{self, Url};
 
 /// Which MQTT to speak.
@@ -49,8 +50,8 @@ pub(crate) struct Connection {
     /// Client id; none: the broker assigns one
     #[arg(short = 'i', long, value_name = "ID")]
     pub(crate) id: Option<String>,
-    /// Keep-alive in seconds, 0: none
-    #[arg(short = 'k', long, default_value_t = 60, value_name = "SECONDS")]
+    /// Keep-alive, 0: none; a number alone is seconds
+    #[arg(short = 'k', long, default_value = "60", value_name = "DURATION", value_parser = whole_seconds::<u16>)]
     pub(crate) keepalive: u16,
     /// MQTT version
     #[arg(
@@ -64,8 +65,8 @@ pub(crate) struct Connection {
     /// Keep the session when the connection ends (needs --id)
     #[arg(short = 'c', long, requires = "id")]
     pub(crate) disable_clean_session: bool,
-    /// Seconds that the session outlives the connection (MQTT 5)
-    #[arg(short = 'x', long, value_name = "SECONDS")]
+    /// How long the session outlives the connection (MQTT 5); a number alone is seconds
+    #[arg(short = 'x', long, value_name = "DURATION", value_parser = whole_seconds::<u32>)]
     pub(crate) session_expiry_interval: Option<u32>,
     /// Topic of the will
     #[arg(long, value_name = "TOPIC")]
@@ -130,6 +131,7 @@ impl Connection {
             username: self.username.clone().or(url.username),
             password: password.map(String::into_bytes),
             will,
+            ..Options::default()
         };
         Ok((options, Some(url.topic).filter(|topic| !topic.is_empty())))
     }

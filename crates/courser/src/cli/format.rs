@@ -1,9 +1,12 @@
 //! How `courser sub` prints a message: Mosquitto's `-v`, `-F` and payload forms.
 
 use std::fmt::Write as _;
+use std::io::{self, IsTerminal};
 
 use courser_client::{Message, MessageProperty, QoS};
 use jiff::{Timestamp, Zoned, tz::TimeZone};
+
+use super::plain::{plain, plain_json};
 
 /// The QoS of a number that clap has checked.
 ///
@@ -17,6 +20,27 @@ pub(crate) fn qos(number: u8) -> QoS {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Format {
     parts: Vec<Part>,
+    target: Target,
+}
+
+/// Where messages are printed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A file or another program: every byte as it came, as Mosquitto prints it.
+    Program,
+    /// Somebody who looks at it: topics and properties, which others have made up, cannot move the cursor. Payloads are as they came.
+    Terminal,
+}
+
+impl Target {
+    /// That of standard output.
+    pub(crate) fn of_stdout() -> Self {
+        if io::stdout().is_terminal() {
+            Self::Terminal
+        } else {
+            Self::Program
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +52,7 @@ enum Part {
 
 impl Format {
     /// Payload alone, or topic and payload, each message on a line of its own unless `end_of_line` is false.
-    pub(crate) fn plain(verbose: bool, end_of_line: bool) -> Self {
+    pub(crate) fn plain(verbose: bool, end_of_line: bool, target: Target) -> Self {
         let mut parts = if verbose {
             vec![Part::Field('t'), Part::Text(" ".into()), Part::Field('p')]
         } else {
@@ -37,7 +61,7 @@ impl Format {
         if end_of_line {
             parts.push(Part::Text("\n".into()));
         }
-        Self { parts }
+        Self { parts, target }
     }
 
     /// A format string of `-F`: `%` and a letter for a field, `@` and a letter for the time as `strftime` has it, `\n` and the
@@ -45,7 +69,7 @@ impl Format {
     ///
     /// # Errors
     /// With a letter that means nothing.
-    pub(crate) fn parse(text: &str, end_of_line: bool) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str, end_of_line: bool, target: Target) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut literal = String::new();
         let mut chars = text.chars();
@@ -70,7 +94,7 @@ impl Format {
             literal.push('\n');
         }
         push_text(&mut parts, &mut literal);
-        Ok(Self { parts })
+        Ok(Self { parts, target })
     }
 
     /// Appends one message to `out`.
@@ -78,7 +102,7 @@ impl Format {
         for part in &self.parts {
             match part {
                 Part::Text(text) => out.extend_from_slice(text.as_bytes()),
-                Part::Field(letter) => field(*letter, message, at, out),
+                Part::Field(letter) => field(*letter, message, at, self.target, out),
                 Part::Time(letter) => time(*letter, at, out),
             }
         }
@@ -115,7 +139,7 @@ fn special(introducer: char, letter: char) -> Result<Part, String> {
     }
 }
 
-fn field(letter: char, message: &Message, at: Timestamp, out: &mut Vec<u8>) {
+fn field(letter: char, message: &Message, at: Timestamp, target: Target, out: &mut Vec<u8>) {
     let mut text = String::new();
     match letter {
         't' => text.push_str(&message.topic),
@@ -140,6 +164,11 @@ fn field(letter: char, message: &Message, at: Timestamp, out: &mut Vec<u8>) {
         'J' => put(&mut text, json(message, at, true)),
         _ => property(letter, message, &mut text),
     }
+    let text = match (target, letter) {
+        (Target::Program, _) => text,
+        (Target::Terminal, 'j' | 'J') => plain_json(&text),
+        (Target::Terminal, _) => plain(&text),
+    };
     out.extend_from_slice(text.as_bytes());
 }
 
@@ -260,7 +289,7 @@ mod tests {
     }
 
     fn written(format: &str) -> String {
-        let format = Format::parse(format, false).expect("a good format");
+        let format = Format::parse(format, false, Target::Program).expect("a good format");
         let mut out = Vec::new();
         format.write(
             &message(),
@@ -299,7 +328,10 @@ mod tests {
     #[test]
     fn what_means_nothing_is_refused() {
         for format in ["%", "%z", "\\q", "a@1"] {
-            assert!(Format::parse(format, false).is_err(), "{format}");
+            assert!(
+                Format::parse(format, false, Target::Program).is_err(),
+                "{format}"
+            );
         }
     }
 
@@ -310,7 +342,35 @@ mod tests {
             format.write(&message(), Timestamp::UNIX_EPOCH, &mut out);
             String::from_utf8(out).expect("text")
         };
-        assert_eq!(write(Format::plain(true, true)), "a/b {\"n\":1}\n");
-        assert_eq!(write(Format::plain(false, false)), "{\"n\":1}");
+        let plain = |verbose, end| Format::plain(verbose, end, Target::Program);
+        assert_eq!(write(plain(true, true)), "a/b {\"n\":1}\n");
+        assert_eq!(write(plain(false, false)), "{\"n\":1}");
+    }
+
+    #[test]
+    fn what_others_made_up_moves_no_cursor_of_a_terminal() {
+        let evil = "a\x1b[2J\r\u{9b}";
+        let message = Message {
+            topic: evil.into(),
+            payload: b"\x1b[1mbold".to_vec(),
+            properties: vec![MessageProperty::User(evil.into(), evil.into())],
+            ..message()
+        };
+        let written = |format: &str, target| {
+            let format = Format::parse(format, false, target).expect("a good format");
+            let mut out = Vec::new();
+            format.write(&message, Timestamp::UNIX_EPOCH, &mut out);
+            String::from_utf8(out).expect("text")
+        };
+        let escaped = "a\\u{1b}[2J\\r\\u{9b}";
+        let (terminal, program) = (Target::Terminal, Target::Program);
+        assert_eq!(written("%t", terminal), escaped);
+        assert_eq!(written("%P", terminal), format!("{escaped}:{escaped}"));
+        assert_eq!(written("%p", terminal), "\x1b[1mbold");
+        let json = written("%j", terminal);
+        assert!(!json.contains(char::is_control), "{json:?}");
+        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON still");
+        assert_eq!(json["topic"], evil);
+        assert_eq!(written("%t", program), evil);
     }
 }

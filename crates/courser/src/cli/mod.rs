@@ -8,6 +8,7 @@ pub(crate) mod layers;
 pub(crate) mod new_file;
 pub(crate) mod plain;
 pub(crate) mod settings;
+pub(crate) mod units;
 pub(crate) mod url;
 
 use std::io::{self, BufRead, IsTerminal, Write};

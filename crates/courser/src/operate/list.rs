@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::print::{Output, is_terminal, say};
 use super::server::ServerFlags;
 use crate::cli::exit::Exit;
+use crate::cli::units::pause;
 
 /// Flags of every listing.
 #[derive(Args, Clone, Debug)]
@@ -25,9 +26,9 @@ pub(crate) struct ListFlags {
     /// Behind the last row of an earlier listing
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
-    /// Again and again, with so many seconds between
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = clap::value_parser!(u64).range(1..))]
-    watch: Option<u64>,
+    /// Again and again, with so much time between; a number alone is seconds
+    #[arg(long, value_name = "DURATION", num_args = 0..=1, default_missing_value = "2s", value_parser = pause)]
+    watch: Option<Duration>,
     #[command(flatten)]
     output: super::print::OutputFlags,
 }
@@ -48,10 +49,10 @@ impl ListFlags {
         server.ask(async |client| {
             loop {
                 self.once(&client, listing).await?;
-                let Some(seconds) = self.watch else {
+                let Some(pause) = self.watch else {
                     return Ok(Exit::Done);
                 };
-                tokio::time::sleep(Duration::from_secs(seconds)).await;
+                tokio::time::sleep(pause).await;
             }
         })
     }

@@ -11,6 +11,7 @@ use courser_admin::client::{Client, ClientError, Server};
 use super::context::{self, Saved};
 use crate::cli::exit::{Exit, usage};
 use crate::cli::plain::plain_lines;
+use crate::cli::units::wait;
 
 /// Flags of every command that asks a server. Flags go before variables, those before the context.
 #[derive(Args, Clone, Debug)]
@@ -24,17 +25,9 @@ pub(crate) struct ServerFlags {
     /// A server that `courser context add` has named [variable: COURSER_CONTEXT]
     #[arg(long, value_name = "NAME", global = true)]
     context: Option<String>,
-    /// Seconds that an answer may take
-    #[arg(long, value_name = "SECONDS", default_value_t = 35.0, global = true, value_parser = seconds)]
-    timeout: f32,
-}
-
-fn seconds(text: &str) -> Result<f32, String> {
-    let seconds = text
-        .parse()
-        .ok()
-        .filter(|seconds| (0.001..=3600.0).contains(seconds));
-    seconds.ok_or_else(|| "expected seconds from 0.001 to 3600".to_owned())
+    /// How long an answer may take; a number alone is seconds
+    #[arg(long, value_name = "DURATION", default_value = "35s", global = true, value_parser = wait)]
+    timeout: Duration,
 }
 
 fn variable(name: &str) -> Option<String> {
@@ -61,11 +54,7 @@ impl ServerFlags {
             }
             (None, Server::Http(_) | Server::Socket(_)) => None,
         };
-        Ok(Client::new(
-            server,
-            token,
-            Duration::from_secs_f32(self.timeout),
-        ))
+        Ok(Client::new(server, token, self.timeout))
     }
 
     fn saved(&self) -> Result<Option<Saved>, String> {

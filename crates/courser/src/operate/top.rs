@@ -9,15 +9,16 @@ use serde_json::{Value, json};
 use super::print::{Output, OutputFlags, is_terminal, say};
 use super::server::ServerFlags;
 use crate::cli::exit::Exit;
+use crate::cli::units::pause;
 
 /// Flags of `courser top`.
 #[derive(Args, Debug)]
 pub(crate) struct Top {
     #[command(flatten)]
     server: ServerFlags,
-    /// Seconds between two looks
-    #[arg(short = 'd', long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
-    delay: u64,
+    /// Time between two looks; a number alone is seconds
+    #[arg(short = 'd', long, value_name = "DURATION", default_value = "2s", value_parser = pause)]
+    delay: Duration,
     /// End after so many looks
     #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
@@ -55,7 +56,7 @@ impl Top {
             if self.count.is_some_and(|count| looks >= count) {
                 return Ok(Exit::Done);
             }
-            tokio::time::sleep(Duration::from_secs(self.delay)).await;
+            tokio::time::sleep(self.delay).await;
         }
     }
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::print::{Output, OutputFlags, plain, say};
 use crate::cli::exit::Exit;
+use crate::cli::units;
 
 /// How often the server is asked.
 const LOOK: Duration = Duration::from_millis(250);
@@ -20,9 +21,9 @@ pub(super) struct TraceArguments {
     /// End after so many lines
     #[arg(short = 'C', long, value_name = "COUNT")]
     count: Option<u64>,
-    /// End after so many seconds; with code 27 if lines were still wanted
-    #[arg(short = 'W', long, value_name = "SECONDS")]
-    wait: Option<u64>,
+    /// End after this time, with code 27 if lines were still wanted; a number alone is seconds
+    #[arg(short = 'W', long, value_name = "DURATION", value_parser = units::duration)]
+    wait: Option<Duration>,
     #[command(flatten)]
     output: OutputFlags,
 }
@@ -31,9 +32,7 @@ impl TraceArguments {
     /// Asks again and again; the server's trace ends a while after the last time.
     pub(super) async fn follow(&self, client: &Client) -> Result<Exit, ClientError> {
         let path = format!("/api/v1/clients/{}/trace", escaped(&self.client_id));
-        let end = self
-            .wait
-            .map(|seconds| Instant::now() + Duration::from_secs(seconds));
+        let end = self.wait.and_then(|wait| Instant::now().checked_add(wait));
         let mut left = self.count.unwrap_or(u64::MAX);
         let mut after = String::new();
         loop {

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use compact_str::CompactString;
 use courser_contract::{
-    Asked, Attach, AttachStage, BROKER_TOPICS, ClientHash, CloseCause, Epoch, FrontEffects, Now,
-    Permission, QoS, SessionLimits, Tick, ToHome, Will,
+    Asked, Attach, AttachStage, ClientHash, CloseCause, Epoch, FrontEffects, Now, Permission, QoS,
+    SessionLimits, Tick, ToHome, Will, is_own_topic,
 };
 
 use super::auth::{AuthExchange, AuthStep, Login, Password};
@@ -112,7 +112,7 @@ impl Front {
             return Err(ReasonCode::QosNotSupported);
         }
         // What only the server publishes to.
-        if will.topic.as_str().starts_with(BROKER_TOPICS) {
+        if is_own_topic(will.topic.as_str()) {
             return Err(ReasonCode::NotAuthorized);
         }
         Ok(())

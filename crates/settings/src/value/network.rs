@@ -1,6 +1,6 @@
 //! Networks: an address with the number of bits that count.
 
-use super::{Json, Mismatch, Raw, Value, schema_of_texts, shown_list};
+use super::{Json, Mismatch, Raw, Value, read_list, schema_of_texts, shown_list};
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -58,10 +58,8 @@ impl Value for Vec<Network> {
         "a list of addresses or networks such as [\"10.0.0.0/8\", \"2001:db8::1\"]";
 
     fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
-        Vec::<String>::from_raw(raw)?
-            .iter()
-            .map(|text| Network::parse(text).ok_or(Mismatch::Kind))
-            .collect()
+        let expects = "an address or a network such as \"10.0.0.0/8\" or \"2001:db8::1\"";
+        read_list(raw, expects, Network::parse)
     }
 
     fn show(&self) -> String {

@@ -88,14 +88,34 @@ fn address_lists() {
         "127.0.0.1",
         "::1:1883:",
         "127.0.0.1:65536",
-        "127.0.0.1:1,",
     ] {
         assert_eq!(read(text(wrong)), Err(Mismatch::Kind), "{wrong:?}");
     }
-    assert_eq!(
-        read(Raw::List(vec![Raw::Integer(1883)])),
-        Err(Mismatch::Kind)
-    );
+}
+
+#[test]
+fn of_a_list_the_wrong_item_is_told() {
+    let check = |read: Result<(), Mismatch>, position, shown: &str| match read {
+        Err(Mismatch::Item {
+            position: at,
+            found,
+            ..
+        }) => assert_eq!((at, found.as_str()), (position, shown)),
+        other => panic!("{other:?} for {shown}"),
+    };
+    let addresses = |raw: Raw| Vec::<SocketAddr>::from_raw(&raw).map(|_| ());
+    let text = |text: &str| Raw::Text(text.to_owned());
+    let good = "127.0.0.1:1";
+    check(addresses(text("127.0.0.1:1,")), 2, "\"\"");
+    check(addresses(text("127.0.0.1:1, x,y")), 2, "\"x\"");
+    check(addresses(Raw::List(vec![Raw::Integer(1883)])), 1, "1883");
+    let nested = Raw::List(vec![text(good), Raw::List(vec![text(good)])]);
+    check(addresses(nested), 2, "a list");
+    let networks = Raw::List(vec![text("10.0.0.0/8"), text("10.0.0.0/33")]);
+    let read = Vec::<crate::Network>::from_raw(&networks).map(|_| ());
+    check(read, 2, "\"10.0.0.0/33\"");
+    let texts = Raw::List(vec![text("a"), text("b\n")]);
+    check(Vec::<String>::from_raw(&texts).map(|_| ()), 2, "\"b\\n\"");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use courser_access::{
 };
 use courser_contract::ShardId;
 use courser_mqtt::front::Password;
+use courser_settings::Settings;
 use rand::SeedableRng;
 
 use super::*;
@@ -82,23 +83,36 @@ impl Door {
         self.log_in_from(ADDRESS, user, password)
     }
 
-    /// Of a new connection, to its end.
     fn log_in_from(&mut self, address: &str, user: &str, password: &str) -> Seen {
+        self.log_in_with(None, address, Some(user), Some(password))
+    }
+
+    /// Of a new connection whose certificate names somebody, to its end.
+    fn log_in_with(
+        &mut self,
+        certificate: Option<&str>,
+        address: &str,
+        user: Option<&str>,
+        password: Option<&str>,
+    ) -> Seen {
         let front = FrontId {
             shard: ShardId(0),
             slot: self.next,
             generation: 0,
         };
         self.next += 1;
-        let entrance = Entrance::mqtt(Asked::Accounts, 0);
+        let entrance = Entrance::mqtt(Asked::Accounts, &Settings::default());
         let address: SocketAddr = address.parse().expect("an address");
-        self.accounts
-            .arrive(front, &Peer::plain(&entrance, address));
+        let peer = Peer {
+            identity: certificate.map(Arc::from),
+            ..Peer::plain(&entrance, address)
+        };
+        self.accounts.arrive(front, &peer);
         let login = Login {
             front,
             client_id: "c1",
-            user_name: Some(user),
-            password: Some(Password(password.as_bytes())),
+            user_name: user,
+            password: password.map(|password| Password(password.as_bytes())),
             method: None,
             data: &[],
         };
@@ -156,6 +170,72 @@ fn s2_who_does_not_exist_costs_one_hash_like_everybody_else() {
         hash_of("right").cost(),
         "the same work"
     );
+}
+
+/// What a certificate names is exact, and neither a password nor a user name makes anybody else of it.
+#[test]
+fn s2_a_certificate_is_the_user_that_it_names_and_nobody_else() {
+    let mut door = Door::new(1);
+    let accepted = || right(None);
+    let refused = |code| Seen {
+        refused: Some(code),
+        hashed: None,
+    };
+    let no = || refused(ReasonCode::NotAuthorized);
+    let both = Some("right");
+    for (certificate, user, password, expected) in [
+        ("anna", None, None, accepted()),
+        ("anna", Some("anna"), None, accepted()),
+        ("certain", Some("certain"), None, accepted()),
+        ("anna", Some("certain"), None, no()),
+        ("anna", Some(""), None, no()),
+        ("anna", Some("Anna"), None, no()),
+        ("Anna", None, None, no()),
+        ("Anna", Some("anna"), None, no()),
+        ("disabled", None, None, no()),
+        ("nobody", None, None, no()),
+        ("", None, None, no()),
+        // A password comes on top: it must be that of the same user, and right.
+        ("anna", Some("anna"), both, right(both)),
+        ("anna", Some("anna"), Some("wrong"), wrong(hash_of("right"))),
+        // The password of another one is right, and is not even looked at.
+        ("certain", Some("anna"), both, no()),
+        ("root", Some("anna"), both, no()),
+        ("nobody", Some("anna"), both, no()),
+        ("anna", None, both, no()),
+        ("certain", Some("certain"), both, wrong(dummy_hash())),
+    ] {
+        let seen = door.log_in_with(Some(certificate), ADDRESS, user, password);
+        assert_eq!(seen, expected, "{certificate:?} as {user:?}");
+    }
+}
+
+/// The same for what proves a user behind CONNECT: SCRAM and tokens.
+#[test]
+fn s2_no_other_proof_makes_somebody_else_of_a_certificate() {
+    let door = Door::new(1);
+    let entrance = Entrance::mqtt(Asked::Accounts, &Settings::default());
+    for (slot, certificate, is_let_in) in [
+        (0, Some("anna"), true),
+        (1, Some("certain"), false),
+        (2, None, true),
+    ] {
+        let front = FrontId {
+            shard: ShardId(0),
+            slot,
+            generation: 0,
+        };
+        let address = ADDRESS.parse().expect("an address");
+        let peer = Peer {
+            identity: certificate.map(Arc::from),
+            ..Peer::plain(&entrance, address)
+        };
+        door.accounts.arrive(front, &peer);
+        let step = door.accounts.grant(front, name("anna").into(), Vec::new());
+        let let_in = matches!(step, AuthStep::Accepted(_));
+        assert_eq!(let_in, is_let_in, "{certificate:?}");
+        assert_eq!(door.accounts.take_login(front).is_some(), is_let_in);
+    }
 }
 
 #[test]
@@ -264,7 +344,7 @@ fn s2_an_address_that_guesses_waits_and_costs_no_hash() {
 fn s2_exchanges_of_scram_that_were_begun_together_are_no_more_guesses() {
     const BEGUN: u32 = 50;
     let door = Door::new(1);
-    let entrance = Entrance::mqtt(Asked::Accounts, 0);
+    let entrance = Entrance::mqtt(Asked::Accounts, &Settings::default());
     let mut exchanges = Vec::new();
     for slot in 0..BEGUN {
         let front = FrontId {

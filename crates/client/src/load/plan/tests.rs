@@ -8,6 +8,7 @@ pub(crate) fn plan() -> Plan {
             version: ProtocolVersion::V5,
             username: None,
             password: None,
+            answer_max: std::time::Duration::from_secs(30),
         },
         prefix: "bench".into(),
         client_prefix: "b".into(),

@@ -246,6 +246,22 @@ fn what_was_drawn_is_never_shown() {
 }
 
 #[test]
+fn of_a_list_that_was_drawn_the_wrong_item_is_told_but_not_shown() {
+    let folder = folder(&[
+        ("courser.toml", "mqtt.listen = \"${FILE:secret}\""),
+        ("secret", "[\"127.0.0.1:1\", \"127.0.0.1:2\"]"),
+    ]);
+    let settings = load(folder.path()).expect("a list in brackets");
+    assert_eq!(settings.mqtt.listen.len(), 2);
+    fs::write(folder.path().join("secret"), "127.0.0.1:1,s3cret").expect("a file");
+    refused(
+        load(folder.path()),
+        "./courser.toml:1:15: mqtt.listen: item 2 of the list: expected an address such as \"127.0.0.1:1883\" or \
+         \"[::1]:1883\", found \"${FILE:secret}\"",
+    );
+}
+
+#[test]
 fn what_cannot_be_drawn_is_an_error() {
     let check = |text: &str, expected: &str| {
         let file = format!("data.path = \"{text}\"");
