@@ -30,6 +30,7 @@ enum Worlds {
     Disk,
     LongDisk,
     Aging,
+    Cold,
 }
 
 /// A bug, and how it is found.
@@ -91,6 +92,7 @@ impl Planted {
             Worlds::OneGroup => Plan::one_group(seed),
             Worlds::LongDisk => Plan::long_life(seed),
             Worlds::Aging => Plan::aging(seed),
+            Worlds::Cold => Plan::cold(seed),
             Worlds::Disk => Plan {
                 groups: false,
                 ..Plan::on_disk(seed)
@@ -230,6 +232,10 @@ const fn entry(bug: Bug) -> Entry {
         Bug::AgedFromFirst => (Layer::Engine, Worlds::Aging, 1, &["M20:"]),
         Bug::AgedUnderWay => (Layer::Engine, Worlds::Aging, 1, &["I13:", "M30:"]),
         Bug::AgedUncounted => (Layer::Engine, Worlds::Aging, 1, &["I1:"]),
+        Bug::RecallSwapped => (Layer::Log, Worlds::Cold, 1, &["I3:", "I4:", "I5:"]),
+        Bug::RecallLost => (Layer::Log, Worlds::Cold, 1, &["I1:", "I13:"]),
+        Bug::OldPlaces => (Layer::Log, Worlds::Cold, 3, &["I1:"]),
+        Bug::SkipCold => (Layer::Engine, Worlds::Cold, 1, &["I1:", "I3:"]),
         Bug::AllRelaxed => (Layer::Log, Worlds::Disk, 1, &["I1:", "I6:"]),
     }
 }

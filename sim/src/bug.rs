@@ -143,6 +143,14 @@ bugs! {
     OldCheckpointRemoved,
     /// On a disk: the log forgets what a checkpoint does not need before that one counts (M42).
     ForgetBeforeManifest,
+    /// On a disk: a record that is read back comes under another one's address (M17).
+    RecallSwapped,
+    /// On a disk: records that are read back do not come (M17).
+    RecallLost,
+    /// On a disk: the record reader does not hear that things were moved (M41).
+    OldPlaces,
+    /// On a disk: a stream goes on behind a record that is not in memory (M17).
+    SkipCold,
     /// On a disk: messages are as old as the oldest entry of their partition (M20).
     AgedFromFirst,
     /// On a disk: messages that are under way go because they are too old (M30).

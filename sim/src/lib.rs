@@ -55,20 +55,24 @@ pub fn replay_command(plan: &Plan) -> String {
         .as_ref()
         .is_some_and(|disk| disk.life == Life::Long);
     let drawn = match plan.disk {
+        Some(_) if plan.is_cold() => Plan::cold(plan.seed),
         Some(_) if is_long => Plan::long_life(plan.seed),
         Some(_) if plan.ages() => Plan::aging(plan.seed),
         Some(_) => Plan::on_disk(plan.seed),
         None if plan.one_group > 0 => Plan::one_group(plan.seed),
         None => Plan::new(plan.seed),
     };
+    let is_cold = plan.is_cold();
+    let is_short = plan.disk.is_some() && !is_long && !is_cold;
     let mut command = format!(
         "cargo run --release -p courser-sim -- --seeds 1 --from {} --trace",
         plan.seed
     );
     for (changed, argument) in [
-        (plan.disk.is_some() && !is_long && !plan.ages(), " --disk"),
-        (plan.disk.is_some() && !is_long && plan.ages(), " --aging"),
-        (is_long, " --long-life"),
+        (is_short && !plan.ages(), " --disk"),
+        (is_short && plan.ages(), " --aging"),
+        (is_long && !is_cold, " --long-life"),
+        (is_cold, " --cold"),
         (plan.one_group > 0, " --one-group"),
         (!drawn.groups && plan.groups, " --groups"),
         (drawn.groups && !plan.groups, " --no-groups"),

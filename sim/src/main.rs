@@ -23,6 +23,8 @@ struct Arguments {
     aging: bool,
     /// Nodes with a disk that live long.
     long_life: bool,
+    /// Nodes with a disk that keep next to nothing of what waits in memory.
+    cold: bool,
     /// With these.
     groups: bool,
     /// Without these.
@@ -44,6 +46,7 @@ fn arguments() -> Result<Arguments> {
         disk: false,
         aging: false,
         long_life: false,
+        cold: false,
         groups: false,
         no_groups: false,
         one_group: false,
@@ -65,6 +68,7 @@ fn arguments() -> Result<Arguments> {
             "--disk" => found.disk = true,
             "--aging" => found.aging = true,
             "--long-life" => found.long_life = true,
+            "--cold" => found.cold = true,
             "--one-group" => found.one_group = true,
             "--groups" => found.groups = true,
             "--no-groups" => found.no_groups = true,
@@ -74,7 +78,7 @@ fn arguments() -> Result<Arguments> {
             "--keep-going" => found.keep_going = true,
             other => {
                 bail!(
-                    "{other}: known are --seeds N, --from S, --bug NAME, --bank, --disk, --aging, --long-life, --trace, --keep-going, --groups, --no-groups, --one-group, --no-deposals, --no-kills"
+                    "{other}: known are --seeds N, --from S, --bug NAME, --bank, --disk, --aging, --long-life, --cold, --trace, --keep-going, --groups, --no-groups, --one-group, --no-deposals, --no-kills"
                 )
             }
         }
@@ -109,7 +113,9 @@ fn main() -> Result<ExitCode> {
     let mut sum = Counts::default();
     let mut failed = 0_u64;
     for seed in arguments.from..arguments.from.saturating_add(arguments.seeds) {
-        let plan = if arguments.long_life {
+        let plan = if arguments.cold {
+            Plan::cold(seed)
+        } else if arguments.long_life {
             Plan::long_life(seed)
         } else if arguments.aging {
             Plan::aging(seed)

@@ -174,6 +174,23 @@ impl Plan {
         plan
     }
 
+    /// The plan of a seed for a node with a disk that keeps next to nothing of what waits in memory; every third one lives long.
+    #[must_use]
+    pub fn cold(seed: u64) -> Self {
+        let mut plan = match seed % 3 {
+            0 => Self::long_life(seed),
+            _ => Self::on_disk(seed),
+        };
+        plan.limits.hot_bytes = [0, 600, 6_000][(seed / 3 % 3) as usize];
+        plan.returns = plan.returns.min(30);
+        plan
+    }
+
+    /// Whether messages leave memory.
+    pub(crate) const fn is_cold(&self) -> bool {
+        self.limits.hot_bytes < u64::MAX
+    }
+
     /// Whether messages go when they have waited for too long.
     pub(crate) const fn ages(&self) -> bool {
         self.limits.queue_seconds_max < u32::MAX

@@ -91,6 +91,10 @@ bank! {
     messages_that_are_called_older_than_they_are: AgedFromFirst,
     messages_under_way_that_are_too_old: AgedUnderWay,
     messages_that_are_too_old_and_not_counted: AgedUncounted,
+    records_that_come_back_as_another: RecallSwapped,
+    records_that_never_come_back: RecallLost,
+    a_reader_that_does_not_hear_what_was_moved: OldPlaces,
+    a_stream_that_passes_over_what_is_not_in_memory: SkipCold,
 }
 
 #[test]

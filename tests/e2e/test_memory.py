@@ -107,9 +107,9 @@ class Client:
             if first == 0x90:
                 return body[-1]
 
-    def publish(self, topic, payload, retain=False):
+    def publish(self, topic, payload, retain=False, properties=()):
         """QoS 1; the reason code of the answer."""
-        self.send(wire.packet(3, wire.text(topic) + b"\0\1\0" + payload, 2 | retain))
+        self.send(wire.packet(3, wire.text(topic) + b"\0\1" + wire.props(properties) + payload, 2 | retain))
         while True:
             first, body = self.receive()
             if first == 0x40:
@@ -180,6 +180,7 @@ def end_retained(server, clients):
 
 
 def flood_queued(server, healthy):
+    """What expires is in memory for as long as it waits; other messages would be in the log only (test_cold.py)."""
     kept = [("session_expiry", 3600)]
     absent = Client(server.port, "absent", clean=False, properties=kept)
     assert absent.subscribe("queued/#") == 1
@@ -190,7 +191,7 @@ def flood_queued(server, healthy):
     def step(number):
         if number % 500 == 0:
             healthy.round_trip()
-        return client.publish(f"queued/{number}", payload) == QUOTA
+        return client.publish(f"queued/{number}", payload, properties=[("message_expiry", 3600)]) == QUOTA
 
     until_refused(step, server.max_bytes // len(payload))
     return [client]

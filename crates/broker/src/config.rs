@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use courser_engine::Limits;
 use courser_mqtt::front::{BadReference, Feature, FrontConfig, OutputPool, Redirect, RedirectKind};
-use courser_settings::{Acknowledge, Durability, Mqtt, Settings};
+use courser_settings::{Acknowledge, Durability, Keep, Mqtt, Settings};
 
 use crate::memory;
 use crate::peer::{Entrance, ListenerId};
@@ -137,6 +137,19 @@ impl Config {
         }
     }
 
+    /// Bytes of messages that wait which may be in memory, of all partitions: without a log there is nowhere else for them.
+    fn hot_bytes(&self) -> u64 {
+        let share = memory::hot_share(self.memory_max);
+        match (
+            self.settings.data.store,
+            self.settings.session.hot_bytes.bytes(),
+        ) {
+            (Keep::Memory, _) => u64::MAX,
+            (Keep::Disk, 0) => share,
+            (Keep::Disk, bytes) => bytes.min(share),
+        }
+    }
+
     /// Limits of a partition; those of retained messages are shared out among the partitions that keep them.
     pub(crate) fn limits(&self) -> Limits {
         let Settings {
@@ -160,6 +173,7 @@ impl Config {
             retained_seconds_max: seconds_or_none(retained.age_max),
             session_expiry_seconds_max: seconds(mqtt.session_expiry_max),
             shared_strategy: strategy(mqtt.shared_strategy),
+            hot_bytes: self.hot_bytes() / u64::from(keepers),
             ..Limits::default()
         }
     }

@@ -84,6 +84,11 @@ const fn stored_share(max: u64) -> u64 {
     max / 3
 }
 
+/// A quarter, for messages that wait and are not only in the log: less than all that wait may take.
+pub(crate) const fn hot_share(max: u64) -> u64 {
+    max / 4
+}
+
 /// A sixth, for retained messages.
 pub(crate) const fn retained_share(max: u64) -> u64 {
     max / 6

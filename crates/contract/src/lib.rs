@@ -19,6 +19,7 @@ mod effects;
 mod ids;
 mod message;
 mod needs;
+mod recall;
 mod record;
 mod session;
 
@@ -38,6 +39,7 @@ pub use message::{
     SessionLimits, Settled, Source, Tell, ToFront, ToHome, ToPartition, VolatilePart, owner_name,
 };
 pub use needs::{Need, Needs, NeedsScan};
+pub use recall::{Question, Recalled, StreamWants, Want};
 pub use record::{Publish, QoS, Record, RecordRef, RecordView};
 pub use session::{
     DetachCause, RetainHandling, SharedStrategy, SubscribeResult, Subscription,

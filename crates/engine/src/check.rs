@@ -21,6 +21,7 @@ impl Partition {
                     seq < session.sent_limit
                         && !self.lead.doomed.contains(&(session.uid.0, seq))
                         && !self.state.records.is_tombstone(reference.slot)
+                        && !self.state.records.is_cold(reference.slot)
                 });
                 assert!(
                     !(waits && live.has_room()),
@@ -28,6 +29,7 @@ impl Partition {
                 );
             }
         }
+        self.check_recalls();
         assert_eq!(attached, self.lead.attached, "connections are counted");
         let idle = self.gather.facts() == 0 && self.lead.number == self.lead.applied;
         if idle && !matches!(self.lead.role, Role::Follower | Role::Aside) {

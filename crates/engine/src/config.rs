@@ -27,6 +27,16 @@ impl PartitionConfig {
             limits: Limits::default(),
         }
     }
+
+    /// Bytes of messages that wait which may be in memory: a partition without a log has nowhere else to have them.
+    pub(crate) fn hot_max(&self) -> usize {
+        match self.class {
+            Class::Volatile => usize::MAX,
+            Class::Durable | Class::Relaxed => {
+                usize::try_from(self.limits.hot_bytes).unwrap_or(usize::MAX)
+            }
+        }
+    }
 }
 
 /// What happens to a message for a session whose queue is full (M12).
@@ -100,6 +110,10 @@ pub struct Limits {
     pub outbox_messages_max: u32,
     /// How shared groups made by a session of this partition take turns.
     pub shared_strategy: SharedStrategy,
+    /// Bytes of messages that wait which may be in memory, half of them read back from its log; above it the oldest are only
+    /// there. What expires, is retained, waits for a shared group or is on its way to another partition is in memory besides.
+    /// A volatile partition has all in memory.
+    pub hot_bytes: u64,
 }
 
 impl Default for Limits {
@@ -119,6 +133,7 @@ impl Default for Limits {
             session_expiry_seconds_max: 7 * 24 * 3600,
             outbox_messages_max: 100_000,
             shared_strategy: SharedStrategy::RoundRobin,
+            hot_bytes: u64::MAX,
         }
     }
 }
@@ -146,6 +161,8 @@ pub struct Counts {
     pub queued_messages: u64,
     /// Records that are held, each once.
     pub records: u64,
+    /// Those of them that are not in memory.
+    pub cold_records: u64,
     /// Bytes of the blocks that hold them.
     pub record_bytes: u64,
     /// Forwards that wait in outboxes.

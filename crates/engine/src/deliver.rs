@@ -16,8 +16,8 @@ use crate::{
     ids::{self, Owner},
     lead::{Due, Lead, Role},
     look,
-    lost::is_tombstone,
     publish::answer,
+    record::Slot,
     session::{PACKET_IDS, Reserved, Session},
     state::{NoSink, RetainedChange, SharedGroup, Sink, State, Stored},
     stream::Stream,
@@ -26,6 +26,15 @@ use crate::{
 /// Packet id of a delivery of a session's own stream (M30).
 pub(crate) const fn packet_id(seq: u64) -> u16 {
     1 + (seq % PACKET_IDS) as u16
+}
+
+/// What follows from what was pushed.
+#[derive(Debug, Default)]
+struct Pushed {
+    /// Positions that have expired.
+    expired: Vec<u64>,
+    /// Records that were read back for it.
+    recalled: Vec<Slot>,
 }
 
 /// The leader's ear, see [`Sink`].
@@ -264,9 +273,13 @@ impl Partition {
 
     /// Pushes what waits in a session's stream as far as its window goes.
     pub(crate) fn pump(&mut self, stream: u64, fx: &mut impl PartitionEffects) {
-        let mut expired = Vec::new();
-        if let Some(limited_at) = self.push_waiting(stream, &mut expired, fx) {
+        let mut pushed = Pushed::default();
+        if let Some(limited_at) = self.push_waiting(stream, &mut pushed, fx) {
             self.raise_limit(stream, limited_at);
+        }
+        let Pushed { expired, recalled } = pushed;
+        if !recalled.is_empty() {
+            self.give_back(recalled);
         }
         if !expired.is_empty() {
             fx.dropped(Dropped::Expired, expired.len() as u64);
@@ -274,20 +287,23 @@ impl Partition {
                 self.doom(stream, seq, Fate::Expired);
             }
         }
+        if self.state.records.cold() > 0 {
+            self.look_ahead(stream);
+        }
         self.scan_on(stream, fx);
     }
 
-    /// The same without what follows from it: what has expired goes into `expired`; a position that may not be sent yet comes
-    /// back (M30).
+    /// The same without what follows from it, which goes into `pushed`; a position that may not be sent yet comes back (M30).
     fn push_waiting(
         &mut self,
         number: u64,
-        expired: &mut Vec<u64>,
+        pushed: &mut Pushed,
         fx: &mut impl PartitionEffects,
     ) -> Option<u64> {
         let wall = self.wall();
         let skips = self.is_planted(PlantedLoss::Skipped);
         let delivers = self.is_planted(PlantedLoss::Delivered);
+        let skips_cold = self.is_planted(PlantedLoss::ColdSkipped);
         let doomed = &self.lead.doomed;
         let State {
             sessions,
@@ -321,23 +337,9 @@ impl Partition {
             if !doomed.is_empty() && doomed.contains(&(number, seq)) {
                 continue;
             }
-            let record = records.get(reference.slot);
-            let view = record.view_like(topic);
-            topic = view.topic;
-            if is_tombstone(&view) && !stream.is_received(seq) && !delivers {
-                if skips {
-                    continue;
-                }
-                // Nothing behind it is delivered before the loss is accepted.
-                live.pushed = seq;
-                break;
-            }
-            if seq >= live.sent_before && view.expires_at.is_some_and(|at| at <= wall) {
-                expired.push(seq);
-                continue;
-            }
-            live.under_way += 1;
+            // Of an exchange of QoS 2 that the client has the message of, only the rest is needed.
             if stream.is_received(seq) {
+                live.under_way += 1;
                 let message = ToFront::Release {
                     source: Source::Session,
                     seq: Seq(seq),
@@ -346,6 +348,29 @@ impl Partition {
                 fx.send_front(live.front, message);
                 continue;
             }
+            if records.is_cold(reference.slot) {
+                if skips_cold {
+                    continue;
+                }
+                live.pushed = seq;
+                break;
+            }
+            if records.is_tombstone(reference.slot) && !delivers {
+                if skips {
+                    continue;
+                }
+                // Nothing behind it is delivered before the loss is accepted.
+                live.pushed = seq;
+                break;
+            }
+            let record = records.get(reference.slot);
+            let view = record.view_like(topic);
+            topic = view.topic;
+            if seq >= live.sent_before && view.expires_at.is_some_and(|at| at <= wall) {
+                pushed.expired.push(seq);
+                continue;
+            }
+            live.under_way += 1;
             let to = DeliverTo {
                 front: live.front,
                 source: Some((Source::Session, Seq(seq))),
@@ -362,6 +387,9 @@ impl Partition {
                 record: Some(record),
             };
             fx.deliver(delivery, std::slice::from_ref(&to));
+            if records.is_recalled(reference.slot) {
+                pushed.recalled.push(reference.slot);
+            }
         }
         None
     }
@@ -405,6 +433,7 @@ impl Partition {
         if session.lead.live.replace(live).is_none() {
             self.lead.attached += 1;
         }
+        self.try_lost_again(uid.0);
         self.pump(uid.0, fx);
     }
 }

@@ -79,6 +79,7 @@ mod orphans;
 mod outbox;
 mod partition;
 mod publish;
+mod recall;
 mod record;
 #[allow(
     dead_code,

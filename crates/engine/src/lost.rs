@@ -167,8 +167,7 @@ impl Partition {
 
     fn tombstones(&self) -> Places {
         let records = &self.state.records;
-        self.state
-            .places_of(|slot| is_tombstone(&records.view(slot)))
+        self.state.places_of(|slot| records.is_tombstone(slot))
     }
 
     fn named(&self, places: Places) -> Vec<LostReference> {
@@ -214,7 +213,7 @@ impl Partition {
         let records = &self.state.records;
         let places = self.state.places_of(|slot| {
             let index = LogIndex(records.address(slot).index);
-            is_tombstone(&records.view(slot)) && is_accepted(index)
+            records.is_tombstone(slot) && is_accepted(index)
         });
         for (topic, slot) in &places.retained {
             let address = self.state.records.address(*slot);
@@ -273,6 +272,8 @@ pub enum PlantedLoss {
     Skipped,
     /// An accepted loss is not counted.
     Uncounted,
+    /// A stream goes on behind a record that is not in memory.
+    ColdSkipped,
     /// All messages are as old as the oldest entry.
     AgedFromFirst,
     /// Messages that are under way go as well when they are too old.

@@ -2,14 +2,15 @@
 
 use bytes::Bytes;
 use courser_contract::{
-    Append, AppendKey, Class, IndexToken, LogIndex, Now, PartitionEffects, PartitionId, Term, Tick,
-    ToHome, ToPartition,
+    Append, AppendKey, Class, IndexToken, LogIndex, Now, PartitionEffects, PartitionId, RecordView,
+    Term, Tick, ToHome, ToPartition,
 };
 
 use crate::{
     Counts, DiskRoom, EntryError, MemoryRoom, Pace, PartitionConfig,
     entry::{Gather, Haste, Rare, Trust},
     lead::{Lead, Role},
+    recall::Recalls,
     session::FORWARD_AGAIN_MS,
     share::Leaver,
     state::{NoSink, State},
@@ -24,6 +25,7 @@ pub struct Partition {
     pub(crate) gather: Gather,
     pub(crate) disk_room: DiskRoom,
     pub(crate) memory_room: MemoryRoom,
+    pub(crate) recalls: Recalls,
     #[cfg(feature = "planted")]
     pub(crate) planted: Option<crate::PlantedLoss>,
 }
@@ -53,9 +55,14 @@ impl Partition {
             gather: Gather::default(),
             disk_room: DiskRoom::Enough,
             memory_room: MemoryRoom::Enough,
+            recalls: Recalls::default(),
             #[cfg(feature = "planted")]
             planted: None,
         };
+        partition
+            .state
+            .records
+            .set_hot_max(partition.config.hot_max());
         if partition.is_volatile() {
             partition.lead.role = Role::Leading;
             partition.lead.term = VOLATILE_TERM;
@@ -350,6 +357,7 @@ impl Partition {
     pub fn handle_timeout(&mut self, now: Now, fx: &mut impl PartitionEffects) {
         self.lead.now = now;
         self.gather.handle_timeout(now.tick);
+        self.recall_timeout();
         if self.lead.decides() {
             self.run_due(fx);
             self.forward_timeout(fx);
@@ -365,6 +373,7 @@ impl Partition {
         let forwards = senders.filter_map(|sender| sender.poll_timeout());
         let stood = self.lead.stood.values();
         let forwards = forwards.chain(stood.map(|(_, since)| since.after_ms(FORWARD_AGAIN_MS)));
+        let forwards = forwards.chain(self.recalls.poll_timeout());
         forwards.chain(due).chain(self.gather.deadline()).min()
     }
 
@@ -439,6 +448,7 @@ impl Partition {
     /// Other limits, for what it decides from now on: what was let in stays (M4).
     pub fn set_limits(&mut self, limits: crate::Limits) {
         self.config.limits = limits;
+        self.state.records.set_hot_max(self.config.hot_max());
         self.watch_settings();
     }
 
@@ -491,6 +501,7 @@ impl Partition {
             retained_bytes: retained.bytes,
             queued_messages: self.state.queued,
             records: self.state.records.live() as u64,
+            cold_records: self.state.records.cold() as u64,
             record_bytes: self.state.records.held_bytes() as u64,
             outbox_messages: self.state.outboxes.len() as u64,
         }
@@ -500,6 +511,17 @@ impl Partition {
     #[must_use]
     pub fn encode_state(&self) -> Vec<u8> {
         self.state.encode()
+    }
+
+    /// Records that are in memory, each with its entry and the byte of it at which it begins, in no order: for tests that hold them
+    /// against the log.
+    pub fn records_in_memory(&self) -> impl Iterator<Item = (LogIndex, u32, RecordView<'_>)> {
+        let records = &self.state.records;
+        let slots = records.iter().filter(|slot| records.is_in_memory(*slot));
+        slots.map(|slot| {
+            let address = records.address(slot);
+            (LogIndex(address.index), address.ordinal, records.view(slot))
+        })
     }
 
     /// Asserts the invariants; linear in all that is stored.

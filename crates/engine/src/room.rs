@@ -286,7 +286,11 @@ impl Partition {
     fn oldest_droppable(&self, stream: u64) -> Option<u64> {
         let (queue, _) = self.queue(stream)?;
         let mut seq = match ids::owner(stream) {
-            Owner::Session => self.state.sessions.get(stream)?.droppable_from(),
+            Owner::Session => {
+                let from = self.state.sessions.get(stream)?.droppable_from();
+                // What is on its way out of the log is as good as under way: else those who lag would never get anything.
+                from.max(self.asked_to(stream))
+            }
             Owner::Group => queue.floor(),
         };
         loop {

@@ -10,7 +10,6 @@ use crate::{
     Partition,
     entry::{PublishFact, Rare, RetainMark, ScanState, Target, TargetList, Targets},
     lead::{After, Lead, OpenScan},
-    lost::is_tombstone,
     retained::Scan,
     session::Subscribed,
 };
@@ -171,7 +170,7 @@ impl Partition {
         let asked = found.len();
         if self.state.records.tombstones() > 0 {
             let records = &self.state.records;
-            found.retain(|slot| !is_tombstone(&records.view(*slot)));
+            found.retain(|slot| !records.is_tombstone(*slot));
         }
         if found.len() < asked {
             fx.dropped(Dropped::Damaged, (asked - found.len()) as u64);

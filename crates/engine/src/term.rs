@@ -93,7 +93,7 @@ impl Partition {
             let expiring: Vec<_> = session
                 .stream
                 .iter()
-                .filter_map(|(seq, r)| Some((seq, state.records.view(r.slot).expires_at?)))
+                .filter_map(|(seq, r)| Some((seq, state.records.expires_at(r.slot)?)))
                 .collect();
             for (seq, at) in expiring {
                 crate::deliver::note_expiry(&mut self.lead, &mut session.stream, number, seq, at);
@@ -104,14 +104,14 @@ impl Partition {
             let expiring: Vec<_> = group
                 .stream
                 .iter()
-                .filter_map(|(seq, r)| Some((seq, state.records.view(r.slot).expires_at?)))
+                .filter_map(|(seq, r)| Some((seq, state.records.expires_at(r.slot)?)))
                 .collect();
             for (seq, at) in expiring {
                 crate::deliver::note_expiry(&mut self.lead, &mut group.stream, number, seq, at);
             }
         }
         for slot in state.retained.records() {
-            if let Some(at) = state.records.view(slot).expires_at {
+            if let Some(at) = state.records.expires_at(slot) {
                 let due = Due::retained(slot, state.records.address(slot));
                 self.lead.due.insert(at, due);
             }

@@ -105,7 +105,7 @@ impl Partition {
         let mut expired = Vec::new();
         let mut next: Option<(u64, WallMs)> = None;
         for (seq, reference) in references {
-            let Some(at) = self.state.records.view(reference.slot).expires_at else {
+            let Some(at) = self.state.records.expires_at(reference.slot) else {
                 continue;
             };
             if at <= wall && !self.is_begun(stream, seq) {

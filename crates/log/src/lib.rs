@@ -8,6 +8,7 @@
 //! - [`Log::open`] recovers: the torn end is cut, rot is reported and never delivered.
 //! - [`Log::prepare`] gives the slow part of making segments as a job for another thread.
 //! - [`EntryReader`] reads entries back, away from the writer.
+//! - [`RecordReader`] reads single records of all partitions back, for many streams at once.
 //! - [`CheckpointStore`] keeps checkpoints and the manifests that say which one counts.
 //! - [`Cleaner`] moves what is needed of old segments into new ones (M41).
 //! - [`inspect`] reads segments offline, as a tool does.
@@ -34,6 +35,7 @@ mod log;
 mod places;
 mod prepare;
 mod read;
+mod recall;
 mod record;
 mod recover;
 mod scan;
@@ -55,8 +57,10 @@ pub use self::{
     kept::KeptEntries,
     live::LiveEntries,
     log::{HeldSegment, Log, LogCounts, LogCut, Space, SpaceState},
+    places::LogPlaces,
     prepare::{PrepareJob, Prepared},
     read::{EntryReader, KeptRecord, ReadEntry},
+    recall::{RecallCounts, RecallStep, RecordReader},
     record::{CheckpointAt, HardState, Record},
     recover::{
         Cut, Damage, DamageKind, Leftovers, PartitionDamage, Recovered, RecoveredEntry,

@@ -169,6 +169,17 @@ impl PartitionPlaces {
         })
     }
 
+    /// Runs of entries whose batches begin at a place or behind it, ascending.
+    pub(crate) fn runs_from(&self, place: Place) -> impl Iterator<Item = RunFound> + '_ {
+        let from = self.items.partition_point(|item| item.place() < place);
+        self.items[from..].iter().map(|item| RunFound {
+            first: item.first,
+            last: item.last,
+            place: item.place(),
+            in_pieces: self.pieces.contains_key(&item.first),
+        })
+    }
+
     /// The first of `first..=last` that is nowhere.
     pub(crate) fn first_missing(&self, first: LogIndex, last: LogIndex) -> Option<LogIndex> {
         let mut wanted = first;
@@ -197,6 +208,24 @@ pub(crate) enum Found<'a> {
     From(Place),
     /// In pieces, one in each of these batches, in order.
     Pieces(&'a [Place]),
+}
+
+/// Entries that follow each other, from a batch on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RunFound {
+    pub(crate) first: LogIndex,
+    pub(crate) last: LogIndex,
+    pub(crate) place: Place,
+    /// One entry, which begins there.
+    pub(crate) in_pieces: bool,
+}
+
+/// Where all that the log has was at some moment; for a [`crate::RecordReader`]. About 24 bytes for each partition and 256 KiB.
+#[derive(Clone, Debug, Default)]
+pub struct LogPlaces {
+    pub(crate) places: Places,
+    /// Entries of a partition up to this one are never replaced any more.
+    pub(crate) settled: BTreeMap<PartitionId, LogIndex>,
 }
 
 /// Places of all partitions.

@@ -1,5 +1,7 @@
 //! Reading entries back, one partition at a time, away from the writer.
 
+use std::{fmt, io};
+
 use bytes::{Bytes, BytesMut};
 use courser_contract::{LogIndex, PartitionId, Term};
 use zerocopy::FromBytes;
@@ -36,10 +38,9 @@ pub struct KeptRecord {
 /// Reads entries of one partition; in index order it reads each stretch of the log once.
 #[derive(Debug)]
 pub struct EntryReader<D: Disk> {
-    disk: D,
     partition: PartitionId,
     places: PartitionPlaces,
-    open: Option<(SegmentNumber, Window<D::File>)>,
+    files: Files<D>,
     /// What the batch that was read last has.
     held: Option<Held>,
     /// Batches with kept records that were read.
@@ -49,10 +50,9 @@ pub struct EntryReader<D: Disk> {
 impl<D: Disk> EntryReader<D> {
     pub(crate) const fn new(disk: D, partition: PartitionId, places: PartitionPlaces) -> Self {
         Self {
-            disk,
             partition,
             places,
-            open: None,
+            files: Files::new(disk),
             held: None,
             kept: 0,
         }
@@ -68,8 +68,8 @@ impl<D: Disk> EntryReader<D> {
             None => Err(ReadError::Unknown { partition, index }),
             Some(Found::From(place)) => self.search(place, index),
             Some(Found::Pieces(places)) => {
-                let places = places.to_vec();
-                self.join(&places, index)
+                let joined = join(&mut self.files, partition, index, places);
+                joined.map_err(|(place, fault)| fault.of(place, partition, index))
             }
         }
     }
@@ -118,63 +118,9 @@ impl<D: Disk> EntryReader<D> {
         Err(self.damaged(from, index))
     }
 
-    fn join(&mut self, places: &[Place], index: LogIndex) -> Result<ReadEntry, ReadError> {
-        let mut data = BytesMut::new();
-        let mut term = Term(0);
-        for place in places {
-            let (batch, check) = self.batch(*place, index)?;
-            let piece = frames_of(&batch, check, self.partition, Kind::Piece)
-                .filter(|piece| piece.index == index)
-                .last();
-            let Some(piece) = piece else {
-                return Err(self.damaged(*place, index));
-            };
-            let Ok((head, part)) = PieceHeader::read_from_prefix(&piece.data) else {
-                return Err(self.damaged(*place, index));
-            };
-            if head.offset.get() != data.len() as u64 {
-                return Err(self.damaged(*place, index));
-            }
-            data.extend_from_slice(part);
-            term = piece.term;
-        }
-        Ok(ReadEntry {
-            term,
-            data: data.freeze(),
-        })
-    }
-
-    /// A batch, and how its records are to be looked at: of a damaged one those count whose own checksums are right.
     fn batch(&mut self, place: Place, index: LogIndex) -> Result<(RawBatch, Check), ReadError> {
-        let damaged = self.damaged(place, index);
-        let window = self.window(place)?;
-        match batch_at(window, place.offset) {
-            BatchSeen::Whole(batch) if batch.header.segment.get() == place.segment.0 => {
-                Ok((batch, Check::Lengths))
-            }
-            BatchSeen::BadBody(header, body) if header.segment.get() == place.segment.0 => {
-                Ok((RawBatch { header, body }, Check::Checksums))
-            }
-            BatchSeen::Unreadable(source) => Err(ReadError::Disk { place, source }),
-            BatchSeen::Whole(_)
-            | BatchSeen::Nothing
-            | BatchSeen::Other(_)
-            | BatchSeen::BadBody(..) => Err(damaged),
-        }
-    }
-
-    fn window(&mut self, place: Place) -> Result<&mut Window<D::File>, ReadError> {
-        let is_open = self.open.as_ref().is_some_and(|(segment, window)| {
-            *segment == place.segment && place.offset < window.len()
-        });
-        if !is_open {
-            let disk = |source| ReadError::Disk { place, source };
-            let file = self.disk.open(&place.segment.file_name()).map_err(disk)?;
-            let window = Window::new(file).map_err(disk)?;
-            self.open = Some((place.segment, window));
-        }
-        let (_, window) = self.open.as_mut().expect("it was opened above");
-        Ok(window)
+        let read = self.files.batch(place);
+        read.map_err(|fault| fault.of(place, self.partition, index))
     }
 
     const fn damaged(&self, place: Place, index: LogIndex) -> ReadError {
@@ -184,6 +130,158 @@ impl<D: Disk> EntryReader<D> {
             index,
         }
     }
+}
+
+/// Why a batch is not to be had.
+#[derive(Debug)]
+pub(crate) enum BatchFault {
+    /// It is not what was written.
+    Damaged,
+    /// The disk does not give it.
+    Disk(io::Error),
+}
+
+impl BatchFault {
+    /// The same for somebody else.
+    pub(crate) fn again(&self) -> Self {
+        match self {
+            Self::Damaged => Self::Damaged,
+            Self::Disk(source) => Self::Disk(io::Error::new(source.kind(), source.to_string())),
+        }
+    }
+
+    /// What it means to whoever wants an entry.
+    pub(crate) fn of(self, place: Place, partition: PartitionId, index: LogIndex) -> ReadError {
+        match self {
+            Self::Damaged => ReadError::Damaged {
+                place,
+                partition,
+                index,
+            },
+            Self::Disk(source) => ReadError::Disk { place, source },
+        }
+    }
+}
+
+/// The segments of a disk, the one that was read last open.
+pub(crate) struct Files<D: Disk> {
+    disk: D,
+    open: Option<(SegmentNumber, Window<D::File>)>,
+    /// Bytes of one read, where it is not the usual.
+    ahead: Option<u64>,
+    /// Bytes read of files that are closed.
+    read_bytes: u64,
+}
+
+impl<D: Disk> fmt::Debug for Files<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let open = self.open.as_ref().map(|(segment, _)| segment);
+        f.debug_struct("Files")
+            .field("open", &open)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<D: Disk> Files<D> {
+    pub(crate) const fn new(disk: D) -> Self {
+        Self {
+            disk,
+            open: None,
+            ahead: None,
+            read_bytes: 0,
+        }
+    }
+
+    /// See [`Window::set_ahead`].
+    pub(crate) const fn set_ahead(&mut self, bytes: u64) {
+        self.ahead = Some(bytes);
+        if let Some((_, window)) = &mut self.open {
+            window.set_ahead(bytes);
+        }
+    }
+
+    /// Bytes that were read.
+    pub(crate) fn read_bytes(&self) -> u64 {
+        self.read_bytes + self.open.as_ref().map_or(0, |(_, it)| it.read_bytes)
+    }
+
+    /// Whether a batch is here without another read.
+    pub(crate) fn holds(&self, place: Place) -> bool {
+        let open = self.open.as_ref();
+        open.is_some_and(|(of, it)| *of == place.segment && it.holds_batch(place.offset))
+    }
+
+    /// Closes what is open: the next look is at the disk as it is then.
+    pub(crate) fn close(&mut self) {
+        self.read_bytes = self.read_bytes();
+        self.open = None;
+    }
+
+    /// A batch, and how its records are to be looked at: of a damaged one those count whose own checksums are right.
+    pub(crate) fn batch(&mut self, place: Place) -> Result<(RawBatch, Check), BatchFault> {
+        let window = self.window(place).map_err(BatchFault::Disk)?;
+        match batch_at(window, place.offset) {
+            BatchSeen::Whole(batch) if batch.header.segment.get() == place.segment.0 => {
+                Ok((batch, Check::Lengths))
+            }
+            BatchSeen::BadBody(header, body) if header.segment.get() == place.segment.0 => {
+                Ok((RawBatch { header, body }, Check::Checksums))
+            }
+            BatchSeen::Unreadable(source) => Err(BatchFault::Disk(source)),
+            BatchSeen::Whole(_)
+            | BatchSeen::Nothing
+            | BatchSeen::Other(_)
+            | BatchSeen::BadBody(..) => Err(BatchFault::Damaged),
+        }
+    }
+
+    fn window(&mut self, place: Place) -> io::Result<&mut Window<D::File>> {
+        let is_open = self.open.as_ref().is_some_and(|(segment, window)| {
+            *segment == place.segment && place.offset < window.len()
+        });
+        if !is_open {
+            self.close();
+            let mut window = Window::new(self.disk.open(&place.segment.file_name())?)?;
+            if let Some(bytes) = self.ahead {
+                window.set_ahead(bytes);
+            }
+            self.open = Some((place.segment, window));
+        }
+        let (_, window) = self.open.as_mut().expect("it was opened above");
+        Ok(window)
+    }
+}
+
+/// An entry out of its pieces; or the place of the first one that is not to be had.
+pub(crate) fn join<D: Disk>(
+    files: &mut Files<D>,
+    partition: PartitionId,
+    index: LogIndex,
+    places: &[Place],
+) -> Result<ReadEntry, (Place, BatchFault)> {
+    let mut data = BytesMut::new();
+    let mut term = Term(0);
+    for place in places {
+        let (batch, check) = files.batch(*place).map_err(|fault| (*place, fault))?;
+        let piece = frames_of(&batch, check, partition, Kind::Piece)
+            .filter(|piece| piece.index == index)
+            .last();
+        let head = piece
+            .as_ref()
+            .and_then(|piece| PieceHeader::read_from_prefix(&piece.data).ok());
+        let (Some(piece), Some((head, part))) = (&piece, head) else {
+            return Err((*place, BatchFault::Damaged));
+        };
+        if head.offset.get() != data.len() as u64 {
+            return Err((*place, BatchFault::Damaged));
+        }
+        data.extend_from_slice(part);
+        term = piece.term;
+    }
+    Ok(ReadEntry {
+        term,
+        data: data.freeze(),
+    })
 }
 
 /// The partition's entries of one batch, ascending.

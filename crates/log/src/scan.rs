@@ -24,6 +24,10 @@ pub(crate) struct Window<F> {
     len: u64,
     chunk: Bytes,
     at: u64,
+    /// Bytes of one read.
+    ahead: u64,
+    /// Whether what a read needs and the last one gave is kept. Not for those who look at what is being written.
+    carries: bool,
     /// Bytes that were asked of the file.
     pub(crate) read_bytes: u64,
 }
@@ -45,6 +49,8 @@ impl<F: DiskFile> Window<F> {
             len,
             chunk: Bytes::new(),
             at: 0,
+            ahead: CHUNK_BYTES,
+            carries: false,
             read_bytes: 0,
         })
     }
@@ -61,6 +67,26 @@ impl<F: DiskFile> Window<F> {
         &self.file
     }
 
+    /// Reads so many bytes at once from now on, and none of them twice while it goes forward.
+    pub(crate) const fn set_ahead(&mut self, bytes: u64) {
+        self.ahead = bytes;
+        self.carries = true;
+    }
+
+    /// Whether a batch is here without another read.
+    pub(crate) fn holds_batch(&self, offset: u64) -> bool {
+        let Some(head) = self.held(offset, BATCH_HEADER_BYTES as u64) else {
+            return false;
+        };
+        match BatchHeader::see(&head) {
+            Seen::Header(header) => {
+                let bytes = BATCH_HEADER_BYTES as u64 + u64::from(header.body_bytes.get());
+                self.held(offset, bytes).is_some()
+            }
+            Seen::Nothing | Seen::Other(_) => false,
+        }
+    }
+
     /// `len` bytes from `offset` on.
     pub(crate) fn bytes(&mut self, offset: u64, len: u64) -> Result<Bytes, Fault> {
         match offset.checked_add(len) {
@@ -70,11 +96,13 @@ impl<F: DiskFile> Window<F> {
         if let Some(found) = self.held(offset, len) {
             return Ok(found);
         }
-        let ahead = len.max(CHUNK_BYTES).min(self.len - offset);
-        let read = match self.read(offset, ahead) {
+        let tail = self.tail(offset);
+        let rest = len.saturating_sub(tail.len() as u64).max(self.ahead);
+        let ahead = (tail.len() as u64 + rest).min(self.len - offset);
+        let read = match self.read(offset, ahead, &tail) {
             Ok(read) => read,
             // What is ahead may be what cannot be read.
-            Err(_) if ahead > len => return self.read(offset, len).map_err(Fault::Unreadable),
+            Err(_) if ahead > len => return self.read(offset, len, &[]).map_err(Fault::Unreadable),
             Err(error) => return Err(Fault::Unreadable(error)),
         };
         self.chunk = read;
@@ -88,7 +116,17 @@ impl<F: DiskFile> Window<F> {
         (to <= self.chunk.len()).then(|| self.chunk.slice(from..to))
     }
 
-    fn read(&mut self, offset: u64, len: u64) -> io::Result<Bytes> {
+    /// What of the last read is behind `offset`, to be carried on.
+    fn tail(&self, offset: u64) -> Bytes {
+        let from = offset.checked_sub(self.at);
+        let from = from.filter(|from| self.carries && *from < self.chunk.len() as u64);
+        from.map_or_else(Bytes::new, |from| {
+            Bytes::copy_from_slice(&self.chunk[from as usize..])
+        })
+    }
+
+    /// `len` bytes from `offset` on, of which the first ones are known.
+    fn read(&mut self, offset: u64, len: u64, tail: &[u8]) -> io::Result<Bytes> {
         let len = usize::try_from(len).expect("a read is no longer than a segment");
         // The last chunk's memory serves again unless entries still share it.
         let mut buffer = match std::mem::take(&mut self.chunk).try_into_mut() {
@@ -96,8 +134,10 @@ impl<F: DiskFile> Window<F> {
             Err(_) => bytes::BytesMut::new(),
         };
         buffer.resize(len, 0);
-        self.file.read_at(&mut buffer, offset)?;
-        self.read_bytes += len as u64;
+        let (known, rest) = buffer.split_at_mut(tail.len());
+        known.copy_from_slice(tail);
+        self.file.read_at(rest, offset + known.len() as u64)?;
+        self.read_bytes += rest.len() as u64;
         Ok(buffer.freeze())
     }
 }

@@ -38,6 +38,9 @@ impl Shard {
         let mut some = false;
         for id in ids {
             let owned = self.partitions.get_mut(&id).expect("it was listed");
+            if let Some(question) = owned.partition.take_question(self.hub.now) {
+                self.hub.actions.push(Action::Ask(question));
+            }
             if !owned.partition.has_entry() {
                 continue;
             }

@@ -2,7 +2,7 @@
 
 use courser_contract::{
     AppendKey, AppendNumber, CloseCause, Cut, DeliverTo, FrontId, IndexChange, IndexToken, Origin,
-    PartitionId, Record, Settled, ShardId, Term, ToFront, ToHome, ToPartition,
+    PartitionId, Question, Record, Settled, ShardId, Term, ToFront, ToHome, ToPartition,
 };
 
 use super::fences::FenceId;
@@ -62,6 +62,8 @@ pub(crate) enum Action {
         conn: u32,
     },
     Propose(PartitionId, bytes::Bytes),
+    /// A partition asks for records that are only in its log.
+    Ask(Question),
     Deposed(PartitionId),
     Led(PartitionId),
     /// A rule is broken that only the shell sees.

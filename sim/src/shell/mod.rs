@@ -21,8 +21,8 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use courser_contract::{
-    CloseCause, DetachCause, Dropped, Epoch, FrontId, LogIndex, Now, PartitionId, ShardId, Term,
-    ToFront, ToHome,
+    CloseCause, DetachCause, Dropped, Epoch, FrontId, LogIndex, Now, PartitionId, Recalled,
+    ShardId, Term, ToFront, ToHome,
 };
 use courser_engine::{DiskRoom, Limits, Partition, PartitionConfig};
 use courser_mqtt::front::{Front, FrontConfig, PreparedScratch};
@@ -49,6 +49,8 @@ pub(crate) enum Inbound {
     Committed(PartitionId, LogIndex, Bytes),
     /// How much room the disk has.
     Room(DiskRoom),
+    /// Records have been read back.
+    Recalled(Recalled),
     Follow(PartitionId),
     Lead(PartitionId, Term),
 }
@@ -124,7 +126,7 @@ impl Shard {
         });
         let mut partitions: BTreeMap<_, _> = partitions.collect();
         for owned in partitions.values_mut() {
-            planted::plant_age(make.bug, &mut owned.partition);
+            planted::plant_partition(make.bug, &mut owned.partition);
         }
         Self {
             hub: Hub::new(make.id, make.start, make.places, rng, make.bug),

@@ -14,12 +14,13 @@ use crate::bug::Bug;
 /// Session packet ids are `1 + seq mod` this (M30).
 const SESSION_IDS: u64 = 32_767;
 
-/// A partition that looks at ages as a bug does.
-pub(super) fn plant_age(bug: Option<Bug>, partition: &mut Partition) {
+/// A partition that looks at ages, or passes over records, as a bug does.
+pub(super) fn plant_partition(bug: Option<Bug>, partition: &mut Partition) {
     let planted = match bug {
         Some(Bug::AgedFromFirst) => PlantedLoss::AgedFromFirst,
         Some(Bug::AgedUnderWay) => PlantedLoss::AgedUnderWay,
         Some(Bug::AgedUncounted) => PlantedLoss::AgedUncounted,
+        Some(Bug::SkipCold) => PlantedLoss::ColdSkipped,
         _ => return,
     };
     partition.plant_loss(planted);

@@ -168,6 +168,15 @@ impl Shard {
                     owned.partition.set_disk_room(room);
                 }
             }
+            Inbound::Recalled(answer) => {
+                let lost = self.with_partition(answer.partition, |it, now, fx| {
+                    it.handle_recalled(now, &answer, fx)
+                });
+                if lost > 0 {
+                    let text = format!("I1: {lost} records cannot be read back: {answer:?}");
+                    self.hub.actions.push(Action::Broken(text));
+                }
+            }
             Inbound::Follow(id) => self.follow(id),
             Inbound::Lead(id, term) => {
                 let owned = self

@@ -17,6 +17,7 @@ mod faults;
 mod groups;
 mod planted;
 mod probe;
+mod recall;
 mod recovery;
 mod restore;
 mod truth;
@@ -26,11 +27,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use courser_cluster::{Consensus, Group};
-use courser_contract::{Class, LogIndex, PartitionId, ShardId};
+use courser_contract::{Class, LogIndex, PartitionId, Recalled, ShardId};
 use courser_log::testing::{MemDisk, Planted};
 use courser_log::{
-    Batch, CheckpointStore, Log, LogConfig, LogCounts, NodeIdentity, PrepareJob, Question, Record,
-    SpaceState,
+    Batch, CheckpointStore, Log, LogConfig, LogCounts, LogPlaces, NodeIdentity, PrepareJob,
+    Question, Record, SpaceState,
 };
 
 use self::checkpoints::Saving;
@@ -38,6 +39,7 @@ use self::cleaner::{Answer, Cleaning};
 use self::copy::Held;
 use self::groups::Told;
 use self::planted::PlantedDisk;
+use self::recall::Recalling;
 use self::truth::{MayLose, Truth};
 use crate::bug::Bug;
 use crate::rng::Rng;
@@ -82,6 +84,12 @@ pub(crate) enum DiskEvent {
     CleanerAsks(u32, Question),
     /// The cleaner hears the answer.
     CleanerTold(u32, Box<Answer>),
+    /// The record reader makes a step.
+    Recall(u32),
+    /// It hears where things are.
+    Places(u32, Box<LogPlaces>),
+    /// What it has read comes to whom it is for.
+    Recalled(u32, Recalled),
     /// A copy of the folder begins.
     Hold,
     /// What it holds is read.
@@ -146,6 +154,7 @@ struct Running {
     syncs: u64,
     space: SpaceState,
     cleaning: Cleaning,
+    recalling: Recalling,
     /// What is being copied.
     held: Option<Held>,
 }

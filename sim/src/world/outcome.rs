@@ -50,6 +50,8 @@ pub struct Counts {
     pub cleaned: u64,
     /// Records that were moved for it.
     pub kept: u64,
+    /// Records that were read back since they were only in the log.
+    pub recalled: u64,
     /// Copies that were made while the node ran, and were whole.
     pub copies: u64,
     /// Times that the node stopped because of its disk.
@@ -76,6 +78,7 @@ impl Counts {
         self.cleaned += other.cleaned;
         self.kept += other.kept;
         self.copies += other.copies;
+        self.recalled += other.recalled;
         self.failures += other.failures;
         self.damaged += other.damaged;
         self.rolled_back += other.rolled_back;

@@ -90,6 +90,7 @@ impl World {
                 self.attached(conn);
             }
             Action::Propose(partition, entry) => self.propose(partition, entry),
+            Action::Ask(question) => self.ask_for_records(question),
             Action::Deposed(partition) => self.deposed(partition),
             Action::Broken(text) => self.oracle.fail(text),
             Action::Note(line) => self.note(format_args!("{line}")),

@@ -161,8 +161,10 @@ metrics! {
         |it| one(it.sum.held.queued_messages);
     "stored_messages", Gauge of Things, "Stored messages, each once however many wait for it",
         |it| one(it.sum.held.records);
-    "stored", Gauge of Bytes, "Bytes that hold them",
+    "stored", Gauge of Bytes, "Bytes that hold those of them that are in memory",
         |it| one(it.sum.held.record_bytes);
+    "cold_messages", Gauge of Things, "Those of them that are only in the log: session.hot_bytes",
+        |it| one(it.sum.held.cold_records);
     "forwards_waiting", Gauge of Things, "Messages on their way from one partition to another",
         |it| one(it.sum.held.outbox_messages);
 
@@ -209,6 +211,18 @@ metrics! {
         |it| disk(it, "log_kept_bytes");
     "cleaner_read", Counter of Bytes, "Bytes of segments and checkpoints that the cleaner read",
         |it| disk(it, "cleaner_read_bytes");
+    "recall_read", Counter of Bytes, "Bytes of segments that were read for messages that are only in the log",
+        |it| disk(it, "recall_read_bytes");
+    "recalled", Counter of Bytes, "Bytes of those messages",
+        |it| disk(it, "recalled_bytes");
+    "recalled_messages", Counter of Things, "Messages that were read back from the log",
+        |it| disk(it, "recalled_records");
+    "recall_questions", Counter of Things, "Times that a partition asked for some",
+        |it| disk(it, "recall_questions");
+    "recall_rounds", Counter of Things, "Times that the reading went through the log",
+        |it| disk(it, "recall_rounds");
+    "recalled_lost", Counter of Things, "Messages that could not be read back: their streams stop there",
+        |it| disk(it, "recalled_lost");
     "cleaner_given_up", Counter of Things, "Segments and checkpoints that the cleaner left as they are: damaged, or with more in them than was thought",
         |it| disk(it, "cleaner_given_up");
     "log_recovered_entries", Gauge of Things, "Entries that the last start read",

@@ -24,6 +24,7 @@ mod placement;
 mod publish;
 mod questions;
 mod ready;
+mod recalls;
 mod recovery;
 mod reports;
 mod runs;
@@ -67,6 +68,7 @@ use self::messages::Inbound;
 use self::pacing::Pacing;
 use self::partitions::Partitions;
 use self::ready::{Place, ReadyQueue};
+use self::recalls::Recalls;
 use self::recovery::{Held, Recovery};
 use self::reports::{Busy, Reports};
 use self::settings::Tuning;
@@ -148,6 +150,8 @@ pub(crate) struct Shard {
     metadata: Option<Box<Metadata>>,
     /// Of the partitions with a log.
     checkpoints: Option<Checkpoints>,
+    /// Where messages are kept on a disk.
+    recalls: Option<Recalls>,
     disk_room: DiskRoom,
     timers: Wheel<Timer>,
     /// Timers that fired, with the memory of the last turn.
@@ -304,8 +308,13 @@ impl Shard {
             config: Arc::clone(&config),
         };
         let partitions = Partitions::new(id, parts.start, &places, &limits);
-        let (store, recovery, checkpoints) = match disk {
-            None => (Stores::Memory(InMemory::default()), Recovery::Over, None),
+        let (store, recovery, checkpoints, recalls) = match disk {
+            None => (
+                Stores::Memory(InMemory::default()),
+                Recovery::Over,
+                None,
+                None,
+            ),
             Some(disk) => {
                 let link = CheckpointLink {
                     jobs: disk.jobs,
@@ -322,6 +331,7 @@ impl Shard {
                         places.last_logged(),
                         partitions.ids(),
                     )),
+                    Some(Recalls::new(disk.questions, disk.recalled)),
                 )
             }
         };
@@ -341,6 +351,7 @@ impl Shard {
             metadata: (id == ShardId(0))
                 .then(|| Box::new(Metadata::new(Arc::clone(&parts.logins.access)))),
             checkpoints,
+            recalls,
             disk_room: DiskRoom::Enough,
             timers: Wheel::new(now.tick),
             due: Vec::new(),

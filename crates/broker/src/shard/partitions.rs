@@ -303,6 +303,7 @@ impl Partitions {
             sum.retained_bytes += counts.retained_bytes;
             sum.queued_messages += counts.queued_messages;
             sum.records += counts.records;
+            sum.cold_records += counts.cold_records;
             sum.record_bytes += counts.record_bytes;
             sum.outbox_messages += counts.outbox_messages;
         }

@@ -12,6 +12,7 @@ use courser_memory::{Component, Scope};
 use super::Shard;
 use super::accept::LISTENERS;
 use super::hub::Budget;
+use super::recalls::Recalls;
 use super::stop::Saves;
 use crate::clock::thread_cpu_us;
 use crate::failpoint;
@@ -58,7 +59,10 @@ impl Shard {
         self.observe_stop();
         self.observe_disk();
         self.store.begin_turn();
-        counted(Component::Partitions, || self.handle_commits());
+        counted(Component::Partitions, || {
+            self.handle_commits();
+            self.handle_recalled();
+        });
         self.observe_access();
         self.hub.budget = Budget::of(work / 2);
         counted(Component::Rings, || self.handle_rings());
@@ -293,6 +297,10 @@ impl Shard {
                 self.store.propose(id, entry);
             }
         }
+        let partition = self.partitions.at(place).partition.as_ref();
+        if partition.is_some_and(|it| it.has_question()) {
+            self.ask_for_records(place);
+        }
     }
 
     /// Whether there is more to do now; if not, how long the shard may sleep.
@@ -308,6 +316,7 @@ impl Shard {
         if self.hub.ports.has_work()
             || self.store.has_work()
             || self.recover()
+            || self.recalls.as_mut().is_some_and(Recalls::has_some)
             || self.desk.has_question()
             || self.has_access_work()
             || self.stop.is_new()

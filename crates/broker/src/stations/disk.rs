@@ -109,15 +109,21 @@ pub(crate) enum Counter {
     ScrubPasses,
     ScrubDamages,
     SegmentsBytes,
+    RecallReadBytes,
+    RecalledBytes,
+    RecalledRecords,
+    RecallQuestions,
+    RecallRounds,
+    RecalledLost,
 }
 
 /// The words of the counters in reports, and the topics that they are published under.
 macro_rules! counters {
     ($($name:literal),+ $(,)?) => {
         /// In the order of [`Counter`].
-        pub(crate) const COUNTERS: [&str; 30] = [$($name),+];
+        pub(crate) const COUNTERS: [&str; 36] = [$($name),+];
         /// The same as topics.
-        pub(crate) const TOPICS: [&str; 30] = [$(concat!("$SYS/broker/disk/", $name)),+];
+        pub(crate) const TOPICS: [&str; 36] = [$(concat!("$SYS/broker/disk/", $name)),+];
     };
 }
 
@@ -152,8 +158,14 @@ counters![
     "scrub_passes",
     "scrub_damages",
     "log_segments_bytes",
+    "recall_read_bytes",
+    "recalled_bytes",
+    "recalled_records",
+    "recall_questions",
+    "recall_rounds",
+    "recalled_lost",
 ];
-const _: () = assert!(Counter::SegmentsBytes as usize + 1 == COUNTERS.len());
+const _: () = assert!(Counter::RecalledLost as usize + 1 == COUNTERS.len());
 
 impl DiskState {
     /// Of a disk whose log is still to be read, for this many shards.

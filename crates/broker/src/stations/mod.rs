@@ -9,6 +9,7 @@
 //! - [`recovery`]: what the writer's thread does first.
 //! - [`writer`]: the one owner of the log. While a sync is under way the next batch gathers, so that batches grow with load and not with timers.
 //! - [`reader`]: slow work with files that must not delay the writer.
+//! - [`recall`]: reads records back that are not in memory any more.
 //! - [`cleaner`]: moves what is needed of old segments, between the reader's jobs.
 //! - [`requests`]: what those who copy or check the log ask for.
 //! - [`disk`]: what all threads know of the disk.
@@ -19,6 +20,7 @@ mod cleaner;
 mod disk;
 mod orders;
 mod reader;
+mod recall;
 mod recovery;
 mod requests;
 mod start;
@@ -29,6 +31,7 @@ pub use disk::DiskFailure;
 pub(crate) use disk::{COUNTERS, Counter, DiskState, Stage, TOPICS};
 pub(crate) use orders::{Checkpointed, Mark, Order, OrderSender};
 pub(crate) use reader::{CheckpointDone, Job};
+pub(crate) use recall::QuestionDoor;
 pub(crate) use recovery::{Found, RecoveredShard, found_in, with_causes, without_metadata};
 pub(crate) use requests::{CopyDoor, HeldData, NotHeld};
 pub use start::StationsError;

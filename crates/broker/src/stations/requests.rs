@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use courser_log::{Disk, HeldFile, HeldSegment, LogCut, SegmentNumber};
+use courser_log::{Disk, HeldFile, HeldSegment, LogCut, LogPlaces, SegmentNumber};
 
 use super::disk::DiskState;
 use super::reader::Job;
@@ -36,6 +36,8 @@ pub(crate) enum Request {
     Hold(Option<RangeInclusive<SegmentNumber>>),
     /// Which segments hold something.
     Segments(mpsc::SyncSender<Vec<HeldSegment>>),
+    /// Where everything is. Answered even while there is no room: what is read back may be what gives some.
+    Places(mpsc::SyncSender<LogPlaces>),
 }
 
 /// Everything that a copy is made of, held until [`RequestDoor::hold`] lets go of it.
@@ -101,6 +103,11 @@ impl RequestDoor {
     /// Which segments hold something; blocks until the writer has an answer.
     pub(crate) fn segments(&self) -> Option<Vec<HeldSegment>> {
         self.ask(Request::Segments)
+    }
+
+    /// Where everything is; blocks until the writer has an answer.
+    pub(super) fn places(&self) -> Option<LogPlaces> {
+        self.ask(Request::Places)
     }
 }
 

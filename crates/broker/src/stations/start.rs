@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
+use courser_contract::{Recalled, ShardId};
 use courser_log::{FileDisk, LogConfig};
 use courser_memory::{Component, Scope};
 
@@ -14,6 +15,7 @@ use super::cleaner::CleanerStation;
 use super::disk::DiskState;
 use super::orders::{OrderSender, orders};
 use super::reader::{CheckpointDone, CheckpointDoor, Job, Reader};
+use super::recall::{QuestionDoor, RecallDoor, RecallStation, Told};
 use super::recovery::{LogStation, RecoveredShard, ShardDoor};
 use super::requests::{CopyDoor, RequestDoor};
 use super::writer::WriterParts;
@@ -30,6 +32,10 @@ pub(crate) struct DiskPorts {
     pub(crate) jobs: mpsc::Sender<Job<FileDisk>>,
     /// What became of checkpoints.
     pub(crate) checkpoints: mpsc::Receiver<CheckpointDone>,
+    /// To the record reader.
+    pub(crate) questions: QuestionDoor,
+    /// What it has read.
+    pub(crate) recalled: mpsc::Receiver<Recalled>,
     pub(crate) state: Arc<DiskState>,
 }
 
@@ -62,6 +68,8 @@ pub enum StationsError {
 pub(crate) struct Stations {
     writer: JoinHandle<()>,
     reader: JoinHandle<()>,
+    recall: JoinHandle<()>,
+    told: mpsc::Sender<Told>,
     jobs: mpsc::Sender<Job<FileDisk>>,
     writer_doze: Arc<Doze>,
     requests: RequestDoor,
@@ -69,7 +77,7 @@ pub(crate) struct Stations {
 }
 
 impl Stations {
-    /// Starts the writer and the reader on a folder, for the shards that `dozes` wake. The ports are for them, in order.
+    /// Starts the writer and the readers on a folder, for the shards that `dozes` wake. The ports are for them, in order.
     ///
     /// # Errors
     /// See [`StationsError`]; nothing is left running.
@@ -84,8 +92,9 @@ impl Stations {
         let (prepared, prepared_taken) = mpsc::channel();
         let (requests, requests_taken) = RequestDoor::new(&writer_doze);
         let (mut ports, mut receivers, mut doors) = (Vec::new(), Vec::new(), Vec::new());
-        let mut checkpoint_doors = Vec::new();
-        for doze in dozes {
+        let (mut checkpoint_doors, mut recall_doors) = (Vec::new(), Vec::new());
+        let (told, told_taken) = mpsc::channel();
+        for (shard, doze) in (0..).map(ShardId).zip(dozes) {
             let (sender, receiver) = orders(Arc::clone(doze), Arc::clone(&writer_doze));
             let (recovered, found) = mpsc::channel();
             let (done, checkpoints) = mpsc::channel();
@@ -93,11 +102,18 @@ impl Stations {
                 done,
                 doze: Arc::clone(doze),
             });
+            let (answers, recalled) = mpsc::channel();
+            recall_doors.push(RecallDoor {
+                recalled: answers,
+                doze: Arc::clone(doze),
+            });
             ports.push(DiskPorts {
                 orders: sender,
                 recovered: found,
                 jobs: jobs.clone(),
                 checkpoints,
+                questions: QuestionDoor::new(shard, told.clone()),
+                recalled,
                 state: Arc::clone(&state),
             });
             receivers.push(receiver);
@@ -109,6 +125,13 @@ impl Stations {
         let (cleaner, cleaner_ports) =
             CleanerStation::new(jobs.clone(), Arc::clone(&writer_doze), Arc::clone(&state));
         state.note_crashes_in(folder.crash());
+        let recall = RecallStation::new(
+            open(folder.log())?,
+            told_taken,
+            requests.clone(),
+            recall_doors,
+            Arc::clone(&state),
+        );
         let station = LogStation {
             log: open(folder.log())?,
             checkpoints: open(folder.checkpoints())?,
@@ -139,13 +162,18 @@ impl Stations {
             cleaner,
         };
         let reader = spawn("log-reader", move || reader.run())?;
-        let writer = spawn("log-writer", move || station.run()).inspect_err(|_| {
-            // The reader has a sender of its own jobs, so it must be told.
+        let end = || {
+            // They have senders of their own jobs, so they must be told.
             let _ = jobs.send(Job::End);
-        })?;
+            let _ = told.send(Told::End);
+        };
+        let recall = spawn("record-reader", move || recall.run()).inspect_err(|_| end())?;
+        let writer = spawn("log-writer", move || station.run()).inspect_err(|_| end())?;
         let stations = Self {
             writer,
             reader,
+            recall,
+            told,
             jobs,
             writer_doze,
             requests,
@@ -170,17 +198,19 @@ impl Stations {
 
     /// Whether the disk has failed, or a thread has ended although shards run.
     pub(crate) fn has_failed(&self) -> bool {
-        self.state.failure().is_some() || self.writer.is_finished() || self.reader.is_finished()
+        let threads = [&self.writer, &self.reader, &self.recall];
+        self.state.failure().is_some() || threads.iter().any(|it| it.is_finished())
     }
 
-    /// Waits for the end of both threads; to be called when all shards have ended. False when one has panicked.
+    /// Waits for the end of all threads; to be called when all shards have ended. False when one has panicked.
     pub(crate) fn join(self) -> bool {
         self.writer_doze.wake();
         let writer = self.writer.join();
         // A reader that is gone needs no word.
         let _ = self.jobs.send(Job::End);
-        let reader = self.reader.join();
-        writer.is_ok() && reader.is_ok()
+        let _ = self.told.send(Told::End);
+        let (reader, recall) = (self.reader.join(), self.recall.join());
+        writer.is_ok() && reader.is_ok() && recall.is_ok()
     }
 }
 

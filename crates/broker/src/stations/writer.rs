@@ -92,6 +92,8 @@ pub(crate) struct Writer<D: Disk> {
     questions: Option<mpsc::Receiver<Question>>,
     /// Of those who copy the log, and whether somebody does.
     requests: mpsc::Receiver<Request>,
+    /// Those that have come while there was no room.
+    put_off: VecDeque<Request>,
     holding: Holding,
     /// When the free space was looked at last.
     looked: Instant,
@@ -141,6 +143,7 @@ impl<D: Disk> Writer<D> {
             ends_with,
             questions,
             requests,
+            put_off: VecDeque::new(),
             holding: Holding::default(),
             looked: Instant::now(),
             recovered_bytes,
@@ -256,6 +259,7 @@ impl<D: Disk> Writer<D> {
                     // A checkpoint that was written meanwhile is what gives room.
                     self.gather();
                     self.take_checkpoints();
+                    self.tell_places();
                     self.look_at_space();
                     self.sync_overdue(Instant::now())?;
                     if self.has_ended() {

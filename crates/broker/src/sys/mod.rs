@@ -58,6 +58,7 @@ impl ShardReport {
         self.held.retained_messages += other.held.retained_messages;
         self.held.retained_bytes += other.held.retained_bytes;
         self.held.queued_messages += other.held.queued_messages;
+        self.held.cold_records += other.held.cold_records;
         self.held.records += other.held.records;
         self.held.record_bytes += other.held.record_bytes;
         self.held.outbox_messages += other.held.outbox_messages;

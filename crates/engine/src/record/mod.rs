@@ -1,21 +1,25 @@
 //! The record table: where each live message is, and how many places need it (M16, M17).
 //!
 //! A record is found in a **block**, shared bytes: the entry that brought it, or a block of the old generation. References
-//! are slots (`u32`); a row takes 20 bytes, and a record says its length itself. A block goes when its last live record does. So that one stuck message does
+//! are slots (`u32`); a row takes 20 bytes, and a record in memory says its length itself. A block goes when its last live record does. So that one stuck message does
 //! not pin the 64 KiB buffer around its entry, an entry ages: once [`block::YOUNG_BYTES`] more have come, what still lives in it is
 //! copied, once, into a dense block of the old generation; an old block of which less than half is live is copied again.
 //! Held bytes are therefore at most the young window and twice the live bytes (`check`).
 //!
-//! Addresses (log index, byte in the entry) never change; places are this process's own business (M16).
+//! Addresses (log index, byte in the entry) never change; places are this process's own business (M16). A record need not have
+//! one: what waits for long is only in the log, see [`cold`].
 
 mod block;
+mod cold;
 mod rows;
 
 use bytes::Bytes;
-use courser_contract::{Record, RecordRef, RecordView};
+use courser_contract::{Record, RecordRef, RecordView, WallMs};
 
+pub(crate) use self::cold::TakenIn;
 use self::{
-    block::{Block, Blocks},
+    block::{Block, Blocks, Generation},
+    cold::Cold,
     rows::{Row, Rows},
 };
 use crate::lost::is_tombstone;
@@ -67,6 +71,17 @@ const FREE: u32 = u32::MAX;
 const MOVING: u32 = u32::MAX - 1;
 /// A row of a checkpoint whose bytes have not come out of the log.
 const EXPECTED: u32 = u32::MAX - 2;
+/// A record whose bytes are only in the log. Where its offset was is its length, here and in the next two.
+const COLD: u32 = u32::MAX - 3;
+/// The same, and the log has been asked for it.
+const ASKED: u32 = u32::MAX - 4;
+/// The log does not give it any more: it stands for itself as a lost one.
+const LOST: u32 = u32::MAX - 5;
+/// Blocks have lower numbers.
+const ABSENT: u32 = LOST;
+
+/// Bit of a row's references: its record stays in memory.
+const PINNED: u32 = 1 << 31;
 
 /// All live records of a partition.
 #[derive(Debug, Default)]
@@ -77,6 +92,7 @@ pub(crate) struct Records {
     /// Records that stand for lost ones, see `lost`.
     tombstones: usize,
     blocks: Blocks,
+    cold: Cold,
 }
 
 impl Records {
@@ -88,9 +104,15 @@ impl Records {
     /// No more records of this entry come. Moves what is due to the old generation.
     pub(crate) fn end_entry(&mut self, block: u32) {
         self.blocks.settle(block);
+        self.age();
+    }
+
+    /// Moves what is due to the old generation.
+    fn age(&mut self) {
         let aged = self.blocks.take_aged();
         if !aged.is_empty() {
-            self.move_out(&aged);
+            self.move_out(&aged, Generation::Old);
+            self.cool();
         }
     }
 
@@ -136,36 +158,59 @@ impl Records {
         let row = &mut self.rows[slot.0];
         assert!(row.block != FREE, "a reference leads to a live record");
         row.refs -= 1;
-        if row.refs > 0 {
+        if row.refs & !PINNED > 0 {
             return false;
         }
-        let block = row.block;
-        let len = self.blocks.record_len(block, row.offset);
+        self.let_go(slot);
+        true
+    }
+
+    /// Nobody needs it any more.
+    fn let_go(&mut self, slot: Slot) {
+        let row = &self.rows[slot.0];
+        let (block, offset) = (row.block, row.offset);
         if self.tombstones > 0 {
             self.note_gone(slot);
+        }
+        if block >= ABSENT {
+            self.forget_absent(slot);
         }
         let row = &mut self.rows[slot.0];
         row.block = FREE;
         row.refs = self.free.unwrap_or(u32::MAX);
         self.free = Some(slot.0);
         self.live -= 1;
-        if self.blocks.remove(block, len) {
-            self.move_out(&[block]);
+        if block >= ABSENT {
+            return;
         }
-        true
+        let len = self.blocks.record_len(block, offset);
+        if let Some(generation) = self.blocks.remove(block, len) {
+            self.move_out(&[block], generation);
+        }
     }
 
     /// A record is about to go while some stand for lost ones.
     #[cold]
     fn note_gone(&mut self, slot: Slot) {
-        self.tombstones -= usize::from(is_tombstone(&self.view(slot)));
+        self.tombstones -= usize::from(self.is_tombstone(slot));
     }
 
-    /// The record.
+    /// The record, which is in memory.
     pub(crate) fn get(&self, slot: Slot) -> RecordRef<'_> {
         let row = &self.rows[slot.0];
-        assert!(row.block != FREE, "a reference leads to a live record");
+        assert!(
+            row.block < ABSENT,
+            "a reference leads to a live record in memory"
+        );
         RecordRef::trusted_at(self.blocks.bytes(row.block), row.offset as usize)
+    }
+
+    /// When it expires. One that is not in memory does not.
+    pub(crate) fn expires_at(&self, slot: Slot) -> Option<WallMs> {
+        if self.rows[slot.0].block >= ABSENT {
+            return None;
+        }
+        self.get(slot).expires_at()
     }
 
     /// Its parts.
@@ -178,10 +223,13 @@ impl Records {
         self.get(slot).to_record()
     }
 
-    /// Bytes of the encoded record, as it says itself.
+    /// Bytes of the encoded record.
     #[inline]
     pub(crate) fn len_of(&self, slot: Slot) -> u32 {
         let row = &self.rows[slot.0];
+        if row.block >= ABSENT {
+            return row.offset;
+        }
         self.blocks.record_len(row.block, row.offset)
     }
 
@@ -204,7 +252,12 @@ impl Records {
     /// Whether the bytes of a record are lost.
     #[inline]
     pub(crate) fn is_tombstone(&self, slot: Slot) -> bool {
-        self.tombstones > 0 && is_tombstone(&self.view(slot))
+        self.tombstones > 0
+            && match self.rows[slot.0].block {
+                LOST => true,
+                COLD | ASKED => false,
+                _ => is_tombstone(&self.view(slot)),
+            }
     }
 
     /// So many of the records that came in last stand for lost ones.
@@ -224,7 +277,7 @@ impl Records {
 
     /// References of a live record; for `check`.
     pub(crate) fn references(&self, slot: Slot) -> u32 {
-        self.rows[slot.0].refs
+        self.rows[slot.0].refs & !PINNED
     }
 
     /// All live records.
@@ -299,11 +352,12 @@ impl Records {
     /// Takes in a dense block that has the bytes of some rows that were taken: each with its byte in the block.
     pub(crate) fn fill(&mut self, bytes: Bytes, fills: &[(Slot, u32)]) {
         let slots: Vec<u32> = fills.iter().map(|(slot, _)| slot.0).collect();
-        let block = self.blocks.add_old(bytes, &slots);
+        let block = self.blocks.add_dense(bytes, &slots, Generation::Old);
         for (slot, offset) in fills {
             let row = &mut self.rows[slot.0];
             (row.block, row.offset) = (block, *offset);
         }
+        self.cool();
     }
 
     /// The first row whose bytes have not come.
@@ -313,8 +367,8 @@ impl Records {
         Some(row.address())
     }
 
-    /// Copies what lives in some blocks into one new block of the old generation and lets them go.
-    fn move_out(&mut self, from: &[u32]) {
+    /// Copies what lives in some blocks into one new dense block and lets them go.
+    fn move_out(&mut self, from: &[u32], generation: Generation) {
         let live = from
             .iter()
             .map(|&block| self.blocks.live_bytes(block))
@@ -339,7 +393,7 @@ impl Records {
         if slots.is_empty() {
             return;
         }
-        let to = self.blocks.add_old(bytes.into(), &slots);
+        let to = self.blocks.add_dense(bytes.into(), &slots, generation);
         for slot in slots {
             self.rows[slot].block = to;
         }
@@ -350,13 +404,20 @@ impl Records {
         let mut live_bytes = vec![0u64; self.blocks.len()];
         for slot in self.iter() {
             let row = &self.rows[slot.0];
-            assert!(row.refs > 0, "a live record is needed somewhere");
+            assert!(
+                self.references(slot) > 0,
+                "a live record is needed somewhere"
+            );
+            if row.block >= ABSENT {
+                continue;
+            }
             let len = self.get(slot).view().encoded_len();
             assert_eq!(self.len_of(slot) as usize, len, "a record says its length");
             live_bytes[row.block as usize] += len as u64;
         }
-        let lost = self.iter().filter(|slot| is_tombstone(&self.view(*slot)));
+        let lost = self.iter().filter(|slot| self.is_tombstone(*slot));
         assert_eq!(lost.count(), self.tombstones, "tombstones are counted");
+        self.check_cold();
         self.blocks.check(&live_bytes);
         assert_eq!(self.iter().count(), self.live, "live records are counted");
     }

@@ -191,6 +191,7 @@ impl State {
                 let Some(group) = self.groups.get_mut(number) else {
                     return false;
                 };
+                self.records.pin(slot);
                 let look = self.looks.make(qos, retain, None);
                 let reference = Reference { slot, look };
                 stored.seq = group.stream.push(reference, bytes, &mut self.spare);
@@ -208,6 +209,7 @@ impl State {
             (self.retained.clear(view.topic), None)
         } else {
             self.records.keep(slot);
+            self.records.pin(slot);
             let bytes = self.records.len_of(slot);
             let old = self.retained.set(view.topic, slot, bytes);
             (old, Some((slot, bytes)))
@@ -395,6 +397,7 @@ impl State {
             } => {
                 let slot = applying.last.expect("a forward follows its record");
                 self.records.keep(slot);
+                self.records.pin(slot);
                 let forward = Forward {
                     item: Forwarded {
                         slot,

@@ -1,7 +1,7 @@
 //! Canonical bytes of the replicated state: two partitions that applied the same entries give the same ones.
 //!
-//! Records are named by their addresses and written once with their bytes; nothing that depends on a place in memory, a hash
-//! map's order or the leader's memory is in it.
+//! Records are named by their addresses and written once with their lengths: an address has the same bytes everywhere, and who has them in
+//! memory is nobody else's business. Nothing that depends on a place in memory, a hash map's order or the leader's memory is in it.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ impl State {
         for (address, slot) in by_address {
             write_address(address, out);
             self.records.references(slot).write(out);
-            self.records.view(slot).encode(out);
+            self.records.len_of(slot).write(out);
         }
     }
 

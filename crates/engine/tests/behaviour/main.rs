@@ -3,6 +3,7 @@
 mod aging;
 mod aside;
 mod checkpoints;
+mod cold;
 mod forwards;
 mod incoming2;
 mod leading;

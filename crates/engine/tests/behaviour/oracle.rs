@@ -2,9 +2,10 @@
 //! whoever leads, and however often connections end.
 
 use courser_contract::{DetachCause, QoS};
+use courser_engine::Limits;
 use proptest::prelude::*;
 
-use crate::world::{Acks, Commits, DURABLE, OTHER, Options, World, to};
+use crate::world::{Acks, Commits, DURABLE, OTHER, Options, Recalling, World, to};
 
 const TOPICS: [&str; 3] = ["a/1", "a/2", "other/1"];
 
@@ -21,6 +22,7 @@ enum Step {
     Depose { other: bool, kept: usize },
     Restart { other: bool },
     Time { ms: u64 },
+    Recall { other: bool, count: usize },
     Settle,
 }
 
@@ -43,6 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (any::<bool>(), 0..3usize).prop_map(|(other, kept)| Step::Depose { other, kept }),
         1 => any::<bool>().prop_map(|other| Step::Restart { other }),
         1 => (1..40u64).prop_map(|ms| Step::Time { ms }),
+        4 => (any::<bool>(), 1..4usize).prop_map(|(other, count)| Step::Recall { other, count }),
         1 => Just(Step::Settle),
     ]
 }
@@ -62,8 +65,8 @@ struct Run {
 }
 
 /// The two whose messages are counted: filters overlap, so that merged subscriptions are tried as well.
-fn begin() -> Run {
-    let mut world = World::new();
+fn begin(hot_bytes: u64) -> Run {
+    let mut world = World::with_hot(Limits::default(), hot_bytes);
     for name in ["one", "two"] {
         let at = world.client(name);
         world.attach(at, Options::durable());
@@ -81,6 +84,7 @@ fn begin() -> Run {
         world.clients[at].acks = Acks::Held;
     }
     world.commits = Commits::Held;
+    world.recalling = Recalling::Held;
     Run {
         world,
         sent: Vec::new(),
@@ -154,6 +158,10 @@ impl Run {
                 self.serve_again(other);
             }
             Step::Time { ms } => world.pass_time(ms),
+            Step::Recall { other, count } => {
+                world.recall_some(partition(other), count);
+                world.turn();
+            }
             Step::Settle => world.settle(),
         }
     }
@@ -189,6 +197,7 @@ impl Run {
 
     fn finish(mut self) {
         let world = &mut self.world;
+        world.recalling = Recalling::AtOnce;
         world.settle();
         for id in [DURABLE, OTHER] {
             world.resend(id);
@@ -267,10 +276,13 @@ impl Run {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// v3 [MQTT-4.6.0-6], v5 [MQTT-4.6.0-5]: order; v3 [MQTT-4.3.3-1], v5 [MQTT-4.3.3-1]: once; M4, M5, M9, M14, M30, M32.
+    /// Whatever is in memory (M17). v3 [MQTT-4.6.0-6], v5 [MQTT-4.6.0-5]: order; v3 [MQTT-4.3.3-1], v5 [MQTT-4.3.3-1]: once; M4, M5, M9, M14, M30, M32.
     #[test]
-    fn what_is_acknowledged_arrives_in_order_and_qos2_once(steps in prop::collection::vec(step(), 1..120)) {
-        let mut run = begin();
+    fn what_is_acknowledged_arrives_in_order_and_qos2_once(
+        hot_bytes in prop_oneof![Just(0), Just(300), Just(u64::MAX)],
+        steps in prop::collection::vec(step(), 1..120),
+    ) {
+        let mut run = begin(hot_bytes);
         for step in &steps {
             run.step(step);
         }

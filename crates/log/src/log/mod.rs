@@ -33,7 +33,7 @@ use crate::{
     ids::{BatchNumber, Place, SegmentNumber, StartId, Synced},
     kept::KeptEntries,
     live::LiveEntries,
-    places::Places,
+    places::{LogPlaces, Places},
     read::EntryReader,
     record::{CheckpointAt, HardState},
 };
@@ -285,6 +285,21 @@ impl<D: Disk> Log<D> {
     pub fn reader(&self, partition: PartitionId) -> EntryReader<D> {
         let places = self.places.of(partition).cloned().unwrap_or_default();
         EntryReader::new(self.disk.clone(), partition, places)
+    }
+
+    /// Where everything is now, for a reader on another thread. Cost: a copy of about 24 bytes for each partition and 256 KiB.
+    #[must_use]
+    pub fn places(&self) -> LogPlaces {
+        let known = self.partitions.iter();
+        let settled = known.map(|(id, known)| {
+            let commit = known.hard_state.map_or(LogIndex(0), |state| state.commit);
+            let checkpoint = known.checkpoint.map_or(LogIndex(0), |at| at.index);
+            (*id, commit.max(checkpoint))
+        });
+        LogPlaces {
+            places: self.places.clone(),
+            settled: settled.collect(),
+        }
     }
 
     /// Panics when an invariant of the module does not hold.

@@ -10,6 +10,7 @@ use courser_log::{CheckpointStore, LoadedCheckpoints, Log, Recovered, SpaceState
 use super::super::{Event, World};
 use super::cleaner::Cleaning;
 use super::planted::PlantedDisk;
+use super::recall::Recalling;
 use super::restore::{Lacking, restore};
 use super::truth::MayRot;
 use super::{DiskEvent, DiskNode, NODE, Running};
@@ -204,8 +205,10 @@ impl World {
         }
         let manifests = loaded.manifests.clone();
         let cleaning = Cleaning::new(node, store.clone(), manifests, now);
+        let recalling = Recalling::new(node);
         node.running = Some(Running {
             cleaning,
+            recalling,
             held: None,
             batch: log.new_batch(),
             log,

@@ -39,6 +39,9 @@ impl World {
             DiskEvent::CleanerTold(life, answer) if self.is_life(life) => {
                 self.cleaner_told(*answer);
             }
+            DiskEvent::Recall(life) if self.is_life(life) => self.recall(),
+            DiskEvent::Places(life, places) if self.is_life(life) => self.take_places(*places),
+            DiskEvent::Recalled(life, answer) if self.is_life(life) => self.recalled(answer),
             DiskEvent::Hold => self.hold(),
             DiskEvent::Copy(life) if self.is_life(life) => self.copy(),
             DiskEvent::Write(_)
@@ -51,7 +54,10 @@ impl World {
             | DiskEvent::Copy(_)
             | DiskEvent::Clean(_)
             | DiskEvent::CleanerAsks(..)
-            | DiskEvent::CleanerTold(..) => {}
+            | DiskEvent::CleanerTold(..)
+            | DiskEvent::Recall(_)
+            | DiskEvent::Places(..)
+            | DiskEvent::Recalled(..) => {}
             DiskEvent::Fail => self.disk_will_fail(),
             DiskEvent::Full(full) => self.disk_full(full),
         }

@@ -1,4 +1,4 @@
-//! What the writer does for those who copy the log.
+//! What the writer does for those who copy the log, and for those who read it.
 
 use courser_engine::DiskRoom;
 use courser_log::{Disk, WriteError};
@@ -12,7 +12,7 @@ impl<D: Disk> Writer<D> {
     /// # Errors
     /// That of a sync, which is final.
     pub(super) fn take_requests(&mut self) -> Result<(), WriteError> {
-        while let Ok(request) = self.requests.try_recv() {
+        while let Some(request) = self.next_request() {
             match request {
                 Request::Cut { answer, lost } => {
                     let cut = self.log.cut()?;
@@ -36,9 +36,31 @@ impl<D: Disk> Writer<D> {
                 Request::Segments(answer) => {
                     let _ = answer.send(self.log.held_segments());
                 }
+                Request::Places(answer) => {
+                    let _ = answer.send(self.log.places());
+                }
             }
         }
         Ok(())
+    }
+
+    fn next_request(&mut self) -> Option<Request> {
+        let put_off = self.put_off.pop_front();
+        put_off.or_else(|| self.requests.try_recv().ok())
+    }
+
+    /// Says where everything is, to whoever asks for that alone: the other requests wait until there is room.
+    pub(super) fn tell_places(&mut self) {
+        while let Ok(request) = self.requests.try_recv() {
+            match request {
+                Request::Places(answer) => {
+                    let _ = answer.send(self.log.places());
+                }
+                Request::Cut { .. } | Request::Hold(_) | Request::Segments(_) => {
+                    self.put_off.push_back(request);
+                }
+            }
+        }
     }
 
     /// A disk that is short of room gets back what is only copied (M47).

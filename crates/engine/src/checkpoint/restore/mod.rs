@@ -148,7 +148,9 @@ impl Restore {
                     return Err(RestoreError::Incomplete);
                 }
                 let numbers = self.parts.seal()?;
+                self.parts.state.records.set_hot_max(self.config.hot_max());
                 let filling = Filling::new(numbers, &mut self.parts.state.records);
+                pin_records(&mut self.parts.state, filling.slots());
                 self.filling.insert(filling)
             }
         };
@@ -258,6 +260,23 @@ fn next_unit(bytes: &[u8]) -> Option<(u8, &[u8])> {
     let (len, rest) = rest.split_first_chunk()?;
     let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
     Some((kind, rest.get(..len)?))
+}
+
+/// Keeps in memory what may be needed without warning.
+fn pin_records(state: &mut State, slots: &[crate::record::Slot]) {
+    let State {
+        records,
+        groups,
+        retained,
+        outboxes,
+        ..
+    } = state;
+    let mut pin = |number: crate::record::Slot| records.pin(slots[number.0 as usize]);
+    for (_, group) in groups.iter() {
+        group.stream.iter().for_each(|(_, it)| pin(it.slot));
+    }
+    retained.records().for_each(&mut pin);
+    outboxes.for_each_item(|item| pin(item.slot));
 }
 
 /// Gives each reference its slot, and counts bytes.

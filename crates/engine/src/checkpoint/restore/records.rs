@@ -53,6 +53,11 @@ impl Filling {
         }
     }
 
+    /// Slot of each address in the order in which the checkpoint names them.
+    pub(super) fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
     /// Copies what lives of an entry.
     pub(super) fn entry(
         &mut self,

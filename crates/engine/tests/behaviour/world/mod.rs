@@ -4,20 +4,23 @@
 mod checkpoints;
 mod client;
 mod effects;
+mod recalls;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use courser_contract::{
     Append, AppendKey, AppendNumber, Class, Cut, DetachCause, FrontId, HomeRef, IndexToken,
-    LogIndex, Now, Origin, PartitionId, Publish, QoS, Record, Settled, ShardId, Term, Tick, ToHome,
-    WallMs,
+    LogIndex, Now, Origin, PartitionId, Publish, QoS, Record, RecordRef, Settled, ShardId, Term,
+    Tick, ToHome, WallMs,
 };
 use courser_engine::{AsideFilters, Limits, Pace, Partition, PartitionConfig};
 
 pub(crate) use checkpoints::{Checkpoints, Whole};
 pub(crate) use client::{Acks, Client, Got, Options};
 pub(crate) use effects::Effects;
+use recalls::Reader;
+pub(crate) use recalls::Recalling;
 
 /// Where sessions with a lifetime live in most tests.
 pub(crate) const DURABLE: PartitionId = PartitionId(1);
@@ -25,6 +28,9 @@ pub(crate) const DURABLE: PartitionId = PartitionId(1);
 pub(crate) const OTHER: PartitionId = PartitionId(2);
 /// The one without a log.
 pub(crate) const VOLATILE: PartitionId = PartitionId::volatile_of(ShardId(0));
+
+/// Next to nothing: in every story messages leave memory and come back.
+const HOT_BYTES: u64 = 300;
 
 /// How commits come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +51,7 @@ pub(crate) struct Node {
     pub(crate) proposed: VecDeque<Bytes>,
     pub(crate) term: u64,
     pub(crate) checkpoints: Checkpoints,
+    reader: Reader,
 }
 
 /// A publish that waits for a partition.
@@ -61,6 +68,7 @@ pub(crate) struct World {
     pub(crate) fx: Effects,
     pub(crate) now: Now,
     pub(crate) commits: Commits,
+    pub(crate) recalling: Recalling,
     pub(crate) clients: Vec<Client>,
     config: BTreeMap<PartitionId, PartitionConfig>,
     next_number: BTreeMap<PartitionId, u64>,
@@ -90,6 +98,12 @@ impl World {
     }
 
     pub(crate) fn with_limits(limits: Limits) -> Self {
+        Self::with_hot(limits, HOT_BYTES)
+    }
+
+    /// So many bytes of messages that wait may be in the memory of a partition.
+    pub(crate) fn with_hot(mut limits: Limits, hot_bytes: u64) -> Self {
+        limits.hot_bytes = hot_bytes;
         let mut world = Self {
             nodes: BTreeMap::new(),
             fx: Effects::default(),
@@ -98,6 +112,7 @@ impl World {
                 wall: WallMs(1_000_000),
             },
             commits: Commits::AtOnce,
+            recalling: Recalling::AtOnce,
             clients: Vec::new(),
             config: BTreeMap::new(),
             next_number: BTreeMap::new(),
@@ -126,6 +141,7 @@ impl World {
                 proposed: VecDeque::new(),
                 term: 0,
                 checkpoints: Checkpoints::default(),
+                reader: Reader::default(),
             };
             world.nodes.insert(id, node);
         }
@@ -196,6 +212,7 @@ impl World {
     fn put(&mut self, id: PartitionId, started: Partition) {
         let node = self.nodes.get_mut(&id).expect("a partition of the world");
         node.proposed.clear();
+        node.reader = Reader::default();
         node.partition = started;
         for client in &mut self.clients {
             if client.home.is_some_and(|home| home.partition == id) {
@@ -316,6 +333,7 @@ impl World {
             }
         }
         self.pass_messages();
+        self.recall();
         self.save();
         self.check();
     }
@@ -341,7 +359,8 @@ impl World {
 
     /// Turns until nothing moves any more, with everything committed.
     pub(crate) fn settle(&mut self) {
-        for _ in 0..10_000 {
+        let mut waited = 0;
+        for _ in 0..1_000 {
             for id in self.ids() {
                 while self.commit_one(id) {}
             }
@@ -349,7 +368,14 @@ impl World {
             self.flush();
             self.turn();
             if self.activity() == before && self.is_quiet() {
-                return;
+                if self.recalling == Recalling::Held || !self.is_starved() || waited == 2 {
+                    return;
+                }
+                // What was read back for those who do not take it goes again. Who waits for longer is nobody any more.
+                self.pass_time(100);
+                waited += 1;
+            } else {
+                waited = 0;
             }
         }
         panic!("the world does not come to rest");
@@ -366,6 +392,7 @@ impl World {
             && self.fences.is_empty()
             && self.fx.fences.is_empty()
             && self.nodes.values().all(|node| node.proposed.is_empty())
+            && (self.recalling == Recalling::Held || !self.is_reading())
     }
 
     /// Lets facts go that wait for company.
@@ -489,11 +516,13 @@ impl World {
     pub(crate) fn check(&self) {
         for (id, node) in &self.nodes {
             node.partition.check();
+            self.check_records(&node.partition, node);
             if self.damaged {
                 continue;
             }
             let again = Partition::replay(self.config[id].clone(), node.log.clone());
             again.check();
+            self.check_records(&again, node);
             assert!(
                 again.encode_state() == node.partition.encode_state(),
                 "a partition is what its entries make of it"
@@ -501,11 +530,26 @@ impl World {
             if !id.is_volatile() {
                 let started = self.started(*id);
                 started.check();
+                self.check_records(&started, node);
                 assert!(
                     started.encode_state() == node.partition.encode_state(),
                     "a partition is what its checkpoint and the entries behind it make of it (M42)"
                 );
             }
+        }
+    }
+
+    /// What is in memory of records is what their entries say.
+    fn check_records(&self, partition: &Partition, node: &Node) {
+        for (index, byte, found) in partition.records_in_memory() {
+            let at = node.log.binary_search_by_key(&index, |(at, _)| *at);
+            let (_, entry) = &node.log[at.expect("records are of entries that are committed")];
+            let written = RecordRef::parse(entry, byte as usize).map(|record| record.view());
+            let is_lost = self.damaged && found.topic.is_empty();
+            assert!(
+                is_lost || written == Some(found),
+                "a record keeps its bytes"
+            );
         }
     }
 

@@ -1,0 +1,332 @@
+//! What a partition has read back from its log: which records its streams need next, and for how many there is room.
+//!
+//! A stream that comes to a cold record stops there, as at a lost one, so order needs no further rule. It is then asked for
+//! what the stream needs next, and again before that is used up. Residency is not led: it is the same for a follower, and what was asked
+//! for outlives a change of leader.
+
+use std::mem;
+
+use courser_contract::{Now, PartitionEffects, Question, Recalled, StreamWants, Tick};
+use hashbrown::{HashMap, HashSet};
+
+use crate::{
+    Partition,
+    record::{Records, Slot, TakenIn},
+    session::Session,
+    state::State,
+};
+
+type Hasher = foldhash::fast::RandomState;
+
+/// Messages that are asked for ahead of a stream's window: two chunks at most.
+const AHEAD_MAX: u64 = 512;
+/// The same at least.
+const AHEAD_MIN: u64 = 16;
+/// So many bytes that may be read back are worth a want, which takes some 50 bytes here and at the reader.
+const BYTES_A_WANT: u64 = 64;
+/// A question has so many wants, and those of one more stream: some 100 µs. The next turn asks on.
+const WANTS_A_QUESTION: usize = 1_024;
+/// What was read back and is not taken goes again after so long, if others wait for the room.
+const UNTAKEN_MS: u64 = 100;
+/// So many streams at least are known by what was asked for them.
+const TIDY_MIN: usize = 64;
+
+/// What is asked of the log.
+#[derive(Debug, Default)]
+pub(crate) struct Recalls {
+    /// Streams that need more, in the order in which they came to that.
+    thirsty: Vec<u64>,
+    is_thirsty: HashSet<u64, Hasher>,
+    /// Up to which position cold records of a stream were asked for, unless they have left memory again.
+    asked_to: HashMap<u64, u64, Hasher>,
+    /// When there are more, those of streams that have ended are forgotten.
+    tidy_at: usize,
+    /// Records that were handed over while an answer is taken in: others may take them as well before they go.
+    taken: Option<Vec<Slot>>,
+    /// Room that was given and not used; below 0 by as much as the last record was longer than it.
+    granted: i64,
+    /// Since when records are not read because all room is taken.
+    full_since: Option<Tick>,
+}
+
+impl Recalls {
+    /// When [`Partition::recall_timeout`] is wanted.
+    pub(crate) fn poll_timeout(&self) -> Option<Tick> {
+        Some(self.full_since?.after_ms(UNTAKEN_MS))
+    }
+
+    fn add_thirsty(&mut self, stream: u64) {
+        if self.is_thirsty.insert(stream) {
+            self.thirsty.push(stream);
+        }
+    }
+}
+
+/// Bytes that may be in memory because they were read back. One record can always be.
+fn room_max(records: &Records) -> u64 {
+    (records.hot_max() as u64 / 2).max(1)
+}
+
+impl Partition {
+    /// A stream has been pushed as far as it goes: if it is at a cold record, or near the end of what was asked for, it needs more.
+    #[cold]
+    pub(crate) fn look_ahead(&mut self, number: u64) {
+        let Some(session) = self.state.sessions.get(number) else {
+            return;
+        };
+        let Some(live) = &session.lead.live else {
+            return;
+        };
+        let records = &self.state.records;
+        let next = session.stream.next_reference(live.pushed);
+        let Some((seq, reference)) = next.filter(|(seq, _)| *seq < session.sent_limit) else {
+            return;
+        };
+        let known = self.recalls.asked_to.get(&number);
+        let mut asked_to = known.copied().unwrap_or_default();
+        if records.is_cold(reference.slot) {
+            if records.is_unasked(reference.slot) {
+                // What was read back may have gone again: it is asked for from here on.
+                asked_to = seq;
+            }
+        } else if asked_to <= seq {
+            return;
+        }
+        let ahead = self.ahead_of(live.window);
+        let waits = live.has_room() && records.is_cold(reference.slot);
+        if asked_to < session.stream.next() && asked_to < seq + ahead / 2 {
+            self.recalls.add_thirsty(number);
+        }
+        if waits {
+            self.state.records.wait(reference.slot, number);
+        }
+        self.recalls.asked_to.insert(number, asked_to);
+        if self.recalls.asked_to.len() > self.recalls.tidy_at {
+            self.forget_asked();
+        }
+    }
+
+    /// Below it records of a stream are on their way out of the log for its connection; 0: none are.
+    pub(crate) fn asked_to(&self, number: u64) -> u64 {
+        if self.state.records.cold() == 0 {
+            return 0;
+        }
+        let session = self.state.sessions.get(number);
+        let is_live = session.is_some_and(|session| session.lead.live.is_some());
+        let asked_to = self.recalls.asked_to.get(&number);
+        asked_to.filter(|_| is_live).copied().unwrap_or_default()
+    }
+
+    /// Forgets what was asked for streams that nobody takes from any more.
+    fn forget_asked(&mut self) {
+        let sessions = &self.state.sessions;
+        let is_live = |number| {
+            let session = sessions.get(number);
+            session.is_some_and(|session| session.lead.live.is_some())
+        };
+        let recalls = &mut self.recalls;
+        recalls.asked_to.retain(|number, _| is_live(*number));
+        recalls.tidy_at = 2 * recalls.asked_to.len() + TIDY_MIN;
+    }
+
+    /// Whether [`take_question`](Self::take_question) has one.
+    #[inline]
+    #[must_use]
+    pub fn has_question(&self) -> bool {
+        let records = &self.state.records;
+        !self.recalls.thirsty.is_empty() || (records.asked() > 0 && self.has_room())
+    }
+
+    /// How far ahead of a stream with this window records are asked for: connections share what may be asked for, so that they go
+    /// through the log together.
+    fn ahead_of(&self, window: u16) -> u64 {
+        let wants_max = room_max(&self.state.records) / BYTES_A_WANT;
+        let share = wants_max / self.lead.attached.max(1);
+        share
+            .clamp(AHEAD_MIN, AHEAD_MAX)
+            .min(2 * u64::from(window).max(AHEAD_MIN))
+    }
+
+    /// Room that is free and was not given.
+    fn new_room(&self) -> u64 {
+        let records = &self.state.records;
+        let free = room_max(records).saturating_sub(records.recalled_bytes() as u64);
+        let free = i64::try_from(free).unwrap_or(i64::MAX);
+        u64::try_from(free.saturating_sub(self.recalls.granted)).unwrap_or(0)
+    }
+
+    /// Whether so much room is free that it is worth a question.
+    fn has_room(&self) -> bool {
+        self.new_room() >= room_max(&self.state.records).div_ceil(4)
+    }
+
+    /// What is asked of the log now, to be answered by [`handle_recalled`](Self::handle_recalled) at any time.
+    pub fn take_question(&mut self, now: Now) -> Option<Question> {
+        if !self.has_question() {
+            return None;
+        }
+        self.lead.now = now;
+        let mut streams = Vec::new();
+        let mut thirsty = mem::take(&mut self.recalls.thirsty);
+        let (mut asked, mut wanted) = (0, 0);
+        for &number in &thirsty {
+            if wanted >= WANTS_A_QUESTION {
+                break;
+            }
+            asked += 1;
+            self.recalls.is_thirsty.remove(&number);
+            let wants = self.ask_for(number);
+            wanted += wants.wants.len();
+            if !wants.wants.is_empty() {
+                streams.push(wants);
+            }
+        }
+        thirsty.drain(..asked);
+        self.recalls.thirsty = thirsty;
+        let room = self.new_room();
+        self.recalls.granted = self.recalls.granted.saturating_add_unsigned(room);
+        self.note_full();
+        (room > 0 || !streams.is_empty()).then_some(Question {
+            partition: self.config.id,
+            streams,
+            room,
+        })
+    }
+
+    /// Asks for what a stream needs next.
+    fn ask_for(&mut self, number: u64) -> StreamWants {
+        let mut asked = StreamWants {
+            stream: number,
+            wants: Vec::new(),
+        };
+        let session = self.state.sessions.get(number);
+        let live = session.and_then(|session| session.lead.live.as_ref());
+        let Some(ahead) = live.map(|live| self.ahead_of(live.window)) else {
+            return asked;
+        };
+        let State {
+            sessions, records, ..
+        } = &mut self.state;
+        let Some(Session { stream, lead, .. }) = sessions.get(number).map(|it| &**it) else {
+            return asked;
+        };
+        let (Some(live), Some(asked_to)) = (&lead.live, self.recalls.asked_to.get_mut(&number))
+        else {
+            return asked;
+        };
+        let doomed = &self.lead.doomed;
+        let end = live.pushed + ahead;
+        while *asked_to < end
+            && let Some((seq, reference)) = stream.next_reference(*asked_to)
+        {
+            let is_doomed = doomed.contains(&(number, seq));
+            if records.is_unasked(reference.slot) && !stream.is_received(seq) && !is_doomed {
+                asked.wants.push(records.ask(reference.slot));
+            }
+            *asked_to = seq + 1;
+        }
+        asked
+    }
+
+    /// Notes since when those who wait have no room.
+    fn note_full(&mut self) {
+        let is_full =
+            self.recalls.granted <= 0 && self.state.records.asked() > 0 && !self.has_room();
+        self.recalls.full_since = match self.recalls.full_since {
+            _ if !is_full => None,
+            Some(since) => Some(since),
+            None => Some(self.lead.now.tick),
+        };
+    }
+
+    /// Records have come out of the log: whoever waits for them goes on. Returns how many of those that are needed are lost: their
+    /// streams stop there, see [`lost`](Self::lost).
+    pub fn handle_recalled(
+        &mut self,
+        now: Now,
+        recalled: &Recalled,
+        fx: &mut impl PartitionEffects,
+    ) -> usize {
+        self.lead.now = now;
+        self.recalls.granted = self
+            .recalls
+            .granted
+            .saturating_sub_unsigned(recalled.room());
+        let TakenIn { lost, streams } = self.state.records.take_in(recalled);
+        if self.lead.decides() {
+            self.recalls.taken = Some(Vec::new());
+            for number in streams {
+                self.pump(number, fx);
+            }
+            let taken = self.recalls.taken.take();
+            self.give_back(taken.unwrap_or_default());
+        }
+        self.note_full();
+        lost
+    }
+
+    /// Records that were read back have been handed over: their room is for the next ones.
+    pub(crate) fn give_back(&mut self, slots: Vec<Slot>) {
+        if let Some(taken) = &mut self.recalls.taken {
+            return taken.extend(slots);
+        }
+        for slot in slots {
+            self.state.records.give_back(slot);
+        }
+    }
+
+    /// A connection begins: what could not be read back for the last one is tried again.
+    pub(crate) fn try_lost_again(&mut self, number: u64) {
+        if self.state.records.tombstones() == 0 {
+            return;
+        }
+        let State {
+            sessions, records, ..
+        } = &mut self.state;
+        if let Some(session) = sessions.get(number) {
+            session
+                .stream
+                .iter()
+                .for_each(|(_, it)| records.try_again(it.slot));
+        }
+    }
+
+    /// What was read back and is not taken makes room for others.
+    pub(crate) fn recall_timeout(&mut self) {
+        let is_due = self.recalls.poll_timeout();
+        if is_due.is_none_or(|at| at > self.lead.now.tick) {
+            return;
+        }
+        let room = room_max(&self.state.records);
+        let room = usize::try_from(room / 2).unwrap_or(usize::MAX);
+        if self.state.records.cool_recalled(room) {
+            self.recalls.full_since = None;
+        }
+    }
+}
+
+impl Partition {
+    /// Asserts that whoever waits for a record is known to.
+    pub(crate) fn check_recalls(&self) {
+        for (number, session) in self.state.sessions.iter() {
+            let Some(live) = &session.lead.live else {
+                continue;
+            };
+            let next = session.stream.next_reference(live.pushed);
+            let Some((seq, reference)) = next.filter(|(seq, _)| *seq < session.sent_limit) else {
+                continue;
+            };
+            if live.has_room() && self.state.records.is_cold(reference.slot) {
+                assert!(
+                    self.state.records.is_waited_for(reference.slot, number),
+                    "who waits for a record is told when it comes"
+                );
+                assert!(
+                    !self.state.records.is_unasked(reference.slot)
+                        || self.recalls.is_thirsty.contains(&number),
+                    "what a stream waits for is asked for: {seq}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Records that wait for long leave memory: their bytes are in the log (`docs/adr/0017-cold-records.md`).
+//!
+//! ```text
+//!          cool              ask               take_in
+//! in a block ──▶ cold, 0 bytes ──▶ asked for, 0 bytes ──▶ in a block that was recalled, or lost
+//! ```
+//! What is cold is no state: it follows from how much may be in memory ([`Records::set_hot_max`]) and from who takes what. A row
+//! keeps its address and the record's length. Above the limit the oldest dense blocks go (one that was copied is as old as its copy), without those of their records
+//! that may be needed without warning: pinned ones, and those that expire.
+
+use bytes::Bytes;
+use courser_contract::{LogIndex, Need, Recalled, RecordRef, Want};
+use hashbrown::HashMap;
+
+use super::{ABSENT, ASKED, Address, COLD, Generation, LOST, MOVING, PINNED, Records, Slot};
+
+/// Records of so many bytes go at a time: some 4,000 of them.
+const STEP_BYTES: usize = 1 << 20;
+
+/// What is not in memory.
+#[derive(Debug)]
+pub(super) struct Cold {
+    /// Bytes that may be in memory.
+    hot_max: usize,
+    /// Rows whose bytes are not, lost ones left out.
+    records: usize,
+    /// Those of them that the log was asked for: packed address and row.
+    asked: HashMap<u64, u32, foldhash::fast::FixedState>,
+    /// Rows at which streams have stopped.
+    waiting: HashMap<u32, Vec<u64>, foldhash::fast::FixedState>,
+}
+
+/// What an answer has brought.
+#[derive(Debug, Default)]
+pub(crate) struct TakenIn {
+    /// Records that are needed and that the log does not give.
+    pub(crate) lost: usize,
+    /// Streams that had stopped at records of it.
+    pub(crate) streams: Vec<u64>,
+}
+
+impl Default for Cold {
+    fn default() -> Self {
+        Self {
+            hot_max: usize::MAX,
+            records: 0,
+            asked: HashMap::default(),
+            waiting: HashMap::default(),
+        }
+    }
+}
+
+impl Records {
+    /// From now on so many bytes may be in memory, beside those that must be.
+    pub(crate) fn set_hot_max(&mut self, bytes: usize) {
+        self.cold.hot_max = bytes;
+        self.blocks.set_hot_max(bytes);
+        self.age();
+        self.cool();
+    }
+
+    /// Bytes that may be in memory, beside those that must be.
+    pub(crate) const fn hot_max(&self) -> usize {
+        self.cold.hot_max
+    }
+
+    /// Somebody may need it without warning: it stays in memory as long as it lives. It is there now.
+    #[inline]
+    pub(crate) fn pin(&mut self, slot: Slot) {
+        self.rows[slot.0].refs |= PINNED;
+    }
+
+    /// Records that are not in memory.
+    #[inline]
+    pub(crate) const fn cold(&self) -> usize {
+        self.cold.records
+    }
+
+    /// Records that the log was asked for.
+    pub(crate) fn asked(&self) -> usize {
+        self.cold.asked.len()
+    }
+
+    /// Bytes of blocks that were read back.
+    pub(crate) const fn recalled_bytes(&self) -> usize {
+        self.blocks.recalled_bytes()
+    }
+
+    /// Whether its bytes are only in the log.
+    #[inline]
+    pub(crate) fn is_cold(&self, slot: Slot) -> bool {
+        matches!(self.rows[slot.0].block, COLD | ASKED)
+    }
+
+    /// Whether its bytes are in memory.
+    pub(crate) fn is_in_memory(&self, slot: Slot) -> bool {
+        self.rows[slot.0].block < ABSENT
+    }
+
+    /// Its bytes are only in the log, and nobody has asked for it.
+    pub(crate) fn is_unasked(&self, slot: Slot) -> bool {
+        self.rows[slot.0].block == COLD
+    }
+
+    /// Whether it was read back for who takes it now.
+    #[inline]
+    pub(crate) fn is_recalled(&self, slot: Slot) -> bool {
+        self.blocks.recalled_bytes() > 0
+            && self.blocks.generation(self.rows[slot.0].block) == Generation::Recalled
+    }
+
+    /// A record that was read back has been handed over: its room is for the next one. Who else needs it, and a connection that
+    /// comes again, asks again.
+    pub(crate) fn give_back(&mut self, slot: Slot) {
+        if !self.is_in_memory(slot) || !self.is_recalled(slot) {
+            return;
+        }
+        let row = &mut self.rows[slot.0];
+        let (block, offset) = (row.block, row.offset);
+        let len = self.blocks.record_len(block, offset);
+        (row.block, row.offset) = (COLD, len);
+        self.cold.records += 1;
+        if let Some(generation) = self.blocks.remove(block, len) {
+            self.move_out(&[block], generation);
+        }
+    }
+
+    /// Lets the oldest records go until few enough are in memory, or so many have gone that the rest has time until the next
+    /// entry: a limit may have been lowered.
+    pub(super) fn cool(&mut self) {
+        let mut staying = Staying::default();
+        let least = self.blocks.hot_bytes().saturating_sub(STEP_BYTES);
+        let until = self.cold.hot_max.max(least);
+        while self.blocks.hot_bytes() > until
+            && let Some(block) = self.blocks.take_oldest()
+        {
+            self.cool_block(block, &mut staying);
+        }
+        self.keep_staying(staying);
+    }
+
+    /// Lets those that were read back go, oldest first, until at most `bytes` of them are left: who they are for does not
+    /// take them. True: that is so; else it goes on with the next call.
+    pub(crate) fn cool_recalled(&mut self, bytes: usize) -> bool {
+        let mut staying = Staying::default();
+        let least = self.blocks.recalled_bytes().saturating_sub(STEP_BYTES);
+        while self.blocks.recalled_bytes() > bytes.max(least)
+            && let Some(block) = self.blocks.take_oldest_recalled()
+        {
+            self.cool_block(block, &mut staying);
+        }
+        self.keep_staying(staying);
+        self.blocks.recalled_bytes() <= bytes
+    }
+
+    fn cool_block(&mut self, block: u32, staying: &mut Staying) {
+        for slot in self.blocks.take_slots(block) {
+            let row = &self.rows[slot];
+            if row.block != block {
+                continue;
+            }
+            let bytes = self.blocks.bytes(block);
+            let record = RecordRef::trusted_at(bytes, row.offset as usize);
+            let must_stay = row.refs & PINNED != 0
+                || record.expires_at().is_some()
+                || self.is_tombstone(Slot(slot));
+            if must_stay {
+                let start = record.start();
+                staying.add(slot, &bytes[start..start + record.encoded_len()]);
+                self.rows[slot].block = MOVING;
+                continue;
+            }
+            let len = u32::try_from(record.encoded_len()).expect("a packet is far below 4 GiB");
+            let row = &mut self.rows[slot];
+            (row.block, row.offset) = (COLD, len);
+            self.cold.records += 1;
+        }
+        self.blocks.drop_block(block);
+    }
+
+    fn keep_staying(&mut self, staying: Staying) {
+        if staying.slots.is_empty() {
+            return;
+        }
+        // No longer than it is: it stays for long.
+        let bytes = staying.bytes.into_boxed_slice();
+        let block = self
+            .blocks
+            .add_dense(bytes.into(), &staying.slots, Generation::Pinned);
+        for (slot, offset) in staying.slots.into_iter().zip(staying.offsets) {
+            let row = &mut self.rows[slot];
+            (row.block, row.offset) = (block, offset);
+        }
+    }
+
+    /// The log is asked for a record that is cold and was not asked for.
+    pub(crate) fn ask(&mut self, slot: Slot) -> Want {
+        let row = &mut self.rows[slot.0];
+        assert_eq!(row.block, COLD, "a record is asked for once");
+        row.block = ASKED;
+        let (address, len) = (row.address(), row.offset);
+        self.cold.asked.insert(address.pack(), slot.0);
+        Want {
+            index: LogIndex(address.index),
+            byte: address.ordinal,
+            len,
+        }
+    }
+
+    /// Takes in what the log has answered. What nobody needs any more of it changes nothing.
+    pub(crate) fn take_in(&mut self, recalled: &Recalled) -> TakenIn {
+        let mut taken = TakenIn::default();
+        let mut fills = Vec::with_capacity(recalled.records.len());
+        for (want, offset) in &recalled.records {
+            if let Some(slot) = self.take_asked((want.index, want.byte)) {
+                fills.push((slot, *offset, want.len));
+                taken
+                    .streams
+                    .extend(self.cold.waiting.remove(&slot).into_iter().flatten());
+            }
+        }
+        self.fill_recalled(&recalled.bytes, &mut fills, recalled.records.len());
+        for &Need { index, byte } in &recalled.lost {
+            if let Some(slot) = self.take_asked((index, byte)) {
+                self.rows[slot].block = LOST;
+                self.cold.waiting.remove(&slot);
+                taken.lost += 1;
+            }
+        }
+        self.tombstones += taken.lost;
+        taken
+    }
+
+    /// A record that could not be read back is cold again: it may be read by now.
+    pub(crate) fn try_again(&mut self, slot: Slot) {
+        let row = &mut self.rows[slot.0];
+        if row.block == LOST {
+            row.block = COLD;
+            self.tombstones -= 1;
+            self.cold.records += 1;
+        }
+    }
+
+    /// A stream has stopped at a cold record.
+    pub(crate) fn wait(&mut self, slot: Slot, stream: u64) {
+        let streams = self.cold.waiting.entry(slot.0).or_default();
+        if !streams.contains(&stream) {
+            streams.push(stream);
+        }
+    }
+
+    /// Whether it has.
+    pub(crate) fn is_waited_for(&self, slot: Slot, stream: u64) -> bool {
+        let streams = self.cold.waiting.get(&slot.0);
+        streams.is_some_and(|streams| streams.contains(&stream))
+    }
+
+    /// The row that asked for an address and still needs it.
+    fn take_asked(&mut self, (index, byte): (LogIndex, u32)) -> Option<u32> {
+        let address = Address {
+            index: index.0,
+            ordinal: byte,
+        };
+        let slot = self.cold.asked.remove(&address.pack())?;
+        self.cold.records -= 1;
+        Some(slot)
+    }
+
+    /// Some of the records of a block are needed: those that are not are left out of what is held.
+    fn fill_recalled(&mut self, bytes: &Bytes, fills: &mut [(u32, u32, u32)], all: usize) {
+        if fills.is_empty() {
+            return;
+        }
+        let mut block = bytes.clone();
+        if fills.len() < all {
+            let mut dense = Vec::new();
+            for (_, offset, len) in fills.iter_mut() {
+                let start = *offset as usize;
+                *offset = u32::try_from(dense.len()).expect("it is part of a block");
+                dense.extend_from_slice(&bytes[start..start + *len as usize]);
+            }
+            block = dense.into_boxed_slice().into();
+        }
+        let slots: Vec<u32> = fills.iter().map(|(slot, ..)| *slot).collect();
+        let number = self.blocks.add_dense(block, &slots, Generation::Recalled);
+        for (slot, offset, _) in fills {
+            let row = &mut self.rows[*slot];
+            (row.block, row.offset) = (number, *offset);
+        }
+    }
+
+    /// A record that is not in memory is needed nowhere any more.
+    #[cold]
+    pub(super) fn forget_absent(&mut self, slot: Slot) {
+        let row = &self.rows[slot.0];
+        self.cold.waiting.remove(&slot.0);
+        match row.block {
+            COLD => self.cold.records -= 1,
+            ASKED => {
+                self.cold.records -= 1;
+                self.cold.asked.remove(&row.address().pack());
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn check_cold(&self) {
+        let (mut cold, mut asked) = (0, 0);
+        for slot in self.iter() {
+            let row = &self.rows[slot.0];
+            cold += usize::from(self.is_cold(slot));
+            asked += usize::from(row.block == ASKED);
+            if row.block >= ABSENT {
+                assert_eq!(row.refs & PINNED, 0, "what is pinned is in memory");
+            }
+            if row.block == ASKED {
+                let found = self.cold.asked.get(&row.address().pack());
+                assert_eq!(found, Some(&slot.0), "an answer finds its record");
+            }
+        }
+        assert_eq!(cold, self.cold.records, "what is cold is counted");
+        assert_eq!(asked, self.cold.asked.len(), "what is asked for is known");
+    }
+}
+
+/// Records that stay although their block goes.
+#[derive(Default)]
+struct Staying {
+    bytes: Vec<u8>,
+    slots: Vec<u32>,
+    offsets: Vec<u32>,
+}
+
+impl Staying {
+    fn add(&mut self, slot: u32, record: &[u8]) {
+        let offset = u32::try_from(self.bytes.len()).expect("what stays is far below 4 GiB");
+        self.slots.push(slot);
+        self.offsets.push(offset);
+        self.bytes.extend_from_slice(record);
+    }
+}

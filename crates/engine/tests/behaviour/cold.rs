@@ -1,0 +1,267 @@
+//! Records that wait for long are only in the log, and come back when somebody takes them (M17).
+
+use courser_contract::{DetachCause, Dropped, Publish, QoS, WallMs};
+use courser_engine::{Limits, LostStream, Overflow};
+
+use crate::people::durable;
+use crate::world::{Acks, DURABLE, OTHER, Options, Recalling, World, message, to};
+
+const COUNT: usize = 40;
+
+fn numbers(range: std::ops::Range<usize>) -> Vec<String> {
+    range.map(|number| number.to_string()).collect()
+}
+
+/// A session that is away, with messages that wait for it.
+fn away(world: &mut World, name: &str, topic: &str) -> usize {
+    let at = durable(world, name);
+    world.subscribe(at, to(topic, QoS::AtLeastOnce));
+    world.detach(at, DetachCause::Lost);
+    at
+}
+
+fn cold(world: &World) -> u64 {
+    world.nodes[&DURABLE].partition.counts().cold_records
+}
+
+#[test]
+fn m17_what_waits_leaves_memory_and_comes_back_in_order() {
+    let mut world = World::with_hot(Limits::default(), 400);
+    let a = away(&mut world, "a", "t");
+    for payload in numbers(0..COUNT) {
+        world.send("t", &payload, QoS::AtLeastOnce);
+    }
+    world.settle();
+    let counts = world.nodes[&DURABLE].partition.counts();
+    assert!(counts.cold_records > COUNT as u64 / 2);
+    assert!(counts.record_bytes <= 400, "{} bytes", counts.record_bytes);
+    world.attach(a, Options::durable());
+    world.settle();
+    assert_eq!(world.got(a), numbers(0..COUNT));
+    assert_eq!(world.nodes[&DURABLE].partition.counts().records, 0);
+}
+
+#[test]
+fn a_stream_waits_for_its_record_and_passes_nothing_by() {
+    let mut world = World::with_hot(Limits::default(), 400);
+    let a = away(&mut world, "a", "t");
+    for payload in numbers(0..COUNT) {
+        world.send("t", &payload, QoS::AtLeastOnce);
+    }
+    world.recalling = Recalling::Held;
+    world.attach(a, Options::durable());
+    world.send("t", &COUNT.to_string(), QoS::AtLeastOnce);
+    world.settle();
+    assert_eq!(world.got(a), [""; 0], "the last one is in memory");
+    world.recall_some(DURABLE, 2);
+    world.settle();
+    assert_eq!(world.got(a), numbers(0..2));
+    world.recalling = Recalling::AtOnce;
+    world.settle();
+    assert_eq!(world.got(a), numbers(2..COUNT + 1));
+}
+
+#[test]
+fn what_may_be_needed_without_warning_stays_in_memory() {
+    let mut world = World::with_hot(Limits::default(), 0);
+    let a = away(&mut world, "a", "t/#");
+    let g = durable(&mut world, "g");
+    let mut shared = to("shared", QoS::AtLeastOnce);
+    shared.share = Some("g".into());
+    world.subscribe(g, shared);
+    world.detach(g, DetachCause::Lost);
+    world.send("t/plain", "goes", QoS::AtLeastOnce);
+    world.settle();
+    let gone = cold(&world);
+    assert_eq!(gone, 1);
+    let expires_at = Some(WallMs(world.now.wall.0 + 60_000));
+    world.publish(&Publish {
+        expires_at,
+        ..message("t/expires", "x", QoS::AtLeastOnce)
+    });
+    world.retain("t/retained", "x", QoS::AtLeastOnce);
+    world.send("shared", "x", QoS::AtLeastOnce);
+    world.settle();
+    let kept: usize = [DURABLE, OTHER]
+        .map(|id| world.nodes[&id].partition.records_in_memory().count())
+        .iter()
+        .sum();
+    assert!(kept >= 3, "{kept} stay");
+    assert!(
+        cold(&world) <= gone + 1,
+        "the retained one may be stored twice"
+    );
+    world.restart(DURABLE);
+    world.settle();
+    world.pass_time(61_000);
+    world.settle();
+    assert_eq!(world.fx.dropped[&Dropped::Expired], 1, "it expires in time");
+    world.attach(a, Options::durable());
+    world.settle();
+    assert_eq!(world.got(a), ["goes", "x"]);
+}
+
+#[test]
+fn m44_a_record_that_cannot_be_read_back_stops_its_stream_until_the_loss_is_accepted() {
+    let mut world = World::with_hot(Limits::default(), 0);
+    let a = away(&mut world, "a", "t");
+    let b = away(&mut world, "b", "u");
+    for payload in ["0", "1", "2"] {
+        world.send("t", payload, QoS::AtLeastOnce);
+        world.send("u", payload, QoS::AtLeastOnce);
+    }
+    world.settle();
+    world.damaged = true;
+    let lost = world.damage(DURABLE, b"t1");
+    world.attach(a, Options::durable());
+    world.attach(b, Options::durable());
+    world.settle();
+    assert_eq!(world.got(a), ["0"]);
+    assert_eq!(world.got(b), ["0", "1", "2"]);
+    let named = world.nodes[&DURABLE].partition.lost();
+    assert_eq!(named.len(), 1);
+    assert_eq!(named[0].stream, LostStream::Session("a".into()));
+    assert_eq!(named[0].index, lost);
+    world.call(DURABLE, |partition, now, fx| {
+        partition.accept_loss(now, |_| true, fx)
+    });
+    world.settle();
+    assert_eq!(world.got(a), ["2"]);
+    assert_eq!(world.fx.dropped[&Dropped::Damaged], 1);
+}
+
+#[test]
+fn an_answer_for_what_is_gone_changes_nothing() {
+    let mut world = World::with_hot(Limits::default(), 0);
+    let a = away(&mut world, "a", "t");
+    for payload in numbers(0..4) {
+        world.send("t", &payload, QoS::AtLeastOnce);
+    }
+    world.recalling = Recalling::Held;
+    world.attach(a, Options::durable());
+    // A clean start ends the session; rows of its records are used again.
+    world.detach(a, DetachCause::Lost);
+    world.attach(
+        a,
+        Options {
+            clean_start: true,
+            ..Options::durable()
+        },
+    );
+    world.subscribe(a, to("t", QoS::AtLeastOnce));
+    world.detach(a, DetachCause::Lost);
+    for payload in numbers(4..8) {
+        world.send("t", &payload, QoS::AtLeastOnce);
+    }
+    world.settle();
+    world.recalling = Recalling::AtOnce;
+    world.settle();
+    world.attach(a, Options::durable());
+    world.settle();
+    assert_eq!(world.got(a), numbers(4..8));
+}
+
+#[test]
+fn who_does_not_take_keeps_nobodys_room() {
+    let mut world = World::with_hot(Limits::default(), 600);
+    let (a, b) = (away(&mut world, "a", "t"), away(&mut world, "b", "t"));
+    for payload in numbers(0..COUNT) {
+        world.send("t", &payload, QoS::AtLeastOnce);
+    }
+    world.settle();
+    world.clients[a].acks = Acks::Held;
+    world.attach(
+        a,
+        Options {
+            receive_maximum: 1,
+            ..Options::durable()
+        },
+    );
+    world.attach(b, Options::durable());
+    world.settle();
+    assert_eq!(world.got(b), numbers(0..COUNT));
+    assert_eq!(world.got(a), numbers(0..1));
+}
+
+#[test]
+fn what_was_asked_for_comes_to_the_next_leader() {
+    let mut world = World::with_hot(Limits::default(), 0);
+    let a = away(&mut world, "a", "t");
+    for payload in numbers(0..COUNT) {
+        world.send("t", &payload, QoS::AtLeastOnce);
+    }
+    world.recalling = Recalling::Held;
+    world.attach(a, Options::durable());
+    world.depose(DURABLE, 0);
+    world.recall_some(DURABLE, 3);
+    world.turn();
+    world.elect(DURABLE);
+    world.settle();
+    world.recalling = Recalling::AtOnce;
+    world.attach(a, Options::durable());
+    world.settle();
+    assert_eq!(world.got(a), numbers(0..COUNT));
+}
+
+#[test]
+fn m12_what_is_on_its_way_out_of_the_log_is_not_what_a_full_session_drops() {
+    let limits = Limits {
+        queue_messages_max: 100,
+        overflow: Overflow::DropOldest,
+        ..Limits::default()
+    };
+    let mut world = World::with_hot(limits, 400);
+    let a = away(&mut world, "a", "t");
+    for payload in numbers(0..100) {
+        world.send("t", &payload, QoS::AtLeastOnce);
+    }
+    world.recalling = Recalling::Held;
+    world.attach(a, Options::durable());
+    for payload in numbers(100..160) {
+        world.send("t", &payload, QoS::AtLeastOnce);
+    }
+    world.recall_some(DURABLE, 3);
+    world.settle();
+    assert_eq!(world.got(a), numbers(0..3));
+}
+
+#[test]
+fn m44_a_connection_that_comes_again_tries_what_could_not_be_read() {
+    let mut world = World::with_hot(Limits::default(), 0);
+    let a = away(&mut world, "a", "t");
+    for payload in numbers(0..4) {
+        world.send("t", &payload, QoS::AtLeastOnce);
+    }
+    world.settle();
+    world.damaged = true;
+    world.damage(DURABLE, b"t2");
+    world.attach(a, Options::durable());
+    world.settle();
+    assert_eq!(world.got(a), numbers(0..2));
+    assert!(world.nodes[&DURABLE].partition.has_lost());
+    world.mend(DURABLE);
+    world.detach(a, DetachCause::Lost);
+    world.attach(a, Options::durable());
+    world.settle();
+    assert_eq!(world.got(a), numbers(2..4));
+    assert!(!world.nodes[&DURABLE].partition.has_lost());
+}
+
+#[test]
+fn a_message_for_many_who_come_one_after_the_other_keeps_no_room() {
+    let mut world = World::with_hot(Limits::default(), 600);
+    let names: Vec<usize> = (0..4)
+        .map(|name| away(&mut world, &name.to_string(), "t"))
+        .collect();
+    for payload in numbers(0..COUNT) {
+        world.send("t", &payload, QoS::AtLeastOnce);
+    }
+    world.settle();
+    let before = world.now.tick;
+    for at in names {
+        world.attach(at, Options::durable());
+        world.settle();
+        assert_eq!(world.got(at), numbers(0..COUNT));
+    }
+    assert_eq!(world.now.tick, before, "nobody has waited for room");
+}

@@ -1,0 +1,245 @@
+//! Records that are read back (M17, M41): each once, each stream in order, byte for byte, whatever cleaners and damages do.
+
+mod figures;
+mod world;
+
+use std::io::ErrorKind;
+
+use courser_log::{Record, testing::Call};
+use world::World;
+
+const SEGMENT: u64 = 64 << 10;
+
+/// An entry of some records; some are so large that they go in pieces.
+fn some_entry(world: &mut World) -> Record {
+    let partition = 1 + world.choices.below(3) as u16;
+    let large = world.choices.below(25) == 0;
+    let many = if large { 2 } else { 1 + world.choices.below(9) };
+    let records: Vec<(u64, usize)> = (0..many)
+        .map(|_| {
+            let len = if large {
+                14_000
+            } else {
+                4 + world.choices.below(400)
+            };
+            (world.choices.below(6), len as usize)
+        })
+        .collect();
+    world.entry(partition, &records)
+}
+
+fn some_question(world: &mut World, many: u64) {
+    let partition = 1 + world.choices.below(3) as u16;
+    let mut streams = Vec::new();
+    for stream in 0..6 {
+        if world.choices.below(2) == 0 {
+            streams.push((stream, world.choices.below(many) as usize));
+        }
+    }
+    let room = world.choices.below(6_000);
+    world.ask(partition, &streams, room);
+}
+
+fn life(seed: u64) -> World {
+    let mut world = World::new(seed, SEGMENT);
+    world.delay = (seed % 3) * 45;
+    for _ in 0..900 {
+        match world.choices.below(12) {
+            0..=3 => {
+                let many = 1 + world.choices.below(5);
+                let entries: Vec<Record> = (0..many).map(|_| some_entry(&mut world)).collect();
+                world.write(&entries);
+            }
+            4 => {
+                let partition = 1 + world.choices.below(3) as u16;
+                world.checkpoint(partition);
+            }
+            5 => {
+                let writes = world.choices.below(5);
+                world.clean(writes);
+            }
+            6..=8 => {
+                let many = 1 + world.choices.below(20);
+                some_question(&mut world, many);
+            }
+            _ => {
+                for _ in 0..world.choices.below(12) {
+                    let (_, next) = world.step();
+                    world.now = next.unwrap_or(world.now).max(world.now);
+                }
+            }
+        }
+    }
+    for partition in 1..=3 {
+        let all: Vec<(u64, usize)> = (0..6).map(|stream| (stream, usize::MAX)).collect();
+        world.ask(partition, &all, 1 << 30);
+    }
+    world.run();
+    world
+}
+
+#[test]
+fn m17_each_record_comes_once_in_the_order_of_its_stream() {
+    let seed: Option<u64> = std::env::var("SEED")
+        .ok()
+        .map(|it| it.parse().expect("a number"));
+    let seeds = seed.map_or(0..12, |seed| seed..seed + 1);
+    let mut cleaned = 0;
+    for seed in seeds {
+        eprintln!("SEED={seed}");
+        let world = life(seed);
+        assert!(world.is_answered(), "{:?}", world.reader.counts());
+        assert_eq!(world.lost, [], "nothing is damaged");
+        cleaned += world.log.counts().cleaned;
+    }
+    assert!(cleaned > 20, "segments were used again: {cleaned}");
+}
+
+/// Ten batches, each with an entry of partition 1 and one of partition 2; each with a record for each of three streams.
+fn ten_batches() -> World {
+    let mut world = World::new(5, SEGMENT);
+    for _ in 0..10 {
+        let records = [(0, 100), (1, 100), (2, 100)];
+        let entries = [world.entry(1, &records), world.entry(2, &records)];
+        world.write(&entries);
+    }
+    world
+}
+
+fn all_of(world: &mut World) {
+    for partition in [1, 2] {
+        world.ask(partition, &[(0, 10), (1, 10), (2, 10)], 1 << 20);
+    }
+    world.run();
+    assert!(world.is_answered(), "{:?}", world.reader.counts());
+}
+
+/// The file that has batches, and the byte of it at which the nth one with two records begins: each takes a block.
+fn batch_at(world: &World, nth: usize) -> (String, u64) {
+    let is_batch = |block: &[u8]| {
+        block[..4] == 0x4843_4243_u32.to_le_bytes() && block[36..40] == 2_u32.to_le_bytes()
+    };
+    for name in world.disk.names() {
+        let bytes = world.disk.bytes(&name).expect("it is there");
+        let mut blocks = bytes.chunks(4096).enumerate();
+        let found = blocks
+            .by_ref()
+            .filter(|(_, block)| is_batch(block))
+            .nth(nth);
+        if let Some((at, _)) = found {
+            return (name, at as u64 * 4096);
+        }
+    }
+    panic!("there are so many");
+}
+
+#[test]
+fn m44_a_damaged_entry_is_lost_and_the_others_come() {
+    let mut world = ten_batches();
+    let (name, at) = batch_at(&world, 3);
+    // Behind the header and the frame, in the first entry.
+    world.disk.rot(&name, at + 88 + 16 + 50, 1);
+    all_of(&mut world);
+    let lost: Vec<(u16, u64, u32)> = world
+        .lost
+        .iter()
+        .map(|(partition, need)| (*partition, need.index.0, need.byte))
+        .collect();
+    assert_eq!(lost, [(1, 4, 32), (1, 4, 136), (1, 4, 240)]);
+    assert_eq!(world.got.values().sum::<u64>(), 57);
+    let error = world.reader.take_error().expect("it says why");
+    assert!(error.to_string().contains("damaged"), "{error}");
+}
+
+#[test]
+fn m44_behind_a_header_that_is_gone_a_stretch_is_lost_and_others_go_on() {
+    let mut world = ten_batches();
+    let (name, at) = batch_at(&world, 3);
+    world.disk.rot(&name, at + 9, 1);
+    let later = [world.entry(3, &[(0, 100)])];
+    world.write(&later);
+    world.ask(3, &[(0, 1)], 1 << 20);
+    all_of(&mut world);
+    assert_eq!(
+        world.got[&(3, 0)],
+        1,
+        "another partition has a place of its own"
+    );
+    assert_eq!(
+        world.got.values().sum::<u64>(),
+        19,
+        "three batches, and that"
+    );
+    assert_eq!(world.lost.len(), 42);
+}
+
+#[test]
+fn what_the_disk_does_not_give_once_is_read_again() {
+    let mut world = ten_batches();
+    world.disk.fail(Call::Read, 2, 2, ErrorKind::Other);
+    all_of(&mut world);
+    assert_eq!((world.lost.len(), world.got.values().sum()), (0, 60));
+}
+
+#[test]
+fn what_the_disk_never_gives_is_lost() {
+    let mut world = ten_batches();
+    let (name, at) = batch_at(&world, 9);
+    world.disk.make_unreadable(&name, at, at);
+    all_of(&mut world);
+    assert_eq!((world.lost.len(), world.got.values().sum()), (6, 54));
+}
+
+#[test]
+fn an_entry_that_the_log_never_had_is_lost() {
+    let mut world = ten_batches();
+    // It is made, and not written.
+    let _ = world.entry(1, &[(4, 100)]);
+    world.ask(1, &[(4, 1)], 1 << 20);
+    all_of(&mut world);
+    assert_eq!((world.lost.len(), world.got.values().sum()), (1, 60));
+}
+
+/// Three batches of kept records, two frames of two records in each.
+fn kept_batches() -> World {
+    let mut world = World::new(5, SEGMENT);
+    world.hold(1, 100);
+    for _ in 0..3 {
+        let kept = [world.kept(1, 0, &[100, 100]), world.kept(1, 1, &[100, 100])];
+        world.write(&kept);
+    }
+    world
+}
+
+#[test]
+fn m44_of_kept_records_those_of_a_damaged_frame_are_lost() {
+    let mut world = kept_batches();
+    let (name, at) = batch_at(&world, 1);
+    world.disk.rot(&name, at + 88 + 32 + 8 + 150, 1);
+    all_of(&mut world);
+    let lost: Vec<u64> = world.lost.iter().map(|(_, need)| need.index.0).collect();
+    assert_eq!(lost, [3, 3]);
+    assert_eq!(world.got.values().sum::<u64>(), 10);
+}
+
+#[test]
+fn m44_kept_records_of_a_batch_that_cannot_be_read_are_lost() {
+    let mut world = kept_batches();
+    let (name, at) = batch_at(&world, 1);
+    world.disk.make_unreadable(&name, at, at);
+    all_of(&mut world);
+    let lost: Vec<u64> = world.lost.iter().map(|(_, need)| need.index.0).collect();
+    assert_eq!((lost.len(), world.got.values().sum()), (4, 8), "{lost:?}");
+}
+
+#[test]
+fn a_record_that_two_streams_want_comes_for_each() {
+    let mut world = ten_batches();
+    for partition in [1, 2] {
+        let wants = world.streams[&(partition, 0)].ahead.clone();
+        world.streams.entry((partition, 7)).or_default().ahead = wants;
+        world.ask(partition, &[(7, 10)], 50);
+    }
+    all_of(&mut world);
+    assert_eq!((world.lost.len(), world.got.values().sum()), (0, 80));
+}

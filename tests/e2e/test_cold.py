@@ -1,0 +1,25 @@
+"""Messages that wait for long leave memory: more of them wait than there is memory, and all are taken in order."""
+
+import cold
+import groups
+import pytest
+
+pytestmark = pytest.mark.courser
+
+SESSIONS, MESSAGES = 1_000, 500_000
+
+
+def test_half_a_million_messages_for_absent_sessions_fit_64_mib_and_are_taken_in_order(tmp_path):
+    try:
+        # Beside what the broker allocates a group pays for its code, the buffers of its sockets and the pages of its files.
+        with groups.memory_group(96 << 20) as group:
+            server = cold.Server(tmp_path, group, memory=64, hot=4)
+            found = cold.run(server, SESSIONS, MESSAGES, seconds=300)
+            assert server.stop() == 0, server.log.read_text()
+    except groups.CannotMake as why:
+        pytest.skip(str(why))
+    print(found)
+    assert found["cold_messages"] > MESSAGES * 3 // 4
+    assert found["courser_recalled_lost_total"] == 0
+    # Eight times what a quiet machine needs: sessions that are served unequally are read for apart.
+    assert found["courser_recall_read_bytes_total"] < 32 * found["courser_recalled_bytes_total"]
