@@ -4,7 +4,9 @@
 //! partitions. In a binary that does not count, the budget is never used up.
 
 use std::fs;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+
+use courser_engine::MemoryRoom;
 
 /// How near the budget is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,6 +31,8 @@ const OVER: u64 = 13;
 const BACK: u64 = 1;
 
 impl Level {
+    const ALL: [Self; 4] = [Self::Free, Self::Tight, Self::Full, Self::Over];
+
     /// The level that follows on `self` when `used` of `max` bytes are used.
     pub(crate) fn next(self, used: u64, max: u64) -> Self {
         let sixteenths = used.saturating_mul(16) / max.max(1);
@@ -43,12 +47,17 @@ impl Level {
     }
 }
 
-/// The budget of the process and what its shards say of their parts.
+/// The budget of the process and what its shards say of their parts. What they are told is the same for all of them: of two
+/// that look at different moments around a bound, one would otherwise refuse what the other takes.
 #[derive(Debug)]
 pub(crate) struct MemoryBudget {
     max: u64,
+    /// A [`Level`], the last that was told.
+    level: AtomicU8,
     /// Bytes of messages that wait, by shard.
     stored: Vec<AtomicU64>,
+    /// Whether they have used up their share.
+    short: AtomicBool,
 }
 
 impl MemoryBudget {
@@ -56,25 +65,34 @@ impl MemoryBudget {
     pub(crate) fn new(max: u64, shards: u16) -> Self {
         Self {
             max,
+            level: AtomicU8::new(Level::Free as u8),
             stored: (0..shards).map(|_| AtomicU64::new(0)).collect(),
+            short: AtomicBool::new(false),
         }
     }
 
-    /// Bytes in all.
-    pub(crate) const fn max(&self) -> u64 {
-        self.max
+    /// The level before and now that `used` bytes are used.
+    pub(crate) fn look(&self, used: u64) -> (Level, Level) {
+        let next = |level: u8| Level::ALL[usize::from(level)].next(used, self.max);
+        let before = self
+            .level
+            .update(Relaxed, Relaxed, |level| next(level) as u8);
+        (Level::ALL[usize::from(before)], next(before))
     }
 
-    /// Says what waits in the partitions of a shard.
-    pub(crate) fn set_stored(&self, shard: usize, bytes: u64) {
+    /// Says what waits in the partitions of a shard, and is told whether there is room for what all of them have.
+    pub(crate) fn store(&self, shard: usize, bytes: u64) -> MemoryRoom {
         self.stored[shard].store(bytes, Relaxed);
-    }
-
-    /// Whether messages that wait have used up their share; once they have, it takes a little less to say otherwise.
-    pub(crate) fn is_stored_full(&self, was_full: bool) -> bool {
         let stored: u64 = self.stored.iter().map(|it| it.load(Relaxed)).sum();
         let share = stored_share(self.max);
-        stored >= if was_full { share / 16 * 15 } else { share }
+        // Once they have used it up, it takes a little less to say otherwise.
+        let was_short = self.short.load(Relaxed);
+        let is_short = stored >= if was_short { share / 16 * 15 } else { share };
+        self.short.store(is_short, Relaxed);
+        match is_short {
+            true => MemoryRoom::Short,
+            false => MemoryRoom::Enough,
+        }
     }
 }
 
@@ -163,16 +181,24 @@ mod tests {
     }
 
     #[test]
+    fn all_shards_are_told_the_same_level() {
+        use Level::{Free, Full, Tight};
+        let budget = MemoryBudget::new(1_600, 2);
+        assert_eq!(budget.look(1_100), (Free, Full));
+        // Another one that looks a moment later has not seen the peak.
+        assert_eq!(budget.look(1_050), (Full, Full));
+        assert_eq!(budget.look(990), (Full, Tight));
+    }
+
+    #[test]
     fn the_share_of_what_waits_is_that_of_all_shards() {
         let budget = MemoryBudget::new(1_200, 2);
-        budget.set_stored(0, 200);
-        budget.set_stored(1, 199);
-        assert!(!budget.is_stored_full(false));
-        assert!(budget.is_stored_full(true), "it was full a moment ago");
-        budget.set_stored(1, 200);
-        assert!(budget.is_stored_full(false));
-        budget.set_stored(0, 0);
-        assert!(!budget.is_stored_full(true));
+        use MemoryRoom::{Enough, Short};
+        assert_eq!(budget.store(0, 200), Enough);
+        assert_eq!(budget.store(1, 199), Enough);
+        assert_eq!(budget.store(1, 200), Short);
+        assert_eq!(budget.store(0, 199), Short, "it was used up a moment ago");
+        assert_eq!(budget.store(0, 0), Enough);
     }
 
     #[test]

@@ -69,8 +69,8 @@ impl Shard {
     fn look_at_memory(&mut self) {
         self.memory.looked = self.hub.now.tick;
         let budget = Arc::clone(&self.memory.budget);
-        let before = self.hub.memory;
-        self.hub.memory = before.next(snapshot().live_bytes(), budget.max());
+        let before;
+        (before, self.hub.memory) = budget.look(snapshot().live_bytes());
         if before < Level::Full && self.hub.memory >= Level::Full {
             tracing::warn!(
                 event = "memory_full",
@@ -81,11 +81,7 @@ impl Shard {
                 doze.wake();
             }
         }
-        budget.set_stored(self.hub.id.0.into(), self.partitions.stored_bytes());
-        let room = match budget.is_stored_full(self.memory.room == MemoryRoom::Short) {
-            true => MemoryRoom::Short,
-            false => MemoryRoom::Enough,
-        };
+        let room = budget.store(self.hub.id.0.into(), self.partitions.stored_bytes());
         if room != self.memory.room {
             self.memory.room = room;
             self.partitions
