@@ -3,7 +3,7 @@
 /// What topics of the broker's own values begin with: clients read them and never write them, and they do not age.
 const BROKER_TOPICS: &str = "$SYS/";
 
-/// Whether a topic is for one of the broker's own values ([`BROKER_TOPICS`]).
+/// Whether a topic is for one of the broker's own values: `$SYS/…`.
 #[inline]
 #[must_use]
 pub fn is_own_topic(topic: &str) -> bool {
