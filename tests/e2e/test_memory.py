@@ -179,8 +179,9 @@ def end_retained(server, clients):
     clients[0].close()
 
 
-def flood_queued(server, healthy):
-    """What expires is in memory for as long as it waits; other messages would be in the log only (test_cold.py)."""
+def queue(server, healthy):
+    """Messages for one who is away until one is refused: its client, and how many bytes were taken. What expires is in memory for
+    as long as it waits; other messages would be in the log only (test_cold.py)."""
     kept = [("session_expiry", 3600)]
     absent = Client(server.port, "absent", clean=False, properties=kept)
     assert absent.subscribe("queued/#") == 1
@@ -193,8 +194,11 @@ def flood_queued(server, healthy):
             healthy.round_trip()
         return client.publish(f"queued/{number}", payload, properties=[("message_expiry", 3600)]) == QUOTA
 
-    until_refused(step, server.max_bytes // len(payload))
-    return [client]
+    return client, until_refused(step, server.max_bytes // len(payload)) * len(payload)
+
+
+def flood_queued(server, healthy):
+    return [queue(server, healthy)[0]]
 
 
 def end_queued(server, clients):
@@ -314,6 +318,20 @@ def test_memory_is_kept(tmp_path, name):
         code, log = server.stop()
     assert code == 0 and FLOODS[name][2] in log, log
     assert server.peak <= SMALL * 1.15 + BESIDE, f"{server.peak >> 20} MiB: {log}"
+
+
+def test_retained_messages_leave_those_that_wait_their_third(tmp_path):
+    server = Server(tmp_path, SMALL)
+    try:
+        healthy = Healthy(server.port)
+        retainers = flood_retained(server, healthy)
+        queuer, waiting = queue(server, healthy)
+        assert waiting > SMALL / 3 * 0.9, f"{waiting >> 20} MiB"
+        for client in (*retainers, queuer):
+            client.close()
+    finally:
+        code, log = server.stop()
+    assert code == 0, log
 
 
 @pytest.mark.timeout(300)

@@ -214,13 +214,15 @@ impl Partitions {
         }
     }
 
-    /// Bytes that the messages that wait in all of them take in memory, also those of which only the names are there.
+    /// Bytes that the messages that wait in all of them take in memory, also those of which only the names are there. Retained
+    /// messages are records too, and have a share of their own.
     pub(crate) fn stored_bytes(&self) -> u64 {
         let partitions = self.owned.iter().filter_map(|it| it.partition.as_ref());
         let counts = partitions.map(|it| it.counts());
         counts
             .map(|it| {
-                it.record_bytes + ROW_BYTES * it.records + REFERENCE_BYTES * it.queued_messages
+                let records = it.record_bytes.saturating_sub(it.retained_bytes);
+                records + ROW_BYTES * it.records + REFERENCE_BYTES * it.queued_messages
             })
             .sum()
     }
