@@ -14,6 +14,7 @@
 mod tests;
 
 use crate::component::{Component, current};
+use crate::held;
 use crate::snapshot::{Counts, Snapshot};
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
@@ -26,8 +27,9 @@ const FOLD_BYTES: u64 = 64 * 1024;
 
 /// Allocator that counts and leaves the work to `A`.
 ///
-/// All instances of a process share one set of counters. Cost: 3 to 4 ns an allocation or free (20,000,000
-/// pairs of 64 B: 8.4 ns each with the system allocator, 15.5 ns counted).
+/// All instances of a process share one set of counters. Cost: 2 to 4 ns an allocation or free, the sample of
+/// [`held`](crate::held()) included (20,000,000 pairs of 64 B: 6.4 ns each with the system allocator, 9.7 to 12.6 ns counted;
+/// pairs of 600 B while 4,096 are live: 12.8 and 20.4 ns).
 #[derive(Debug, Default)]
 pub struct Counting<A> {
     inner: A,
@@ -59,17 +61,21 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        held::forget(block.addr(), layout.size());
         // SAFETY: the caller says that `block` came from this allocator with `layout`; it was `A` that gave it out.
         unsafe { self.inner.dealloc(block, layout) };
         record(Event::Freed(layout.size()));
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        let asked = held::forget(block.addr(), layout.size());
         // SAFETY: as in `dealloc`; `new_size` is the caller's promise and passed on.
         let moved = unsafe { self.inner.realloc(block, layout, new_size) };
         if !moved.is_null() {
             record(Event::Freed(layout.size()));
-            record(Event::Allocated(new_size));
+            count_allocated(moved, new_size);
+        } else if let Some(component) = asked {
+            held::note_for(block.addr(), layout.size(), component);
         }
         moved
     }
@@ -78,6 +84,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
 fn count_allocated(block: *mut u8, size: usize) {
     if !block.is_null() {
         record(Event::Allocated(size));
+        held::note(block.addr(), size);
     }
 }
 

@@ -29,8 +29,8 @@ impl Counts {
 ///
 /// What the figures mean:
 /// - [`of`](Self::of) is what was *allocated* while a component's [`Scope`](crate::Scope) was entered. It only grows.
-/// - Freed memory is known only in all, not by component: a block may be freed on another thread and in another
-///   scope than it was allocated in, and blocks carry no header that could tell.
+/// - Freed memory is counted only in all, not by component: a block may be freed on another thread and in another
+///   scope than it was allocated in, and blocks carry no header that could tell. [`held`](crate::held()) estimates it.
 /// - Sizes are those asked for; what the allocator keeps on top of them is not known here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Snapshot {
