@@ -1,6 +1,8 @@
-"""Who asks for memory, as `/metrics` says it."""
+"""Who asks for memory and who holds it, as `/metrics` and `courser top` say it."""
 
+import json
 import re
+import subprocess
 import urllib.request
 
 import pytest
@@ -15,8 +17,46 @@ def allocated(server):
     return {component: float(number) for component, number in found}
 
 
+def held(server):
+    """Bytes that are not freed, by component, and in all."""
+    with urllib.request.urlopen(f"{server.http}/metrics", timeout=20) as answer:  # noqa: S310
+        text = answer.read().decode()
+    found = re.findall(r'courser_memory_held_bytes\{component="(\w+)"\} ([0-9.]+)', text)
+    return {component: float(number) for component, number in found}, float(re.search(r'memory_bytes\{use="allocated"\} ([0-9.]+)', text)[1])
+
+
+def test_who_holds_memory(brokers, raw):
+    """What waits is held by partitions until it is gone; all parts together are what is allocated."""
+    raw.broker = broker = brokers.own(sys_interval=0)
+    before, _ = held(broker)
+    session, _ = raw.resume("kept")
+    session.subscribe(raw.topic("t"), qos=1)
+    session.reset()
+    publisher = raw.connect("pub")
+    size, count = 50_000, 300
+    for _ in range(count):
+        # What expires is in memory for as long as it waits.
+        publisher.publish(raw.topic("t"), b"x" * size, qos=1, properties=[("message_expiry", 3600)])
+    during, allocated = held(broker)
+    assert sum(during.values()) == allocated
+    grown = during["partitions"] - before["partitions"]
+    # Each is in the log as well, on its way; the estimate is within three standard deviations.
+    assert 0.8 * size * count < grown < 1.4 * size * count, (before, during)
+    assert max(during, key=during.get) == "partitions", during
+    command = [str(broker.binary()), "top", "-n", "1", "-o", "jsonl", "--server", broker.http]
+    command += ["--token-file", str(broker.folder / "data" / "admin.token")]
+    top = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
+    assert top["memory_largest"] == "partitions"
+    assert 0 < top["memory_held_bytes"] < top["memory_limit_bytes"]
+    raw.connect("kept")
+    publisher.publish(raw.topic("t"), b"x", qos=1)
+    after, allocated = held(broker)
+    assert sum(after.values()) == allocated
+    assert after["partitions"] - before["partitions"] < 0.2 * size * count, (before, after)
+
+
 def test_components(brokers, raw):
-    """Messages that wait are counted where they are taken and kept, their entries for the log, this question for control."""
+    """Messages that wait are counted where they are kept, their entries for the log, this question for control."""
     raw.broker = broker = brokers.own(sys_interval=0)
     before = allocated(broker)
     session, _ = raw.resume("kept")

@@ -45,6 +45,12 @@ pub struct Node {
     pub messages_received: u64,
     /// Deliveries since the start.
     pub messages_delivered: u64,
+    /// Bytes that the process has allocated.
+    pub memory_held_bytes: u64,
+    /// Bytes that it may have: `memory.max`.
+    pub memory_limit_bytes: u64,
+    /// The part of the broker that holds most of them, by an estimate: a `component` of `courser_memory_held_bytes`.
+    pub memory_largest: String,
     /// Of the settings that are in force, as `courser config check` prints it.
     pub settings_digest: Option<String>,
 }

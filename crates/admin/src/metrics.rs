@@ -84,8 +84,10 @@ pub(crate) struct Snapshot {
     certificates: Vec<(String, i64)>,
     /// Connections that doors did not let in, by reason.
     refused_at_doors: Vec<(&'static str, u64)>,
-    /// Bytes that the process has allocated, and those that it may have.
-    memory: (u64, u64),
+    /// Bytes that the process may have.
+    memory_max: u64,
+    /// What it holds, by component.
+    held: courser_memory::Held,
     /// What the process has allocated, by component.
     allocated: courser_memory::Snapshot,
     /// Bytes that the system says are resident.
@@ -118,7 +120,8 @@ impl Snapshot {
             rotten: damage.rotten.len() as u64,
             certificates: control.certificates(),
             refused_at_doors: control.refused_at_doors(),
-            memory: control.memory(),
+            memory_max: control.memory_max(),
+            held: courser_memory::held(),
             allocated: courser_memory::snapshot(),
             resident: resident_bytes(),
         })

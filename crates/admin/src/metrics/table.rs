@@ -128,19 +128,21 @@ metrics! {
         |it| each([("accepted", it.sum.logins[0]), ("refused", it.sum.logins[1])]);
     "tls_certificate_expiry_timestamp", Gauge of Seconds ["listener"], "When the certificate of a listener ends, in seconds since 1970",
         |it| it.certificates.iter().map(|(listener, end)| (vec![listener.clone()], *end as f64)).collect();
-    "memory", Gauge of Bytes ["use"], "Memory: what the process has allocated in all, what of that holds stored and retained messages, and what the system says is resident",
+    "memory", Gauge of Bytes ["use"], "Memory: what the process has allocated in all, what of that holds messages, what of these are retained ones, and what the system says is resident",
         |it| each([
-            ("allocated", it.memory.0),
+            ("allocated", it.held.total()),
             ("stored_messages", it.sum.held.record_bytes),
             ("retained_messages", it.sum.held.retained_bytes),
             ("resident", it.resident),
         ]);
-    "memory_allocated", Counter of Bytes ["component"], "Bytes that were asked of the allocator, by the part of the broker that asked; what was freed again is not taken off, since a block does not say whose it was. 0 in a program that does not count",
+    "memory_held", Gauge of Bytes ["component"], "What the process has allocated in all, by the part of the broker that asked for it: the sum is counted, the parts are estimated by a sample of one block in each 32 KiB or more",
+        |it| each(Component::ALL.map(|component| (component.name(), it.held.of(component))));
+    "memory_allocated", Counter of Bytes ["component"], "Bytes that were asked of the allocator, by the part of the broker that asked; what was freed again is not taken off. 0 in a program that does not count",
         |it| each(Component::ALL.map(|component| (component.name(), it.allocated.of(component).bytes)));
     "memory_allocations", Counter of Things ["component"], "How often that was",
         |it| each(Component::ALL.map(|component| (component.name(), it.allocated.of(component).allocations)));
     "memory_limit", Gauge of Bytes, "Bytes that the process may have: memory.max",
-        |it| one(it.memory.1);
+        |it| one(it.memory_max);
     "publishers_slowed", Counter of Things, "Times that a publisher was not read for a moment because a session cannot keep up with it",
         |it| one(it.sum.counters.publishers_slowed);
     "publishers_over_quota", Counter of Things, "Times that a client was not read for a while because it had published more than its user may",

@@ -19,7 +19,8 @@ fn snapshot() -> Snapshot {
         rotten: 0,
         certificates: vec![("tls".to_owned(), 1_900_000_000)],
         refused_at_doors: vec![("tls", 2)],
-        memory: (5, 7),
+        memory_max: 7,
+        held: courser_memory::Held::share_out(5, [0, 2, 0, 0, 0, 2, 0, 0, 0, 1]),
         allocated: courser_memory::Snapshot::default(),
         resident: resident_bytes(),
     }
@@ -73,6 +74,8 @@ fn numbers_stand_under_the_names_of_the_reference_page() {
         "courser_partitions_set_aside 2.0",
         "courser_tls_certificate_expiry_timestamp_seconds{listener=\"tls\"} 1900000000.0",
         "courser_memory_bytes{use=\"allocated\"} 5.0",
+        "courser_memory_held_bytes{component=\"connections\"} 2.0",
+        "courser_memory_held_bytes{component=\"control\"} 1.0",
         "courser_memory_allocated_bytes_total{component=\"partitions\"} 0.0",
         "courser_memory_allocations_total{component=\"log\"} 0.0",
         "courser_memory_limit_bytes 7.0",

@@ -23,6 +23,7 @@ async fn node(State(state): State<AppState>) -> Result<Json<Node>, ApiError> {
         sum.add(&state.control.report(shard).await?);
         shards += 1;
     }
+    let held = courser_memory::held();
     Ok(Json(Node {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         state: not_ready(&state).map_or_else(
@@ -38,6 +39,9 @@ async fn node(State(state): State<AppState>) -> Result<Json<Node>, ApiError> {
         queued_messages: sum.held.queued_messages,
         messages_received: sum.counters.publishes_received(),
         messages_delivered: sum.counters.publishes_sent,
+        memory_held_bytes: held.total(),
+        memory_limit_bytes: state.control.memory_max(),
+        memory_largest: held.largest().0.to_string(),
         settings_digest: state.reloader.as_ref().map(|it| it.digest()),
     }))
 }

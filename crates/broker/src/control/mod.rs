@@ -131,13 +131,10 @@ impl Control {
             .collect()
     }
 
-    /// Bytes that the process has allocated, 0 in one that does not count; and those that it may have (`memory.max`).
+    /// Bytes that the process may have allocated: `memory.max`.
     #[must_use]
-    pub fn memory(&self) -> (u64, u64) {
-        (
-            courser_memory::snapshot().live_bytes(),
-            self.live.get().memory_max,
-        )
+    pub fn memory_max(&self) -> u64 {
+        self.live.get().memory_max
     }
 
     /// Names what the stations know, where messages are kept.

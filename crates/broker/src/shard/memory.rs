@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use courser_contract::{CloseReason, FrontId, Tick, ToFront};
 use courser_engine::MemoryRoom;
-use courser_memory::snapshot;
+use courser_memory::{held, snapshot};
 
 use super::Shard;
 use super::connection::{Connection, Life};
@@ -72,8 +72,13 @@ impl Shard {
         let before;
         (before, self.hub.memory) = budget.look(snapshot().live_bytes());
         if before < Level::Full && self.hub.memory >= Level::Full {
+            let held = held();
+            let (largest, largest_bytes) = held.largest();
             tracing::warn!(
                 event = "memory_full",
+                held_bytes = held.total(),
+                %largest,
+                largest_bytes,
                 "memory.max is nearly used up: publishes and connections are refused"
             );
             // A shard that sleeps may have what is to be closed.

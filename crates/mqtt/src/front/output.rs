@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use courser_memory::{Component, Scope};
 
 /// Smallest pooled buffer.
 const CLASS_BYTES_MIN: usize = 512;
@@ -58,14 +59,14 @@ impl OutputPool {
 
     fn take(&self, bytes: usize) -> Vec<u8> {
         let Some(class) = class_for(bytes) else {
-            return Vec::with_capacity(bytes.next_power_of_two());
+            return made(bytes.next_power_of_two());
         };
         let mut free = self.free.borrow_mut();
         if let Some(buffer) = free.classes[class].pop() {
             free.bytes -= buffer.capacity();
             return buffer;
         }
-        Vec::with_capacity(class_bytes(class))
+        made(class_bytes(class))
     }
 
     fn give(&self, mut buffer: Vec<u8>) {
@@ -92,6 +93,12 @@ impl OutputPool {
             free.lists.push(list);
         }
     }
+}
+
+/// A buffer that no pool has, whoever writes into it.
+fn made(bytes: usize) -> Vec<u8> {
+    let _scope = Scope::enter(Component::Output);
+    Vec::with_capacity(bytes)
 }
 
 impl Free {
