@@ -1,6 +1,7 @@
 //! A raft group on this node.
 
 mod check;
+mod planted;
 mod ready;
 
 use std::collections::VecDeque;
@@ -21,6 +22,8 @@ use crate::message::{PeerBody, PeerMessage, to_raft};
 use crate::snapshot::SnapshotDescriptor;
 use crate::storage::GroupStorage;
 use crate::timeouts::{ELECTION_TICKS, HEARTBEAT_TICKS, Timeouts};
+
+pub use planted::PlantedConsensus;
 
 /// Bytes of entries in one message to a follower, and of committed entries that one poll hands over; one entry always fits.
 const BYTES_PER_STEP: u64 = 1 << 20;
@@ -66,6 +69,8 @@ pub struct Group {
     written: u64,
     persisted: u64,
     waiting: Option<Box<Waiting>>,
+    #[cfg(feature = "planted")]
+    planted: Option<PlantedConsensus>,
 }
 
 impl Group {
@@ -102,6 +107,8 @@ impl Group {
             written: 0,
             persisted: 0,
             waiting: None,
+            #[cfg(feature = "planted")]
+            planted: None,
         };
         if alone {
             group
@@ -312,6 +319,10 @@ impl Consensus for Group {
             number <= self.written,
             "record number {number} was never handed out"
         );
+        let number = match self.is_planted(PlantedConsensus::PersistedTooFar) {
+            true => self.written,
+            false => number,
+        };
         self.persisted = self.persisted.max(number);
         self.library_persisted(number);
         if let Some(waiting) = &mut self.waiting

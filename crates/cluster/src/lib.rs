@@ -29,7 +29,7 @@ pub use config::{GroupConfig, RestoreError, Restored};
 pub use consensus::{
     BadMessage, Consensus, ConsensusEffects, NotLeading, Polled, Role, SnapshotResult,
 };
-pub use group::Group;
+pub use group::{Group, PlantedConsensus};
 pub use ids::NodeId;
 pub use message::{PeerBody, PeerEntry, PeerMessage, VoteKind};
 pub use snapshot::SnapshotDescriptor;

@@ -261,7 +261,7 @@ impl Partition {
 /// Sessions, groups or scans that begin with one entry, at most.
 const NUMBERS_AN_ENTRY: u64 = 1 << 10;
 
-/// Bugs of damage and of age that tests must find.
+/// Bugs of damage, of age and of room that tests must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlantedLoss {
     /// A partition that is set aside acknowledges what it does not store.
@@ -280,6 +280,8 @@ pub enum PlantedLoss {
     AgedUnderWay,
     /// What goes because it is too old is not counted.
     AgedUncounted,
+    /// A stream takes more than its limits say (I9).
+    Unbounded,
 }
 
 impl Partition {

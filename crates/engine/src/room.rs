@@ -7,7 +7,7 @@ use courser_contract::{
 };
 
 use crate::{
-    DiskRoom, Limits, MemoryRoom, Overflow, Partition,
+    DiskRoom, Limits, MemoryRoom, Overflow, Partition, PlantedLoss,
     entry::{Fate, Haste, OutcomeFact, Target},
     ids::{self, Owner},
     retained::RetainedLimits,
@@ -216,11 +216,12 @@ impl Partition {
     /// Reserves room for a message in a stream, if it has any. A stream that is gone has.
     #[inline]
     fn try_reserve(&mut self, stream: u64, bytes: u64) -> bool {
+        let unbounded = self.is_planted(PlantedLoss::Unbounded);
         let Some((most, queue, reserved)) = self.queue_mut(stream) else {
             return true;
         };
         let fill = fill(most, queue, *reserved, bytes);
-        if fill == Fill::Full {
+        if fill == Fill::Full && !unbounded {
             return false;
         }
         reserved.add(1, bytes.cast_signed());

@@ -7,7 +7,7 @@ use courser_log::{HardState, Record};
 use raft::eraftpb::{Entry, Message, Snapshot};
 use raft::{Ready, StateRole};
 
-use super::{Group, Standing};
+use super::{Group, PlantedConsensus, Standing};
 use crate::consensus::{ConsensusEffects, Role};
 use crate::message::from_raft;
 use crate::snapshot::SnapshotDescriptor;
@@ -53,7 +53,11 @@ impl Group {
         let old = store.hard_state();
         let wanted = old.term != new.term || old.vote != new.vote || restored.is_some();
         store.set_hard_state(new);
-        wanted.then_some(new)
+        let vote = match self.is_planted(PlantedConsensus::VoteForgotten) {
+            true => 0,
+            false => new.vote,
+        };
+        wanted.then_some(HardState { vote, ..new })
     }
 
     fn write(
@@ -83,11 +87,19 @@ impl Group {
             data: entry.data,
         });
         fx.write(self.number, vote.chain(entries));
+        if self.is_planted(PlantedConsensus::CommitUnsynced) && self.leads() {
+            self.raft.on_persist_ready(self.number);
+        }
     }
 
     fn follow_role(&mut self, state: StateRole, fx: &mut impl ConsensusEffects) {
         match state {
-            StateRole::Leader => self.standing = Standing::Elected(self.term()),
+            StateRole::Leader => {
+                self.standing = Standing::Elected(self.term());
+                if self.is_planted(PlantedConsensus::LeadsAtOnce) {
+                    self.open_term(self.term(), fx);
+                }
+            }
             StateRole::Follower | StateRole::Candidate | StateRole::PreCandidate => {
                 let before = mem::replace(&mut self.standing, Standing::Follower);
                 if matches!(before, Standing::Leader(_)) {
@@ -138,7 +150,7 @@ impl Group {
 
     /// A message that claims something durable leaves when everything before it is.
     fn hold(&mut self, message: Message, fx: &mut impl ConsensusEffects) {
-        if self.persisted == self.written {
+        if self.persisted == self.written || self.is_planted(PlantedConsensus::ClaimBeforeSync) {
             send(message, fx);
         } else {
             let number = self.written;

@@ -2,9 +2,9 @@
 
 use courser_contract::{FrontEffects, OutcomeKind, Seq, Source, ToHome};
 
-use super::Front;
 use super::deliver::Outbound;
 use super::window::{Exchange, Place, session_packet_id};
+use super::{Front, PlantedFront};
 use crate::codec::{PacketType, ReasonCode};
 
 /// Outcomes that are not told yet.
@@ -50,7 +50,11 @@ impl Front {
                     self.end_exchange(packet_id);
                     OutcomeKind::Rejected
                 } else {
-                    self.set_exchange(packet_id, Exchange::Stored);
+                    let next = match self.config.is_planted(PlantedFront::IdFreeAtPubrec) {
+                        true => Exchange::None,
+                        false => Exchange::Stored,
+                    };
+                    self.set_exchange(packet_id, next);
                     OutcomeKind::Received
                 };
                 self.outcome(place, kind, fx);
@@ -102,6 +106,7 @@ impl Front {
         given: Option<u16>,
         fx: &mut impl FrontEffects,
     ) {
+        let forgets = self.config.is_planted(PlantedFront::PubrelForgotten);
         let outbound = self.outbound_mut();
         let packet_id = match outbound.window.locate(place) {
             Some((packet_id, Exchange::Stored)) => {
@@ -131,6 +136,9 @@ impl Front {
                     (Source::Group(_), _) => given,
                 };
                 let Some(packet_id) = owed else { return };
+                if forgets {
+                    return;
+                }
                 outbound.window.resume(place, packet_id);
                 packet_id
             }

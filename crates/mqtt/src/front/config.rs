@@ -72,6 +72,9 @@ pub struct FrontConfig {
     pub output_pool: Rc<OutputPool>,
     /// Packets that the fronts of the shard have received, good or bad.
     pub packets_received: PacketsReceived,
+    /// A bug, for tests that must find it.
+    #[cfg(feature = "planted")]
+    pub planted: Option<super::PlantedFront>,
     /// For what is put together while one packet is handled.
     pub(super) scratch: RefCell<Vec<u8>>,
     /// For what was held back and is sent to one client.
@@ -107,6 +110,8 @@ impl FrontConfig {
             authentication: Rc::new(Anonymous),
             output_pool,
             packets_received: PacketsReceived::default(),
+            #[cfg(feature = "planted")]
+            planted: None,
             scratch: RefCell::default(),
             prepared: RefCell::default(),
         }

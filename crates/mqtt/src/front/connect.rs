@@ -12,7 +12,7 @@ use super::auth::{AuthExchange, AuthStep, Login, Password};
 use super::close::{End, Fault};
 use super::config::{Feature, FrontConfig};
 use super::publish::contract_qos;
-use super::{Flow, Front, Peer, Phase, ProblemInformation, SessionEnds};
+use super::{Flow, Front, Peer, Phase, PlantedFront, ProblemInformation, SessionEnds};
 use crate::codec::{
     Connect, Frame, PACKET_BYTES_MAX, Packet, PacketType, ProtocolVersion, ReasonCode,
 };
@@ -289,6 +289,9 @@ pub(super) fn expiry_asked(connect: &Connect<'_>, config: &FrontConfig) -> u32 {
 
 fn peer_of(connect: &Connect<'_>, config: &FrontConfig) -> Peer {
     let properties = &connect.properties;
+    let receive_maximum = properties
+        .receive_maximum()
+        .filter(|_| !config.is_planted(PlantedFront::WindowIgnored));
     let ends = connect.version == ProtocolVersion::V5
         && properties.session_expiry_interval().unwrap_or(0) == 0;
     Peer {
@@ -300,8 +303,7 @@ fn peer_of(connect: &Connect<'_>, config: &FrontConfig) -> Peer {
         } else {
             SessionEnds::Later
         },
-        window: properties
-            .receive_maximum()
+        window: receive_maximum
             .map_or(config.window_max, |maximum| maximum.min(config.window_max))
             .get()
             .min(WINDOW_MAX),

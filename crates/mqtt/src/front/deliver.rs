@@ -18,7 +18,7 @@ use super::close::Fault;
 use super::groups::Groups;
 use super::prepared::{AliasUse, Prepared, Sizes, Variant};
 use super::window::{Exchange, Given, Place, Window};
-use super::{Front, Phase};
+use super::{Front, Phase, PlantedFront};
 use crate::codec::{ProtocolVersion, ReasonCode};
 
 /// A connection whose client does not read has at most this much of its own besides QoS 0 (M23).
@@ -158,7 +158,8 @@ impl Front {
         to: &DeliverTo,
         fx: &mut impl FrontEffects,
     ) {
-        if self.output.len() >= self.config.output_bytes_max {
+        let takes_all = self.config.is_planted(PlantedFront::OutputUnbounded);
+        if self.output.len() >= self.config.output_bytes_max && !takes_all {
             return fx.dropped(Dropped::OutputFull, 1);
         }
         if fx.may(Asked::Receive(prepared.delivery.view.topic)) == Permission::Denied {
@@ -166,7 +167,9 @@ impl Front {
         }
         match self.variant(prepared, to) {
             Ok((_, sizes))
-                if self.output.is_blocked() && !prepared.fits_blocked(sizes, &self.output) =>
+                if self.output.is_blocked()
+                    && !prepared.fits_blocked(sizes, &self.output)
+                    && !takes_all =>
             {
                 fx.dropped(Dropped::OutputFull, 1);
             }
@@ -310,11 +313,12 @@ impl Front {
             return Err(Skip::Expired);
         }
         let v5 = self.peer.version == ProtocolVersion::V5;
+        let never_dup = self.config.is_planted(PlantedFront::RepeatWithoutDup);
         let mut variant = Variant {
             version: self.peer.version,
             qos: to.qos,
             retain: to.flags.retain,
-            duplicate: to.flags.duplicate && to.qos != QoS::AtMostOnce,
+            duplicate: to.flags.duplicate && to.qos != QoS::AtMostOnce && !never_dup,
             alias: AliasUse::None,
             identifiers: match &to.identifiers {
                 Some(identifiers) if v5 => identifiers,

@@ -33,6 +33,7 @@ mod glimpse;
 mod groups;
 mod keepalive;
 mod output;
+mod planted;
 mod prepared;
 mod publish;
 mod publish2;
@@ -70,6 +71,7 @@ pub use close::Revocation;
 pub use config::{Feature, FrontConfig};
 pub use glimpse::{Glimpse, SessionSpan};
 pub use output::{Output, OutputPool, Socket};
+pub use planted::PlantedFront;
 pub use prepared::{
     BLOCKED_SHARED_PAYLOAD_BYTES_MIN, Prepared, PreparedScratch, SHARED_PAYLOAD_BYTES_MIN,
 };
