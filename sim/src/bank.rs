@@ -31,6 +31,9 @@ enum Worlds {
     LongDisk,
     Aging,
     Cold,
+    TwoGroups,
+    Tight,
+    Members,
 }
 
 /// A bug, and how it is found.
@@ -93,6 +96,9 @@ impl Planted {
             Worlds::LongDisk => Plan::long_life(seed),
             Worlds::Aging => Plan::aging(seed),
             Worlds::Cold => Plan::cold(seed),
+            Worlds::TwoGroups => Plan::two_groups(seed),
+            Worlds::Tight => Plan::tight(seed),
+            Worlds::Members => Plan::members(seed),
             Worlds::Disk => Plan {
                 groups: false,
                 ..Plan::on_disk(seed)
@@ -200,9 +206,9 @@ const fn entry(bug: Bug) -> Entry {
         Bug::ForgetLeavers => (Layer::Engine, Worlds::Plain, 349, &["I13:", "M30:", "M35:"]),
         Bug::FreeIdsEarly => (
             Layer::Front,
-            Worlds::OneGroup,
-            2023,
-            &["I1:", "I13:", "M30:", "M35:"],
+            Worlds::TwoGroups,
+            1,
+            &["v5 [MQTT-3.3.1-1]:", "I1:", "I4:", "I13:", "M30:", "M35:"],
         ),
         Bug::BothParts => (Layer::Engine, Worlds::OneGroup, 12, &["I4:", "M35:"]),
         Bug::CutWithoutFence => (Layer::Engine, Worlds::OneGroup, 19, &["M35:"]),
@@ -237,5 +243,16 @@ const fn entry(bug: Bug) -> Entry {
         Bug::OldPlaces => (Layer::Log, Worlds::Cold, 3, &["I1:"]),
         Bug::SkipCold => (Layer::Engine, Worlds::Cold, 1, &["I1:", "I3:"]),
         Bug::AllRelaxed => (Layer::Log, Worlds::Disk, 1, &["I1:", "I6:"]),
+        Bug::QueueUnbounded => (Layer::Engine, Worlds::Tight, 1, &["I9:"]),
+        Bug::OutputUnbounded => (Layer::Front, Worlds::Tight, 1, &["I9:"]),
+        Bug::RepeatWithoutDup => (Layer::Front, Worlds::Plain, 1, &["v5 [MQTT-3.3.1-1]:"]),
+        Bug::WindowIgnored => (Layer::Front, Worlds::Plain, 1, &["v5 [MQTT-3.3.4-9]:"]),
+        Bug::PubrelForgotten => (Layer::Front, Worlds::Plain, 1, &["I13:", "M30:"]),
+        Bug::IdFreeAtPubrec => (Layer::Front, Worlds::OneGroup, 1, &["I13:", "M30:", "M35:"]),
+        Bug::ClaimBeforeSync => (Layer::Consensus, Worlds::Members, 1, &["I2:", "I6:"]),
+        Bug::VoteForgotten => (Layer::Consensus, Worlds::Members, 1, &["I6:"]),
+        Bug::CommitUnsynced => (Layer::Consensus, Worlds::Members, 1, &["I2:"]),
+        Bug::PersistedTooFar => (Layer::Consensus, Worlds::Members, 1, &["I2:"]),
+        Bug::LeadsAtOnce => (Layer::Consensus, Worlds::Members, 1, &["M5:"]),
     }
 }

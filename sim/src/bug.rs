@@ -1,5 +1,5 @@
 //! Bugs that can be planted, to see that the oracle finds them: into the simulator's shell and stations, under the log, into the
-//! log and into the engine.
+//! log, the engine, consensus and the fronts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -157,6 +157,28 @@ bugs! {
     AgedUnderWay,
     /// On a disk: messages that go because they are too old are not counted.
     AgedUncounted,
+    /// A session's stream takes more than its limits say (I9).
+    QueueUnbounded,
+    /// In a front: QoS 0 goes on into the output of a client that does not read (I9).
+    OutputUnbounded,
+    /// In a front: what is delivered again has no DUP (M30).
+    RepeatWithoutDup,
+    /// In a front: the client's Receive Maximum is not looked at.
+    WindowIgnored,
+    /// In a front: PUBREL of an exchange that began on an earlier connection does not leave again (M30).
+    PubrelForgotten,
+    /// In a front: a packet id that a group uses is free when PUBREC comes (M31).
+    IdFreeAtPubrec,
+    /// With members: a follower says that it has entries, and a voter that it has voted, before that is durable (I2, I6).
+    ClaimBeforeSync,
+    /// With members: of term and vote only the term is written (I6).
+    VoteForgotten,
+    /// With members: a leader counts its own entries for a majority when they are written (I2).
+    CommitUnsynced,
+    /// With members: word that some records are durable counts for all that are on their way (I2).
+    PersistedTooFar,
+    /// With members: a leader says so before it has handed over what was committed before its term (M5).
+    LeadsAtOnce,
 }
 
 impl fmt::Display for Bug {

@@ -11,6 +11,7 @@ mod bank;
 mod bug;
 mod client;
 mod link;
+mod members;
 mod oracle;
 mod rng;
 mod seeds;
@@ -23,6 +24,7 @@ pub use rng::Rng;
 pub use seeds::{DiskPlan, Life, Plan};
 pub use world::{Counts, Outcome, run};
 
+use courser_engine::Overflow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs a seed; a failed assertion of the code under test is a violation, too.
@@ -59,6 +61,9 @@ pub fn replay_command(plan: &Plan) -> String {
         Some(_) if is_long => Plan::long_life(plan.seed),
         Some(_) if plan.ages() => Plan::aging(plan.seed),
         Some(_) => Plan::on_disk(plan.seed),
+        None if plan.members > 0 => Plan::members(plan.seed),
+        None if plan.is_tight() => Plan::tight(plan.seed),
+        None if plan.busy_groups > 1 => Plan::two_groups(plan.seed),
         None if plan.one_group > 0 => Plan::one_group(plan.seed),
         None => Plan::new(plan.seed),
     };
@@ -73,7 +78,14 @@ pub fn replay_command(plan: &Plan) -> String {
         (is_short && plan.ages(), " --aging"),
         (is_long && !is_cold, " --long-life"),
         (is_cold, " --cold"),
-        (plan.one_group > 0, " --one-group"),
+        (plan.members > 0, " --members"),
+        (plan.is_tight(), " --tight"),
+        (
+            plan.limits.overflow == Overflow::DropOldest,
+            " --drop-oldest",
+        ),
+        (plan.busy_groups > 1, " --two-groups"),
+        (plan.one_group > 0 && plan.busy_groups == 1, " --one-group"),
         (!drawn.groups && plan.groups, " --groups"),
         (drawn.groups && !plan.groups, " --no-groups"),
         (drawn.deposals > 0 && plan.deposals == 0, " --no-deposals"),

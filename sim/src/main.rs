@@ -31,6 +31,14 @@ struct Arguments {
     no_groups: bool,
     /// One group that changes its class often.
     one_group: bool,
+    /// Two busy groups in partitions that often lose their leader.
+    two_groups: bool,
+    /// Limits that are reached.
+    tight: bool,
+    /// There, sessions that drop their oldest message.
+    drop_oldest: bool,
+    /// Nothing but the consensus of three members.
+    members: bool,
     no_deposals: bool,
     no_kills: bool,
 }
@@ -50,6 +58,10 @@ fn arguments() -> Result<Arguments> {
         groups: false,
         no_groups: false,
         one_group: false,
+        two_groups: false,
+        tight: false,
+        drop_oldest: false,
+        members: false,
         no_deposals: false,
         no_kills: false,
     };
@@ -70,6 +82,10 @@ fn arguments() -> Result<Arguments> {
             "--long-life" => found.long_life = true,
             "--cold" => found.cold = true,
             "--one-group" => found.one_group = true,
+            "--two-groups" => found.two_groups = true,
+            "--tight" => found.tight = true,
+            "--drop-oldest" => found.drop_oldest = true,
+            "--members" => found.members = true,
             "--groups" => found.groups = true,
             "--no-groups" => found.no_groups = true,
             "--no-deposals" => found.no_deposals = true,
@@ -78,7 +94,7 @@ fn arguments() -> Result<Arguments> {
             "--keep-going" => found.keep_going = true,
             other => {
                 bail!(
-                    "{other}: known are --seeds N, --from S, --bug NAME, --bank, --disk, --aging, --long-life, --cold, --trace, --keep-going, --groups, --no-groups, --one-group, --no-deposals, --no-kills"
+                    "{other}: known are --seeds N, --from S, --bug NAME, --bank, --disk, --aging, --long-life, --cold, --trace, --keep-going, --groups, --no-groups, --one-group, --two-groups, --tight, --drop-oldest, --members, --no-deposals, --no-kills"
                 )
             }
         }
@@ -121,12 +137,21 @@ fn main() -> Result<ExitCode> {
             Plan::aging(seed)
         } else if arguments.disk {
             Plan::on_disk(seed)
+        } else if arguments.members {
+            Plan::members(seed)
+        } else if arguments.tight {
+            Plan::tight(seed)
+        } else if arguments.two_groups {
+            Plan::two_groups(seed)
         } else if arguments.one_group {
             Plan::one_group(seed)
         } else {
             Plan::new(seed)
         };
         let mut plan = plan.with_bug(arguments.bug);
+        if arguments.drop_oldest {
+            plan = plan.dropping_oldest();
+        }
         plan.groups |= arguments.groups;
         plan.groups &= !arguments.no_groups;
         plan.deposals *= u64::from(!arguments.no_deposals);

@@ -1,7 +1,7 @@
 //! What a seed means: the shape of its world and how rough it is.
 
 use courser_contract::Class;
-use courser_engine::Limits;
+use courser_engine::{Limits, Overflow};
 
 use crate::bug::Bug;
 use crate::rng::Rng;
@@ -36,12 +36,16 @@ pub struct Plan {
     pub cuts: u64,
     /// The connection that carries this packet, counted over all clients and both ways, is lost right behind it.
     pub cut_after: Option<u64>,
+    /// How likely a client that may stop reading does so, in percent.
+    pub stalls: u64,
     /// How likely a client withholds an acknowledgement, in percent.
     pub withheld: u64,
     /// Whether clients join shared groups.
     pub groups: bool,
     /// How likely a filter or topic is one of the first group, in percent of those that clients choose.
     pub one_group: u64,
+    /// Groups among which those are drawn: 1 or 2.
+    pub busy_groups: u64,
     /// Publishes that a client may have under way towards the broker.
     pub receive_maximum: u16,
     /// Bytes of most payloads, at most.
@@ -50,6 +54,10 @@ pub struct Plan {
     pub returns: u64,
     /// Limits of the partitions.
     pub limits: Limits,
+    /// Bytes in the output of a connection above which QoS 0 is dropped.
+    pub output_bytes_max: usize,
+    /// Members of a group whose consensus is all there is; 0: a whole node, whose groups are of one.
+    pub members: u16,
     /// The node's disk; none: its logs are lists that a kill cannot hurt.
     pub disk: Option<DiskPlan>,
     /// A planted bug.
@@ -113,9 +121,11 @@ impl Plan {
             deposals: if rough == 2 { rng.between(1, 4) } else { 0 },
             cuts: *rng.pick(&[0, 2, 6]),
             cut_after: None,
+            stalls: 30,
             withheld: *rng.pick(&[0, 5, 25]),
             groups: GROUPS && rng.chance(50),
             one_group: 0,
+            busy_groups: 1,
             receive_maximum: *rng.pick(&[2, 10, 100]),
             payload_bytes: 30,
             returns: 40,
@@ -123,6 +133,8 @@ impl Plan {
                 outbound_window_max: *rng.pick(&[1, 4, 64]),
                 ..Limits::default()
             },
+            output_bytes_max: OUTPUT_BYTES_MAX,
+            members: 0,
             disk: None,
             bug: None,
         }
@@ -139,6 +151,82 @@ impl Plan {
             one_group: 60,
             ..plan
         }
+    }
+
+    /// The plan of a seed with two groups, mostly in two partitions, that give much to few members, while commits take long and
+    /// leaders come and go: what one partition has not committed of an exchange is lost while the other goes on (M27, M31).
+    #[must_use]
+    pub fn two_groups(seed: u64) -> Self {
+        let mut rng = Rng::new(seed ^ 0x0002_9200_9500_0000);
+        let plan = Self::new(seed);
+        Self {
+            partitions: plan.partitions + 8,
+            clients: plan.clients.clamp(4, 6),
+            faulty_ms: rng.between(6_000, 9_000),
+            groups: true,
+            one_group: 85,
+            busy_groups: 2,
+            link_ms: plan.link_ms.min(2),
+            commit_ms: *rng.pick(&[60, 150, 300]),
+            socket_ms: *rng.pick(&[1, 5]),
+            pause_ms: 30,
+            kills: 0,
+            deposals: rng.between(10, 30),
+            cuts: *rng.pick(&[0, 1]),
+            withheld: 0,
+            receive_maximum: 100,
+            ..plan
+        }
+    }
+
+    /// The plan of a seed with limits that are reached: few messages or bytes wait for a session, few subscriptions are its own, and
+    /// the output of a connection is short (I9).
+    #[must_use]
+    pub fn tight(seed: u64) -> Self {
+        let mut rng = Rng::new(seed ^ 0x0000_71C4_7000_0000);
+        let plan = Self::new(seed);
+        let few = seed.is_multiple_of(2);
+        // A subscriber of all retained messages gets the last one of each client, of 6,000 bytes at most.
+        let (messages, bytes) = match few {
+            true => (rng.between(8, 40) as u32, u64::MAX),
+            false => (u32::MAX, rng.between(48_000, 90_000)),
+        };
+        Self {
+            clients: plan.clients.max(4),
+            stalls: 100,
+            returns: *rng.pick(&[5, 15]),
+            payload_bytes: 3_000,
+            output_bytes_max: *rng.pick(&[2_000, 20_000]),
+            limits: Limits {
+                queue_messages_max: messages,
+                queue_bytes_max: bytes,
+                overflow: Overflow::DropNewest,
+                subscriptions_max: rng.between(2, 6) as u32,
+                ..plan.limits
+            },
+            ..plan
+        }
+    }
+
+    /// The plan of a seed for a group of three members.
+    #[must_use]
+    pub fn members(seed: u64) -> Self {
+        Self {
+            members: 3,
+            ..Self::new(seed)
+        }
+    }
+
+    /// The same world whose sessions without room drop their oldest message that was never sent, not the new one (M12).
+    #[must_use]
+    pub const fn dropping_oldest(mut self) -> Self {
+        self.limits.overflow = Overflow::DropOldest;
+        self
+    }
+
+    /// Whether limits are such that they are reached.
+    pub(crate) const fn is_tight(&self) -> bool {
+        self.output_bytes_max < OUTPUT_BYTES_MAX
     }
 
     /// The plan of a seed for a node with a disk. Groups of one never lose their leader; the node dies instead.
@@ -262,6 +350,9 @@ impl Plan {
         self
     }
 }
+
+/// Bytes of an output that no client of the model leaves unread.
+const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
 /// Shared groups take part.
 const GROUPS: bool = true;

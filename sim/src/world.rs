@@ -82,6 +82,9 @@ pub(crate) struct World {
 /// Runs a plan to its end or to the first violation.
 #[must_use]
 pub fn run(plan: Plan) -> Outcome {
+    if plan.members > 0 {
+        return crate::members::run(&plan);
+    }
     let mut world = World::new(plan);
     world.live();
     Outcome {

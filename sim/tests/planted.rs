@@ -95,6 +95,17 @@ bank! {
     records_that_never_come_back: RecallLost,
     a_reader_that_does_not_hear_what_was_moved: OldPlaces,
     a_stream_that_passes_over_what_is_not_in_memory: SkipCold,
+    a_queue_without_a_limit: QueueUnbounded,
+    an_output_without_a_limit: OutputUnbounded,
+    repeats_without_dup: RepeatWithoutDup,
+    a_receive_maximum_that_is_not_honoured: WindowIgnored,
+    pubrel_that_is_lost_with_its_connection: PubrelForgotten,
+    packet_ids_that_are_used_again_while_in_flight: IdFreeAtPubrec,
+    claims_of_members_before_their_sync: ClaimBeforeSync,
+    votes_that_are_forgotten: VoteForgotten,
+    commits_that_count_what_is_not_synced: CommitUnsynced,
+    word_of_a_sync_that_is_passed_on_too_early: PersistedTooFar,
+    leaders_that_serve_before_they_know_all: LeadsAtOnce,
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! What comes to a client, judged packet by packet.
 
 use courser_mqtt::codec::{
-    Delivery, Frame, PACKET_BYTES_MAX, Packet, Publish, QoS, ReasonCode, Rules, Split, Suback,
+    Delivery, Frame, PACKET_BYTES_MAX, Packet, ProtocolVersion, Publish, QoS, ReasonCode, Rules,
+    Split, Suback,
 };
 
 use super::{Client, Ctx, Expected, Kind, Open, Owed, Phase, Request, wire};
@@ -152,7 +153,7 @@ impl Client {
             return;
         }
         self.under_way.insert(packet_id);
-        let v5 = self.version == courser_mqtt::codec::ProtocolVersion::V5;
+        let v5 = self.version == ProtocolVersion::V5;
         if v5 && self.under_way.len() > usize::from(self.receive_maximum) {
             self.fail(
                 ctx,
@@ -321,6 +322,14 @@ impl Client {
                 "{} is subscribed to {filter}: {code:?}",
                 self.id
             ));
+            let quota = match self.version {
+                ProtocolVersion::V5 => ReasonCode::QuotaExceeded,
+                ProtocolVersion::V311 => ReasonCode::UnspecifiedError,
+            };
+            if code == quota && ctx.oracle.may_be_refused(life) {
+                ctx.counts.refused += 1;
+                continue;
+            }
             if code.is_error() {
                 self.fail(ctx, &format!("SUBSCRIBE to {filter} is refused: {code:?}"));
                 continue;

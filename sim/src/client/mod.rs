@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use courser_contract::Class;
 use courser_mqtt::codec::{ProtocolVersion, QoS, SubscriptionOptions};
 
+pub(crate) use self::script::group_names;
 use crate::oracle::{LifeId, MsgId, Oracle};
 use crate::rng::Rng;
 use crate::seeds::Plan;

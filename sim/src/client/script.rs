@@ -63,7 +63,7 @@ impl Client {
                 self.pay(most, ctx);
             }
             6 => {
-                let stalled = !self.stalled && ctx.rng.chance(30);
+                let stalled = !self.stalled && ctx.rng.chance(ctx.plan.stalls);
                 self.stall(stalled, ctx);
             }
             _ => {
@@ -132,7 +132,7 @@ impl Client {
         let kind = ctx.rng.below(10);
         let (topic, retain) = match kind {
             _ if ctx.plan.one_group > 0 && ctx.rng.chance(ctx.plan.one_group) => {
-                ("g/0".to_owned(), false)
+                (format!("g/{}", busy_group(ctx)), false)
             }
             0 | 1 => (format!("r/{}", self.place), true),
             2 | 3 if ctx.plan.groups => (format!("g/{}", ctx.rng.below(2)), false),
@@ -317,16 +317,30 @@ impl Request {
     }
 }
 
+/// Share name and filter of a group.
+pub(crate) fn group_names(group: u64) -> (String, String) {
+    (format!("s{group}"), format!("g/{group}"))
+}
+
+/// One of the groups to which most clients go.
+fn busy_group(ctx: &mut Ctx<'_>) -> u64 {
+    match ctx.plan.busy_groups {
+        0 | 1 => 0,
+        groups => ctx.rng.below(groups),
+    }
+}
+
 fn some_filter(ctx: &mut Ctx<'_>) -> String {
     let filters = [
         "t/+", "t/0", "t/1", "t/2", "t/#", "t/3", "r/#", "r/0", "r/1", "w/#", "w/0", "t/0/#",
     ];
     if ctx.plan.one_group > 0 && ctx.rng.chance(ctx.plan.one_group) {
-        return "$share/s0/g/0".to_owned();
+        let (share, filter) = group_names(busy_group(ctx));
+        return format!("$share/{share}/{filter}");
     }
     if ctx.plan.groups && ctx.rng.chance(25) {
-        let group = ctx.rng.below(2);
-        return format!("$share/s{group}/g/{group}");
+        let (share, filter) = group_names(ctx.rng.below(2));
+        return format!("$share/{share}/{filter}");
     }
     (*ctx.rng.pick(&filters)).to_owned()
 }

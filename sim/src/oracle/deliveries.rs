@@ -85,7 +85,8 @@ impl Oracle {
         let refused = self.may_have_been_refused(&msg);
         let unheard = msg.strayed || msg.life.is_some_and(|life| self.lives[life].fuzzy);
         let uncertain = msg.resent && unheard;
-        let may_be_aged = self.wait_ms.is_some_and(|ms| now >= msg.first_sent + ms);
+        let may_be_dropped =
+            self.drops || self.wait_ms.is_some_and(|ms| now >= msg.first_sent + ms);
         let it = &mut self.lives[life];
         if msg.topic != got.topic || msg.payload != got.payload {
             return Err("I5: delivered bytes differ from published ones".to_owned());
@@ -167,9 +168,9 @@ impl Oracle {
             }
             // A member of a shared group is one of many: v5 section 4.6 orders only non-shared subscriptions.
             // Of a message that was sent again, the first copy may have come before the subscription, or as QoS 0 while the
-            // subscriber was away, or may have been too old: then the second one is the first that it can see.
+            // subscriber was away, or may have been too old or without room: then the second one is the first that it can see.
             let whole = !msg.resent
-                || !may_be_aged
+                || !may_be_dropped
                     && got.qos > QoS::AtMostOnce
                     && it.spans.iter().any(|span| {
                         span.from < msg.first_sent

@@ -101,6 +101,10 @@ pub(crate) struct Oracle {
     wills: Wills,
     /// Milliseconds that a message may wait in a session; none: for ever.
     wait_ms: Option<u64>,
+    /// Sessions have limits that are reached: what has no room is dropped (M12).
+    drops: bool,
+    /// Subscriptions that a session may have (I9).
+    subscriptions_max: usize,
     /// A kill or a deposal has happened.
     faulted: bool,
     /// Times in which the disk had only its reserve, and refused what is new (M47).
@@ -118,6 +122,8 @@ impl Oracle {
             msgs: BTreeMap::new(),
             lives: Vec::new(),
             wills: Wills::default(),
+            drops: plan.is_tight(),
+            subscriptions_max: plan.limits.subscriptions_max as usize,
             wait_ms: plan.ages().then_some(1_000 * seconds),
             faulted: false,
             short: Vec::new(),
@@ -259,15 +265,38 @@ impl Oracle {
         life.subs.insert(filter.to_owned(), sub);
     }
 
+    /// I9: whether a session may have as many subscriptions as it can have, with those that it asks for. Below the limit nothing is
+    /// refused.
+    pub(crate) fn may_be_refused(&self, life: LifeId) -> bool {
+        let life = &self.lives[life];
+        life.fuzzy || life.doubtful || life.subs.len() > self.subscriptions_max
+    }
+
+    /// I9: a session has no more subscriptions than it may have. A fuzzy life may be two sessions, each with its own.
+    fn judge_subscriptions(&mut self, life: LifeId) {
+        if self.lives[life].fuzzy || self.lives[life].doubtful {
+            return;
+        }
+        let subs = self.lives[life].subs.values();
+        let granted = subs.filter(|sub| sub.since.is_some() && sub.gone.is_none());
+        let granted = granted.count();
+        if granted > self.subscriptions_max {
+            let most = self.subscriptions_max;
+            self.fail(format!(
+                "I9: life {life} has {granted} subscriptions, above {most}"
+            ));
+        }
+    }
+
     /// SUBACK came.
     pub(crate) fn subscribed(
         &mut self,
-        life: LifeId,
+        life_id: LifeId,
         filter: &str,
         options: (QoS, bool),
         now: u64,
     ) {
-        let life = &mut self.lives[life];
+        let life = &mut self.lives[life_id];
         if let Some(sub) = life.subs.get_mut(filter) {
             sub.since = Some(now);
             sub.gone = None;
@@ -279,6 +308,7 @@ impl Oracle {
             from: now,
             to: None,
         });
+        self.judge_subscriptions(life_id);
     }
 
     /// UNSUBSCRIBE leaves.

@@ -11,15 +11,16 @@ const FORWARD_MS: u64 = 20_000;
 const LINK_MS: u64 = 70;
 
 impl Oracle {
-    /// Every acknowledged message has reached every session that had to get it, but for as many as were counted as too old, and were.
-    pub(crate) fn recount(&mut self, now: u64, too_old: u64) {
+    /// Every acknowledged message has reached every session that had to get it, but for as many as were counted as dropped: too old, and
+    /// they were, or above what a session may have.
+    pub(crate) fn recount(&mut self, now: u64, dropped: u64) {
         self.settle_wills(now);
         let missed: Vec<_> = self.missed().collect();
         let uncounted = missed
-            .get(usize::try_from(too_old).unwrap_or(usize::MAX))
+            .get(usize::try_from(dropped).unwrap_or(usize::MAX))
             .map(|&(number, id)| {
                 format!(
-                    "I1: {} was acknowledged and never came, and is not among the {too_old} that were too old",
+                    "I1: {} was acknowledged and never came, and is not among the {dropped} that were dropped and counted",
                     self.named(number, id)
                 )
             });
@@ -29,7 +30,7 @@ impl Oracle {
             let gone = self.wait_ms.is_some_and(|wait| after < wait);
             gone.then(|| format!("M20: {who} was gone within {after} ms, as if it were too old"))
         });
-        let left = too_old.saturating_sub(missed.len() as u64);
+        let left = dropped.saturating_sub(missed.len() as u64);
         let broken = uncounted.or(early).or_else(|| self.recount_groups(left));
         if let Some(text) = broken {
             self.fail(text);
@@ -70,9 +71,9 @@ impl Oracle {
         Some(came.saturating_sub(msg.first_sent))
     }
 
-    /// M35: one member at least, but for so many messages that may have been too old, at QoS 2 one exactly.
-    fn recount_groups(&self, too_old: u64) -> Option<String> {
-        let mut left = too_old;
+    /// M35: one member at least, but for so many messages that may have been dropped, at QoS 2 one exactly.
+    fn recount_groups(&self, dropped: u64) -> Option<String> {
+        let mut left = dropped;
         for (id, msg) in &self.msgs {
             let Some(acked) = msg.acked.filter(|_| msg.qos > QoS::AtMostOnce) else {
                 continue;

@@ -2,6 +2,7 @@
 //! here with queues that the world owns.
 
 mod appends;
+mod bounds;
 mod control;
 mod effects;
 mod end;
@@ -31,6 +32,7 @@ use self::effects::FrontFx;
 use self::hub::Hub;
 pub(crate) use self::message::{Action, Message};
 pub(crate) use self::places::{Places, Relaxed, class_of_client};
+pub(crate) use self::planted::planted_front;
 use crate::bug::Bug;
 use crate::rng::Rng;
 
@@ -139,9 +141,9 @@ impl Shard {
         }
     }
 
-    /// Messages that were dropped as too old since the last call.
-    pub(crate) fn take_too_old(&mut self) -> u64 {
-        let dropped = self.hub.dropped.remove(&Dropped::TooOld);
+    /// Messages that were dropped for this reason since the last call.
+    pub(crate) fn take_dropped(&mut self, why: Dropped) -> u64 {
+        let dropped = self.hub.dropped.remove(&why);
         dropped.unwrap_or_default()
     }
 

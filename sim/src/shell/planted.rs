@@ -6,6 +6,7 @@ use courser_contract::{
 };
 
 use courser_engine::{Partition, PlantedLoss};
+use courser_mqtt::front::PlantedFront;
 
 use super::hub::Hub;
 use super::message::Message;
@@ -14,13 +15,26 @@ use crate::bug::Bug;
 /// Session packet ids are `1 + seq mod` this (M30).
 const SESSION_IDS: u64 = 32_767;
 
-/// A partition that looks at ages, or passes over records, as a bug does.
+/// What a bug is called in the fronts.
+pub(crate) const fn planted_front(bug: Option<Bug>) -> Option<PlantedFront> {
+    match bug {
+        Some(Bug::RepeatWithoutDup) => Some(PlantedFront::RepeatWithoutDup),
+        Some(Bug::WindowIgnored) => Some(PlantedFront::WindowIgnored),
+        Some(Bug::PubrelForgotten) => Some(PlantedFront::PubrelForgotten),
+        Some(Bug::IdFreeAtPubrec) => Some(PlantedFront::IdFreeAtPubrec),
+        Some(Bug::OutputUnbounded) => Some(PlantedFront::OutputUnbounded),
+        Some(_) | None => None,
+    }
+}
+
+/// A partition that looks at ages or limits, or passes over records, as a bug does.
 pub(super) fn plant_partition(bug: Option<Bug>, partition: &mut Partition) {
     let planted = match bug {
         Some(Bug::AgedFromFirst) => PlantedLoss::AgedFromFirst,
         Some(Bug::AgedUnderWay) => PlantedLoss::AgedUnderWay,
         Some(Bug::AgedUncounted) => PlantedLoss::AgedUncounted,
         Some(Bug::SkipCold) => PlantedLoss::ColdSkipped,
+        Some(Bug::QueueUnbounded) => PlantedLoss::Unbounded,
         _ => return,
     };
     partition.plant_loss(planted);

@@ -1,8 +1,9 @@
-//! What is looked at from outside while a world lives: owners of client ids, and partitions against their replays.
+//! What is looked at from outside while a world lives: owners of client ids, what is held against its limits, and partitions
+//! against their replays.
 
 use std::collections::BTreeMap;
 
-use courser_contract::PartitionId;
+use courser_contract::{PartitionId, ShardId};
 use courser_engine::Partition;
 
 use super::World;
@@ -21,6 +22,14 @@ impl World {
             }
         }
         if let Some(text) = twice {
+            self.oracle.fail(text);
+        }
+    }
+
+    /// I9: nothing that a shard holds is above its limit.
+    pub(super) fn check_bounds(&mut self, shard: ShardId) {
+        let shard = &mut self.shards[usize::from(shard.0)];
+        if let Some(text) = shard.above_limits(&self.plan.limits, self.plan.output_bytes_max) {
             self.oracle.fail(text);
         }
     }

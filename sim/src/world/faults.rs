@@ -4,6 +4,7 @@ use courser_contract::{Class, PartitionId};
 
 use super::{Event, World};
 use crate::bug::Bug;
+use crate::client::group_names;
 use crate::shell::{Inbound, class_of_client};
 
 impl World {
@@ -58,12 +59,22 @@ impl World {
         self.at(back, Event::Start);
     }
 
+    /// Any durable partition; where two groups are busy, one of theirs: fronts stay when a group loses its leader, and are closed
+    /// when their session does.
+    fn partition_to_depose(&mut self) -> PartitionId {
+        if self.plan.busy_groups > 1 {
+            let (share, filter) = group_names(self.rng.below(self.plan.busy_groups));
+            return self.places.group(&share, &filter);
+        }
+        PartitionId(self.rng.between(1, u64::from(self.plan.partitions)) as u16)
+    }
+
     /// One partition loses its leader for a while.
     pub(super) fn depose(&mut self) {
         if !self.serving || self.healing {
             return;
         }
-        let id = PartitionId(self.rng.between(1, u64::from(self.plan.partitions)) as u16);
+        let id = self.partition_to_depose();
         // One change of leader at a time: the next leader has applied all of the last one's entries.
         if !self.leaderless.insert(id) {
             return;

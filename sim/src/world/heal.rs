@@ -34,7 +34,8 @@ impl World {
         self.count_log();
         if !self.failed() {
             self.count_dropped();
-            self.oracle.recount(self.now, self.counts.too_old);
+            let dropped = self.counts.too_old + self.counts.overflowed;
+            self.oracle.recount(self.now, dropped);
         }
     }
 

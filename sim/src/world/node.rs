@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 use std::rc::Rc;
 
-use courser_contract::{PartitionId, ShardId};
+use courser_contract::{Dropped, PartitionId, ShardId};
 use courser_engine::Partition;
 use courser_mqtt::front::{FrontConfig, OutputPool};
 
 use super::World;
 use crate::bug::Bug;
 use crate::link::Links;
-use crate::shell::{Inbound, Make, Shard};
+use crate::shell::{Inbound, Make, Shard, planted_front};
 
 impl World {
     pub(super) fn look_whether_serving(&mut self) {
@@ -36,6 +36,8 @@ impl World {
         let mut fronts = FrontConfig::new(pool);
         fronts.receive_maximum =
             NonZeroU16::new(self.plan.receive_maximum).unwrap_or(NonZeroU16::MIN);
+        fronts.output_bytes_max = self.plan.output_bytes_max;
+        fronts.planted = planted_front(self.plan.bug);
         let fronts = Rc::new(fronts);
         self.links = Links::new(self.plan.shards, self.plan.link_ms);
         self.turn_at.fill(None);
@@ -84,8 +86,10 @@ impl World {
 
     /// What the shards have counted so far ends with them.
     pub(super) fn count_dropped(&mut self) {
-        let too_old = self.shards.iter_mut().map(Shard::take_too_old);
-        self.counts.too_old += too_old.sum::<u64>();
+        for shard in &mut self.shards {
+            self.counts.too_old += shard.take_dropped(Dropped::TooOld);
+            self.counts.overflowed += shard.take_dropped(Dropped::QueueFull);
+        }
     }
 
     pub(super) fn elect(&mut self, partition: PartitionId) {

@@ -34,6 +34,10 @@ pub struct Counts {
     pub replays: u64,
     /// Messages that had waited for too long.
     pub too_old: u64,
+    /// Messages for which a session or group had no room.
+    pub overflowed: u64,
+    /// Subscriptions that were refused since a session had as many as it may have.
+    pub refused: u64,
     /// Copies of the disk that were recovered after a loss of power or a flipped bit.
     pub probes: u64,
     /// Starts from a disk.
@@ -71,6 +75,8 @@ impl Counts {
         self.entries += other.entries;
         self.replays += other.replays;
         self.too_old += other.too_old;
+        self.overflowed += other.overflowed;
+        self.refused += other.refused;
         self.probes += other.probes;
         self.recoveries += other.recoveries;
         self.checkpoints += other.checkpoints;

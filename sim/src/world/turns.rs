@@ -47,6 +47,7 @@ impl World {
         self.end_disk_turn(shard);
         self.arm(shard);
         self.check_owners();
+        self.check_bounds(shard);
         if !self.serving {
             self.look_whether_serving();
         }

@@ -1,0 +1,40 @@
+//! I9: worlds with limits that are reached. What waits for a session, its subscriptions and the output of its connection stay below
+//! them after every step; what has no room is refused with its reason code or dropped by the session's policy and counted, nothing else
+//! is missing, and nobody is refused below a limit. By hand, more of them: `cargo run --release -p courser-sim -- --tight --seeds 1000`.
+
+use courser_sim::{Bug, Counts, Plan, replay_command, run_plan};
+
+const SEEDS: u64 = 120;
+
+#[test]
+fn i9_nothing_is_above_its_limit() {
+    let mut sum = Counts::default();
+    for seed in 1..=SEEDS {
+        let outcome = run_plan(Plan::tight(seed));
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        sum.add(&outcome.counts);
+    }
+    assert!(sum.overflowed > 10 * SEEDS, "limits are reached: {sum:?}");
+    assert!(sum.refused > SEEDS, "subscriptions are refused: {sum:?}");
+    assert!(sum.delivered > 100 * SEEDS, "the rest arrives: {sum:?}");
+}
+
+/// Clients see nothing of a queue or an output that grows: nobody gets anything wrong until the process has no memory.
+#[test]
+fn i9_is_the_only_rule_that_finds_what_has_no_limit() {
+    for bug in [Bug::QueueUnbounded, Bug::OutputUnbounded] {
+        let plans = (1..=40).map(|seed| Plan::tight(seed).with_bug(Some(bug)));
+        let found: Vec<String> = plans.filter_map(|plan| run_plan(plan).violation).collect();
+        assert!(found.len() > 2, "{bug}: {found:?}");
+        assert!(
+            found.iter().all(|text| text.starts_with("I9: ")),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn a_replay_command_names_the_limits() {
+    let command = replay_command(&Plan::tight(7));
+    assert!(command.ends_with("--from 7 --trace --tight"), "{command}");
+}
