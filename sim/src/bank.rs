@@ -25,7 +25,7 @@ pub enum Layer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Worlds {
     Plain,
-    NoGroups,
+    Brief,
     OneGroup,
     Disk,
     LongDisk,
@@ -88,8 +88,11 @@ impl Planted {
     pub fn plan(&self, seed: u64) -> Plan {
         match self.worlds {
             Worlds::Plain => Plan::new(seed),
-            Worlds::NoGroups => Plan {
+            // What comes late is not hidden by what comes after it.
+            Worlds::Brief => Plan {
                 groups: false,
+                faulty_ms: 2_000,
+                commit_ms: 150,
                 ..Plan::new(seed)
             },
             Worlds::OneGroup => Plan::one_group(seed),
@@ -160,12 +163,7 @@ const fn entry(bug: Bug) -> Entry {
         Bug::LoseBatch => (Layer::Shell, Worlds::Plain, 2, &["I1:", "I13:"]),
         Bug::DamagePayload => (Layer::Shell, Worlds::Plain, 2, &["I5:"]),
         Bug::DeliverTwice => (Layer::Shell, Worlds::Plain, 2, &["I4:", "M30:"]),
-        Bug::SkipFence => (
-            Layer::Shell,
-            Worlds::NoGroups,
-            569,
-            &["M20/M25:", "M33:", "M34:"],
-        ),
+        Bug::SkipFence => (Layer::Shell, Worlds::Brief, 90, &["M33:", "M34:"]),
         Bug::NoTimers => (Layer::Engine, Worlds::Plain, 1, &["M26:", "M33:", "I13:"]),
         Bug::LoseEntry => (Layer::Consensus, Worlds::Plain, 18, &["I1:"]),
         Bug::EarlyPubrel => (Layer::Front, Worlds::Plain, 4, &["I4:", "M30:"]),

@@ -334,8 +334,7 @@ impl Client {
                 self.fail(ctx, &format!("SUBSCRIBE to {filter} is refused: {code:?}"));
                 continue;
             }
-            ctx.oracle
-                .subscribed(life, filter, (options.qos, options.no_local), ctx.now);
+            ctx.oracle.subscribed(life, filter, *options, ctx.now);
         }
         self.scanned = true;
     }

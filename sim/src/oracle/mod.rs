@@ -11,10 +11,10 @@ mod wills;
 
 use std::collections::BTreeMap;
 
-use courser_mqtt::codec::QoS;
+use courser_mqtt::codec::{QoS, RetainHandling, SubscriptionOptions};
 
 pub(crate) use self::deliveries::{Got, Seen};
-use self::wills::{UNSETTLED_MS, Wills};
+use self::wills::{LATE_MS, UNSETTLED_MS, Wills};
 use crate::seeds::Plan;
 
 /// A message is where it is refused or stored so many milliseconds after it was sent, if it ever is.
@@ -69,6 +69,8 @@ pub(crate) struct Span {
     pub(crate) filter: String,
     pub(crate) qos: QoS,
     pub(crate) no_local: bool,
+    /// What was retained had to come, too.
+    pub(crate) asks_retained: bool,
     pub(crate) from: u64,
     /// None: to the end.
     pub(crate) to: Option<u64>,
@@ -142,10 +144,15 @@ impl Oracle {
         self.forget_waived(now, UNSETTLED_MS, |_| true);
     }
 
-    /// A partition has lost its leader, with what fronts of these clients were about to say to their sessions there.
-    pub(crate) fn deposed(&mut self, now: u64, clients: &[usize]) {
+    /// A partition has lost its leader, with what fronts of these clients were about to say to their sessions there. While another one
+    /// had none since `last_fault`, their last words may have waited for appends there (M25).
+    pub(crate) fn deposed(&mut self, now: u64, last_fault: u64, clients: &[usize]) {
         self.faulted = true;
-        self.forget_waived(now, UNSETTLED_MS, |client| clients.contains(&client));
+        let shortly_ms = match now > last_fault + UNSETTLED_MS {
+            true => UNSETTLED_MS,
+            false => LATE_MS,
+        };
+        self.forget_waived(now, shortly_ms, |client| clients.contains(&client));
     }
 
     /// The disk has only its reserve, or has room again.
@@ -293,7 +300,7 @@ impl Oracle {
         &mut self,
         life_id: LifeId,
         filter: &str,
-        options: (QoS, bool),
+        options: SubscriptionOptions,
         now: u64,
     ) {
         let life = &mut self.lives[life_id];
@@ -303,8 +310,9 @@ impl Oracle {
         }
         life.spans.push(Span {
             filter: filter.to_owned(),
-            qos: options.0,
-            no_local: options.1,
+            qos: options.qos,
+            no_local: options.no_local,
+            asks_retained: options.retain_handling == RetainHandling::SendOnSubscribe,
             from: now,
             to: None,
         });

@@ -31,7 +31,10 @@ impl Oracle {
             gone.then(|| format!("M20: {who} was gone within {after} ms, as if it were too old"))
         });
         let left = dropped.saturating_sub(missed.len() as u64);
-        let broken = uncounted.or(early).or_else(|| self.recount_groups(left));
+        let broken = uncounted
+            .or(early)
+            .or_else(|| self.recount_groups(left))
+            .or_else(|| self.uninformed());
         if let Some(text) = broken {
             self.fail(text);
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use courser_mqtt::codec::QoS;
 
-use super::{MsgId, Oracle};
+use super::{Life, MsgId, Oracle, matches, matching};
 
 impl Oracle {
     /// Messages whose value may be a topic's last one: the last that is certain, or one after it. None: nobody's.
@@ -69,5 +69,46 @@ impl Oracle {
                 ));
             }
         }
+    }
+
+    /// M34: who subscribed, asked for what is retained and has stayed knows the last value of each topic, retained when it subscribed or
+    /// live behind that. None is between the two.
+    pub(super) fn uninformed(&self) -> Option<String> {
+        if self.drops || self.wait_ms.is_some() {
+            return None;
+        }
+        let topics = self.retained.keys().filter(|topic| topic.starts_with("r/"));
+        let certain = topics.filter_map(|topic| {
+            let values: Option<Vec<MsgId>> = self.candidates(topic).into_iter().collect();
+            let values = values?;
+            let stored = |id: &MsgId| {
+                let msg = &self.msgs[id];
+                msg.acked.is_some() && msg.qos > QoS::AtMostOnce && !msg.payload.is_empty()
+            };
+            values.iter().all(stored).then_some((topic, values))
+        });
+        certain
+            .filter_map(|(topic, values)| {
+                let asked = |life: &Life| {
+                    life.spans.iter().any(|span| {
+                        span.asks_retained
+                            && span.to.is_none()
+                            && span.qos > QoS::AtMostOnce
+                            && !span.no_local
+                            && !matching(&span.filter).1
+                            && matches(&span.filter, topic)
+                    })
+                };
+                let lives = self.lives.iter().enumerate();
+                let mut lives = lives.filter(|(_, it)| !it.ended && !it.fuzzy && !it.doubtful);
+                let (number, life) = lives.find(|(_, life)| {
+                    asked(life) && !values.iter().any(|id| life.seen.contains_key(id))
+                })?;
+                Some(format!(
+                    "M34: the last value of {topic} is one of {values:?}, and client {} (life {number}) got none of them",
+                    life.client
+                ))
+            })
+            .next()
     }
 }

@@ -7,7 +7,7 @@ use courser_contract::CloseCause;
 use super::{MsgId, Oracle};
 
 /// A connection's last messages may wait this long for its appends, and the home's timers are that exact (M25).
-const LATE_MS: u64 = 11_000;
+pub(super) const LATE_MS: u64 = 11_000;
 
 /// What is known of a will's fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -82,7 +82,7 @@ impl World {
         let clients = self.clients.iter().enumerate();
         let here = clients.filter(|(_, client)| self.places.session(client.id()) == id);
         let here: Vec<usize> = here.map(|(client, _)| client).collect();
-        self.oracle.deposed(self.now, &here);
+        self.oracle.deposed(self.now, self.last_fault, &here);
         self.inbound(self.places.shard_of(id), Inbound::Follow(id));
     }
 }
