@@ -1,5 +1,7 @@
 //! What a partition is told when it is made, and what it counts.
 
+use std::ops::AddAssign;
+
 use courser_contract::{Class, PartitionId, SharedStrategy};
 
 /// What a partition is told when it is made.
@@ -163,8 +165,45 @@ pub struct Counts {
     pub records: u64,
     /// Those of them that are not in memory.
     pub cold_records: u64,
-    /// Bytes of the blocks that hold them.
+    /// Bytes of the blocks that hold those that are.
     pub record_bytes: u64,
+    /// Bytes of the table that says where each of them is.
+    pub row_bytes: u64,
     /// Forwards that wait in outboxes.
     pub outbox_messages: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        let Self {
+            sessions,
+            attached,
+            claims,
+            subscriptions,
+            shared_subscriptions,
+            expired_sessions,
+            retained_messages,
+            retained_bytes,
+            queued_messages,
+            records,
+            cold_records,
+            record_bytes,
+            row_bytes,
+            outbox_messages,
+        } = other;
+        self.sessions += sessions;
+        self.attached += attached;
+        self.claims += claims;
+        self.subscriptions += subscriptions;
+        self.shared_subscriptions += shared_subscriptions;
+        self.expired_sessions += expired_sessions;
+        self.retained_messages += retained_messages;
+        self.retained_bytes += retained_bytes;
+        self.queued_messages += queued_messages;
+        self.records += records;
+        self.cold_records += cold_records;
+        self.record_bytes += record_bytes;
+        self.row_bytes += row_bytes;
+        self.outbox_messages += outbox_messages;
+    }
 }

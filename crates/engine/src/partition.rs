@@ -503,6 +503,7 @@ impl Partition {
             records: self.state.records.live() as u64,
             cold_records: self.state.records.cold() as u64,
             record_bytes: self.state.records.held_bytes() as u64,
+            row_bytes: self.state.records.row_bytes() as u64,
             outbox_messages: self.state.outboxes.len() as u64,
         }
     }

@@ -5,6 +5,7 @@ mod stored_support;
 use std::alloc::System;
 
 use courser_contract::{AttachStage, Class, Epoch};
+use courser_engine::Limits;
 use courser_memory::{Counting, thread_snapshot};
 use stored_support::Setup;
 
@@ -69,6 +70,42 @@ fn a_stored_message_takes_little_beside_its_record_m17() {
         eprintln!("a stored message, {count} of them: {each:.1} bytes beside its record");
         assert!(each <= 32.0, "{each} bytes");
     }
+}
+
+/// The same for those of which only the names are in memory, for a thousand sessions in turn.
+#[test]
+fn a_message_that_is_only_in_the_log_takes_less_m17() {
+    const SESSIONS: u32 = 1_000;
+    const COUNT: u64 = 256_000;
+    let mut setup = Setup::new(Class::Durable, None);
+    let limits = Limits {
+        hot_bytes: 64 * 1024,
+        ..Limits::default()
+    };
+    setup.partition.set_limits(limits);
+    for number in 0..SESSIONS {
+        setup.open(number, AttachStage::Claim, 3_600);
+    }
+    let before = live_bytes();
+    let topics: Vec<String> = (0..SESSIONS)
+        .map(|number| format!("device/{number:08}/commands"))
+        .collect();
+    let mut topics = topics.iter().cycle();
+    for _ in 0..COUNT / 100 {
+        for topic in topics.by_ref().take(100) {
+            setup.append(topic);
+        }
+        setup.turn();
+    }
+    let counts = setup.partition.counts();
+    assert_eq!((counts.queued_messages, counts.records), (COUNT, COUNT));
+    assert!(counts.cold_records > COUNT * 99 / 100);
+    let each = (live_bytes() - before) as f64 / COUNT as f64;
+    eprintln!(
+        "a message that is only in the log: {each:.1} bytes, {:.1} of them its row",
+        counts.row_bytes as f64 / COUNT as f64
+    );
+    assert!(each <= 10.0, "{each} bytes");
 }
 
 #[test]

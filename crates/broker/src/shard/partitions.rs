@@ -82,9 +82,8 @@ impl Owned {
     }
 }
 
-/// What the engine keeps for a message besides its bytes, and for each session or group that it waits for.
-const ROW_BYTES: u64 = 20;
-const REFERENCE_BYTES: u64 = 8;
+/// What the engine keeps for each session or group that a message waits for.
+const REFERENCE_BYTES: u64 = 5;
 
 /// Before the first entry.
 const NOTHING: CheckpointAt = CheckpointAt {
@@ -222,7 +221,7 @@ impl Partitions {
         counts
             .map(|it| {
                 let records = it.record_bytes.saturating_sub(it.retained_bytes);
-                records + ROW_BYTES * it.records + REFERENCE_BYTES * it.queued_messages
+                records + it.row_bytes + REFERENCE_BYTES * it.queued_messages
             })
             .sum()
     }
@@ -289,25 +288,8 @@ impl Partitions {
     #[must_use]
     pub(crate) fn counts(&self) -> Counts {
         let mut sum = Counts::default();
-        for counts in self
-            .owned
-            .iter()
-            .flat_map(|owned| &owned.partition)
-            .map(|p| p.counts())
-        {
-            sum.sessions += counts.sessions;
-            sum.attached += counts.attached;
-            sum.claims += counts.claims;
-            sum.subscriptions += counts.subscriptions;
-            sum.shared_subscriptions += counts.shared_subscriptions;
-            sum.expired_sessions += counts.expired_sessions;
-            sum.retained_messages += counts.retained_messages;
-            sum.retained_bytes += counts.retained_bytes;
-            sum.queued_messages += counts.queued_messages;
-            sum.records += counts.records;
-            sum.cold_records += counts.cold_records;
-            sum.record_bytes += counts.record_bytes;
-            sum.outbox_messages += counts.outbox_messages;
+        for partition in self.owned.iter().filter_map(|it| it.partition.as_ref()) {
+            sum += partition.counts();
         }
         sum
     }

@@ -49,19 +49,7 @@ impl ShardReport {
         self.queued_sockets += other.queued_sockets;
         self.logins[0] += other.logins[0];
         self.logins[1] += other.logins[1];
-        self.held.sessions += other.held.sessions;
-        self.held.attached += other.held.attached;
-        self.held.claims += other.held.claims;
-        self.held.subscriptions += other.held.subscriptions;
-        self.held.shared_subscriptions += other.held.shared_subscriptions;
-        self.held.expired_sessions += other.held.expired_sessions;
-        self.held.retained_messages += other.held.retained_messages;
-        self.held.retained_bytes += other.held.retained_bytes;
-        self.held.queued_messages += other.held.queued_messages;
-        self.held.cold_records += other.held.cold_records;
-        self.held.records += other.held.records;
-        self.held.record_bytes += other.held.record_bytes;
-        self.held.outbox_messages += other.held.outbox_messages;
+        self.held += other.held;
     }
 }
 

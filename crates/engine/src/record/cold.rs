@@ -12,7 +12,7 @@ use bytes::Bytes;
 use courser_contract::{LogIndex, Need, Recalled, RecordRef, Want};
 use hashbrown::HashMap;
 
-use super::{ABSENT, ASKED, Address, COLD, Generation, LOST, MOVING, PINNED, Records, Slot};
+use super::{ABSENT, ASKED, Address, COLD, Generation, LOST, MOVING, PINNED, Records, Row, Slot};
 
 /// Records of so many bytes go at a time: some 4,000 of them.
 const STEP_BYTES: usize = 1 << 20;
@@ -67,7 +67,13 @@ impl Records {
     /// Somebody may need it without warning: it stays in memory as long as it lives. It is there now.
     #[inline]
     pub(crate) fn pin(&mut self, slot: Slot) {
-        self.rows[slot.0].refs |= PINNED;
+        self.rows.pin(slot.0, 0);
+    }
+
+    /// The same, and one more place needs it.
+    #[inline]
+    pub(crate) fn keep_pinned(&mut self, slot: Slot) {
+        self.rows.pin(slot.0, 1);
     }
 
     /// Records that are not in memory.
@@ -89,24 +95,25 @@ impl Records {
     /// Whether its bytes are only in the log.
     #[inline]
     pub(crate) fn is_cold(&self, slot: Slot) -> bool {
-        matches!(self.rows[slot.0].block, COLD | ASKED)
+        let row = self.rows.find(slot.0);
+        row.is_none_or(|row| matches!(row.block, COLD | ASKED))
     }
 
     /// Whether its bytes are in memory.
     pub(crate) fn is_in_memory(&self, slot: Slot) -> bool {
-        self.rows[slot.0].block < ABSENT
+        self.rows.find(slot.0).is_some_and(|row| row.block < ABSENT)
     }
 
     /// Its bytes are only in the log, and nobody has asked for it.
     pub(crate) fn is_unasked(&self, slot: Slot) -> bool {
-        self.rows[slot.0].block == COLD
+        self.rows.find(slot.0).is_none_or(|row| row.block == COLD)
     }
 
     /// Whether it was read back for who takes it now.
     #[inline]
     pub(crate) fn is_recalled(&self, slot: Slot) -> bool {
         self.blocks.recalled_bytes() > 0
-            && self.blocks.generation(self.rows[slot.0].block) == Generation::Recalled
+            && self.blocks.generation(self.rows.get(slot.0).block) == Generation::Recalled
     }
 
     /// A record that was read back has been handed over: its room is for the next one. Who else needs it, and a connection that
@@ -115,10 +122,9 @@ impl Records {
         if !self.is_in_memory(slot) || !self.is_recalled(slot) {
             return;
         }
-        let row = &mut self.rows[slot.0];
-        let (block, offset) = (row.block, row.offset);
+        let Row { block, offset, .. } = self.rows.get(slot.0);
         let len = self.blocks.record_len(block, offset);
-        (row.block, row.offset) = (COLD, len);
+        self.rows.cool(slot.0, len);
         self.cold.records += 1;
         if let Some(generation) = self.blocks.remove(block, len) {
             self.move_out(&[block], generation);
@@ -155,10 +161,9 @@ impl Records {
 
     fn cool_block(&mut self, block: u32, staying: &mut Staying) {
         for slot in self.blocks.take_slots(block) {
-            let row = &self.rows[slot];
-            if row.block != block {
+            let Some(row) = self.rows.find(slot).filter(|row| row.block == block) else {
                 continue;
-            }
+            };
             let bytes = self.blocks.bytes(block);
             let record = RecordRef::trusted_at(bytes, row.offset as usize);
             let must_stay = row.refs & PINNED != 0
@@ -167,12 +172,12 @@ impl Records {
             if must_stay {
                 let start = record.start();
                 staying.add(slot, &bytes[start..start + record.encoded_len()]);
-                self.rows[slot].block = MOVING;
+                self.rows.get_mut(slot).block = MOVING;
+                self.rows.stay(slot);
                 continue;
             }
             let len = u32::try_from(record.encoded_len()).expect("a packet is far below 4 GiB");
-            let row = &mut self.rows[slot];
-            (row.block, row.offset) = (COLD, len);
+            self.rows.cool(slot, len);
             self.cold.records += 1;
         }
         self.blocks.drop_block(block);
@@ -188,16 +193,15 @@ impl Records {
             .blocks
             .add_dense(bytes.into(), &staying.slots, Generation::Pinned);
         for (slot, offset) in staying.slots.into_iter().zip(staying.offsets) {
-            let row = &mut self.rows[slot];
+            let row = self.rows.get_mut(slot);
             (row.block, row.offset) = (block, offset);
         }
     }
 
     /// The log is asked for a record that is cold and was not asked for.
     pub(crate) fn ask(&mut self, slot: Slot) -> Want {
-        let row = &mut self.rows[slot.0];
-        assert_eq!(row.block, COLD, "a record is asked for once");
-        row.block = ASKED;
+        assert!(self.is_unasked(slot), "a record is asked for once");
+        let row = self.rows.warm(slot.0, ASKED);
         let (address, len) = (row.address(), row.offset);
         self.cold.asked.insert(address.pack(), slot.0);
         Want {
@@ -222,7 +226,7 @@ impl Records {
         self.fill_recalled(&recalled.bytes, &mut fills, recalled.records.len());
         for &Need { index, byte } in &recalled.lost {
             if let Some(slot) = self.take_asked((index, byte)) {
-                self.rows[slot].block = LOST;
+                self.rows.get_mut(slot).block = LOST;
                 self.cold.waiting.remove(&slot);
                 taken.lost += 1;
             }
@@ -233,9 +237,9 @@ impl Records {
 
     /// A record that could not be read back is cold again: it may be read by now.
     pub(crate) fn try_again(&mut self, slot: Slot) {
-        let row = &mut self.rows[slot.0];
+        let row = self.rows.get(slot.0);
         if row.block == LOST {
-            row.block = COLD;
+            self.rows.cool(slot.0, row.offset);
             self.tombstones -= 1;
             self.cold.records += 1;
         }
@@ -284,7 +288,7 @@ impl Records {
         let slots: Vec<u32> = fills.iter().map(|(slot, ..)| *slot).collect();
         let number = self.blocks.add_dense(block, &slots, Generation::Recalled);
         for (slot, offset, _) in fills {
-            let row = &mut self.rows[*slot];
+            let row = self.rows.get_mut(*slot);
             (row.block, row.offset) = (number, *offset);
         }
     }
@@ -292,7 +296,7 @@ impl Records {
     /// A record that is not in memory is needed nowhere any more.
     #[cold]
     pub(super) fn forget_absent(&mut self, slot: Slot) {
-        let row = &self.rows[slot.0];
+        let row = self.rows.get(slot.0);
         self.cold.waiting.remove(&slot.0);
         match row.block {
             COLD => self.cold.records -= 1,
@@ -307,7 +311,7 @@ impl Records {
     pub(super) fn check_cold(&self) {
         let (mut cold, mut asked) = (0, 0);
         for slot in self.iter() {
-            let row = &self.rows[slot.0];
+            let row = self.rows.get(slot.0);
             cold += usize::from(self.is_cold(slot));
             asked += usize::from(row.block == ASKED);
             if row.block >= ABSENT {

@@ -1,7 +1,8 @@
 //! The record table: where each live message is, and how many places need it (M16, M17).
 //!
 //! A record is found in a **block**, shared bytes: the entry that brought it, or a block of the old generation. References
-//! are slots (`u32`); a row takes 20 bytes, and a record in memory says its length itself. A block goes when its last live record does. So that one stuck message does
+//! are slots (`u32`); a row takes 20 bytes, some four once its record and those around it are only in the log ([`rows`]), and a
+//! record in memory says its length itself. A block goes when its last live record does. So that one stuck message does
 //! not pin the 64 KiB buffer around its entry, an entry ages: once [`block::YOUNG_BYTES`] more have come, what still lives in it is
 //! copied, once, into a dense block of the old generation; an old block of which less than half is live is copied again.
 //! Held bytes are therefore at most the young window and twice the live bytes (`check`).
@@ -87,7 +88,6 @@ const PINNED: u32 = 1 << 31;
 #[derive(Debug, Default)]
 pub(crate) struct Records {
     rows: Rows,
-    free: Option<u32>,
     live: usize,
     /// Records that stand for lost ones, see `lost`.
     tombstones: usize,
@@ -126,59 +126,41 @@ impl Records {
             ordinal: offset,
         };
         let row = Row::new(block, offset, 1, address);
-        let slot = match self.free {
-            Some(slot) => {
-                let place = &mut self.rows[slot];
-                self.free = (place.refs != u32::MAX).then_some(place.refs);
-                *place = row;
-                slot
-            }
-            None => self.rows.push(row),
-        };
+        let slot = self.rows.add(row);
         self.live += 1;
         self.blocks.get_mut(block).add(slot, len);
         Slot(slot)
     }
 
-    /// One more place needs it.
-    #[inline]
-    pub(crate) fn keep(&mut self, slot: Slot) {
-        self.keep_for(slot, 1);
-    }
-
     /// So many more places need it.
     #[inline]
     pub(crate) fn keep_for(&mut self, slot: Slot, places: u32) {
-        self.rows[slot.0].refs += places;
+        self.rows.get_mut(slot.0).refs += places;
     }
 
     /// One place less needs it. Returns whether that was the last one.
     #[inline]
     pub(crate) fn release(&mut self, slot: Slot) -> bool {
-        let row = &mut self.rows[slot.0];
-        assert!(row.block != FREE, "a reference leads to a live record");
-        row.refs -= 1;
-        if row.refs & !PINNED > 0 {
-            return false;
+        let is_last = self.rows.release(slot.0);
+        if is_last {
+            self.let_go(slot);
         }
-        self.let_go(slot);
-        true
+        is_last
     }
 
     /// Nobody needs it any more.
     fn let_go(&mut self, slot: Slot) {
-        let row = &self.rows[slot.0];
-        let (block, offset) = (row.block, row.offset);
+        let (block, offset) = match self.rows.find(slot.0) {
+            Some(row) => (row.block, row.offset),
+            None => (COLD, 0),
+        };
         if self.tombstones > 0 {
             self.note_gone(slot);
         }
         if block >= ABSENT {
             self.forget_absent(slot);
         }
-        let row = &mut self.rows[slot.0];
-        row.block = FREE;
-        row.refs = self.free.unwrap_or(u32::MAX);
-        self.free = Some(slot.0);
+        self.rows.remove(slot.0);
         self.live -= 1;
         if block >= ABSENT {
             return;
@@ -197,20 +179,19 @@ impl Records {
 
     /// The record, which is in memory.
     pub(crate) fn get(&self, slot: Slot) -> RecordRef<'_> {
-        let row = &self.rows[slot.0];
-        assert!(
-            row.block < ABSENT,
-            "a reference leads to a live record in memory"
-        );
+        let row = self.rows.find(slot.0).filter(|row| row.block < ABSENT);
+        let row = row.expect("a reference leads to a live record in memory");
+        self.record(row)
+    }
+
+    fn record(&self, row: &Row) -> RecordRef<'_> {
         RecordRef::trusted_at(self.blocks.bytes(row.block), row.offset as usize)
     }
 
     /// When it expires. One that is not in memory does not.
     pub(crate) fn expires_at(&self, slot: Slot) -> Option<WallMs> {
-        if self.rows[slot.0].block >= ABSENT {
-            return None;
-        }
-        self.get(slot).expires_at()
+        let row = self.rows.find(slot.0).filter(|row| row.block < ABSENT)?;
+        self.record(row).expires_at()
     }
 
     /// Its parts.
@@ -226,21 +207,24 @@ impl Records {
     /// Bytes of the encoded record.
     #[inline]
     pub(crate) fn len_of(&self, slot: Slot) -> u32 {
-        let row = &self.rows[slot.0];
-        if row.block >= ABSENT {
-            return row.offset;
+        match self.rows.find(slot.0) {
+            Some(row) if row.block < ABSENT => self.blocks.record_len(row.block, row.offset),
+            Some(row) => row.offset,
+            None => self.rows.get(slot.0).offset,
         }
-        self.blocks.record_len(row.block, row.offset)
     }
 
     /// Whether the slot holds a record.
     pub(crate) fn is_live(&self, slot: Slot) -> bool {
-        (slot.0 as usize) < self.rows.len() && self.rows[slot.0].block != FREE
+        (slot.0 as usize) < self.rows.end() && self.rows.get(slot.0).block != FREE
     }
 
     /// Where it was born.
     pub(crate) fn address(&self, slot: Slot) -> Address {
-        self.rows[slot.0].address()
+        match self.rows.find(slot.0) {
+            Some(row) => row.address(),
+            None => self.rows.get(slot.0).address(),
+        }
     }
 
     /// Live records whose bytes are lost.
@@ -252,12 +236,15 @@ impl Records {
     /// Whether the bytes of a record are lost.
     #[inline]
     pub(crate) fn is_tombstone(&self, slot: Slot) -> bool {
-        self.tombstones > 0
-            && match self.rows[slot.0].block {
-                LOST => true,
-                COLD | ASKED => false,
-                _ => is_tombstone(&self.view(slot)),
-            }
+        self.tombstones > 0 && self.stands_for_lost(&self.rows.get(slot.0))
+    }
+
+    fn stands_for_lost(&self, row: &Row) -> bool {
+        match row.block {
+            LOST => true,
+            COLD | ASKED => false,
+            _ => is_tombstone(&self.record(row).view()),
+        }
     }
 
     /// So many of the records that came in last stand for lost ones.
@@ -275,9 +262,14 @@ impl Records {
         self.blocks.held_bytes()
     }
 
+    /// Bytes of the rows of all records.
+    pub(crate) fn row_bytes(&self) -> usize {
+        self.rows.held_bytes()
+    }
+
     /// References of a live record; for `check`.
     pub(crate) fn references(&self, slot: Slot) -> u32 {
-        self.rows[slot.0].refs & !PINNED
+        self.rows.get(slot.0).refs & !PINNED
     }
 
     /// All live records.
@@ -290,14 +282,14 @@ impl Records {
     /// A row whose bytes come later, by [`Records::fill`]. In ascending order of addresses, before any other row.
     pub(crate) fn expect(&mut self, address: Address, refs: u32) -> Slot {
         self.live += 1;
-        Slot(self.rows.push(Row::new(EXPECTED, 0, refs, address)))
+        Slot(self.rows.add(Row::new(EXPECTED, 0, refs, address)))
     }
 
     /// The next row of an entry whose bytes have not come, with the byte of the entry at which its record begins. It no longer
     /// counts as such. `near` is where it probably is.
     pub(crate) fn take_expected(&mut self, index: u64, near: u32) -> Option<(Slot, u32)> {
         let is_next = |row: &Row| row.block == EXPECTED && row.address().index == index;
-        let at = if (near as usize) < self.rows.len() && is_next(&self.rows[near]) {
+        let at = if (near as usize) < self.rows.end() && is_next(&self.rows.get(near)) {
             near
         } else {
             let first = self.rows.partition_point(|row| row.address().index < index);
@@ -308,7 +300,7 @@ impl Records {
             let (at, _) = same.into_iter().find(|(_, row)| is_next(row))?;
             at
         };
-        let row = &mut self.rows[at];
+        let row = self.rows.get_mut(at);
         row.block = MOVING;
         Some((Slot(at), row.address().ordinal))
     }
@@ -324,7 +316,7 @@ impl Records {
             ordinal: from,
         };
         let at = self.first_expected_from(first)?;
-        let row = &mut self.rows[at];
+        let row = self.rows.get_mut(at);
         let ordinal = row.address().ordinal;
         if u64::from(ordinal) >= end {
             return None;
@@ -354,7 +346,7 @@ impl Records {
         let slots: Vec<u32> = fills.iter().map(|(slot, _)| slot.0).collect();
         let block = self.blocks.add_dense(bytes, &slots, Generation::Old);
         for (slot, offset) in fills {
-            let row = &mut self.rows[slot.0];
+            let row = self.rows.get_mut(slot.0);
             (row.block, row.offset) = (block, *offset);
         }
         self.cool();
@@ -377,10 +369,11 @@ impl Records {
         let mut slots = Vec::new();
         for &block in from {
             for slot in self.blocks.take_slots(block) {
-                let row = &mut self.rows[slot];
-                if row.block != block {
+                // One that has left may be in a page that should not be touched for it.
+                if self.rows.find(slot).is_none_or(|row| row.block != block) {
                     continue;
                 }
+                let row = self.rows.get_mut(slot);
                 let start = row.offset as usize;
                 let len = self.blocks.record_len(block, row.offset) as usize;
                 row.offset = u32::try_from(bytes.len()).expect("an entry is shorter than 4 GiB");
@@ -395,7 +388,7 @@ impl Records {
         }
         let to = self.blocks.add_dense(bytes.into(), &slots, generation);
         for slot in slots {
-            self.rows[slot].block = to;
+            self.rows.get_mut(slot).block = to;
         }
     }
 
@@ -403,7 +396,7 @@ impl Records {
     pub(crate) fn check(&self) {
         let mut live_bytes = vec![0u64; self.blocks.len()];
         for slot in self.iter() {
-            let row = &self.rows[slot.0];
+            let row = self.rows.get(slot.0);
             assert!(
                 self.references(slot) > 0,
                 "a live record is needed somewhere"
@@ -418,6 +411,7 @@ impl Records {
         let lost = self.iter().filter(|slot| self.is_tombstone(*slot));
         assert_eq!(lost.count(), self.tombstones, "tombstones are counted");
         self.check_cold();
+        self.rows.check();
         self.blocks.check(&live_bytes);
         assert_eq!(self.iter().count(), self.live, "live records are counted");
     }

@@ -1,18 +1,38 @@
-//! The rows of the record table, in pages: the table grows without moving, and holds at most a page that nobody needs.
+//! The rows of the record table, in pages.
+//!
+//! ```text
+//!   open page ──── all rows are cold or stay ────▶ packed page ──── nothing lives ────▶ none
+//!       ▲                                                                                │
+//!       └──────────────────────── its number is used again ──────────────────────────────┘
+//! ```
+//! An open page has 20 bytes for each row, and its free rows are used for new records. Once the record of each row of a page is only in
+//! the log (`cold`), or stays in memory for good, the page is packed, see [`packed`]: some four bytes a row. The rows of a packed page whose records
+//! are in memory, or asked for, are kept besides.
 
-use std::ops::{Index, IndexMut};
+mod packed;
+#[cfg(test)]
+mod tests;
 
-use super::Address;
+use hashbrown::HashMap;
+
+use self::packed::Packed;
+use super::{Address, COLD, FREE, PINNED};
 
 /// Rows of a page.
 const PAGE: usize = 1_024;
+/// A page with fewer cold rows stays open: the others would be kept besides, and take more there.
+const COLD_MIN: u16 = PAGE as u16 / 4 * 3;
+/// Bytes of an open one.
+const PAGE_BYTES: usize = PAGE * size_of::<Row>();
+/// The end of the free rows.
+const END: u32 = u32::MAX;
 
 /// Where a live record is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) block: u32,
     pub(super) offset: u32,
-    /// Places that need it; in a free row the next free one.
+    /// Places that need it, and [`PINNED`]; in a free row of an open page the next free one.
     pub(super) refs: u32,
     /// Packed, in halves: as one word it would take four bytes more of each row.
     address: [u32; 2],
@@ -24,6 +44,14 @@ const _: () = assert!(
 );
 
 impl Row {
+    /// No record.
+    const GONE: Self = Self {
+        block: FREE,
+        offset: 0,
+        refs: END,
+        address: [0; 2],
+    };
+
     pub(super) fn new(block: u32, offset: u32, refs: u32, address: Address) -> Self {
         let packed = address.pack();
         Self {
@@ -35,51 +63,321 @@ impl Row {
     }
 
     pub(super) const fn address(&self) -> Address {
+        Address::unpack(self.packed_address())
+    }
+
+    /// One place less needs it. Whether that was the last one; then it is still counted.
+    #[inline]
+    fn release(&mut self) -> bool {
+        assert!(self.block != FREE, "a reference leads to a live record");
+        let left = self.refs - 1;
+        if left & !PINNED == 0 {
+            return true;
+        }
+        self.refs = left;
+        false
+    }
+
+    const fn packed_address(&self) -> u64 {
         let [low, high] = self.address;
-        Address::unpack(low as u64 | (high as u64) << 32)
+        low as u64 | (high as u64) << 32
+    }
+}
+
+type Page = [Row; PAGE];
+
+/// Rows of an open page whose records are only in the log, and live ones whose records stay in memory for good.
+#[derive(Clone, Copy, Debug, Default)]
+struct Calm {
+    cold: u16,
+    pinned: u16,
+}
+
+impl Calm {
+    /// Whether nothing of the page is likely to be needed soon.
+    const fn is_all(self) -> bool {
+        self.cold >= COLD_MIN && self.cold + self.pinned == PAGE as u16
     }
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Rows {
-    pages: Vec<Box<[Row; PAGE]>>,
-    len: usize,
+    /// Open ones; at the others' places is none.
+    pages: Vec<Option<Box<Page>>>,
+    calm: Vec<Calm>,
+    packed: HashMap<u32, Box<Packed>, foldhash::fast::FixedState>,
+    /// Rows of packed pages that are not as the page says.
+    out: HashMap<u32, Row, foldhash::fast::FixedState>,
+    /// Numbers of pages in which nothing lives, to be used again.
+    absent: Vec<u32>,
+    /// The first free row of those that have had a record, all of open pages.
+    free: u32,
+    /// The next one that has had none: the first of a page that is not there, if that has come to its end.
+    next: u32,
+    /// Bytes of all pages.
+    held_bytes: usize,
+}
+
+impl Default for Rows {
+    fn default() -> Self {
+        Self {
+            pages: Vec::new(),
+            calm: Vec::new(),
+            packed: HashMap::default(),
+            out: HashMap::default(),
+            absent: Vec::new(),
+            free: END,
+            next: 0,
+            held_bytes: 0,
+        }
+    }
+}
+
+/// The number of a page, and which row of it.
+const fn place(number: u32) -> (u32, usize) {
+    (number / PAGE as u32, number as usize % PAGE)
 }
 
 impl Rows {
-    /// Rows so far, free ones included.
-    pub(super) const fn len(&self) -> usize {
-        self.len
+    /// All rows have lower numbers.
+    pub(super) fn end(&self) -> usize {
+        let (page, at) = place(self.next);
+        let begun = self.pages.len() * PAGE;
+        match at {
+            1.. if page as usize + 1 == self.pages.len() => begun - PAGE + at,
+            _ => begun,
+        }
+    }
+
+    /// Bytes that the rows take.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.held_bytes + self.out.allocation_size()
+    }
+
+    /// The row of a number that one has, or had. None: its record is only in the log, or gone.
+    #[inline]
+    pub(super) fn find(&self, number: u32) -> Option<&Row> {
+        let (page, at) = place(number);
+        match &self.pages[page as usize] {
+            Some(page) => Some(&page[at]),
+            None => self.find_out(number),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_out(&self, number: u32) -> Option<&Row> {
+        self.out.get(&number)
+    }
+
+    /// The same of all records.
+    pub(super) fn get(&self, number: u32) -> Row {
+        let (page, at) = place(number);
+        match (self.find(number), self.packed.get(&page)) {
+            (Some(row), _) => *row,
+            (None, Some(page)) => page.get(at),
+            (None, None) => Row::GONE,
+        }
+    }
+
+    /// The row of a live record, to say where that is now. What becomes cold is told by [`Rows::cool`], what stays by [`Rows::pin`],
+    /// and what was cold by [`Rows::warm`].
+    #[inline]
+    pub(super) fn get_mut(&mut self, number: u32) -> &mut Row {
+        let (page, at) = place(number);
+        match &mut self.pages[page as usize] {
+            Some(page) => &mut page[at],
+            None => take_out(&mut self.out, &self.packed, number),
+        }
     }
 
     /// Adds a row and returns its number.
-    pub(super) fn push(&mut self, row: Row) -> u32 {
-        let number = u32::try_from(self.len).expect("fewer than 2^32 records are live");
-        if self.len.is_multiple_of(PAGE) {
-            let page = vec![row; PAGE].into_boxed_slice();
-            self.pages
-                .push(page.try_into().expect("a page has its size"));
+    #[inline]
+    pub(super) fn add(&mut self, row: Row) -> u32 {
+        if self.free == END {
+            return self.add_next(row);
         }
-        self.len += 1;
-        self[number] = row;
+        let number = self.free;
+        let (page, at) = place(number);
+        let page = self.pages[page as usize].as_mut();
+        let place = &mut page.expect("a free row is in an open page")[at];
+        self.free = place.refs;
+        *place = row;
         number
     }
 
+    #[cold]
+    #[inline(never)]
+    fn add_next(&mut self, row: Row) -> u32 {
+        if place(self.next).1 == 0 {
+            self.next = self.add_page() * PAGE as u32;
+        }
+        let number = self.next;
+        *self.get_mut(number) = row;
+        self.next += 1;
+        number
+    }
+
+    #[cold]
+    fn add_page(&mut self) -> u32 {
+        self.held_bytes += PAGE_BYTES;
+        let number = self.absent.pop().unwrap_or_else(|| {
+            assert!(
+                self.pages.len() < u32::MAX as usize / PAGE,
+                "fewer than 2^32 records are live"
+            );
+            self.pages.push(None);
+            self.calm.push(Calm::default());
+            self.pages.len() as u32 - 1
+        });
+        let page = vec![Row::GONE; PAGE].into_boxed_slice();
+        let page = page.try_into().expect("a page has its size");
+        self.pages[number as usize] = Some(page);
+        number
+    }
+
+    /// One place less needs a record. True: that was the last one, and the row is to be removed.
+    #[inline]
+    pub(super) fn release(&mut self, number: u32) -> bool {
+        let (page, at) = place(number);
+        let Some(page) = &mut self.pages[page as usize] else {
+            return self.release_packed(number);
+        };
+        page[at].release()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn release_packed(&mut self, number: u32) -> bool {
+        let (page, at) = place(number);
+        match (self.out.get_mut(&number), self.packed.get_mut(&page)) {
+            (Some(row), _) => row.release(),
+            (None, page) => page.expect("a record is in a page").release(at),
+        }
+    }
+
+    /// A record is gone.
+    #[inline]
+    pub(super) fn remove(&mut self, number: u32) {
+        let (at_page, at) = place(number);
+        let Some(page) = &mut self.pages[at_page as usize] else {
+            return self.remove_packed(number);
+        };
+        let row = &mut page[at];
+        if row.block == COLD || row.refs & PINNED != 0 {
+            let calm = &mut self.calm[at_page as usize];
+            calm.cold -= u16::from(row.block == COLD);
+            calm.pinned -= u16::from(row.refs & PINNED != 0);
+        }
+        (row.block, row.refs) = (FREE, self.free);
+        self.free = number;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn remove_packed(&mut self, number: u32) {
+        let (at_page, at) = place(number);
+        let page = self.packed.get_mut(&at_page);
+        let page = page.expect("a record is in a page");
+        self.out.remove(&number);
+        if self.out.len() < self.out.capacity() / 8 && self.out.capacity() > PAGE {
+            self.out.shrink_to(2 * self.out.len());
+        }
+        self.held_bytes -= page.held_bytes();
+        page.remove(at);
+        if page.live() == 0 {
+            self.packed.remove(&at_page);
+            self.absent.push(at_page);
+        } else {
+            self.held_bytes += page.held_bytes();
+        }
+    }
+
+    /// The record of a row, of so many bytes, is only in the log from now on.
+    pub(super) fn cool(&mut self, number: u32, len: u32) {
+        let (at_page, at) = place(number);
+        let row = self.get_mut(number);
+        (row.block, row.offset) = (COLD, len);
+        let row = *row;
+        if self.pages[at_page as usize].is_some() {
+            self.calm[at_page as usize].cold += 1;
+            self.pack_if_calm(at_page);
+        } else if self
+            .packed
+            .get_mut(&at_page)
+            .is_some_and(|page| page.put(at, &row))
+        {
+            self.out.remove(&number);
+        }
+    }
+
+    /// The record of a row was only in the log, and will be elsewhere: `block` says so until then. The row, as it is now.
+    pub(super) fn warm(&mut self, number: u32, block: u32) -> Row {
+        let (page, _) = place(number);
+        if self.pages[page as usize].is_some() {
+            self.calm[page as usize].cold -= 1;
+        }
+        let row = self.get_mut(number);
+        row.block = block;
+        *row
+    }
+
+    /// So many more places need a record, and it stays in memory for as long as it lives.
+    #[inline]
+    pub(super) fn pin(&mut self, number: u32, places: u32) {
+        let (page, _) = place(number);
+        let row = self.get_mut(number);
+        row.refs += places;
+        if row.refs & PINNED == 0 {
+            row.refs |= PINNED;
+            let is_open = self.pages[page as usize].is_some();
+            self.calm[page as usize].pinned += u16::from(is_open);
+        }
+    }
+
+    /// A record that would have become cold now stays in memory for as long as it lives.
+    pub(super) fn stay(&mut self, number: u32) {
+        self.pin(number, 0);
+        self.pack_if_calm(place(number).0);
+    }
+
+    #[inline]
+    fn pack_if_calm(&mut self, at_page: u32) {
+        if self.calm[at_page as usize].is_all() {
+            self.pack(at_page);
+        }
+    }
+
+    #[cold]
+    fn pack(&mut self, at_page: u32) {
+        let Some(page) = self.pages[at_page as usize].take() else {
+            return;
+        };
+        self.calm[at_page as usize] = Calm::default();
+        let first = at_page * PAGE as u32;
+        for (number, row) in (first..).zip(page.iter()) {
+            if row.block != COLD {
+                self.out.insert(number, *row);
+            }
+        }
+        let packed = Box::new(Packed::new(&page));
+        self.held_bytes -= PAGE_BYTES;
+        self.held_bytes += packed.held_bytes();
+        self.packed.insert(at_page, packed);
+    }
+
     /// All rows from one on.
-    pub(super) fn from(&self, first: usize) -> impl Iterator<Item = (u32, &Row)> + '_ {
-        (first..self.len).map(|at| {
-            let number = u32::try_from(at).expect("fewer than 2^32 rows");
-            (number, &self[number])
-        })
+    pub(super) fn from(&self, first: usize) -> impl Iterator<Item = (u32, Row)> + '_ {
+        (first..self.end()).map(|at| (at as u32, self.get(at as u32)))
     }
 
     /// The first row for which `before` is false; all for which it is true come before.
     pub(super) fn partition_point(&self, before: impl Fn(&Row) -> bool) -> usize {
-        let (mut low, mut high) = (0, self.len);
+        let (mut low, mut high) = (0, self.end());
         while low < high {
             let middle = low.midpoint(high);
-            if before(&self.pages[middle / PAGE][middle % PAGE]) {
+            if before(&self.get(middle as u32)) {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -87,22 +385,54 @@ impl Rows {
         }
         low
     }
-}
 
-impl Index<u32> for Rows {
-    type Output = Row;
-
-    #[inline]
-    fn index(&self, number: u32) -> &Row {
-        let at = number as usize;
-        &self.pages[at / PAGE][at % PAGE]
+    /// Asserts what the module says.
+    pub(super) fn check(&self) {
+        let mut held = 0;
+        for (number, page) in (0..).zip(&self.pages) {
+            let first = number * PAGE as u32;
+            let rows = (first..first + PAGE as u32).map(|at| self.get(at));
+            let count = |is: fn(&Row) -> bool| rows.clone().filter(is).count();
+            let live = count(|row| row.block != FREE);
+            let packed = self.packed.get(&number);
+            if page.is_some() {
+                let calm = &self.calm[number as usize];
+                let pinned = count(|row| row.block != FREE && row.refs & PINNED != 0);
+                let counted = [calm.cold, calm.pinned].map(usize::from);
+                let cold = count(|row| row.block == COLD);
+                assert_eq!([cold, pinned], counted, "rows are counted");
+                assert!(!calm.is_all(), "a calm page is packed");
+                assert!(packed.is_none(), "a page is open or packed");
+                held += PAGE_BYTES;
+            } else {
+                let counted = packed.map_or(0, |page| page.live());
+                assert_eq!(live, counted, "live rows are counted");
+                let is_absent = self.absent.contains(&number);
+                assert_ne!(
+                    is_absent,
+                    packed.is_some(),
+                    "a page that is not there is known"
+                );
+                held += packed.map_or(0, |page| page.held_bytes());
+            }
+        }
+        let mut out = self.out.keys();
+        assert!(
+            out.all(|number| self.packed.contains_key(&place(*number).0)),
+            "what is kept besides is of packed pages"
+        );
+        assert_eq!(held, self.held_bytes, "held bytes are counted");
     }
 }
 
-impl IndexMut<u32> for Rows {
-    #[inline]
-    fn index_mut(&mut self, number: u32) -> &mut Row {
-        let at = number as usize;
-        &mut self.pages[at / PAGE][at % PAGE]
-    }
+/// The row of a packed page as it is, which is kept besides from now on.
+#[cold]
+#[inline(never)]
+fn take_out<'a>(
+    out: &'a mut HashMap<u32, Row, foldhash::fast::FixedState>,
+    packed: &HashMap<u32, Box<Packed>, foldhash::fast::FixedState>,
+    number: u32,
+) -> &'a mut Row {
+    let (page, at) = place(number);
+    out.entry(number).or_insert_with(|| packed[&page].get(at))
 }

@@ -89,7 +89,7 @@ fn held_bytes_follow_live_bytes() {
 fn a_record_goes_with_its_last_reference() {
     let mut records = Records::default();
     let slot = add(&mut records, 1, &[b"a"])[0];
-    records.keep(slot);
+    records.keep_for(slot, 1);
     assert!(!records.release(slot));
     assert!(records.is_live(slot));
     assert!(records.release(slot));

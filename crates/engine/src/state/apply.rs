@@ -88,7 +88,7 @@ impl<'a> Applying<'a> {
 }
 
 impl State {
-    #[inline]
+    #[inline(always)]
     pub(super) fn apply_fact<'a>(
         &mut self,
         applying: &mut Applying<'a>,
@@ -208,8 +208,7 @@ impl State {
         let (old, kept) = if view.payload.is_empty() {
             (self.retained.clear(view.topic), None)
         } else {
-            self.records.keep(slot);
-            self.records.pin(slot);
+            self.records.keep_pinned(slot);
             let bytes = self.records.len_of(slot);
             let old = self.retained.set(view.topic, slot, bytes);
             (old, Some((slot, bytes)))
@@ -396,8 +395,7 @@ impl State {
                 cut,
             } => {
                 let slot = applying.last.expect("a forward follows its record");
-                self.records.keep(slot);
-                self.records.pin(slot);
+                self.records.keep_pinned(slot);
                 let forward = Forward {
                     item: Forwarded {
                         slot,

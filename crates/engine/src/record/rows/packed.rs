@@ -1,0 +1,205 @@
+//! A page of rows whose records are only in the log.
+//!
+//! A row needs only what differs within its page: entry, byte, length and references, each as the distance from the least one in
+//! as many bits as the farthest takes, one row behind the other. Records that came one after the other differ by little: 1,024 of
+//! them from entries of 64 KiB take some 3.5 KiB.
+
+use std::array;
+
+use super::{Address, COLD, PAGE, Row};
+
+const WORD: usize = u64::BITS as usize;
+
+/// One column.
+#[derive(Clone, Copy, Debug, Default)]
+struct Field {
+    least: u64,
+    /// Where in a row, and how many bits: at most 40.
+    shift: usize,
+    width: usize,
+}
+
+/// Index of the entry, byte in it, length, references.
+const FIELDS: usize = 4;
+const REFS: usize = 3;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Packed {
+    /// Live rows, those that are kept elsewhere included.
+    live: u16,
+    stored: u16,
+    fields: [Field; FIELDS],
+    /// Which rows of the page are stored here.
+    places: [u64; PAGE / WORD],
+    /// Rows that are stored and gone have no references.
+    words: Box<[u64]>,
+}
+
+fn values(row: &Row) -> [u64; FIELDS] {
+    let Address { index, ordinal } = row.address();
+    [
+        index,
+        u64::from(ordinal),
+        row.offset.into(),
+        row.refs.into(),
+    ]
+}
+
+const fn bits_of(number: u64) -> usize {
+    (u64::BITS - number.leading_zeros()) as usize
+}
+
+impl Packed {
+    /// Of an open page of which all rows live: the cold ones are stored here, others only counted.
+    pub(super) fn new(page: &[Row; PAGE]) -> Self {
+        let rows = page.iter().enumerate();
+        let cold: Vec<_> = rows.filter(|(_, row)| row.block == COLD).collect();
+        Self::of(PAGE as u16, cold.iter().map(|(at, row)| (*at, values(row))))
+    }
+
+    fn of(live: u16, rows: impl Iterator<Item = (usize, [u64; FIELDS])> + Clone) -> Self {
+        let mut least = [u64::MAX; FIELDS];
+        let mut most = [0; FIELDS];
+        let mut places = [0; PAGE / WORD];
+        let mut stored = 0;
+        for (at, values) in rows.clone() {
+            least = array::from_fn(|field| least[field].min(values[field]));
+            most = array::from_fn(|field| most[field].max(values[field]));
+            places[at / WORD] |= 1 << (at % WORD);
+            stored += 1;
+        }
+        // They fall to none.
+        least[REFS] = 0;
+        let mut row_bits = 0;
+        let fields = array::from_fn(|field| {
+            let least = least[field].min(most[field]);
+            let shift = row_bits;
+            let width = bits_of(most[field] - least);
+            row_bits += width;
+            Field {
+                least,
+                shift,
+                width,
+            }
+        });
+        // One word more, so that a value is always in two.
+        let words = vec![0; (row_bits * usize::from(stored)).div_ceil(WORD) + 1];
+        let mut packed = Self {
+            live,
+            stored,
+            fields,
+            places,
+            words: words.into_boxed_slice(),
+        };
+        for (place, (_, values)) in rows.enumerate() {
+            for (field, value) in values.into_iter().enumerate() {
+                packed.write(place, field, value);
+            }
+        }
+        packed
+    }
+
+    pub(super) fn live(&self) -> usize {
+        self.live.into()
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        size_of::<Self>() + size_of_val(&*self.words)
+    }
+
+    /// Without what has gone.
+    fn pack_again(&mut self) {
+        let stored = (0..PAGE).filter_map(|at| Some((at, self.place(at)?)));
+        let rows: Vec<_> = stored
+            .map(|(at, place)| (at, array::from_fn(|field| self.read(place, field))))
+            .filter(|(_, values)| values[REFS] > 0)
+            .collect();
+        *self = Self::of(self.live, rows.into_iter());
+    }
+
+    /// The row as it was when it was stored; one that is not there, or gone, has no record.
+    pub(super) fn get(&self, at: usize) -> Row {
+        let Some(place) = self.place(at) else {
+            return Row::GONE;
+        };
+        let [index, ordinal, len, refs] = array::from_fn(|field| self.read(place, field));
+        if refs == 0 {
+            return Row::GONE;
+        }
+        let address = Address {
+            index,
+            ordinal: ordinal as u32,
+        };
+        Row::new(COLD, len as u32, refs as u32, address)
+    }
+
+    /// One place less needs a row that is stored here. True: that was the last one, and the row is to be removed.
+    pub(super) fn release(&mut self, at: usize) -> bool {
+        let place = self.place(at).expect("a live row is here or kept besides");
+        let refs = self.read(place, REFS);
+        if refs > 1 {
+            self.write(place, REFS, refs - 1);
+        }
+        refs == 1
+    }
+
+    /// A row is gone, from here or from where it was kept. Once most of them are, the others move together.
+    pub(super) fn remove(&mut self, at: usize) {
+        if let Some(place) = self.place(at) {
+            self.write(place, REFS, 0);
+        }
+        self.live -= 1;
+        if self.live < self.stored / 2 {
+            self.pack_again();
+        }
+    }
+
+    /// A row that was kept elsewhere is as it was, but for its references. False: it has no place here.
+    pub(super) fn put(&mut self, at: usize, row: &Row) -> bool {
+        let Some(place) = self.place(at) else {
+            return false;
+        };
+        let refs = row.refs.into();
+        let fits = bits_of(refs) <= self.fields[REFS].width;
+        if fits {
+            self.write(place, REFS, refs);
+        }
+        fits
+    }
+
+    /// The how-manieth of those that are stored.
+    fn place(&self, at: usize) -> Option<usize> {
+        let (word, bit) = (at / WORD, at % WORD);
+        if self.places[word] >> bit & 1 == 0 {
+            return None;
+        }
+        let before = self.places[..word].iter().map(|word| word.count_ones());
+        let below = self.places[word] & ((1 << bit) - 1);
+        Some((before.sum::<u32>() + below.count_ones()) as usize)
+    }
+
+    /// The word, and the bit in it, at which a value begins.
+    fn begin(&self, place: usize, field: usize) -> (usize, usize) {
+        let last = &self.fields[FIELDS - 1];
+        let bit = place * (last.shift + last.width) + self.fields[field].shift;
+        (bit / WORD, bit % WORD)
+    }
+
+    fn read(&self, place: usize, field: usize) -> u64 {
+        let (word, bit) = self.begin(place, field);
+        let Field { least, width, .. } = self.fields[field];
+        let pair = u128::from(self.words[word]) | u128::from(self.words[word + 1]) << WORD;
+        least + ((pair >> bit) as u64 & ((1 << width) - 1))
+    }
+
+    fn write(&mut self, place: usize, field: usize, value: u64) {
+        let (word, bit) = self.begin(place, field);
+        let Field { least, width, .. } = self.fields[field];
+        let mask = ((1u128 << width) - 1) << bit;
+        let value = u128::from(value - least) << bit;
+        let [low, high] = [0, WORD].map(|half| ((mask >> half) as u64, (value >> half) as u64));
+        self.words[word] = self.words[word] & !low.0 | low.1;
+        self.words[word + 1] = self.words[word + 1] & !high.0 | high.1;
+    }
+}

@@ -1,0 +1,247 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::record::{ASKED, MOVING};
+
+fn row(block: u32, index: u64, refs: u32) -> Row {
+    let address = Address {
+        index,
+        ordinal: (index as u32 * 40) % 65_536 / 8 * 8,
+    };
+    Row::new(block, (index % 7) as u32 * 40, refs, address)
+}
+
+/// A table with so many rows, all of them cold.
+fn cold(count: u64) -> (Rows, Vec<u32>) {
+    let mut rows = Rows::default();
+    let numbers: Vec<u32> = (0..count)
+        .map(|at| rows.add(row(1, 1_000_000 + at / 50, 1)))
+        .collect();
+    for number in &numbers {
+        rows.cool(*number, 170);
+    }
+    rows.check();
+    (rows, numbers)
+}
+
+fn drop_all(rows: &mut Rows, numbers: &[u32]) {
+    for number in numbers {
+        assert!(rows.release(*number));
+        rows.remove(*number);
+    }
+    rows.check();
+}
+
+#[test]
+fn a_page_of_cold_rows_takes_a_fifth() {
+    let (rows, numbers) = cold(100 * PAGE as u64);
+    let each = rows.held_bytes() as f64 / numbers.len() as f64;
+    eprintln!("a cold row: {each:.2} bytes");
+    assert!(each <= 4.0, "{each} bytes");
+    for (at, number) in numbers.iter().enumerate() {
+        let (was, is) = (row(COLD, 1_000_000 + at as u64 / 50, 1), rows.get(*number));
+        assert_eq!(is, Row { offset: 170, ..was });
+    }
+}
+
+#[test]
+fn what_has_gone_from_packed_pages_takes_no_memory() {
+    let (mut rows, numbers) = cold(64 * PAGE as u64);
+    let before = rows.held_bytes();
+    // One in a hundred stays.
+    let (stay, go): (Vec<u32>, Vec<u32>) = numbers.iter().partition(|number| **number % 100 == 0);
+    drop_all(&mut rows, &go);
+    assert!(
+        rows.held_bytes() < before / 8,
+        "{} of {before} bytes",
+        rows.held_bytes()
+    );
+    drop_all(&mut rows, &stay);
+    assert!(rows.packed.is_empty() && rows.pages.iter().all(Option::is_none));
+    // Their numbers are used again.
+    let number = rows.add(row(1, 1, 1));
+    assert!((number as usize) < 64 * PAGE);
+}
+
+#[test]
+fn a_page_with_free_rows_waits_until_they_are_used_again() {
+    let mut rows = Rows::default();
+    let numbers: Vec<u32> = (0..PAGE as u64).map(|at| rows.add(row(1, at, 1))).collect();
+    drop_all(&mut rows, &numbers[7..8]);
+    for number in numbers.iter().filter(|number| **number != 7) {
+        rows.cool(*number, 8);
+    }
+    assert_eq!(rows.held_bytes(), PAGE_BYTES);
+    assert_eq!(rows.add(row(1, 9, 1)), 7);
+    rows.cool(7, 8);
+    rows.check();
+    assert!(rows.held_bytes() < PAGE_BYTES / 4);
+}
+
+#[test]
+fn a_cold_row_of_many_places_loses_them_one_by_one() {
+    let mut rows = Rows::default();
+    let numbers: Vec<u32> = (0..PAGE as u64).map(|at| rows.add(row(1, at, 5))).collect();
+    numbers.iter().for_each(|number| rows.cool(*number, 8));
+    for left in (0..5).rev() {
+        let mut last = numbers.iter().map(|number| rows.release(*number));
+        assert!(last.all(|is_last| is_last == (left == 0)));
+    }
+    assert!(rows.out.is_empty());
+}
+
+/// What may happen to a row; `at` says to which of those that are there.
+#[derive(Clone, Debug)]
+enum Step {
+    Add {
+        count: usize,
+        refs: u32,
+    },
+    /// So many rows from one on, in the order of their numbers.
+    Cool {
+        at: usize,
+        count: usize,
+    },
+    Ask {
+        at: usize,
+        count: usize,
+    },
+    Pin {
+        at: usize,
+    },
+    Keep {
+        at: usize,
+    },
+    Release {
+        at: usize,
+        count: usize,
+        step: usize,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let at = 0..10_000usize;
+    prop_oneof![
+        (1..3_000usize, 1..4u32).prop_map(|(count, refs)| Step::Add { count, refs }),
+        (at.clone(), 1..5_000usize).prop_map(|(at, count)| Step::Cool { at, count }),
+        (at.clone(), 1..30usize).prop_map(|(at, count)| Step::Ask { at, count }),
+        at.clone().prop_map(|at| Step::Pin { at }),
+        at.clone().prop_map(|at| Step::Keep { at }),
+        (at, 1..3_000usize, 1..4usize).prop_map(|(at, count, step)| Step::Release {
+            at,
+            count,
+            step
+        }),
+    ]
+}
+
+/// The table, and what it should say.
+#[derive(Default)]
+struct World {
+    rows: Rows,
+    model: BTreeMap<u32, Row>,
+    added: u64,
+}
+
+impl World {
+    fn some(&self, at: usize, count: usize) -> Vec<(u32, Row)> {
+        let first = at % self.model.len().max(1);
+        let rows = self.model.iter().skip(first).take(count);
+        rows.map(|(number, row)| (*number, *row)).collect()
+    }
+
+    fn run(&mut self, step: &Step) {
+        match *step {
+            Step::Add { count, refs } => {
+                for _ in 0..count {
+                    let row = row(3, self.added / 20, refs);
+                    self.added += 1;
+                    let number = self.rows.add(row);
+                    assert_eq!(self.model.insert(number, row), None, "it was free");
+                }
+            }
+            Step::Cool { at, count } => {
+                for (number, row) in self.some(at, count) {
+                    if row.block != COLD && row.refs & PINNED == 0 {
+                        self.rows.cool(number, number % 300);
+                        let row = self.model.get_mut(&number).expect("it is there");
+                        (row.block, row.offset) = (COLD, number % 300);
+                    }
+                }
+            }
+            Step::Ask { at, count } => {
+                for (number, row) in self.some(at, count) {
+                    if row.block == COLD {
+                        let asked = Row {
+                            block: ASKED,
+                            ..row
+                        };
+                        assert_eq!(self.rows.warm(number, ASKED), asked);
+                        self.model.insert(number, asked);
+                    }
+                }
+            }
+            Step::Pin { at } => {
+                for (number, row) in self.some(at, 1) {
+                    if row.block != COLD {
+                        self.rows.get_mut(number).block = MOVING;
+                        self.rows.stay(number);
+                        let row = self.model.get_mut(&number).expect("it is there");
+                        (row.block, row.refs) = (MOVING, row.refs | PINNED);
+                    }
+                }
+            }
+            Step::Keep { at } => {
+                for (number, _) in self.some(at, 1) {
+                    self.rows.get_mut(number).refs += 1;
+                    self.model.get_mut(&number).expect("it is there").refs += 1;
+                }
+            }
+            Step::Release { at, count, step } => {
+                for (number, mut row) in self.some(at, count).into_iter().step_by(step) {
+                    let is_last = row.refs & !PINNED == 1;
+                    assert_eq!(self.rows.release(number), is_last);
+                    if is_last {
+                        assert_eq!(self.rows.get(number), row);
+                        self.rows.remove(number);
+                        self.model.remove(&number);
+                    } else {
+                        row.refs -= 1;
+                        self.model.insert(number, row);
+                    }
+                }
+            }
+        }
+    }
+
+    fn check(&self) {
+        self.rows.check();
+        let live = self.rows.from(0).filter(|(_, row)| row.block != FREE);
+        assert!(live.eq(self.model.iter().map(|(number, row)| (*number, *row))));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn rows_are_what_was_said_of_them(steps in prop::collection::vec(step(), 1..25)) {
+        let mut world = World::default();
+        for step in &steps {
+            world.run(step);
+            world.check();
+        }
+        let all = world.some(0, usize::MAX);
+        for (number, row) in all {
+            for _ in 0..row.refs & !PINNED {
+                world.rows.release(number);
+            }
+            world.rows.remove(number);
+        }
+        world.rows.check();
+        prop_assert!(world.rows.out.is_empty());
+        prop_assert_eq!(world.rows.from(0).filter(|(_, row)| row.block != FREE).count(), 0);
+    }
+}
