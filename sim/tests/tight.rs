@@ -19,6 +19,22 @@ fn i9_nothing_is_above_its_limit() {
     assert!(sum.delivered > 100 * SEEDS, "the rest arrives: {sum:?}");
 }
 
+/// 424 and 1764: what was acknowledged and dropped at once gave its room back twice; a connection that begins behind what was dropped
+/// unsent.
+#[test]
+fn i9_nor_where_the_oldest_is_dropped() {
+    for seed in (1..=60).chain([424, 1764]) {
+        let outcome = run_plan(Plan::tight(seed).dropping_oldest());
+        assert_eq!(outcome.violation, None, "seed {seed}");
+    }
+}
+
+/// 716: a client that has no answer sends what was retained again, behind newer messages.
+#[test]
+fn m34_a_retained_message_that_came_again_is_not_older() {
+    assert_eq!(run_plan(Plan::tight(716)).violation, None);
+}
+
 /// Clients see nothing of a queue or an output that grows: nobody gets anything wrong until the process has no memory.
 #[test]
 fn i9_is_the_only_rule_that_finds_what_has_no_limit() {

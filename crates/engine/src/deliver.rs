@@ -100,9 +100,13 @@ impl<F: PartitionEffects> Sink for Leader<'_, F> {
         }
     }
 
-    fn doomed(&mut self, reserved: &mut Reserved, stream: u64, seq: u64, bytes: u32) {
-        reserved.add(1, i64::from(bytes));
-        self.lead.doomed.remove(&(stream, seq));
+    fn reference_ended(&mut self, reserved: &mut Reserved, stream: u64, seq: u64, bytes: u32) {
+        // Its room was counted as free when that was decided. It may have ended otherwise meanwhile, by an acknowledgement that was
+        // not committed yet: then the end that was decided finds nothing.
+        let doomed = &mut self.lead.doomed;
+        if !doomed.is_empty() && doomed.remove(&(stream, seq)) {
+            reserved.add(1, i64::from(bytes));
+        }
     }
 
     fn stored_shared(&mut self, number: u64, group: &mut SharedGroup, stored: &Stored) {

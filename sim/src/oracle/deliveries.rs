@@ -157,8 +157,10 @@ impl Oracle {
             // Nothing is atomic across partitions: after a crash a message without an acknowledgement may be in a stream and
             // not in the retained store (M10).
             let newest = it.newest.get(&msg.topic).copied().unwrap_or(0);
-            let stored = !self.faulted || self.msgs.get(&newest).is_some_and(|m| m.acked.is_some());
-            let newer = newest > id && stored;
+            let newest_msg = self.msgs.get(&newest);
+            let stored = !self.faulted || newest_msg.is_some_and(|it| it.acked.is_some());
+            let again = newest_msg.is_some_and(|it| msg.may_come_again_behind(it));
+            let newer = newest > id && stored && !again;
             if newer && first {
                 return Err("M34: a retained message after a newer live one".to_owned());
             }

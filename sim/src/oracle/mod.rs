@@ -49,6 +49,13 @@ pub(crate) struct Msg {
     pub(crate) strayed: bool,
 }
 
+impl Msg {
+    /// It was sent again at QoS 1, so that a copy of it may have come behind `later`, whose own repeat is known by its hold.
+    fn may_come_again_behind(&self, later: &Self) -> bool {
+        self.copies > 1 && self.acked.is_none_or(|acked| acked > later.first_sent)
+    }
+}
+
 /// A subscription as its client knows it.
 #[derive(Clone, Debug)]
 pub(crate) struct Sub {

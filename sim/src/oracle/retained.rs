@@ -17,7 +17,6 @@ impl Oracle {
                 continue;
             }
             if msg.acked.is_some() {
-                // What was sent again at QoS 1 may have come again behind this one, whose repeat is known by its hold.
                 values.retain(|value| {
                     let again = value.map(|value| &self.msgs[&value]);
                     again.is_some_and(|it| {
@@ -26,7 +25,7 @@ impl Oracle {
                         let outlives = it.qos == QoS::ExactlyOnce && it.life != msg.life;
                         // What was refused for want of room came again behind what was sent later.
                         let late = overlaps && self.may_have_been_refused(it);
-                        it.copies > 1 && overlaps || outlives || late
+                        it.may_come_again_behind(msg) || outlives || late
                     })
                 });
             }

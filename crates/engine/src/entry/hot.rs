@@ -226,16 +226,6 @@ pub(crate) enum Fate {
     Dropped = 5,
 }
 
-impl Fate {
-    /// Whether the leader ended what nobody had: room that it had counted as free at once.
-    pub(crate) const fn is_of_the_leader(self) -> bool {
-        match self {
-            Self::Expired | Self::Dropped => true,
-            Self::Done | Self::Received | Self::Rejected | Self::Skipped => false,
-        }
-    }
-}
-
 /// What became of `first..=last` of a session's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OutcomeFact {

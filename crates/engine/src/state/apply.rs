@@ -255,15 +255,12 @@ impl State {
                 }
             }
             Fate::Done | Fate::Rejected | Fate::Skipped | Fate::Expired | Fate::Dropped => {
-                let doomed = outcome.fate.is_of_the_leader();
                 let Session { stream, lead, .. } = &mut **session;
                 let mut forgotten = 0;
                 stream.end_range(first, end, |seq, reference| {
                     let bytes = records.len_of(reference.slot);
                     forgotten += u64::from(bytes);
-                    if doomed {
-                        sink.doomed(&mut lead.reserved, outcome.stream, seq, bytes);
-                    }
+                    sink.reference_ended(&mut lead.reserved, outcome.stream, seq, bytes);
                     records.release(reference.slot);
                     looks.release(reference.look);
                     *queued -= 1;
@@ -442,7 +439,7 @@ impl State {
                 group,
                 member,
                 ended,
-            } => self.leave_group(*group, *member, *ended),
+            } => self.leave_group(*group, *member, *ended, sink),
             Rare::GroupEnded { group } => {
                 self.end_group(*group);
                 sink.group_ended(*group);

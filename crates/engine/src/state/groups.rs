@@ -137,7 +137,13 @@ impl State {
         new && self.by_share.insert(name, number).is_none()
     }
 
-    pub(super) fn leave_group(&mut self, number: u64, member: HomeRef, ended: bool) {
+    pub(super) fn leave_group(
+        &mut self,
+        number: u64,
+        member: HomeRef,
+        ended: bool,
+        sink: &mut impl Sink,
+    ) {
         let Some(group) = self.groups.get_mut(number) else {
             return;
         };
@@ -147,17 +153,12 @@ impl State {
             Leave::Unsubscribed
         };
         for seq in group.group.leave(member, why) {
-            self.end_shared(number, (seq.0, seq.0 + 1), |_, _, _| {});
+            self.end_shared(number, (seq.0, seq.0 + 1), sink);
         }
     }
 
-    /// Ends references of a group, and tells `ended` each with its bytes.
-    fn end_shared(
-        &mut self,
-        number: u64,
-        (first, end): (u64, u64),
-        mut ended: impl FnMut(&mut Reserved, u64, u32),
-    ) {
+    /// Ends references of a group.
+    fn end_shared(&mut self, number: u64, (first, end): (u64, u64), sink: &mut impl Sink) {
         let Some(group) = self.groups.get_mut(number) else {
             return;
         };
@@ -175,7 +176,7 @@ impl State {
             self.records.release(reference.slot);
             self.looks.release(reference.look);
             self.queued -= 1;
-            ended(&mut lead.reserved, seq, bytes);
+            sink.reference_ended(&mut lead.reserved, number, seq, bytes);
         });
         stream.forget_bytes(forgotten);
         stream.settle(&mut self.spare);
@@ -184,12 +185,7 @@ impl State {
     pub(super) fn apply_shared_outcome(&mut self, outcome: &OutcomeFact, sink: &mut impl Sink) {
         let number = outcome.stream;
         let range = (outcome.first, outcome.last.saturating_add(1));
-        let doomed = outcome.fate.is_of_the_leader();
-        self.end_shared(number, range, |reserved, seq, bytes| {
-            if doomed {
-                sink.doomed(reserved, number, seq, bytes);
-            }
-        });
+        self.end_shared(number, range, sink);
     }
 
     pub(super) fn end_group(&mut self, number: u64) {

@@ -128,8 +128,8 @@ pub(crate) trait Sink {
         let _ = session;
     }
 
-    /// A reference was ended by the leader: it had expired or was dropped by the policy.
-    fn doomed(&mut self, reserved: &mut Reserved, stream: u64, seq: u64, bytes: u32) {
+    /// A reference has ended, for whatever reason.
+    fn reference_ended(&mut self, reserved: &mut Reserved, stream: u64, seq: u64, bytes: u32) {
         let _ = (reserved, stream, seq, bytes);
     }
 

@@ -329,6 +329,34 @@ fn what_was_sent_is_not_dropped_m30() {
 }
 
 #[test]
+fn what_was_acknowledged_before_it_was_dropped_gives_its_room_back_once_m4() {
+    let mut world = limited(Overflow::DropOldest);
+    let a = durable(&mut world, "a");
+    world.subscribe(a, to("t", QoS::AtLeastOnce));
+    world.clients[a].acks = Acks::Held;
+    for n in 0..3 {
+        world.send("t", &n.to_string(), QoS::AtLeastOnce);
+    }
+    world.settle();
+    world.commits = Commits::Held;
+    world.ack(a, 3);
+    world.detach(a, DetachCause::Lost);
+    // The acknowledgements are not committed: for a session that has gone the oldest is to go as well.
+    world.send("t", "3", QoS::AtLeastOnce);
+    world.settle();
+    for n in 4..10 {
+        world.send("t", &n.to_string(), QoS::AtLeastOnce);
+        world.settle();
+    }
+    let counts = world.nodes[&DURABLE].partition.counts();
+    assert_eq!(counts.queued_messages, 3);
+    world.got(a);
+    world.attach(a, Options::durable());
+    world.settle();
+    assert_eq!(world.got(a), ["7", "8", "9"]);
+}
+
+#[test]
 fn messages_expire_where_they_wait_and_not_under_way() {
     // v5 [MQTT-3.3.2-5]; M30
     let mut world = World::new();
