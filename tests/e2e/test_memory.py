@@ -287,7 +287,7 @@ FLOODS = {
 
 
 # Who holds most when the memory is full, as the log names it; the others end at shares of their own.
-LARGEST = {"stalled": "partitions", "connections": "receive"}
+LARGEST = {"stalled": "output", "connections": "receive"}
 
 
 def flood(server, healthy, name):

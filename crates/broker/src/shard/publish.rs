@@ -6,7 +6,6 @@ use courser_contract::{
 };
 
 use courser_engine::Pace;
-use courser_memory::{Component, Scope};
 
 use super::Shard;
 use super::effects_partition::PartitionFx;
@@ -154,8 +153,6 @@ impl Shard {
             &mut PartitionFx<'_>,
         ) -> R,
     ) -> R {
-        // What a socket's publish leaves in a partition is not the connection's: it stays when that goes.
-        let _scope = Scope::enter(Component::Partitions);
         let place = self.partitions.place(id);
         let mut partition = self.partitions.take(place);
         let now = self.hub.now;

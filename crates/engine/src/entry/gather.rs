@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use courser_contract::{Term, Tick, WallMs};
+use courser_memory::{Component, Scope};
 
 use super::{ENGINE, HEADER_BYTES, Head, Key, LAYOUT, TargetList, lone};
 
@@ -50,11 +51,11 @@ impl Gather {
     pub(crate) fn fact(&mut self, bytes: usize, haste: Haste) -> &mut [u8] {
         if self.facts == 0 {
             if self.buffer.capacity() < LEFT_BYTES_MIN.max(bytes + HEADER_BYTES) {
-                self.buffer.reserve(BUFFER_BYTES.max(bytes + HEADER_BYTES));
+                self.grow(bytes + HEADER_BYTES);
             }
             self.buffer.put_bytes(0, HEADER_BYTES);
         } else if self.buffer.capacity() - self.buffer.len() < bytes {
-            self.buffer.reserve(BUFFER_BYTES.max(bytes));
+            self.grow(bytes);
         }
         self.facts += 1;
         match haste {
@@ -67,6 +68,14 @@ impl Gather {
         let start = self.buffer.len();
         self.buffer.resize(start + bytes, 0);
         &mut self.buffer[start..]
+    }
+
+    /// What an entry leaves is the partition's, whoever's turn it is: it stays when the connection goes that a publish came by. Said
+    /// here and not at each call of the partition, so that it costs a message nothing.
+    #[cold]
+    fn grow(&mut self, bytes: usize) {
+        let _scope = Scope::enter(Component::Partitions);
+        self.buffer.reserve(BUFFER_BYTES.max(bytes));
     }
 
     /// Whether the last publish of this entry went to the whole of this list.

@@ -6,6 +6,7 @@
 
 use bytes::Bytes;
 use courser_contract::{Delivery, Now, QoS};
+use courser_memory::{Component, Scope};
 use smallvec::SmallVec;
 
 use super::output::Output;
@@ -330,7 +331,10 @@ impl<'a> Prepared<'a> {
         }
         let payload = match &self.delivery.record {
             Some(record) => record.block().slice_ref(record.view().payload),
-            None => Bytes::copy_from_slice(self.delivery.view.payload),
+            None => {
+                let _scope = Scope::enter(Component::Output);
+                Bytes::copy_from_slice(self.delivery.view.payload)
+            }
         };
         self.payload.insert(payload).clone()
     }

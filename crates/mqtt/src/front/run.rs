@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 use courser_contract::{DeliverTo, QoS};
+use courser_memory::{Component, Scope};
 use smallvec::SmallVec;
 
 use super::prepared::{AliasUse, Prepared, SHARED_PAYLOAD_BYTES_MIN, Sizes, Variant};
@@ -204,6 +205,7 @@ impl RunBlocks {
         if let Some(at) = free.position(|block| block.try_reclaim(Self::BLOCK_BYTES)) {
             next = self.full.remove(at).unwrap_or_default();
         } else {
+            let _scope = Scope::enter(Component::Output);
             next.reserve(Self::BLOCK_BYTES);
         }
         let full = std::mem::replace(&mut self.current, next);
