@@ -3,7 +3,7 @@
 //! A block says nothing about who asked for it, and a header in each would cost memory and alignment. But a block has an address,
 //! and whether an address is in the sample can be told from it alone: allocating and freeing agree without a look-up, and only
 //! blocks of the sample are noted, with their component, in a table. Of blocks of `size` bytes one in `step / size` is in it,
-//! [`STEP_BYTES`] at first, so each note stands for about `step` bytes and blocks of at least a step are all there.
+//! 32 KiB at first, so each note stands for about `step` bytes and blocks of at least a step are all there.
 //!
 //! How exact: a component with `n` notes is right within `1 / sqrt(n)` of itself, one standard deviation: 6 % at 10 MiB while the step
 //! is 32 KiB. The step doubles whenever the table is half full, and never shrinks: then 8,192 notes are shared out to all that is held.
