@@ -48,12 +48,8 @@ impl Partition {
             }
             After::Send(to, message) => fx.send_partition(to, *message),
             After::GroupJoined(group, join) => self.group_joined(group, &join, fx),
-            After::GroupLeft {
-                group,
-                member,
-                cause,
-                request,
-            } => self.group_left(group, member, cause, request, fx),
+            After::GroupLeft(group, leaver) => self.group_left(Some(group), leaver, fx),
+            After::GroupParted(group, leaver) => self.group_parted(group, leaver, fx),
             After::GroupOwed {
                 group,
                 member,

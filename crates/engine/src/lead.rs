@@ -10,8 +10,8 @@ use std::{
 use compact_str::CompactString;
 use courser_contract::{
     Attach, ClientHash, DeliverTo, Epoch, FrontId, GroupRef, HomeRef, IndexToken, Join, JoinResult,
-    LeaveCause, Now, PartitionId, RetainedScan, Seq, SessionLimits, SessionUid, Settled,
-    SubscribeResult, Term, Tick, ToPartition, WallMs,
+    Now, PartitionId, RetainedScan, Seq, SessionLimits, SessionUid, Settled, SubscribeResult, Term,
+    Tick, ToPartition, WallMs,
 };
 use hashbrown::{HashMap, HashSet};
 
@@ -27,7 +27,7 @@ use crate::{
     retained::Projection,
     room::Pace,
     route::Routed,
-    share::Parts,
+    share::{Leaver, Parts},
 };
 
 type Hasher = foldhash::fast::RandomState;
@@ -92,12 +92,9 @@ pub(crate) enum After {
     /// A session joined a group of this partition.
     GroupJoined(u64, Box<Join>),
     /// A session left one.
-    GroupLeft {
-        group: Option<u64>,
-        member: HomeRef,
-        cause: LeaveCause,
-        request: u64,
-    },
+    GroupLeft(u64, Leaver),
+    /// The same, and what is under way with it is committed.
+    GroupParted(u64, Leaver),
     /// A member of a group has a connection, and all that it was given before is applied.
     GroupOwed {
         group: u64,

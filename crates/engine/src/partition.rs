@@ -309,12 +309,16 @@ impl Partition {
                 cause,
                 request,
                 part,
+                front,
+                known,
             } => {
                 let leaver = Leaver {
                     member,
                     cause,
                     request,
                     part,
+                    front,
+                    known,
                 };
                 self.group_leave((share, filter), leaver, fx);
             }

@@ -12,8 +12,8 @@ mod parts;
 pub(crate) use self::parts::{Leaver, Parts};
 
 use courser_contract::{
-    GroupRef, HomeRef, Join, JoinResult, LeaveCause, PartitionEffects, PartitionId, Refusal,
-    SessionUid, SubscribeResult, ToFront, ToPartition,
+    FrontId, GroupRef, HomeRef, Join, JoinResult, LeaveCause, PartitionEffects, PartitionId,
+    Refusal, SessionUid, SubscribeResult, ToFront, ToPartition,
 };
 
 use crate::{
@@ -194,6 +194,8 @@ impl Partition {
             cause,
             request,
             part: leaving.part,
+            front: self.front_of(leaving.member),
+            known: leaving.group,
         };
         let to = fx.group_partition(&leaving.share, &leaving.filter);
         fx.send_partition(to, leave);
@@ -228,11 +230,7 @@ impl Partition {
         name: (Box<str>, Box<str>),
         fx: &mut impl PartitionEffects,
     ) -> Vec<u64> {
-        let session = self.state.sessions.get(how.0.0);
-        let known = session.and_then(|session| {
-            let at = session.find(Some(&name.0), &name.1)?;
-            session.subscriptions[at].share.as_ref()?.group
-        });
+        let known = self.group_of(how.0, (&name.0, &name.1));
         let volatile = known.filter(|group| group.partition.is_volatile());
         let mut requests = Vec::new();
         if volatile.is_some() {
@@ -253,6 +251,7 @@ impl Partition {
         fx: &mut impl PartitionEffects,
     ) -> u64 {
         let request = self.lead.next_request();
+        let known = self.group_of(uid, (&share, &filter));
         self.write(&Rare::LeaveBegun {
             request,
             share: share.clone(),
@@ -269,9 +268,23 @@ impl Partition {
             cause,
             request,
             part,
+            front: self.front_of(uid),
+            known,
         };
         self.lead.after(After::Send(to, Box::new(leave)));
         request
+    }
+
+    fn front_of(&self, uid: SessionUid) -> Option<FrontId> {
+        let front = self.state.sessions.get(uid.0)?.member_front();
+        front.map(|(front, _)| front)
+    }
+
+    /// The group that a session subscribes to, as far as it has answered.
+    fn group_of(&self, uid: SessionUid, (share, filter): (&str, &str)) -> Option<GroupRef> {
+        let session = self.state.sessions.get(uid.0)?;
+        let at = session.find(Some(share), filter)?;
+        session.subscriptions[at].share.as_ref()?.group
     }
 
     /// Joins a group that it subscribes to once more: nobody waits for the answer.

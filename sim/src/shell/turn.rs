@@ -83,6 +83,7 @@ fn owed_line(front: FrontId, message: &ToFront) -> Option<String> {
         | ToFront::Name { .. }
         | ToFront::Owed { .. }
         | ToFront::NothingOwed { .. }
+        | ToFront::Void { .. }
         | ToFront::Finished { .. } => Some(format!("to conn {}: {message:?}", front.slot)),
         ToFront::Attached(_)
         | ToFront::Claimed { .. }

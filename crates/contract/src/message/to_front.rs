@@ -82,6 +82,14 @@ pub enum ToFront {
         /// Its name as in [`Attached::groups`].
         name: u64,
     },
+    /// A shared group that the session has left will not deliver what it has asked a packet id for: the place that was kept for it
+    /// is free (M31). What it has delivered is not meant.
+    Void {
+        /// The group.
+        group: GroupRef,
+        /// The delivery; none: all, the group has nothing of the session.
+        seq: Option<Seq>,
+    },
     /// A shared group has committed the end of a delivery of QoS 2: its packet id is free (M31).
     Finished {
         /// The group.

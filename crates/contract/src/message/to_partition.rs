@@ -82,6 +82,10 @@ pub enum ToPartition {
         request: u64,
         /// The volatile part that is meant (M36); none: whichever the partition of the slot knows.
         part: Option<GroupRef>,
+        /// Connection of the session, which must hear when nothing is left of what was begun with it.
+        front: Option<FrontId>,
+        /// The group as the home knew it.
+        known: Option<GroupRef>,
     },
     /// Answer to it; once more when nothing is left of what was begun with the session.
     Left {

@@ -141,15 +141,24 @@ impl Dispatch {
 
     /// A leave has been applied. What was begun is finished after an unsubscribe; at the end of a session QoS 1 goes to
     /// others and QoS 2 to nobody. A session may end that unsubscribed before, and is still owed something.
-    pub(crate) fn left(&mut self, group: &Group, home: HomeRef, why: Leave, facts: &mut Vec<Fact>) {
+    ///
+    /// Returns deliveries for which its front was asked for packet ids that are not wanted any more.
+    pub(crate) fn left(
+        &mut self,
+        group: &Group,
+        home: HomeRef,
+        why: Leave,
+        facts: &mut Vec<Fact>,
+    ) -> Vec<Seq> {
         let Some(seat) = self.seats.seat_of(home) else {
-            return;
+            return Vec::new();
         };
+        let mut withdrawn = Vec::new();
         let member = self.seats.get(seat).member;
         self.seats.place(home, member, Standing::Leaving);
         self.free_aside(seat);
         match why {
-            Leave::Unsubscribed => {}
+            Leave::Unsubscribed => withdrawn = self.withdraw(seat),
             Leave::SessionEnded => {
                 self.take_back(group, seat, facts);
                 for seq in self.under_way_at(seat) {
@@ -158,6 +167,19 @@ impl Dispatch {
             }
         }
         self.clear_away(seat);
+        withdrawn
+    }
+
+    /// What a session that has left was asked for and has not named goes to others. So nothing of it is uncommitted for long.
+    fn withdraw(&mut self, seat: SeatId) -> Vec<Seq> {
+        let all = self.under_way.iter();
+        let asked = all.filter(|(_, at)| at.seat == seat && at.step == Step::Asked);
+        let asked: Vec<Seq> = asked.map(|(seq, _)| seq).collect();
+        for &seq in &asked {
+            self.end(seq, seat);
+            self.returned.insert(seq);
+        }
+        asked
     }
 
     /// A member's connection came, with how much it takes at once. It is sent again what [`Group::owed_to`] says.
@@ -165,6 +187,12 @@ impl Dispatch {
         if let Some(seat) = self.seats.seat_of(home) {
             self.seats.connect(seat, Some((front, window)));
         }
+    }
+
+    /// Whether a session has this connection, and was sent again on it what it is owed.
+    pub(crate) fn is_attached(&self, home: HomeRef, front: Option<FrontId>) -> bool {
+        let seat = self.seats.seat_of(home);
+        front.is_some() && seat.is_some_and(|seat| self.seats.get(seat).front == front)
     }
 
     /// A member's connection went. Its QoS 1 messages go back, in order and before newer ones, each with one delivery more

@@ -102,9 +102,7 @@ impl Partition {
         let departed = group.lead.departed.remove(&join.member);
         group.joined(join.member);
         let expects = group.group.is_mute();
-        if let Some(request) = departed
-            && join.member.partition.is_volatile()
-        {
+        if let Some(request) = departed {
             left(join.member, request, None, fx);
         }
         if join.front.is_some() {
@@ -159,13 +157,8 @@ impl Partition {
         leaver: Leaver,
         fx: &mut impl PartitionEffects,
     ) {
-        let Leaver {
-            member,
-            cause,
-            request,
-            part,
-        } = leaver;
-        let group = match part {
+        let member = leaver.member;
+        let group = match leaver.part {
             Some(part) if part.partition == self.config.id => Some(part.group),
             Some(_) => None,
             None if member.partition.is_volatile() => self.usable_group(&name),
@@ -180,46 +173,73 @@ impl Partition {
         self.write(&Rare::GroupLeft {
             group,
             member,
-            ended: cause == LeaveCause::SessionEnded,
+            ended: leaver.cause == LeaveCause::SessionEnded,
         });
-        self.lead.after(After::GroupLeft {
-            group: Some(group),
-            member,
-            cause,
-            request,
-        });
+        self.lead.after(After::GroupLeft(group, leaver));
     }
 
     /// A leave is applied.
     pub(crate) fn group_left(
         &mut self,
         number: Option<u64>,
-        member: HomeRef,
-        cause: LeaveCause,
-        request: u64,
+        leaver: Leaver,
         fx: &mut impl PartitionEffects,
     ) {
-        let owing = number.filter(|&number| self.take_leave(number, (member, request), cause, fx));
-        let owing = owing.map(|number| self.group_ref(number));
-        left(member, request, owing, fx);
+        // What was named on this connection it knows, if it has said to it what it owes.
+        let known = number.is_some_and(|number| {
+            let group = self.state.groups.get(number);
+            let dispatch = group.and_then(|group| group.lead.dispatch.as_ref());
+            dispatch.is_some_and(|dispatch| dispatch.is_attached(leaver.member, leaver.front))
+        });
+        if let Some(number) = number
+            && self.take_leave(number, leaver, fx)
+        {
+            // A leader that does not know of what is not committed yet must hear of the leave as well: it is answered after that.
+            if self.gather.facts() > 0 {
+                self.gather.hurry();
+            }
+            return self.after_all(After::GroupParted(number, leaver), fx);
+        }
+        // Named for an earlier leader, which has not committed it.
+        let group = number.map(|number| self.group_ref(number));
+        let group = group.or(leaver.known);
+        if let Some(group) = group.filter(|group| group.partition == self.config.id)
+            && let Some(front) = leaver.front
+            && !known
+        {
+            fx.send_front(front, ToFront::Void { group, seq: None });
+        }
+        left(leaver.member, leaver.request, None, fx);
+    }
+
+    /// What was begun with a session that has left is committed: its home must tell of its connections until that is over.
+    pub(crate) fn group_parted(&self, number: u64, leaver: Leaver, fx: &mut impl PartitionEffects) {
+        let group = self.state.groups.get(number);
+        let departed = group.and_then(|group| group.lead.departed.get(&leaver.member));
+        // Else it was answered when it was over, or when the session came back.
+        if departed == Some(&leaver.request) {
+            let group = self.group_ref(number);
+            left(leaver.member, leaver.request, Some(group), fx);
+        }
     }
 
     /// Whether the group still has something of the session that has left.
-    fn take_leave(
-        &mut self,
-        number: u64,
-        (member, request): (HomeRef, u64),
-        cause: LeaveCause,
-        fx: &mut impl PartitionEffects,
-    ) -> bool {
+    fn take_leave(&mut self, number: u64, leaver: Leaver, fx: &mut impl PartitionEffects) -> bool {
+        let (member, request) = (leaver.member, leaver.request);
         let mut facts = Vec::new();
+        let at = self.group_ref(number);
         if let Some(group) = self.state.groups.get_mut(number) {
-            let why = match cause {
+            let why = match leaver.cause {
                 LeaveCause::Unsubscribed => Leave::Unsubscribed,
                 LeaveCause::SessionEnded => Leave::SessionEnded,
             };
             if let Some(dispatch) = &mut group.lead.dispatch {
-                dispatch.left(&group.group, member, why, &mut facts);
+                let withdrawn = dispatch.left(&group.group, member, why, &mut facts);
+                if let Some(&front) = group.lead.fronts.get(&member) {
+                    for seq in withdrawn.into_iter().map(Some) {
+                        fx.send_front(front, ToFront::Void { group: at, seq });
+                    }
+                }
             }
             match why {
                 Leave::SessionEnded => {
@@ -327,12 +347,15 @@ impl Partition {
             member,
             ended: true,
         });
-        self.lead.after(After::GroupLeft {
-            group: Some(group),
+        let leaver = Leaver {
             member,
             cause: LeaveCause::SessionEnded,
             request: 0,
-        });
+            part: None,
+            front: None,
+            known: None,
+        };
+        self.lead.after(After::GroupLeft(group, leaver));
     }
 }
 

@@ -32,8 +32,8 @@ use std::{
 };
 
 use courser_contract::{
-    Cut, GroupName, GroupRef, HomeRef, Join, LeaveCause, PartitionEffects, PartitionId, QoS,
-    SessionUid, ToPartition,
+    Cut, FrontId, GroupName, GroupRef, HomeRef, Join, LeaveCause, PartitionEffects, PartitionId,
+    QoS, SessionUid, ToPartition,
 };
 
 use crate::{
@@ -78,6 +78,10 @@ pub(crate) struct Leaver {
     pub(crate) request: u64,
     /// The volatile part that is meant; none: whichever is there.
     pub(crate) part: Option<GroupRef>,
+    /// Its connection.
+    pub(crate) front: Option<FrontId>,
+    /// The group as its home knew it.
+    pub(crate) known: Option<GroupRef>,
 }
 
 /// A cut that a volatile partition has offered.
@@ -176,6 +180,8 @@ impl Partition {
                 part: Some(part),
                 share: name.share,
                 filter: name.filter,
+                front: None,
+                known: None,
             };
             return fx.send_partition(part.partition, leave);
         };

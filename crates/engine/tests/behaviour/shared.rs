@@ -249,3 +249,57 @@ fn a_new_leader_of_the_group_asks_for_connections_again() {
     let got: usize = members.iter().map(|&at| world.got(at).len()).sum();
     assert_eq!(got, 2);
 }
+
+fn leave(world: &mut World, at: usize) {
+    let home = world.home(at);
+    let message = ToHome::Unsubscribe {
+        session: home.session,
+        epoch: world.clients[at].epoch,
+        packet_id: 9,
+        filters: vec![(Some("g".into()), "t/#".into())],
+    };
+    world.send_home(home.partition, message);
+}
+
+#[test]
+fn who_has_left_hears_that_nothing_named_counts_m31() {
+    // A packet id that was named for a leader that is lost, and a leave that only the next one hears of: nobody else tells the front.
+    let mut world = World::new();
+    let at = members(&mut world, 1, &Options::clean(), QoS::ExactlyOnce)[0];
+    // With it the group is durable (M36).
+    let durable = world.client("durable");
+    world.attach(durable, Options::durable());
+    world.subscribe(durable, shared("t/#", QoS::ExactlyOnce));
+    world.settle();
+    let group = world.clients[durable].owed[0];
+    world.clients[at].void.clear();
+    world.depose(crate::world::DURABLE, 0);
+    leave(&mut world, at);
+    world.elect(crate::world::DURABLE);
+    world.settle();
+    assert_eq!(world.clients[at].unsuback, [(9, vec![true])]);
+    assert_eq!(world.clients[at].void, [(group, None)]);
+}
+
+#[test]
+fn what_a_leaver_has_not_named_goes_to_others_m31() {
+    let mut world = World::new();
+    let members = members(&mut world, 2, &Options::durable(), QoS::ExactlyOnce);
+    world.settle();
+    for &at in &members {
+        world.clients[at].silent = true;
+    }
+    world.send("t", "1", QoS::ExactlyOnce);
+    world.settle();
+    world.clients[members[0]].silent = false;
+    world.clients[members[1]].silent = false;
+    leave(&mut world, members[0]);
+    world.settle();
+    assert_eq!(world.got(members[1]), ["1"]);
+    let void = &world.clients[members[0]].void;
+    assert!(
+        void.first().is_some_and(|(_, seq)| seq.is_some()),
+        "{void:?}"
+    );
+    assert_eq!(world.clients[members[0]].unsuback, [(9, vec![true])]);
+}

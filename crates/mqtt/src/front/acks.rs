@@ -69,6 +69,7 @@ impl Front {
                 _,
                 Exchange::Puback
                 | Exchange::Named
+                | Exchange::Held
                 | Exchange::Again
                 | Exchange::Finished
                 | Exchange::FinishedAgain
@@ -126,6 +127,7 @@ impl Front {
                 _,
                 Exchange::None
                 | Exchange::Named
+                | Exchange::Held
                 | Exchange::Again
                 | Exchange::Puback
                 | Exchange::Pubrec,

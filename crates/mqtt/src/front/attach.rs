@@ -34,7 +34,8 @@ impl Front {
             ToFront::Release { .. }
             | ToFront::Name { .. }
             | ToFront::Owed { .. }
-            | ToFront::NothingOwed { .. } => self.message_early(message),
+            | ToFront::NothingOwed { .. }
+            | ToFront::Void { .. } => self.message_early(message),
             // Nothing else is said to a session before it is attached.
             ToFront::Subscribed { .. }
             | ToFront::Unsubscribed { .. }

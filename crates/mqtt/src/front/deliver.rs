@@ -8,8 +8,8 @@
 use std::collections::VecDeque;
 
 use courser_contract::{
-    Asked, DeliverTo, Delivery, Dropped, FrontEffects, GroupRef, Now, OutcomeKind, Permission, QoS,
-    Record, Source, Tick,
+    Asked, DeliverTo, Delivery, Dropped, FrontEffects, Now, OutcomeKind, Permission, QoS, Record,
+    Source, Tick,
 };
 
 use super::acks::Outcomes;
@@ -84,24 +84,13 @@ impl Outbound {
         }
         // What was named has its place in the window.
         let window = &self.window;
-        let may = |held: &mut Held| room || held.to.packet_id.is_some_and(|id| window.is_named(id));
+        let may =
+            |held: &mut Held| room || held.to.packet_id.is_some_and(|id| window.has_place(id));
         if self.groups.may_name() {
             self.held_of_groups.pop_front_if(may)
         } else {
             None
         }
-    }
-
-    /// Drops what an earlier leader of a group had named, and what this one knows to be over.
-    pub(super) fn settle_with(&mut self, group: GroupRef) {
-        self.window.settle_with(group);
-        let window = &self.window;
-        self.held_of_groups.retain(|held| match held.to.packet_id {
-            Some(packet_id) => window
-                .find(packet_id)
-                .is_some_and(|(place, _)| place == held.place),
-            None => true,
-        });
     }
 
     /// Place of the first shared delivery that goes back. One with a packet id stays: it is this session's own by a committed
@@ -200,7 +189,11 @@ impl Front {
                         first = to.flags.duplicate.then(|| to.as_first());
                         true
                     }
-                    Given::Taken => outbound.window.has_room(),
+                    Given::Taken => {
+                        // Named for an earlier leader: this one needs no other word.
+                        outbound.groups.forget_asked((group, seq));
+                        outbound.window.has_room()
+                    }
                     Given::UnderWay => return,
                     // Said to a leader that has lost it (M27).
                     Given::Received => {
@@ -228,6 +221,9 @@ impl Front {
             Some(record) => record.to_record(),
             None => Record::copy_of(&prepared.delivery.view),
         };
+        if let Some(packet_id) = to.packet_id {
+            outbound.window.hold(packet_id);
+        }
         outbound.queue(to, place.0).push_back(Held {
             record,
             to: to.clone(),

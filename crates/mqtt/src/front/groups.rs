@@ -4,6 +4,9 @@
 //! and keeps a place in the window for it, the group delivers with that id. After a reconnect the groups deliver and release again
 //! what they owe, each under its old id; until all have done so no other delivery of a group gets an id. An id is free again when
 //! the group has committed that its exchange is over: a leader that has not heard of it would use it once more.
+//!
+//! An id that was named is void when the group has not committed it and never will: it says so with [`ToFront::Owed`] as a new leader,
+//! and with [`ToFront::Void`] when the session has left it. What it has delivered with the id is committed, and stays, held or sent.
 
 use std::collections::VecDeque;
 
@@ -54,6 +57,11 @@ impl Groups {
     pub(super) fn next_asked(&mut self, due: impl Fn(Tick) -> bool) -> Option<Place> {
         let (group, seq, _) = self.asked.pop_front_if(|(_, _, since)| due(*since))?;
         Some((Source::Group(group), seq))
+    }
+
+    /// A delivery does not wait for a packet id any more.
+    pub(super) fn forget_asked(&mut self, (group, seq): (GroupRef, Seq)) {
+        self.asked.retain(|&(of, at, _)| (of, at) != (group, seq));
     }
 
     fn hear(&mut self, name: u64) {
@@ -138,12 +146,36 @@ impl Front {
         fx: &mut impl FrontEffects,
     ) {
         if let Some(outbound) = &mut self.outbound {
+            outbound.groups.hear(name);
             let asked = &mut outbound.groups.asked;
             asked.retain(|(asked, _, _)| *asked != group);
-            outbound.groups.hear(name);
-            outbound.settle_with(group);
+            outbound.window.settle_with(group);
             self.send_held(now, fx);
         }
+    }
+
+    /// A group that the session has left will not deliver what it has asked packet ids for: all of it, or one delivery.
+    pub(super) fn handle_void(
+        &mut self,
+        now: Now,
+        (group, seq): (GroupRef, Option<Seq>),
+        fx: &mut impl FrontEffects,
+    ) {
+        let Some(outbound) = &mut self.outbound else {
+            return;
+        };
+        match seq {
+            Some(seq) => {
+                outbound.groups.forget_asked((group, seq));
+                outbound.window.unname((Source::Group(group), seq));
+            }
+            None => {
+                let asked = &mut outbound.groups.asked;
+                asked.retain(|(asked, _, _)| *asked != group);
+                outbound.window.settle_with(group);
+            }
+        }
+        self.send_held(now, fx);
     }
 
     /// A group that the session has left owes it nothing.

@@ -415,6 +415,7 @@ impl Front {
             ToFront::Name { group, seq } => self.handle_name(now, (group, seq), fx),
             ToFront::Owed { group, name } => self.handle_owed(now, (group, name), fx),
             ToFront::NothingOwed { name } => self.handle_nothing_owed(now, name, fx),
+            ToFront::Void { group, seq } => self.handle_void(now, (group, seq), fx),
             ToFront::Finished { group, seq } => self.handle_finished(group, seq),
             // Answers of an attach that is long over.
             ToFront::Attached(_) | ToFront::Claimed { .. } | ToFront::ConnectRefused(_) => {}

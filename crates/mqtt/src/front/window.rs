@@ -23,6 +23,9 @@ pub(super) enum Exchange {
     None,
     /// QoS 2 of a group: that the group has committed the packet id (M31).
     Named,
+    /// QoS 2 of a group, which has committed the packet id and delivered: that the output has room. It is this session's by a
+    /// committed word, whoever leads the group next.
+    Held,
     /// QoS 2 of a group, begun on an earlier connection: room to be sent again.
     Again,
     /// QoS 1: PUBACK.
@@ -51,7 +54,12 @@ impl Exchange {
             | Self::PubcompOfEarlier
             | Self::Finished
             | Self::FinishedAgain => false,
-            Self::Named | Self::Puback | Self::Pubrec | Self::Stored | Self::Pubcomp => true,
+            Self::Named
+            | Self::Held
+            | Self::Puback
+            | Self::Pubrec
+            | Self::Stored
+            | Self::Pubcomp => true,
         }
     }
 }
@@ -210,6 +218,7 @@ impl Window {
     pub(super) fn give(&mut self, group: GroupRef, seq: Seq, packet_id: u16) -> Given {
         match self.locate((Source::Group(group), seq)) {
             Some((id, Exchange::Named)) if id == packet_id => Given::Named,
+            Some((id, Exchange::Named)) => self.give_other((group, seq), id, packet_id),
             Some((_, Exchange::Stored)) => Given::Received,
             Some((id, Exchange::Finished | Exchange::FinishedAgain)) => {
                 self.set(id, Exchange::FinishedAgain);
@@ -218,7 +227,7 @@ impl Window {
             Some((
                 _,
                 Exchange::None
-                | Exchange::Named
+                | Exchange::Held
                 | Exchange::Again
                 | Exchange::Puback
                 | Exchange::Pubrec
@@ -238,9 +247,41 @@ impl Window {
         }
     }
 
-    /// Whether a packet id has its place in the window and nothing was sent with it.
-    pub(super) fn is_named(&self, packet_id: u16) -> bool {
-        matches!(self.find(packet_id), Some((_, Exchange::Named)))
+    /// What was named for an earlier leader of the group has reached this one, which then passes over what was named for it.
+    #[cold]
+    fn give_other(&mut self, (group, seq): (GroupRef, Seq), named: u16, packet_id: u16) -> Given {
+        self.set(named, Exchange::None);
+        if self.find(packet_id).is_some() {
+            return Given::InUse;
+        }
+        let exchange = Exchange::Named;
+        let entry = GroupExchange {
+            group,
+            seq,
+            exchange,
+        };
+        self.occupy(packet_id, entry);
+        self.counted += u16::from(exchange.counts());
+        Given::Named
+    }
+
+    /// What a group has given with a packet id that was named on this connection is held.
+    pub(super) fn hold(&mut self, packet_id: u16) {
+        if let Some((_, Exchange::Named)) = self.find(packet_id) {
+            self.set(packet_id, Exchange::Held);
+        }
+    }
+
+    /// Whether what is held with a packet id has its place in the window.
+    pub(super) fn has_place(&self, packet_id: u16) -> bool {
+        matches!(self.find(packet_id), Some((_, Exchange::Held)))
+    }
+
+    /// A group does not want a packet id any more.
+    pub(super) fn unname(&mut self, place: Place) {
+        if let Some((packet_id, Exchange::Named)) = self.locate(place) {
+            self.set(packet_id, Exchange::None);
+        }
     }
 
     /// A leader of a group has said all that it owes: what it has not committed of names is void, and of what is over and was
@@ -254,6 +295,7 @@ impl Window {
                 Exchange::Named | Exchange::Finished => Exchange::None,
                 Exchange::FinishedAgain => Exchange::Finished,
                 Exchange::None
+                | Exchange::Held
                 | Exchange::Again
                 | Exchange::Puback
                 | Exchange::Pubrec

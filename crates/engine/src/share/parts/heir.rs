@@ -48,13 +48,7 @@ impl Partition {
             return;
         }
         if self.is_volatile() || !leaver.member.partition.is_volatile() {
-            let Leaver {
-                member,
-                cause,
-                request,
-                part: _,
-            } = leaver;
-            return self.group_left(None, member, cause, request, fx);
+            return self.group_left(None, leaver, fx);
         }
         let leave = ToPartition::Leave {
             share: name.share,
@@ -63,6 +57,8 @@ impl Partition {
             cause: leaver.cause,
             request: leaver.request,
             part: leaver.part,
+            front: leaver.front,
+            known: leaver.known,
         };
         fx.send_partition(to, leave);
     }

@@ -131,6 +131,8 @@ pub(crate) struct Client {
     pub(crate) silent: bool,
     /// Groups that have said what they owe.
     pub(crate) owed: Vec<GroupRef>,
+    /// What groups that it has left do not want packet ids for any more.
+    pub(crate) void: Vec<(GroupRef, Option<Seq>)>,
     /// Partitions named as open when the front lets go.
     pub(crate) open: Vec<PartitionId>,
     attach: Option<Box<Attach>>,
@@ -161,6 +163,7 @@ impl Client {
             next_group_id: 0,
             silent: false,
             owed: Vec::new(),
+            void: Vec::new(),
             open: Vec::new(),
             attach: None,
         }
@@ -267,6 +270,10 @@ impl Client {
             }
             ToFront::Owed { group, .. } => {
                 self.owed.push(group);
+                Vec::new()
+            }
+            ToFront::Void { group, seq } => {
+                self.void.push((group, seq));
                 Vec::new()
             }
             ToFront::NothingOwed { .. } | ToFront::Finished { .. } => Vec::new(),

@@ -163,3 +163,98 @@ fn a_group_may_be_ahead_of_the_home_m31() {
             .contains(&"4: group 77 named 4 32769".to_owned())
     );
 }
+
+#[test]
+fn what_a_new_leader_gives_before_it_says_what_it_owes_is_held_m31() {
+    // It was named for an earlier leader and is committed: with Owed the place went to others, and the delivery to nobody.
+    let mut client = resumed(1);
+    client.told(owed(NAME));
+    client.told(name(0));
+    assert_eq!(client.effects(), ["4: group 77 named 0 32768"]);
+    client.gets_stored(
+        view("t", QoS::AtLeastOnce, b"no room"),
+        &to_group(7, QoS::AtLeastOnce),
+    );
+    client.gets_stored(view("t", QoS::ExactlyOnce, b"m"), &given(0, 32_768, true));
+    client.told(owed(NAME));
+    client.told(name(1));
+    assert!(client.hears().is_empty(), "in order");
+    client.passes(50);
+    let heard = client.hears();
+    assert!(
+        heard.len() == 1 && heard[0].contains("id=32768") && !heard[0].contains("dup"),
+        "{heard:?}"
+    );
+    assert!(
+        !client.effects().iter().any(|line| line.contains("named")),
+        "the place is taken"
+    );
+}
+
+#[test]
+fn what_a_group_has_named_for_it_is_void_when_the_session_has_left_m31() {
+    // v5 [MQTT-3.3.4-9]: with a window of one nothing else was sent before the next connection.
+    for seq in [None, Some(Seq(0))] {
+        let mut client = resumed(1);
+        client.told(owed(NAME));
+        client.told(name(0));
+        assert_eq!(client.effects(), ["4: group 77 named 0 32768"]);
+        client.gets_run(0, 0);
+        client.told(ToFront::NothingOwed { name: NAME });
+        assert!(client.hears().is_empty(), "which group that is nobody said");
+        client.told(ToFront::Void { group: GROUP, seq });
+        assert_eq!(client.hears().len(), 1);
+    }
+}
+
+#[test]
+fn what_waits_for_a_packet_id_is_not_named_once_the_session_has_left_m31() {
+    for seq in [None, Some(Seq(1))] {
+        let mut client = resumed(1);
+        client.told(owed(NAME));
+        client.gets_run(0, 0);
+        client.hears();
+        client.told(name(1));
+        client.told(ToFront::Void { group: GROUP, seq });
+        client.pubacks(1);
+        client.passes(50);
+        let effects = client.effects();
+        assert!(
+            !effects.iter().any(|line| line.contains("group 77")),
+            "{effects:?}"
+        );
+    }
+}
+
+#[test]
+fn what_was_named_for_an_earlier_leader_counts_when_the_next_one_takes_it_m31() {
+    // A leader asked again, and heard what its forerunner was to hear: it passes over the second name.
+    let mut client = resumed(2);
+    client.told(owed(NAME));
+    client.told(name(0));
+    client.told(name(1));
+    client.told(owed(NAME));
+    client.told(name(0));
+    client.told(name(1));
+    let effects = client.effects();
+    assert_eq!(
+        effects[2..],
+        ["4: group 77 named 0 32769", "4: group 77 named 1 32768"]
+    );
+    let message = view("t", QoS::ExactlyOnce, b"m");
+    // Another delivery has this id here: it is asked for once more.
+    client.gets_stored(message, &given(0, 32_768, false));
+    assert_eq!(client.effects(), ["4: group 77 outcome 0..=0 Returned"]);
+    client.gets_stored(message, &given(1, 32_769, false));
+    let heard = client.hears();
+    assert!(
+        heard.len() == 1 && heard[0].contains("id=32769"),
+        "{heard:?}"
+    );
+    client.told(name(2));
+    assert_eq!(
+        client.effects(),
+        ["4: group 77 named 2 32768"],
+        "one place of two is free"
+    );
+}
