@@ -5,9 +5,8 @@ mod support;
 
 use std::net::SocketAddr;
 
-use courser_broker::Summary;
 use courser_settings::{Settings, Sources};
-use support::{Client, broker, broker_on, publish};
+use support::{Client, broker, broker_on, counter, publish};
 
 const RETAIN: u8 = 0x01;
 const LIMITS: [&str; 2] = ["session.queue_age_max=1s", "retained.age_max=1s"];
@@ -42,12 +41,6 @@ fn goes_on(address: SocketAddr) {
     publisher.send_raw(&publish("w", 1, 1, b"new"));
     assert_eq!(publisher.receive().first, 0x40);
     assert_eq!(client.receive_publish(), ("w".to_owned(), b"new".to_vec()));
-}
-
-fn counter(summary: &Summary, name: &str) -> u64 {
-    let counters = summary.counters();
-    let found = counters.iter().find(|(wanted, _)| wanted == name);
-    found.map_or(0, |(_, count)| *count)
 }
 
 #[test]

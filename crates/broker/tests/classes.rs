@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use courser_broker::{Broker, Summary};
-use support::{Client, broker_on, publish};
+use support::{Client, broker_on, counter, publish};
 
 const KEEP: u8 = 0x00;
 const DISCONNECT: u8 = 0xE0;
@@ -21,12 +21,6 @@ fn start(folder: &Path, classes: &str) -> (Broker, SocketAddr) {
 
 fn stop(broker: Broker) -> Summary {
     broker.stop().expect("nothing failed")
-}
-
-fn counted(summary: &Summary, name: &str) -> u64 {
-    let counters = summary.counters();
-    let found = counters.iter().find(|(found, _)| found == name);
-    found.map_or(0, |(_, value)| *value)
 }
 
 fn keep(address: SocketAddr, client_id: &str) -> (Client, bool) {
@@ -150,7 +144,7 @@ fn m1_what_is_volatile_never_touches_the_disk() {
         let folder = tempfile::tempdir().expect("a folder for a test");
         let (broker, address) = start(folder.path(), CLASSES);
         work(address);
-        counted(&stop(broker), "log_records")
+        counter(&stop(broker), "log_records")
     };
     let nothing = records(|_| {});
     let volatile = records(|address| {

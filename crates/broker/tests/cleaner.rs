@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use courser_broker::{Broker, Summary};
-use support::{Client, Packet, broker_on, publish};
+use courser_broker::Broker;
+use support::{Client, Packet, broker_on, counter, publish};
 
 const KEEP: u8 = 0x00;
 const DISCONNECT: u8 = 0xE0;
@@ -39,12 +39,6 @@ fn payload(number: u32) -> Vec<u8> {
     let mut payload = number.to_be_bytes().to_vec();
     payload.extend((0..800_u32).map(|at| (at * 31 + number) as u8));
     payload
-}
-
-fn count(summary: &Summary, name: &str) -> u64 {
-    let counters = summary.counters();
-    let found = counters.iter().find(|(counted, _)| counted == name);
-    found.map_or(0, |(_, count)| *count)
 }
 
 /// Waits until so many segments are cleaned.
@@ -104,11 +98,11 @@ fn m41_the_log_of_a_busy_broker_stays_small_and_what_waits_in_it_survives() {
     wait_for_cleaned(address, 2);
     let summary = broker.stop().expect("nothing failed");
     let (all, kept) = (
-        count(&summary, "log_bytes"),
-        count(&summary, "log_kept_bytes"),
+        counter(&summary, "log_bytes"),
+        counter(&summary, "log_kept_bytes"),
     );
     assert!(kept > 0 && all < 2 * (all - kept), "{kept} of {all}");
-    assert_eq!(count(&summary, "cleaner_given_up"), 0);
+    assert_eq!(counter(&summary, "cleaner_given_up"), 0);
     (broker, address) = start(folder.path());
     let mut away = session(address, "away");
     for number in (0..MESSAGES).step_by(EVERY as usize) {

@@ -6,9 +6,9 @@ mod support;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use courser_broker::{Broker, Summary};
+use courser_broker::Broker;
 use courser_settings::{Settings, Sources};
-use support::{Client, broker_on, publish};
+use support::{Client, broker_on, counter, publish};
 
 const MESSAGES: u16 = 300;
 const LITTLE: &str = "session.hot_bytes=16KiB";
@@ -44,13 +44,6 @@ fn take(broker: Broker, messages: u16) -> u64 {
     let summary = broker.stop().expect("nothing failed");
     assert_eq!(counter(&summary, "recalled_lost"), 0);
     counter(&summary, "recalled_records")
-}
-
-fn counter(summary: &Summary, name: &str) -> u64 {
-    let counters = summary.counters();
-    let found = counters.iter().find(|(wanted, _)| wanted == name);
-    // What is 0 is left out.
-    found.map_or(0, |(_, count)| *count)
 }
 
 fn folder() -> tempfile::TempDir {

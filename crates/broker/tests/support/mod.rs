@@ -12,7 +12,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use courser_broker::{Broker, Config, Status};
+use courser_broker::{Broker, Config, Status, Summary};
 use courser_settings::Sources;
 
 /// How long a test waits for what must come.
@@ -23,6 +23,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// test --only placement` has them move.
 fn placement() -> String {
     std::env::var("COURSER_TEST_PLACEMENT").unwrap_or_else(|_| "kernel".to_owned())
+}
+
+/// What a broker has counted; what is 0 may be left out.
+pub(crate) fn counter(summary: &Summary, name: &str) -> u64 {
+    let counters = summary.counters();
+    let found = counters.iter().find(|(counted, _)| counted == name);
+    found.map_or(0, |(_, count)| *count)
 }
 
 /// A broker on a free port of the loopback address.
