@@ -111,21 +111,15 @@ impl Partition {
         if self.state.records.cold() == 0 {
             return 0;
         }
-        let session = self.state.sessions.get(number);
-        let is_live = session.is_some_and(|session| session.lead.live.is_some());
         let asked_to = self.recalls.asked_to.get(&number);
-        asked_to.filter(|_| is_live).copied().unwrap_or_default()
+        let asked_to = asked_to.filter(|_| self.state.has_live(number));
+        asked_to.copied().unwrap_or_default()
     }
 
     /// Forgets what was asked for streams that nobody takes from any more.
     fn forget_asked(&mut self) {
-        let sessions = &self.state.sessions;
-        let is_live = |number| {
-            let session = sessions.get(number);
-            session.is_some_and(|session| session.lead.live.is_some())
-        };
-        let recalls = &mut self.recalls;
-        recalls.asked_to.retain(|number, _| is_live(*number));
+        let (state, recalls) = (&self.state, &mut self.recalls);
+        recalls.asked_to.retain(|number, _| state.has_live(*number));
         recalls.tidy_at = 2 * recalls.asked_to.len() + TIDY_MIN;
     }
 

@@ -104,10 +104,7 @@ impl Partition {
     #[cold]
     fn is_crowded(&self, stream: u64) -> bool {
         let is_taken = match ids::owner(stream) {
-            Owner::Session => {
-                let session = self.state.sessions.get(stream);
-                session.is_some_and(|session| session.lead.live.is_some())
-            }
+            Owner::Session => self.state.has_live(stream),
             Owner::Group => {
                 let group = self.state.groups.get(stream);
                 group.is_some_and(|group| group.lead.dispatch.is_some())

@@ -344,10 +344,7 @@ impl Partition {
             }
             let comes = match how {
                 Goes::Stored => true,
-                Goes::Routed => {
-                    let session = self.state.sessions.get(uid.0);
-                    session.is_some_and(|session| session.lead.live.is_some())
-                }
+                Goes::Routed => self.state.has_live(uid.0),
             };
             if comes {
                 open.overtaken.insert(view.topic.into());

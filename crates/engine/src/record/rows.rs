@@ -63,7 +63,8 @@ impl Row {
     }
 
     pub(super) const fn address(&self) -> Address {
-        Address::unpack(self.packed_address())
+        let [low, high] = self.address;
+        Address::unpack(low as u64 | (high as u64) << 32)
     }
 
     /// One place less needs it. Whether that was the last one; then it is still counted.
@@ -76,11 +77,6 @@ impl Row {
         }
         self.refs = left;
         false
-    }
-
-    const fn packed_address(&self) -> u64 {
-        let [low, high] = self.address;
-        low as u64 | (high as u64) << 32
     }
 }
 

@@ -13,6 +13,12 @@ use crate::{
 };
 
 impl State {
+    /// Whether a session is there and a connection takes its messages.
+    pub(crate) fn has_live(&self, session: u64) -> bool {
+        let session = self.sessions.get(session);
+        session.is_some_and(|session| session.lead.live.is_some())
+    }
+
     pub(super) fn open_session(&mut self, uid: SessionUid, client_id: &str, attach: &AttachFact) {
         self.last_session = self.last_session.max(ids::counter(uid.0));
         let mut session = Box::new(Session {

@@ -1,6 +1,6 @@
 //! Shared groups that begin volatile and become durable (M36).
 
-use crate::people::publish2;
+use crate::people::{leave_group, publish2};
 use crate::world::{Acks, Commits, DURABLE, Options, Subscription, VOLATILE, World, message, to};
 use courser_contract::{
     Cut, DetachCause, Join, PartitionId, QoS, SharedStrategy, ToHome, ToPartition,
@@ -21,14 +21,7 @@ fn member(world: &mut World, name: &str, options: Options) -> usize {
 }
 
 fn unsubscribe(world: &mut World, at: usize) {
-    let home = world.home(at);
-    let message = ToHome::Unsubscribe {
-        session: home.session,
-        epoch: world.clients[at].epoch,
-        packet_id: 9,
-        filters: vec![(Some("g".into()), "t/#".into())],
-    };
-    world.send_home(home.partition, message);
+    leave_group(world, at);
     world.settle();
 }
 

@@ -93,3 +93,15 @@ pub(crate) fn send_release(world: &mut World, at: usize, packet_id: u16) {
     };
     world.send_home(home.partition, message);
 }
+
+/// It leaves the group of `t/#`: the answer comes later.
+pub(crate) fn leave_group(world: &mut World, at: usize) {
+    let home = world.home(at);
+    let message = ToHome::Unsubscribe {
+        session: home.session,
+        epoch: world.clients[at].epoch,
+        packet_id: 9,
+        filters: vec![(Some("g".into()), "t/#".into())],
+    };
+    world.send_home(home.partition, message);
+}

@@ -1,5 +1,6 @@
 //! Shared subscriptions, as clients see them (M35).
 
+use crate::people::leave_group;
 use crate::world::{Acks, Options, Subscription, World, to};
 use courser_contract::{DetachCause, QoS, SharedStrategy, ToHome};
 use courser_engine::Limits;
@@ -250,17 +251,6 @@ fn a_new_leader_of_the_group_asks_for_connections_again() {
     assert_eq!(got, 2);
 }
 
-fn leave(world: &mut World, at: usize) {
-    let home = world.home(at);
-    let message = ToHome::Unsubscribe {
-        session: home.session,
-        epoch: world.clients[at].epoch,
-        packet_id: 9,
-        filters: vec![(Some("g".into()), "t/#".into())],
-    };
-    world.send_home(home.partition, message);
-}
-
 #[test]
 fn who_has_left_hears_that_nothing_named_counts_m31() {
     // A packet id that was named for a leader that is lost, and a leave that only the next one hears of: nobody else tells the front.
@@ -274,7 +264,7 @@ fn who_has_left_hears_that_nothing_named_counts_m31() {
     let group = world.clients[durable].owed[0];
     world.clients[at].void.clear();
     world.depose(crate::world::DURABLE, 0);
-    leave(&mut world, at);
+    leave_group(&mut world, at);
     world.elect(crate::world::DURABLE);
     world.settle();
     assert_eq!(world.clients[at].unsuback, [(9, vec![true])]);
@@ -293,7 +283,7 @@ fn what_a_leaver_has_not_named_goes_to_others_m31() {
     world.settle();
     world.clients[members[0]].silent = false;
     world.clients[members[1]].silent = false;
-    leave(&mut world, members[0]);
+    leave_group(&mut world, members[0]);
     world.settle();
     assert_eq!(world.got(members[1]), ["1"]);
     let void = &world.clients[members[0]].void;
