@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import time
+import urllib.request
 from pathlib import Path
 
 READY_SECONDS = 20
@@ -164,6 +165,8 @@ class Courser(Broker):
         "queue_age": "session.queue_age_max={}s",
         "retained_age": "retained.age_max={}s",
         "shared_strategy": "mqtt.shared_strategy={}",
+        "overflow": "session.overflow={}",
+        "pin_shards": "server.pin_shards={}",
     }
     # Small segments: hundreds of brokers of a run make their files ahead of need.
     ALWAYS = {"segment_bytes": "1MiB"}
@@ -194,6 +197,16 @@ class Courser(Broker):
     def http(self) -> str:
         """Where it serves operators: the system has chosen the port."""
         return re.search(r"API, metrics and health on (http://[0-9.:]+)", self.output()).group(1)
+
+    def metric(self, sample: str) -> float:
+        """What `/metrics` says of a sample, named with its labels; 0 when it is left out."""
+        with urllib.request.urlopen(f"{self.http}/metrics", timeout=20) as answer:  # noqa: S310
+            found = re.search(rf"^{re.escape(sample)} ([0-9.e+]+)$", answer.read().decode(), re.MULTILINE)
+        return float(found[1]) if found else 0.0
+
+    def heap_bytes(self) -> float:
+        """What the process has allocated and not freed."""
+        return self.metric('courser_memory_bytes{use="allocated"}')
 
     def is_ready(self) -> bool:
         """Whether it has recovered and takes sessions: it says so."""
