@@ -23,6 +23,14 @@ class BrokerDied(AssertionError):
     """The broker's process ended although nobody stopped it."""
 
 
+def until(condition, what: str, seconds: float = 30) -> None:
+    """Waits until the condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
 def free_port() -> int:
     """A port that was free a moment ago on 127.0.0.1."""
     with socket.socket() as probe:

@@ -2,6 +2,7 @@
 
 import pytest
 import wire
+from broker import until
 from wire import V3, V5
 
 
@@ -83,7 +84,6 @@ V5_ONLY = {
     "PUBREL with a reason of PUBREC": (wire.ack(wire.PUBREL, 1, 0x97), {0x81, 0x82}),
     "DISCONNECT with an unknown reason": (wire.disconnect(V5, 0x55), {0x81, 0x82}),
     "expiry from 0 by DISCONNECT": (wire.disconnect(V5, 0, {"session_expiry": 10}), {0x82}),
-    "DISCONNECT with server reference": (wire.disconnect(V5, 0, {"server_reference": "x"}), {0x81, 0x82}),
     "AUTH without a method": (wire.packet(wire.AUTH, b"\x18\x00"), {0x82, 0x8C}),
     "AUTH flags": (wire.packet(wire.AUTH, b"\x18\x00", 2), {0x81}),
     "AUTH with an unknown reason": (wire.packet(wire.AUTH, b"\x55\x00"), {0x81, 0x82}),
@@ -95,7 +95,7 @@ def check(raw, sent, reasons):
     client = raw.connect("bad")
     client.send(sent, wire.PING)
     reason = client.expect_closed(*reasons)
-    assert raw.v5 or reason is None
+    assert (reason is not None) == raw.v5, "5.0 is told why after CONNACK, 3.1.1 has no word for it"
     raw.connect("pub").publish(raw.topic(), b"marker")
     neighbour.message(payload=b"marker")
     return reason
@@ -125,6 +125,38 @@ def test_ends_connection_5_0(raw, name):
     v5 [MQTT-4.13.2-1] v5 [MQTT-3.6.2-1]
     """
     check(raw, *V5_ONLY[name])
+
+
+@pytest.mark.v5
+def test_disconnect_with_a_server_reference(raw):
+    """Only servers send one, but the standard calls it no error of a client: it ends the connection, with or without a reason."""
+    client = raw.connect("c")
+    client.send(wire.disconnect(V5, 0, {"server_reference": "x"}), wire.PING)
+    client.expect_closed(0x81, 0x82)
+
+
+@pytest.mark.courser
+def test_closes_are_counted_by_reason(raw, brokers):
+    """Each connection that a fault has ended counts once, under its reason code; those that end in order do not."""
+    raw.broker = brokers.own()
+    faults = {
+        0x81: wire.packet(wire.PUBREL, b"\0\x01", 0),
+        0x82: wire.connect(raw.version, "again"),
+        0x90: wire.publish(raw.version, "a/#"),
+    }
+
+    def counts():
+        return {code: raw.broker.metric(f'courser_mqtt_closes_by_reason_total{{reason_code="{code:#x}"}}') for code in faults}
+
+    assert counts() == {0x81: 0, 0x82: 0, 0x90: 0}
+    for times, fault in enumerate(faults.values(), 1):
+        for _ in range(times):
+            client = raw.connect("bad")
+            client.send(fault)
+            client.expect_closed()
+            raw.connect("good").disconnect()
+    until(lambda: sum(counts().values()) >= 6, "all are counted")
+    assert counts() == {0x81: 1, 0x82: 2, 0x90: 3}
 
 
 @pytest.mark.v3
