@@ -120,6 +120,56 @@ def test_least_outstanding(mqtt, brokers):
     assert holds.inbox.empty()
 
 
+@pytest.mark.courser
+def test_sticky(mqtt, brokers):
+    """One member gets everything for as long as it is there and has room; then another one does."""
+    mqtt.broker = brokers.common(shared_strategy="sticky")
+    topic = mqtt.topic()
+    members = {name: mqtt.subscriber(f"$share/g{mqtt.mark}/{topic}", qos=1, name=name) for name in "abc"}
+    publisher = mqtt.connect("pub")
+
+    def who_gets_ten():
+        found = set()
+        for number in range(10):
+            publisher.publish(topic, b"%d" % number, 1)
+            parts = collect(list(members.values()), 1)
+            found |= {name for name, part in zip(members, parts, strict=True) if part}
+        return found
+
+    (first,) = who_gets_ten()
+    members.pop(first).disconnect()
+    (second,) = who_gets_ten()
+    assert second != first
+
+
+@pytest.mark.courser
+def test_hash_topic(mqtt, brokers):
+    """All messages of a topic go to one member, topics to all of them; when one leaves, only its own topics move."""
+    mqtt.broker = brokers.common(shared_strategy="hash_topic")
+    topics = [mqtt.topic(f"{number}") for number in range(60)]
+    members = {name: mqtt.subscriber(f"$share/g{mqtt.mark}/{mqtt.topic('+')}", qos=1, name=name) for name in "abc"}
+    publisher = mqtt.connect("pub")
+
+    def owners():
+        publisher.publish_many([(topic, b"%d" % number) for number in range(3) for topic in topics], 1)
+        parts = collect(list(members.values()), 3 * len(topics))
+        found = {}
+        for name, part in zip(members, parts, strict=True):
+            for message in part:
+                found.setdefault(message.topic, []).append((name, message.payload))
+        for of_topic in found.values():
+            name = of_topic[0][0]
+            assert of_topic == [(name, b"%d" % number) for number in range(3)]
+        return {topic: of_topic[0][0] for topic, of_topic in found.items()}
+
+    before = owners()
+    assert set(before.values()) == set(members), "each has some"
+    members.pop("b").disconnect()
+    after = owners()
+    assert set(after.values()) == set(members)
+    assert all(after[topic] == owner for topic, owner in before.items() if owner in members)
+
+
 def test_wildcard_filter_in_share(mqtt):
     """The filter behind the share name may have wildcards."""
     member = mqtt.subscriber(f"$share/g{mqtt.mark}/{mqtt.topic('w/+/z')}", qos=1)
