@@ -1,0 +1,52 @@
+"""A session that has as many messages waiting as `session.queue_messages_max` allows: what `session.overflow` does with the next."""
+
+import pytest
+from broker import until
+from clients.base import Subscription
+
+pytestmark = pytest.mark.courser
+
+ROOM, SENT = 10, 25
+
+
+def absent_with(mqtt, topic):
+    """A session that is away and has subscribed."""
+    client, _ = mqtt.resume("absent")
+    assert client.subscribe([Subscription(topic, 1)]) == [1]
+    client.disconnect()
+
+
+def what_waits(mqtt, publisher, topic):
+    """The numbers that the session gets when it comes back, before what is published then."""
+    client, connack = mqtt.resume("absent")
+    assert connack.session_present
+    numbers = [int(message.payload) for message in client.messages(ROOM)]
+    # There is room when the broker has the acknowledgements.
+    until(lambda: publisher.publish(topic, b"marker", 1) == 0 and not client.inbox.empty(), "there is room again")
+    assert client.message().payload == b"marker"
+    client.disconnect()
+    return numbers
+
+
+@pytest.mark.parametrize("overflow, kept", [("drop_newest", range(ROOM)), ("drop_oldest", range(SENT - ROOM, SENT))])
+def test_dropped(mqtt, brokers, overflow, kept):
+    """All are acknowledged; the first ones or the last ones are there afterwards, in order."""
+    mqtt.broker = brokers.common(queue_messages=ROOM, overflow=overflow)
+    topic = mqtt.topic()
+    absent_with(mqtt, topic)
+    publisher = mqtt.connect("pub")
+    codes = [publisher.publish(topic, b"%d" % number, 1) for number in range(SENT)]
+    assert set(codes) == {0}
+    assert what_waits(mqtt, publisher, topic) == list(kept)
+
+
+@pytest.mark.v5
+def test_refused(mqtt, brokers):
+    """What finds no room is refused with 0x97, nothing that was taken is lost, and there is room again when the session has come."""
+    mqtt.broker = brokers.common(queue_messages=ROOM, overflow="refuse")
+    topic = mqtt.topic()
+    absent_with(mqtt, topic)
+    publisher = mqtt.connect("pub")
+    codes = [publisher.publish(topic, b"%d" % number, 1) for number in range(SENT)]
+    assert codes == [0] * ROOM + [0x97] * (SENT - ROOM)
+    assert what_waits(mqtt, publisher, topic) == list(range(ROOM))
