@@ -123,6 +123,20 @@ def test_properties_of_connect_are_taken(mqtt):
 
 
 @pytest.mark.v5
+@pytest.mark.courser
+def test_response_information(brokers, mqtt):
+    """Who asks for Response Information is told what is set; who does not ask is told nothing.
+
+    v5 [MQTT-3.1.2-28]
+    """
+    mqtt.broker = brokers.common(response_information="answers/")
+    _, asked = mqtt.open("asks", properties={"request_response_info": 1})
+    assert asked.properties["response_info"] == "answers/"
+    _, silent = mqtt.open("silent")
+    assert "response_info" not in silent.properties
+
+
+@pytest.mark.v5
 def test_server_keep_alive(brokers, mqtt):
     """A keep alive above the broker's limit comes back smaller in CONNACK; one below it is left as it is.
 

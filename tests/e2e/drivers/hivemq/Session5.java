@@ -137,6 +137,7 @@ final class Session5 implements Driver.Session {
         ack.getAssignedClientIdentifier().ifPresent(id -> properties.addProperty("assigned_client_id", id.toString()));
         ack.getServerKeepAlive().ifPresent(seconds -> properties.addProperty("server_keep_alive", seconds));
         ack.getSessionExpiryInterval().ifPresent(seconds -> properties.addProperty("session_expiry", seconds));
+        ack.getResponseInformation().ifPresent(text -> properties.addProperty("response_info", text.toString()));
         var limits = ack.getRestrictions();
         properties.addProperty("receive_maximum", limits.getReceiveMaximum());
         properties.addProperty("maximum_packet_size", limits.getMaximumPacketSize());
