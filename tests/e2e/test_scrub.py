@@ -1,0 +1,72 @@
+"""A byte that changes on the disk under a running broker: the scrub finds it and says whom it concerns."""
+
+import json
+import re
+import subprocess
+
+import pytest
+from broker import until
+from scenario import Raw
+from wire import V5
+
+pytestmark = pytest.mark.courser
+
+BLOCK = 4096
+SIZE, MESSAGES = 64 << 10, 60
+
+
+def rot(path, mark: bytes) -> None:
+    """Changes one bit in the middle of the payload that begins with the mark."""
+    with path.open("r+b") as file:
+        at = file.read().find(mark, BLOCK) + SIZE // 2
+        assert at > SIZE // 2, f"{mark} is not in {path}"
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 0x01]))
+
+
+def inspect(server, *what: str) -> str:
+    """What it says of damage, of which there is some."""
+    command = [str(server.binary()), "inspect", *what]
+    done = subprocess.run(command, cwd=server.folder, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1, done
+    return done.stdout
+
+
+def wait_for_a_pass(server) -> None:
+    """Waits until all was read that is sealed now."""
+    passes = server.metric("courser_scrub_passes_total")
+    until(lambda: server.metric("courser_scrub_passes_total") >= passes + 2, "all is read")
+
+
+def test_damage_under_a_running_broker(brokers):
+    """It is logged, counted once, and told by `courser inspect` with the session that needs it, before and after the stop."""
+    server = brokers.own(scrub_period="1s", sys_interval=0)
+    raw = Raw(server, V5)
+    absent, _ = raw.resume("absent")
+    absent.subscribe("kept", qos=1)
+    absent.close()
+    publisher = raw.connect("pub")
+    for number in range(MESSAGES):
+        publisher.publish("kept", b"message-%04d" % number + b"x" * SIZE, qos=1)
+    wait_for_a_pass(server)
+    assert server.metric("courser_scrub_damages_total") == 0
+
+    rot(server.folder / "data" / "log" / "0000000001.seg", b"message-0003")
+    until(lambda: "event=stream_needs_damaged" in server.output(), "it is found")
+    wait_for_a_pass(server)
+    (damaged,) = re.findall("event=segment_damaged segment=([0-9]+) offset=([0-9]+) .* messages=1", server.output())
+    (needs,) = re.findall("event=stream_needs_damaged .*", server.output())
+    assert raw.client_id("absent") in needs
+    assert server.metric("courser_scrub_damages_total") == 1, "once, however often it is read"
+    assert server.metric("courser_scrub_damaged_places") == 1
+    (place,) = json.loads(inspect(server, "damage", "--server", "data", "-o", "json"))["rotten"]
+    assert (place["segment"], place["offset"], place["messages"]) == (*map(int, damaged), 1)
+    assert raw.client_id("absent") in place["streams"][0]
+    raw.release()
+    assert server.stop() == 0
+
+    after = inspect(server, "folder", "data")
+    assert "DAMAGE in segment {} at byte {}".format(*damaged) in after
+    assert raw.client_id("absent") in after
