@@ -147,10 +147,11 @@ impl Partition {
             | ToPartition::Joined { .. }
             | ToPartition::Left { .. }
             | ToPartition::MemberFront { .. }
-            | ToPartition::AskPart(_)
+            | ToPartition::AskPart { .. }
             | ToPartition::Part { .. }
+            | ToPartition::Decline(_)
             | ToPartition::Inherit(_)
-            | ToPartition::Inheritances(_)
+            | ToPartition::Inheritances { .. }
             | ToPartition::PassOn(_)
             | ToPartition::Took { .. }
             | ToPartition::Elsewhere { .. } => {}

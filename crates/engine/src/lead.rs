@@ -191,8 +191,8 @@ pub(crate) enum Indexed {
     },
     /// The durable part of a group that was volatile.
     Heir(u64),
-    /// All groups of a new leader.
-    Heirs,
+    /// Groups that a new leader has found.
+    Heirs(Vec<u64>),
 }
 
 /// An UNSUBSCRIBE on its way.

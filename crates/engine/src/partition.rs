@@ -328,10 +328,13 @@ impl Partition {
                 member,
                 front,
             } => self.group_front(group, member, front, fx),
-            ToPartition::AskPart(name) => self.offer_part(from, name, fx),
-            ToPartition::Part { name, part } => self.part_known(&name, part, fx),
+            ToPartition::AskPart { name, term } => self.offer_part((from, term), name, fx),
+            ToPartition::Part { name, term, part } => self.part_known(&name, (term, part), fx),
+            ToPartition::Decline(name) => self.part_declined(from, &name, fx),
             ToPartition::Inherit(heir) => self.bequeath(from, heir, fx),
-            ToPartition::Inheritances(heirs) => self.bequeath_all(from, heirs, fx),
+            ToPartition::Inheritances { term, groups } => {
+                self.bequeath_all((from, term), groups, fx);
+            }
             ToPartition::PassOn(passed) => self.inherit_messages(from, &passed, fx),
             ToPartition::Took { group, next } => self.passed_on(group, next, fx),
             ToPartition::Elsewhere { member, name, part } => {

@@ -44,9 +44,10 @@ impl Partition {
         self.continue_scans(fx);
         self.tell_whole_index(fx);
         if began == Began::InProcess {
+            let heirs = self.heirs();
             match self.lead.unconfirmed.last_entry() {
-                Some(mut last) => last.get_mut().push(Indexed::Heirs),
-                None => self.say_inheritances(fx),
+                Some(mut last) => last.get_mut().push(Indexed::Heirs(heirs)),
+                None => self.say_inheritances(&heirs, fx),
             }
         }
         self.inherit_forwards();

@@ -35,10 +35,11 @@ fn asked(message: &ToPartition) -> Option<Name> {
         | ToPartition::Joined { .. }
         | ToPartition::Left { .. }
         | ToPartition::MemberFront { .. }
-        | ToPartition::AskPart(_)
+        | ToPartition::AskPart { .. }
         | ToPartition::Part { .. }
+        | ToPartition::Decline(_)
         | ToPartition::Inherit(_)
-        | ToPartition::Inheritances(_)
+        | ToPartition::Inheritances { .. }
         | ToPartition::PassOn(_)
         | ToPartition::Took { .. }
         | ToPartition::Elsewhere { .. } => None,
@@ -82,10 +83,11 @@ impl Parcels {
             | ToPartition::Join(_)
             | ToPartition::Leave { .. }
             | ToPartition::MemberFront { .. }
-            | ToPartition::AskPart(_)
+            | ToPartition::AskPart { .. }
             | ToPartition::Part { .. }
+            | ToPartition::Decline(_)
             | ToPartition::Inherit(_)
-            | ToPartition::Inheritances(_)
+            | ToPartition::Inheritances { .. }
             | ToPartition::PassOn(_)
             | ToPartition::Took { .. }
             | ToPartition::Elsewhere { .. } => return,

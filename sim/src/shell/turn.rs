@@ -35,10 +35,11 @@ fn forward_line(from: PartitionId, to: PartitionId, message: &ToPartition) -> Op
         | ToPartition::Left { .. }
         | ToPartition::RetainedWithheld { .. }
         | ToPartition::MemberFront { .. }
-        | ToPartition::AskPart(_)
+        | ToPartition::AskPart { .. }
         | ToPartition::Part { .. }
+        | ToPartition::Decline(_)
         | ToPartition::Inherit(_)
-        | ToPartition::Inheritances(_)
+        | ToPartition::Inheritances { .. }
         | ToPartition::Took { .. }
         | ToPartition::Elsewhere { .. } => format!("{message:?}"),
         ToPartition::PassOn(passed) => format!(

@@ -107,18 +107,33 @@ pub enum ToPartition {
     },
     /// To the volatile partition of the sender's shard: a session with a lifetime is about to join this group, which then is
     /// durable. Answered by [`ToPartition::Part`].
-    AskPart(GroupName),
+    AskPart {
+        /// The group.
+        name: GroupName,
+        /// Term of the leader that asks.
+        term: Term,
+    },
     /// Answer to it.
     Part {
         /// The group.
         name: GroupName,
+        /// Term of the leader that asked: to another one it says nothing.
+        term: Term,
         /// The part of it that is there.
         part: VolatilePart,
     },
+    /// The sender has no room for a durable part of this group: what it was offered is void.
+    Decline(GroupName),
     /// The durable part of a group is made, and L1 leads to it: the volatile part asks for its cut, and passes on what it has.
     Inherit(Inheritance),
-    /// The sender leads: these are its groups with a volatile part, and whatever else was offered to it is void.
-    Inheritances(Vec<Inheritance>),
+    /// The sender leads: these are the groups with a volatile part that it has found, and whatever else was offered to leaders before it
+    /// is void.
+    Inheritances {
+        /// Its term.
+        term: Term,
+        /// The groups.
+        groups: Vec<Inheritance>,
+    },
     /// Messages that a volatile part has given to nobody; answered by [`ToPartition::Took`].
     PassOn(Box<PassedOn>),
     /// Answer to it, once that is committed.

@@ -74,9 +74,10 @@ impl PartitionEffects for Shell {
     fn send_partition(&mut self, to: PartitionId, message: ToPartition) {
         match message {
             // The volatile partition has nothing.
-            ToPartition::Inheritances(_) => {}
-            ToPartition::AskPart(name) => self.messages.push(ToPartition::Part {
+            ToPartition::Inheritances { .. } => {}
+            ToPartition::AskPart { name, term } => self.messages.push(ToPartition::Part {
                 name,
+                term,
                 part: VolatilePart::Absent,
             }),
             message => {

@@ -260,7 +260,7 @@ impl Partition {
                     group,
                 } => self.answer_join(member, request, group, fx),
                 Indexed::Heir(group) => self.ask_for_inheritance(group, fx),
-                Indexed::Heirs => self.say_inheritances(fx),
+                Indexed::Heirs(groups) => self.say_inheritances(&groups, fx),
             }
         }
     }

@@ -21,7 +21,8 @@
 //! 4. The durable part gives nothing out, and lets nobody's SUBACK go, before it has that (`all`); it comes first.
 //!
 //! One change at a time for each volatile partition: a message that carries a cut carries all lower ones. All steps can be said again:
-//! a new leader of the durable partition says what it expects (`Inheritances`).
+//! a new leader of the durable partition says what it expects (`Inheritances`), and what else was offered before it led is void. So a
+//! question and its answer name the term of who asked: an answer may find a later leader, which does not take it.
 
 mod heir;
 mod volatile;
@@ -33,7 +34,7 @@ use std::{
 
 use courser_contract::{
     Cut, FrontId, GroupName, GroupRef, HomeRef, Join, LeaveCause, PartitionEffects, PartitionId,
-    QoS, SessionUid, ToPartition,
+    QoS, SessionUid, Term, ToPartition,
 };
 
 use crate::{
@@ -90,11 +91,21 @@ pub(crate) struct Offer {
     name: GroupName,
     /// Partition of the durable part.
     to: PartitionId,
+    /// Term of its leader that asked last.
+    term: Term,
     cut: Cut,
     /// The volatile part.
     group: u64,
     /// The durable part, once that is there: a fence is under way.
     heir: Option<u64>,
+}
+
+/// A group whose volatile part was asked for while another change was under way.
+#[derive(Debug)]
+struct Asked {
+    by: PartitionId,
+    term: Term,
+    name: GroupName,
 }
 
 /// What a leader knows of groups in two parts.
@@ -107,7 +118,7 @@ pub(crate) struct Parts {
     /// The change under way in a volatile partition.
     offer: Option<Offer>,
     /// Those behind it.
-    queue: VecDeque<(PartitionId, GroupName)>,
+    queue: VecDeque<Asked>,
     /// Cuts so far.
     cuts: u32,
 }

@@ -3,7 +3,8 @@
 use crate::people::{leave_group, publish2};
 use crate::world::{Acks, Commits, DURABLE, Options, Subscription, VOLATILE, World, message, to};
 use courser_contract::{
-    Cut, DetachCause, Join, PartitionId, QoS, SharedStrategy, ToHome, ToPartition,
+    Cut, DetachCause, FrontId, GroupName, HomeRef, IndexToken, Join, PartitionId, QoS,
+    SharedStrategy, Term, ToHome, ToPartition, VolatilePart,
 };
 
 fn shared(filter: &str, qos: QoS) -> Subscription {
@@ -46,6 +47,25 @@ fn connected(world: &mut World) -> usize {
 fn join(world: &mut World, at: usize, qos: QoS) {
     let (home, subscribe) = world.clients[at].subscribe(vec![shared("t/#", qos)]);
     world.send_home(home, subscribe);
+}
+
+/// What a link says again to the next leader.
+fn join_again(world: &mut World, member: HomeRef, front: Option<FrontId>) {
+    let subscription = shared("t/#", QoS::ExactlyOnce);
+    let again = Join {
+        share: "g".into(),
+        filter: subscription.filter,
+        member,
+        front: front.map(|front| (front, 10)),
+        options: subscription.options,
+        identifier: None,
+        strategy: SharedStrategy::RoundRobin,
+        request: 1,
+    };
+    world.call(DURABLE, |partition, now, fx| {
+        let join = ToPartition::Join(Box::new(again));
+        partition.handle_partition(now, member.partition, join, fx);
+    });
 }
 
 /// Payloads that clients got, whoever it was, in order of their names.
@@ -328,6 +348,100 @@ fn m36_a_change_goes_on_under_the_next_leader() {
     }
 }
 
+/// A group whose change was asked for by a leader that is lost before it has committed anything of it; DURABLE has no leader. One that
+/// has filters has to wait for L1 before it says what it expects. Gives the members, a clean one and a durable one with its home.
+fn lost_in_a_change(has_filters: bool) -> (World, [usize; 2], HomeRef) {
+    let mut world = World::new();
+    let clean = member(&mut world, "clean", Options::clean());
+    let durable = world.client("durable");
+    world.attach(durable, Options::durable());
+    if has_filters {
+        world.subscribe(durable, to("other", QoS::AtMostOnce));
+    }
+    let home = world.home(durable);
+    world.commits = Commits::Held;
+    join(&mut world, durable, QoS::ExactlyOnce);
+    world.commit_one(DURABLE);
+    world.turn();
+    world.depose(DURABLE, 0);
+    world.turn();
+    (world, [clean, durable], home)
+}
+
+fn assert_changed_once(mut world: World, members: [usize; 2], cut: Cut) {
+    world.commits = Commits::AtOnce;
+    world.settle();
+    assert_eq!(world.fx.cut, cut, "the cut of the next leader");
+    assert!(leads_to(&world, DURABLE) && !leads_to(&world, VOLATILE));
+    world.attach(members[1], Options::durable());
+    let sent: Vec<String> = (10..20).map(|n| n.to_string()).collect();
+    for payload in &sent {
+        world.send("t", payload, QoS::ExactlyOnce);
+        world.settle();
+    }
+    assert_eq!(got_by(&mut world, &members), sent);
+}
+
+/// Found by the simulator: an answer that had waited in the volatile partition found the next leader, which had asked as well and took what
+/// was void. Its part never got a cut, and later both parts took the same messages.
+#[test]
+fn m36_an_offer_to_an_earlier_leader_is_not_taken() {
+    let (mut world, members, durable) = lost_in_a_change(false);
+    // The join that a link says again and the late answer wait for the leader, in this order.
+    join_again(&mut world, durable, None);
+    let late = ToPartition::Part {
+        name: GroupName {
+            share: "g".into(),
+            filter: "t/#".into(),
+        },
+        term: Term(1),
+        part: VolatilePart::UpTo(Cut(1)),
+    };
+    world.call(DURABLE, |partition, now, fx| {
+        partition.handle_partition(now, VOLATILE, late, fx);
+    });
+    world.elect(DURABLE);
+    assert_changed_once(world, members, Cut(2));
+}
+
+/// While L1 does not lead to a new leader's groups it takes joins already: what it asks for goes ahead of what it expects, and is not void
+/// with what was offered to the last one.
+#[test]
+fn m36_a_new_leader_asks_before_it_says_what_it_expects() {
+    let (mut world, members, _) = lost_in_a_change(true);
+    world.elect(DURABLE);
+    assert_changed_once(world, members, Cut(1));
+}
+
+/// Nor does it speak for what it has made meanwhile: the cut of that is for when L1 leads to it.
+#[test]
+fn m36_a_new_leader_says_what_it_has_found_and_not_what_it_has_made_since() {
+    let (mut world, members, _) = lost_in_a_change(true);
+    let confirm = |world: &mut World, tokens: Vec<(PartitionId, IndexToken)>| {
+        assert_eq!(tokens.len(), 1);
+        for (id, token) in tokens {
+            world.call(id, |partition, now, fx| {
+                partition.handle_index_confirmed(now, token, fx);
+            });
+        }
+        world.turn();
+    };
+    world.elect(DURABLE);
+    world.turn();
+    world.commit_one(DURABLE);
+    let found = std::mem::take(&mut world.fx.index);
+    for _ in 0..2 {
+        world.turn();
+        world.commit_one(DURABLE);
+    }
+    let made = std::mem::take(&mut world.fx.index);
+    confirm(&mut world, found);
+    assert_eq!(world.fx.cut, Cut(0), "L1 does not lead to the durable part");
+    confirm(&mut world, made);
+    assert_eq!(world.fx.cut, Cut(1));
+    assert_changed_once(world, members, Cut(1));
+}
+
 #[test]
 fn m36_members_that_come_and_go_in_the_middle_of_a_change() {
     let mut world = World::new();
@@ -382,21 +496,9 @@ fn i5_who_leaves_a_group_leaves_the_part_that_took_a_repeated_join_too() {
     let durable = connected(&mut world);
     join(&mut world, durable, QoS::AtLeastOnce);
     commit_all(&mut world);
-    let subscription = shared("t/#", QoS::ExactlyOnce);
-    let again = Join {
-        share: "g".into(),
-        filter: subscription.filter,
-        member: world.home(clean),
-        front: world.clients[clean].front.map(|front| (front, 10)),
-        options: subscription.options,
-        identifier: None,
-        strategy: SharedStrategy::RoundRobin,
-        request: 1,
-    };
-    world.call(DURABLE, |partition, now, fx| {
-        let join = ToPartition::Join(Box::new(again));
-        partition.handle_partition(now, VOLATILE, join, fx);
-    });
+    let member = world.home(clean);
+    let front = world.clients[clean].front;
+    join_again(&mut world, member, front);
     world.commits = Commits::AtOnce;
     unsubscribe(&mut world, clean);
     assert_eq!(world.clients[clean].unsuback, [(9, vec![true])]);

@@ -2,7 +2,7 @@
 
 use courser_contract::{
     AppendKey, Cut, GroupName, GroupRef, Inheritance, Join, PartitionEffects, PartitionId,
-    PassedOn, QoS, Record, Seq, ToPartition, VolatilePart,
+    PassedOn, QoS, Record, Seq, Term, ToPartition, VolatilePart,
 };
 
 use super::{Leaver, Membership, Side, name_of};
@@ -25,7 +25,8 @@ impl Partition {
         } else {
             let waiting = vec![Membership::Join(join)];
             self.lead.parts.asking.insert(name.clone(), waiting);
-            fx.send_partition(fx.volatile_partition(), ToPartition::AskPart(name));
+            let term = self.lead.term;
+            fx.send_partition(fx.volatile_partition(), ToPartition::AskPart { name, term });
         }
     }
 
@@ -67,9 +68,13 @@ impl Partition {
     pub(crate) fn part_known(
         &mut self,
         name: &GroupName,
-        part: VolatilePart,
+        (term, part): (Term, VolatilePart),
         fx: &mut impl PartitionEffects,
     ) {
+        // What was offered to an earlier leader is void.
+        if term != self.lead.term {
+            return;
+        }
         let Some(waiting) = self.lead.parts.asking.remove(name) else {
             return;
         };
@@ -86,8 +91,10 @@ impl Partition {
                     self.lead.parts.sides.push((group, Side::From(cut)));
                     self.lead.after(After::Heir(group));
                 }
-                // What was offered is void.
-                (None, VolatilePart::UpTo(_)) => self.say_inheritances(fx),
+                (None, VolatilePart::UpTo(_)) => {
+                    let to = fx.volatile_partition();
+                    fx.send_partition(to, ToPartition::Decline(name.clone()));
+                }
                 (_, VolatilePart::Absent) => {}
             }
         }
@@ -134,14 +141,25 @@ impl Partition {
         }
     }
 
-    /// L1 leads to all groups of a new leader: the volatile partition hears what they expect.
-    pub(crate) fn say_inheritances(&self, fx: &mut impl PartitionEffects) {
+    /// The groups that a new leader has found.
+    pub(crate) fn heirs(&self) -> Vec<u64> {
         let groups = self.state.groups.iter();
-        let mut all: Vec<_> = groups
-            .filter_map(|(number, group)| inheritance(number, group))
-            .collect();
-        all.sort_unstable_by_key(|inheritance| inheritance.group);
-        fx.send_partition(fx.volatile_partition(), ToPartition::Inheritances(all));
+        let heirs = groups.filter(|(_, group)| matches!(group.group.part(), Part::Heir { .. }));
+        let mut numbers: Vec<u64> = heirs.map(|(number, _)| number).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    /// L1 leads to these: the volatile partition hears what they expect. Not of those made since, to which it may not lead yet.
+    pub(crate) fn say_inheritances(&self, heirs: &[u64], fx: &mut impl PartitionEffects) {
+        let expected = heirs
+            .iter()
+            .filter_map(|&number| inheritance(number, self.state.groups.get(number)?));
+        let inheritances = ToPartition::Inheritances {
+            term: self.lead.term,
+            groups: expected.collect(),
+        };
+        fx.send_partition(fx.volatile_partition(), inheritances);
     }
 
     /// Messages of the volatile part.

@@ -1,11 +1,11 @@
 //! The volatile part of a group: its cut, its end, and what it passes on (M36).
 
 use courser_contract::{
-    Cut, GroupName, GroupRef, Inheritance, PartitionEffects, PartitionId, PassedOn, Seq,
+    Cut, GroupName, GroupRef, Inheritance, PartitionEffects, PartitionId, PassedOn, Seq, Term,
     ToPartition, VolatilePart,
 };
 
-use super::{Offer, Side, name_of};
+use super::{Asked, Offer, Side, name_of};
 use crate::{
     Partition,
     entry::{Haste, Rare},
@@ -21,21 +21,27 @@ impl Partition {
     /// A group is to be durable from now on.
     pub(crate) fn offer_part(
         &mut self,
-        to: PartitionId,
+        (to, term): (PartitionId, Term),
         name: GroupName,
         fx: &mut impl PartitionEffects,
     ) {
         let key = (name.share.clone(), name.filter.clone());
         let Some(group) = self.usable_group(&key) else {
             let part = VolatilePart::Absent;
-            return fx.send_partition(to, ToPartition::Part { name, part });
+            return fx.send_partition(to, ToPartition::Part { name, term, part });
         };
-        let cut = match &self.lead.parts.offer {
-            Some(offer) if offer.group == group => offer.cut,
+        let cut = match &mut self.lead.parts.offer {
+            // Its leader went before it had a durable part: the next one, which asks again, has all that the last one has left.
+            Some(offer) if offer.group == group => {
+                offer.term = term;
+                offer.cut
+            }
             Some(_) => {
                 let queue = &mut self.lead.parts.queue;
-                if !queue.contains(&(to, name.clone())) {
-                    queue.push_back((to, name));
+                let known = queue.iter_mut().find(|it| it.by == to && it.name == name);
+                match known {
+                    Some(asked) => asked.term = term,
+                    None => queue.push_back(Asked { by: to, term, name }),
                 }
                 return;
             }
@@ -46,6 +52,7 @@ impl Partition {
                 self.lead.parts.offer = Some(Offer {
                     name: name.clone(),
                     to,
+                    term,
                     cut,
                     group,
                     heir: None,
@@ -54,26 +61,44 @@ impl Partition {
             }
         };
         let part = VolatilePart::UpTo(cut);
-        fx.send_partition(to, ToPartition::Part { name, part });
+        fx.send_partition(to, ToPartition::Part { name, term, part });
     }
 
-    /// A new leader of a durable partition: what it does not expect was offered to nobody.
-    pub(crate) fn bequeath_all(
+    /// There is no room for the durable part of a group.
+    pub(crate) fn part_declined(
         &mut self,
-        to: PartitionId,
-        expected: Vec<Inheritance>,
+        by: PartitionId,
+        name: &GroupName,
         fx: &mut impl PartitionEffects,
     ) {
+        self.forget_offer(|offer| offer.to == by && offer.name == *name);
+        self.offer_next(fx);
+    }
+
+    /// The offer is void, if it is one of these: the group goes on as if nobody had asked.
+    fn forget_offer(&mut self, is_void: impl FnOnce(&Offer) -> bool) {
         let parts = &mut self.lead.parts;
-        parts.queue.retain(|(asker, _)| *asker != to);
-        let void =
-            |offer: &Offer| offer.to == to && !expected.iter().any(|heir| heir.cut == offer.cut);
-        if parts.offer.as_ref().is_some_and(void)
+        if parts.offer.as_ref().is_some_and(is_void)
             && let Some(offer) = parts.offer.take()
         {
             parts.forget(offer.group);
             self.end_group_if_over(offer.group);
         }
+    }
+
+    /// A new leader of a durable partition: what it does not expect was offered to nobody, but for what it has asked for itself meanwhile.
+    pub(crate) fn bequeath_all(
+        &mut self,
+        (to, term): (PartitionId, Term),
+        expected: Vec<Inheritance>,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let queue = &mut self.lead.parts.queue;
+        queue.retain(|asked| asked.by != to || asked.term >= term);
+        self.forget_offer(|offer| {
+            let earlier = offer.to == to && offer.term < term;
+            earlier && !expected.iter().any(|heir| heir.cut == offer.cut)
+        });
         for heir in expected {
             self.bequeath(to, heir, fx);
         }
@@ -142,9 +167,9 @@ impl Partition {
 
     fn offer_next(&mut self, fx: &mut impl PartitionEffects) {
         while self.lead.parts.offer.is_none()
-            && let Some((to, name)) = self.lead.parts.queue.pop_front()
+            && let Some(Asked { by, term, name }) = self.lead.parts.queue.pop_front()
         {
-            self.offer_part(to, name, fx);
+            self.offer_part((by, term), name, fx);
         }
     }
 
