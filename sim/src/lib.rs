@@ -95,6 +95,12 @@ pub fn replay_command(plan: &Plan) -> String {
             command.push_str(argument);
         }
     }
+    if plan.deposals != drawn.deposals && plan.deposals > 0 {
+        command.push_str(&format!(" --deposals {}", plan.deposals));
+    }
+    if plan.faulty_ms != drawn.faulty_ms {
+        command.push_str(&format!(" --faulty-ms {}", plan.faulty_ms));
+    }
     if let Some(bug) = plan.bug {
         command.push_str(&format!(" --bug {bug}"));
     }

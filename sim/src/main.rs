@@ -39,8 +39,11 @@ struct Arguments {
     drop_oldest: bool,
     /// Nothing but the consensus of three members.
     members: bool,
-    no_deposals: bool,
+    /// Deposals instead of those that the seed draws.
+    deposals: Option<u64>,
     no_kills: bool,
+    /// Milliseconds with faults, instead of those that the seed draws.
+    faulty_ms: Option<u64>,
 }
 
 fn arguments() -> Result<Arguments> {
@@ -62,8 +65,9 @@ fn arguments() -> Result<Arguments> {
         tight: false,
         drop_oldest: false,
         members: false,
-        no_deposals: false,
+        deposals: None,
         no_kills: false,
+        faulty_ms: None,
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -88,13 +92,19 @@ fn arguments() -> Result<Arguments> {
             "--members" => found.members = true,
             "--groups" => found.groups = true,
             "--no-groups" => found.no_groups = true,
-            "--no-deposals" => found.no_deposals = true,
+            "--no-deposals" => found.deposals = Some(0),
+            "--deposals" => {
+                found.deposals = Some(value()?.parse().context("--deposals wants a number")?);
+            }
+            "--faulty-ms" => {
+                found.faulty_ms = Some(value()?.parse().context("--faulty-ms wants a number")?);
+            }
             "--no-kills" => found.no_kills = true,
             "--trace" => found.trace = true,
             "--keep-going" => found.keep_going = true,
             other => {
                 bail!(
-                    "{other}: known are --seeds N, --from S, --bug NAME, --bank, --disk, --aging, --long-life, --cold, --trace, --keep-going, --groups, --no-groups, --one-group, --two-groups, --tight, --drop-oldest, --members, --no-deposals, --no-kills"
+                    "{other}: known are --seeds N, --from S, --bug NAME, --bank, --disk, --aging, --long-life, --cold, --trace, --keep-going, --groups, --no-groups, --one-group, --two-groups, --tight, --drop-oldest, --members, --deposals N, --no-deposals, --no-kills, --faulty-ms N"
                 )
             }
         }
@@ -154,7 +164,11 @@ fn main() -> Result<ExitCode> {
         }
         plan.groups |= arguments.groups;
         plan.groups &= !arguments.no_groups;
-        plan.deposals *= u64::from(!arguments.no_deposals);
+        // On a disk groups of one never lose their leader.
+        if plan.disk.is_none() {
+            plan.deposals = arguments.deposals.unwrap_or(plan.deposals);
+        }
+        plan.faulty_ms = arguments.faulty_ms.unwrap_or(plan.faulty_ms);
         plan.kills *= u64::from(!arguments.no_kills);
         let again = replay_command(&plan);
         let outcome = run_plan(plan);

@@ -44,7 +44,8 @@ pub(crate) enum Event {
     Kill,
     Start,
     Depose,
-    Elect(PartitionId),
+    /// A partition gets a leader again, in this life of the node.
+    Elect(u32, PartitionId),
     Disk(DiskEvent),
 }
 
@@ -195,7 +196,11 @@ impl World {
             Event::Kill => self.kill(),
             Event::Start => self.start(),
             Event::Depose => self.depose(),
-            Event::Elect(partition) => self.elect(partition),
+            Event::Elect(life, partition) => {
+                if life == self.life {
+                    self.elect(partition);
+                }
+            }
             Event::Disk(event) => self.disk_event(event),
         }
     }

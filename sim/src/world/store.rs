@@ -147,6 +147,6 @@ impl World {
             id.0
         ));
         self.last_fault = back;
-        self.at(back, Event::Elect(id));
+        self.at(back, Event::Elect(self.life, id));
     }
 }
