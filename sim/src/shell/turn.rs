@@ -220,6 +220,8 @@ impl Shard {
             .get_mut(&id)
             .expect("a partition stays on its shard");
         owned.elected = false;
+        // What is sent to its last leader comes again with the next one's term, behind what that one was asked before (M14).
+        owned.term = Term(0);
         self.hub.parcels.forget(id);
         self.with_partition(id, |it, now, fx| it.handle_follower(now, fx));
         self.hub.actions.push(Action::Deposed(id));
