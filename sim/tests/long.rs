@@ -70,6 +70,18 @@ fn m41_every_seed_lives_through_many_segments_and_keeps_the_rules_second_part() 
     part(2);
 }
 
+/// M44, M47: a loss is accepted on a full disk; what comes behind it waits until there is room.
+#[test]
+fn m44_a_loss_is_accepted_when_there_is_room() {
+    let plan = Plan {
+        faulty_ms: 6_000,
+        ..Plan::long_life(875)
+    };
+    let outcome = run_plan(plan);
+    assert_eq!(outcome.violation, None);
+    assert!(outcome.trace.contains("the disk is full: true"), "it was");
+}
+
 #[test]
 fn the_same_seed_gives_the_same_long_life() {
     let (first, second) = (run_plan(Plan::long_life(6)), run_plan(Plan::long_life(6)));

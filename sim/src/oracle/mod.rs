@@ -162,6 +162,12 @@ impl Oracle {
         self.forget_waived(now, shortly_ms, |client| clients.contains(&client));
     }
 
+    /// A connection has closed while nobody leads its session, and has not heard so yet: its last words reach nobody, as those that a
+    /// leader is lost with.
+    pub(crate) fn unheard(&mut self, now: u64, client: usize) {
+        self.forget_waived(now, 0, |it| it == client);
+    }
+
     /// The disk has only its reserve, or has room again.
     pub(crate) fn disk_short(&mut self, short: bool, now: u64) {
         let open = self.short.last_mut().filter(|(_, end)| end.is_none());

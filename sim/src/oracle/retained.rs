@@ -25,7 +25,10 @@ impl Oracle {
                         let outlives = it.qos == QoS::ExactlyOnce && it.life != msg.life;
                         // What was refused for want of room came again behind what was sent later.
                         let late = overlaps && self.may_have_been_refused(it);
-                        it.may_come_again_behind(msg) || outlives || late
+                        // What its publisher has forgotten before it was answered, and went on in the same session, is stored when its
+                        // forward comes through: nobody waits for it any more (M28).
+                        let forgotten = it.abandoned && overlaps;
+                        it.may_come_again_behind(msg) || outlives || late || forgotten
                     })
                 });
             }

@@ -151,6 +151,10 @@ impl World {
             self.note_overtaken(conn);
         }
         self.oracle.closed(conn, client, cause, self.now);
+        let home = self.places.session(self.clients[client].id());
+        if self.leaderless.contains(&home) {
+            self.oracle.unheard(self.now, client);
+        }
         let at = self.net.down(conn, self.now, &mut self.rng);
         self.at(at, Event::ToClient(conn, None));
     }

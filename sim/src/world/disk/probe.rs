@@ -69,6 +69,8 @@ impl World {
             };
             let Some(flip) = flip else { continue };
             let rotten = log.fork();
+            // Who accepts a loss makes room for what comes behind it: on a full disk the log takes nothing, and says so.
+            rotten.set_capacity(None);
             rotten.rot(&flip.name, flip.at, flip.bits);
             let folders = (node.folder(&rotten), node.folder(&checkpoints.fork()));
             match node.try_rot(&whole, &flip, folders, (counter, now, &limits)) {
