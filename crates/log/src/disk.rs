@@ -4,7 +4,28 @@ use std::io::{self, IoSlice};
 
 mod real;
 
+use rustix::io::Errno;
+
 pub use real::{FileDisk, PageCache, RealFile};
+
+/// Whether a call failed for want of something that the process or the system may have again a moment later, such as a descriptor.
+/// That says nothing of what is on the disk, and the same call is worth another try.
+#[must_use]
+pub fn is_passing(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+    match error.kind() {
+        Kind::Interrupted
+        | Kind::WouldBlock
+        | Kind::OutOfMemory
+        | Kind::TimedOut
+        | Kind::ResourceBusy
+        | Kind::PermissionDenied => true,
+        _ => {
+            let errno = Errno::from_io_error(error);
+            matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS))
+        }
+    }
+}
 
 /// One folder. A clone is the same folder.
 ///

@@ -50,7 +50,7 @@ pub use self::{
     },
     clean::{Budget, Cleaner, CleanerCounts, Pressure, Question, Source, Step, Survey},
     config::{LogConfig, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SegmentBytesError},
-    disk::{Disk, DiskFile, FileDisk, PageCache, RealFile},
+    disk::{Disk, DiskFile, FileDisk, PageCache, RealFile, is_passing},
     error::{BatchPlace, OpenError, PrepareError, ReadError, WriteError},
     format::{BATCH_BYTES_MAX, BLOCK_BYTES, SEGMENT_VERSION},
     ids::{BatchNumber, NodeIdentity, Place, SegmentNumber, StartId, Synced},

@@ -7,7 +7,7 @@ use courser_contract::{LogIndex, PartitionId, Term};
 use zerocopy::FromBytes;
 
 use crate::{
-    disk::Disk,
+    disk::{Disk, is_passing},
     error::ReadError,
     format::{BATCH_BYTES_MAX, KEPT_HEADER_BYTES, KeptHeader, Kind, PieceHeader},
     ids::{Place, SegmentNumber},
@@ -142,6 +142,14 @@ pub(crate) enum BatchFault {
 }
 
 impl BatchFault {
+    /// Whether another try may give it, see [`is_passing`].
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Self::Damaged => false,
+            Self::Disk(source) => is_passing(source),
+        }
+    }
+
     /// The same for somebody else.
     pub(crate) fn again(&self) -> Self {
         match self {

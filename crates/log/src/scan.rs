@@ -7,7 +7,7 @@ use courser_contract::{LogIndex, PartitionId, Term};
 use zerocopy::FromBytes;
 
 use crate::{
-    disk::DiskFile,
+    disk::{DiskFile, is_passing},
     format::{
         BATCH_HEADER_BYTES, BatchHeader, FRAME_ALIGN, FRAME_BYTES, Frame, Header, KIND_SHORT_ENTRY,
         Kind, SHORT_FRAME_BYTES, Seen, ShortFrame, frame_crc, frame_seed,
@@ -184,6 +184,8 @@ pub(crate) fn batch_at<F: DiskFile>(window: &mut Window<F>, offset: u64) -> Batc
     let body = match window.bytes(from, there) {
         Ok(body) => body,
         Err(Fault::End) => Bytes::new(),
+        // What is not to be had now is not lost.
+        Err(Fault::Unreadable(error)) if is_passing(&error) => return BatchSeen::Unreadable(error),
         Err(Fault::Unreadable(_)) => return BatchSeen::BadBody(header, Bytes::new()),
     };
     if body.len() == body_bytes && crc32c::crc32c(&body) == header.body_crc.get() {

@@ -225,6 +225,8 @@ metrics! {
         |it| disk(it, "recall_rounds");
     "recalled_lost", Counter of Things, "Messages that could not be read back: their streams stop there",
         |it| disk(it, "recalled_lost");
+    "recall_held_up", Counter of Things, "Times that the reading has rested because something was not to be had for the moment, such as a descriptor",
+        |it| disk(it, "recall_held_up");
     "cleaner_given_up", Counter of Things, "Segments and checkpoints that the cleaner left as they are: damaged, or with more in them than was thought",
         |it| disk(it, "cleaner_given_up");
     "log_recovered_entries", Gauge of Things, "Entries that the last start read",

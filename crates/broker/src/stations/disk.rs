@@ -115,15 +115,16 @@ pub(crate) enum Counter {
     RecallQuestions,
     RecallRounds,
     RecalledLost,
+    RecallHeldUp,
 }
 
 /// The words of the counters in reports, and the topics that they are published under.
 macro_rules! counters {
     ($($name:literal),+ $(,)?) => {
         /// In the order of [`Counter`].
-        pub(crate) const COUNTERS: [&str; 36] = [$($name),+];
+        pub(crate) const COUNTERS: [&str; 37] = [$($name),+];
         /// The same as topics.
-        pub(crate) const TOPICS: [&str; 36] = [$(concat!("$SYS/broker/disk/", $name)),+];
+        pub(crate) const TOPICS: [&str; 37] = [$(concat!("$SYS/broker/disk/", $name)),+];
     };
 }
 
@@ -164,8 +165,9 @@ counters![
     "recall_questions",
     "recall_rounds",
     "recalled_lost",
+    "recall_held_up",
 ];
-const _: () = assert!(Counter::RecalledLost as usize + 1 == COUNTERS.len());
+const _: () = assert!(Counter::RecallHeldUp as usize + 1 == COUNTERS.len());
 
 impl DiskState {
     /// Of a disk whose log is still to be read, for this many shards.

@@ -8,7 +8,8 @@
 //! It has a thread of its own since the log reader fills segments and writes checkpoints for 100 ms at a time, and somebody waits for
 //! each of these records. What waits in a shard's channel is bounded by the room that its partitions have given.
 //!
-//! A disk that does not give a record has not failed: the record is lost, as by any damage (M44), and an operator is told.
+//! A disk that does not give a record has not failed: the record is lost, as by any damage (M44), and an operator is told. What cannot be
+//! read for want of a descriptor, or the like, is waited for, and an operator is told that too.
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +20,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
 use courser_contract::{PartitionId, Question, Recalled, ShardId};
-use courser_log::{Disk, RecallStep, RecordReader};
+use courser_log::{Disk, ReadError, RecallStep, RecordReader};
 
 use super::disk::{Counter, DiskState};
 use super::recovery::with_causes;
@@ -81,6 +82,8 @@ pub(crate) struct RecallStation<D: Disk> {
     ask_places: Option<Duration>,
     /// It is not asked before.
     rest_places: Duration,
+    /// It was told that nothing can be read for the moment.
+    is_held_up: bool,
 }
 
 /// Nobody asks any more.
@@ -105,6 +108,7 @@ impl<D: Disk> RecallStation<D> {
             origin: Instant::now(),
             ask_places: None,
             rest_places: Duration::ZERO,
+            is_held_up: false,
         }
     }
 
@@ -127,7 +131,11 @@ impl<D: Disk> RecallStation<D> {
                 None => self.ask_places = Some(self.origin.elapsed() + PLACES_AGAIN),
             }
         }
-        match self.reader.step(now) {
+        let step = self.reader.step(now);
+        if let Some(error) = self.reader.take_hold_up() {
+            self.tell_hold_up(&error);
+        }
+        match step {
             RecallStep::Answer(answer) => self.answer(answer),
             RecallStep::AskPlaces => self.ask_places = Some(now.max(self.rest_places)),
             RecallStep::Again => {}
@@ -173,8 +181,22 @@ impl<D: Disk> RecallStation<D> {
         }
     }
 
+    /// Once, until something could be read again.
+    #[cold]
+    fn tell_hold_up(&mut self, error: &ReadError) {
+        if !std::mem::replace(&mut self.is_held_up, true) {
+            let error = with_causes(error);
+            tracing::warn!(
+                event = "recall_held_up",
+                error,
+                "messages that left memory cannot be read for the moment: it is tried again until they can"
+            );
+        }
+    }
+
     fn answer(&mut self, mut answer: Recalled) {
         self.publish();
+        self.is_held_up = false;
         // Why the last one was lost says nothing of an answer that lacks nothing.
         let error = match answer.lost.is_empty() {
             true => None,
@@ -199,6 +221,7 @@ impl<D: Disk> RecallStation<D> {
             (Counter::RecalledRecords, counts.records),
             (Counter::RecallQuestions, counts.questions),
             (Counter::RecallRounds, counts.rounds),
+            (Counter::RecallHeldUp, counts.held_up),
         ];
         for (counter, number) in numbers {
             self.state.set(counter, number);

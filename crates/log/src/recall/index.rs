@@ -1,5 +1,7 @@
 //! Making the indexes of kept records, for all partitions that need one at once.
 
+use std::time::Duration;
+
 use courser_contract::PartitionId;
 
 use super::{RecordReader, hand::Hand, run::READ_BYTES_MAX, wants::Generation};
@@ -20,7 +22,7 @@ impl Indexing {
 
 impl<D: Disk> RecordReader<D> {
     /// Reads some batches with kept records if there is need. False: there is none.
-    pub(super) fn index(&mut self) -> bool {
+    pub(super) fn index(&mut self, now: Duration) -> bool {
         if self.indexing.is_stuck(self.known.generation) {
             return false;
         }
@@ -50,6 +52,10 @@ impl<D: Disk> RecordReader<D> {
             }
             let batch = match read {
                 Ok((batch, check)) => Some(Hand::new(place, &batch, check)),
+                Err(fault) if fault.is_passing() => {
+                    self.hold_up_for(fault.of(place, wanting[0], super::FIRST), now);
+                    return true;
+                }
                 Err(_) if self.indexing.unreadable.is_none_or(|(at, _)| at != place) => {
                     self.indexing.unreadable = Some((place, known.newest()));
                     return true;

@@ -11,6 +11,8 @@
 //!   rounds, however many others there are. Those who lag far apart are read for in one round after the other, and come together.
 //! - Before the batch in hand is left, those are waited for who will ask for more of it, and before a round begins, those who come a little
 //!   later than others (`linger`).
+//! - What cannot be read for want of a descriptor, or of anything else that may be there a moment later, is read again after a rest:
+//!   it is not lost, and nobody passes it by.
 //! - Where things are the log says ([`LogPlaces`]), and says anew when something is not there: a cleaner moves records, and segments
 //!   are used again. Only what newer places do not give either is **lost**.
 //!
@@ -86,7 +88,12 @@ pub struct RecallCounts {
     pub rounds: u64,
     /// Times that it has read elsewhere than behind the batch before.
     pub runs: u64,
+    /// Times that it has rested because something was not to be had for the moment.
+    pub held_up: u64,
 }
+
+/// After so long it is tried again to read what was not to be had for the moment.
+const HELD_UP: Duration = Duration::from_millis(200);
 
 /// See the module.
 #[derive(Debug)]
@@ -110,6 +117,10 @@ pub struct RecordReader<D: Disk> {
     counts: RecallCounts,
     /// Why the last record was lost.
     error: Option<ReadError>,
+    /// Nothing is read before this time.
+    held_up: Option<Duration>,
+    /// Why, until somebody has asked.
+    hold_up: Option<ReadError>,
 }
 
 /// Before all.
@@ -138,6 +149,8 @@ impl<D: Disk> RecordReader<D> {
             ready: VecDeque::new(),
             counts: RecallCounts::default(),
             error: None,
+            held_up: None,
+            hold_up: None,
         }
     }
 
@@ -153,6 +166,11 @@ impl<D: Disk> RecordReader<D> {
     /// Why the last record was lost, once; a record that is nowhere has no error.
     pub const fn take_error(&mut self) -> Option<ReadError> {
         self.error.take()
+    }
+
+    /// Why nothing could be read for a moment, once.
+    pub const fn take_hold_up(&mut self) -> Option<ReadError> {
+        self.hold_up.take()
     }
 
     /// Takes a question: each want of it is answered once, with its record or as lost.
@@ -214,6 +232,12 @@ impl<D: Disk> RecordReader<D> {
             self.known.has_asked = true;
             return RecallStep::AskPlaces;
         }
+        if let Some(until) = self.held_up.filter(|until| *until > now) {
+            return match self.flush() {
+                Some(answer) => self.give(answer),
+                None => RecallStep::Rest(until),
+            };
+        }
         let next = self.next_stop();
         let rest = next.and_then(|(_, is_next_round)| {
             let read_bytes = self.counts().read_bytes;
@@ -228,7 +252,7 @@ impl<D: Disk> RecordReader<D> {
                 return self.give(answer);
             }
             return match rest {
-                _ if self.index() => RecallStep::Again,
+                _ if self.index(now) => RecallStep::Again,
                 Some(until) => RecallStep::Rest(until),
                 None => RecallStep::Idle,
             };
@@ -237,7 +261,7 @@ impl<D: Disk> RecordReader<D> {
         if !is_read && let Some(answer) = self.flush() {
             return self.give(answer);
         }
-        self.index();
+        self.index(now);
         if is_next_round || self.counts.rounds == 0 {
             self.counts.rounds += 1;
             self.linger.begin_round();
@@ -258,6 +282,18 @@ impl<D: Disk> RecordReader<D> {
     fn flush(&mut self) -> Option<Recalled> {
         let mut askings = self.askings.iter_mut();
         askings.find_map(|(partition, asking)| asking.answer(*partition, 0))
+    }
+
+    /// What is at a place is not to be had for the moment: the elevator stands there until it is.
+    fn hold_up(&mut self, stop: Stop, error: ReadError, now: Duration) {
+        self.cursor = stop;
+        self.hold_up_for(error, now);
+    }
+
+    pub(super) fn hold_up_for(&mut self, error: ReadError, now: Duration) {
+        self.counts.held_up += 1;
+        self.held_up = Some(now + HELD_UP);
+        self.hold_up = Some(error);
     }
 
     fn lacks_places(&self) -> bool {
@@ -328,6 +364,13 @@ impl<D: Disk> RecordReader<D> {
                 }
                 self.note_seen();
             }
+            Err(fault) if fault.is_passing() => {
+                let stop = Stop {
+                    place,
+                    what: What::Batch,
+                };
+                self.hold_up(stop, fault.of(place, NOBODY, FIRST), now);
+            }
             Err(fault) => {
                 run.advance(0);
                 self.fail_at(place, &fault);
@@ -360,6 +403,13 @@ impl<D: Disk> RecordReader<D> {
                 self.hand = Some(Hand::joined(place, partition, index, entry.data));
                 self.serve(partition, now);
             }
+            Err((at, fault)) if fault.is_passing() => {
+                let stop = Stop {
+                    place,
+                    what: What::Pieces,
+                };
+                self.hold_up(stop, fault.of(at, partition, index), now);
+            }
             Err((at, fault)) => {
                 let error = fault.of(at, partition, index);
                 self.fail_entry(place, (partition, index), error);
@@ -375,6 +425,9 @@ impl<D: Disk> RecordReader<D> {
         self.askings.values().for_each(Asking::check);
     }
 }
+
+/// Of a batch that several want.
+const NOBODY: PartitionId = PartitionId(0);
 
 /// Before all entries.
 const FIRST: LogIndex = LogIndex(0);

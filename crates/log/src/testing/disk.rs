@@ -208,10 +208,8 @@ impl Disk for MemDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<MemFile> {
-        let state = self.state();
-        if state.process != self.process {
-            return Err(io::Error::other("the process of this handle is gone"));
-        }
+        let mut state = self.state();
+        state.enter(self.process, Call::Open)?;
         let id = state.names.get(name).copied();
         drop(state);
         id.map(|id| self.file(id))

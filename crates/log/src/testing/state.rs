@@ -13,6 +13,8 @@ pub enum Call {
     Sync,
     /// Reading from a file.
     Read,
+    /// Opening a file.
+    Open,
     /// Making a file.
     Create,
     /// Renaming a file.
@@ -227,7 +229,7 @@ impl State {
         if process != self.process {
             return Err(io::Error::other("the process of this handle is gone"));
         }
-        if call != Call::Read {
+        if !matches!(call, Call::Read | Call::Open) {
             self.changes += 1;
             if self.dies_at.is_some_and(|dies_at| self.changes >= dies_at) {
                 return Err(io::Error::other("the process ended here"));

@@ -182,6 +182,36 @@ fn what_the_disk_does_not_give_once_is_read_again() {
 }
 
 #[test]
+fn what_is_not_to_be_had_for_the_moment_is_waited_for() {
+    for call in [Call::Open, Call::Read] {
+        for kind in [ErrorKind::WouldBlock, ErrorKind::OutOfMemory] {
+            for mut world in [ten_batches(), kept_batches()] {
+                let all: usize = world.streams.values().map(|of| of.ahead.len()).sum();
+                world.disk.fail(call, 0, 20, kind);
+                all_of(&mut world);
+                let got = world.got.values().sum::<u64>();
+                assert_eq!((world.lost.len(), got), (0, all as u64));
+                let held_up = world.reader.counts().held_up;
+                assert!(held_up > 2 && world.reader.take_hold_up().is_some());
+                let rested = 200 * u128::from(held_up);
+                assert!(world.now.as_millis() >= rested, "{held_up} times");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_entry_in_pieces_that_is_not_to_be_had_for_the_moment_is_waited_for() {
+    let mut world = World::new(5, SEGMENT);
+    let entry = world.entry(1, &[(0, 14_000), (0, 14_000)]);
+    world.write(&[entry]);
+    world.disk.fail(Call::Read, 0, 20, ErrorKind::TimedOut);
+    all_of(&mut world);
+    assert_eq!((world.lost.len(), world.got.values().sum()), (0, 2));
+    assert!(world.reader.counts().held_up > 2);
+}
+
+#[test]
 fn what_the_disk_never_gives_is_lost() {
     let mut world = ten_batches();
     let (name, at) = batch_at(&world, 9);
