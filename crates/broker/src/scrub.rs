@@ -1,8 +1,11 @@
 //! The scrub: every segment of the log is read and checked once in a while, so that damage is found before it is needed.
 //!
 //! A thread of its own reads segments that are not written any more, one after the other, as slowly as `scrub.period` allows. What is
-//! damaged is still in memory: deliveries go on. What it concerns is said, and a partition that would have to replay damaged entries is
+//! damaged may still be in memory: deliveries go on. What it concerns is said, and a partition that would have to replay damaged entries is
 //! saved, so that a start does not need them. Messages that still wait need theirs: a start stops their streams there (M44).
+//!
+//! A segment of which something could not be read for a stream that wanted it is looked at before all others, also where the scrub is turned
+//! off: the streams that need the same damage and have not come to it are told with that one.
 //!
 //! A segment that is used again while it is read looks damaged: damage counts only if the log still has the segment afterwards.
 
@@ -22,7 +25,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use courser_log::inspect::{InspectError, InspectedDamage, SegmentCheck, check_segment};
-use courser_log::{DiskFile, FileDisk, HeldSegment, RealFile, SegmentNumber};
+use courser_log::{DiskFile, FileDisk, HeldSegment, RealFile, SegmentNumber, is_passing};
 use courser_memory::{Component, Scope};
 use rustix::fs::Advice;
 
@@ -110,6 +113,7 @@ impl Scrubber {
             // A shorter period counts at once.
             loop {
                 self.rest(LOOK)?;
+                self.look_at_suspects()?;
                 let period = self.period();
                 let is_ready = self.control.status() == Status::Serving;
                 if is_ready && !period.is_zero() && begun.elapsed() >= period {
@@ -139,6 +143,7 @@ impl Scrubber {
         let segments = self.sealed();
         let total: u64 = segments.iter().map(|segment| segment.bytes).sum();
         for segment in &segments {
+            self.look_at_suspects()?;
             let period = self.period();
             if period.is_zero() {
                 return Ok(());
@@ -153,6 +158,25 @@ impl Scrubber {
         let damage = self.door.state.damage();
         damage.segments_left(|number| left.iter().any(|it| it.segment.0 == number));
         self.door.state.add(Counter::ScrubPasses, 1);
+        Ok(())
+    }
+
+    /// Reads segments of which something could not be read, as fast as it goes: somebody waits for what is in them.
+    fn look_at_suspects(&mut self) -> Result<(), Stopped> {
+        if !self.door.state.damage().is_suspicious() || self.control.status() != Status::Serving {
+            return Ok(());
+        }
+        let mut segments = self.door.requests.segments().unwrap_or_default();
+        let written = segments.pop().map(|it| it.segment.0);
+        let has = |number| segments.iter().any(|it| it.segment.0 == number);
+        let damage = self.door.state.damage();
+        let suspects = damage.take_suspects(has, |number| Some(number) == written);
+        self.pace.borrow_mut().set(u64::MAX);
+        for segment in &segments {
+            if suspects.contains(&segment.segment.0) {
+                self.segment(segment)?;
+            }
+        }
         Ok(())
     }
 
@@ -177,9 +201,15 @@ impl Scrubber {
     ) -> Result<Result<T, InspectError>, Stopped> {
         let path = self.folder.join(segment.file_name());
         forget_pages(&path);
-        let pace = &self.pace;
-        let found = match RealFile::read_only(&path) {
-            Ok(file) => read(Slowly { file, pace }),
+        let opened = loop {
+            match RealFile::read_only(&path) {
+                // It says nothing of the segment.
+                Err(error) if is_passing(&error) => self.rest(LOOK)?,
+                opened => break opened,
+            }
+        };
+        let found = match opened {
+            Ok(file) => read(Slowly { file, of: self }),
             Err(error) => Err(error.into()),
         };
         forget_pages(&path);
@@ -259,7 +289,7 @@ fn forget_pages(path: &Path) {
 /// A file that is read at a pace.
 struct Slowly<'a> {
     file: RealFile,
-    pace: &'a RefCell<Pace>,
+    of: &'a Scrubber,
 }
 
 impl DiskFile for Slowly<'_> {
@@ -268,9 +298,21 @@ impl DiskFile for Slowly<'_> {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        let spent = self.pace.borrow_mut().spend(buf.len() as u64);
-        spent.map_err(|Stopped| io::Error::from(io::ErrorKind::Interrupted))?;
-        self.file.read_at(buf, offset)
+        let stopped = |Stopped| io::Error::from(io::ErrorKind::Interrupted);
+        let mut pace = self.of.pace.borrow_mut();
+        // Others are to be looked at first.
+        if self.of.door.state.damage().is_suspicious() {
+            pace.set(u64::MAX);
+        }
+        pace.spend(buf.len() as u64).map_err(stopped)?;
+        loop {
+            match self.file.read_at(buf, offset) {
+                Err(error) if is_passing(&error) => {
+                    pace.wait_until(Instant::now() + LOOK).map_err(stopped)?
+                }
+                read => return read,
+            }
+        }
     }
 
     fn write_at(&self, _bufs: &[IoSlice<'_>], _offset: u64) -> io::Result<()> {

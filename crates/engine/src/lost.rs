@@ -143,6 +143,12 @@ impl Partition {
         self.state.records.tombstones() > 0
     }
 
+    /// Another number whenever [`lost`](Self::lost) may say something else.
+    #[must_use]
+    pub const fn losses(&self) -> u64 {
+        self.state.records.losses()
+    }
+
     /// Every place that needs a record which the disk has lost, in order. Nothing where nothing is lost; else linear in all
     /// that is stored.
     #[must_use]

@@ -1,7 +1,9 @@
 //! What a running broker says of its damage.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use courser_contract::{LogIndex, PartitionId};
 use courser_engine::{AsideFilters, LostReference, LostStream};
@@ -17,17 +19,17 @@ const NAMED_MAX: usize = 1_000;
 pub struct NodeState {
     /// Partitions that are set aside, by number once the start is over.
     pub set_aside: Vec<SetAside>,
-    /// Streams that have stopped at a record which the disk has lost: the first thousand.
+    /// Streams that have stopped at a record which the disk has lost, or will when they come to it: the first thousand.
     pub stopped: Vec<StoppedStream>,
     /// How many places need such a record.
     pub stopped_places: u64,
     /// What the operator has accepted and this start has done.
     pub accepted: Vec<Accepted>,
-    /// Damage that the scrub has found since the start in segments that still hold something, by segment.
+    /// Damage that was found since the start in segments that still hold something, by segment.
     pub rotten: Vec<RottenPlace>,
 }
 
-/// Damage in a segment that is in use. What it concerns is served all the same: the broker has it in memory.
+/// Damage in a segment that is in use. What of it is in memory is served all the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RottenPlace {
     /// Number of the segment.
@@ -38,7 +40,7 @@ pub struct RottenPlace {
     pub what: String,
     /// Messages in it that still wait, each once for each that waits for it.
     pub messages: u64,
-    /// Whose they are: those that a start would stop there. The first thousand.
+    /// Whose they are: those that stop there, or would after a start. The first thousand.
     pub streams: Vec<(PartitionId, LostStream)>,
 }
 
@@ -187,16 +189,29 @@ pub(crate) fn by_stream(
 
 /// The same while shards add to it.
 #[derive(Debug, Default)]
-pub(crate) struct SharedState(Mutex<NodeState>);
+pub(crate) struct SharedState {
+    told: Mutex<Told>,
+    /// Segments of which something could not be read for who needed it: the scrub is to look at them.
+    suspects: Mutex<BTreeSet<u64>>,
+    /// It has not looked at all of them.
+    is_suspicious: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    state: NodeState,
+    /// Places that have stopped, by partition.
+    places: BTreeMap<PartitionId, u64>,
+}
 
 impl SharedState {
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Changes it.
     pub(crate) fn change(&self, change: impl FnOnce(&mut NodeState)) {
-        let mut state = self
-            .0
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        change(&mut state);
+        change(&mut self.told().state);
     }
 
     /// A partition is set aside.
@@ -209,20 +224,62 @@ impl SharedState {
         });
     }
 
-    /// Streams of a partition have stopped.
-    pub(crate) fn stopped(&self, id: PartitionId, references: &[LostReference]) {
-        self.change(|state| {
-            state.stopped_places += references.len() as u64;
-            let room = NAMED_MAX.saturating_sub(state.stopped.len());
-            let streams = by_stream(references).take(room);
-            let streams = streams.map(|(stream, seq, records)| StoppedStream {
-                partition: id,
-                stream,
-                seq,
-                records,
-            });
-            state.stopped.extend(streams);
+    /// These streams of a partition have stopped, and no others. Those that had not before.
+    pub(crate) fn stopped(
+        &self,
+        id: PartitionId,
+        references: &[LostReference],
+    ) -> Vec<StoppedStream> {
+        let mut told = self.told();
+        let Told { state, places } = &mut *told;
+        places.insert(id, references.len() as u64);
+        state.stopped_places = places.values().sum();
+        let before: Vec<_> = state
+            .stopped
+            .extract_if(.., |it| it.partition == id)
+            .collect();
+        let room = NAMED_MAX.saturating_sub(state.stopped.len());
+        let streams = by_stream(references).map(|(stream, seq, records)| StoppedStream {
+            partition: id,
+            stream,
+            seq,
+            records,
         });
+        let mut streams: Vec<_> = streams.take(room).collect();
+        state.stopped.extend(streams.iter().cloned());
+        state.stopped.sort_by_key(|it| it.partition);
+        streams.retain(|it| !before.contains(it));
+        streams
+    }
+
+    /// Something of a segment could not be read for who needed it.
+    pub(crate) fn suspect(&self, segment: u64) {
+        self.suspects().insert(segment);
+        self.is_suspicious.store(true, Ordering::Release);
+    }
+
+    /// Whether the scrub should look at [`take_suspects`](Self::take_suspects) soon.
+    pub(crate) fn is_suspicious(&self) -> bool {
+        self.is_suspicious.load(Ordering::Acquire)
+    }
+
+    /// Those segments that can be looked at; ones that cannot yet stay, others that are gone are forgotten.
+    pub(crate) fn take_suspects(
+        &self,
+        is_there: impl Fn(u64) -> bool,
+        is_written: impl Fn(u64) -> bool,
+    ) -> BTreeSet<u64> {
+        self.is_suspicious.store(false, Ordering::Release);
+        let mut suspects = self.suspects();
+        let all = std::mem::take(&mut *suspects);
+        let (there, rest) = all.into_iter().partition(|segment| is_there(*segment));
+        let rest: BTreeSet<u64> = rest;
+        *suspects = rest.into_iter().filter(|it| is_written(*it)).collect();
+        there
+    }
+
+    fn suspects(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.suspects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Something was done that the operator has ordered.
@@ -253,10 +310,6 @@ impl SharedState {
 
     /// What it is now.
     pub(crate) fn get(&self) -> NodeState {
-        let state = self
-            .0
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        state.clone()
+        self.told().state.clone()
     }
 }

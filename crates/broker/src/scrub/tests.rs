@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::shard::support::{Client, broker_on, publish};
 use courser_engine::LostStream;
 
-use crate::{Broker, NodeState};
+use crate::{Accepted, Broker, Finding, NodeState, Verb, examine, repair};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -203,6 +203,73 @@ fn m41_damage_of_what_a_cleaner_has_moved_says_whom_it_concerns() {
     let streams: Vec<_> = place.streams.iter().map(|(_, of)| of).collect();
     assert_eq!(streams, [&LostStream::Session("first".into())]);
     assert_eq!(place.messages, 1);
+    broker.stop().expect("nothing failed");
+}
+
+/// What is damaged is only in the log: the stream that needs it stops there, others go on, and it is told and ends as any damage.
+#[test]
+fn m44_damage_that_a_stream_comes_to_is_told_and_ends_as_any_other() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let folder = folder.path();
+    let settings = [
+        "scrub.period=0s",
+        "sys.interval=0s",
+        "log.checkpoint_bytes=1MiB",
+        "session.hot_bytes=16KiB",
+    ];
+    let first = LostStream::Session("first".into());
+    let broker = broker_on(folder, 2, &settings);
+    store(&broker, "first", 3);
+    store(&broker, "second", 3);
+    // Below the checkpoints, and in no segment that is written.
+    pass(&broker);
+    pass(&broker);
+    let rotten = files_with(folder, "message 2 for first", true);
+    let address = broker.addresses()[0];
+    let (mut client, present) = Client::session(address, "first", 4, 0, &[]);
+    assert!(present);
+    let (_, payload) = client.receive_publish();
+    assert!(payload.starts_with(b"message 1 for first"));
+    wait("it is told", || {
+        let state = broker.state();
+        !state.stopped.is_empty() && !state.rotten.is_empty()
+    });
+    client.send(0xC0, &[]);
+    assert_eq!(client.receive().first, 0xD0, "and nothing behind it");
+    let state = broker.state();
+    let [stopped] = &state.stopped[..] else {
+        panic!("one stream has stopped: {state:?}");
+    };
+    assert_eq!((&stopped.stream, stopped.records), (&first, 1));
+    assert_eq!(state.stopped_places, 1);
+    let [place] = &state.rotten[..] else {
+        panic!("one place is damaged: {state:?}");
+    };
+    assert!(rotten.contains(&place.segment), "{rotten:?}");
+    assert_eq!(place.streams, [(stopped.partition, first.clone())]);
+    assert_eq!(counted(&broker, "recalled_lost"), 1);
+    let (mut other, _) = Client::session(address, "second", 4, 0, &[]);
+    for number in 1..=3 {
+        let (_, payload) = other.receive_publish();
+        assert!(payload.starts_with(format!("message {number} for second").as_bytes()));
+    }
+    broker.stop().expect("nothing failed");
+    let examined = examine(folder).expect("it can be examined");
+    let [Finding::Stopped { streams, .. }] = &examined.findings[..] else {
+        panic!("one stream stops: {examined:?}");
+    };
+    assert_eq!(streams[..], state.stopped[..]);
+    repair(folder, Verb::AcceptLoss(None)).expect("it is damaged");
+    let broker = broker_on(folder, 2, &settings);
+    let (mut client, _) = Client::session(broker.addresses()[0], "first", 4, 0, &[]);
+    let (_, payload) = client.receive_publish();
+    assert!(payload.starts_with(b"message 3 for first"));
+    let state = broker.state();
+    let accepted = Accepted::Records(stopped.partition, first, 1);
+    assert_eq!(
+        (state.stopped, state.accepted),
+        (Vec::new(), vec![accepted])
+    );
     broker.stop().expect("nothing failed");
 }
 

@@ -25,6 +25,8 @@ pub(crate) struct Owned {
     pub(crate) unsaved_bytes: u64,
     /// What is wrong with it; almost always nothing.
     pub(crate) damaged: Option<Box<Damaged>>,
+    /// What it had lost when that was said last, see `Partition::losses`.
+    pub(crate) told_losses: u64,
     pub(crate) timer: Option<TimerKey>,
     pub(crate) armed: Tick,
     /// When the first publish was received that goes into the next entry.
@@ -128,6 +130,7 @@ impl Partitions {
                 applied: NOTHING,
                 unsaved_bytes: 0,
                 damaged: None,
+                told_losses: 0,
                 timer: None,
                 armed: Tick(u64::MAX),
                 received: None,

@@ -15,6 +15,8 @@ pub(crate) struct Recalls {
     recalled: mpsc::Receiver<Recalled>,
     /// One that came as the shard was about to sleep.
     next: Option<Recalled>,
+    /// Whether [`Timer::LOSSES`](super::timers::Timer::LOSSES) is armed.
+    pub(super) watches_losses: bool,
 }
 
 impl Recalls {
@@ -24,6 +26,7 @@ impl Recalls {
             questions,
             recalled,
             next: None,
+            watches_losses: false,
         }
     }
 
@@ -58,9 +61,9 @@ impl Shard {
         }
     }
 
-    /// Streams have stopped at records that the log does not give.
+    /// The log does not give records: streams stop at them, and which ones is said soon.
     #[cold]
-    fn tell_unreadable(&self, recalled: &Recalled, records: usize) {
+    fn tell_unreadable(&mut self, recalled: &Recalled, records: usize) {
         let error = recalled.error.as_deref();
         tracing::error!(
             event = "record_unreadable",
@@ -71,6 +74,7 @@ impl Shard {
         );
         let state = self.hub.disk_state();
         state.add(Counter::RecalledLost, records as u64);
+        self.watch_losses();
     }
 
     /// Asks what a partition wants to know.

@@ -38,6 +38,8 @@ pub(crate) enum Due {
     Memory,
     /// A token has ended.
     Token,
+    /// Which streams have stopped is looked at.
+    Losses,
 }
 
 impl Timer {
@@ -47,6 +49,7 @@ impl Timer {
     pub(crate) const PACE: Self = Self(u32::MAX - 3);
     pub(crate) const MEMORY: Self = Self(u32::MAX - 4);
     pub(crate) const TOKEN: Self = Self(u32::MAX - 5);
+    pub(crate) const LOSSES: Self = Self(u32::MAX - 6);
 
     /// Of a connection.
     pub(crate) const fn front(slot: Place) -> Self {
@@ -68,6 +71,7 @@ impl Timer {
             Self::PACE => Due::Pace,
             Self::MEMORY => Due::Memory,
             Self::TOKEN => Due::Token,
+            Self::LOSSES => Due::Losses,
             Self(value) if value >= PARTITIONS => Due::Partition((value - PARTITIONS) as usize),
             Self(slot) => Due::Front(slot),
         }
@@ -107,6 +111,7 @@ impl Shard {
                 Due::Pace => self.resume_paced(),
                 Due::Memory => self.memory_timeout(),
                 Due::Token => self.end_tokens(),
+                Due::Losses => self.losses_timeout(),
             }
         }
         self.due = due;

@@ -202,6 +202,9 @@ impl<D: Disk> RecallStation<D> {
             true => None,
             false => self.reader.take_error(),
         };
+        if let Some(ReadError::Damaged { place, .. } | ReadError::Disk { place, .. }) = &error {
+            self.state.damage().suspect(place.segment.0);
+        }
         answer.error = error.map(|error| with_causes(&error));
         let Some(shard) = self.homes.get(&answer.partition) else {
             return;

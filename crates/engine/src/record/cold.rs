@@ -231,7 +231,7 @@ impl Records {
                 taken.lost += 1;
             }
         }
-        self.tombstones += taken.lost;
+        self.note_tombstones(taken.lost);
         taken
     }
 
@@ -241,6 +241,7 @@ impl Records {
         if row.block == LOST {
             self.rows.cool(slot.0, row.offset);
             self.tombstones -= 1;
+            self.losses += 1;
             self.cold.records += 1;
         }
     }

@@ -91,6 +91,8 @@ pub(crate) struct Records {
     live: usize,
     /// Records that stand for lost ones, see `lost`.
     tombstones: usize,
+    /// Counts up whenever these are others.
+    losses: u64,
     blocks: Blocks,
     cold: Cold,
 }
@@ -174,7 +176,9 @@ impl Records {
     /// A record is about to go while some stand for lost ones.
     #[cold]
     fn note_gone(&mut self, slot: Slot) {
-        self.tombstones -= usize::from(self.is_tombstone(slot));
+        let was_one = self.is_tombstone(slot);
+        self.tombstones -= usize::from(was_one);
+        self.losses += u64::from(was_one);
     }
 
     /// The record, which is in memory.
@@ -250,6 +254,12 @@ impl Records {
     /// So many of the records that came in last stand for lost ones.
     pub(crate) const fn note_tombstones(&mut self, count: usize) {
         self.tombstones += count;
+        self.losses += count as u64;
+    }
+
+    /// Another number whenever other records are lost.
+    pub(crate) const fn losses(&self) -> u64 {
+        self.losses
     }
 
     /// Live records.

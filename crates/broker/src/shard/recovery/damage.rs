@@ -1,5 +1,5 @@
-//! What a shard does about damage at its start: partitions are set aside, accepted losses become facts, and what stays stopped is
-//! said (M39, M44, M50).
+//! What a shard does about damage. At its start partitions are set aside, accepted losses become facts, and what stays stopped is
+//! said (M39, M44, M50); later, which streams stop at records that are found to be lost, in the same words.
 
 use courser_cluster::Restored;
 use courser_contract::{LogIndex, PartitionId};
@@ -7,12 +7,16 @@ use courser_engine::{AsideFilters, LostReference};
 
 use super::making::MadeFor;
 use crate::repair::judge::Serves;
-use crate::repair::state::{SetAside, by_stream};
+use crate::repair::state::{SetAside, StoppedStream, by_stream};
 use crate::repair::{Accepted, Fault};
 use crate::shard::Shard;
+use crate::shard::timers::Timer;
 
 /// Streams of one partition that are named in the log of the process.
 const TOLD_MAX: usize = 20;
+/// How soon it is said what has stopped, in milliseconds: records of one damage are lost one after the other, and each time that it is
+/// said is a walk over all that a partition stores.
+const TELL_MS: u64 = 250;
 
 /// What is wrong with a partition, or was.
 #[derive(Debug)]
@@ -108,6 +112,48 @@ impl Shard {
                 .collect();
             self.tell_gone(id, &gone);
             self.tell_stopped(id, &left);
+            let losses = self.with_partition(id, |it, _, _| it.losses());
+            self.partitions.at(place).told_losses = losses;
+            if !left.is_empty() {
+                self.watch_losses();
+            }
+        }
+    }
+
+    /// From now on it is looked at what has stopped, for as long as something has.
+    pub(in crate::shard) fn watch_losses(&mut self) {
+        if let Some(recalls) = &mut self.recalls
+            && !std::mem::replace(&mut recalls.watches_losses, true)
+        {
+            let due = self.hub.now.tick.after_ms(TELL_MS);
+            self.timers.insert(due, Timer::LOSSES);
+        }
+    }
+
+    /// Says what has stopped, and what goes on again, of the first partition where that is new.
+    pub(in crate::shard) fn losses_timeout(&mut self) {
+        if let Some(recalls) = &mut self.recalls {
+            recalls.watches_losses = false;
+        }
+        let mut watches_on = false;
+        for place in 0..self.partitions.len() {
+            let owned = self.partitions.at(place);
+            let (id, told) = (owned.id, owned.told_losses);
+            if matches!(owned.damaged.as_deref(), Some(Damaged::Aside(..))) {
+                continue;
+            }
+            watches_on |= owned.has_lost_records();
+            let losses = owned.partition.as_ref().map_or(told, |it| it.losses());
+            if losses != told {
+                owned.told_losses = losses;
+                let lost = self.with_partition(id, |it, _, _| it.lost());
+                self.tell_stopped(id, &lost);
+                watches_on = true;
+                break;
+            }
+        }
+        if watches_on {
+            self.watch_losses();
         }
     }
 
@@ -122,12 +168,15 @@ impl Shard {
     }
 
     fn tell_stopped(&self, id: PartitionId, left: &[LostReference]) {
-        if left.is_empty() {
-            return;
-        }
-        for (stream, seq, records) in by_stream(left).take(TOLD_MAX) {
+        let news = self.hub.disk_state().damage().stopped(id, left);
+        for stopped in news.iter().take(TOLD_MAX) {
+            let StoppedStream {
+                stream,
+                seq,
+                records,
+                ..
+            } = stopped;
             tracing::error!(event = "stream_stopped", partition = id.0, %stream, seq, records);
         }
-        self.hub.disk_state().damage().stopped(id, left);
     }
 }
