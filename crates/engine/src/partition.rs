@@ -365,6 +365,9 @@ impl Partition {
         self.lead.now = now;
         self.gather.handle_timeout(now.tick);
         self.recall_timeout();
+        if self.state.records.cools_on() {
+            self.state.records.cool();
+        }
         if self.lead.decides() {
             self.run_due(fx);
             self.forward_timeout(fx);
@@ -381,6 +384,8 @@ impl Partition {
         let stood = self.lead.stood.values();
         let forwards = forwards.chain(stood.map(|(_, since)| since.after_ms(FORWARD_AGAIN_MS)));
         let forwards = forwards.chain(self.recalls.poll_timeout());
+        let cools_on = self.state.records.cools_on();
+        let forwards = forwards.chain(cools_on.then_some(self.lead.now.tick));
         forwards.chain(due).chain(self.gather.deadline()).min()
     }
 

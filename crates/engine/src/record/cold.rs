@@ -22,6 +22,8 @@ const STEP_BYTES: usize = 1 << 20;
 pub(super) struct Cold {
     /// Bytes that may be in memory.
     hot_max: usize,
+    /// More are, and some of them can go: the next step is due.
+    is_due: bool,
     /// Rows whose bytes are not, lost ones left out.
     records: usize,
     /// Those of them that the log was asked for: packed address and row.
@@ -43,6 +45,7 @@ impl Default for Cold {
     fn default() -> Self {
         Self {
             hot_max: usize::MAX,
+            is_due: false,
             records: 0,
             asked: HashMap::default(),
             waiting: HashMap::default(),
@@ -131,17 +134,25 @@ impl Records {
         }
     }
 
+    /// Whether [`Records::cool`] has more to do: a limit was lowered.
+    pub(crate) const fn cools_on(&self) -> bool {
+        self.cold.is_due
+    }
+
     /// Lets the oldest records go until few enough are in memory, or so many have gone that the rest has time until the next
-    /// entry: a limit may have been lowered.
-    pub(super) fn cool(&mut self) {
+    /// call.
+    pub(crate) fn cool(&mut self) {
         let mut staying = Staying::default();
         let least = self.blocks.hot_bytes().saturating_sub(STEP_BYTES);
         let until = self.cold.hot_max.max(least);
-        while self.blocks.hot_bytes() > until
-            && let Some(block) = self.blocks.take_oldest()
-        {
+        self.cold.is_due = false;
+        while self.blocks.hot_bytes() > until {
+            let Some(block) = self.blocks.take_oldest() else {
+                return self.keep_staying(staying);
+            };
             self.cool_block(block, &mut staying);
         }
+        self.cold.is_due = self.blocks.hot_bytes() > self.cold.hot_max;
         self.keep_staying(staying);
     }
 

@@ -42,6 +42,34 @@ fn m17_what_waits_leaves_memory_and_comes_back_in_order() {
 }
 
 #[test]
+fn a_lowered_limit_counts_where_nothing_else_happens() {
+    let mut world = World::with_hot(Limits::default(), 64 << 20);
+    away(&mut world, "a", "t");
+    let payload = "x".repeat(100_000);
+    for _ in 0..COUNT {
+        world.send("t", &payload, QoS::AtLeastOnce);
+    }
+    world.settle();
+    assert_eq!(cold(&world), 0);
+    let limits = Limits {
+        hot_bytes: 400,
+        ..Limits::default()
+    };
+    let node = world.nodes.get_mut(&DURABLE).expect("it is there");
+    node.partition.set_limits(limits);
+    let first = cold(&world);
+    assert!(first < COUNT as u64, "not all at once: {first}");
+    world.pass_time(0);
+    assert!(cold(&world) > first);
+    for _ in 0..COUNT {
+        world.pass_time(0);
+    }
+    assert_eq!(cold(&world), COUNT as u64);
+    let due = world.nodes[&DURABLE].partition.poll_timeout();
+    assert!(due.is_none_or(|due| due > world.now.tick), "it is done");
+}
+
+#[test]
 fn a_stream_waits_for_its_record_and_passes_nothing_by() {
     let mut world = World::with_hot(Limits::default(), 400);
     let a = away(&mut world, "a", "t");
