@@ -1,6 +1,7 @@
 """Messages for absent sessions, more than may be in memory: stored, then taken by all of them at once.
 
-By hand, also behind a cleaner: python tests/e2e/cold.py --messages 2000000 --group 256 --memory 256 --hot 32 --cleaned
+By hand, also behind a cleaner: python tests/e2e/cold.py --messages 2000000 --group 256 --memory 256 --hot 32 --cleaned; or by a broker that
+was killed and started again in between: --restart
 """
 
 import argparse
@@ -31,21 +32,31 @@ class Server:
     """A broker in a control group of its own."""
 
     def __init__(self, folder: Path, group, memory: int, hot: int, settings: dict[str, str] | None = None):
-        self.log, self.http = folder / "server.log", free_port()
+        self.folder, self.group, self.http = folder, group, free_port()
         command = [str(Courser.binary()), "server", "--mqtt", "127.0.0.1:0", "--data", str(folder / "data"), "--shards", "2"]
         values = {
             "memory.max": f"{memory}MiB",
             "session.hot_bytes": f"{hot}MiB",
             "log.checkpoint_bytes": "4MiB",
+            # All of them may wait for one session.
+            "session.queue_messages_max": "10000000",
+            "session.queue_bytes_max": "1TiB",
             "http.listen": f"127.0.0.1:{self.http}",
             **(settings or {}),
         }
         for name, value in values.items():
             command += ["--set", f"{name}={value}"]
+        self.command, self.starts = command, 0
+        self.start()
+
+    def start(self, seconds: float = 120) -> None:
+        """Starts it, again with what it has stored, in the same group."""
+        self.starts += 1
+        self.log = self.folder / f"server-{self.starts}.log"
         with self.log.open("w") as output:
-            inside = functools.partial(groups.join, group) if group else None
-            self.process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output, preexec_fn=inside)
-        deadline = time.monotonic() + 30
+            inside = functools.partial(groups.join, self.group) if self.group else None
+            self.process = subprocess.Popen(self.command, cwd=self.folder, stdout=output, stderr=output, preexec_fn=inside)
+        deadline = time.monotonic() + seconds
         while "ready\n" not in self.log.read_text():
             assert self.process.poll() is None and time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.02)
@@ -64,6 +75,17 @@ class Server:
     def cpu_seconds(self) -> float:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / 100
+
+    def peak_bytes(self) -> int:
+        """The most memory that this process has had until now."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
+        assert found, status
+        return int(found[1]) * 1024
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(60)
 
     def stop(self) -> int:
         self.process.terminate()
@@ -197,8 +219,11 @@ def await_cleaner(server: Server, number: int, messages: int, seconds: float) ->
     return moved
 
 
-def run(server: Server, sessions: int, messages: int, seconds: float = 120, cleaned: bool = False) -> dict[str, float]:
-    """Stores and takes; what it took. `cleaned`: two of three sessions take theirs first, and the cleaner moves what the others have."""
+def run(
+    server: Server, sessions: int, messages: int, seconds: float = 120, cleaned: bool = False, restart: bool = False
+) -> dict[str, float]:
+    """Stores and takes; what it took. `cleaned`: two of three sessions take theirs first, and the cleaner moves what the others have.
+    `restart`: the broker is killed and starts again before they are taken."""
     clients = [Session(server.port, number) for number in range(sessions)]
     for client in clients:
         client.subscribe()
@@ -210,6 +235,14 @@ def run(server: Server, sessions: int, messages: int, seconds: float = 120, clea
         drain(first, sum(len(range(client.number, messages, sessions)) for client in first), seconds)
         clients = [client for client in clients if client.number % 3 == 0]
         moved = await_cleaner(server, sessions, 50_000, seconds)
+    peaks = {"peak_bytes_stored": server.peak_bytes()}
+    if restart:
+        server.kill()
+        begun_again = time.monotonic()
+        server.start()
+        peaks |= {"start_seconds": time.monotonic() - begun_again, "peak_bytes_started": server.peak_bytes()}
+        for client in clients:
+            client.port = server.port
     cpu, before, begun_taking = server.cpu_seconds(), server.metrics(), time.monotonic()
     drain(clients, sum(len(range(client.number, messages, sessions)) for client in clients), seconds)
     taken, after = time.monotonic(), server.metrics()
@@ -220,6 +253,8 @@ def run(server: Server, sessions: int, messages: int, seconds: float = 120, clea
         "taken_seconds": taken - begun_taking,
         "cpu_seconds": server.cpu_seconds() - cpu,
         "cold_messages": before.get("courser_cold_messages", 0),
+        **peaks,
+        "peak_bytes": server.peak_bytes(),
         **counted,
     }
 
@@ -233,13 +268,14 @@ def main() -> int:
     parser.add_argument("--hot", type=int, default=4, help="session.hot_bytes in MiB")
     parser.add_argument("--seconds", type=float, default=600, help="most that taking them may take")
     parser.add_argument("--cleaned", action="store_true", help="behind a cleaner")
+    parser.add_argument("--restart", action="store_true", help="by a broker that was killed and started again")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         group = stack.enter_context(groups.memory_group(options.group * MIB)) if options.group else None
         settings = {"log.segment_bytes": "8MiB", "log.checkpoint_bytes": "1MiB"} if options.cleaned else {}
         server = Server(Path(folder), group, options.memory, options.hot, settings)
         try:
-            found = run(server, options.sessions, options.messages, options.seconds, options.cleaned)
+            found = run(server, options.sessions, options.messages, options.seconds, options.cleaned, options.restart)
             for name, value in found.items():
                 print(f"{name:40} {value:16,.2f}")
         finally:

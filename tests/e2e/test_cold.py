@@ -1,4 +1,5 @@
-"""Messages that wait for long leave memory: more of them wait than there is memory, and all are taken in order."""
+"""Messages that wait for long leave memory: more of them wait than there is memory, and all are taken in order, also when the broker was killed in
+between."""
 
 import cold
 import groups
@@ -9,12 +10,13 @@ pytestmark = pytest.mark.courser
 SESSIONS, MESSAGES = 1_000, 500_000
 
 
-def test_half_a_million_messages_for_absent_sessions_fit_64_mib_and_are_taken_in_order(tmp_path):
+@pytest.mark.parametrize("restart", [False, True], ids=["at once", "after a kill"])
+def test_half_a_million_messages_for_absent_sessions_fit_64_mib_and_are_taken_in_order(tmp_path, restart):
     try:
         # Beside what the broker allocates a group pays for its code, the buffers of its sockets and the pages of its files.
         with groups.memory_group(96 << 20) as group:
             server = cold.Server(tmp_path, group, memory=64, hot=4)
-            found = cold.run(server, SESSIONS, MESSAGES, seconds=300)
+            found = cold.run(server, SESSIONS, MESSAGES, seconds=300, restart=restart)
             assert server.stop() == 0, server.log.read_text()
     except groups.CannotMake as why:
         pytest.skip(str(why))

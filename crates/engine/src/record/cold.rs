@@ -73,6 +73,12 @@ impl Records {
         self.rows.pin(slot.0, 0);
     }
 
+    /// The same of one that is on its way out of the log.
+    pub(crate) fn pin_expected(&mut self, slot: Slot) {
+        self.rows.get_expected(slot.0);
+        self.pin(slot);
+    }
+
     /// The same, and one more place needs it.
     #[inline]
     pub(crate) fn keep_pinned(&mut self, slot: Slot) {
@@ -211,7 +217,6 @@ impl Records {
 
     /// The log is asked for a record that is cold and was not asked for.
     pub(crate) fn ask(&mut self, slot: Slot) -> Want {
-        assert!(self.is_unasked(slot), "a record is asked for once");
         let row = self.rows.warm(slot.0, ASKED);
         let (address, len) = (row.address(), row.offset);
         self.cold.asked.insert(address.pack(), slot.0);

@@ -188,6 +188,7 @@ impl Records {
         self.record(row)
     }
 
+    #[inline]
     fn record(&self, row: &Row) -> RecordRef<'_> {
         RecordRef::trusted_at(self.blocks.bytes(row.block), row.offset as usize)
     }
@@ -214,7 +215,7 @@ impl Records {
         match self.rows.find(slot.0) {
             Some(row) if row.block < ABSENT => self.blocks.record_len(row.block, row.offset),
             Some(row) => row.offset,
-            None => self.rows.get(slot.0).offset,
+            None => self.rows.len_of_cold(slot.0),
         }
     }
 
@@ -292,7 +293,7 @@ impl Records {
     /// A row whose bytes come later, by [`Records::fill`]. In ascending order of addresses, before any other row.
     pub(crate) fn expect(&mut self, address: Address, refs: u32) -> Slot {
         self.live += 1;
-        Slot(self.rows.add(Row::new(EXPECTED, 0, refs, address)))
+        Slot(self.rows.expect(address, refs))
     }
 
     /// The next row of an entry whose bytes have not come, with the byte of the entry at which its record begins. It no longer
@@ -310,7 +311,7 @@ impl Records {
             let (at, _) = same.into_iter().find(|(_, row)| is_next(row))?;
             at
         };
-        let row = self.rows.get_mut(at);
+        let row = self.rows.get_expected(at);
         row.block = MOVING;
         Some((Slot(at), row.address().ordinal))
     }
@@ -326,7 +327,7 @@ impl Records {
             ordinal: from,
         };
         let at = self.first_expected_from(first)?;
-        let row = self.rows.get_mut(at);
+        let row = self.rows.get_expected(at);
         let ordinal = row.address().ordinal;
         if u64::from(ordinal) >= end {
             return None;

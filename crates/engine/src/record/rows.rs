@@ -7,7 +7,7 @@
 //! ```
 //! An open page has 20 bytes for each row, and its free rows are used for new records. Once the record of each row of a page is only in
 //! the log (`cold`), or stays in memory for good, the page is packed, see [`packed`]: some four bytes a row. The rows of a packed page whose records
-//! are in memory, or asked for, are kept besides.
+//! are in memory, or asked for, are kept besides. At a start pages are packed as soon as their rows are known, and open while their records come.
 
 mod packed;
 #[cfg(test)]
@@ -16,7 +16,7 @@ mod tests;
 use hashbrown::HashMap;
 
 use self::packed::Packed;
-use super::{Address, COLD, FREE, PINNED};
+use super::{Address, COLD, EXPECTED, FREE, PINNED};
 
 /// Rows of a page.
 const PAGE: usize = 1_024;
@@ -102,7 +102,7 @@ pub(super) struct Rows {
     /// Open ones; at the others' places is none.
     pages: Vec<Option<Box<Page>>>,
     calm: Vec<Calm>,
-    packed: HashMap<u32, Box<Packed>, foldhash::fast::FixedState>,
+    packed: Vec<Option<Box<Packed>>>,
     /// Rows of packed pages that are not as the page says.
     out: HashMap<u32, Row, foldhash::fast::FixedState>,
     /// Numbers of pages in which nothing lives, to be used again.
@@ -120,7 +120,7 @@ impl Default for Rows {
         Self {
             pages: Vec::new(),
             calm: Vec::new(),
-            packed: HashMap::default(),
+            packed: Vec::new(),
             out: HashMap::default(),
             absent: Vec::new(),
             free: END,
@@ -169,12 +169,23 @@ impl Rows {
 
     /// The same of all records.
     pub(super) fn get(&self, number: u32) -> Row {
-        let (page, at) = place(number);
-        match (self.find(number), self.packed.get(&page)) {
-            (Some(row), _) => *row,
-            (None, Some(page)) => page.get(at),
-            (None, None) => Row::GONE,
+        match self.find(number) {
+            Some(row) => *row,
+            None => self.get_packed(number),
         }
+    }
+
+    fn get_packed(&self, number: u32) -> Row {
+        let (page, at) = place(number);
+        let packed = self.packed[page as usize].as_ref();
+        packed.map_or(Row::GONE, |page| page.get(at))
+    }
+
+    /// Bytes of a record that [`Rows::find`] does not find, because it is only in the log.
+    pub(super) fn len_of_cold(&self, number: u32) -> u32 {
+        let (page, at) = place(number);
+        let packed = self.packed[page as usize].as_ref();
+        packed.map_or(0, |page| page.len(at))
     }
 
     /// The row of a live record, to say where that is now. What becomes cold is told by [`Rows::cool`], what stays by [`Rows::pin`],
@@ -186,6 +197,39 @@ impl Rows {
             Some(page) => &mut page[at],
             None => take_out(&mut self.out, &self.packed, number),
         }
+    }
+
+    /// The same of a record that may be expected: its page is opened.
+    pub(super) fn get_expected(&mut self, number: u32) -> &mut Row {
+        self.open_expected(place(number).0);
+        self.get_mut(number)
+    }
+
+    fn open_expected(&mut self, at_page: u32) {
+        let packed = &mut self.packed[at_page as usize];
+        let Some(packed) = packed.take_if(|page| page.is_expected) else {
+            return;
+        };
+        let page: Vec<Row> = (0..PAGE).map(|at| packed.get(at)).collect();
+        let page = page.into_boxed_slice().try_into();
+        self.pages[at_page as usize] = Some(page.expect("a page has its size"));
+        self.held_bytes -= packed.held_bytes();
+        self.held_bytes += PAGE_BYTES;
+    }
+
+    /// Adds a row whose record is expected, behind all others, and returns its number.
+    pub(super) fn expect(&mut self, address: Address, refs: u32) -> u32 {
+        let number = self.add_next(Row::new(EXPECTED, 0, refs, address));
+        let (at_page, at) = place(number);
+        if at + 1 == PAGE
+            && let Some(page) = self.pages[at_page as usize].take()
+        {
+            let packed = Box::new(Packed::expected(&page));
+            self.held_bytes -= PAGE_BYTES;
+            self.held_bytes += packed.held_bytes();
+            self.packed[at_page as usize] = Some(packed);
+        }
+        number
     }
 
     /// Adds a row and returns its number.
@@ -224,6 +268,7 @@ impl Rows {
                 "fewer than 2^32 records are live"
             );
             self.pages.push(None);
+            self.packed.push(None);
             self.calm.push(Calm::default());
             self.pages.len() as u32 - 1
         });
@@ -246,11 +291,12 @@ impl Rows {
     #[cold]
     #[inline(never)]
     fn release_packed(&mut self, number: u32) -> bool {
-        let (page, at) = place(number);
-        match (self.out.get_mut(&number), self.packed.get_mut(&page)) {
-            (Some(row), _) => row.release(),
-            (None, page) => page.expect("a record is in a page").release(at),
+        if let Some(row) = self.out.get_mut(&number) {
+            return row.release();
         }
+        let (page, at) = place(number);
+        let page = self.packed[page as usize].as_mut();
+        page.expect("a record is in a page").release(at)
     }
 
     /// A record is gone.
@@ -274,7 +320,7 @@ impl Rows {
     #[inline(never)]
     fn remove_packed(&mut self, number: u32) {
         let (at_page, at) = place(number);
-        let page = self.packed.get_mut(&at_page);
+        let page = self.packed[at_page as usize].as_mut();
         let page = page.expect("a record is in a page");
         self.out.remove(&number);
         if self.out.len() < self.out.capacity() / 8 && self.out.capacity() > PAGE {
@@ -283,7 +329,7 @@ impl Rows {
         self.held_bytes -= page.held_bytes();
         page.remove(at);
         if page.live() == 0 {
-            self.packed.remove(&at_page);
+            self.packed[at_page as usize] = None;
             self.absent.push(at_page);
         } else {
             self.held_bytes += page.held_bytes();
@@ -299,22 +345,22 @@ impl Rows {
         if self.pages[at_page as usize].is_some() {
             self.calm[at_page as usize].cold += 1;
             self.pack_if_calm(at_page);
-        } else if self
-            .packed
-            .get_mut(&at_page)
+        } else if self.packed[at_page as usize]
+            .as_mut()
             .is_some_and(|page| page.put(at, &row))
         {
             self.out.remove(&number);
         }
     }
 
-    /// The record of a row was only in the log, and will be elsewhere: `block` says so until then. The row, as it is now.
+    /// The record of a row is only in the log, and will be elsewhere: `block` says so until then. The row, as it is now.
     pub(super) fn warm(&mut self, number: u32, block: u32) -> Row {
         let (page, _) = place(number);
         if self.pages[page as usize].is_some() {
             self.calm[page as usize].cold -= 1;
         }
         let row = self.get_mut(number);
+        assert!(row.block == COLD, "a record is asked for once");
         row.block = block;
         *row
     }
@@ -360,7 +406,7 @@ impl Rows {
         let packed = Box::new(Packed::new(&page));
         self.held_bytes -= PAGE_BYTES;
         self.held_bytes += packed.held_bytes();
-        self.packed.insert(at_page, packed);
+        self.packed[at_page as usize] = Some(packed);
     }
 
     /// All rows from one on.
@@ -390,7 +436,7 @@ impl Rows {
             let rows = (first..first + PAGE as u32).map(|at| self.get(at));
             let count = |is: fn(&Row) -> bool| rows.clone().filter(is).count();
             let live = count(|row| row.block != FREE);
-            let packed = self.packed.get(&number);
+            let packed = self.packed[number as usize].as_ref();
             if page.is_some() {
                 let calm = &self.calm[number as usize];
                 let pinned = count(|row| row.block != FREE && row.refs & PINNED != 0);
@@ -414,7 +460,7 @@ impl Rows {
         }
         let mut out = self.out.keys();
         assert!(
-            out.all(|number| self.packed.contains_key(&place(*number).0)),
+            out.all(|number| self.packed[place(*number).0 as usize].is_some()),
             "what is kept besides is of packed pages"
         );
         assert_eq!(held, self.held_bytes, "held bytes are counted");
@@ -426,9 +472,11 @@ impl Rows {
 #[inline(never)]
 fn take_out<'a>(
     out: &'a mut HashMap<u32, Row, foldhash::fast::FixedState>,
-    packed: &HashMap<u32, Box<Packed>, foldhash::fast::FixedState>,
+    packed: &[Option<Box<Packed>>],
     number: u32,
 ) -> &'a mut Row {
     let (page, at) = place(number);
-    out.entry(number).or_insert_with(|| packed[&page].get(at))
+    let page = packed[page as usize].as_ref();
+    let page = page.expect("a record is in a page");
+    out.entry(number).or_insert_with(|| page.get(at))
 }

@@ -149,7 +149,7 @@ impl Restore {
                 }
                 let numbers = self.parts.seal()?;
                 self.parts.state.records.set_hot_max(self.config.hot_max());
-                let filling = Filling::new(numbers, &mut self.parts.state.records);
+                let filling = Filling::new(&numbers, &mut self.parts.state.records);
                 pin_records(&mut self.parts.state, filling.slots());
                 self.filling.insert(filling)
             }
@@ -271,7 +271,7 @@ fn pin_records(state: &mut State, slots: &[crate::record::Slot]) {
         outboxes,
         ..
     } = state;
-    let mut pin = |number: crate::record::Slot| records.pin(slots[number.0 as usize]);
+    let mut pin = |number: crate::record::Slot| records.pin_expected(slots[number.0 as usize]);
     for (_, group) in groups.iter() {
         group.stream.iter().for_each(|(_, it)| pin(it.slot));
     }

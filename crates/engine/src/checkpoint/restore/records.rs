@@ -28,18 +28,20 @@ pub(super) struct Filling {
 
 impl Filling {
     /// Makes a row of each address, in ascending order.
-    pub(super) fn new(numbers: Vec<u64>, records: &mut Records) -> Self {
-        let mut order: Vec<(u64, u32)> = numbers.into_iter().zip(0..).collect();
+    pub(super) fn new(numbers: &[u64], records: &mut Records) -> Self {
+        let count = u32::try_from(numbers.len()).expect("they are numbered by 32 bits");
+        let mut order: Vec<u32> = (0..count).collect();
+        let address_of = |number: &u32| numbers[*number as usize];
         // Streams name ascending addresses: a sort that makes use of runs takes little more than a pass.
-        order.sort_by_key(|(address, _)| *address);
-        let mut slots = vec![Slot::NONE; order.len()];
+        order.sort_by_key(address_of);
+        let mut slots = vec![Slot::NONE; numbers.len()];
         let mut wanted = EntrySet::default();
-        for same in order.chunk_by(|a, b| a.0 == b.0) {
-            let address = Address::unpack(same[0].0);
-            let refs = u32::try_from(same.len()).expect("they are numbered by 32 bits");
+        for same in order.chunk_by(|a, b| address_of(a) == address_of(b)) {
+            let address = Address::unpack(address_of(&same[0]));
+            let refs = u32::try_from(same.len()).expect("no more than there are");
             let slot = records.expect(address, refs);
             wanted.insert(address.index);
-            for (_, number) in same {
+            for number in same {
                 slots[*number as usize] = slot;
             }
         }

@@ -1,4 +1,4 @@
-//! A page of rows whose records are only in the log.
+//! A page of rows whose records are only in the log, or will come out of it.
 //!
 //! A row needs only what differs within its page: entry, byte, length and references, each as the distance from the least one in
 //! as many bits as the farthest takes, one row behind the other. Records that came one after the other differ by little: 1,024 of
@@ -6,7 +6,7 @@
 
 use std::array;
 
-use super::{Address, COLD, PAGE, Row};
+use super::{Address, COLD, EXPECTED, PAGE, Row};
 
 const WORD: usize = u64::BITS as usize;
 
@@ -21,6 +21,7 @@ struct Field {
 
 /// Index of the entry, byte in it, length, references.
 const FIELDS: usize = 4;
+const LEN: usize = 2;
 const REFS: usize = 3;
 
 /// See the module.
@@ -29,6 +30,8 @@ pub(super) struct Packed {
     /// Live rows, those that are kept elsewhere included.
     live: u16,
     stored: u16,
+    /// Those of a start wait for their records.
+    pub(super) is_expected: bool,
     fields: [Field; FIELDS],
     /// Which rows of the page are stored here.
     places: [u64; PAGE / WORD],
@@ -56,6 +59,15 @@ impl Packed {
         let rows = page.iter().enumerate();
         let cold: Vec<_> = rows.filter(|(_, row)| row.block == COLD).collect();
         Self::of(PAGE as u16, cold.iter().map(|(at, row)| (*at, values(row))))
+    }
+
+    /// Of an open page whose records are all expected.
+    pub(super) fn expected(page: &[Row; PAGE]) -> Self {
+        let rows = page.iter().map(values).enumerate();
+        Self {
+            is_expected: true,
+            ..Self::of(PAGE as u16, rows)
+        }
     }
 
     fn of(live: u16, rows: impl Iterator<Item = (usize, [u64; FIELDS])> + Clone) -> Self {
@@ -88,6 +100,7 @@ impl Packed {
         let mut packed = Self {
             live,
             stored,
+            is_expected: false,
             fields,
             places,
             words: words.into_boxed_slice(),
@@ -110,10 +123,11 @@ impl Packed {
 
     /// Without what has gone.
     fn pack_again(&mut self) {
-        let stored = (0..PAGE).filter_map(|at| Some((at, self.place(at)?)));
+        let is_stored = |at: &usize| self.places[at / WORD] >> (at % WORD) & 1 == 1;
+        let stored = (0..PAGE).filter(is_stored).zip(0..);
         let rows: Vec<_> = stored
+            .filter(|(_, place)| self.read(*place, REFS) > 0)
             .map(|(at, place)| (at, array::from_fn(|field| self.read(place, field))))
-            .filter(|(_, values)| values[REFS] > 0)
             .collect();
         *self = Self::of(self.live, rows.into_iter());
     }
@@ -131,7 +145,17 @@ impl Packed {
             index,
             ordinal: ordinal as u32,
         };
-        Row::new(COLD, len as u32, refs as u32, address)
+        let block = match self.is_expected {
+            true => EXPECTED,
+            false => COLD,
+        };
+        Row::new(block, len as u32, refs as u32, address)
+    }
+
+    /// Bytes of the record of a row; 0 of one that is not there.
+    pub(super) fn len(&self, at: usize) -> u32 {
+        self.place(at)
+            .map_or(0, |place| self.read(place, LEN) as u32)
     }
 
     /// One place less needs a row that is stored here. True: that was the last one, and the row is to be removed.
@@ -170,6 +194,9 @@ impl Packed {
 
     /// The how-manieth of those that are stored.
     fn place(&self, at: usize) -> Option<usize> {
+        if usize::from(self.stored) == PAGE {
+            return Some(at);
+        }
         let (word, bit) = (at / WORD, at % WORD);
         if self.places[word] >> bit & 1 == 0 {
             return None;

@@ -47,6 +47,39 @@ fn a_page_of_cold_rows_takes_a_fifth() {
 }
 
 #[test]
+fn rows_whose_records_are_expected_take_no_more_before_they_come_than_after() {
+    let mut rows = Rows::default();
+    let expected = |at: u32| row(EXPECTED, 1_000_000 + u64::from(at) / 50, 1);
+    let last = 8 * PAGE as u32 + 9;
+    for at in 0..=last {
+        let Row { refs, .. } = expected(at);
+        assert_eq!(rows.expect(expected(at).address(), refs), at);
+    }
+    rows.check();
+    let packed = 8 * PAGE * 4;
+    assert!(rows.held_bytes() < packed + PAGE_BYTES);
+    for at in 0..=last {
+        let was = Row {
+            offset: 0,
+            ..expected(at)
+        };
+        assert_eq!(rows.get(at), was);
+        rows.get_expected(at).block = MOVING;
+        assert_eq!(
+            rows.get(at),
+            Row {
+                block: MOVING,
+                ..was
+            }
+        );
+        rows.cool(at, 170);
+        assert!(rows.held_bytes() < packed + 2 * PAGE_BYTES, "row {at}");
+    }
+    rows.check();
+    assert!(rows.held_bytes() < packed + PAGE_BYTES && rows.out.is_empty());
+}
+
+#[test]
 fn what_has_gone_from_packed_pages_takes_no_memory() {
     let (mut rows, numbers) = cold(64 * PAGE as u64);
     let before = rows.held_bytes();
@@ -59,7 +92,7 @@ fn what_has_gone_from_packed_pages_takes_no_memory() {
         rows.held_bytes()
     );
     drop_all(&mut rows, &stay);
-    assert!(rows.packed.is_empty() && rows.pages.iter().all(Option::is_none));
+    assert!(rows.packed.iter().all(Option::is_none) && rows.pages.iter().all(Option::is_none));
     // Their numbers are used again.
     let number = rows.add(row(1, 1, 1));
     assert!((number as usize) < 64 * PAGE);
