@@ -352,22 +352,21 @@ impl Partition {
                 fx.send_front(live.front, message);
                 continue;
             }
-            if records.is_cold(reference.slot) {
-                if skips_cold {
+            let found = records.find(reference.slot);
+            let Some((record, is_recalled)) =
+                found.filter(|_| delivers || !records.is_tombstone(reference.slot))
+            else {
+                let is_skipped = match records.is_cold(reference.slot) {
+                    true => skips_cold,
+                    false => skips,
+                };
+                if is_skipped {
                     continue;
                 }
+                // Nothing behind it is delivered before it is there, or the loss is accepted.
                 live.pushed = seq;
                 break;
-            }
-            if records.is_tombstone(reference.slot) && !delivers {
-                if skips {
-                    continue;
-                }
-                // Nothing behind it is delivered before the loss is accepted.
-                live.pushed = seq;
-                break;
-            }
-            let record = records.get(reference.slot);
+            };
             let view = record.view_like(topic);
             topic = view.topic;
             if seq >= live.sent_before && view.expires_at.is_some_and(|at| at <= wall) {
@@ -391,7 +390,7 @@ impl Partition {
                 record: Some(record),
             };
             fx.deliver(delivery, std::slice::from_ref(&to));
-            if records.is_recalled(reference.slot) {
+            if is_recalled {
                 pushed.recalled.push(reference.slot);
             }
         }

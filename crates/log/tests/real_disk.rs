@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use courser_contract::{LogIndex, PartitionId, Term};
 use courser_log::{
-    Batch, CheckpointAt, CheckpointStore, FileDisk, LiveEntries, Log, LogConfig, Manifests,
-    NodeIdentity, Push, Record, Recovered, StartId,
+    Batch, CheckpointAt, CheckpointStore, Disk, DiskFile, FileDisk, LiveEntries, Log, LogConfig,
+    Manifests, NodeIdentity, Push, Record, Recovered, StartId,
 };
 use tempfile::TempDir;
 
@@ -128,4 +128,34 @@ fn a_checkpoint_frees_segments_and_they_are_used_again() {
     assert_eq!(indexes, (191..=200).collect::<Vec<_>>());
     let live = log.reader(PartitionId(1)).read(LogIndex(4));
     assert_eq!(live.expect("live").data, vec![4; 3_000]);
+}
+
+#[test]
+fn what_is_read_past_the_page_cache_is_what_is_there() {
+    let folder = TempDir::new().expect("a folder");
+    // Not whole blocks.
+    let bytes: Vec<u8> = (0..700_001_u32)
+        .map(|at| (at * 7 + at / 4096) as u8)
+        .collect();
+    std::fs::write(folder.path().join("a"), &bytes).expect("there is room");
+    let disk = FileDisk::open(folder.path()).expect("the folder is there");
+    let file = disk.reading_around().open("a").expect("it is there");
+    for (from, len) in [
+        (0, 700_001),
+        (0, 40_000),
+        (1, 262_144),
+        (4_095, 300_000),
+        (8_192, 524_288),
+        (400_001, 300_000),
+        (699_000, 1_001),
+    ] {
+        let mut read = vec![0; len];
+        file.read_at(&mut read, from as u64).expect("it is there");
+        assert!(read == bytes[from..from + len], "{len} bytes from {from}");
+    }
+    let mut more = vec![0; 300_000];
+    let error = file
+        .read_at(&mut more, 500_000)
+        .expect_err("it ends before");
+    assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
 }

@@ -126,7 +126,7 @@ impl Stations {
             CleanerStation::new(jobs.clone(), Arc::clone(&writer_doze), Arc::clone(&state));
         state.note_crashes_in(folder.crash());
         let recall = RecallStation::new(
-            open(folder.log())?,
+            open(folder.log())?.reading_around(),
             told_taken,
             requests.clone(),
             recall_doors,

@@ -118,20 +118,32 @@ impl Records {
         self.rows.find(slot.0).is_none_or(|row| row.block == COLD)
     }
 
-    /// Whether it was read back for who takes it now.
+    /// The record, if it is in memory, and whether it was read back for who takes it now.
     #[inline]
-    pub(crate) fn is_recalled(&self, slot: Slot) -> bool {
-        self.blocks.recalled_bytes() > 0
-            && self.blocks.generation(self.rows.get(slot.0).block) == Generation::Recalled
+    pub(crate) fn find(&self, slot: Slot) -> Option<(RecordRef<'_>, bool)> {
+        let row = self.rows.find(slot.0)?;
+        if row.block >= ABSENT {
+            return None;
+        }
+        let is_recalled = self.blocks.recalled_bytes() > 0
+            && self.blocks.generation(row.block) == Generation::Recalled;
+        Some((self.record(row), is_recalled))
+    }
+
+    /// The row of a record that was read back.
+    fn recalled(&self, slot: Slot) -> Option<Row> {
+        let row = *self.rows.find(slot.0)?;
+        let is_one =
+            row.block < ABSENT && self.blocks.generation(row.block) == Generation::Recalled;
+        is_one.then_some(row)
     }
 
     /// A record that was read back has been handed over: its room is for the next one. Who else needs it, and a connection that
     /// comes again, asks again.
     pub(crate) fn give_back(&mut self, slot: Slot) {
-        if !self.is_in_memory(slot) || !self.is_recalled(slot) {
+        let Some(Row { block, offset, .. }) = self.recalled(slot) else {
             return;
-        }
-        let Row { block, offset, .. } = self.rows.get(slot.0);
+        };
         let len = self.blocks.record_len(block, offset);
         self.rows.cool(slot.0, len);
         self.cold.records += 1;
@@ -234,9 +246,10 @@ impl Records {
         for (want, offset) in &recalled.records {
             if let Some(slot) = self.take_asked((want.index, want.byte)) {
                 fills.push((slot, *offset, want.len));
-                taken
-                    .streams
-                    .extend(self.cold.waiting.remove(&slot).into_iter().flatten());
+                if !self.cold.waiting.is_empty() {
+                    let streams = self.cold.waiting.remove(&slot);
+                    taken.streams.extend(streams.into_iter().flatten());
+                }
             }
         }
         self.fill_recalled(&recalled.bytes, &mut fills, recalled.records.len());
@@ -313,8 +326,14 @@ impl Records {
     /// A record that is not in memory is needed nowhere any more.
     #[cold]
     pub(super) fn forget_absent(&mut self, slot: Slot) {
-        let row = self.rows.get(slot.0);
-        self.cold.waiting.remove(&slot.0);
+        if !self.cold.waiting.is_empty() {
+            self.cold.waiting.remove(&slot.0);
+        }
+        // One that is not found is cold: most are.
+        let Some(row) = self.rows.find(slot.0) else {
+            self.cold.records -= 1;
+            return;
+        };
         match row.block {
             COLD => self.cold.records -= 1,
             ASKED => {

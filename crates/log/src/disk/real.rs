@@ -5,7 +5,7 @@ use std::{
     os::fd::OwnedFd,
     path::Path,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -20,12 +20,17 @@ use crate::format::BLOCK_BYTES;
 
 /// Parts of one system call at most; more are written by several.
 const PARTS_MAX: usize = 256;
+/// Fewer bytes are not read past the page cache.
+const DIRECT_READ_MIN: usize = 32 << 10;
+/// So many are at once: they are copied on while they are in the processor's cache.
+const DIRECT_READ: usize = 256 << 10;
 
 /// A folder, held open: moving it elsewhere while it is in use does not matter.
 #[derive(Clone, Debug)]
 pub struct FileDisk {
     folder: Arc<OwnedFd>,
     cache: PageCache,
+    reads: PageCache,
 }
 
 /// Which way whole blocks take to the disk.
@@ -58,7 +63,15 @@ impl FileDisk {
         Ok(Self {
             folder: Arc::new(folder),
             cache,
+            reads: PageCache::Through,
         })
+    }
+
+    /// Long reads of files that are opened by this one go past the page cache too: for who reads much, and all of it once.
+    #[must_use]
+    pub fn reading_around(mut self) -> Self {
+        self.reads = PageCache::Around;
+        self
     }
 
     fn open_at(&self, name: &str, flags: OFlags) -> io::Result<RealFile> {
@@ -76,6 +89,8 @@ impl FileDisk {
             file,
             direct,
             refused: AtomicBool::new(false),
+            reads: self.reads,
+            blocks: Mutex::default(),
         })
     }
 }
@@ -132,6 +147,9 @@ pub struct RealFile {
     direct: Option<OwnedFd>,
     /// The file system opened it and then did not take a write.
     refused: AtomicBool,
+    reads: PageCache,
+    /// Whole blocks, where they are read past the page cache.
+    blocks: Mutex<Vec<u8>>,
 }
 
 impl RealFile {
@@ -145,7 +163,32 @@ impl RealFile {
             file,
             direct: None,
             refused: AtomicBool::new(true),
+            reads: PageCache::Through,
+            blocks: Mutex::default(),
         })
+    }
+
+    /// Reads some of the first bytes of `buf` past the page cache, and says how many. 0: that is no way for these.
+    fn read_direct(&self, buf: &mut [u8], offset: u64) -> usize {
+        let Some(direct) = self.direct.as_ref() else {
+            return 0;
+        };
+        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        blocks.resize(DIRECT_READ + BLOCK_BYTES, 0);
+        let first = blocks.as_ptr().align_offset(BLOCK_BYTES);
+        let before = (offset % BLOCK_BYTES as u64) as usize;
+        let wanted = (before + buf.len()).next_multiple_of(BLOCK_BYTES);
+        let Some(into) = blocks.get_mut(first..first + wanted.min(DIRECT_READ)) else {
+            return 0;
+        };
+        // What fails or ends here may go the other way, which says why.
+        let Ok(read) = rustix::io::pread(direct, &mut *into, offset - before as u64) else {
+            return 0;
+        };
+        let bytes = into[..read].get(before..).unwrap_or_default();
+        let bytes = &bytes[..bytes.len().min(buf.len())];
+        buf[..bytes.len()].copy_from_slice(bytes);
+        bytes.len()
     }
 
     /// Writes whole blocks past the page cache. `None`: that is no way for these.
@@ -180,6 +223,16 @@ impl DiskFile for RealFile {
     }
 
     fn read_at(&self, mut buf: &mut [u8], mut offset: u64) -> io::Result<()> {
+        if self.reads == PageCache::Around && buf.len() >= DIRECT_READ_MIN {
+            while !buf.is_empty() {
+                let read = self.read_direct(buf, offset);
+                if read == 0 {
+                    break;
+                }
+                buf = &mut buf[read..];
+                offset += read as u64;
+            }
+        }
         while !buf.is_empty() {
             match rustix::io::pread(&self.file, &mut *buf, offset) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),

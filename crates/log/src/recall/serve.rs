@@ -48,9 +48,8 @@ impl<D: Disk> RecordReader<D> {
                 true => drop(asking.kept.remove(&(hand.place, head))),
                 false => drop(asking.entries.remove(&head)),
             }
-            let part = turn.part;
-            let given = part.and_then(|it| asking.deliver(head, it.byte, &it.data));
-            let Some(bytes) = given else {
+            let given = turn.part.and_then(|part| asking.deliver(head, part));
+            let Some((records, bytes)) = given else {
                 doubts.damaged(hand.place, head.index);
                 let missed = Missed {
                     head,
@@ -61,8 +60,8 @@ impl<D: Disk> RecordReader<D> {
                 from = Head::first_of(FIRST);
                 continue;
             };
-            self.counts.records += 1;
-            self.counts.bytes += bytes as u64;
+            self.counts.records += records;
+            self.counts.bytes += bytes;
             self.ready.extend(asking.answer(partition, ANSWER_BYTES));
             let spot = |head, standing| known.spot(partition, head, standing);
             match asking.place(head.stream, spot) {

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::Bytes;
 use courser_contract::{LogIndex, Need, PartitionId, Recalled, StreamWants, Want};
 
+use super::hand::Part;
 use crate::ids::Place;
 
 /// An answer is given out when it has so many bytes: what a consumer takes at once, and little beside what it may have in memory.
@@ -212,17 +213,29 @@ impl Asking {
         streams.filter_map(|(stream, _)| self.head_of(*stream).map(|(head, _)| head))
     }
 
-    /// Gives a head, which is in no set, its record out of bytes of its entry that begin at `base`; gives the bytes of it. `None`:
-    /// there is no such record, and nothing has changed.
-    pub(super) fn deliver(&mut self, head: Head, base: u32, bytes: &[u8]) -> Option<usize> {
-        let want = self.streams.get(&head.stream)?.wants.front()?.want;
-        let record = record_at(want, base, bytes)?;
-        let at = u32::try_from(self.out.bytes.len()).expect("an answer is given out before");
-        self.out.bytes.extend_from_slice(record);
-        self.out.records.push((want, at));
-        self.room = self.room.saturating_sub_unsigned(record.len() as u64);
-        self.pop(head.stream);
-        Some(record.len())
+    /// Gives a head, which is in no set, its record out of bytes of its entry, and its stream those of the next ones that are there too,
+    /// until an answer is full or there is no room; says how many they are, and their bytes. `None`: there is no such record, and
+    /// nothing has changed.
+    pub(super) fn deliver(&mut self, head: Head, part: &Part) -> Option<(u64, u64)> {
+        let stream = self.streams.get_mut(&head.stream)?;
+        let (mut records, mut bytes) = (0, 0);
+        while let Some(Asked { want, .. }) = stream.wants.front()
+            && want.index == head.index
+            && let Some(record) = record_at(*want, part.byte, &part.data)
+        {
+            let at = u32::try_from(self.out.bytes.len()).expect("an answer is given out before");
+            self.out.bytes.extend_from_slice(record);
+            self.out.records.push((*want, at));
+            stream.wants.pop_front();
+            stream.doubt = None;
+            records += 1;
+            bytes += record.len() as u64;
+            self.room = self.room.saturating_sub_unsigned(record.len() as u64);
+            if self.room <= 0 || self.out.bytes.len() >= ANSWER_BYTES {
+                break;
+            }
+        }
+        (records > 0).then_some((records, bytes))
     }
 
     /// A head, which is in no set, cannot be had.
