@@ -21,7 +21,7 @@ mod subscriber;
 mod worker;
 
 pub use arrivals::Faults;
-pub use plan::{Pace, Pattern, Plan, PlanError, Stop, Target, Threads};
+pub use plan::{Begin, Pace, Pattern, Plan, PlanError, Stop, Target, Threads};
 pub use result::{Acknowledged, Latencies, Outcome, Resources};
 pub use run::{LoadError, Progress, Watch, run};
 pub use stored::{Phase, StoredOutcome, absent, retained};

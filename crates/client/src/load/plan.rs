@@ -29,7 +29,19 @@ pub enum Pace {
     Open {
         /// Messages per second of all publishers together.
         per_second: f64,
+        /// What a latency begins with.
+        from: Begin,
     },
+}
+
+/// With what the latency of a message begins that is due at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Begin {
+    /// With that moment: what a sender waits that cannot wait, a full window and its own delays included.
+    #[default]
+    Due,
+    /// With its sending: what the broker takes.
+    Sending,
 }
 
 /// When sending ends.
@@ -167,7 +179,7 @@ impl Plan {
         if self.publishers == 0 || self.topics == 0 {
             return Err(PlanError::Nothing);
         }
-        if matches!(self.pace, Pace::Open { per_second } if !(per_second.is_finite() && per_second > 0.0))
+        if matches!(self.pace, Pace::Open { per_second, .. } if !(per_second.is_finite() && per_second > 0.0))
         {
             return Err(PlanError::Rate);
         }

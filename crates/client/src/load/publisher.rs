@@ -8,7 +8,7 @@ use courser_mqtt::codec::{
     Receiver, SubscriptionIds, TopicName,
 };
 
-use super::plan::{Pace, Plan, Stop};
+use super::plan::{Begin, Pace, Plan, Stop};
 use super::result::Latencies;
 use super::stamp::{self, Stamp};
 
@@ -133,6 +133,7 @@ const TIMELINE_MAX: usize = 10_000_000;
 struct Schedule {
     next_ns: f64,
     step_ns: f64,
+    from: Begin,
 }
 
 impl Publisher {
@@ -161,9 +162,10 @@ impl Publisher {
         };
         let schedule = match plan.pace {
             Pace::Closed => None,
-            Pace::Open { per_second } => Some(Schedule {
+            Pace::Open { per_second, from } => Some(Schedule {
                 next_ns: index as f64 * 1e9 / per_second,
                 step_ns: publishers as f64 * 1e9 / per_second,
+                from,
             }),
         };
         Self {
@@ -195,8 +197,11 @@ impl Publisher {
         while sent.messages < messages_max && out.len() < bytes_max && self.quota != Some(0) {
             let sent_ns = match &mut self.schedule {
                 None => now_ns,
-                Some(schedule) if schedule.next_ns <= now_ns as f64 => schedule.next_ns as u64,
-                Some(_) => break,
+                Some(schedule) if schedule.next_ns > now_ns as f64 => break,
+                Some(schedule) => match schedule.from {
+                    Begin::Due => schedule.next_ns as u64,
+                    Begin::Sending => now_ns,
+                },
             };
             let Some(packet_id) = self.take_slot(sent_ns) else {
                 break;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use courser_client::load::{Pattern, Plan, Storm, Target, Threads};
+use courser_client::load::{Begin, Pattern, Plan, Storm, Target, Threads};
 use courser_client::{ClientError, Options, ProtocolVersion};
 
 use crate::cli::exit::{Exit, fail, usage};
@@ -236,6 +236,9 @@ pub(crate) struct Mqtt {
     /// Messages a second, open loop: latency counts from when a message was due; none: as fast as the windows allow
     #[arg(long, value_name = "PER-SECOND")]
     rate: Option<f64>,
+    /// At a --rate, latency counts from when a message was sent, which waits for the window, and not from when it was due
+    #[arg(long, requires = "rate")]
+    from_sending: bool,
     /// Time of sending, after the warm-up; a number alone is seconds
     #[arg(short = 'd', long, default_value = "5s", value_name = "DURATION", value_parser = units::duration)]
     duration: Duration,
@@ -276,6 +279,7 @@ impl Mqtt {
             persistent: false,
             persistent_publishers: false,
             rate,
+            from_sending: false,
             duration: Duration::from_secs(4),
             warmup: Duration::from_secs(1),
             count: None,
@@ -312,7 +316,14 @@ impl Mqtt {
             retain: self.retain,
             persistent_subscribers: self.persistent,
             persistent_publishers: self.persistent_publishers,
-            pace: super::pace(self.rate),
+            pace: super::pace(
+                self.rate,
+                if self.from_sending {
+                    Begin::Sending
+                } else {
+                    Begin::Due
+                },
+            ),
             stop: super::stop(self.count, self.duration),
             warmup: self.warmup,
             threads: if self.one_thread {
@@ -411,7 +422,7 @@ impl Stored {
             retain: false,
             persistent_subscribers: false,
             persistent_publishers: false,
-            pace: super::pace(None),
+            pace: super::pace(None, Begin::Due),
             stop: super::stop(Some(self.count), Duration::ZERO),
             warmup: Duration::ZERO,
             threads: Threads::Two,

@@ -6,7 +6,7 @@ mod report;
 use std::io::IsTerminal;
 
 use clap::{Args, Subcommand};
-use courser_client::load::{self, LoadError, Outcome, Pace, Plan, Stop, Storm, Watch};
+use courser_client::load::{self, Begin, LoadError, Outcome, Pace, Plan, Stop, Storm, Watch};
 
 use crate::cli::exit::{Exit, fail, usage};
 use arguments::{Broker, Connect, Mqtt, Report, Stored};
@@ -166,8 +166,8 @@ fn kept(
 }
 
 /// Pace and end of a run from the flags that say it.
-fn pace(rate: Option<f64>) -> Pace {
-    rate.map_or(Pace::Closed, |per_second| Pace::Open { per_second })
+fn pace(rate: Option<f64>, from: Begin) -> Pace {
+    rate.map_or(Pace::Closed, |per_second| Pace::Open { per_second, from })
 }
 
 fn stop(count: Option<u64>, duration: std::time::Duration) -> Stop {

@@ -73,7 +73,10 @@ fn a_shared_group_gets_each_message_once() {
 fn what_cannot_run_is_refused() {
     let rate = |per_second| {
         Plan {
-            pace: Pace::Open { per_second },
+            pace: Pace::Open {
+                per_second,
+                from: Begin::Due,
+            },
             ..plan()
         }
         .check()

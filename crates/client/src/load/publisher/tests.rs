@@ -121,21 +121,37 @@ fn exactly_once_takes_the_whole_exchange() {
     assert!(publisher.is_done());
 }
 
-#[test]
-fn an_open_loop_sends_what_is_due_with_the_time_it_was_due() {
+/// A publisher of a million messages a second that is asked for what is due 2.5 µs after the start, and the moments that it stamps.
+fn open_loop(from: Begin) -> (Publisher, Vec<u64>) {
     let plan = Plan {
         qos: QoS::AtMostOnce,
-        pace: Pace::Open { per_second: 1e6 },
+        pace: Pace::Open {
+            per_second: 1e6,
+            from,
+        },
         stop: Stop::After(Duration::from_secs(1)),
         ..plan()
     };
     let mut publisher = publisher(&plan);
     let mut out = Vec::new();
     assert_eq!(publisher.fill(2_500, 100, 1 << 20, &mut out).messages, 3);
-    let due: Vec<_> = publishes(&plan, &out)
+    let stamped = publishes(&plan, &out)
         .iter()
         .map(|(_, _, stamp)| stamp.sent_ns)
         .collect();
-    assert_eq!(due, [0, 1000, 2000]);
+    (publisher, stamped)
+}
+
+#[test]
+fn an_open_loop_sends_what_is_due_with_the_time_it_was_due() {
+    let (publisher, stamped) = open_loop(Begin::Due);
+    assert_eq!(stamped, [0, 1000, 2000]);
+    assert_eq!(publisher.due_in(2_500), Some(Duration::from_nanos(500)));
+}
+
+#[test]
+fn an_open_loop_that_counts_from_sending_has_the_same_schedule() {
+    let (publisher, stamped) = open_loop(Begin::Sending);
+    assert_eq!(stamped, [2_500; 3]);
     assert_eq!(publisher.due_in(2_500), Some(Duration::from_nanos(500)));
 }
