@@ -63,9 +63,8 @@ impl Budget {
     pub(crate) const ENTRY_BYTES: i64 = 20;
     /// One place of a table that an operator's question looks at (estimated: 0.3 µs for a row).
     pub(crate) const ROW: i64 = 15;
-    /// One connection that ends: its front, its session, its filters in both indexes, its socket (measured: 20 in a turn took 0.7 to 1.1 ms on a
-    /// busy machine).
-    pub(crate) const CLOSE: i64 = 1_000;
+    /// One connection that ends: its front, its session, its filters in both indexes, its socket (measured: 10 in a turn took 0.7 to 1.1 ms).
+    pub(crate) const CLOSE: i64 = 2_500;
     /// One accepted connection.
     pub(crate) const ACCEPT: i64 = 500;
 
