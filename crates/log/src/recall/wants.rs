@@ -128,17 +128,44 @@ impl Asking {
         self.room = self.room.saturating_add(room);
     }
 
-    /// Takes wants behind those that a stream has. True: it had none.
+    /// Takes wants of a stream. True: it has another head, which is in no set.
+    ///
+    /// What it asks for again, since it has left memory unused, lies before what it has asked for since. Wants stand in the order of the
+    /// log, or each record that can only be used later would take the room of the one that is needed now, until it is dropped as untaken.
     pub(super) fn ask(&mut self, more: StreamWants, generation: Generation) -> bool {
-        if more.wants.is_empty() {
+        let Some(first) = more.wants.first().map(address) else {
             return false;
-        }
+        };
+        let before = self.head_of(more.stream).map(|(head, _)| head);
         let stream = self.streams.entry(more.stream).or_default();
-        let was_dry = stream.wants.is_empty();
+        let follows = stream
+            .wants
+            .back()
+            .is_none_or(|last| address(&last.want) < first);
         let asked = more.wants.into_iter();
         let asked = asked.map(|want| Asked { want, generation });
         stream.wants.extend(asked);
-        was_dry
+        let Some(before) = before else {
+            return true;
+        };
+        if follows {
+            return false;
+        }
+        let wants = stream.wants.make_contiguous();
+        wants.sort_by_key(|asked| address(&asked.want));
+        if address(&wants[0].want) == (before.index, before.byte) {
+            return false;
+        }
+        stream.doubt = None;
+        self.unplace(before);
+        true
+    }
+
+    /// Takes a head out of the set in which it is.
+    fn unplace(&mut self, head: Head) {
+        if !self.entries.remove(&head) && !self.unknown.remove(&head) {
+            self.kept.retain(|(_, it)| *it != head);
+        }
     }
 
     /// Puts the head of a stream where it is; those that are nowhere are lost. Its head must be in no set.
@@ -295,6 +322,11 @@ impl Out {
     }
 }
 
+/// Where in the log it is.
+const fn address(want: &Want) -> (LogIndex, u32) {
+    (want.index, want.byte)
+}
+
 /// The record of a want, by the length with which it begins.
 fn record_at(want: Want, base: u32, bytes: &[u8]) -> Option<&[u8]> {
     let from = usize::try_from(want.byte.checked_sub(base)?).ok()?;
@@ -302,4 +334,51 @@ fn record_at(want: Want, base: u32, bytes: &[u8]) -> Option<&[u8]> {
     let record = bytes.get(from..to)?;
     let said = u32::from_le_bytes(*record.first_chunk()?);
     (said == want.len).then_some(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wants(indexes: &[u64]) -> StreamWants {
+        let wants = indexes.iter().map(|&index| Want {
+            index: LogIndex(index),
+            byte: 0,
+            len: 1,
+        });
+        StreamWants {
+            stream: 7,
+            wants: wants.collect(),
+        }
+    }
+
+    /// Asks, and says whether there is another head, and which heads are placed.
+    fn ask(asking: &mut Asking, indexes: &[u64], spot: Spot) -> (bool, Vec<u64>) {
+        let is_new = asking.ask(wants(indexes), 1);
+        if is_new {
+            asking.place(7, |_, _| spot);
+        }
+        asking.check();
+        let kept = asking.kept.iter().map(|(_, head)| head);
+        let heads = asking.entries.iter().chain(&asking.unknown).chain(kept);
+        (is_new, heads.map(|head| head.index.0).collect())
+    }
+
+    #[test]
+    fn what_is_asked_for_again_comes_before_what_lies_behind_it() {
+        let kept = Spot::Kept(Place {
+            segment: crate::ids::SegmentNumber(1),
+            offset: 4_096,
+        });
+        for spot in [Spot::Entry, Spot::Unknown, kept] {
+            let mut asking = Asking::default();
+            assert_eq!(ask(&mut asking, &[5, 6], spot), (true, vec![5]));
+            assert_eq!(ask(&mut asking, &[8], spot), (false, vec![5]));
+            assert_eq!(ask(&mut asking, &[7], spot), (false, vec![5]));
+            assert_eq!(ask(&mut asking, &[3, 4], spot), (true, vec![3]));
+            let stream = &asking.streams[&7];
+            let order: Vec<u64> = stream.wants.iter().map(|it| it.want.index.0).collect();
+            assert_eq!(order, [3, 4, 5, 6, 7, 8]);
+        }
+    }
 }
