@@ -170,6 +170,7 @@ class Courser(Broker):
         "log_level": "log.level={}",
         "backup_folders": "backup.folders=[{}]",
         "scrub_period": "scrub.period={}",
+        "hot_bytes": "session.hot_bytes={}",
         "queue_age": "session.queue_age_max={}s",
         "retained_age": "retained.age_max={}s",
         "shared_strategy": "mqtt.shared_strategy={}",

@@ -18,8 +18,10 @@ COUNTED = {
     "checkpoints": "courser_checkpoints_total",
     "cleaned": "courser_log_segments_cleaned_total",
     "scrubbed": "courser_scrub_segments_total",
+    "recalled": "courser_recalled_messages_total",
 }
 DAMAGES = "courser_scrub_damages_total"
+LOST = "courser_recalled_lost_total"
 UNDER_WAY = 40
 PATIENCE = 60.0
 
@@ -155,6 +157,8 @@ class Work:
         counted = {name: float(value) for name, value in re.findall(r"^(courser_\w+) (\S+)$", text, re.MULTILINE)}
         if counted[DAMAGES]:
             raise Violation("I5: the scrub has found damage that nobody has made")
+        if counted[LOST]:
+            raise Violation("I1: what is only in the log could not be read back")
         for name, metric in COUNTED.items():
             self.counts[name] += int(counted[metric])
 

@@ -140,7 +140,8 @@ class FullRound:
         settings = {"data": str(self.disk.mount / "data"), "checkpoint_bytes": "1MiB", "sys_interval": 0}
         # As in the other rounds, half of the sessions are relaxed.
         classes = ", ".join('{ filter = "%s", class = "relaxed" }' % name for name in ("sub2", "pub1", "pub2"))
-        self.broker = Courser(folder, {**settings, "classes": classes, "scrub_period": "1s"})
+        hot = self.random.choice([{"hot_bytes": "64KiB"}, {}])
+        self.broker = Courser(folder, {**settings, **hot, "classes": classes, "scrub_period": "1s"})
         self.work = Work(self.broker)
         self.broker.keep_port = True
         self.broker.start()
@@ -221,6 +222,7 @@ class FullRound:
         wait_for(everybody, self.publishers)
         # Nothing may come a second time behind the last one.
         time.sleep(0.3)
+        self.work.look()
         for subscriber in everybody:
             subscriber.check(self.publishers)
         return sum(publisher.next - len(publisher.refused) for publisher in self.publishers)
