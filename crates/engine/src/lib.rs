@@ -106,7 +106,7 @@ mod wall;
 pub use aside::AsideFilters;
 pub use checkpoint::{
     CheckpointEnd, CheckpointNeeds, CheckpointPiece, EntrySet, NeededRecords, Restore,
-    RestoreError, Restored,
+    RestoreError, Restored, later_checkpoint,
 };
 pub use config::{Counts, DiskRoom, Limits, MemoryRoom, Overflow, PartitionConfig};
 pub use entry::{EntryError, EntryView, FactView, later_version};

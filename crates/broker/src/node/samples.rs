@@ -272,3 +272,38 @@ fn a_version_that_is_not_known_is_refused_and_named() {
         assert!(kept == bytes, "{number}: it is left as it is");
     }
 }
+
+#[test]
+fn a_checkpoint_of_a_later_engine_is_refused_and_left_as_it_is() {
+    // The file's header, the head of its first piece, the kind and the length of the piece's first unit; then the version.
+    const HEADER: usize = 48;
+    const PIECE: usize = HEADER + 12;
+    const VERSION: usize = PIECE + 5;
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let folder = folder.path();
+    unpack(
+        &fs::read_to_string(sample_path("format-2")).expect("it is kept"),
+        folder,
+    );
+    let path = file(&folder.join("checkpoints"), ".ckp");
+    let mut bytes = fs::read(&path).expect("it is there");
+    let field = |bytes: &[u8], at: usize| {
+        u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+    };
+    let piece = PIECE..PIECE + field(&bytes, HEADER) as usize;
+    assert_eq!(
+        bytes[VERSION..VERSION + 2],
+        [2, 0],
+        "a version that is known"
+    );
+    bytes[VERSION] = 99;
+    let sum = crc32c::crc32c_append(field(&bytes, HEADER - 4), &bytes[HEADER..HEADER + 8]);
+    let sum = crc32c::crc32c_append(sum, &bytes[piece]);
+    bytes[HEADER + 8..PIECE].copy_from_slice(&sum.to_le_bytes());
+    fs::write(&path, &bytes).expect("there is room");
+    let error = examine(folder).expect_err("nobody knows what it says");
+    let said = error.to_string();
+    assert!(said.contains("version 99"), "{said}");
+    assert!(said.contains("that wrote it"), "{said}");
+    assert!(fs::read(&path).expect("it is there") == bytes);
+}

@@ -12,7 +12,9 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use courser_contract::{LogIndex, PartitionId, Term};
-use courser_engine::{CheckpointNeeds, Partition, PartitionConfig, later_version};
+use courser_engine::{
+    CheckpointNeeds, Partition, PartitionConfig, later_checkpoint, later_version,
+};
 use courser_log::{
     CheckpointAt, CheckpointError, CheckpointReader, CheckpointStore, Cleaner, Disk, EntryReader,
     HardState, LiveEntries, Log, LogConfig, Manifests, OpenError, Recovered, RecoveredPartition,
@@ -240,6 +242,7 @@ impl<D: Disk> Stored<'_, D> {
         let damage = recovered.damage(id);
         let mut found = recovered.partitions.remove(&id).unwrap_or_default();
         refuse_later(id, &found)?;
+        self.refuse_later_checkpoint(id)?;
         let mut fate = self.given.judge(id, &mut found, damage, self.start);
         let mut pieces = None;
         let mut began_behind = None;
@@ -266,6 +269,24 @@ impl<D: Disk> Stored<'_, D> {
             fate,
             began_behind,
         })
+    }
+
+    /// The same of a checkpoint, which may be older than all entries that are left. One that cannot be read is for those who make the partition.
+    fn refuse_later_checkpoint(&self, id: PartitionId) -> Result<(), DiskFailure> {
+        let Some(manifest) = self.manifests.get(&id).filter(|_| id != Places::METADATA) else {
+            return Ok(());
+        };
+        let first = self
+            .store
+            .reader(manifest)
+            .and_then(|mut it| it.next_piece());
+        match first.ok().flatten().as_deref().and_then(later_checkpoint) {
+            None => Ok(()),
+            Some(version) => Err(DiskFailure::Refused(format!(
+                "the checkpoint of partition {} has version {version}, which this program does not know: start it with the program that wrote it",
+                id.0
+            ))),
+        }
     }
 
     /// The state of a partition is lost, and that is accepted: a checkpoint without anything becomes the one that counts, behind

@@ -34,7 +34,7 @@ use courser_contract::{LogIndex, Term};
 pub use self::{
     entry_set::EntrySet,
     needs::{CheckpointNeeds, NeededRecords},
-    restore::{Restore, RestoreError, Restored},
+    restore::{Restore, RestoreError, Restored, later_checkpoint},
 };
 pub(crate) use self::{
     save::Saving,

@@ -254,6 +254,15 @@ pub(super) fn check_head(reader: &mut Reader<'_>, id: PartitionId) -> Result<(),
     Ok(())
 }
 
+/// Version of a checkpoint that a later version of this program has written, by its first piece: nobody may guess what it says, nor take it
+/// for damage.
+#[must_use]
+pub fn later_checkpoint(first_piece: &[u8]) -> Option<u16> {
+    let (kind, body) = next_unit(first_piece)?;
+    let found: u16 = Reader::new(body).read().ok()?;
+    (kind == Kind::Head as u8 && found > VERSION).then_some(found)
+}
+
 /// The first whole unit.
 fn next_unit(bytes: &[u8]) -> Option<(u8, &[u8])> {
     let (&kind, rest) = bytes.split_first()?;
