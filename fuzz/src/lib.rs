@@ -7,6 +7,10 @@ pub use codec::*;
 #[path = "../../crates/log/tests/fuzzed/mod.rs"]
 pub mod fuzzed;
 
+/// The checkpoint of a partition's state.
+#[path = "../../crates/engine/tests/fuzzed/mod.rs"]
+pub mod fuzzed_engine;
+
 /// What doors read before anybody has logged in.
 #[path = "../../crates/transport/tests/fuzzed/mod.rs"]
 pub mod fuzzed_doors;
