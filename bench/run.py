@@ -98,16 +98,17 @@ def median(results: Results, row: Row, broker: str, figure: Figure) -> float | N
 
 
 def limit(results: Results, row: Row, figure: Figure, brokers: list[str]) -> float | None:
-    """What ours may be in this run: the best whole peer's figure times the share that target and seen make."""
-    allowed = []
+    """What ours may be in this run: the best whole peer's figure times the share that target and the one seen of that peer make."""
+    whole = []
     for peer, seen in figure.seen.items():
         runs = results.get((row.name, peer), [])
         theirs = median(results, row, peer, figure)
         if peer in brokers and theirs is not None and all(is_whole(row, run) for run in runs):
-            allowed.append(theirs * figure.target / seen)
-    if not figure.seen:
-        return figure.target
-    return min(allowed) if allowed else (None if figure.relative else figure.target)
+            whole.append((theirs, seen))
+    if not whole:
+        return None if figure.relative and figure.seen else figure.target
+    best, seen = min(whole)
+    return best * figure.target / seen
 
 
 def shown(found: list[float], whole: bool) -> str:
