@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
-import dataclasses
 import select
 import statistics
 import sys
@@ -28,7 +27,7 @@ import time
 
 import wire
 from brokers import Broker, raise_open_files
-from disk import EXPIRY_SECONDS, OPEN_WINDOW, Verdict, counters, kind, load, pairs, print_parts, store, whole
+from disk import EXPIRY_SECONDS, OPEN_WINDOW, Rounds, Verdict, counters, kind, load, pairs, print_parts, store, whole
 from wire import Peer
 
 PAYLOAD_BYTES = 128
@@ -103,14 +102,8 @@ def take(broker: Broker, messages: int, seconds: float) -> float:
     return time.monotonic() - begun
 
 
-@dataclasses.dataclass
-class Steady:
-    """Rounds of one of the two brokers whose queue is kept half full."""
-
-    broker: Broker
-    cpu: list[float] = dataclasses.field(default_factory=list)
-    p999: list[float] = dataclasses.field(default_factory=list)
-    good: bool = True
+class Steady(Rounds):
+    """Rounds of a broker whose queue is kept half full."""
 
     def round(self, options: argparse.Namespace, rate: float) -> None:
         before = wire.cpu_seconds(self.broker.pid)
@@ -133,8 +126,7 @@ def steady(options: argparse.Namespace) -> Verdict:
         for one in (with_it, without):
             store(one.broker, SESSIONS, messages, SESSIONS)
             one.round(options, rate)
-            one.cpu.clear()
-            one.p999.clear()
+            one.forget()
         before = counters(cleaned.port)
         for _ in range(options.rounds):
             for one in (with_it, without):

@@ -374,13 +374,22 @@ def recovery(options: argparse.Namespace) -> Verdict:
 
 
 @dataclasses.dataclass
-class Steady:
-    """Rounds of one of the two brokers of the part about the cleaner."""
+class Rounds:
+    """What rounds of one of two brokers gave that are loaded in turns."""
 
     broker: Broker
     cpu: list[float] = dataclasses.field(default_factory=list)
     p999: list[float] = dataclasses.field(default_factory=list)
     good: bool = True
+
+    def forget(self) -> None:
+        """The first round is not measured."""
+        self.cpu.clear()
+        self.p999.clear()
+
+
+class Steady(Rounds):
+    """Rounds of the part about the cleaner."""
 
     def round(self, options: argparse.Namespace, rate: float) -> None:
         """Most is taken at once, the rest stays, at a steady rate together."""
@@ -407,8 +416,7 @@ def cleaner(options: argparse.Namespace) -> Verdict:
             send_away(one.broker, STAYING, STAYING)
             # Nothing is cleaned before there is something old.
             one.round(options, rate)
-            one.cpu.clear()
-            one.p999.clear()
+            one.forget()
         before = counters(cleaned.port)
         for _ in range(CLEANER_ROUNDS):
             for one in (with_it, without):
