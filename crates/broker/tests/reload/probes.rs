@@ -116,10 +116,15 @@ fn connack_of(to: SocketAddr, properties: &[u8], property: u8) -> String {
 }
 
 fn two_connections(to: SocketAddr) -> String {
-    let (first, connack) = open(to, "first", &[]);
-    if connack.is_none() {
-        return "none".to_owned();
-    }
+    // Connections of the question before may still count.
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let first = loop {
+        match open(to, "first", &[]) {
+            (first, Some(_)) => break first,
+            (_, None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(10)),
+            (_, None) => return "none".to_owned(),
+        }
+    };
     let mut second = Client::open(to);
     second.send(0x10, b"\0\x04MQTT\x05\x02\0\x3C\0\0\x01b");
     let both = second.receive_within(Duration::from_secs(5)).is_some();
