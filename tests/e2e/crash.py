@@ -41,7 +41,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from broker import Courser
-from crash_clients import COUNTED, PATIENCE, Publisher, Subscriber, Violation, Work, wait_for
+from crash_clients import COUNTED, PATIENCE, Publisher, Subscriber, Violation, Work, memory_of_round, wait_for
 from crash_full import FullRound
 from small_disk import NoSmallDisk
 
@@ -63,9 +63,7 @@ class Round:
         # The end of a process takes nothing from what is only written: half of the sessions are relaxed.
         classes = ", ".join('{ filter = "%s", class = "relaxed" }' % name for name in ("sub2", "pub1", "pub2"))
         settings = {"checkpoint_bytes": "1MiB", "sys_interval": 0, "classes": classes}
-        # The absent session's messages are only in the log, or in memory until a kill.
-        hot = self.random.choice([{"hot_bytes": "64KiB"}, {}])
-        beside = {"scrub_period": "1s", "backup_folders": '"backups"', **hot}
+        beside = {"scrub_period": "1s", "backup_folders": '"backups"', **memory_of_round(self.random)}
         (folder / "backups").mkdir(parents=True)
         self.broker = Courser(folder, {**settings, **limits, **beside})
         self.work = Work(self.broker)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import random
 import re
 import subprocess
 import threading
@@ -24,6 +25,11 @@ DAMAGES = "courser_scrub_damages_total"
 LOST = "courser_recalled_lost_total"
 UNDER_WAY = 40
 PATIENCE = 60.0
+
+
+def memory_of_round(moments: random.Random) -> dict[str, object]:
+    """In half of the rounds what waits is only in the log, in the others in memory until a kill."""
+    return moments.choice([{"hot_bytes": "64KiB"}, {}])
 
 
 class Violation(AssertionError):

@@ -16,7 +16,7 @@ from typing import Callable
 
 import wire
 from broker import Courser
-from crash_clients import PATIENCE, Subscriber, Violation, Work, wait_for
+from crash_clients import PATIENCE, Subscriber, Violation, Work, memory_of_round, wait_for
 from raw import RawClient
 from small_disk import SmallDisk
 from wire import PUBACK, PUBCOMP, PUBREC, PUBREL, V5
@@ -140,8 +140,7 @@ class FullRound:
         settings = {"data": str(self.disk.mount / "data"), "checkpoint_bytes": "1MiB", "sys_interval": 0}
         # As in the other rounds, half of the sessions are relaxed.
         classes = ", ".join('{ filter = "%s", class = "relaxed" }' % name for name in ("sub2", "pub1", "pub2"))
-        hot = self.random.choice([{"hot_bytes": "64KiB"}, {}])
-        self.broker = Courser(folder, {**settings, **hot, "classes": classes, "scrub_period": "1s"})
+        self.broker = Courser(folder, {**settings, **memory_of_round(self.random), "classes": classes, "scrub_period": "1s"})
         self.work = Work(self.broker)
         self.broker.keep_port = True
         self.broker.start()
