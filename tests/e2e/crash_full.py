@@ -134,13 +134,13 @@ class Steady:
 class FullRound:
     """Some cycles on one small disk, then the check."""
 
-    def __init__(self, folder: Path, seed: int):
+    def __init__(self, folder: Path, seed: int, is_tight: bool):
         self.random = random.Random(seed)
         self.disk = SmallDisk(folder)
         settings = {"data": str(self.disk.mount / "data"), "checkpoint_bytes": "1MiB", "sys_interval": 0}
         # As in the other rounds, half of the sessions are relaxed.
         classes = ", ".join('{ filter = "%s", class = "relaxed" }' % name for name in ("sub2", "pub1", "pub2"))
-        self.broker = Courser(folder, {**settings, **memory_of_round(self.random), "classes": classes, "scrub_period": "1s"})
+        self.broker = Courser(folder, {**settings, **memory_of_round(is_tight), "classes": classes, "scrub_period": "1s"})
         self.work = Work(self.broker)
         self.broker.keep_port = True
         self.broker.start()

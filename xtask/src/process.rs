@@ -35,6 +35,21 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Runs to the end; what it printed is shown only when it fails, which is an error.
+pub(crate) fn run_quietly(command: &mut Command) -> Result<()> {
+    println!("$ {}", shown(command));
+    let output = command
+        .output()
+        .with_context(|| format!("cannot run {}", shown(command)))?;
+    if !output.status.success() {
+        for bytes in [&output.stdout, &output.stderr] {
+            print!("{}", String::from_utf8_lossy(bytes));
+        }
+        bail!("{} ended with {}", shown(command), output.status);
+    }
+    Ok(())
+}
+
 /// Runs to the end; what it printed, or an error.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command

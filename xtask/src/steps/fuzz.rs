@@ -5,7 +5,7 @@
 
 use super::at_root;
 use crate::counts::Tests;
-use crate::process::{output, run, succeeds};
+use crate::process::{output, run, run_quietly, succeeds};
 use crate::repo::{Repo, TextFile};
 use crate::report::Outcome;
 use anyhow::{Result, bail};
@@ -99,8 +99,8 @@ fn fuzz(repo: &Repo, target: &str, seconds: usize) -> Result<()> {
         &seconds,
         &memory,
         "-timeout=10",
-        // What it finds new is of no use to a reader; what breaks is printed all the same.
         "-verbosity=0",
     ];
-    run(&mut at_root(repo, "cargo", &arguments))
+    // What it has learnt about its inputs, hundreds of lines for each target, is of no use to a reader.
+    run_quietly(&mut at_root(repo, "cargo", &arguments))
 }
