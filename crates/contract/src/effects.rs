@@ -139,6 +139,20 @@ pub trait FrontEffects {
     fn random(&mut self) -> u64;
 }
 
+/// What a fence waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fence {
+    /// For what shards have matched: it is pushed and settled (M25).
+    Matched,
+    /// Also for what partitions have forwarded, in an entry or an outbox: it is taken where it goes (M34). Not for partitions that refuse it
+    /// or are set aside; while nobody leads one that has to do with it, there is no end to it. So nobody may wait for this one to connect.
+    Forwarded,
+    /// From the moment at which a shard hears of this fence, what it matches for partitions of the asker's shard carries this cut, and the fence
+    /// speaks of everything that does not. It also waits for the entries that partitions have proposed: messages that begin in a partition
+    /// were matched before they are stored (M36).
+    Cut(Cut),
+}
+
 /// A change of L1 by one partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexChange {
@@ -183,13 +197,9 @@ pub trait PartitionEffects {
     /// Changes L1; the shell answers by `handle_index_confirmed` once every shard uses the new index (M38).
     fn change_index(&mut self, token: IndexToken, change: IndexChange);
 
-    /// Answers by `handle_fence` once every shard has pushed and settled all publishes that it matched before this call (M34).
-    fn fence(&mut self, token: IndexToken);
-
-    /// The same; from the moment at which a shard hears of this fence, what it matches for partitions of the asker's shard carries
-    /// this cut, and the fence speaks of everything that does not. It also waits for the entries that partitions have proposed:
-    /// messages that begin in a partition were matched before they are stored (M36).
-    fn fence_with_cut(&mut self, token: IndexToken, cut: Cut);
+    /// Answers by `handle_fence` once every shard has pushed and settled all publishes that it matched before this call (M34), and what
+    /// else this fence waits for.
+    fn fence(&mut self, token: IndexToken, fence: Fence);
 
     /// The last cut of the shard of a partition that this shard has heard of (M36).
     fn cut(&self, partition: PartitionId) -> Cut;

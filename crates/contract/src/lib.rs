@@ -25,8 +25,8 @@ mod session;
 
 pub use client_hash::ClientHash;
 pub use effects::{
-    Asked, CloseCause, Cuts, Destinations, Dropped, FrontEffects, IndexChange, PartitionEffects,
-    Permission, Routed, WillPermission,
+    Asked, CloseCause, Cuts, Destinations, Dropped, Fence, FrontEffects, IndexChange,
+    PartitionEffects, Permission, Routed, WillPermission,
 };
 pub use ids::{
     AppendNumber, Class, Cut, Epoch, FrontId, IndexToken, ListNumber, LogIndex, Now, Origin,

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use courser_contract::{
     Append, AppendKey, Class, IndexToken, LogIndex, Now, PartitionEffects, PartitionId, RecordView,
-    Term, Tick, ToHome, ToPartition,
+    Seq, Term, Tick, ToHome, ToPartition,
 };
 
 use crate::{
@@ -30,11 +30,23 @@ pub struct Partition {
     pub(crate) planted: Option<crate::PlantedLoss>,
 }
 
-/// See [`Partition::proposed`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// See [`Partition::proposed`] and [`Partition::forwarding`].
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proposed {
     term: Term,
     number: u64,
+    forwards: Forwards,
+}
+
+/// What a fence waits for in outboxes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Forwards {
+    /// Nothing.
+    Apart,
+    /// All that is in them once what was proposed is applied.
+    All,
+    /// What is below these positions, by destination.
+    Below(Vec<(PartitionId, Seq)>),
 }
 
 /// Messages of other partitions that wait for the leadership.
@@ -488,14 +500,56 @@ impl Partition {
         Proposed {
             term: self.lead.term,
             number: self.lead.number + u64::from(self.gather.facts() > 0),
+            forwards: Forwards::Apart,
         }
     }
 
-    /// Whether all that was proposed up to there is applied, or void.
+    /// The same with all that goes on to other partitions, for the other fences: what is retained is found where it is kept, once that
+    /// has taken it (M34). None: nothing goes on.
     #[must_use]
-    pub fn has_applied(&self, proposed: Proposed) -> bool {
+    pub fn forwarding(&self) -> Option<Proposed> {
+        let some = self.lead.reserved_forwards > 0 || self.state.outboxes.len() > 0;
+        some.then(|| Proposed {
+            forwards: Forwards::All,
+            ..self.proposed()
+        })
+    }
+
+    /// Whether all that was proposed up to there is applied, or void, and taken by others if that was asked for.
+    #[must_use]
+    pub fn has_applied(&self, proposed: &mut Proposed) -> bool {
         let leads = self.lead.role != Role::Follower && self.lead.term == proposed.term;
-        !leads || self.lead.applied >= proposed.number
+        if leads && self.lead.applied < proposed.number {
+            return false;
+        }
+        if proposed.forwards == Forwards::All {
+            match self.lead.role {
+                // Some of it may be in an outbox when the next leader begins.
+                Role::Follower | Role::Elected => return false,
+                Role::Indexing | Role::Leading | Role::Aside => {}
+            }
+            let open = self.state.outboxes.iter();
+            let open = open.filter(|(_, outbox)| outbox.len() > 0);
+            let below = open.map(|(to, outbox)| (to, outbox.next()));
+            proposed.forwards = Forwards::Below(below.collect());
+        }
+        match &mut proposed.forwards {
+            Forwards::Apart | Forwards::All => true,
+            Forwards::Below(open) => {
+                open.retain(|&(to, below)| !self.has_forwarded(to, below));
+                open.is_empty()
+            }
+        }
+    }
+
+    /// Whether a destination has taken all below a position. Nobody waits for one that refuses, nor for a partition that is set aside: both
+    /// may go on for ever.
+    fn has_forwarded(&self, to: PartitionId, below: Seq) -> bool {
+        let sender = self.lead.senders.get(&to);
+        let outbox = self.state.outboxes.get(to);
+        outbox.is_none_or(|outbox| outbox.floor() >= below)
+            || sender.is_some_and(|sender| sender.has_refused(below))
+            || self.is_aside()
     }
 
     /// What the partition holds.

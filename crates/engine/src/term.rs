@@ -1,8 +1,8 @@
 //! Leadership comes and goes (M5), and what a new leader must know again.
 
 use courser_contract::{
-    CloseReason, ConnectRefusal, DetachCause, IndexChange, Now, PartitionEffects, SessionUid, Tell,
-    Term, ToFront,
+    CloseReason, ConnectRefusal, DetachCause, Fence, IndexChange, Now, PartitionEffects,
+    SessionUid, Tell, Term, ToFront,
 };
 
 use crate::{
@@ -151,7 +151,7 @@ impl Partition {
                 self.lead
                     .fences
                     .insert(token, Fenced::Scans { session, scans });
-                fx.fence(token);
+                fx.fence(token, Fence::Forwarded);
             }
         }
     }

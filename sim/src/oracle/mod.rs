@@ -7,6 +7,8 @@
 mod deliveries;
 mod recount;
 mod retained;
+#[cfg(test)]
+mod tests;
 mod wills;
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Messages beside the data path: changes of L1, fences, news of leaders.
 
-use courser_contract::ShardId;
+use courser_contract::{Fence, ShardId};
 
 use super::Shard;
 use super::message::Message;
@@ -41,15 +41,20 @@ impl Shard {
                 self.hub.index_confirmed += 1;
                 self.with_partition(id, |it, now, fx| it.handle_index_confirmed(now, token, fx));
             }
-            Message::FenceAsk(id, cut) => {
+            Message::FenceAsk(id, fence) => {
                 let mut marks = self.hub.marks();
-                if let Some(cut) = cut {
+                if let Fence::Cut(cut) = fence {
                     self.hub.cuts[usize::from(from.0)] = cut;
-                    let partitions = self.partitions.iter();
-                    marks.proposed = partitions
-                        .map(|(&id, owned)| (id, owned.partition.proposed()))
-                        .collect();
                 }
+                let proposed = self.partitions.iter().filter_map(|(&id, owned)| {
+                    let proposed = match fence {
+                        Fence::Matched => None,
+                        Fence::Forwarded => owned.partition.forwarding(),
+                        Fence::Cut(_) => Some(owned.partition.proposed()),
+                    };
+                    Some((id, proposed?))
+                });
+                marks.proposed = proposed.collect();
                 self.hub.fences.owe(id, marks);
             }
             Message::FencePassed(id) => {

@@ -1,9 +1,9 @@
 //! The contract's two traits of effects, over a hub.
 
 use courser_contract::{
-    AppendNumber, Asked, CloseCause, Cut, DeliverTo, Delivery, Destinations, Dropped, FrontEffects,
-    FrontId, IndexChange, IndexToken, Origin, PartitionEffects, PartitionId, Permission, Publish,
-    Record, Routed, Settled, ShardId, Ticket, ToFront, ToHome, ToPartition,
+    AppendNumber, Asked, CloseCause, Cut, DeliverTo, Delivery, Destinations, Dropped, Fence,
+    FrontEffects, FrontId, IndexChange, IndexToken, Origin, PartitionEffects, PartitionId,
+    Permission, Publish, Record, Routed, Settled, ShardId, Ticket, ToFront, ToHome, ToPartition,
 };
 
 use super::hub::Hub;
@@ -117,12 +117,8 @@ impl PartitionEffects for PartitionFx<'_> {
         self.hub.push(ShardId(0), message);
     }
 
-    fn fence(&mut self, token: IndexToken) {
-        self.hub.ask_fence(self.id, token, None);
-    }
-
-    fn fence_with_cut(&mut self, token: IndexToken, cut: Cut) {
-        self.hub.ask_fence(self.id, token, Some(cut));
+    fn fence(&mut self, token: IndexToken, fence: Fence) {
+        self.hub.ask_fence(self.id, token, fence);
     }
 
     fn cut(&self, partition: PartitionId) -> Cut {

@@ -17,7 +17,7 @@ pub(crate) struct Marks {
     pub(crate) links: Vec<(usize, u64)>,
     /// Numbers below which all must be settled.
     pub(crate) appends: Vec<(PartitionId, u64)>,
-    /// What partitions had proposed, for a fence with a cut (M36).
+    /// What partitions had proposed, for a fence with a cut (M36), or what goes on to others (M34).
     pub(crate) proposed: Vec<(PartitionId, Proposed)>,
 }
 
@@ -66,7 +66,7 @@ impl Fences {
         &mut self,
         link_passed: impl Fn(usize, u64) -> bool,
         settled: impl Fn(PartitionId, u64) -> bool,
-        applied: impl Fn(PartitionId, Proposed) -> bool,
+        applied: impl Fn(PartitionId, &mut Proposed) -> bool,
     ) -> Vec<FenceId> {
         let mut passed = Vec::new();
         self.owed.retain_mut(|(id, marks)| {
@@ -76,7 +76,7 @@ impl Fences {
                 .retain(|&(partition, number)| !settled(partition, number));
             marks
                 .proposed
-                .retain(|&(partition, proposed)| !applied(partition, proposed));
+                .retain_mut(|(partition, proposed)| !applied(*partition, proposed));
             let open =
                 !marks.links.is_empty() || !marks.appends.is_empty() || !marks.proposed.is_empty();
             if !open {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use courser_contract::{
-    AppendKey, AppendNumber, Cut, DeliverTo, FrontId, GroupRef, IndexToken, Now, Origin,
+    AppendKey, AppendNumber, Cut, DeliverTo, Fence, FrontId, GroupRef, IndexToken, Now, Origin,
     PartitionId, Settled, ShardId, Source, Term, ToHome, ToPartition,
 };
 use courser_engine::Proposed;
@@ -231,21 +231,16 @@ impl Hub {
         self.cuts[usize::from(self.places.shard_of(partition).0)]
     }
 
-    pub(crate) fn ask_fence(
-        &mut self,
-        partition: PartitionId,
-        token: IndexToken,
-        cut: Option<Cut>,
-    ) {
+    pub(crate) fn ask_fence(&mut self, partition: PartitionId, token: IndexToken, fence: Fence) {
         let id = self
             .fences
             .ask(self.id, self.places.shards, partition, token);
-        let skipped = match cut {
-            Some(_) => Bug::CutWithoutFence,
-            None => Bug::SkipFence,
+        let skipped = match fence {
+            Fence::Cut(_) => Bug::CutWithoutFence,
+            Fence::Matched | Fence::Forwarded => Bug::SkipFence,
         };
         if self.bug == Some(skipped) {
-            if let Some(cut) = cut {
+            if let Fence::Cut(cut) = fence {
                 self.cuts[usize::from(self.id.0)] = cut;
             }
             for _ in 0..self.places.shards {
@@ -253,7 +248,7 @@ impl Hub {
             }
             return;
         }
-        self.push_all(&Message::FenceAsk(id, cut));
+        self.push_all(&Message::FenceAsk(id, fence));
     }
 
     /// How far this shard has come: what is gathered for a peer and not sent counts as one more batch.
@@ -270,7 +265,7 @@ impl Hub {
         }
     }
 
-    pub(crate) fn settle_fences(&mut self, applied: impl Fn(PartitionId, Proposed) -> bool) {
+    pub(crate) fn settle_fences(&mut self, applied: impl Fn(PartitionId, &mut Proposed) -> bool) {
         let Self {
             fences,
             returned,

@@ -1,8 +1,8 @@
 //! What shards say to each other, and what a turn asks of the world.
 
 use courser_contract::{
-    AppendKey, AppendNumber, CloseCause, Cut, DeliverTo, FrontId, IndexChange, IndexToken, Origin,
-    PartitionId, Question, Record, Settled, ShardId, Term, ToFront, ToHome, ToPartition,
+    AppendKey, AppendNumber, CloseCause, Cut, DeliverTo, Fence, FrontId, IndexChange, IndexToken,
+    Origin, PartitionId, Question, Record, Settled, ShardId, Term, ToFront, ToHome, ToPartition,
 };
 
 use super::fences::FenceId;
@@ -43,7 +43,7 @@ pub(crate) enum Message {
     IndexPublished(u64, Round),
     IndexUsed(u64),
     IndexConfirmed(PartitionId, IndexToken),
-    FenceAsk(FenceId, Option<Cut>),
+    FenceAsk(FenceId, Fence),
     FencePassed(FenceId),
     /// A partition has a leader again: what it has not answered is sent once more.
     Led(PartitionId, Term),

@@ -1,9 +1,11 @@
 //! Fences (M34): when everything that a shard matched before a moment is pushed and settled.
 //!
-//! Who asks: a partition, before it scans retained messages for a new subscription. Every shard answers once
+//! Who asks: a partition, before it scans retained messages for a new subscription, or before a client id has its next connection. Every shard
+//! answers once
 //! - each peer has handled all batches that were gathered before the question (that covers QoS 0 and appends to volatile
 //!   partitions, which nobody answers), and
-//! - each append that it had numbered is settled.
+//! - each append that it had numbered is settled, and
+//! - for a new subscription, what its partitions forward to others is taken there.
 //!
 //! A shard compares positions, so that a fence costs nothing while none is open.
 
@@ -28,7 +30,8 @@ pub(crate) struct Watermarks {
     pub(crate) links: Vec<(ShardId, Mark)>,
     /// For each partition with unsettled appends: the first number that need not be settled.
     pub(crate) appends: Vec<(PartitionId, AppendNumber)>,
-    /// What its partitions had proposed, for a fence with a cut: a message that begins in a partition was matched before (M36).
+    /// What its partitions had proposed, for a fence with a cut: a message that begins in a partition was matched before (M36). What they
+    /// forward, for one that waits for that (M34).
     pub(crate) proposed: Vec<(PartitionId, Proposed)>,
 }
 
@@ -95,7 +98,7 @@ impl FenceBook {
         &mut self,
         link_passed: impl Fn(ShardId, Mark) -> bool,
         appends_settled: impl Fn(PartitionId, AppendNumber) -> bool,
-        applied: impl Fn(PartitionId, Proposed) -> bool,
+        applied: impl Fn(PartitionId, &mut Proposed) -> bool,
         mut passed: impl FnMut(FenceId),
     ) {
         self.owed.retain_mut(|(id, marks)| {
@@ -105,7 +108,7 @@ impl FenceBook {
                 .retain(|&(partition, number)| !appends_settled(partition, number));
             marks
                 .proposed
-                .retain(|&(partition, proposed)| !applied(partition, proposed));
+                .retain_mut(|(partition, proposed)| !applied(*partition, proposed));
             let open =
                 !marks.links.is_empty() || !marks.appends.is_empty() || !marks.proposed.is_empty();
             if !open {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use courser_contract::{
-    Append, AppendKey, AppendNumber, Cut, DeliverTo, Delivery, FrontId, IndexToken, Origin,
+    Append, AppendKey, AppendNumber, Cut, DeliverTo, Delivery, Fence, FrontId, IndexToken, Origin,
     PartitionId, RecordRef, RecordView, Settled, ShardId, ToFront, ToHome, ToPartition,
 };
 
@@ -94,9 +94,9 @@ pub(crate) enum Message {
     IndexUsed(RoundId),
     /// From the writer of L1: every shard uses this change (M38).
     IndexConfirmed(PartitionId, IndexToken),
-    /// Say when all that was matched before this message is pushed and settled (M34); what is matched from now on for partitions of
-    /// the asker's shard is behind this cut (M36).
-    FenceAsk(FenceId, Option<Cut>),
+    /// Say when all that was matched before this message is pushed and settled (M34), and what else the fence waits for; what is matched
+    /// from now on for partitions of the asker's shard is behind its cut, if it has one (M36).
+    FenceAsk(FenceId, Fence),
     /// It is.
     FencePassed(FenceId),
     /// Say what you count.

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use courser_contract::{
-    AppendNumber, CloseCause, Cut, DeliverTo, Delivery, Destinations, Dropped, FrontId,
+    AppendNumber, CloseCause, Cut, DeliverTo, Delivery, Destinations, Dropped, Fence, FrontId,
     IndexChange, IndexToken, ListNumber, Origin, PartitionEffects, PartitionId, Settled, ShardId,
     ToFront, ToPartition, WillPermission,
 };
@@ -134,12 +134,8 @@ impl PartitionEffects for PartitionFx<'_> {
             .push(Message::Index(Box::new(request)));
     }
 
-    fn fence(&mut self, token: IndexToken) {
-        self.shard.hub.ask_fence(self.id, token, None);
-    }
-
-    fn fence_with_cut(&mut self, token: IndexToken, cut: Cut) {
-        self.shard.hub.ask_fence(self.id, token, Some(cut));
+    fn fence(&mut self, token: IndexToken, fence: Fence) {
+        self.shard.hub.ask_fence(self.id, token, fence);
     }
 
     fn cut(&self, partition: PartitionId) -> Cut {

@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicUsize;
 
 use courser_access::Table;
 use courser_contract::{
-    Append, Cut, Delivery, Destinations, FrontId, HomeRef, IndexToken, LogIndex, Now, PartitionId,
-    ShardId, Tick, ToFront, ToHome, is_own_topic,
+    Append, Cut, Delivery, Destinations, Fence, FrontId, HomeRef, IndexToken, LogIndex, Now,
+    PartitionId, ShardId, Tick, ToFront, ToHome, is_own_topic,
 };
 use courser_engine::Proposed;
 use rand::rngs::StdRng;
@@ -262,16 +262,11 @@ impl Hub {
         self.routes.destinations(topic, keeper)
     }
 
-    /// Asks every shard whether it has pushed and settled what it matched before (M34), and to count what it matches from then on
-    /// behind a cut (M36).
-    pub(crate) fn ask_fence(
-        &mut self,
-        partition: PartitionId,
-        token: IndexToken,
-        cut: Option<Cut>,
-    ) {
+    /// Asks every shard whether it has pushed and settled what it matched before (M34), and with a cut to count what it matches from then on
+    /// behind that (M36).
+    pub(crate) fn ask_fence(&mut self, partition: PartitionId, token: IndexToken, fence: Fence) {
         let id = self.fences.ask(partition, token);
-        self.send_all(|| Message::FenceAsk(id, cut));
+        self.send_all(|| Message::FenceAsk(id, fence));
     }
 
     /// The last cut of the shard of a partition that this shard has heard of.
@@ -346,7 +341,7 @@ impl Hub {
     }
 
     /// Answers the fences whose marks have been passed.
-    pub(crate) fn settle_fences(&mut self, applied: impl Fn(PartitionId, Proposed) -> bool) {
+    pub(crate) fn settle_fences(&mut self, applied: impl Fn(PartitionId, &mut Proposed) -> bool) {
         if !self.fences.owes() {
             return;
         }

@@ -1,6 +1,6 @@
 //! Messages of other shards, and of this one to itself: every kind in one place.
 
-use courser_contract::{Append, FrontId, Publish, ShardId, ToFront};
+use courser_contract::{Append, Fence, FrontId, Publish, ShardId, ToFront};
 
 use courser_engine::Pace;
 
@@ -198,12 +198,16 @@ impl Shard {
                     it.handle_index_confirmed(now, token, fx)
                 });
             }
-            Message::FenceAsk(id, cut) => {
+            Message::FenceAsk(id, fence) => {
                 let mut watermarks = self.hub.watermarks();
-                if let Some(cut) = cut {
-                    self.hub.cuts[usize::from(from.0)] = cut;
-                    watermarks.proposed = self.partitions.proposed().collect();
-                }
+                watermarks.proposed = match fence {
+                    Fence::Matched => Vec::new(),
+                    Fence::Forwarded => self.partitions.forwarding().collect(),
+                    Fence::Cut(cut) => {
+                        self.hub.cuts[usize::from(from.0)] = cut;
+                        self.partitions.proposed().collect()
+                    }
+                };
                 self.hub.fences.owe(id, watermarks);
             }
             Message::FencePassed(id) => {

@@ -163,8 +163,14 @@ impl Partitions {
         owned.filter_map(|owned| Some((owned.id, owned.partition.as_ref()?.proposed())))
     }
 
+    /// What they forward, for another one.
+    pub(crate) fn forwarding(&self) -> impl Iterator<Item = (PartitionId, Proposed)> + '_ {
+        let owned = self.owned.iter();
+        owned.filter_map(|owned| Some((owned.id, owned.partition.as_ref()?.forwarding()?)))
+    }
+
     /// Whether a partition of this shard has applied what it had proposed.
-    pub(crate) fn has_applied(&self, id: PartitionId, proposed: Proposed) -> bool {
+    pub(crate) fn has_applied(&self, id: PartitionId, proposed: &mut Proposed) -> bool {
         let partition = self.owned[self.place(id)].partition.as_ref();
         partition.is_some_and(|partition| partition.has_applied(proposed))
     }

@@ -96,7 +96,7 @@ impl PartitionEffects for Shell {
         self.index.push(token);
     }
 
-    fn fence(&mut self, token: IndexToken) {
+    fn fence(&mut self, token: IndexToken, _: courser_contract::Fence) {
         self.fences.push(token);
     }
 
@@ -122,10 +122,6 @@ impl PartitionEffects for Shell {
 
     fn cut(&self, _: PartitionId) -> courser_contract::Cut {
         courser_contract::Cut(0)
-    }
-
-    fn fence_with_cut(&mut self, _: courser_contract::IndexToken, _: courser_contract::Cut) {
-        unreachable!("no group changes its part here")
     }
 
     fn permits_will(&mut self, _: &str, _: &str, _: &str) -> courser_contract::WillPermission {

@@ -117,6 +117,11 @@ impl Sender {
         !self.ready.is_empty()
     }
 
+    /// Whether the destination has refused something below a position, which is to be sent again.
+    pub(crate) fn has_refused(&self, below: Seq) -> bool {
+        self.held.iter().any(|&(_, seq)| seq < below)
+    }
+
     /// The earliest moment at which a refused forward is sent again.
     pub(crate) fn poll_timeout(&self) -> Option<Tick> {
         self.held.first().map(|&(at, _)| at)

@@ -5,8 +5,8 @@
 
 use compact_str::CompactString;
 use courser_contract::{
-    Attach, AttachStage, Attached, ConnectRefusal, Epoch, FrontId, HomeRef, PartitionEffects,
-    PartitionId, Seq, SessionLimits, SessionUid, ToFront, owner_name,
+    Attach, AttachStage, Attached, ConnectRefusal, Epoch, Fence, FrontId, HomeRef,
+    PartitionEffects, PartitionId, Seq, SessionLimits, SessionUid, ToFront, owner_name,
 };
 
 use super::{Going, Live, group_name};
@@ -338,7 +338,7 @@ impl Partition {
         client.fenced = true;
         let token = self.lead.next_token();
         self.lead.fences.insert(token, Fenced::Attach(client_id));
-        fx.fence(token);
+        fx.fence(token, Fence::Matched);
     }
 
     /// Gives a client id to the connection that waits for it, unless something of the last holder is still under way.

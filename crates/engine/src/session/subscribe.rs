@@ -1,8 +1,8 @@
 //! Subscriptions: committed, then in L1, then answered (M38).
 
 use courser_contract::{
-    Dropped, Epoch, FrontId, IndexChange, IndexToken, LeaveCause, PartitionEffects, RetainHandling,
-    SessionUid, SubscribeResult, Subscription, ToFront,
+    Dropped, Epoch, Fence, FrontId, IndexChange, IndexToken, LeaveCause, PartitionEffects,
+    RetainHandling, SessionUid, SubscribeResult, Subscription, ToFront,
 };
 
 use super::Session;
@@ -138,7 +138,7 @@ impl Partition {
             self.lead
                 .fences
                 .insert(token, Fenced::Scans { session, scans });
-            fx.fence(token);
+            fx.fence(token, Fence::Forwarded);
         }
         self.finish_subscribe(subscribing, fx);
     }

@@ -6,6 +6,7 @@ use courser_contract::{
 };
 use courser_engine::Limits;
 
+use crate::people::retain2;
 use crate::world::{Acks, Commits, DURABLE, OTHER, Options, World, to};
 
 fn client(world: &mut World, name: &str) -> usize {
@@ -311,4 +312,29 @@ fn an_absent_session_still_gets_its_finds() {
     world.attach(a, Options::durable());
     world.settle();
     assert_eq!(world.got(a), ["1"]);
+}
+
+/// Found by the simulator: a message with RETAIN was matched before somebody subscribed, and still in an outbox when its keeper was asked.
+#[test]
+fn m34_a_fence_waits_for_what_is_forwarded_to_its_keeper() {
+    let mut world = World::new();
+    let publisher = client(&mut world, "publisher");
+    let standing = |world: &World| world.nodes[&DURABLE].partition.forwarding();
+    assert_eq!(standing(&world), None, "nothing goes on");
+    world.commits = Commits::Held;
+    retain2(&mut world, publisher, 1, "other/t", "1");
+    let mut mark = standing(&world).expect("it is proposed");
+    let passed = |world: &World, mark: &mut _| world.nodes[&DURABLE].partition.has_applied(mark);
+    assert!(!passed(&world, &mut mark));
+    world.commit_one(DURABLE);
+    world.turn();
+    assert!(!passed(&world, &mut mark), "it is in the outbox");
+    // What comes later is not waited for.
+    retain2(&mut world, publisher, 2, "other/t", "2");
+    world.commit_one(OTHER);
+    world.turn();
+    world.pass_time(100);
+    while world.commit_one(DURABLE) {}
+    assert!(passed(&world, &mut mark), "its keeper has it");
+    assert!(standing(&world).is_some(), "and not the later one");
 }

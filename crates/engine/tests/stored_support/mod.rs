@@ -38,7 +38,7 @@ impl PartitionEffects for Shell {
         self.index.push(token);
     }
 
-    fn fence(&mut self, _: IndexToken) {}
+    fn fence(&mut self, _: IndexToken, _: courser_contract::Fence) {}
 
     fn destinations(&mut self, _: &str, _: bool) -> Destinations {
         Destinations::new()
@@ -62,10 +62,6 @@ impl PartitionEffects for Shell {
 
     fn cut(&self, _: PartitionId) -> courser_contract::Cut {
         courser_contract::Cut(0)
-    }
-
-    fn fence_with_cut(&mut self, _: courser_contract::IndexToken, _: courser_contract::Cut) {
-        unreachable!("no group changes its part here")
     }
 
     fn permits_will(&mut self, _: &str, _: &str, _: &str) -> courser_contract::WillPermission {

@@ -1,8 +1,8 @@
 //! The volatile part of a group: its cut, its end, and what it passes on (M36).
 
 use courser_contract::{
-    Cut, GroupName, GroupRef, Inheritance, PartitionEffects, PartitionId, PassedOn, Seq, Term,
-    ToPartition, VolatilePart,
+    Cut, Fence, GroupName, GroupRef, Inheritance, PartitionEffects, PartitionId, PassedOn, Seq,
+    Term, ToPartition, VolatilePart,
 };
 
 use super::{Asked, Offer, Side, name_of};
@@ -119,7 +119,7 @@ impl Partition {
             if offer.heir.replace(heir.group).is_none() {
                 let token = self.lead.next_token();
                 self.lead.fences.insert(token, Fenced::Cut);
-                fx.fence_with_cut(token, heir.cut);
+                fx.fence(token, Fence::Cut(heir.cut));
             }
             return;
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use courser_contract::{
-    AppendNumber, Cut, DeliverTo, Delivery, Destinations, Dropped, FrontId, IndexChange,
+    AppendNumber, Cut, DeliverTo, Delivery, Destinations, Dropped, Fence, FrontId, IndexChange,
     IndexToken, Origin, PartitionEffects, PartitionId, Settled, ToFront, ToPartition,
     WillPermission,
 };
@@ -116,7 +116,10 @@ impl PartitionEffects for Effects {
         self.index.push((self.at.0, token));
     }
 
-    fn fence(&mut self, token: IndexToken) {
+    fn fence(&mut self, token: IndexToken, fence: Fence) {
+        if let Fence::Cut(cut) = fence {
+            self.cut = cut;
+        }
         self.events += 1;
         self.fences.push((self.at.0, token));
     }
@@ -143,11 +146,6 @@ impl PartitionEffects for Effects {
 
     fn cut(&self, _: PartitionId) -> Cut {
         self.cut
-    }
-
-    fn fence_with_cut(&mut self, token: IndexToken, cut: Cut) {
-        self.cut = cut;
-        self.fence(token);
     }
 
     fn slow_down(&mut self, front: FrontId) {

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use courser_contract::{
     Append, AppendKey, AppendNumber, Attach, AttachStage, ClientHash, ConnectRefusal, Cut,
-    DeliverTo, Delivery, Destinations, Dropped, FrontId, IndexChange, IndexToken, LogIndex, Now,
-    Origin, PartitionEffects, PartitionId, Publish, QoS, SessionLimits, Settled, ShardId, Source,
-    Term, ToFront, ToHome, ToPartition, WillPermission,
+    DeliverTo, Delivery, Destinations, Dropped, Fence, FrontId, IndexChange, IndexToken, LogIndex,
+    Now, Origin, PartitionEffects, PartitionId, Publish, QoS, SessionLimits, Settled, ShardId,
+    Source, Term, ToFront, ToHome, ToPartition, WillPermission,
 };
 use courser_engine::{AsideFilters, LostStream, Partition};
 
@@ -49,9 +49,7 @@ impl PartitionEffects for Heard {
         WillPermission::Granted
     }
 
-    fn fence(&mut self, _: IndexToken) {}
-
-    fn fence_with_cut(&mut self, _: IndexToken, _: Cut) {}
+    fn fence(&mut self, _: IndexToken, _: Fence) {}
 
     fn cut(&self, _: PartitionId) -> Cut {
         Cut(0)
