@@ -122,6 +122,20 @@ fn a_session_that_began_unheard_is_not_the_lost_one() {
     assert!(outcome.trace.contains("v3 resends message 633"));
 }
 
+/// Disks on which calls fail all the time, also while a start reads checkpoints (one of these): the supervisor tries again.
+#[test]
+fn a_disk_that_fails_again_and_again_loses_nothing() {
+    let mut failures = 0;
+    for seed in 1..=60 {
+        let mut plan = Plan::on_disk(seed);
+        plan.disk.as_mut().expect("it is on a disk").failures = 200;
+        let outcome = run_plan(plan);
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        failures += outcome.counts.failures;
+    }
+    assert!(failures > 60, "{failures}");
+}
+
 #[test]
 fn the_same_seed_gives_the_same_trace_on_a_disk() {
     for seed in [3, 17, 44] {

@@ -124,6 +124,12 @@ impl MemDisk {
         self.state().changes
     }
 
+    /// Calls that failed as it was planned with [`MemDisk::fail`], so far.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.state().failed
+    }
+
     /// Seed of what failing writes and syncs leave.
     pub fn seed_faults(&self, seed: u64) {
         self.state().choices.0 = Choices::new(seed);

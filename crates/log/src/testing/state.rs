@@ -210,6 +210,8 @@ pub(super) struct State {
     /// Changing calls so far; and the one from which on none succeeds.
     pub(super) changes: u64,
     pub(super) dies_at: Option<u64>,
+    /// Calls that failed because it was planned.
+    pub(super) failed: u64,
     pub(super) choices: ChoicesOfFaults,
 }
 
@@ -248,7 +250,10 @@ impl State {
             }
         }
         match failed {
-            Some(kind) => Err(kind.into()),
+            Some(kind) => {
+                self.failed += 1;
+                Err(kind.into())
+            }
             None => Ok(()),
         }
     }

@@ -109,8 +109,14 @@ impl World {
             return None;
         }
         self.note(format_args!("recovered {report}"));
+        let failed = self.failed_calls();
         let partitions = match self.restore_partitions(&mut opened) {
             Ok(partitions) => partitions,
+            // What a start could not read is there the next time.
+            Err(text) if self.failed_calls() > failed => {
+                self.start_again(&text);
+                return None;
+            }
             Err(text) => {
                 self.oracle.fail(text);
                 return None;
@@ -139,6 +145,14 @@ impl World {
             }
             self.counts.rolled_back += 1;
         }
+    }
+
+    /// Calls that the disk was to let fail, and did.
+    fn failed_calls(&self) -> u64 {
+        let node = self.disk.as_ref();
+        node.map_or(0, |it| {
+            it.log_folder.failed() + it.checkpoint_folder.failed()
+        })
     }
 
     /// A start that failed: the supervisor tries again.
