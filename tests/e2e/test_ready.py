@@ -1,4 +1,4 @@
-"""`/readyz` from the first moment of a start to the last one of a stop: 503 and why, 200, 503 and why, nothing. And how long a start takes.
+"""`/readyz` from the first moment of a start to the last one of a stop: 503 and why, 200, 503 and why, nothing. And that a start says how long it took.
 """
 
 import http.client
@@ -123,14 +123,7 @@ def test_while_it_is_stopped(tmp_path):
     stalled.close()
 
 
-def test_an_empty_folder_is_ready_within_a_second(tmp_path):
-    """By what the server says of itself; the least of some starts, since this machine does other things as well."""
-    took = []
-    for number in range(5):
-        with running(Courser, tmp_path / f"broker-{number}") as broker:
-            said = re.search(r"^recovered: .*; all in (\d+) ms$", broker.output(), re.MULTILINE)
-            assert said, broker.output()
-            took.append(int(said.group(1)))
-        if min(took) < 1000:
-            return
-    pytest.fail(f"no start took less than a second: {took} ms")
+def test_a_start_says_how_long_it_took(tmp_path):
+    """How long that may be is for `bench/disk.py --only recovery`: time says nothing on a machine that does other things as well."""
+    with running(Courser, tmp_path / "broker") as broker:
+        assert re.search(r"^recovered: .*; all in \d+ ms$", broker.output(), re.MULTILINE), broker.output()
