@@ -52,7 +52,7 @@ max_queued_messages 0
 NATS = """listen: 127.0.0.1:{aux}
 server_name: bench
 jetstream {{ store_dir: "{folder}/js" }}
-mqtt {{ listen: "127.0.0.1:{port}", max_ack_pending: 65535 }}
+mqtt {{ listen: "127.0.0.1:{port}", max_ack_pending: 20000 }}
 """
 
 RUMQTTD = """id = 0
