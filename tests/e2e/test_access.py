@@ -1,5 +1,7 @@
 """Accounts from an empty folder: `courser init`, a start, a login by paho; what is written has no password in it."""
 
+import base64
+import hashlib
 import re
 import signal
 import subprocess
@@ -90,3 +92,33 @@ def test_the_first_account_comes_in_and_nobody_else(tmp_path, version):
     for file in (tmp_path / "data").rglob("*"):
         if file.is_file():
             assert password.encode() not in file.read_bytes(), file
+
+
+def as_mosquitto_writes_it(password):
+    """`mosquitto_passwd` since 2.0: PBKDF2 with SHA-512."""
+    salt, rounds = bytes(range(12)), 101
+    key = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, rounds)
+    return f"$7${rounds}${base64.b64encode(salt).decode()}${base64.b64encode(key).decode()}"
+
+
+@pytest.mark.parametrize("version", [paho.MQTTv311, paho.MQTTv5])
+def test_accounts_of_mosquitto_log_in_with_their_passwords(tmp_path, version):
+    init(tmp_path)
+    (tmp_path / "passwords").write_text(f"anna:{as_mosquitto_writes_it('geheim')}\n")
+    server, port, _ = start(tmp_path)
+    try:
+        for words in (["role", "add", "reader"], ["user", "import", "passwords", "--role", "reader"]):
+            done = subprocess.run([Courser.binary(), *words, "--server", "data"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+            assert done.returncode == 0, done.stdout + done.stderr
+        # Twice: the second time it is known by the keyed cache.
+        for _ in range(2):
+            reason, client = login(port, version, "anna", "geheim")
+            assert not reason.is_failure, reason
+            client.disconnect()
+            client.loop_stop()
+        reason, client = login(port, version, "anna", "Geheim")
+        assert reason.is_failure
+        client.loop_stop()
+    finally:
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(30) == 0

@@ -236,6 +236,47 @@ def test_the_address_behind_a_proxy_is_the_client_s(tmp_path, header):
         client.loop_stop()
 
 
+ORIGIN = "https://app.example.org"
+
+
+def over_web_from(place, origin):
+    """Whether a client is let in whose page is from there; none: it is no page."""
+    client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id="page", protocol=paho.MQTTv5, transport="websockets")
+
+    def headers(usual):
+        kept = {name: value for name, value in usual.items() if name != "Origin"}
+        return {**kept, "Origin": origin} if origin else kept
+
+    client.ws_set_options(path="/mqtt", headers=headers)
+    came = []
+    client.on_connect = lambda *_: came.append(True)
+    try:
+        client.connect(*place)
+    except paho.WebsocketConnectionError:
+        return False
+    deadline = time.monotonic() + 15
+    while not came:
+        assert client.loop(0.1) == paho.MQTT_ERR_SUCCESS and time.monotonic() < deadline, "neither let in nor refused"
+    client.disconnect()
+    return True
+
+
+def test_pages_of_other_origins_stay_out(tmp_path):
+    """Origins that are named and programs, which have none, are let in; with none named everybody is."""
+    items = [listener("some", "ws", f'{LOOPBACK}, origins = ["{ORIGIN}"]'), listener("all", "ws")]
+    with running(Courser, tmp_path, listeners=", ".join(items)) as broker:
+        found = places(broker)
+        for origin in (ORIGIN, None):
+            assert over_web_from(found["some"], origin)
+        others = ("https://app.example.org.evil.example", "http://app.example.org", "https://APP.example.org:444", "null")
+        for origin in others:
+            assert not over_web_from(found["some"], origin), origin
+        for origin in (ORIGIN, None, *others):
+            assert over_web_from(found["all"], origin), origin
+        refused = broker.metric('courser_doors_refused_total{reason="websocket"}')
+        assert refused == len(others)
+
+
 # Becomes the server with the sockets that it was given, as systemd does: descriptors from 3 on, for this very process.
 ACTIVATE = """
 import os, sys
@@ -287,3 +328,34 @@ def test_sockets_of_systemd(tmp_path):
             assert server.wait(20) == 0, (tmp_path / "log").read_text()
         assert "STOPPING=1" in notify.recv(4096).decode()
     notify.close()
+
+
+# The same with a socket that others could reach, in a network of its own, where there is nobody else.
+ACTIVATE_PUBLIC = """
+import os, socket, sys
+public = socket.socket()
+public.bind(("0.0.0.0", 0))
+public.listen()
+os.dup2(os.dup(public.fileno()), 3)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1", LISTEN_FDNAMES="mqtt")
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_a_public_socket_of_systemd_needs_accounts(tmp_path):
+    """Its address is in no setting, so it is the socket that is asked."""
+    apart = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--net", "--map-root-user"]
+    if subprocess.run([*apart, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no network of its own can be made here")
+    command = [*apart, sys.executable, "-c", ACTIVATE_PUBLIC, str(Courser.binary()), "server", "--in-memory", "--set", "http.listen=[]"]
+    command += ["--set", "mqtt.listen=[]", "--set", 'listener=[{ name = "given", activation = "mqtt" }]']
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2, done.stdout + done.stderr
+    said = 'listener "given": 0.0.0.0:'
+    assert said in done.stderr and "can be reached from other machines, and its clients prove nothing" in done.stderr
+    with subprocess.Popen([*command, "--insecure-anonymous"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as server:
+        try:
+            assert any(line == b"ready\n" for line in server.stdout), "it serves when that is asked for"
+        finally:
+            server.send_signal(signal.SIGTERM)
+        assert server.wait(20) == 0

@@ -306,9 +306,11 @@ def test_pages_have_every_row_once(server):
 
 
 def test_second_broker_on_the_machine(server, tmp_path):
-    """An address that was asked for and is taken ends the start, with the flag that changes it."""
-    taken = server.http.removeprefix("http://")
-    command = [str(server.binary()), "server", "--mqtt", "127.0.0.1:0", "--data", str(tmp_path / "d"), "--http", taken]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    assert done.returncode == 6, done.stdout + done.stderr
-    assert f"{taken} is in use" in done.stderr and "--http" in done.stderr
+    """An address that was asked for and is taken ends the start, with who has it and the flag that changes it."""
+    free, taken, mqtt = "127.0.0.1:0", server.http.removeprefix("http://"), f"127.0.0.1:{server.port}"
+    for addresses, flag in (((free, taken), "--http"), ((mqtt, free), "--mqtt")):
+        command = [str(server.binary()), "server", "--mqtt", addresses[0], "--data", str(tmp_path / "d"), "--http", addresses[1]]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        assert done.returncode == 6, done.stdout + done.stderr
+        who = f" is in use by process {server.process.pid} (courser): stop that one, or listen elsewhere with {flag} ADDRESS:PORT"
+        assert who in done.stderr, done.stderr

@@ -41,11 +41,13 @@ const REST: Duration = Duration::from_millis(100);
 pub enum BindError {
     /// Somebody else has it.
     #[error(
-        "{address} is in use by another process: stop that one, or serve operators elsewhere with --http ADDRESS:PORT"
+        "{address} is in use by {holder}: stop that one, or serve operators elsewhere with --http ADDRESS:PORT"
     )]
     InUse {
         /// The address.
         address: SocketAddr,
+        /// The process, as far as it is known.
+        holder: String,
     },
     /// Anything else.
     #[error("cannot listen on {address}")]
@@ -84,7 +86,10 @@ impl Listeners {
                 Ok(listener) => network.push(listener),
                 Err(error) if addresses.len() > 1 && is_missing_family(address, &error) => {}
                 Err(source) if source.kind() == io::ErrorKind::AddrInUse => {
-                    return Err(BindError::InUse { address });
+                    return Err(BindError::InUse {
+                        address,
+                        holder: courser_broker::holder(address),
+                    });
                 }
                 Err(source) => return Err(BindError::Address { address, source }),
             }

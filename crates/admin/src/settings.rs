@@ -31,8 +31,8 @@ pub struct Reloaded {
     pub applied: Vec<SettingChange>,
     /// In force after the next start.
     pub needs_restart: Vec<SettingChange>,
-    /// How many are as they were.
-    pub unchanged: u64,
+    /// Names of those that are as they were.
+    pub unchanged: Vec<String>,
     /// Of what is in force now: the same for the same values.
     pub digest: String,
 }

@@ -137,6 +137,7 @@ impl Summary {
             ("publishers_over_quota", counters.publishers_over_quota),
             ("closed_for_memory", counters.closed_for_memory),
             ("fronts_panicked", counters.fronts_panicked),
+            ("leader_changes", counters.leader_changes),
             ("turns", counters.turns),
             ("longest_turn_us", counters.longest_turn_us),
             ("most_closed_in_turn", counters.most_closed_in_turn),
@@ -242,7 +243,7 @@ fn listen_plainly(config: &Config, entrances: &[Arc<Entrance>]) -> Result<Listen
     let named = plain.into_iter().map(|(entrance, it)| Plain {
         addresses: &it.address,
         entrance,
-        change: format!("with another address of listener \"{}\"", it.name),
+        change: listen::change_of(it),
     });
     let mqtt = entrances.iter().filter(|it| it.id == ListenerId::Mqtt);
     let mqtt = mqtt.map(|it| Plain::mqtt(&config.listen, Arc::clone(it)));

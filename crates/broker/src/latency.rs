@@ -125,6 +125,8 @@ pub struct LogTimes {
     pub append: Histogram,
     /// To sync what was written.
     pub fsync: Histogram,
+    /// To commit a batch: both, and what it waited for room in between.
+    pub commit: Histogram,
 }
 
 /// Messages by the moment at which they were received. Equal moments come in a row, so the last one is at hand.

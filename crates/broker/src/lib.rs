@@ -61,7 +61,7 @@ pub use control::{
 };
 pub use courser_mqtt::front::{BadReference, Redirect, RedirectKind};
 pub use doors::{CertificateError, OpenDoor, Reread};
-pub use listen::ListenError;
+pub use listen::{ListenError, find_taken, holder};
 pub use node::FolderError;
 pub use peer::Authentication;
 pub use repair::{

@@ -3,14 +3,22 @@
 //! With SO_REUSEPORT alone two brokers of one user could serve one port unnoticed; so each address is first bound without
 //! it, which fails when anybody has the port.
 
+mod holder;
+
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use courser_settings::{Listener, Settings};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::peer::{Entrance, ListenerId};
+
+pub use holder::holder;
+
+/// How to choose another address of `mqtt.listen`.
+const CHANGE_MQTT: &str = "with --mqtt ADDRESS:PORT";
 
 /// Connections that may wait to be accepted by one shard.
 const BACKLOG: i32 = 4096;
@@ -19,10 +27,12 @@ const BACKLOG: i32 = 4096;
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// Somebody else has it.
-    #[error("{address} is in use by another process: stop that one, or listen elsewhere {change}")]
+    #[error("{address} is in use by {holder}: stop that one, or listen elsewhere {change}")]
     InUse {
         /// The address.
         address: SocketAddr,
+        /// The process, as far as it is known.
+        holder: String,
         /// What to change.
         change: String,
     },
@@ -91,7 +101,11 @@ impl ListenError {
     fn new(address: SocketAddr, source: io::Error, change: &str) -> Self {
         let change = change.to_owned();
         match source.kind() {
-            io::ErrorKind::AddrInUse => Self::InUse { address, change },
+            io::ErrorKind::AddrInUse => Self::InUse {
+                address,
+                holder: holder(address),
+                change,
+            },
             io::ErrorKind::PermissionDenied => Self::Denied { address, change },
             _ => Self::Other { address, source },
         }
@@ -145,14 +159,45 @@ impl<'a> Plain<'a> {
         Self {
             addresses,
             entrance,
-            change: "with --mqtt ADDRESS:PORT".to_owned(),
+            change: CHANGE_MQTT.to_owned(),
         }
     }
 }
 
-/// Binds the addresses of `all` for each of `shards`.
-///
+/// The first address of the settings that another process has, and who that is. To be asked before the process is confined to its
+/// own files, since it is shown nothing of other processes from then on. The usual addresses of `http.listen` are left out: they may be taken.
+#[must_use]
+pub fn find_taken(settings: &Settings) -> Option<ListenError> {
+    let http = &settings.http.listen;
+    let http = (*http != Settings::default().http.listen).then_some(http);
+    let mqtt = settings
+        .mqtt
+        .listen
+        .iter()
+        .map(|it| (it, CHANGE_MQTT.to_owned()));
+    let http = http.into_iter().flatten();
+    let http = http.map(|it| (it, "with --http ADDRESS:PORT".to_owned()));
+    let doors = settings.doors.iter();
+    let doors = doors.flat_map(|door| door.address.iter().map(|it| (it, change_of(door))));
+    let mut all = mqtt.chain(doors).chain(http);
+    all.find_map(|(&address, change)| {
+        claim(address, &change)
+            .err()
+            .filter(|error| matches!(error, ListenError::InUse { .. }))
+    })
+}
+
+/// How to choose another address of a listener.
+pub(crate) fn change_of(listener: &Listener) -> String {
+    format!("with another address of listener \"{}\"", listener.name)
+}
+
 /// An IPv6 loopback address is left out on a machine without IPv6 when there is another address.
+fn is_optional(address: SocketAddr, all: &[SocketAddr], error: &ListenError) -> bool {
+    all.len() > 1 && address.is_ipv6() && address.ip().is_loopback() && error.is_missing_family()
+}
+
+/// Binds the addresses of `all` for each of `shards`, but see [`is_optional`].
 ///
 /// # Errors
 /// The first address that cannot be bound.
@@ -166,14 +211,7 @@ pub(crate) fn listen(all: &[Plain<'_>], shards: u16) -> Result<Listeners, Listen
         for &address in plain.addresses {
             let bound = match claim(address, &plain.change) {
                 Ok(bound) => bound,
-                Err(error)
-                    if plain.addresses.len() > 1
-                        && address.is_ipv6()
-                        && address.ip().is_loopback()
-                        && error.is_missing_family() =>
-                {
-                    continue;
-                }
+                Err(error) if is_optional(address, plain.addresses, &error) => continue,
                 Err(error) => return Err(error),
             };
             listeners.addresses.push(bound);
@@ -191,12 +229,25 @@ pub(crate) fn listen(all: &[Plain<'_>], shards: u16) -> Result<Listeners, Listen
     Ok(listeners)
 }
 
-/// One socket that nobody else may share.
+/// A socket for each address, which nobody else may share, but see [`is_optional`].
 ///
 /// # Errors
-/// When the address cannot be bound; `change` says what to do then.
-pub(crate) fn single(address: SocketAddr, change: &str) -> Result<TcpListener, ListenError> {
-    listener(address, Reuse::Nobody).map_err(|source| ListenError::new(address, source, change))
+/// The first address that cannot be bound; `change` says what to do then.
+pub(crate) fn unshared(
+    addresses: &[SocketAddr],
+    change: &str,
+) -> Result<Vec<TcpListener>, ListenError> {
+    let mut sockets = Vec::new();
+    for &address in addresses {
+        let bound = listener(address, Reuse::Nobody)
+            .map_err(|source| ListenError::new(address, source, change));
+        match bound {
+            Ok(socket) => sockets.push(socket),
+            Err(error) if is_optional(address, addresses, &error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sockets)
 }
 
 /// Makes sure that nobody has the address, and finds the port when that is 0.

@@ -179,6 +179,8 @@ pub struct Counters {
     pub closed_for_memory: u64,
     /// Connections that were closed because their front panicked (M50): each is a fault of ours.
     pub fronts_panicked: u64,
+    /// Times that a partition which is kept began or ceased to be led by this node.
+    pub leader_changes: u64,
     /// Turns.
     pub turns: u64,
     /// Longest turn in microseconds of the thread's CPU time.
@@ -223,6 +225,7 @@ impl Counters {
         let pairs = [
             (&mut self.sockets, other.sockets),
             (&mut self.sockets_moved, other.sockets_moved),
+            (&mut self.leader_changes, other.leader_changes),
             (&mut self.connects, other.connects),
             (&mut self.over_limit, other.over_limit),
             (&mut self.accept_failures, other.accept_failures),

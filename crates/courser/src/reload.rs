@@ -60,10 +60,15 @@ fn compare(now: &Resolved, new: &Resolved) -> (Reloaded, Resolved) {
         .changes(new)
         .into_iter()
         .partition(|change| change.applies == Applies::Restart);
-    let changed = applied.len() + restart.len();
-    let unchanged = new.effective().len().saturating_sub(changed);
+    let is_changed = |key: &str| {
+        applied
+            .iter()
+            .chain(&restart)
+            .any(|change| change.key == key)
+    };
+    let keys = new.effective().into_iter().map(|it| it.key);
     let answer = Reloaded {
-        unchanged: unchanged as u64,
+        unchanged: keys.filter(|key| !is_changed(key)).collect(),
         applied: applied.into_iter().map(shown).collect(),
         needs_restart: restart.into_iter().map(shown).collect(),
         digest: adopted.digest(),
@@ -100,7 +105,7 @@ pub(crate) fn sum(answer: &Reloaded) -> String {
     format!(
         "settings reloaded: {} applied, {} unchanged, {} need a restart; digest {}",
         answer.applied.len(),
-        answer.unchanged,
+        answer.unchanged.len(),
         answer.needs_restart.len(),
         answer.digest
     )
@@ -161,6 +166,9 @@ mod tests {
             adopted.digest()
         );
         assert_eq!(sum(&answer), expected);
+        let is_unchanged = |key: &str| answer.unchanged.iter().any(|it| it == key);
+        assert!(is_unchanged("mqtt.topic_bytes_max"));
+        assert!(!is_unchanged("sys.interval") && !is_unchanged("server.shards"));
         let (again, _) = compare(&adopted, &new);
         assert_eq!((again.applied.len(), again.needs_restart.len()), (0, 1));
     }

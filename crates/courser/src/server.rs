@@ -12,7 +12,7 @@ use clap::Args;
 use courser_admin::{AdminError, BindError, Reloads};
 use courser_broker::{
     Anonymous, Broker, Config, DiskFailure, FolderError, ListenError, Reread, StartError, Status,
-    StopError,
+    StopError, find_taken,
 };
 use courser_settings::{Keep, LogFormat, Login};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -78,6 +78,7 @@ pub(crate) fn run(arguments: &Server) -> Exit {
         );
     }
     let format = settings.log.format;
+    let taken = find_taken(&settings);
     // Before any thread begins: those that are there already would stay free.
     let confined = match confine(&resolved) {
         Ok(confined) => confined,
@@ -106,6 +107,9 @@ pub(crate) fn run(arguments: &Server) -> Exit {
     let mut config = Config::new(settings.clone());
     if arguments.insecure_anonymous {
         config.anonymous = Anonymous::Anywhere;
+    }
+    if let Some(error) = taken {
+        return cannot_start(format, &StartError::Listen(error));
     }
     let descriptors = raise_descriptors();
     let allowed =

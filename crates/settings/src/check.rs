@@ -189,6 +189,9 @@ mod tests {
             (r#"unix = "/tmp/x""#, ""),
             (r#"activation = "mqtt""#, ""),
             ("", "needs one of address, unix and activation"),
+            (r#"protocol = "mqtts""#, "mqtts needs certificate and key"),
+            (r#"protocol = "mqtts", certificate = "c", key = "k""#, ""),
+            (r#"protocol = "ws""#, ""),
             (r#"unix = "/tmp/x", activation = "mqtt""#, "needs one of"),
             (
                 r#"address = "127.0.0.1:1", protocol = "mqtts""#,

@@ -1,6 +1,7 @@
 //! What a listener says for itself, over what is said for all.
 
 use crate::table::{Listener, Mqtt, Settings};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 impl Settings {
     /// The settings of MQTT at a listener: its own, where it has some, else those of all. Where it listens and how its clients prove
@@ -21,6 +22,22 @@ impl Settings {
         put(&mut mqtt.redirect_to, &listener.redirect_to);
         mqtt.advertised.clone_from(&listener.advertised);
         mqtt
+    }
+
+    /// Gives listeners that say nothing of where they listen the usual port of their protocol, on this machine only.
+    pub(crate) fn place_listeners(&mut self) {
+        for door in &mut self.doors {
+            if door.address.is_empty()
+                && door.unix.is_none()
+                && door.activation.is_none()
+                && let Some(port) = door.protocol.usual_port()
+            {
+                door.address = vec![
+                    SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+                    SocketAddr::from((Ipv6Addr::LOCALHOST, port)),
+                ];
+            }
+        }
     }
 
     /// Connections at once from one address at a listener; 0: no limit.

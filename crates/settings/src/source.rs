@@ -115,6 +115,7 @@ impl Sources {
     /// # Errors
     /// As [`check`](Self::check).
     pub fn resolve(mut self) -> Result<Resolved, Errors> {
+        self.settings.place_listeners();
         if self.errors.is_empty() {
             for (key, message) in contradictions(&self.settings) {
                 let origin = self.origins.get(key).cloned().unwrap_or(Origin::Default);

@@ -227,7 +227,8 @@ settings! {
             name: String, applies = Restart;
             /// What is spoken below MQTT.
             protocol: ListenerProtocol = ListenerProtocol::Mqtt, applies = Restart;
-            /// Addresses and ports, of IPv4 and IPv6.
+            /// Addresses and ports, of IPv4 and IPv6. Where neither this nor `unix` nor `activation` is given: this machine only, at the
+            /// usual port, which is 8883 of mqtts, 8083 of ws and 8084 of wss.
             address: Vec<SocketAddr> = Vec::new(), applies = Restart;
             /// Path of a Unix socket. One that nobody listens on any more is replaced.
             unix: Option<PathBuf> = None, applies = Restart;

@@ -197,6 +197,10 @@ metrics! {
         |it| &it.log.append;
     "log_fsync", Histogram of Seconds, "Time to sync what was written",
         |it| &it.log.fsync;
+    "raft_commit", Histogram of Seconds, "Time until a batch of entries is committed, from when it is begun to be written: on a node alone, until it is synced",
+        |it| &it.log.commit;
+    "raft_leader_changes", Counter of Things, "Times that a partition which is kept began or ceased to be led by this node; each begins once with a start",
+        |it| one(it.sum.counters.leader_changes);
     "log_segments", Gauge of Bytes, "Bytes of the log's segments on the disk, those included that are ready to be used",
         |it| disk(it, "log_segments_bytes");
     "log_segments_created", Counter of Things, "Segments that were made",

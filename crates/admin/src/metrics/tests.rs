@@ -7,6 +7,7 @@ fn snapshot() -> Snapshot {
     let mut sum = ShardReport::default();
     sum.counters.publishes_received_by_qos = [7, 8, 9];
     sum.counters.longest_turn_us = 1_500;
+    sum.counters.leader_changes = 4;
     Snapshot {
         shards: vec![sum.clone()],
         sum,
@@ -69,6 +70,8 @@ fn numbers_stand_under_the_names_of_the_reference_page() {
         "courser_log_segments_bytes 11.0",
         "# TYPE courser_log_append_seconds histogram",
         "courser_log_fsync_seconds_count 0",
+        "courser_raft_commit_seconds_count 0",
+        "courser_raft_leader_changes_total 4.0",
         "courser_log_syncs_total 3.0",
         "courser_ready 1.0",
         "courser_partitions_set_aside 2.0",

@@ -100,12 +100,9 @@ pub(crate) fn bind(
         listener: listener.name.clone(),
         source,
     };
-    let mut all = Vec::new();
-    for &address in &listener.address {
-        let change = format!("with another address of listener \"{}\"", listener.name);
-        let socket = listen::single(address, &change)?;
-        all.push(Listening::Tcp(socket));
-    }
+    let change = listen::change_of(listener);
+    let sockets = listen::unshared(&listener.address, &change)?.into_iter();
+    let mut all: Vec<Listening> = sockets.map(Listening::Tcp).collect();
     if let Some(path) = &listener.unix {
         all.push(Listening::Unix(
             bind_unix(path, &listener.unix_mode).map_err(|source| ListenError::Unix {

@@ -133,6 +133,9 @@ impl Shard {
     }
 
     fn handle_stored(&mut self, stored: Stored) {
+        if matches!(stored, Stored::Leads(..) | Stored::Follows(_)) {
+            self.hub.counters.leader_changes += 1;
+        }
         if stored.partition() == Places::METADATA {
             return self.handle_metadata(stored);
         }

@@ -67,6 +67,8 @@ pub(crate) struct DiskState {
     serving: AtomicU16,
     counters: [AtomicU64; COUNTERS.len()],
     commits: Times,
+    /// The same in the buckets of the metrics.
+    commits_by_bound: SharedHistogram,
     writes: SharedHistogram,
     syncs: SharedHistogram,
     /// Bytes of the largest checkpoint that there was.
@@ -185,6 +187,7 @@ impl DiskState {
             serving: AtomicU16::new(0),
             counters: std::array::from_fn(|_| AtomicU64::new(0)),
             commits: Times::new(),
+            commits_by_bound: SharedHistogram::default(),
             writes: SharedHistogram::default(),
             syncs: SharedHistogram::default(),
             largest_checkpoint: AtomicU64::new(0),
@@ -330,6 +333,7 @@ impl DiskState {
     /// Writing a batch and syncing it took so long.
     pub(crate) fn note_commit(&self, took: Duration) {
         self.commits.note(took);
+        self.commits_by_bound.note(took);
     }
 
     /// Writing a batch took so long, without what it waited for room.
@@ -347,6 +351,7 @@ impl DiskState {
         LogTimes {
             append: self.writes.get(),
             fsync: self.syncs.get(),
+            commit: self.commits_by_bound.get(),
         }
     }
 

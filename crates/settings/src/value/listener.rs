@@ -26,6 +26,17 @@ impl ListenerProtocol {
         }
     }
 
+    /// The port where no address is named. Plain MQTT has none: its usual one is that of `mqtt.listen`.
+    #[must_use]
+    pub const fn usual_port(self) -> Option<u16> {
+        match self {
+            Self::Mqtt => None,
+            Self::Mqtts => Some(8883),
+            Self::Ws => Some(8083),
+            Self::Wss => Some(8084),
+        }
+    }
+
     /// Whether there is WebSocket below.
     #[must_use]
     pub const fn is_web(self) -> bool {
