@@ -163,7 +163,7 @@ const fn entry(bug: Bug) -> Entry {
         Bug::LoseBatch => (Layer::Shell, Worlds::Plain, 2, &["I1:", "I13:"]),
         Bug::DamagePayload => (Layer::Shell, Worlds::Plain, 2, &["I5:"]),
         Bug::DeliverTwice => (Layer::Shell, Worlds::Plain, 2, &["I4:", "M30:"]),
-        Bug::SkipFence => (Layer::Shell, Worlds::Brief, 90, &["M33:", "M34:"]),
+        Bug::SkipFence => (Layer::Shell, Worlds::Brief, 1_081, &["M33:", "M34:"]),
         Bug::NoTimers => (Layer::Engine, Worlds::Plain, 1, &["M26:", "M33:", "I13:"]),
         Bug::LoseEntry => (Layer::Consensus, Worlds::Plain, 18, &["I1:"]),
         Bug::EarlyPubrel => (Layer::Front, Worlds::Plain, 4, &["I4:", "M30:"]),
@@ -201,7 +201,7 @@ const fn entry(bug: Bug) -> Entry {
         Bug::ForgetInbox => (Layer::Engine, Worlds::Disk, 2, &["M9/M42:", "I4:"]),
         Bug::FreeLiveSegments => (Layer::Log, Worlds::Disk, 2, &["I1:", "I7:"]),
         Bug::TrustTheCache => (Layer::Log, Worlds::Disk, 47, &["I1:", "I6:", "I7:"]),
-        Bug::ForgetLeavers => (Layer::Engine, Worlds::Plain, 349, &["I13:", "M30:", "M35:"]),
+        Bug::ForgetLeavers => (Layer::Engine, Worlds::Plain, 147, &["I13:", "M30:", "M35:"]),
         Bug::FreeIdsEarly => (
             Layer::Front,
             Worlds::TwoGroups,

@@ -102,26 +102,6 @@ fn a_connect_that_comes_late_is_the_last_one() {
     assert!(next.is_some() && late > next, "the older one came later");
 }
 
-/// A retained message was stored, its answer lost with the process, and its repeat refused by a full disk: it stays (M47).
-#[test]
-fn what_is_refused_the_second_time_may_be_stored() {
-    let outcome = run_plan(Plan::on_disk(1_511));
-    assert_eq!(outcome.violation, None);
-    let refused = "message 19 is acknowledged: QuotaExceeded";
-    assert!(outcome.trace.contains(refused), "{refused}");
-}
-
-/// A volatile session ends with its process, and the answer that says so was lost: the next connection finds a session, publishes to it again
-/// what the lost one had passed on, and nobody knows that it is the same (M1, M28).
-#[test]
-fn a_session_that_began_unheard_is_not_the_lost_one() {
-    let outcome = run_plan(Plan::on_disk(1_059));
-    assert_eq!(outcome.violation, None);
-    let came = outcome.trace.matches("c4 gets message 633 on t/2 as");
-    assert_eq!(came.count(), 2, "message 633 comes again");
-    assert!(outcome.trace.contains("v3 resends message 633"));
-}
-
 /// Disks on which calls fail all the time, also while a start reads checkpoints (one of these): the supervisor tries again.
 #[test]
 fn a_disk_that_fails_again_and_again_loses_nothing() {

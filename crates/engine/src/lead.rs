@@ -338,6 +338,8 @@ pub(crate) struct Lead {
     pub(crate) early: VecDeque<(PartitionId, ToPartition)>,
     /// Forwards that were proposed and are not yet in an outbox.
     pub(crate) reserved_forwards: u32,
+    /// Number of the last entry out of which something goes on to where it is kept as a retained message.
+    pub(crate) last_kept_elsewhere: u64,
     /// Positions that the facts since the last hold got.
     pub(crate) forwarded: Vec<(PartitionId, Seq)>,
     /// Forwards whose answers somebody waits for.
@@ -421,6 +423,7 @@ impl Default for Lead {
             stood: BTreeMap::new(),
             early: VecDeque::new(),
             reserved_forwards: 0,
+            last_kept_elsewhere: 0,
             forwarded: Vec::new(),
             answers: HashMap::default(),
             holding: HashMap::default(),

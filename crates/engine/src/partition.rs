@@ -505,13 +505,21 @@ impl Partition {
     }
 
     /// The same with all that goes on to other partitions, for the other fences: what is retained is found where it is kept, once that
-    /// has taken it (M34). None: nothing goes on.
+    /// has taken it (M34). None: nothing goes on. Of what an entry sends to a partition without a log this says that it has left.
     #[must_use]
     pub fn forwarding(&self) -> Option<Proposed> {
-        let some = self.lead.reserved_forwards > 0 || self.state.outboxes.len() > 0;
-        some.then(|| Proposed {
+        let number = self.lead.last_kept_elsewhere;
+        let some = match self.lead.role {
+            // What an earlier leader proposed may be in the log and not in an outbox yet.
+            Role::Follower | Role::Elected => true,
+            Role::Indexing | Role::Leading | Role::Aside => {
+                number > self.lead.applied || self.state.outboxes.len() > 0
+            }
+        };
+        some.then_some(Proposed {
+            term: self.lead.term,
+            number,
             forwards: Forwards::All,
-            ..self.proposed()
         })
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use courser_mqtt::codec::QoS;
 
-use super::{Life, MsgId, Oracle, matches, matching};
+use super::{ARRIVAL_MS, Life, MsgId, Oracle, matches, matching};
 
 impl Oracle {
     /// Messages whose value may be a topic's last one: the last that is certain, or one after it. None: nobody's.
@@ -28,7 +28,11 @@ impl Oracle {
                         // What its publisher has forgotten before it was answered, and went on in the same session, is stored when its
                         // forward comes through: nobody waits for it any more (M28).
                         let forgotten = it.abandoned && overlaps;
-                        it.may_come_again_behind(msg) || outlives || late || forgotten
+                        // Nobody says when a message of QoS 0 has come, so that one of QoS 2, which goes by the home, does not wait for it.
+                        let unheard = it.qos == QoS::AtMostOnce
+                            && msg.qos == QoS::ExactlyOnce
+                            && it.first_sent + ARRIVAL_MS > msg.first_sent;
+                        it.may_come_again_behind(msg) || outlives || late || forgotten || unheard
                     })
                 });
             }

@@ -2,7 +2,8 @@
 
 use super::*;
 
-const FILTER: &str = "t/0";
+const TOPIC: &str = "r/0";
+const ONCE_OR_MORE: (QoS, bool) = (QoS::AtLeastOnce, false);
 
 fn oracle() -> (Oracle, LifeId, LifeId) {
     let mut oracle = Oracle::new(&Plan::new(1));
@@ -25,18 +26,18 @@ fn subscribe(oracle: &mut Oracle, life: LifeId, now: u64) {
         retain_as_published: false,
         retain_handling: RetainHandling::DoNotSend,
     };
-    oracle.subscribing(life, FILTER, sub, now);
-    oracle.subscribed(life, FILTER, options, now);
+    oracle.subscribing(life, TOPIC, sub, now);
+    oracle.subscribed(life, TOPIC, options, now);
 }
 
-fn publish(oracle: &mut Oracle, life: LifeId, now: u64) -> Got {
+fn publish(oracle: &mut Oracle, life: LifeId, (qos, retain): (QoS, bool), now: u64) -> Got {
     let msg = Msg {
         client: oracle.lives[life].client,
         life: Some(life),
-        topic: FILTER.to_owned(),
+        topic: TOPIC.to_owned(),
         payload: Vec::new(),
-        qos: QoS::AtLeastOnce,
-        retain: false,
+        qos,
+        retain,
         first_sent: now,
         acked: None,
         refused: false,
@@ -47,13 +48,17 @@ fn publish(oracle: &mut Oracle, life: LifeId, now: u64) -> Got {
     };
     let (_, payload) = oracle.publish(msg, 8);
     Got {
-        topic: FILTER.to_owned(),
+        topic: TOPIC.to_owned(),
         payload,
-        qos: QoS::AtLeastOnce,
+        qos: qos.min(QoS::AtLeastOnce),
         retain: false,
         dup: false,
         repeat: false,
     }
+}
+
+fn id(got: &Got) -> MsgId {
+    deliveries::id_of(&got.payload).expect("payloads begin with it")
 }
 
 /// A clean start whose answer was lost began the session anew: what was subscribed before it is gone, and the first copy of a message with
@@ -63,8 +68,8 @@ fn i3_a_clean_start_that_was_not_answered_may_have_taken_the_first_copy() {
     for may_be_new in [false, true] {
         let (mut oracle, publisher, receiver) = oracle();
         subscribe(&mut oracle, receiver, 10);
-        let first = publish(&mut oracle, publisher, 20);
-        let second = publish(&mut oracle, publisher, 30);
+        let first = publish(&mut oracle, publisher, ONCE_OR_MORE, 20);
+        let second = publish(&mut oracle, publisher, ONCE_OR_MORE, 30);
         if may_be_new {
             let life = &mut oracle.lives[receiver];
             life.fuzzy = true;
@@ -78,6 +83,54 @@ fn i3_a_clean_start_that_was_not_answered_may_have_taken_the_first_copy() {
     }
 }
 
-fn id(got: &Got) -> MsgId {
-    deliveries::id_of(&got.payload).expect("payloads begin with it")
+/// A volatile session ends with its process, and the answer that says so was lost: the next connection finds a session, publishes to it again
+/// what the lost one had passed on, and nobody knows that it is the same (M1, M28).
+#[test]
+fn i4_what_is_sent_again_to_a_stranger_comes_again() {
+    for strayed in [false, true] {
+        let (mut oracle, publisher, receiver) = oracle();
+        subscribe(&mut oracle, receiver, 10);
+        let got = publish(&mut oracle, publisher, (QoS::ExactlyOnce, false), 20);
+        oracle.got(receiver, &got, 30);
+        if strayed {
+            oracle.strayed(id(&got));
+        }
+        oracle.resent(id(&got));
+        oracle.got(receiver, &got, 40);
+        let broken = oracle.violation.is_some_and(|text| text.starts_with("I4:"));
+        assert_eq!(broken, !strayed);
+    }
+}
+
+/// A retained message was stored, its answer lost with the process, and its repeat refused by a full disk: it stays (M47).
+#[test]
+fn m33_what_is_refused_the_second_time_may_be_stored() {
+    for resent in [false, true] {
+        let (mut oracle, publisher, _) = oracle();
+        let got = publish(&mut oracle, publisher, (QoS::AtLeastOnce, true), 20);
+        if resent {
+            oracle.resent(id(&got));
+        }
+        oracle.answered(id(&got), true, 30);
+        let found = BTreeMap::from([(TOPIC.to_owned(), vec![got.payload.clone()])]);
+        oracle.check_retained(&found);
+        let broken = oracle
+            .violation
+            .is_some_and(|text| text.starts_with("M33:"));
+        assert_eq!(broken, !resent);
+    }
+}
+
+/// A message of QoS 2 goes by its publisher's home and does not wait for one of QoS 0, of which nobody says that it has come: either may be kept.
+/// A later one is.
+#[test]
+fn m33_a_message_of_qos_0_may_come_behind_one_of_qos_2() {
+    for (sent, may_stay) in [(21, true), (20 + ARRIVAL_MS, false)] {
+        let (mut oracle, publisher, _) = oracle();
+        let first = publish(&mut oracle, publisher, (QoS::AtMostOnce, true), 20);
+        let second = publish(&mut oracle, publisher, (QoS::ExactlyOnce, true), sent);
+        oracle.answered(id(&second), false, sent + 10);
+        oracle.check_retained(&BTreeMap::from([(TOPIC.to_owned(), vec![first.payload])]));
+        assert_eq!(oracle.violation.is_none(), may_stay);
+    }
 }

@@ -3,6 +3,7 @@
 use courser_contract::{Fence, ShardId};
 
 use super::Shard;
+use super::fences::Marks;
 use super::message::Message;
 use crate::bug::Bug;
 
@@ -41,10 +42,18 @@ impl Shard {
                 self.hub.index_confirmed += 1;
                 self.with_partition(id, |it, now, fx| it.handle_index_confirmed(now, token, fx));
             }
+            Message::FenceAsk(id, fence) if from != self.hub.id => {
+                // What this shard has told itself, and has not come to, was matched before.
+                let me = self.hub.id;
+                self.hub.push(me, Message::FenceAsk(id, fence));
+            }
             Message::FenceAsk(id, fence) => {
-                let mut marks = self.hub.marks();
+                let mut marks = match fence {
+                    Fence::Matched | Fence::Cut(_) => self.hub.marks(),
+                    Fence::Forwarded => Marks::default(),
+                };
                 if let Fence::Cut(cut) = fence {
-                    self.hub.cuts[usize::from(from.0)] = cut;
+                    self.hub.cuts[usize::from(id.asker.0)] = cut;
                 }
                 let proposed = self.partitions.iter().filter_map(|(&id, owned)| {
                     let proposed = match fence {
@@ -55,10 +64,10 @@ impl Shard {
                     Some((id, proposed?))
                 });
                 marks.proposed = proposed.collect();
-                self.hub.fences.owe(id, marks);
+                self.hub.fences.owe(id, fence, marks);
             }
             Message::FencePassed(id) => {
-                if let Some((id, token)) = self.hub.fences.passed(id) {
+                if let Some((id, token)) = self.hub.fence_passed(id) {
                     self.with_partition(id, |it, now, fx| it.handle_fence(now, token, fx));
                 }
             }

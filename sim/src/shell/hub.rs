@@ -10,7 +10,7 @@ use courser_engine::Proposed;
 use router::Matcher;
 
 use super::appends::Appends;
-use super::fences::{Fences, Marks};
+use super::fences::{FenceId, Fences, Marks, Passed};
 use super::index::IndexWriter;
 use super::last_words::LastWords;
 use super::message::{Action, Message};
@@ -232,9 +232,8 @@ impl Hub {
     }
 
     pub(crate) fn ask_fence(&mut self, partition: PartitionId, token: IndexToken, fence: Fence) {
-        let id = self
-            .fences
-            .ask(self.id, self.places.shards, partition, token);
+        let shards = self.places.shards;
+        let (id, first) = self.fences.ask(self.id, shards, (partition, token), fence);
         let skipped = match fence {
             Fence::Cut(_) => Bug::CutWithoutFence,
             Fence::Matched | Fence::Forwarded => Bug::SkipFence,
@@ -243,12 +242,27 @@ impl Hub {
             if let Fence::Cut(cut) = fence {
                 self.cuts[usize::from(self.id.0)] = cut;
             }
-            for _ in 0..self.places.shards {
-                self.local.push_back(Message::FencePassed(id));
-            }
+            self.skip_fence(id);
             return;
         }
-        self.push_all(&Message::FenceAsk(id, fence));
+        self.push_all(&Message::FenceAsk(id, first));
+    }
+
+    /// As if every shard had answered.
+    fn skip_fence(&mut self, id: FenceId) {
+        for _ in 0..self.places.shards {
+            self.local.push_back(Message::FencePassed(id));
+        }
+    }
+
+    /// A shard has answered a fence. Whom to tell, when that was the last answer.
+    pub(crate) fn fence_passed(&mut self, id: FenceId) -> Option<(PartitionId, IndexToken)> {
+        match self.fences.passed(id, self.places.shards)? {
+            Passed::Again(_) if self.bug == Some(Bug::SkipFence) => self.skip_fence(id),
+            Passed::Again(fence) => self.push_all(&Message::FenceAsk(id, fence)),
+            Passed::Wholly(partition, token) => return Some((partition, token)),
+        }
+        None
     }
 
     /// How far this shard has come: what is gathered for a peer and not sent counts as one more batch.
@@ -277,8 +291,12 @@ impl Hub {
             |partition, number| appends.is_settled_below(partition, number),
             applied,
         );
-        for id in passed {
-            self.push(id.asker, Message::FencePassed(id));
+        for (id, fence) in passed {
+            match fence {
+                Fence::Matched | Fence::Cut(_) => self.push(id.asker, Message::FencePassed(id)),
+                // What partitions sent on without a number until now comes first (M13).
+                Fence::Forwarded => self.push(self.id, Message::FenceAsk(id, Fence::Matched)),
+            }
         }
     }
 

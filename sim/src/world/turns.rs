@@ -48,7 +48,7 @@ impl World {
         self.arm(shard);
         self.check_owners();
         self.check_bounds(shard);
-        if !self.serving {
+        if self.running && !self.serving {
             self.look_whether_serving();
         }
     }

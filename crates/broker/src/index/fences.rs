@@ -3,13 +3,15 @@
 //! Who asks: a partition, before it scans retained messages for a new subscription, or before a client id has its next connection. Every shard
 //! answers once
 //! - each peer has handled all batches that were gathered before the question (that covers QoS 0 and appends to volatile
-//!   partitions, which nobody answers), and
-//! - each append that it had numbered is settled, and
-//! - for a new subscription, what its partitions forward to others is taken there.
+//!   partitions, which nobody answers; what the shard had told itself comes before the question, too), and
+//! - each append that it had numbered is settled.
+//!
+//! For a new subscription that is the first round of two: by then every home has been told what was matched for it. In the second one a shard answers
+//! once what its partitions forward to others is taken there, and then, as in the first one, what they sent to others without a number.
 //!
 //! A shard compares positions, so that a fence costs nothing while none is open.
 
-use courser_contract::{AppendNumber, IndexToken, PartitionId, ShardId};
+use courser_contract::{AppendNumber, Fence, IndexToken, PartitionId, ShardId};
 use courser_engine::Proposed;
 
 use crate::rings::Mark;
@@ -35,16 +37,37 @@ pub(crate) struct Watermarks {
     pub(crate) proposed: Vec<(PartitionId, Proposed)>,
 }
 
+/// What follows the answers of all shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passed {
+    /// Every shard must be asked again, for this.
+    Again(Fence),
+    /// Whom to tell.
+    Wholly(PartitionId, IndexToken),
+}
+
+/// A fence that was asked for here.
+#[derive(Debug)]
+struct Asked {
+    id: FenceId,
+    partition: PartitionId,
+    token: IndexToken,
+    /// Shards that have not answered.
+    left: u16,
+    /// The next round.
+    then: Option<Fence>,
+}
+
 /// A shard's fences: those that its partitions asked for, and those that it still owes an answer.
 #[derive(Debug)]
 pub(crate) struct FenceBook {
     me: ShardId,
     shards: u16,
     next: u64,
-    /// Asked for here: whom to tell and how many shards have not answered.
-    asked: Vec<(FenceId, PartitionId, IndexToken, u16)>,
+    /// Asked for here.
+    asked: Vec<Asked>,
     /// Asked of this shard.
-    owed: Vec<(FenceId, Watermarks)>,
+    owed: Vec<(FenceId, Fence, Watermarks)>,
 }
 
 impl FenceBook {
@@ -60,31 +83,51 @@ impl FenceBook {
         }
     }
 
-    /// A partition of this shard asks: every shard, this one included, must be asked with the id that is returned.
-    pub(crate) fn ask(&mut self, partition: PartitionId, token: IndexToken) -> FenceId {
+    /// A partition of this shard asks: every shard, this one included, must be asked with what is returned.
+    pub(crate) fn ask(
+        &mut self,
+        partition: PartitionId,
+        token: IndexToken,
+        fence: Fence,
+    ) -> (FenceId, Fence) {
         self.next += 1;
         let id = FenceId {
             asker: self.me,
             number: self.next,
         };
-        self.asked.push((id, partition, token, self.shards));
-        id
+        let (first, then) = match fence {
+            Fence::Matched | Fence::Cut(_) => (fence, None),
+            Fence::Forwarded => (Fence::Matched, Some(fence)),
+        };
+        self.asked.push(Asked {
+            id,
+            partition,
+            token,
+            left: self.shards,
+            then,
+        });
+        (id, first)
     }
 
-    /// One shard has answered. When it was the last: whom to tell.
-    pub(crate) fn passed(&mut self, id: FenceId) -> Option<(PartitionId, IndexToken)> {
-        let at = self.asked.iter().position(|(asked, ..)| *asked == id)?;
-        self.asked[at].3 -= 1;
-        if self.asked[at].3 > 0 {
+    /// One shard has answered. When it was the last: what follows.
+    pub(crate) fn passed(&mut self, id: FenceId) -> Option<Passed> {
+        let at = self.asked.iter().position(|asked| asked.id == id)?;
+        let asked = &mut self.asked[at];
+        asked.left -= 1;
+        if asked.left > 0 {
             return None;
         }
-        let (_, partition, token, _) = self.asked.remove(at);
-        Some((partition, token))
+        if let Some(fence) = asked.then.take() {
+            asked.left = self.shards;
+            return Some(Passed::Again(fence));
+        }
+        let asked = self.asked.remove(at);
+        Some(Passed::Wholly(asked.partition, asked.token))
     }
 
     /// This shard is asked and stands at `watermarks`.
-    pub(crate) fn owe(&mut self, id: FenceId, watermarks: Watermarks) {
-        self.owed.push((id, watermarks));
+    pub(crate) fn owe(&mut self, id: FenceId, fence: Fence, watermarks: Watermarks) {
+        self.owed.push((id, fence, watermarks));
     }
 
     /// Whether an answer is owed.
@@ -99,9 +142,9 @@ impl FenceBook {
         link_passed: impl Fn(ShardId, Mark) -> bool,
         appends_settled: impl Fn(PartitionId, AppendNumber) -> bool,
         applied: impl Fn(PartitionId, &mut Proposed) -> bool,
-        mut passed: impl FnMut(FenceId),
+        mut passed: impl FnMut(FenceId, Fence),
     ) {
-        self.owed.retain_mut(|(id, marks)| {
+        self.owed.retain_mut(|(id, fence, marks)| {
             marks.links.retain(|&(peer, mark)| !link_passed(peer, mark));
             marks
                 .appends
@@ -112,7 +155,7 @@ impl FenceBook {
             let open =
                 !marks.links.is_empty() || !marks.appends.is_empty() || !marks.proposed.is_empty();
             if !open {
-                passed(*id);
+                passed(*id, *fence);
             }
             open
         });
@@ -129,7 +172,7 @@ mod tests {
             |_, _| true,
             |_, number| number.0 <= floor,
             |_, _| true,
-            |id| passed.push(id.number),
+            |id, _| passed.push(id.number),
         );
         passed
     }
@@ -137,17 +180,34 @@ mod tests {
     #[test]
     fn m34_an_asker_hears_once_all_shards_have_answered() {
         let mut book = FenceBook::new(ShardId(1), 2);
-        let id = book.ask(PartitionId(3), IndexToken(7));
-        let other = book.ask(PartitionId(4), IndexToken(8));
+        let mut ask = |partition, token| {
+            let (id, fence) = book.ask(PartitionId(partition), IndexToken(token), Fence::Matched);
+            assert_eq!(fence, Fence::Matched);
+            id
+        };
+        let (id, other) = (ask(3, 7), ask(4, 8));
+        let wholly = |partition, token| Passed::Wholly(PartitionId(partition), IndexToken(token));
         assert_eq!(book.passed(id), None);
         assert_eq!(book.passed(other), None);
-        assert_eq!(book.passed(other), Some((PartitionId(4), IndexToken(8))));
-        assert_eq!(book.passed(id), Some((PartitionId(3), IndexToken(7))));
+        assert_eq!(book.passed(other), Some(wholly(4, 8)));
+        assert_eq!(book.passed(id), Some(wholly(3, 7)));
         assert_eq!(
             book.passed(id),
             None,
             "an answer to a fence that is over is ignored"
         );
+    }
+
+    #[test]
+    fn m34_what_is_forwarded_is_asked_for_once_homes_have_been_told() {
+        let mut book = FenceBook::new(ShardId(0), 2);
+        let (id, first) = book.ask(PartitionId(3), IndexToken(7), Fence::Forwarded);
+        assert_eq!(first, Fence::Matched);
+        assert_eq!(book.passed(id), None);
+        assert_eq!(book.passed(id), Some(Passed::Again(Fence::Forwarded)));
+        assert_eq!(book.passed(id), None, "every shard is asked again");
+        let wholly = Passed::Wholly(PartitionId(3), IndexToken(7));
+        assert_eq!(book.passed(id), Some(wholly));
     }
 
     #[test]
@@ -159,8 +219,8 @@ mod tests {
             proposed: Vec::new(),
         };
         for number in [5, 9] {
-            let id = book.ask(PartitionId(1), IndexToken(number));
-            book.owe(id, marks(number));
+            let (id, fence) = book.ask(PartitionId(1), IndexToken(number), Fence::Matched);
+            book.owe(id, fence, marks(number));
         }
         assert!(settle(&mut book, 4).is_empty());
         assert_eq!(settle(&mut book, 8), [1]);

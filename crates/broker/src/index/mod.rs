@@ -8,7 +8,7 @@ mod fences;
 mod rounds;
 mod routes;
 
-pub(crate) use fences::{FenceBook, FenceId, Watermarks};
+pub(crate) use fences::{FenceBook, FenceId, Passed, Watermarks};
 pub(crate) use rounds::{RoundId, Rounds};
 pub(crate) use routes::{Routes, Way};
 

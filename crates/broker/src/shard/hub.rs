@@ -23,7 +23,7 @@ use crate::appends::{Appends, LastWords};
 use crate::classes::Classes;
 use crate::config::Config;
 use crate::control::{History, Traces};
-use crate::index::{FenceBook, IndexRequest, RoundId, Rounds, Routes, Watermarks};
+use crate::index::{FenceBook, FenceId, IndexRequest, Passed, RoundId, Rounds, Routes, Watermarks};
 use crate::latency::{Latency, Moment};
 use crate::memory::Level;
 use crate::metrics::Counters;
@@ -265,8 +265,19 @@ impl Hub {
     /// Asks every shard whether it has pushed and settled what it matched before (M34), and with a cut to count what it matches from then on
     /// behind that (M36).
     pub(crate) fn ask_fence(&mut self, partition: PartitionId, token: IndexToken, fence: Fence) {
-        let id = self.fences.ask(partition, token);
-        self.send_all(|| Message::FenceAsk(id, fence));
+        let (id, first) = self.fences.ask(partition, token, fence);
+        self.send_all(|| Message::FenceAsk(id, first));
+    }
+
+    /// A shard has answered a fence. Whom to tell, when that was the last answer.
+    pub(crate) fn fence_passed(&mut self, id: FenceId) -> Option<(PartitionId, IndexToken)> {
+        match self.fences.passed(id)? {
+            Passed::Again(fence) => {
+                self.send_all(|| Message::FenceAsk(id, fence));
+                None
+            }
+            Passed::Wholly(partition, token) => Some((partition, token)),
+        }
     }
 
     /// The last cut of the shard of a partition that this shard has heard of.
@@ -360,10 +371,19 @@ impl Hub {
             },
             |partition, number| appends.is_settled_below(partition, number),
             applied,
-            |id| passed.push(id),
+            |id, fence| passed.push((id, fence)),
         );
-        for id in passed {
-            self.batch(id.asker).push(Message::FencePassed(id));
+        for (id, fence) in passed {
+            match fence {
+                Fence::Matched | Fence::Cut(_) => {
+                    self.batch(id.asker).push(Message::FencePassed(id));
+                }
+                // What partitions sent on without a number until now comes first (M13).
+                Fence::Forwarded => {
+                    let me = self.id;
+                    self.batch(me).push(Message::FenceAsk(id, Fence::Matched));
+                }
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use super::effects_partition::{AT_ONCE, Place};
 use super::hub::Budget;
 use crate::appends::Done;
 use crate::control::Happened;
+use crate::index::Watermarks;
 use crate::latency::Moment;
 use crate::rings::{Batch, DeliverSpan, Message};
 
@@ -198,20 +199,30 @@ impl Shard {
                     it.handle_index_confirmed(now, token, fx)
                 });
             }
+            Message::FenceAsk(id, fence) if from != self.hub.id => {
+                // What this shard has told itself, and has not come to, was matched before.
+                let me = self.hub.id;
+                self.hub.batch(me).push(Message::FenceAsk(id, fence));
+            }
             Message::FenceAsk(id, fence) => {
-                let mut watermarks = self.hub.watermarks();
-                watermarks.proposed = match fence {
-                    Fence::Matched => Vec::new(),
-                    Fence::Forwarded => self.partitions.forwarding().collect(),
+                let watermarks = match fence {
+                    Fence::Matched => self.hub.watermarks(),
+                    Fence::Forwarded => Watermarks {
+                        proposed: self.partitions.forwarding().collect(),
+                        ..Watermarks::default()
+                    },
                     Fence::Cut(cut) => {
-                        self.hub.cuts[usize::from(from.0)] = cut;
-                        self.partitions.proposed().collect()
+                        self.hub.cuts[usize::from(id.asker.0)] = cut;
+                        Watermarks {
+                            proposed: self.partitions.proposed().collect(),
+                            ..self.hub.watermarks()
+                        }
                     }
                 };
-                self.hub.fences.owe(id, watermarks);
+                self.hub.fences.owe(id, fence, watermarks);
             }
             Message::FencePassed(id) => {
-                if let Some((partition, token)) = self.hub.fences.passed(id) {
+                if let Some((partition, token)) = self.hub.fence_passed(id) {
                     self.with_partition(partition, |it, now, fx| it.handle_fence(now, token, fx));
                 }
             }

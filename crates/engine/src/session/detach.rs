@@ -271,6 +271,9 @@ impl Partition {
         if plan.own || !plan.outbox.is_empty() {
             self.store_own(view, plan, fx);
         }
+        if plan.keeper.is_some_and(|keeper| keeper != self.config.id) {
+            self.lead.last_kept_elsewhere = self.lead.number + 1;
+        }
         for &(to, cut) in &plan.outbox {
             let keep_retained = plan.keeper == Some(to);
             self.write(&Rare::Forward {

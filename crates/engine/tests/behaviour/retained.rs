@@ -6,7 +6,7 @@ use courser_contract::{
 };
 use courser_engine::Limits;
 
-use crate::people::retain2;
+use crate::people::{publish2, retain2};
 use crate::world::{Acks, Commits, DURABLE, OTHER, Options, World, to};
 
 fn client(world: &mut World, name: &str) -> usize {
@@ -337,4 +337,45 @@ fn m34_a_fence_waits_for_what_is_forwarded_to_its_keeper() {
     while world.commit_one(DURABLE) {}
     assert!(passed(&world, &mut mark), "its keeper has it");
     assert!(standing(&world).is_some(), "and not the later one");
+}
+
+/// What an earlier leader proposed may be in the log and in no outbox yet.
+#[test]
+fn m34_a_fence_waits_for_the_next_leader_of_who_may_forward() {
+    let mut world = World::new();
+    let publisher = client(&mut world, "publisher");
+    world.commits = Commits::Held;
+    retain2(&mut world, publisher, 1, "other/t", "1");
+    world.call(DURABLE, |it, now, fx| it.handle_follower(now, fx));
+    let standing = |world: &World| world.nodes[&DURABLE].partition.forwarding();
+    let mut mark = standing(&world).expect("nobody knows");
+    let passed = |world: &World, mark: &mut _| world.nodes[&DURABLE].partition.has_applied(mark);
+    assert!(!passed(&world, &mut mark));
+    world.commit_one(DURABLE);
+    world.elect(DURABLE);
+    assert!(!passed(&world, &mut mark), "its first entry tells");
+    world.turn();
+    world.commit_one(DURABLE);
+    assert!(!passed(&world, &mut mark), "it is in the outbox");
+    world.commits = Commits::AtOnce;
+    world.settle();
+    assert!(passed(&world, &mut mark));
+    assert_eq!(standing(&world), None, "nothing goes on");
+}
+
+/// To a keeper without a log a message goes when its entry is applied, by no outbox (M13).
+#[test]
+fn m34_a_fence_waits_for_what_goes_straight_to_its_keeper() {
+    let mut world = World::new();
+    let publisher = client(&mut world, "publisher");
+    world.commits = Commits::Held;
+    let standing = |world: &World| world.nodes[&DURABLE].partition.forwarding();
+    publish2(&mut world, publisher, 1, "$SYS/t", "0", 1);
+    assert_eq!(standing(&world), None, "it is kept nowhere");
+    retain2(&mut world, publisher, 2, "$SYS/t", "1");
+    let mut mark = standing(&world).expect("it is proposed");
+    let passed = |world: &World, mark: &mut _| world.nodes[&DURABLE].partition.has_applied(mark);
+    assert!(!passed(&world, &mut mark));
+    while world.commit_one(DURABLE) {}
+    assert!(passed(&world, &mut mark), "it has left");
 }

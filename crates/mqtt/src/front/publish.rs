@@ -202,7 +202,8 @@ impl Front {
         Ok(())
     }
 
-    /// A RETAIN publish may not overtake an earlier one to the same topic that goes another way (M28): the latest must be kept.
+    /// A RETAIN publish may not overtake an earlier one to the same topic that goes another way (M28): the latest must be kept. Of one with
+    /// QoS 0 nobody says that it has come, and nothing waits for it.
     fn retain_must_wait(&mut self, incoming: &Incoming<'_>) -> bool {
         let way = match incoming.publish.qos {
             QoS::AtMostOnce | QoS::AtLeastOnce => Way::Direct,
