@@ -1,4 +1,4 @@
-//! A small recorded log, cut at every byte and with every byte changed: what is found is exactly what was written up to some
+//! A small recorded log, cut at every byte and with every bit changed: what is found is exactly what was written up to some
 //! batch, or the damage is said; never a wrong record (I5, D3, D9).
 
 mod support;
@@ -140,13 +140,12 @@ fn a_file_cut_short_at_any_byte_is_said_and_gives_no_wrong_record() {
     }
 }
 
-fn flip(witness: bool, bits: impl Fn(u64) -> u8) {
+fn flip(witness: bool) {
     let recording = record(witness);
     let last = recording.history.len() - 1;
     let end = recording.ends[last] + if witness { 4096 } else { 0 };
     for at in 0..end {
-        let bits = bits(at);
-        for bit in (0..8).filter(|bit| bits >> bit & 1 == 1) {
+        for bit in 0..8 {
             let disk = recording.disk.fork();
             disk.rot(&recording.name, at, 1 << bit);
             let opened = open(&disk, 2, &Manifests::new());
@@ -183,16 +182,11 @@ fn flip(witness: bool, bits: impl Fn(u64) -> u8) {
 }
 
 #[test]
-fn d9_one_bit_of_any_byte_changed_is_said_or_changes_nothing() {
-    flip(true, |at| 1 << (Choices::new(at).below(8)));
+fn d9_any_bit_changed_is_said_or_changes_nothing() {
+    flip(true);
 }
 
 #[test]
 fn d9_without_a_witness_only_the_last_batch_can_be_taken_for_torn() {
-    flip(false, |at| 1 << (Choices::new(at ^ 99).below(8)));
-}
-
-#[test]
-fn d9_any_bit_of_the_headers_changed_is_said_or_changes_nothing() {
-    flip(true, |at| if at % 4096 < 88 { 0xFF } else { 0 });
+    flip(false);
 }

@@ -23,12 +23,20 @@ fn live(index: u64) -> LiveEntries {
 }
 
 fn take(store: &CheckpointStore<MemDisk>, index: u64) -> Result<Manifest, CheckpointError> {
+    take_pieces(store, index, pieces(index))
+}
+
+fn take_pieces(
+    store: &CheckpointStore<MemDisk>,
+    index: u64,
+    pieces: Vec<Vec<u8>>,
+) -> Result<Manifest, CheckpointError> {
     let at = CheckpointAt {
         index: LogIndex(index),
         term: Term(1),
     };
     let mut writer = store.writer(PARTITION, at)?;
-    for piece in pieces(index) {
+    for piece in pieces {
         writer.piece(&piece)?;
     }
     writer.finish(live(index), Synced(BatchNumber(index * 2)))
@@ -131,6 +139,50 @@ fn a_damaged_manifest_is_told_and_its_checkpoint_kept() {
     assert!(loaded.manifests.is_empty());
     assert_eq!(loaded.damaged[0].0, PARTITION);
     assert!(disk.names().contains(&"6-4.ckp".to_owned()));
+}
+
+#[test]
+fn d9_any_bit_changed_of_a_checkpoint_is_said_or_changes_nothing() {
+    let mut choices = Choices::new(5);
+    let pieces: Vec<Vec<u8>> = [1, 0, 300, 64]
+        .iter()
+        .map(|len| (0..*len).map(|_| choices.next_u64() as u8).collect())
+        .collect();
+    let disk = MemDisk::new();
+    let (store, _) = CheckpointStore::open(disk.clone(), NODE).expect("an empty folder");
+    let written = take_pieces(&store, 4, pieces.clone()).expect("taken");
+    let disk = disk.kill();
+    for name in disk.names() {
+        let len = disk.bytes(&name).expect("it is there").len() as u64;
+        for (at, bit) in (0..len).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+            let rotten = disk.fork();
+            rotten.rot(&name, at, 1 << bit);
+            let what = format!("byte {at} bit {bit} of {name}");
+            // Another version, or another node's, is refused: that says it, too.
+            let Ok((store, loaded)) = CheckpointStore::open(rotten, NODE) else {
+                continue;
+            };
+            let Some(manifest) = loaded.manifests.get(&PARTITION) else {
+                assert!(!loaded.damaged.is_empty(), "{what}: nobody says so");
+                continue;
+            };
+            assert_eq!(*manifest, written, "{what}");
+            let mut reader = match store.reader(manifest) {
+                Ok(reader) => reader,
+                Err(_) => continue,
+            };
+            let mut found = Vec::new();
+            let read = loop {
+                match reader.next_piece() {
+                    Ok(Some(piece)) => found.push(piece.to_vec()),
+                    Ok(None) => break Ok(()),
+                    Err(error) => break Err(error),
+                }
+            };
+            assert!(pieces.starts_with(&found), "{what}: a wrong piece");
+            assert!(read.is_err() || found == pieces, "{what}: a piece is lost");
+        }
+    }
 }
 
 #[test]
