@@ -160,6 +160,11 @@ fn silent_socket(to: SocketAddr) -> String {
     if closed { "closed" } else { "open" }.to_owned()
 }
 
+/// The code of the last filter, behind the properties.
+fn last(suback: &[u8]) -> u8 {
+    suback[suback.len() - 1]
+}
+
 fn subscribed(to: SocketAddr, filter: &str) -> String {
     let mut client = client(to, "subscriber");
     let mut body = vec![0, 1, 0];
@@ -167,7 +172,7 @@ fn subscribed(to: SocketAddr, filter: &str) -> String {
     body.push(0);
     client.send(0x82, &body);
     match client.receive_within(Duration::from_secs(5)) {
-        Some(it) if it.first == 0x90 => format!("0x90 {}", it.body[3]),
+        Some(it) if it.first == 0x90 => format!("0x90 {}", last(&it.body)),
         Some(it) => format!("{:#04X} {}", it.first, it.body[0]),
         None => "closed".to_owned(),
     }
@@ -228,7 +233,7 @@ fn third_subscription(to: SocketAddr) -> String {
         body.push(0);
     }
     client.send(0x82, &body);
-    client.receive().body[5].to_string()
+    last(&client.receive().body).to_string()
 }
 
 /// How many of four messages each of two members of a new group gets.

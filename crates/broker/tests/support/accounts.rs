@@ -142,7 +142,8 @@ pub(crate) fn subscribe(client: &mut Client, filter: &str) -> u8 {
     client.send(0x82, &body);
     let suback = client.receive();
     assert_eq!(suback.first, 0x90, "{suback:?}");
-    suback.body[3]
+    // Behind the properties, which say why it is refused.
+    *suback.body.last().expect("a code for each filter")
 }
 
 /// v5 PUBLISH with QoS 1: the code of its PUBACK.

@@ -7,10 +7,11 @@ use courser_contract::{
     CloseCause, CloseReason, DetachCause, FrontEffects, Now, SessionLimits, ToHome,
 };
 
-use super::{Claim, Flow, Front, Phase, ProblemInformation, Redirect, SessionEnds};
+use super::reasons::of_disconnect;
+use super::{Claim, Flow, Front, Phase, Redirect, SessionEnds};
 use crate::codec::{
-    DecodeError, DecodeErrorKind, Disconnect, MqttStr, PacketType, PropertiesBuilder, Property,
-    PropertyScope, ReasonCode, Sender,
+    DecodeError, DecodeErrorKind, Disconnect, PacketType, PropertiesBuilder, PropertyScope,
+    ReasonCode, Sender,
 };
 
 /// A rule that the client broke.
@@ -95,7 +96,7 @@ impl Front {
         }
     }
 
-    /// DISCONNECT where the version has it, then the end.
+    /// DISCONNECT where the version has it, then the end. Without a text it says what its reason says.
     pub(super) fn disconnect(
         &mut self,
         (reason, text): (ReasonCode, &str),
@@ -107,14 +108,12 @@ impl Front {
         } else {
             ReasonCode::UnspecifiedError
         };
-        let mut builder = PropertiesBuilder::new(PropertyScope::Disconnect);
-        if self.peer.problem_information == ProblemInformation::Wanted
-            && let Ok(text) = MqttStr::new(text)
-            && !text.is_empty()
-        {
-            let added = builder.push(Property::ReasonString(text));
-            debug_assert!(added.is_ok(), "DISCONNECT has a Reason String");
-        }
+        let text = if text.is_empty() {
+            of_disconnect(reason)
+        } else {
+            text
+        };
+        let builder = self.explained(PropertyScope::Disconnect, text);
         self.send_disconnect(Disconnect {
             reason,
             properties: builder.properties(),

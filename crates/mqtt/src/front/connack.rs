@@ -15,10 +15,6 @@ impl Front {
         let _ = self.send(&Packet::Connack(connack));
     }
 
-    pub(super) fn send_connack_refused(&mut self, reason: ReasonCode) {
-        self.send_connack(Connack::refused(reason));
-    }
-
     pub(super) fn send_connack_accepted(
         &mut self,
         connecting: &Connecting,

@@ -37,6 +37,7 @@ mod planted;
 mod prepared;
 mod publish;
 mod publish2;
+mod reasons;
 mod received;
 mod redirect;
 mod run;

@@ -8,7 +8,7 @@ use super::Front;
 use super::close::End;
 use super::publish::{Blocked, Incoming, REFUSED_MS, Refused, SETTLE_MS};
 use super::tickets::{Answer, Entry, Hold, Way};
-use crate::codec::{PacketType, ProtocolVersion, ReasonCode};
+use crate::codec::{PacketId, PacketType, ProtocolVersion, ReasonCode};
 
 impl Front {
     /// How a refusal is said. 3.1.1 cannot say it: the connection ends `close_ms` later.
@@ -118,8 +118,15 @@ impl Front {
         self.send_ack(PacketType::Pubrec, entry.packet_id, reason);
     }
 
-    /// PUBACK, PUBREC, PUBREL or PUBCOMP: four bytes, five with a reason. v5 leaves the reason out when it is Success.
+    /// PUBACK, PUBREC, PUBREL or PUBCOMP: four bytes, five with a reason. v5 leaves the reason out when it is Success, and an error has
+    /// a text.
     pub(super) fn send_ack(&mut self, packet: PacketType, packet_id: u16, reason: ReasonCode) {
+        if reason.is_error()
+            && let Some(packet_id) = PacketId::new(packet_id)
+            && self.send_ack_refused(packet, packet_id, reason)
+        {
+            return;
+        }
         let first = (packet as u8) << 4 | packet.required_flags().unwrap_or(0);
         let [high, low] = packet_id.to_be_bytes();
         let out = self.output.buffer(5);

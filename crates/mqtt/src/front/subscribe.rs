@@ -11,8 +11,7 @@ use super::config::Feature;
 use super::publish::contract_qos;
 use super::{Flow, Front};
 use crate::codec::{
-    self, Packet, PacketId, PacketType, Properties, ProtocolVersion, ReasonCode, ReasonCodes,
-    Suback, Subscribe, TopicFilter, Unsuback, Unsubscribe,
+    self, PacketId, ProtocolVersion, ReasonCode, Subscribe, TopicFilter, Unsubscribe,
 };
 
 /// Requests that wait for the home at once; later packets wait in front of them.
@@ -211,15 +210,7 @@ impl Front {
     }
 
     fn send_suback(&mut self, packet_id: PacketId, codes: &[u8], fx: &mut impl FrontEffects) {
-        let sent = ReasonCodes::new(PacketType::Suback, codes).is_ok_and(|codes| {
-            self.send(&Packet::Suback(Suback {
-                packet_id,
-                properties: Properties::EMPTY,
-                codes,
-            }))
-            .is_ok()
-        });
-        if !sent {
+        if !self.send_suback_codes(packet_id, codes) {
             self.fail(ANSWER_TOO_LARGE, fx);
         }
     }
@@ -268,15 +259,7 @@ impl Front {
     }
 
     fn send_unsuback(&mut self, packet_id: PacketId, codes: &[u8], fx: &mut impl FrontEffects) {
-        let sent = ReasonCodes::new(PacketType::Unsuback, codes).is_ok_and(|codes| {
-            self.send(&Packet::Unsuback(Unsuback {
-                packet_id,
-                properties: Properties::EMPTY,
-                codes,
-            }))
-            .is_ok()
-        });
-        if !sent {
+        if !self.send_unsuback_codes(packet_id, codes) {
             self.fail(ANSWER_TOO_LARGE, fx);
         }
     }

@@ -202,16 +202,6 @@ fn reasons_are_spelled_out_only_for_those_who_want_it() {
         client.gives(&[0xC0, 1, 0]);
         assert_eq!(client.hears(), [heard]);
         assert_eq!(client.effects().last().unwrap(), "close Fault(129)");
-        // no other packet has a Reason String at all
-        let mut client = Client::attached_with(V5, |_| {}, &hello);
-        client
-            .shell
-            .routed
-            .push_back(courser_contract::Routed::Refused(
-                courser_contract::Refusal::QuotaExceeded,
-            ));
-        client.publishes("t", 1, 1);
-        assert_eq!(client.receives(), [0x40, 3, 0, 1, 0x97]);
     }
 }
 

@@ -16,6 +16,7 @@ mod keepalive;
 mod output;
 mod publish;
 mod publish2;
+mod reasons;
 mod refused;
 mod rights;
 mod run;

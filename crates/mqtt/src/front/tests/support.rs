@@ -16,6 +16,7 @@ use crate::codec::{
     Pubrec, Pubrel, ReasonCode, Receiver, Rules, Split, Subscribe, SubscriptionOptions,
     SubscriptionsBuilder, TopicAlias, TopicFilter, TopicFiltersBuilder, TopicName, Unsubscribe,
 };
+use crate::front::reasons::of_disconnect;
 use crate::front::{Front, FrontConfig, OutputPool, Prepared, PreparedScratch};
 
 pub(super) use ProtocolVersion::{V5, V311};
@@ -630,8 +631,42 @@ fn line(packet: &Packet<'_>) -> String {
     }
 }
 
+/// What each packet of a server says in words besides its code, as far as it has room for that.
+pub(super) fn texts(mut bytes: &[u8], version: ProtocolVersion) -> Vec<Option<String>> {
+    let mut texts = Vec::new();
+    while !bytes.is_empty() {
+        let Split::Whole(frame) = Frame::split(bytes, PACKET_BYTES_MAX).unwrap() else {
+            panic!("the server sends whole packets, here {bytes:02x?}");
+        };
+        let rules = Rules::from_server(version).with_limits(codec::Limits::STANDARD);
+        let properties = match Packet::decode(&frame, &rules).unwrap() {
+            Packet::Connack(connack) => connack.properties,
+            Packet::Puback(ack) => ack.properties,
+            Packet::Pubrec(ack) => ack.properties,
+            Packet::Suback(ack) => ack.properties,
+            Packet::Unsuback(ack) => ack.properties,
+            Packet::Disconnect(disconnect) => disconnect.properties,
+            other => panic!("{other:?} refuses nothing"),
+        };
+        let text = properties.reason_string();
+        texts.push(text.map(|text| text.as_str().to_owned()));
+        bytes = &bytes[frame.len()..];
+    }
+    texts
+}
+
+/// Without the Reason String of a refusal, see [`texts`], or one that says what the reason says anyway.
 fn with_properties(mut line: String, properties: &Properties<'_>) -> String {
-    for property in properties.iter() {
+    let is_connack = line.starts_with("CONNACK");
+    let is_usual = |text: &str| {
+        let mut all = ReasonCode::ALL.iter();
+        all.any(|reason| of_disconnect(*reason) == text)
+    };
+    let said = |it: &Property<'_>| match it {
+        Property::ReasonString(text) => !is_connack && !is_usual(text.as_str()),
+        _ => true,
+    };
+    for property in properties.iter().filter(said) {
         let _ = write!(line, " {property:?}");
     }
     line
