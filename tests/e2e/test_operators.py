@@ -111,9 +111,19 @@ def test_api_wants_the_token(server):
     assert get(server, "/api/v1/node", token_of(server))[0] == 200
     assert get(server, "/api/v1/nothing", token_of(server))[0] == 404
     assert get(server, "/api/v1/node", token_of(server), "POST")[0] == 405
-    assert get(server, "/api")[0] == 200
     paths = json.loads(get(server, "/api/v1/openapi.json")[1])["paths"]
     assert {"/api/v1/clients", "/api/v1/sessions/{client_id}", "/api/v1/retained/{topic}"} <= set(paths)
+
+
+def test_nothing_within_the_page_of_the_api_may_run_or_look(server):
+    """What somebody gets into the page can neither run nor look like something else: the browser is told so."""
+    with urllib.request.urlopen(server.http + "/api", timeout=20) as answer:  # noqa: S310
+        assert answer.headers["Content-Security-Policy"] == "default-src 'none'; style-src 'self'"
+        page = answer.read().decode()
+    assert not any(word in page for word in ("<style", "style=", "<script", "onload="))
+    assert 'href="/api/page.css"' in page
+    assert get(server, "/api/page.css")[0] == 200
+
 
 
 def test_files_are_for_the_owner_only(server):

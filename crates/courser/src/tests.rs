@@ -233,6 +233,8 @@ fn help_of_the_server_lists_the_settings() {
     for line in [
         "\n  server.shards = 0\n",
         "\n  [[class]] filter = must be given\n",
+        // As `COURSER__SYS__INTERVAL`: with one sign it would be no setting, and nobody would hear of it.
+        "COURSER__SECTION__KEY in the environment",
     ] {
         assert!(help.contains(line), "{line:?} in {help}");
     }

@@ -76,6 +76,10 @@ pub(crate) fn router(state: AppState) -> Router {
             "/api",
             axum::routing::get(async move || axum::response::Html(page)),
         )
+        .route(
+            "/api/page.css",
+            axum::routing::get(async || ([("content-type", "text/css")], page::STYLE)),
+        )
         .merge(health::routes())
         .merge(metrics::routes(&state));
     api.merge(open)
@@ -102,9 +106,7 @@ async fn in_time(request: Request, next: Next) -> Response {
             );
             headers.insert(
                 "content-security-policy",
-                axum::http::HeaderValue::from_static(
-                    "default-src 'none'; style-src 'unsafe-inline'",
-                ),
+                axum::http::HeaderValue::from_static("default-src 'none'; style-src 'self'"),
             );
             response
         }

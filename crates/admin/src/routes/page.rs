@@ -5,13 +5,16 @@ use std::fmt::Write as _;
 use serde_json::Value;
 use utoipa::openapi::OpenApi;
 
+/// How the page looks. A file of its own: nothing within a page may say how it looks, so what gets into one cannot either.
+pub(super) const STYLE: &str = "body{font:16px/1.5 system-ui;max-width:60em;margin:2em auto;padding:0 1em}code{font-weight:bold}\
+     @media(prefers-color-scheme:dark){body{background:#111;color:#ddd}a{color:#8bf}}";
+
 /// The page. What the document says is escaped.
 pub(super) fn html(document: &OpenApi) -> String {
     let document = serde_json::to_value(document).unwrap_or_default();
     let mut page = String::from(
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width\"><title>Courser API</title>\
-         <style>body{font:16px/1.5 system-ui;max-width:60em;margin:2em auto;padding:0 1em}code{font-weight:bold}\
-         @media(prefers-color-scheme:dark){body{background:#111;color:#ddd}a{color:#8bf}}</style>\
+         <link rel=stylesheet href=\"/api/page.css\">\
          <h1>Courser API</h1><p>Send <code>Authorization: Bearer TOKEN</code> with the token of <code>DATA/admin.token</code>, or use \
          the socket <code>DATA/admin.sock</code>. The document for tools is <a href=\"/api/v1/openapi.json\">openapi.json</a>.<dl>",
     );

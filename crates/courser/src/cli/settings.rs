@@ -74,7 +74,7 @@ impl SettingFlags {
 /// What `--help` says behind the flags: every setting.
 pub(crate) fn settings_help() -> String {
     format!(
-        "Settings, for the file, --set KEY=VALUE or COURSER_SECTION_KEY in the environment, with their defaults:\n{}",
+        "Settings, for the file, --set KEY=VALUE or COURSER__SECTION__KEY in the environment, with their defaults:\n{}",
         help_text()
     )
 }

@@ -23,7 +23,7 @@ pub(crate) struct ServerFlags {
     #[arg(long, value_name = "FILE", global = true)]
     token_file: Option<PathBuf>,
     /// A server that `courser context add` has named [variable: COURSER_CONTEXT]
-    #[arg(long, value_name = "NAME", global = true)]
+    #[arg(long, value_name = "NAME", global = true, conflicts_with = "server")]
     context: Option<String>,
     /// How long an answer may take; a number alone is seconds
     #[arg(long, value_name = "DURATION", default_value = "35s", global = true, value_parser = wait)]
@@ -37,7 +37,11 @@ fn variable(name: &str) -> Option<String> {
 impl ServerFlags {
     /// The client that is meant.
     fn client(&self) -> Result<Client, String> {
-        let named = self.server.clone().or_else(|| variable("COURSER_SERVER"));
+        // A flag goes before any variable: who names a context must not get another server.
+        let named = match (&self.server, &self.context) {
+            (None, None) => variable("COURSER_SERVER"),
+            (server, _) => server.clone(),
+        };
         // The token of a context is for its server: another one never gets it.
         let (server, token_file) = match (named, self.saved()?) {
             (Some(server), _) => (Server::parse(&server)?, None),
