@@ -75,14 +75,11 @@ pub(crate) fn run(repo: &Repo, purpose: Purpose) -> Result<ExitCode> {
 pub(crate) fn step(repo: &Repo) -> Result<Outcome> {
     let record = recorded(repo)?;
     if let Err(error) = runner::install_valgrind() {
-        return Ok(Outcome::Held(format!("not run: {error:#}")));
+        return Ok(Outcome::NotRun(format!("{error:#}")));
     }
     let differences = record.environment.differences(&Environment::here(repo)?);
     if !differences.is_empty() {
-        return Ok(Outcome::Held(format!(
-            "not run: {}",
-            differences.join("; ")
-        )));
+        return Ok(Outcome::NotRun(differences.join("; ")));
     }
     let comparison = compared(repo, &record)?;
     println!("{comparison}");

@@ -12,6 +12,8 @@ pub(crate) enum Outcome {
     Counted(Tests),
     /// It held; there was nothing to count, and this is what to say.
     Held(String),
+    /// It did not run, and why: listed at the end with the tests that did not.
+    NotRun(String),
 }
 
 /// Collects what ran.
@@ -49,6 +51,10 @@ impl Report {
                 }
             }
             Outcome::Held(text) => text,
+            Outcome::NotRun(why) => {
+                tests.skipped.push(why.clone());
+                format!("not run: {why}")
+            }
         };
         let failed = self.timed(
             name,
@@ -164,11 +170,11 @@ mod tests {
             tests.take_line("==== 3 passed, 1 skipped in 0.10s ====");
             Ok(Outcome::Counted(tests))
         });
+        report.tests("fuzz", || Ok(Outcome::NotRun("no nightly".to_owned())));
         let text = report.text();
-        assert!(
-            text.contains("skipped:\n  e2e: [1] test_disk.py:28: strace is not installed\n"),
-            "{text}"
-        );
+        let listed =
+            "skipped:\n  e2e: [1] test_disk.py:28: strace is not installed\n  fuzz: no nightly\n";
+        assert!(text.contains(listed), "{text}");
         assert!(text.contains("3 passed, 0 failed, 1 skipped\n"), "{text}");
         assert_eq!(text.lines().last(), Some("3 passed, 0 failed"));
     }

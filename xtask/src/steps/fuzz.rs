@@ -63,9 +63,7 @@ pub(super) fn short_run(repo: &Repo) -> Result<Outcome> {
 }
 
 fn without(reason: &str) -> Outcome {
-    Outcome::Held(format!(
-        "not run: {reason}; see the step corpus for the kept inputs"
-    ))
+    Outcome::NotRun(format!("{reason}; see the step corpus for the kept inputs"))
 }
 
 fn has_cargo_fuzz(repo: &Repo) -> bool {
