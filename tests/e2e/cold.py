@@ -203,18 +203,20 @@ def drain(sessions: list[Session], messages: int, seconds: float) -> None:
 
 def await_cleaner(server: Server, number: int, messages: int, seconds: float) -> float:
     """Another session is sent and takes messages, so that there are checkpoints, until the cleaner has nothing more to move; how many
-    messages it has moved."""
-    busy, moved = Session(server.port, number), -1.0
+    messages it has moved. It looks again only when the log has grown by some segments, or an eighth."""
+    busy, moved, since = Session(server.port, number), 0.0, 0.0
     busy.subscribe()
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         busy.taken = 0
         store(server.port, range(number, number + 1), messages)
         drain([busy], messages, seconds)
-        found = server.metrics()["courser_log_kept_records_total"]
-        if found == moved > 0:
+        found = server.metrics()
+        written = found["courser_log_written_bytes_total"] - found["courser_log_kept_bytes_total"]
+        if found["courser_log_kept_records_total"] != moved or not moved:
+            moved, since = found["courser_log_kept_records_total"], written
+        elif written - since > found["courser_log_segments_bytes"] / 6:
             break
-        moved = found
         time.sleep(2)
     return moved
 
@@ -268,11 +270,12 @@ def main() -> int:
     parser.add_argument("--hot", type=int, default=4, help="session.hot_bytes in MiB")
     parser.add_argument("--seconds", type=float, default=600, help="most that taking them may take")
     parser.add_argument("--cleaned", action="store_true", help="behind a cleaner")
+    parser.add_argument("--segment", type=int, default=8, help="MiB of a segment behind a cleaner, which does eight of them at a time")
     parser.add_argument("--restart", action="store_true", help="by a broker that was killed and started again")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         group = stack.enter_context(groups.memory_group(options.group * MIB)) if options.group else None
-        settings = {"log.segment_bytes": "8MiB", "log.checkpoint_bytes": "1MiB"} if options.cleaned else {}
+        settings = {"log.segment_bytes": f"{options.segment}MiB", "log.checkpoint_bytes": "1MiB"} if options.cleaned else {}
         server = Server(Path(folder), group, options.memory, options.hot, settings)
         try:
             found = run(server, options.sessions, options.messages, options.seconds, options.cleaned, options.restart)

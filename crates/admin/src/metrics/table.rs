@@ -231,6 +231,8 @@ metrics! {
         |it| disk(it, "recalled_lost");
     "recall_held_up", Counter of Things, "Times that the reading has rested because something was not to be had for the moment, such as a descriptor",
         |it| disk(it, "recall_held_up");
+    "recall_index", Gauge of Bytes, "Memory of the reading's indexes, which say where the cleaner has moved messages; part of that of `log`",
+        |it| disk(it, "recall_index_bytes");
     "cleaner_given_up", Counter of Things, "Segments and checkpoints that the cleaner left as they are: damaged, or with more in them than was thought",
         |it| disk(it, "cleaner_given_up");
     "log_recovered_entries", Gauge of Things, "Entries that the last start read",

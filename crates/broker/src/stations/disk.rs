@@ -118,15 +118,16 @@ pub(crate) enum Counter {
     RecallRounds,
     RecalledLost,
     RecallHeldUp,
+    RecallIndexBytes,
 }
 
 /// The words of the counters in reports, and the topics that they are published under.
 macro_rules! counters {
     ($($name:literal),+ $(,)?) => {
         /// In the order of [`Counter`].
-        pub(crate) const COUNTERS: [&str; 37] = [$($name),+];
+        pub(crate) const COUNTERS: [&str; 38] = [$($name),+];
         /// The same as topics.
-        pub(crate) const TOPICS: [&str; 37] = [$(concat!("$SYS/broker/disk/", $name)),+];
+        pub(crate) const TOPICS: [&str; 38] = [$(concat!("$SYS/broker/disk/", $name)),+];
     };
 }
 
@@ -168,8 +169,9 @@ counters![
     "recall_rounds",
     "recalled_lost",
     "recall_held_up",
+    "recall_index_bytes",
 ];
-const _: () = assert!(Counter::RecallHeldUp as usize + 1 == COUNTERS.len());
+const _: () = assert!(Counter::RecallIndexBytes as usize + 1 == COUNTERS.len());
 
 impl DiskState {
     /// Of a disk whose log is still to be read, for this many shards.

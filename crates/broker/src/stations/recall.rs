@@ -140,7 +140,7 @@ impl<D: Disk> RecallStation<D> {
             RecallStep::AskPlaces => self.ask_places = Some(now.max(self.rest_places)),
             RecallStep::Again => {}
             RecallStep::Rest(until) => self.wait(Some(until), now)?,
-            RecallStep::Idle => self.wait(None, now)?,
+            RecallStep::Idle => self.wait(self.reader.sweep(), now)?,
         }
         Ok(())
     }
@@ -225,6 +225,7 @@ impl<D: Disk> RecallStation<D> {
             (Counter::RecallQuestions, counts.questions),
             (Counter::RecallRounds, counts.rounds),
             (Counter::RecallHeldUp, counts.held_up),
+            (Counter::RecallIndexBytes, counts.index_bytes),
         ];
         for (counter, number) in numbers {
             self.state.set(counter, number);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use courser_contract::PartitionId;
 
-use super::{RecordReader, hand::Hand, run::READ_BYTES_MAX, wants::Generation};
+use super::{RecordReader, SWEEP, hand::Hand, run::READ_BYTES_MAX, wants::Generation};
 use crate::{disk::Disk, ids::Place};
 
 /// A batch with kept records that could not be read.
@@ -36,6 +36,7 @@ impl<D: Disk> RecordReader<D> {
         if wanting.is_empty() {
             return false;
         }
+        self.sweep.get_or_insert(now + SWEEP);
         let before = self.aside.read_bytes();
         self.aside.set_ahead(READ_BYTES_MAX);
         while self.aside.read_bytes() < before + READ_BYTES_MAX {

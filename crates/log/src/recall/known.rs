@@ -43,7 +43,15 @@ pub(super) struct Known {
     pub(super) generation: Generation,
     /// Newer places are on their way.
     pub(super) has_asked: bool,
-    kept: BTreeMap<PartitionId, KeptIndex>,
+    kept: BTreeMap<PartitionId, Indexed>,
+}
+
+/// The index of a partition's kept records.
+#[derive(Debug, Default)]
+struct Indexed {
+    index: KeptIndex,
+    /// Somebody has wanted something of the partition since the last sweep.
+    is_wanted: bool,
 }
 
 impl Known {
@@ -51,10 +59,33 @@ impl Known {
         self.places = places;
         self.generation += 1;
         self.has_asked = false;
-        for (partition, index) in &mut self.kept {
-            let of = self.places.places.of(*partition);
-            index.refresh(of.map_or(&[], PartitionPlaces::kept));
+        for (partition, of) in &mut self.kept {
+            let places = self.places.places.of(*partition);
+            of.index.refresh(places.map_or(&[], PartitionPlaces::kept));
         }
+    }
+
+    /// Somebody wants something of a partition.
+    pub(super) fn want(&mut self, partition: PartitionId) {
+        if let Some(of) = self.kept.get_mut(&partition) {
+            of.is_wanted = true;
+        }
+    }
+
+    /// Lets go of the indexes of partitions of which nobody has wanted anything since the last sweep, or waits for something.
+    pub(super) fn sweep(&mut self, waits: impl Fn(PartitionId) -> bool) {
+        self.kept.retain(|partition, of| {
+            std::mem::replace(&mut of.is_wanted, false) || waits(*partition)
+        });
+    }
+
+    pub(super) fn has_indexes(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
+    /// Bytes that indexes take.
+    pub(super) fn index_bytes(&self) -> usize {
+        self.kept.values().map(|of| of.index.held_bytes()).sum()
     }
 
     /// The newest places that may be older than what happens now: those that are on their way, if some are.
@@ -105,7 +136,7 @@ impl Known {
 
     /// The kept records that have it, as far as they are indexed.
     pub(super) fn kept_copy(&self, partition: PartitionId, head: Head) -> Option<Place> {
-        let index = self.kept.get(&partition)?;
+        let index = &self.kept.get(&partition)?.index;
         index
             .is_whole()
             .then(|| index.find(head.index, head.byte))?
@@ -114,7 +145,7 @@ impl Known {
     /// Whether the kept records of a partition are all known.
     fn is_indexed(&self, partition: PartitionId) -> bool {
         match self.kept.get(&partition) {
-            Some(index) => index.is_whole(),
+            Some(of) => of.index.is_whole(),
             None => self.of(partition).is_none_or(|of| of.kept().is_empty()),
         }
     }
@@ -134,12 +165,15 @@ impl Known {
             return None;
         }
         let kept = self.places.places.of(partition)?.kept();
-        let index = self.kept.entry(partition).or_insert_with(|| {
-            let mut index = KeptIndex::default();
-            index.refresh(kept);
-            index
+        let of = self.kept.entry(partition).or_insert_with(|| {
+            let mut of = Indexed {
+                is_wanted: true,
+                ..Indexed::default()
+            };
+            of.index.refresh(kept);
+            of
         });
-        Some(index)
+        Some(&mut of.index)
     }
 
     /// Whether the entry of that index which is in hand is the one that counts: one that was replaced is before its place.

@@ -66,7 +66,7 @@ pub enum RecallStep {
     Again,
     /// Call again at this time, or when a question comes.
     Rest(Duration),
-    /// Call again when a question comes, or places.
+    /// Call again when a question comes, or places; or at the time of [`RecordReader::sweep`].
     Idle,
 }
 
@@ -90,10 +90,15 @@ pub struct RecallCounts {
     pub runs: u64,
     /// Times that it has rested because something was not to be had for the moment.
     pub held_up: u64,
+    /// Bytes of memory that the indexes of kept records take.
+    pub index_bytes: u64,
 }
 
 /// After so long it is tried again to read what was not to be had for the moment.
 const HELD_UP: Duration = Duration::from_millis(200);
+/// An index of kept records that nobody has needed for so long, or up to twice as long, goes. To make it again, all batches that have
+/// some are read: a consumer that is slow should not come to that.
+const SWEEP: Duration = Duration::from_secs(60);
 
 /// See the module.
 #[derive(Debug)]
@@ -121,6 +126,8 @@ pub struct RecordReader<D: Disk> {
     held_up: Option<Duration>,
     /// Why, until somebody has asked.
     hold_up: Option<ReadError>,
+    /// When indexes are looked at that nobody needs any more; none: there are no indexes.
+    sweep: Option<Duration>,
 }
 
 /// Before all.
@@ -151,6 +158,7 @@ impl<D: Disk> RecordReader<D> {
             error: None,
             held_up: None,
             hold_up: None,
+            sweep: None,
         }
     }
 
@@ -158,9 +166,14 @@ impl<D: Disk> RecordReader<D> {
     #[must_use]
     pub fn counts(&self) -> RecallCounts {
         RecallCounts {
-            read_bytes: self.files.read_bytes() + self.aside.read_bytes(),
+            read_bytes: self.read_bytes(),
+            index_bytes: self.known.index_bytes() as u64,
             ..self.counts
         }
+    }
+
+    fn read_bytes(&self) -> u64 {
+        self.files.read_bytes() + self.aside.read_bytes()
     }
 
     /// Why the last record was lost, once; a record that is nowhere has no error.
@@ -181,6 +194,7 @@ impl<D: Disk> RecordReader<D> {
             room,
         } = question;
         self.counts.questions += 1;
+        self.known.want(partition);
         let generation = self.known.newest();
         let known = &self.known;
         let asking = self.askings.entry(partition).or_default();
@@ -220,8 +234,24 @@ impl<D: Disk> RecordReader<D> {
         }
     }
 
+    /// When memory is given back that nobody needs by then: a reader that idles wants another step at this time.
+    #[must_use]
+    pub const fn sweep(&self) -> Option<Duration> {
+        self.sweep
+    }
+
+    fn sweep_at(&mut self, now: Duration) {
+        let askings = &self.askings;
+        let waits = |partition| askings.get(&partition).is_some_and(Asking::waits);
+        self.known.sweep(waits);
+        self.sweep = self.known.has_indexes().then_some(now + SWEEP);
+    }
+
     /// The next step. Reads at most 512 KiB, or a batch; or an entry in pieces.
     pub fn step(&mut self, now: Duration) -> RecallStep {
+        if self.sweep.is_some_and(|due| due <= now) {
+            self.sweep_at(now);
+        }
         for partition in std::mem::take(&mut self.changed) {
             self.serve(partition, now);
         }
@@ -240,7 +270,7 @@ impl<D: Disk> RecordReader<D> {
         }
         let next = self.next_stop();
         let rest = next.and_then(|(_, is_next_round)| {
-            let read_bytes = self.counts().read_bytes;
+            let read_bytes = self.read_bytes();
             let lingers = self.linger.until(read_bytes, now);
             match lingers {
                 None if is_next_round => self.linger.before_round(now),

@@ -9,7 +9,7 @@ use super::{
     fail::{Doubts, Missed, fail},
     hand::{Hand, Part},
     known::Known,
-    wants::{ANSWER_BYTES, Asking, Head, Next},
+    wants::{ANSWER_BYTES, Asking, Head, Next, Spot, Standing},
 };
 use crate::disk::Disk;
 
@@ -63,7 +63,14 @@ impl<D: Disk> RecordReader<D> {
             self.counts.records += records;
             self.counts.bytes += bytes;
             self.ready.extend(asking.answer(partition, ANSWER_BYTES));
-            let spot = |head, standing| known.spot(partition, head, standing);
+            // Streams lie together where they were moved: mostly the index is not needed.
+            let spot = |head: Head, standing: Standing| {
+                let is_here = || hand.kept_at(partition, head.index, head.byte).is_some();
+                match standing.doubt.is_none() && is_here() {
+                    true => Spot::Kept(hand.place),
+                    false => known.spot(partition, head, standing),
+                }
+            };
             match asking.place(head.stream, spot) {
                 // It may stand before the one that was served.
                 Next::Head(next) => from = from.min(next),

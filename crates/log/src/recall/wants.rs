@@ -123,6 +123,11 @@ impl Asking {
         self.room > 0
     }
 
+    /// Whether somebody waits for something.
+    pub(super) fn waits(&self) -> bool {
+        !self.streams.is_empty()
+    }
+
     pub(super) fn add_room(&mut self, room: u64) {
         let room = i64::try_from(room).unwrap_or(i64::MAX);
         self.room = self.room.saturating_add(room);

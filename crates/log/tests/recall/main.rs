@@ -242,6 +242,33 @@ fn kept_batches() -> World {
 }
 
 #[test]
+fn m41_the_index_of_kept_records_goes_when_nobody_needs_it_and_comes_back() {
+    let mut world = kept_batches();
+    for (partition, stream) in [(1, 0), (1, 1)] {
+        world.ask(partition, &[(stream, 2)], 1 << 20);
+        world.run();
+    }
+    assert!(world.reader.counts().index_bytes > 0);
+    // Somebody who takes his time.
+    let mut sweeps = 0;
+    for stream in [0, 1] {
+        world.now = world.reader.sweep().expect("there is an index");
+        world.run();
+        assert!(world.reader.counts().index_bytes > 0, "it was needed");
+        world.ask(1, &[(stream, 1)], 1 << 20);
+        world.run();
+    }
+    while let Some(due) = world.reader.sweep() {
+        (world.now, sweeps) = (due, sweeps + 1);
+        world.run();
+    }
+    assert_eq!((sweeps, world.reader.counts().index_bytes), (2, 0));
+    all_of(&mut world);
+    assert_eq!((world.lost.len(), world.got.values().sum()), (0, 12));
+    assert!(world.reader.counts().index_bytes > 0, "it was made again");
+}
+
+#[test]
 fn m44_of_kept_records_those_of_a_damaged_frame_are_lost() {
     let mut world = kept_batches();
     let (name, at) = batch_at(&world, 1);
