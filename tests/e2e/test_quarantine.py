@@ -17,6 +17,9 @@ from wire import PUBACK, V5
 
 pytestmark = pytest.mark.courser
 
+# Reason codes of a PUBACK: nobody subscribes to the topic; one of its sessions cannot have it.
+NOBODY, REFUSED = 0x10, 0x83
+
 
 def get(server, path):
     try:
@@ -106,4 +109,53 @@ def test_m50_health_says_which_entry_and_the_operator_ends_it(tmp_path):
     absent, present = raw.resume("absent")
     assert present
     assert [absent.expect(wire.PUBLISH).payload for _ in range(2)] == [b"sound", b"secret payload"]
+    assert server.stop() == 0
+
+
+def test_m50_of_a_partition_that_panicked_the_filters_are_released_and_taken_back(tmp_path):
+    """Publishes for its sessions are refused until the operator releases its filters; they are not kept for it then. Retried, it refuses nothing and
+    has what it had; no figure says any more that something is set aside."""
+    server = Courser(tmp_path / "broker").start()
+    raw = Raw(server, V5)
+    absent, _ = raw.resume("absent")
+    absent.subscribe("q/#", qos=1)
+    absent.close()
+    publisher = raw.connect("publisher")
+    publish(publisher, "q/bad", b"one", 1)
+    assert server.stop() == 0
+    partition, index = entry_with(server, "q/bad")
+    (server.folder / "data" / "crash").write_text(f"apply {partition} {index}\n" * 2)
+
+    def reason(topic: str) -> int:
+        publisher = raw.connect("publisher")
+        publisher.send(wire.publish(V5, topic, b"two", qos=1, packet_id=2))
+        found = publisher.expect(PUBACK, packet_id=2).reason
+        publisher.close()
+        return found
+
+    def refuses() -> str:
+        damage = json.loads(run(server, "inspect", "damage", "--server", "data", "-o", "json", code=1))
+        return damage["set_aside"][0]["refuses"]
+
+    server.start()
+    assert refuses() == "matching publishes"
+    assert reason("q/2") == REFUSED and reason("other") == NOBODY
+    assert server.stop() == 0
+
+    run(server, "repair", "data", "--release", str(partition))
+    server.start()
+    assert refuses() == "no publishes" and metric(server, "courser_partitions_set_aside") == 1
+    assert get(server, "/readyz")[0] == 503, "it does not serve"
+    assert reason("q/2") == NOBODY, "nobody has it, and nobody is told otherwise"
+    assert server.stop() == 0
+
+    run(server, "repair", "data", "--retry", str(partition))
+    server.start()
+    assert get(server, "/readyz") == (200, "ready\n")
+    assert metric(server, "courser_partitions_set_aside") == 0 and metric(server, "courser_log_entries_skipped_total") == 0
+    assert "nothing that is needed is damaged" in run(server, "inspect", "damage", "--server", "data")
+    assert reason("q/2") == 0, "its session is there"
+    absent, present = raw.resume("absent")
+    assert present
+    assert [absent.expect(wire.PUBLISH).payload for _ in range(2)] == [b"one", b"two"]
     assert server.stop() == 0

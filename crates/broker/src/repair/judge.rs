@@ -250,6 +250,13 @@ mod tests {
         assert_eq!(fate, Fate::Aside { fault, filters });
         let kept: Vec<_> = found.entries.iter().map(|entry| entry.index.0).collect();
         assert_eq!(kept, [5, 6]);
+        given.orders.0.insert(Order::Release(ID));
+        let mut found = self::found();
+        let fate = given.judge(ID, &mut found, None, 9);
+        let fault = Fault::Apply(LogIndex(7));
+        let filters = AsideFilters::Released;
+        assert_eq!(fate, Fate::Aside { fault, filters });
+        assert_eq!(found.entries.len(), 2, "it does not serve");
         given.orders.0.insert(Order::Skip(ID, LogIndex(7)));
         let mut found = self::found();
         let fate = given.judge(ID, &mut found, None, 9);

@@ -4,7 +4,7 @@ mod world;
 
 use std::collections::VecDeque;
 
-use courser_log::Pressure;
+use courser_log::{Pressure, SpaceState};
 use world::{Fault, World};
 
 const SEGMENT: u64 = 64 << 10;
@@ -75,6 +75,38 @@ fn m41_a_record_that_is_not_moved_is_missed() {
         }
     });
     assert!(lost.is_err(), "the test above finds what is lost");
+}
+
+/// A disk that is full but for its reserve, of which one segment is left: that is what the cleaner needs, and it gets more back.
+#[test]
+fn m47_on_a_full_disk_the_cleaner_works_in_the_last_segment_of_the_reserve() {
+    let mut world = World::new(2, SEGMENT);
+    world.set_capacity(16 * SEGMENT);
+    while world.log.space().state == SpaceState::Enough {
+        world.put(12, 400);
+    }
+    // What goes on in the reserve takes the rest of it, but for one.
+    while world.log.space().ready_bytes + world.log.space().free_bytes > SEGMENT {
+        world.put(12, 400);
+    }
+    world.forget_some(70);
+    (0..3).for_each(|partition| world.checkpoint(partition));
+    let room = world.log.refresh_space();
+    let left = room.ready_bytes + room.free_bytes;
+    assert_eq!((room.state, left), (SpaceState::Low, SEGMENT));
+    while world.log.space().state == SpaceState::Low {
+        let before = world.cleaned;
+        world.earn(Pressure::Short);
+        assert!(world.clean(u64::MAX));
+        assert!(world.cleaned > before, "it has room to work");
+        // What it cleans is free when the next checkpoints are there.
+        (0..3).for_each(|partition| world.checkpoint(partition));
+        world.log.refresh_space();
+    }
+    while world.log.space().state == SpaceState::Enough {
+        world.put(12, 400);
+    }
+    world.lose_power();
 }
 
 /// Half of the messages are read in order, half go to sessions that read now and then; as much is read as is written, and as

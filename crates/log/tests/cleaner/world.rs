@@ -66,6 +66,38 @@ pub(crate) enum Fault {
     LoseOne,
 }
 
+/// Kept records must come as the checkpoints name them: partition by partition, stream by stream, in the order of each; a record for several
+/// streams where the first of them is. So somebody who takes one stream finds his records together. Of one pass over a whole segment.
+#[derive(Default)]
+struct Order {
+    last: Option<Reference>,
+}
+
+impl Order {
+    fn take(&mut self, records: &[Record], saved: &BTreeMap<u16, (u64, BTreeSet<Reference>)>) {
+        for record in records {
+            match record {
+                Record::Kept {
+                    partition,
+                    index,
+                    byte,
+                    ..
+                } => {
+                    let (_, needed) = &saved[&(partition.0 - 1)];
+                    let mut places = needed.iter();
+                    let place = places.find(|it| (it.2, it.3) == (index.0, *byte));
+                    let place = place.copied();
+                    assert!(place.is_some(), "what is moved is needed");
+                    assert!(self.last < place, "{:?} before {place:?}", self.last);
+                    self.last = place;
+                }
+                Record::Cleaned { .. } => self.last = None,
+                Record::Entry { .. } | Record::HardState { .. } => panic!("a cleaner has none"),
+            }
+        }
+    }
+}
+
 /// Records that a pass moves: in two seeds of three a segment needs several.
 const fn records_max(seed: u64) -> usize {
     match seed % 3 {
@@ -128,6 +160,12 @@ impl World {
             cleaned: 0,
             gift: 0,
         }
+    }
+
+    /// The log's disk has so many bytes.
+    pub(crate) fn set_capacity(&mut self, bytes: u64) {
+        self.disk.set_capacity(Some(bytes));
+        self.log.refresh_space();
     }
 
     /// An entry with some records, each needed in one or two streams.
@@ -238,6 +276,7 @@ impl World {
     pub(crate) fn clean(&mut self, writes: u64) -> bool {
         let mut left = writes;
         let before = self.cleaner.counts().segments;
+        let mut order = Order::default();
         loop {
             match self.cleaner.step() {
                 Step::Rest => break,
@@ -249,6 +288,9 @@ impl World {
                 Step::Write(mut records) => {
                     if self.fault == Fault::LoseOne && records.len() > 1 {
                         records.pop();
+                    }
+                    if self.seed % 3 == 2 {
+                        order.take(&records, &self.saved);
                     }
                     self.write(&records);
                     if left == 0 {
