@@ -6,11 +6,11 @@ use std::{collections::BTreeMap, io::ErrorKind};
 
 use courser_contract::{LogIndex, PartitionId, Term};
 use courser_log::{
-    Batch, BatchPlace, DamageKind, Log, Manifests, OpenError, PartitionDamage, Push, Record,
-    Recovered, WriteError,
+    Batch, BatchPlace, DamageKind, Log, LogConfig, Manifests, OpenError, PartitionDamage, Push,
+    Record, Recovered, WriteError,
     testing::{Call, MemDisk, Survival},
 };
-use support::{entry, entry_of, open, start};
+use support::{NODE, entry, entry_of, open, start};
 
 /// A log with batches of which each holds the next entry of one partition.
 struct Recorded {
@@ -339,6 +339,38 @@ fn m44_evidence_is_found_in_the_next_segment() {
         damage(&recovered, 1),
         Some(PartitionDamage::Missing { .. })
     ));
+}
+
+/// However many segments there are: at the end of each one the others are not looked through.
+#[test]
+fn a_start_reads_a_log_once() {
+    const SEGMENTS: u64 = 12;
+    let disk = MemDisk::new();
+    let open = |disk: &MemDisk, counter| {
+        // Two reads long.
+        let config = LogConfig::new(NODE, 2 << 20).expect("a good size");
+        Log::open(disk.clone(), config, start(counter), &Manifests::new())
+    };
+    let (mut log, _) = open(&disk, 1).expect("it opens");
+    let mut batch = log.new_batch();
+    let mut last = 0;
+    while log.segments() < SEGMENTS as usize {
+        last += 1;
+        let record = entry_of(Term(1), 1, last, &data(1, last, 200_000));
+        assert_eq!(batch.push(&record), Push::Taken);
+        log.write(&mut batch).expect("written");
+        log.sync().expect("synced");
+        batch.clear();
+        while let Some(job) = log.prepare() {
+            log.prepared(job.run());
+        }
+    }
+    let disk = disk.kill();
+    // More than the two for what lies across two reads, and for headers.
+    disk.fail(Call::Read, 8 * SEGMENTS, u64::MAX, ErrorKind::Other);
+    let (_, recovered) = open(&disk, 2).expect("it needs no more reads");
+    assert_eq!(recovered.report.damages, []);
+    assert_eq!(entries(&recovered, 1) as u64, last);
 }
 
 #[test]

@@ -95,6 +95,11 @@ fn without_void(mut found: Vec<Candidate>) -> Vec<Candidate> {
 impl<F: DiskFile> Chain<F> {
     /// A place where no batch follows: the end of a segment, the end of the log, a torn batch or rot.
     pub(super) fn leave(&mut self, place: Place, seen: BatchSeen) -> Result<Way, OpenError> {
+        if matches!(seen, BatchSeen::Nothing)
+            && let Some(way) = self.rolls(place)?
+        {
+            return Ok(way);
+        }
         let mut bad = Bad {
             place,
             expected: self.last.map(|last| last.number.next()),
@@ -133,8 +138,49 @@ impl<F: DiskFile> Chain<F> {
         self.judge(bad)
     }
 
+    /// The usual end of a segment: no batch stands in the rest of it, and the next file begins with a whole one that goes on. Then no
+    /// other segment is looked at, or a start would read each as often as there are segments before it.
+    ///
+    /// Nothing else can be what goes on. A number is given again only by a start that has cut the batch which had it, and one that has read
+    /// the log to here found this head as it is, and cut nothing.
+    fn rolls(&mut self, place: Place) -> Result<Option<Way>, OpenError> {
+        let rest = Place {
+            offset: place.offset + BLOCK,
+            ..place
+        };
+        let next = self.files.range(place.segment.next()..).next();
+        let Some(segment) = next.map(|(number, _)| *number) else {
+            return Ok(None);
+        };
+        if self.last.is_none() || !self.search_in(rest)?.is_empty() {
+            return Ok(None);
+        }
+        let head = Place {
+            segment,
+            offset: BLOCK,
+        };
+        let BatchSeen::Whole(batch) = self.look(head) else {
+            return Ok(None);
+        };
+        let header = batch.header;
+        if !self.is_later(&header, head)? {
+            return Ok(None);
+        }
+        Ok(self.rolled(&Bad {
+            place,
+            expected: None,
+            remains: None,
+            unreadable: None,
+            later: vec![Candidate {
+                place: head,
+                header,
+            }],
+            is_short: false,
+        }))
+    }
+
     /// Intact headers of later batches, in the rest of this segment and in all later ones: batches of other segments carry
-    /// other numbers.
+    /// other numbers. Cost: all of them are read.
     fn search(&mut self, from: Place) -> Result<Vec<Candidate>, OpenError> {
         let mut found = Vec::new();
         let segments: Vec<SegmentNumber> = self
@@ -147,15 +193,21 @@ impl<F: DiskFile> Chain<F> {
             if segment == from.segment {
                 offset = from.offset + BLOCK;
             }
-            while let Some(seen) = self.header_at(Place { segment, offset }) {
-                let place = Place { segment, offset };
-                if let Seen::Header(header) = seen
-                    && self.is_later(&header, place)?
-                {
-                    found.push(Candidate { place, header });
-                }
-                offset += BLOCK;
+            found.extend(self.search_in(Place { segment, offset })?);
+        }
+        Ok(found)
+    }
+
+    /// Those of one segment, from there on.
+    fn search_in(&mut self, mut place: Place) -> Result<Vec<Candidate>, OpenError> {
+        let mut found = Vec::new();
+        while let Some(seen) = self.header_at(place) {
+            if let Seen::Header(header) = seen
+                && self.is_later(&header, place)?
+            {
+                found.push(Candidate { place, header });
             }
+            place.offset += BLOCK;
         }
         Ok(found)
     }
