@@ -59,7 +59,7 @@ pub use self::{
     log::{HeldSegment, Log, LogCounts, LogCut, Space, SpaceState},
     places::LogPlaces,
     prepare::{PrepareJob, Prepared},
-    read::{EntryReader, KeptRecord, ReadEntry},
+    read::{EntryReader, KeptRecord, ReadEntry, SharedBatches},
     recall::{RecallCounts, RecallStep, RecordReader},
     record::{CheckpointAt, HardState, Record},
     recover::{

@@ -104,8 +104,7 @@ impl<D: Disk> EntryReader<D> {
                 place = held.next;
             }
         }
-        let end = from.offset + STRETCH_BYTES + BATCH_BYTES_MAX as u64;
-        while place.offset < end {
+        while place.offset < end_of(from) {
             let (batch, check) = self.batch(place, index)?;
             let held = Held::new(place, &batch, check, self.partition);
             place = held.next;
@@ -116,6 +115,70 @@ impl<D: Disk> EntryReader<D> {
             }
         }
         Err(self.damaged(from, index))
+    }
+
+    /// Where [`EntryReader::look`] looks for the entry at `index`; none: the log does not have it.
+    #[must_use]
+    pub fn next_place(&self, index: LogIndex) -> Option<Place> {
+        match self.places.find(index)? {
+            Found::Pieces(places) => places.first().copied(),
+            Found::From(from) => Some(self.next_from(from, index)),
+        }
+    }
+
+    /// Where to look for an entry of a stretch: in the batch that was read last, behind it, or from the beginning.
+    fn next_from(&self, from: Place, index: LogIndex) -> Place {
+        match &self.held {
+            Some(held) if held.place.segment != from.segment || held.place < from => from,
+            Some(held) if held.has(index) => held.place,
+            Some(held) if !held.begins_above(index) => held.next,
+            Some(_) | None => from,
+        }
+    }
+
+    /// For readers of this log that go through it together.
+    #[must_use]
+    pub fn shared(&self) -> SharedBatches<D> {
+        SharedBatches {
+            files: Files::new(self.files.disk.clone()),
+            last: None,
+        }
+    }
+
+    /// The entry at `index`, if it is in the batch at [`EntryReader::next_place`]; else the next call looks into the next one. For several
+    /// readers that go through the log together, he with the lowest place first: each batch is read once for all of them. Entries come
+    /// in ascending order.
+    ///
+    /// # Errors
+    /// As [`EntryReader::read`].
+    pub fn look(
+        &mut self,
+        index: LogIndex,
+        shared: &mut SharedBatches<D>,
+    ) -> Result<Option<ReadEntry>, ReadError> {
+        let partition = self.partition;
+        let from = match self.places.find(index) {
+            None => return Err(ReadError::Unknown { partition, index }),
+            Some(Found::Pieces(_)) => return self.read(index).map(Some),
+            Some(Found::From(from)) => from,
+        };
+        let place = self.next_from(from, index);
+        if let Some(held) = self.held.as_ref().filter(|held| held.place == place) {
+            return Ok(held.entry(index));
+        }
+        if place.offset >= end_of(from) {
+            return Err(self.damaged(from, index));
+        }
+        let (batch, check) = shared
+            .batch(place)
+            .map_err(|fault| fault.of(place, partition, index))?;
+        let held = Held::new(place, &batch, check, partition);
+        if held.begins_above(index) {
+            return Err(self.damaged(from, index));
+        }
+        let found = held.entry(index);
+        self.held = Some(held);
+        Ok(found)
     }
 
     fn batch(&mut self, place: Place, index: LogIndex) -> Result<(RawBatch, Check), ReadError> {
@@ -129,6 +192,37 @@ impl<D: Disk> EntryReader<D> {
             partition: self.partition,
             index,
         }
+    }
+}
+
+/// An entry of a stretch begins before.
+const fn end_of(from: Place) -> u64 {
+    from.offset + STRETCH_BYTES + BATCH_BYTES_MAX as u64
+}
+
+/// Batches that several readers go through together; see [`EntryReader::look`].
+#[derive(Debug)]
+pub struct SharedBatches<D: Disk> {
+    files: Files<D>,
+    last: Option<(Place, RawBatch, Check)>,
+}
+
+impl<D: Disk> SharedBatches<D> {
+    /// Bytes that were read.
+    #[must_use]
+    pub fn read_bytes(&self) -> u64 {
+        self.files.read_bytes()
+    }
+
+    fn batch(&mut self, place: Place) -> Result<(RawBatch, Check), BatchFault> {
+        if let Some((_, batch, check)) = self.last.as_ref().filter(|(at, ..)| *at == place) {
+            return Ok((batch.clone(), *check));
+        }
+        // Its memory serves again.
+        self.last = None;
+        let (batch, check) = self.files.batch(place)?;
+        self.last = Some((place, batch.clone(), check));
+        Ok((batch, check))
     }
 }
 
@@ -327,6 +421,11 @@ impl Held {
             next,
             entries,
         }
+    }
+
+    fn has(&self, index: LogIndex) -> bool {
+        let found = self.entries.binary_search_by_key(&index, |(at, _)| *at);
+        found.is_ok()
     }
 
     fn entry(&self, index: LogIndex) -> Option<ReadEntry> {

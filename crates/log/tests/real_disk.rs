@@ -159,3 +159,52 @@ fn what_is_read_past_the_page_cache_is_what_is_there() {
         .expect_err("it ends before");
     assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
 }
+
+#[test]
+fn who_reads_together_reads_each_batch_once() {
+    const PARTITIONS: u16 = 8;
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let disk = FileDisk::open(folder.path()).expect("a folder");
+    let config = LogConfig::new(NodeIdentity(7), 8 << 20).expect("a good size");
+    let start = StartId {
+        counter: 1,
+        word: 9,
+    };
+    let (mut log, _) = Log::open(disk, config, start, &Manifests::new()).expect("it opens");
+    let mut batch = log.new_batch();
+    let mut written = 0;
+    for index in 1..=300 {
+        // Each batch has entries of all partitions.
+        for partition in 1..=PARTITIONS {
+            let data = vec![partition as u8; 2_000];
+            let entry = Record::Entry {
+                partition: PartitionId(partition),
+                term: Term(1),
+                index: LogIndex(index),
+                data: data.into(),
+            };
+            assert_eq!(batch.push(&entry), Push::Taken);
+        }
+        written += log.write(&mut batch).expect("there is room").bytes;
+        batch.clear();
+    }
+    log.sync().expect("synced");
+    let mut readers: Vec<_> = (1..=PARTITIONS)
+        .map(|id| (log.reader(PartitionId(id)), 1))
+        .collect();
+    let mut shared = readers[0].0.shared();
+    let mut read = 0;
+    while let Some((reader, index)) = readers
+        .iter_mut()
+        .filter(|(_, index)| *index <= 300)
+        .min_by_key(|(reader, index)| reader.next_place(LogIndex(*index)))
+    {
+        let entry = reader.look(LogIndex(*index), &mut shared);
+        if entry.expect("it can be read").is_some() {
+            (*index, read) = (*index + 1, read + 1);
+        }
+    }
+    assert_eq!(read, 300 * u32::from(PARTITIONS));
+    let bytes = shared.read_bytes();
+    assert!(bytes <= written + (2 << 20), "{bytes} bytes for {written}");
+}

@@ -21,7 +21,7 @@ use courser_cluster::{Group, GroupConfig, NodeId};
 use courser_contract::{
     Attach, ConnectRefusal, FrontId, PartitionId, Tick, ToFront, ToHome, ToPartition,
 };
-use courser_log::{CheckpointAt, FileDisk};
+use courser_log::{CheckpointAt, FileDisk, Place, ReadError, SegmentNumber, SharedBatches};
 use rand::Rng;
 
 pub(crate) use self::damage::Damaged;
@@ -44,6 +44,8 @@ pub(crate) enum Recovery {
     Restoring {
         /// Of these.
         left: VecDeque<Making>,
+        /// And of these, which want no more than entries out of the log.
+        reading: Box<Reading>,
         /// Groups of those that are made.
         groups: Vec<Group>,
     },
@@ -81,11 +83,16 @@ impl Shard {
             Recovery::Reading(recovered) => match recovered.try_recv() {
                 Ok(found) => Recovery::Restoring {
                     left: found.into_iter().map(Making::new).collect(),
+                    reading: Box::default(),
                     groups: Vec::new(),
                 },
                 Err(_) => Recovery::Reading(recovered),
             },
-            Recovery::Restoring { left, groups } => self.restore(left, groups),
+            Recovery::Restoring {
+                left,
+                reading,
+                groups,
+            } => self.restore(left, reading, groups),
             Recovery::Restored(groups) if self.hub.start_has_come_to(Stage::Replaying) => {
                 self.begin_groups(groups);
                 self.set_partitions_aside();
@@ -114,28 +121,46 @@ impl Shard {
         mem::discriminant(&self.recovery) != before || self.recovery.is_at_work()
     }
 
-    /// Goes on with the partition that is being made, or takes the next. After the last one this shard waits for the others.
-    fn restore(&mut self, mut left: VecDeque<Making>, mut groups: Vec<Group>) -> Recovery {
-        let Some(making) = left.front_mut() else {
-            if self.hub.disk_state().shard_restored() {
-                self.hub.wake_all();
-            }
-            return Recovery::Restored(groups);
-        };
+    /// Goes on with the partition that is being made, or takes the next; those that want entries wait for each other and read the log together.
+    /// After the last one this shard waits for the others.
+    fn restore(
+        &mut self,
+        mut left: VecDeque<Making>,
+        mut reading: Box<Reading>,
+        mut groups: Vec<Group>,
+    ) -> Recovery {
         let limits = self.hub.config.limits();
-        match making.go_on(&self.hub.places, &limits) {
-            Ok(None) => {}
-            Ok(Some(made)) => {
-                left.pop_front();
-                groups.extend(self.take_in(made));
+        let next = match left.pop_front() {
+            Some(making) if making.is_reading() => {
+                reading.add(making);
+                None
             }
-            Err(error) => {
-                left.pop_front();
+            Some(mut making) => {
+                let made = making.go_on(&self.hub.places, &limits).transpose();
+                Some((making, made))
+            }
+            None => reading.go_on(),
+        };
+        match next {
+            Some((making, None)) => left.push_front(making),
+            Some((_, Some(Ok(made)))) => groups.extend(self.take_in(made)),
+            Some((_, Some(Err(error)))) => {
                 let failure = DiskFailure::Io(with_causes(&error));
                 self.hub.disk_state().fail(failure);
             }
+            None if left.is_empty() && reading.is_empty() => {
+                if self.hub.disk_state().shard_restored() {
+                    self.hub.wake_all();
+                }
+                return Recovery::Restored(groups);
+            }
+            None => {}
         }
-        Recovery::Restoring { left, groups }
+        Recovery::Restoring {
+            left,
+            reading,
+            groups,
+        }
     }
 
     /// A partition is made: the group begins with the entries behind its checkpoint.
@@ -279,6 +304,52 @@ impl Shard {
             let refused = ToFront::ConnectRefused(ConnectRefusal::Unavailable);
             self.hub.send_front(front, refused);
         }
+    }
+}
+
+/// Partitions that want entries of the log. They are interleaved in it, so who reads for one alone reads nearly all of it; together
+/// they go through it once, from the lowest place on.
+#[derive(Default)]
+pub(crate) struct Reading {
+    /// Each with the place that it has come to.
+    of: Vec<(Place, Making)>,
+    batches: Option<SharedBatches<FileDisk>>,
+}
+
+/// Batches that one slice looks into, each for one partition.
+const LOOKS: usize = 64;
+
+/// One that is taken out, and what has become of it; none: it goes on by itself.
+type Taken = (Making, Option<Result<Made, ReadError>>);
+
+impl Reading {
+    fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    fn add(&mut self, mut making: Making) {
+        let place = making.next_place().unwrap_or(Place {
+            segment: SegmentNumber(0),
+            offset: 0,
+        });
+        self.batches.get_or_insert_with(|| making.shared_batches());
+        self.of.push((place, making));
+    }
+
+    /// One slice. A partition that has all of its entries, or cannot have one.
+    fn go_on(&mut self) -> Option<Taken> {
+        let batches = self.batches.as_mut()?;
+        for _ in 0..LOOKS {
+            let all = self.of.iter().enumerate();
+            let (at, _) = all.min_by_key(|(_, (place, _))| *place)?;
+            let (place, making) = &mut self.of[at];
+            let made = making.look(batches).transpose();
+            match making.next_place() {
+                Some(next) if made.is_none() => *place = next,
+                Some(_) | None => return Some((self.of.swap_remove(at).1, made)),
+            }
+        }
+        None
     }
 }
 

@@ -357,7 +357,49 @@ pub(crate) fn state_of(log: &Log<MemDisk>, recovered: &Recovered) -> State {
         };
         state.insert(id.0, found);
     }
+    let live = |(id, found): (&u16, &PartitionState)| (*id, found.live.clone());
+    let alone: BTreeMap<_, _> = state.iter().map(live).collect();
+    assert!(
+        read_together(log, recovered) == alone,
+        "in any way the same is read"
+    );
     state
+}
+
+type Live = BTreeMap<u64, (u64, Bytes)>;
+
+/// Live entries of all partitions, by readers of whom the one with the lowest place looks next.
+fn read_together(log: &Log<MemDisk>, recovered: &Recovered) -> BTreeMap<u16, Live> {
+    let mut read: BTreeMap<u16, Live> = BTreeMap::new();
+    let mut shared = None;
+    let mut reading = Vec::new();
+    for (id, partition) in &recovered.partitions {
+        let reader = log.reader(*id);
+        shared.get_or_insert_with(|| reader.shared());
+        read.insert(id.0, BTreeMap::new());
+        let mut wanted: Vec<LogIndex> = partition.live.iter().collect();
+        wanted.reverse();
+        reading.push((id.0, reader, wanted));
+    }
+    while let Some((place, at)) = reading
+        .iter()
+        .enumerate()
+        .filter_map(|(at, (_, reader, wanted))| Some((reader.next_place(*wanted.last()?)?, at)))
+        .min()
+    {
+        let (id, reader, wanted) = &mut reading[at];
+        let index = *wanted.last().expect("it was seen");
+        let looked = reader.look(index, shared.as_mut().expect("of the first"));
+        match looked.expect("a live entry is there") {
+            Some(entry) => {
+                wanted.pop();
+                let of = read.entry(*id).or_default();
+                of.insert(index.0, (entry.term.0, entry.data));
+            }
+            None => assert!(reader.next_place(index) > Some(place), "it goes on"),
+        }
+    }
+    read
 }
 
 fn same(expected: &State, found: &State) -> bool {

@@ -6,7 +6,10 @@ mod tests;
 use courser_cluster::Restored;
 use courser_contract::{LogIndex, PartitionId, Term};
 use courser_engine::{AsideFilters, Limits, Partition, Restore, RestoreError};
-use courser_log::{CheckpointAt, CheckpointError, FileDisk, ReadError, RecoveredEntry};
+use courser_log::{
+    CheckpointAt, CheckpointError, FileDisk, Place, ReadEntry, ReadError, RecoveredEntry,
+    SegmentNumber, SharedBatches,
+};
 
 use crate::repair::Fault;
 use crate::repair::judge::{Fate, Serves};
@@ -65,6 +68,21 @@ pub(crate) enum MadeFor {
 /// Whether an entry is the partition's: those without data are of the consensus, which begins each term with one.
 pub(crate) fn is_of_partition(entry: &RecoveredEntry) -> bool {
     !entry.data.is_empty()
+}
+
+/// Before all of a log.
+const BEGIN: Place = Place {
+    segment: SegmentNumber(0),
+    offset: 0,
+};
+
+/// The first index is done with.
+fn pop_first(ranges: &mut Vec<(LogIndex, LogIndex)>) {
+    if let Some((first, last)) = ranges.pop()
+        && first < last
+    {
+        ranges.push((first.next(), last));
+    }
 }
 
 /// Why no more of a partition can be made.
@@ -144,6 +162,66 @@ impl Making {
                 }
             }
             Stage::Replay(partition, done) => return Ok(self.replay(partition, done)),
+        }
+        Ok(None)
+    }
+
+    /// Whether it wants entries out of the log, and nothing else.
+    pub(crate) fn is_reading(&self) -> bool {
+        matches!(&self.stage, Some(Stage::Entries(_, ranges)) if !ranges.is_empty())
+    }
+
+    /// Where the next entry that it wants is looked for. None: it has all, and goes on by [`Making::go_on`].
+    pub(crate) fn next_place(&mut self) -> Option<Place> {
+        let Some(Stage::Entries(restore, ranges)) = &mut self.stage else {
+            return None;
+        };
+        while let Some((first, _)) = ranges.last().copied() {
+            if restore.is_wanting(first) {
+                // What is nowhere is found to be so at once.
+                return Some(self.found.entries.next_place(first).unwrap_or(BEGIN));
+            }
+            pop_first(ranges);
+        }
+        None
+    }
+
+    /// For those who read together.
+    pub(crate) fn shared_batches(&self) -> SharedBatches<FileDisk> {
+        self.found.entries.shared()
+    }
+
+    /// Looks into the batch at [`Making::next_place`], and takes what is wanted of it. As [`Making::go_on`].
+    ///
+    /// # Errors
+    /// As [`Making::go_on`].
+    pub(crate) fn look(
+        &mut self,
+        batches: &mut SharedBatches<FileDisk>,
+    ) -> Result<Option<Made>, ReadError> {
+        let Some(at) = self.next_place() else {
+            return Ok(None);
+        };
+        while self.next_place() == Some(at) {
+            let Some(Stage::Entries(mut restore, mut ranges)) = self.stage.take() else {
+                break;
+            };
+            let Some((index, _)) = ranges.last().copied() else {
+                break;
+            };
+            let read = self.found.entries.look(index, batches).transpose();
+            let taken = match read {
+                // In the next batch perhaps.
+                None => Ok(()),
+                Some(read) => {
+                    pop_first(&mut ranges);
+                    self.take_entry(&mut restore, index, read)
+                }
+            };
+            if let Err(stop) = taken {
+                return self.stopped(stop).map(Some);
+            }
+            self.stage = Some(Stage::Entries(restore, ranges));
         }
         Ok(None)
     }
@@ -242,17 +320,29 @@ impl Making {
             let read = restore
                 .is_wanting(first)
                 .then(|| self.found.entries.read(first));
-            match read {
-                None => {}
-                Some(Ok(entry)) => restore.live_entry(first, &entry.data)?,
-                Some(Err(error @ ReadError::Disk { .. })) => return Err(Stop::Disk(error)),
-                Some(Err(error)) => {
-                    let records = restore.lost_entry(first)?;
-                    self.tell_lost(first, records, &error);
-                }
+            if let Some(read) = read {
+                self.take_entry(restore, first, read)?;
             }
             if first < last {
                 ranges.push((first.next(), last));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes an entry that was read, or could not be.
+    fn take_entry(
+        &self,
+        restore: &mut Restore,
+        index: LogIndex,
+        read: Result<ReadEntry, ReadError>,
+    ) -> Result<(), Stop> {
+        match read {
+            Ok(entry) => restore.live_entry(index, &entry.data)?,
+            Err(error @ ReadError::Disk { .. }) => return Err(Stop::Disk(error)),
+            Err(error) => {
+                let records = restore.lost_entry(index)?;
+                self.tell_lost(index, records, &error);
             }
         }
         Ok(())
