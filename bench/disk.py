@@ -3,7 +3,7 @@
 
     bench/disk.py                                   all of it: about seven minutes
     bench/disk.py --only stop-and-wait --only tail  some of it
-    bench/disk.py --only recovery --references 1000000
+    bench/disk.py --only recovery --references 1000000 --distinct 10000000
     bench/disk.py --only stop-and-wait --add 'bare=/path/bare-relay-synced {port} {folder}/log'
 
 | part | what is measured | limit |
@@ -15,6 +15,7 @@
 | cleaner | CPU for each message while two fifths of all that is published stay | 1.25 times that without a cleaner |
 | | p99.9 to the acknowledgement of the others | 1.5 times that without |
 | recovery | a start after kill -9, with checkpoints and by the log alone; the first one | 2 s with all references, or 1,000,000 records/s; 1 s |
+| | the same where each message waits for one session; what a turn does for a checkpoint | 2 s; 200 µs |
 
 One message at a time is also measured with a single shard, without a sync, and with what `--add` names, such as a relay that does no more than
 write, sync and answer: what the machine takes for the two wakes of a thread that syncs for another one. The tail is also measured in an open loop, from when
@@ -41,17 +42,19 @@ import json
 import mmap
 import os
 import pathlib
+import re
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from typing import Callable
 
 import watch
 import wire
-from brokers import KINDS, TARGET, Broker, Kind, custom, raise_open_files
+from brokers import KINDS, TARGET, Broker, Kind, custom, free_port, raise_open_files
 from wire import Peer
 
 GENERATOR = TARGET / "release" / "courser"
@@ -86,6 +89,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=10.0, help="measured seconds of each load")
     parser.add_argument("--references", type=int, default=10_000_000, help="stored references of the recovery")
     parser.add_argument("--sessions", type=int, default=1_000, help="sessions that share them")
+    parser.add_argument("--distinct", type=int, default=0, help="messages that wait for one session each, such as 10000000")
     parser.add_argument("--records", type=int, default=1_000_000, help="messages that are replayed without a checkpoint")
     parser.add_argument("--add", action="append", default=[], metavar="NAME=COMMAND", help="a broker that is measured one at a time as well")
     return parser.parse_args()
@@ -347,8 +351,34 @@ def is_kept(port: int) -> bool:
         return peer.read()[0] == wire.PUBLISH
 
 
+def longest(port: int, name: str) -> float:
+    """The greatest of what shards say under a name of the metrics, in µs."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    return max(float(it) for it in re.findall(rf"^courser_{name}{{[^}}]*}} ([0-9.e+-]+)$", text, re.MULTILINE)) * 1e6
+
+
+def distinct(options: argparse.Namespace, verdict: Verdict) -> None:
+    """Each message for one session: there are as many records as references."""
+    http = free_port()
+    with Broker(kind(f'http.listen="127.0.0.1:{http}"')) as broker:
+        store(broker, options.sessions, options.distinct, options.sessions)
+        before = counters(broker.port)
+        turn, save = longest(http, "shard_longest_turn_seconds"), longest(http, "shard_longest_save_seconds")
+        took, cpu = restart(broker)
+        found = counters(broker.port)
+        kept = is_kept(broker.port)
+    verdict.say(f"{options.distinct:,} messages, each for one of {options.sessions:,} sessions, with checkpoints: {took:.2f} s, {cpu:.2f} s of CPU, "
+                f"{found['log_recovered_entries']:,} entries applied; until then {before['checkpoints']:,} checkpoints, {before['checkpoint_bytes']:,} bytes "
+                f"beside {before['log_bytes']:,} of the log; longest turn {turn:.0f} µs")
+    verdict.limit(f"the longest that a turn did for a checkpoint: {save:.0f} µs, at most 200", save <= 200)
+    verdict.limit(f"a start within 2 s ({took:.2f} s)", kept and took <= 2)
+
+
 def recovery(options: argparse.Namespace) -> Verdict:
     verdict = Verdict()
+    if options.distinct:
+        distinct(options, verdict)
     messages = options.references // options.sessions
     begun = time.perf_counter()
     with Broker(kind()) as broker:
@@ -426,10 +456,11 @@ def cleaner(options: argparse.Namespace) -> Verdict:
                 one.round(options, rate)
         after = counters(cleaned.port)
         idle = counters(whole_log.port)["log_cleaned_segments"]
-    grown = {name: after[name] - before[name] for name in ("log_bytes", "log_kept_bytes", "log_cleaned_segments", "log_kept_records")}
-    written, kept = grown["log_bytes"], grown["log_kept_bytes"]
+    grown = {name: after[name] - before[name] for name in ("log_bytes", "log_kept_bytes", "log_cleaned_segments", "log_kept_records", "checkpoint_bytes")}
+    written, kept, saved = grown["log_bytes"], grown["log_kept_bytes"], grown["checkpoint_bytes"]
+    given = max(written - kept, 1)
     verdict.say(f"{rate:,.0f} messages a second, {STAYS:.0%} of them stay; {grown['log_cleaned_segments']:,} segments cleaned, {grown['log_kept_records']:,} "
-                f"records moved, write amplification {written / max(written - kept, 1):.2f}; without: {idle} segments cleaned")
+                f"records moved, write amplification {written / given:.2f}, with the files of checkpoints {(written + saved) / given:.2f}; without: {idle} segments cleaned")
     cpu, cpu_without = statistics.median(with_it.cpu), statistics.median(without.cpu)
     good = with_it.good and without.good and grown["log_cleaned_segments"] > 0 and idle == 0
     verdict.limit(f"{cpu:.2f} s of CPU for a million messages, without {cpu_without:.2f} s: {cpu / cpu_without:.2f} times, at most 1.25",

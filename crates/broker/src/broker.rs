@@ -140,6 +140,7 @@ impl Summary {
             ("leader_changes", counters.leader_changes),
             ("turns", counters.turns),
             ("longest_turn_us", counters.longest_turn_us),
+            ("longest_save_us", counters.longest_save_us),
             ("most_closed_in_turn", counters.most_closed_in_turn),
             ("most_written_in_turn", counters.most_written_in_turn),
             ("most_delivered_in_turn", counters.most_delivered_in_turn),

@@ -185,6 +185,8 @@ pub struct Counters {
     pub turns: u64,
     /// Longest turn in microseconds of the thread's CPU time.
     pub longest_turn_us: u64,
+    /// The longest of what a turn did for a checkpoint, in microseconds of the thread's CPU time.
+    pub longest_save_us: u64,
     /// Most connections that closed in one turn.
     pub most_closed_in_turn: u64,
     /// Most sockets that were written to at the end of one turn.
@@ -264,6 +266,7 @@ impl Counters {
             *mine += theirs;
         }
         self.longest_turn_us = self.longest_turn_us.max(other.longest_turn_us);
+        self.longest_save_us = self.longest_save_us.max(other.longest_save_us);
         self.most_closed_in_turn = self.most_closed_in_turn.max(other.most_closed_in_turn);
         self.most_written_in_turn = self.most_written_in_turn.max(other.most_written_in_turn);
         self.most_delivered_in_turn = self

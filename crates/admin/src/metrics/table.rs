@@ -176,6 +176,8 @@ metrics! {
         |it| shards(it, |report| report.counters.turns as f64);
     "shard_longest_turn", Gauge of Seconds ["shard"], "Longest of them so far, in CPU time of its thread",
         |it| shards(it, |report| report.counters.longest_turn_us as f64 / 1e6);
+    "shard_longest_save", Gauge of Seconds ["shard"], "The longest so far of what one of them did for a checkpoint, in CPU time of its thread",
+        |it| shards(it, |report| report.counters.longest_save_us as f64 / 1e6);
     "shard_cpu", Counter of Seconds ["shard"], "CPU time of a shard's thread",
         |it| shards(it, |report| report.cpu_us as f64 / 1e6);
     "shard_busy_ratio", Gauge of Things ["shard"], "Part of the time that a shard's thread was busy since it was last asked, a second ago or more: 0 to 1",

@@ -17,6 +17,7 @@ use courser_log::{BatchNumber, CheckpointAt, FileDisk, LiveEntries};
 
 use super::Shard;
 use super::stop::Saves;
+use crate::clock::thread_cpu_us;
 use crate::stations::{CheckpointDone, Checkpointed, Job};
 use crate::store::Stores;
 
@@ -169,17 +170,17 @@ impl Shard {
             return;
         };
         while let Ok(done) = checkpoints.link.done.try_recv() {
-            self.checkpoint_done(&mut checkpoints, done);
+            self.timed(|it| it.checkpoint_done(&mut checkpoints, done));
         }
         match (&checkpoints.progress, self.saving()) {
             (Progress::None, Saves::Due) if self.hub.serving => self.begin_due(&mut checkpoints),
             (Progress::None, Saves::All) if self.hub.serving => {
                 if let Some(place) = self.partitions.longest_unsaved(LAST_BYTES_MIN) {
-                    self.begin_checkpoint(&mut checkpoints, place);
+                    self.timed(|it| it.begin_checkpoint(&mut checkpoints, place));
                 }
             }
             (&Progress::Pieces(place), Saves::Due | Saves::All) if checkpoints.is_at_work() => {
-                self.save_slice(&mut checkpoints, place);
+                self.timed(|it| it.save_slice(&mut checkpoints, place));
             }
             (
                 Progress::None | Progress::Pieces(_) | Progress::Given { .. } | Progress::Handed(_),
@@ -200,8 +201,17 @@ impl Shard {
             checkpoints.hurry(stands, self.hub.now.tick);
         }
         if let Some(place) = checkpoints.take_due(stands) {
-            self.begin_checkpoint(checkpoints, place);
+            self.timed(|it| it.begin_checkpoint(checkpoints, place));
         }
+    }
+
+    /// Does something for a checkpoint, and counts for how long.
+    fn timed(&mut self, what: impl FnOnce(&mut Self)) {
+        let begun = thread_cpu_us();
+        what(self);
+        let took = thread_cpu_us() - begun;
+        let longest = &mut self.hub.counters.longest_save_us;
+        *longest = took.max(*longest);
     }
 
     /// Begins a checkpoint of the partition at `place`, if that has applied anything since its last one.
