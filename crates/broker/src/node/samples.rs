@@ -9,13 +9,17 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::shard::support::{Client, Packet, broker_on, encode, publish, text};
+use courser_log::inspect::{Found, RecordKind, SegmentInspector};
+use courser_log::{Disk, FileDisk};
 
+use crate::shard::support::{Client, Packet, broker_on, encode, publish, text};
 use crate::{Broker, NodeState, examine};
 
 const LINE: usize = 32;
 /// Every one of them, oldest first.
-const SAMPLES: &[&str] = &["format-1", "format-2", "format-3"];
+const SAMPLES: &[&str] = &["format-1", "engine-2", "format-2", "format-3", "format-4"];
+/// From this one on they have records that the cleaner has moved.
+const CLEANED: &[&str] = &["format-4"];
 
 fn sample_path(name: &str) -> PathBuf {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data");
@@ -116,22 +120,50 @@ fn fill(broker: &Broker) {
     send(&mut publisher, "s/1", 1, b"before the checkpoints");
     publisher.send_raw(&encode(0x33, &retained("r/1", 2, b"kept")));
     assert_eq!(publisher.receive().first, 0x40);
-    // Enough for checkpoints of all partitions; the last one waits.
+    // Enough for checkpoints of all partitions, and until the cleaner has moved what waits since before; the last one waits.
     let zeros = vec![0; 300 << 10];
-    for number in 0..16 {
-        send(&mut publisher, "fill", 100 + number, &zeros);
+    for number in 0.. {
+        send(&mut publisher, "fill", 100 + number % 1_000, &zeros);
         if number < 15 {
-            let (mut filler, _) = keep(broker, "filler");
-            assert_eq!(filler.receive_publish().1.len(), zeros.len());
-            filler.send(0xE0, &[]);
-            assert!(filler.is_closed());
+            // Of a single segment it would not move anything.
+            let topic = format!("in-between/{number}");
+            publisher.send_raw(&encode(0x33, &retained(&topic, 50, b"kept as well")));
+            assert_eq!(publisher.receive().first, 0x40);
         }
+        if number >= 15 && has_moved(broker) {
+            break;
+        }
+        assert!(number < 2_000, "the cleaner moves something");
+        let (mut filler, _) = keep(broker, "filler");
+        assert_eq!(filler.receive_publish().1.len(), zeros.len());
+        filler.send(0xE0, &[]);
+        assert!(filler.is_closed());
     }
     send(&mut publisher, "s/1", 2, b"behind the checkpoints");
     let (mut holder, _) = keep(broker, "holder");
     holder.send_raw(&publish("s/2", 2, 7, b"exactly once"));
     assert_eq!(holder.receive().first, 0x50, "PUBREC, and no PUBREL");
     drop(five);
+}
+
+fn has_moved(broker: &Broker) -> bool {
+    let counters = broker.control().disk_counters();
+    let cleaned = |(name, value): &(&str, u64)| *name == "log_cleaned_segments" && *value > 0;
+    counters.iter().any(cleaned)
+}
+
+/// Records of a kind in the log.
+fn records(folder: &Path, kind: RecordKind) -> usize {
+    let disk = FileDisk::open(&folder.join("log")).expect("a folder");
+    let names = disk.list().expect("it can be listed");
+    let mut records = 0;
+    for name in names {
+        let file = disk.open(&name).expect("it is there");
+        let found = SegmentInspector::new(file).expect("a segment");
+        let is_one = |it: &Found| matches!(it, Found::Record(record) if record.kind == kind);
+        records += found.filter(is_one).count();
+    }
+    records
 }
 
 fn retained(topic: &str, packet_id: u16, payload: &[u8]) -> Vec<u8> {
@@ -203,6 +235,10 @@ fn every_format_is_read_and_goes_on() {
         let folder = tempfile::tempdir().expect("a folder for a test");
         let folder = folder.path();
         unpack(&packed, folder);
+        assert_eq!(
+            CLEANED.contains(name),
+            records(folder, RecordKind::Kept) > 0
+        );
         let examined = examine(folder).expect("it can be read");
         assert_eq!(examined.findings, [], "{name}");
         let broker = start(folder, 3);
