@@ -10,19 +10,25 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::shard::support::{Client, broker, broker_on, publish};
-use courser_contract::{LogIndex, PartitionId};
+use courser_access::{Command, Role, RoleName};
+use courser_contract::{Class, LogIndex, PartitionId};
 use courser_engine::{Limits, Partition, PartitionConfig};
-use courser_log::{CheckpointStore, FileDisk, Log, LogConfig, Manifests};
+use courser_log::inspect::{Found, RecordKind, SegmentInspector};
+use courser_log::{
+    CheckpointAt, CheckpointStore, Disk, FileDisk, Log, LogConfig, Manifests, RecoveredEntry,
+};
 
 use super::*;
 use crate::Broker;
+use crate::access::{Access, Metadata};
 use crate::node::DataFolder;
 use crate::repair::judge::Given;
 use crate::shard::making::{MadeFor, Making, is_of_partition};
 use crate::slots::{Places, Relaxed};
 use crate::stations::found_in;
 
-const CLIENTS: [&str; 4] = ["a", "b", "c", "d"];
+/// Two of them in relaxed partitions.
+const CLIENTS: [&str; 4] = ["a", "relaxed/b", "c", "relaxed/d"];
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn start(folder: &Path, shards: u16) -> Broker {
@@ -32,6 +38,7 @@ fn start(folder: &Path, shards: u16) -> Broker {
         "sys.interval=0s",
         "log.checkpoint_bytes=1MiB",
         "session.queue_bytes_max=1GiB",
+        r#"class=[{filter = "relaxed/#", class = "relaxed"}]"#,
         &folders,
     ];
     broker_on(folder, shards, &settings)
@@ -54,6 +61,19 @@ fn fill(broker: &Broker) {
     keeper.send(0xE0, &[]);
 }
 
+/// What is in partition 0 changes.
+fn change_role(broker: &Broker, number: u16) {
+    let name = RoleName::new(&format!("role-{}", number % 7)).expect("a role name");
+    let rule = format!("allow all to/{number}");
+    let role = Role {
+        rules: vec![rule.parse().expect("a rule")],
+        ..Role::default()
+    };
+    let command = Command::PutRole(name, role);
+    let done = broker.access().change_and_wait(command, PATIENCE);
+    done.expect("the change is made");
+}
+
 /// Publishes, and takes part of it, until it is told to stop.
 fn load(broker: &Broker, stop: &AtomicBool) {
     let mut publisher = Client::connect(broker.addresses()[0], "publisher");
@@ -65,6 +85,9 @@ fn load(broker: &Broker, stop: &AtomicBool) {
         let topic = format!("to/{client}");
         publisher.send_raw(&publish(&topic, 1, round, payload.as_bytes()));
         assert_eq!(publisher.receive().first, 0x40);
+        if round.is_multiple_of(20) {
+            change_role(broker, round);
+        }
         if round.is_multiple_of(50) {
             let (mut reader, present) = keep(broker, client);
             assert!(present);
@@ -134,7 +157,7 @@ fn states(folder: &Path) -> States {
     )
     .expect("it is all there");
     let mut states = States::new();
-    for found in found.into_iter().filter(|it| it.id != Places::METADATA) {
+    for found in found {
         let mut making = Making::new(found);
         let made = loop {
             let made = making.go_on(&places, &Limits::default());
@@ -145,6 +168,10 @@ fn states(folder: &Path) -> States {
         let MadeFor::Group(restored, _) = made.fate else {
             panic!("partition {} is set aside", made.id.0);
         };
+        if made.id == Places::METADATA {
+            states.insert(made.id, metadata(made.metadata, &restored.entries));
+            continue;
+        }
         let (mut partition, at) = made.partition.expect("it serves");
         assert!(!partition.has_lost());
         let mut last = at.index;
@@ -161,6 +188,29 @@ fn states(folder: &Path) -> States {
     states
 }
 
+/// The state of partition 0, out of its checkpoint and entries.
+fn metadata(
+    checkpoint: Option<(Vec<u8>, CheckpointAt)>,
+    entries: &[RecoveredEntry],
+) -> (LogIndex, Vec<u8>) {
+    let mut machine = Metadata::new(Arc::new(Access::new(&[])));
+    let mut last = LogIndex(0);
+    if let Some((bytes, at)) = checkpoint {
+        machine.restore(&bytes, at).expect("of this version");
+        last = at.index;
+    }
+    for entry in entries {
+        last = entry.index;
+        if is_of_partition(entry) {
+            let applied = machine.handle_committed(&entry.data);
+            applied.expect("it is an entry");
+        }
+    }
+    machine.begin_checkpoint();
+    let pieces = std::iter::from_fn(|| machine.take_checkpoint_piece());
+    (last, pieces.flatten().collect())
+}
+
 /// The states at these entries, made of all entries since the first: no checkpoint has a part in it.
 fn states_at(folder: &Path, at: &[(PartitionId, LogIndex)]) -> States {
     let folder = DataFolder::open(folder, 1, Relaxed::None).expect("a data folder");
@@ -170,12 +220,16 @@ fn states_at(folder: &Path, at: &[(PartitionId, LogIndex)]) -> States {
         .expect("a log that is whole");
     let places = Places::new(folder.node().partitions, 1, folder.node().relaxed);
     let mut states = States::new();
-    for &(id, index) in at.iter().filter(|(id, _)| *id != Places::METADATA) {
+    for &(id, index) in at {
         let entries = &recovered.partitions[&id].entries;
         assert_eq!(entries[0].index, LogIndex(1), "nothing of it was freed");
+        let until = entries.partition_point(|entry| entry.index <= index);
+        if id == Places::METADATA {
+            states.insert(id, metadata(None, &entries[..until]));
+            continue;
+        }
         let mut partition = Partition::new(PartitionConfig::new(id, places.class_of(id)));
-        let entries = entries.iter().filter(|entry| entry.index <= index);
-        for entry in entries.filter(|entry| is_of_partition(entry)) {
+        for entry in entries[..until].iter().filter(|it| is_of_partition(it)) {
             let applied = partition.replay_entry(entry.index, &entry.data);
             applied.expect("it is an entry");
         }
@@ -210,6 +264,9 @@ fn a_full_backup_and_two_incremental_ones_under_load_are_the_states_at_their_cut
     assert!(made[1].bytes_reused >= 2 << 20 && made[2].bytes_reused > made[1].bytes_reused);
     assert!(segments(&backups.join("000003")) < segments(&data));
     broker.stop().expect("nothing failed");
+    let node = DataFolder::open(&data, 1, Relaxed::None).expect("a data folder");
+    let places = Places::new(node.node().partitions, 1, node.node().relaxed);
+    drop(node);
     for made in &made {
         let report = verify_backup(&backups, Some(made.number)).expect("it is there");
         assert_eq!(
@@ -224,6 +281,9 @@ fn a_full_backup_and_two_incremental_ones_under_load_are_the_states_at_their_cut
         for (id, state) in &wanted {
             assert!(found.get(id) == Some(state), "partition {} differs", id.0);
         }
+        assert!(wanted[&Places::METADATA].1.len() > 100, "roles were made");
+        let is_relaxed = |id: &&PartitionId| places.class_of(**id) == Class::Relaxed;
+        assert!(wanted.keys().filter(is_relaxed).count() > 0);
         let queued = |(_, state): (&PartitionId, &(LogIndex, Vec<u8>))| state.1.len();
         assert!(found.iter().map(queued).sum::<usize>() > 10_000);
     }
@@ -246,8 +306,93 @@ fn a_full_backup_and_two_incremental_ones_under_load_are_the_states_at_their_cut
     let report = verify_backup(&backups, None).expect("it is there");
     let found = states(&again);
     for (id, index) in report.partitions {
-        assert!(id == Places::METADATA || found[&id].0 == index);
+        assert!(found[&id].0 == index);
     }
+}
+
+/// Segments were cleaned and used again, so that there is no replaying from the first entry: what a backup gives is compared with what a
+/// start makes of the folder that it is of. Nothing comes between the two.
+#[test]
+fn a_full_backup_and_an_incremental_one_have_what_the_cleaner_has_moved() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let (data, backups) = (folder.path().join("data"), folder.path().join("backups"));
+    let broker = start(&data, 2);
+    for client in ["a", "away"] {
+        let (mut session, _) = keep(&broker, client);
+        session.subscribe(&format!("to/{client}"), 1);
+        session.send(0xE0, &[]);
+        assert!(session.is_closed());
+    }
+    let mut states_of = BTreeMap::new();
+    for number in 1..=2 {
+        move_some(&broker);
+        let made = backup(&broker, &backups);
+        assert_eq!((made.stage, made.number), (BackupStage::Done, number));
+        states_of.insert(number, made.partitions);
+    }
+    broker.stop().expect("nothing failed");
+    let restored = folder.path().join("restored");
+    restore_backup(&backups, None, &restored).expect("it is whole");
+    assert!(moved(&restored) > 0, "it has records that were moved");
+    let (found, wanted) = (states(&restored), states(&data));
+    for (id, index) in &states_of[&2] {
+        assert_eq!((found[id].0, wanted[id].0), (*index, *index));
+        assert!(found[id] == wanted[id], "partition {} differs", id.0);
+    }
+    // The first one is whole as well, although what it needs was moved again since.
+    let first = folder.path().join("restored-1");
+    restore_backup(&backups, Some(1), &first).expect("it is whole");
+    let found = states(&first);
+    for (id, index) in &states_of[&1] {
+        assert_eq!(found[id].0, *index);
+    }
+}
+
+/// Most is taken at once, some waits in every segment, until the cleaner has moved something more.
+fn move_some(broker: &Broker) {
+    let cleaned = || {
+        let counters = broker.control().disk_counters();
+        let found = counters
+            .iter()
+            .find(|(name, _)| *name == "log_cleaned_segments");
+        found.map_or(0, |(_, segments)| *segments)
+    };
+    let before = cleaned();
+    let mut publisher = Client::connect(broker.addresses()[0], "publisher");
+    let (mut reader, _) = keep(broker, "a");
+    let deadline = Instant::now() + PATIENCE;
+    let mut number: u16 = 0;
+    while cleaned() == before {
+        assert!(Instant::now() < deadline, "the cleaner moves something");
+        number = number % 60_000 + 1;
+        for (client, every) in [("a", 1), ("away", 16)] {
+            if number.is_multiple_of(every) {
+                let payload = format!("{client} {number} {}", "x".repeat(3_000));
+                let topic = format!("to/{client}");
+                publisher.send_raw(&publish(&topic, 1, number, payload.as_bytes()));
+                assert_eq!(publisher.receive().first, 0x40);
+            }
+        }
+        reader.receive_publish();
+    }
+    for client in [publisher, reader] {
+        let mut client = client;
+        client.send(0xE0, &[]);
+        assert!(client.is_closed());
+    }
+}
+
+/// Records in a folder that the cleaner has moved.
+fn moved(folder: &Path) -> usize {
+    let disk = FileDisk::open(&folder.join("log")).expect("a folder");
+    let names = disk.list().expect("it can be listed");
+    let records = names.iter().flat_map(|name| {
+        let file = disk.open(name).expect("it is there");
+        SegmentInspector::new(file).expect("a segment")
+    });
+    let is_moved =
+        |it: &Found| matches!(it, Found::Record(record) if record.kind == RecordKind::Kept);
+    records.filter(is_moved).count()
 }
 
 /// A folder with one backup of a broker that holds little.
