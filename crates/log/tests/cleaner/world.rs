@@ -129,6 +129,8 @@ pub(crate) struct World {
     pub(crate) cleaned: u64,
     /// Budget besides what live traffic earns.
     pub(crate) gift: u64,
+    /// Bytes of all checkpoints.
+    pub(crate) checkpoint_bytes: u64,
 }
 
 impl World {
@@ -159,6 +161,7 @@ impl World {
             fault: Fault::None,
             cleaned: 0,
             gift: 0,
+            checkpoint_bytes: 0,
         }
     }
 
@@ -254,6 +257,7 @@ impl World {
                 [&index.to_le_bytes()[..], &byte.to_le_bytes()].concat()
             })
             .collect();
+        self.checkpoint_bytes += rows.len() as u64;
         for piece in rows.chunks(1_000) {
             writer.piece(piece).expect("written");
         }
