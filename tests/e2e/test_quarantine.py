@@ -10,7 +10,7 @@ import urllib.request
 
 import pytest
 import wire
-from broker import Courser
+from broker import Courser, until
 from raw import RawClient
 from scenario import Raw
 from wire import PUBACK, V5
@@ -19,6 +19,8 @@ pytestmark = pytest.mark.courser
 
 # Reason codes of a PUBACK: nobody subscribes to the topic; one of its sessions cannot have it.
 NOBODY, REFUSED = 0x10, 0x83
+# Of a CONNACK: the session is of a partition that does not serve.
+UNAVAILABLE = 0x88
 
 
 def get(server, path):
@@ -61,14 +63,37 @@ def metric(server, name: str) -> float:
     return float(next(line.split()[1] for line in text.splitlines() if line.startswith(name + " ")))
 
 
-def test_m50_health_says_which_entry_and_the_operator_ends_it(tmp_path):
-    """Two panics at one entry: 503 with the partition and the entry, which `inspect` shows; skipped it is counted; retried it is back."""
-    server = Courser(tmp_path / "broker").start()
+def with_absent(folder):
+    """A broker, its clients, and a publisher of what a session waits for that is away."""
+    server = Courser(folder).start()
     raw = Raw(server, V5)
     absent, _ = raw.resume("absent")
     absent.subscribe("q/#", qos=1)
     absent.close()
-    publisher = raw.connect("publisher")
+    return server, raw, raw.connect("publisher")
+
+
+def connected_elsewhere(raw: Raw) -> RawClient:
+    """A client whose id is of a partition that serves: one in sixteen is of the one that is set aside, and hears 0x88."""
+    for number in range(20):
+        client = raw.open()
+        client.send(wire.connect(V5, raw.client_id(f"publisher{number}")))
+        found = client.receive()
+        if found.reason == 0:
+            return client
+        assert found.kind == wire.CONNACK and found.reason == UNAVAILABLE, found
+    raise AssertionError("nobody is let in")
+
+
+def start_without_one(server) -> None:
+    """Starts it with a partition set aside: it never says that it is ready, and serves the others once these have recovered."""
+    server.start()
+    until(lambda: get(server, "/readyz?partial")[0] == 200, "the others do not serve")
+
+
+def test_m50_health_says_which_entry_and_the_operator_ends_it(tmp_path):
+    """Two panics at one entry: 503 with the partition and the entry, which `inspect` shows; skipped it is counted; retried it is back."""
+    server, raw, publisher = with_absent(tmp_path / "broker")
     publish(publisher, "q/1", b"sound", 1)
     publish(publisher, "q/bad", b"secret payload", 2)
     assert server.stop() == 0
@@ -80,7 +105,7 @@ def test_m50_health_says_which_entry_and_the_operator_ends_it(tmp_path):
     run(server, "inspect", "entry", "data", str(partition), "999999", code=5)
 
     (server.folder / "data" / "crash").write_text(f"apply {partition} {index}\n" * 2)
-    server.start()
+    start_without_one(server)
     status, text = get(server, "/readyz")
     assert status == 503
     assert f"partition {partition}: the program has panicked twice when it applied entry {index}\n" in text
@@ -115,19 +140,14 @@ def test_m50_health_says_which_entry_and_the_operator_ends_it(tmp_path):
 def test_m50_of_a_partition_that_panicked_the_filters_are_released_and_taken_back(tmp_path):
     """Publishes for its sessions are refused until the operator releases its filters; they are not kept for it then. Retried, it refuses nothing and
     has what it had; no figure says any more that something is set aside."""
-    server = Courser(tmp_path / "broker").start()
-    raw = Raw(server, V5)
-    absent, _ = raw.resume("absent")
-    absent.subscribe("q/#", qos=1)
-    absent.close()
-    publisher = raw.connect("publisher")
+    server, raw, publisher = with_absent(tmp_path / "broker")
     publish(publisher, "q/bad", b"one", 1)
     assert server.stop() == 0
     partition, index = entry_with(server, "q/bad")
     (server.folder / "data" / "crash").write_text(f"apply {partition} {index}\n" * 2)
 
     def reason(topic: str) -> int:
-        publisher = raw.connect("publisher")
+        publisher = connected_elsewhere(raw)
         publisher.send(wire.publish(V5, topic, b"two", qos=1, packet_id=2))
         found = publisher.expect(PUBACK, packet_id=2).reason
         publisher.close()
@@ -137,13 +157,13 @@ def test_m50_of_a_partition_that_panicked_the_filters_are_released_and_taken_bac
         damage = json.loads(run(server, "inspect", "damage", "--server", "data", "-o", "json", code=1))
         return damage["set_aside"][0]["refuses"]
 
-    server.start()
+    start_without_one(server)
     assert refuses() == "matching publishes"
     assert reason("q/2") == REFUSED and reason("other") == NOBODY
     assert server.stop() == 0
 
     run(server, "repair", "data", "--release", str(partition))
-    server.start()
+    start_without_one(server)
     assert refuses() == "no publishes" and metric(server, "courser_partitions_set_aside") == 1
     assert get(server, "/readyz")[0] == 503, "it does not serve"
     assert reason("q/2") == NOBODY, "nobody has it, and nobody is told otherwise"

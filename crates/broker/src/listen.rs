@@ -239,9 +239,7 @@ pub(crate) fn unshared(
 ) -> Result<Vec<TcpListener>, ListenError> {
     let mut sockets = Vec::new();
     for &address in addresses {
-        let bound = listener(address, Reuse::Nobody)
-            .map_err(|source| ListenError::new(address, source, change));
-        match bound {
+        match alone(address, change) {
             Ok(socket) => sockets.push(socket),
             Err(error) if is_optional(address, addresses, &error) => {}
             Err(error) => return Err(error),
@@ -250,10 +248,15 @@ pub(crate) fn unshared(
     Ok(sockets)
 }
 
+/// A socket that shares its address with nobody.
+fn alone(address: SocketAddr, change: &str) -> Result<TcpListener, ListenError> {
+    listener(address, Reuse::Nobody).map_err(|source| ListenError::new(address, source, change))
+}
+
 /// Makes sure that nobody has the address, and finds the port when that is 0.
 fn claim(address: SocketAddr, change: &str) -> Result<SocketAddr, ListenError> {
-    listener(address, Reuse::Nobody)
-        .and_then(|listener| listener.local_addr())
+    alone(address, change)?
+        .local_addr()
         .map_err(|source| ListenError::new(address, source, change))
 }
 

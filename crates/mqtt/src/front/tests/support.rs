@@ -575,17 +575,22 @@ pub(super) fn to_group(seq: u64, qos: QoS) -> DeliverTo {
 }
 
 /// Whole packets of a server, one a line.
-pub(super) fn lines(mut bytes: &[u8], version: ProtocolVersion) -> Vec<String> {
-    let mut lines = Vec::new();
+pub(super) fn lines(bytes: &[u8], version: ProtocolVersion) -> Vec<String> {
+    each(bytes, version, line)
+}
+
+/// What `say` makes of each whole packet of a server.
+fn each<T>(mut bytes: &[u8], version: ProtocolVersion, say: impl Fn(&Packet<'_>) -> T) -> Vec<T> {
+    let mut said = Vec::new();
     while !bytes.is_empty() {
         let Split::Whole(frame) = Frame::split(bytes, PACKET_BYTES_MAX).unwrap() else {
             panic!("the server sends whole packets, here {bytes:02x?}");
         };
         let rules = Rules::from_server(version).with_limits(codec::Limits::STANDARD);
-        lines.push(line(&Packet::decode(&frame, &rules).unwrap()));
+        said.push(say(&Packet::decode(&frame, &rules).unwrap()));
         bytes = &bytes[frame.len()..];
     }
-    lines
+    said
 }
 
 fn line(packet: &Packet<'_>) -> String {
@@ -632,27 +637,20 @@ fn line(packet: &Packet<'_>) -> String {
 }
 
 /// What each packet of a server says in words besides its code, as far as it has room for that.
-pub(super) fn texts(mut bytes: &[u8], version: ProtocolVersion) -> Vec<Option<String>> {
-    let mut texts = Vec::new();
-    while !bytes.is_empty() {
-        let Split::Whole(frame) = Frame::split(bytes, PACKET_BYTES_MAX).unwrap() else {
-            panic!("the server sends whole packets, here {bytes:02x?}");
-        };
-        let rules = Rules::from_server(version).with_limits(codec::Limits::STANDARD);
-        let properties = match Packet::decode(&frame, &rules).unwrap() {
-            Packet::Connack(connack) => connack.properties,
-            Packet::Puback(ack) => ack.properties,
-            Packet::Pubrec(ack) => ack.properties,
-            Packet::Suback(ack) => ack.properties,
-            Packet::Unsuback(ack) => ack.properties,
-            Packet::Disconnect(disconnect) => disconnect.properties,
+pub(super) fn texts(bytes: &[u8], version: ProtocolVersion) -> Vec<Option<String>> {
+    each(bytes, version, |packet| {
+        let properties = match packet {
+            Packet::Connack(connack) => &connack.properties,
+            Packet::Puback(ack) => &ack.properties,
+            Packet::Pubrec(ack) => &ack.properties,
+            Packet::Suback(ack) => &ack.properties,
+            Packet::Unsuback(ack) => &ack.properties,
+            Packet::Disconnect(disconnect) => &disconnect.properties,
             other => panic!("{other:?} refuses nothing"),
         };
         let text = properties.reason_string();
-        texts.push(text.map(|text| text.as_str().to_owned()));
-        bytes = &bytes[frame.len()..];
-    }
-    texts
+        text.map(|text| text.as_str().to_owned())
+    })
 }
 
 /// Without the Reason String of a refusal, see [`texts`], or one that says what the reason says anyway.
