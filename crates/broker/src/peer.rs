@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use courser_settings::{Listener, Settings};
+use courser_settings::{AddressLimit, Listener, Settings};
 
-use crate::doors::{Arrivals, Guest, Guests};
+use crate::doors::{Arrivals, Guest, Guests, Pace};
 
 /// How clients of one listener prove who they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,11 +61,33 @@ pub(crate) struct Entrance {
     /// How its clients prove who they are.
     pub(crate) authentication: Authentication,
     /// Connections by address, where there is a limit.
-    guests: Option<Arc<Guests>>,
+    guests: Option<Limited<Arc<Guests>>>,
     /// New connections a second by address, where there is a limit.
-    arrivals: Option<Arrivals>,
+    arrivals: Option<Limited<Arrivals>>,
+    /// New connections a second from all addresses, where there is a limit.
+    pace: Option<Pace>,
     /// Connections that shards have let in and that are open.
     connections: AtomicUsize,
+}
+
+/// What is counted by address, and whom the limit is for.
+#[derive(Debug)]
+struct Limited<T> {
+    limit: AddressLimit,
+    counted: T,
+}
+
+impl<T> Limited<T> {
+    fn new(limit: AddressLimit, counted: T) -> Self {
+        Self { limit, counted }
+    }
+
+    /// What the connections of an address are counted in; none where it is not limited, or there is no address.
+    fn of(this: Option<&Self>, address: Option<IpAddr>) -> Option<(&T, IpAddr)> {
+        let (this, address) = (this?, address?);
+        let holds = this.limit.holds_for(address);
+        holds.then_some((&this.counted, address))
+    }
 }
 
 /// An address has as many connections at a listener as it may have.
@@ -76,32 +98,33 @@ impl Entrance {
     /// That of `mqtt.listen`.
     #[must_use]
     pub(crate) fn mqtt(authentication: Authentication, settings: &Settings) -> Arc<Self> {
-        let most = settings.listeners.address_connections_max;
-        Self::new((ListenerId::Mqtt, "mqtt"), authentication, most, settings)
+        let id = (ListenerId::Mqtt, "mqtt");
+        Self::new(id, authentication, None, settings)
     }
 
     /// That of the item of `[[listener]]` at a place.
     #[must_use]
     pub(crate) fn door(at: usize, listener: &Listener, settings: &Settings) -> Arc<Self> {
-        let most = settings.address_connections_max_at(listener);
         let authentication = listener.authentication.into();
         let id = (ListenerId::Door(at), &*listener.name);
-        Self::new(id, authentication, most, settings)
+        Self::new(id, authentication, Some(listener), settings)
     }
 
     fn new(
         (id, name): (ListenerId, &str),
         authentication: Authentication,
-        address_connections_max: u32,
+        own: Option<&Listener>,
         settings: &Settings,
     ) -> Arc<Self> {
-        let per_second = settings.listeners.address_connects_per_second;
+        let at_once = settings.address_connections_max_at(own);
+        let per_second = settings.address_connects_per_second_at(own);
         Arc::new(Self {
             id,
             name: name.into(),
             authentication,
-            guests: (address_connections_max > 0).then(|| Guests::new(address_connections_max)),
-            arrivals: (per_second > 0).then(|| Arrivals::new(per_second)),
+            guests: at_once.map(|limit| Limited::new(limit, Guests::new(limit.most))),
+            arrivals: per_second.map(|limit| Limited::new(limit, Arrivals::new(limit.most))),
+            pace: settings.connects_per_second_at(own).map(Pace::new),
             connections: AtomicUsize::new(0),
         })
     }
@@ -123,17 +146,22 @@ impl Entrance {
 
     /// Whether an address may have one more connection now, where it may have only so many a second. To be asked once for each.
     pub(crate) fn may_come(&self, address: Option<IpAddr>) -> bool {
-        match (&self.arrivals, address) {
-            (Some(arrivals), Some(address)) => arrivals.come(address, Instant::now()),
-            (Some(_), None) | (None, _) => true,
-        }
+        let arrivals = Limited::of(self.arrivals.as_ref(), address);
+        arrivals.is_none_or(|(arrivals, address)| arrivals.come(address, Instant::now()))
+    }
+
+    /// Whether there may be one more connection now, where there may be only so many a second. To be asked once for each, when its
+    /// address may come: what one address does too much of takes nothing from the others.
+    pub(crate) fn has_pace(&self) -> bool {
+        let pace = self.pace.as_ref();
+        pace.is_none_or(|pace| pace.come(Instant::now()))
     }
 
     /// Counts a connection of an address, where that is done.
     pub(crate) fn admit(&self, address: Option<IpAddr>) -> Result<Option<Guest>, TooMany> {
-        match (&self.guests, address) {
-            (Some(guests), Some(address)) => guests.enter(address).map(Some).ok_or(TooMany),
-            (Some(_), None) | (None, _) => Ok(None),
+        match Limited::of(self.guests.as_ref(), address) {
+            Some((guests, address)) => guests.enter(address).map(Some).ok_or(TooMany),
+            None => Ok(None),
         }
     }
 }
@@ -169,5 +197,47 @@ impl Peer {
             address: Some(address),
             identity: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Option<IpAddr> {
+        Some(text.parse().expect("an address"))
+    }
+
+    fn entrance() -> Arc<Entrance> {
+        Entrance::mqtt(Authentication::None, &Settings::default())
+    }
+
+    #[test]
+    fn another_machine_has_a_tenth_of_all_connections_where_nothing_is_set() {
+        let entrance = entrance();
+        let admit = |from| entrance.admit(address(from));
+        let all = Settings::default().listeners.connections_max;
+        let guests: Vec<_> = (0..all / 10).map(|_| admit("192.0.2.1")).collect();
+        assert!(guests.iter().all(|guest| matches!(guest, Ok(Some(_)))));
+        assert_eq!(admit("192.0.2.1").err(), Some(TooMany));
+        assert!(matches!(admit("192.0.2.2"), Ok(Some(_))), "another address");
+        for here in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
+            assert!(matches!(admit(here), Ok(None)), "{here} is not counted");
+        }
+        assert!(matches!(entrance.admit(None), Ok(None)), "a Unix socket");
+    }
+
+    #[test]
+    fn another_machine_has_so_many_new_connections_a_second_where_nothing_is_set() {
+        const TRIES: u128 = 2_000;
+        let (entrance, begun) = (entrance(), Instant::now());
+        let may_come = |from| entrance.may_come(address(from));
+        let come = |from| (0..TRIES).filter(|_| may_come(from)).count() as u128;
+        let came = come("192.0.2.1");
+        // One in two milliseconds.
+        let more = begun.elapsed().as_millis() / 2 + 1;
+        assert!((500..=500 + more).contains(&came), "{came}");
+        assert_eq!(come("127.0.0.1"), TRIES);
+        assert!((0..TRIES).all(|_| entrance.has_pace()), "no limit is set");
     }
 }

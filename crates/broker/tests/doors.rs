@@ -403,8 +403,13 @@ fn a_burst_of_an_address_ends_before_its_handshakes() {
         "ws",
         &format!(r#"{LOOPBACK}, handshake_timeout = "500ms""#),
     );
-    let all = ["listeners.address_connects_per_second=1"];
-    let broker = with_doors(&[door], &all);
+    for limit in ["address_connects_per_second", "connects_per_second"] {
+        end_a_burst(&door, &format!("listeners.{limit}=1"));
+    }
+}
+
+fn end_a_burst(door: &str, limit: &str) {
+    let broker = with_doors(&[door.to_owned()], &[limit]);
     let burst: Vec<TcpStream> = (0..50).map(|_| tcp(&broker, "web")).collect();
     for mut stream in burst {
         // Who has come in first waits for its handshake, and is closed in its time.

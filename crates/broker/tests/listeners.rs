@@ -149,6 +149,31 @@ fn an_address_has_only_so_many_new_connections_a_second() {
     broker.stop().expect("nothing failed");
 }
 
+/// Its own number of new connections, whatever addresses they come from; the other listener has its own.
+#[test]
+fn a_listener_has_only_so_many_new_connections_a_second() {
+    const BURST: u8 = 200;
+    let broker = with("connects_per_second = 2", &[]);
+    let (all, own) = (broker.addresses()[0], broker.addresses()[1]);
+    let begun = Instant::now();
+    let open = |to, number| Client::open_from([127, 0, 0, number], to);
+    let sockets: Vec<Client> = (1..=BURST).map(|number| open(own, number)).collect();
+    let answers = sockets.into_iter().enumerate();
+    let came_in = answers
+        .filter_map(|(number, mut client)| connack(own, &mut client, &format!("c{number}")))
+        .count() as u64;
+    let seconds = begun.elapsed().as_secs() + 1;
+    assert!(
+        (2..=2 + 2 * seconds).contains(&came_in),
+        "{came_in} in {seconds} s"
+    );
+    for number in 1..=BURST {
+        let answer = connack(all, &mut open(all, number), &format!("d{number}"));
+        assert!(answer.is_some(), "another listener");
+    }
+    broker.stop().expect("nothing failed");
+}
+
 #[test]
 fn a_listener_has_only_so_many_connections_and_the_others_have_theirs() {
     let broker = with("connections_max = 1", &[]);

@@ -78,6 +78,7 @@ mod template;
 mod value;
 
 pub use error::{Errors, Origin, SettingError};
+pub use own::{ADDRESS_CONNECTIONS_MAX, ADDRESS_CONNECTS_PER_SECOND, AddressLimit, Spares};
 pub use reference::{help_text, reference_markdown};
 pub use resolved::{Change, Effective, Resolved, Shown};
 pub use schema::schema;

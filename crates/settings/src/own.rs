@@ -1,7 +1,53 @@
 //! What a listener says for itself, over what is said for all.
 
 use crate::table::{Listener, Mqtt, Settings};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU32;
+
+/// Connections at once from one address, where the settings say nothing: a tenth of `listeners.connections_max`, so that no address keeps
+/// the others out, and as many as a large site has behind one address translation.
+pub const ADDRESS_CONNECTIONS_MAX: NonZeroU32 = NonZeroU32::new(10_000).unwrap();
+/// New connections a second from one address, where the settings say nothing: all of such a site are back within 20 s, and their
+/// handshakes take an eighth of the thread that makes them (a quarter of a millisecond each, docs/performance.md).
+pub const ADDRESS_CONNECTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(500).unwrap();
+
+/// How much one address may have of something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressLimit {
+    /// So much.
+    pub most: NonZeroU32,
+    /// Whom it is for.
+    pub spares: Spares,
+}
+
+/// Whom a limit of addresses does not hold for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spares {
+    /// It holds for all: somebody has set it.
+    Nobody,
+    /// Programs of this machine. What they may do to it needs no connection.
+    Loopback,
+}
+
+impl AddressLimit {
+    /// The one that is set (0: none at all), else `default`.
+    fn new(set: Option<u32>, default: NonZeroU32) -> Option<Self> {
+        let (most, spares) = match set {
+            Some(most) => (NonZeroU32::new(most)?, Spares::Nobody),
+            None => (default, Spares::Loopback),
+        };
+        Some(Self { most, spares })
+    }
+
+    /// Whether it holds for an address.
+    #[must_use]
+    pub fn holds_for(self, address: IpAddr) -> bool {
+        match self.spares {
+            Spares::Nobody => true,
+            Spares::Loopback => !address.to_canonical().is_loopback(),
+        }
+    }
+}
 
 impl Settings {
     /// The settings of MQTT at a listener: its own, where it has some, else those of all. Where it listens and how its clients prove
@@ -40,11 +86,30 @@ impl Settings {
         }
     }
 
-    /// Connections at once from one address at a listener; 0: no limit.
+    /// Connections at once from one address, at a listener or (none) at `mqtt.listen`.
     #[must_use]
-    pub fn address_connections_max_at(&self, listener: &Listener) -> u32 {
-        let own = listener.address_connections_max;
-        own.unwrap_or(self.listeners.address_connections_max)
+    pub fn address_connections_max_at(&self, listener: Option<&Listener>) -> Option<AddressLimit> {
+        let own = listener.and_then(|it| it.address_connections_max);
+        let set = own.or(self.listeners.address_connections_max);
+        AddressLimit::new(set, ADDRESS_CONNECTIONS_MAX)
+    }
+
+    /// New connections a second from one address, likewise.
+    #[must_use]
+    pub fn address_connects_per_second_at(
+        &self,
+        listener: Option<&Listener>,
+    ) -> Option<AddressLimit> {
+        let own = listener.and_then(|it| it.address_connects_per_second);
+        let set = own.or(self.listeners.address_connects_per_second);
+        AddressLimit::new(set, ADDRESS_CONNECTS_PER_SECOND)
+    }
+
+    /// New connections a second from all addresses together, likewise.
+    #[must_use]
+    pub fn connects_per_second_at(&self, listener: Option<&Listener>) -> Option<NonZeroU32> {
+        let own = listener.and_then(|it| it.connects_per_second);
+        NonZeroU32::new(own.unwrap_or(self.listeners.connects_per_second))
     }
 }
 
@@ -56,9 +121,19 @@ fn put<T: Clone>(value: &mut T, own: &Option<T>) {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+    use std::num::NonZeroU32;
     use std::time::Duration;
 
+    use super::{ADDRESS_CONNECTIONS_MAX, ADDRESS_CONNECTS_PER_SECOND, AddressLimit, Spares};
     use crate::{ByteSize, Settings, Sources};
+
+    fn set_to(most: u32) -> AddressLimit {
+        AddressLimit {
+            most: NonZeroU32::new(most).expect("a limit"),
+            spares: Spares::Nobody,
+        }
+    }
 
     fn settings(own: &str) -> Settings {
         let listener = format!(r#"listener=[{{ name = "x", unix = "/tmp/x"{own} }}]"#);
@@ -67,6 +142,8 @@ mod tests {
             .set("mqtt.redirect_to=elsewhere")
             .set("mqtt.advertised=mqtt.example.org")
             .set("listeners.address_connections_max=9")
+            .set("listeners.address_connects_per_second=8")
+            .set("listeners.connects_per_second=7")
             .set(&listener);
         sources.check().expect("the settings are right")
     }
@@ -77,7 +154,14 @@ mod tests {
         let mut expected = all.mqtt.clone();
         expected.advertised = None;
         assert_eq!(all.mqtt_at(&all.doors[0]), expected, "but for its address");
-        assert_eq!(all.address_connections_max_at(&all.doors[0]), 9);
+        for listener in [None, Some(&all.doors[0])] {
+            assert_eq!(all.address_connections_max_at(listener), Some(set_to(9)));
+            assert_eq!(
+                all.address_connects_per_second_at(listener),
+                Some(set_to(8))
+            );
+            assert_eq!(all.connects_per_second_at(listener), NonZeroU32::new(7));
+        }
     }
 
     #[test]
@@ -85,7 +169,7 @@ mod tests {
         let all = settings(
             r#", packet_bytes_max = "8KiB", connect_bytes_max = "2KiB", connect_timeout = "1s", receive_maximum = 7,
                  topic_alias_max = 0, keep_alive_max_seconds = 30, session_expiry_max = "1h", redirect_to = "",
-                 advertised = "x.example.org:8883", address_connections_max = 0"#,
+                 advertised = "x.example.org:8883", address_connections_max = 0, address_connects_per_second = 0, connects_per_second = 0"#,
         );
         let mqtt = all.mqtt_at(&all.doors[0]);
         let mut expected = all.mqtt.clone();
@@ -99,6 +183,35 @@ mod tests {
         expected.redirect_to = String::new();
         expected.advertised = Some("x.example.org:8883".to_owned());
         assert_eq!(mqtt, expected);
-        assert_eq!(all.address_connections_max_at(&all.doors[0]), 0);
+        let own = Some(&all.doors[0]);
+        assert_eq!(all.address_connections_max_at(own), None);
+        assert_eq!(all.address_connects_per_second_at(own), None);
+        assert_eq!(all.connects_per_second_at(own), None);
+        assert_eq!(all.connects_per_second_at(None), NonZeroU32::new(7));
+    }
+
+    #[test]
+    fn addresses_of_other_machines_have_limits_that_nobody_has_set() {
+        let all = Settings::default();
+        let limits = [
+            (
+                all.address_connections_max_at(None),
+                ADDRESS_CONNECTIONS_MAX,
+            ),
+            (
+                all.address_connects_per_second_at(None),
+                ADDRESS_CONNECTS_PER_SECOND,
+            ),
+        ];
+        for (limit, most) in limits {
+            let limit = limit.expect("a limit");
+            assert_eq!(limit.most, most);
+            let holds = |text: &str| limit.holds_for(text.parse::<IpAddr>().expect("an address"));
+            assert!(holds("192.0.2.1") && holds("2001:db8::1") && holds("10.0.0.1"));
+            assert!(!holds("127.0.0.1") && !holds("127.9.9.9") && !holds("::1"));
+            assert!(!holds("::ffff:127.0.0.1"), "the same by IPv6");
+        }
+        assert!(set_to(1).holds_for(IpAddr::from([127, 0, 0, 1])));
+        assert_eq!(all.connects_per_second_at(None), None);
     }
 }

@@ -94,10 +94,12 @@ settings! {
     listeners: Listeners {
         /// Connections at once, at all listeners together. More are closed right after they are accepted.
         connections_max: u32 = 100_000, in 1..=10_000_000, applies = AtOnce;
-        /// Connections at once from one address, of IPv6 from one /64, at each listener that says nothing else. More are closed right after they are accepted. 0 is no limit.
-        address_connections_max: u32 = 0, in 0..=10_000_000, applies = Restart;
-        /// New connections a second from one address, of IPv6 from one /64, at each listener; as many may come at once. More are closed right after they are accepted, before any handshake. 0 is no limit.
-        address_connects_per_second: u32 = 0, in 0..=1_000_000, applies = Restart;
+        /// Connections at once from one address, of IPv6 from one /64, at each listener that says nothing else. More are closed right after they are accepted. 0 is no limit. Not set: 10,000, and no limit for programs of this machine (loopback).
+        address_connections_max: Option<u32> = None, in Some(0)..=Some(10_000_000), applies = Restart;
+        /// New connections a second from one address, of IPv6 from one /64, at each listener that says nothing else; as many may come at once. More are closed right after they are accepted, before any handshake. 0 is no limit. Not set: 500, and no limit for programs of this machine (loopback).
+        address_connects_per_second: Option<u32> = None, in Some(0)..=Some(1_000_000), applies = Restart;
+        /// New connections a second at each listener that says nothing else, from all addresses together; as many may come at once. More are closed right after they are accepted, before any handshake. 0 is no limit.
+        connects_per_second: u32 = 0, in 0..=1_000_000, applies = Restart;
     }
 
     /// What operators use: API, metrics, health.
@@ -266,6 +268,10 @@ settings! {
             connections_max: Option<u32> = None, in Some(1)..=Some(10_000_000), applies = AtOnce;
             /// Instead of `listeners.address_connections_max`. 0 is no limit.
             address_connections_max: Option<u32> = None, in Some(0)..=Some(10_000_000), applies = Restart;
+            /// Instead of `listeners.address_connects_per_second`. 0 is no limit.
+            address_connects_per_second: Option<u32> = None, in Some(0)..=Some(1_000_000), applies = Restart;
+            /// Instead of `listeners.connects_per_second`. 0 is no limit.
+            connects_per_second: Option<u32> = None, in Some(0)..=Some(1_000_000), applies = Restart;
             /// Instead of `mqtt.packet_bytes_max`.
             packet_bytes_max: Option<ByteSize> = None, in Some(ByteSize::kib(1))..=Some(ByteSize::new(REMAINING_LENGTH_MAX)), applies = NewConnections;
             /// Instead of `mqtt.connect_bytes_max`.

@@ -4,14 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use courser_settings::{Setting, lists, table};
+use courser_settings::{
+    ADDRESS_CONNECTIONS_MAX, ADDRESS_CONNECTS_PER_SECOND, Setting, lists, table,
+};
 
 /// Settings that limit something; the others say what is done.
-const LIMITS: [&str; 6] = [
+const LIMITS: [&str; 7] = [
     "_max",
     "_max_seconds",
     "_maximum",
     "_timeout",
+    "connects_per_second",
     ".max",
     "reserve_bytes",
 ];
@@ -22,16 +25,19 @@ const OF_ALL: &str = "that of all";
 /// Defaults that the page says in words, with what the table has for them.
 const IN_WORDS: &[(&str, &str, &str)] = &[
     ("listener.address_connections_max", "", OF_ALL),
+    ("listener.address_connects_per_second", "", OF_ALL),
     ("listener.connect_bytes_max", "", OF_ALL),
     ("listener.connect_timeout", "", OF_ALL),
     ("listener.connections_max", "", "none of its own"),
+    ("listener.connects_per_second", "", OF_ALL),
     ("listener.keep_alive_max_seconds", "", OF_ALL),
     ("listener.packet_bytes_max", "", OF_ALL),
     ("listener.receive_maximum", "", OF_ALL),
     ("listener.session_expiry_max", "", OF_ALL),
     ("listener.topic_alias_max", "", OF_ALL),
-    ("listeners.address_connections_max", "0", "none"),
-    ("listeners.address_connects_per_second", "0", "none"),
+    ("listeners.address_connections_max", "", "10,000"),
+    ("listeners.address_connects_per_second", "", "500"),
+    ("listeners.connects_per_second", "0", "none"),
     ("log.reserve_bytes", "\"0B\"", "four segments"),
     (
         "memory.max",
@@ -110,6 +116,19 @@ fn every_limit_is_on_the_page_with_its_default() {
             "{}: the default is {expected}, and the page says {text:?}",
             setting.key
         );
+    }
+}
+
+#[test]
+fn limits_of_addresses_that_nobody_has_set_are_those_of_the_page() {
+    for (key, most) in [
+        ("address_connections_max", ADDRESS_CONNECTIONS_MAX),
+        ("address_connects_per_second", ADDRESS_CONNECTS_PER_SECOND),
+    ] {
+        let key = format!("listeners.{key}");
+        let words = IN_WORDS.iter().find(|(known, ..)| *known == key);
+        let (.., words) = words.expect("the page says it in words");
+        assert_eq!(words.replace(',', ""), most.to_string(), "{key}");
     }
 }
 

@@ -1,10 +1,11 @@
-//! New connections a second by address, where there is a limit.
+//! New connections a second, by address and of all together, where there is a limit.
 //!
 //! As many as a second's may come at once, then one whenever its part of a second has passed. What is refused does not count: who tries
 //! again all the time comes in as often as who keeps to the limit.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use super::guests::shared;
 const ADDRESSES_MAX: usize = 65_536;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Of one listener. The lock is taken when a connection comes.
+/// Of one listener by address. The lock is taken when a connection comes.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
     /// The part of a second that a connection takes.
@@ -31,11 +32,11 @@ struct Addresses {
 }
 
 impl Arrivals {
-    /// At most `per_second` of one address. Not 0.
+    /// At most `per_second` of one address.
     #[must_use]
-    pub(crate) fn new(per_second: u32) -> Self {
+    pub(crate) fn new(per_second: NonZeroU32) -> Self {
         Self {
-            each: SECOND / per_second,
+            each: SECOND / per_second.get(),
             addresses: Mutex::default(),
         }
     }
@@ -48,19 +49,48 @@ impl Arrivals {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         if let Some(through) = addresses.through.get_mut(&address) {
-            let begins = (*through).max(now);
-            // A part of a second of room, since the first one takes its own at once.
-            if begins + self.each > now + SECOND {
-                return false;
-            }
-            *through = begins + self.each;
-            return true;
+            return take(through, self.each, now);
         }
         if addresses.has_room(now) {
             addresses.through.insert(address, now + self.each);
         }
         true
     }
+}
+
+/// Of one listener from all addresses. The lock is taken when a connection comes.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    each: Duration,
+    /// None: nothing has come yet.
+    through: Mutex<Option<Instant>>,
+}
+
+impl Pace {
+    /// At most `per_second`.
+    #[must_use]
+    pub(crate) fn new(per_second: NonZeroU32) -> Self {
+        Self {
+            each: SECOND / per_second.get(),
+            through: Mutex::new(None),
+        }
+    }
+
+    /// Whether one more may come in.
+    pub(crate) fn come(&self, now: Instant) -> bool {
+        let mut through = self.through.lock().unwrap_or_else(PoisonError::into_inner);
+        take(through.get_or_insert(now), self.each, now)
+    }
+}
+
+/// Gives one more connection its part of a second behind those that have come, if that ends within a second.
+fn take(through: &mut Instant, each: Duration, now: Instant) -> bool {
+    let ends = (*through).max(now) + each;
+    let is_in_time = ends <= now + SECOND;
+    if is_in_time {
+        *through = ends;
+    }
+    is_in_time
 }
 
 impl Addresses {
@@ -89,9 +119,24 @@ mod tests {
         text.parse().expect("an address")
     }
 
+    fn rate(per_second: u32) -> NonZeroU32 {
+        NonZeroU32::new(per_second).expect("a rate")
+    }
+
+    #[test]
+    fn all_addresses_together_have_a_pace() {
+        let pace = Pace::new(rate(4));
+        let begun = Instant::now();
+        let come = |ms| pace.come(begun + Duration::from_millis(ms));
+        assert!((0..4).all(|_| come(0)) && !come(249));
+        assert!(come(250), "what was refused did not count");
+        assert!(!come(499) && come(500));
+        assert!((0..4).all(|_| come(60_000)) && !come(60_000));
+    }
+
     #[test]
     fn a_second_s_connections_come_at_once_and_then_each_in_its_time() {
-        let arrivals = Arrivals::new(4);
+        let arrivals = Arrivals::new(rate(4));
         let begun = Instant::now();
         let come = |from, ms| arrivals.come(address(from), begun + Duration::from_millis(ms));
         for _ in 0..4 {
@@ -112,7 +157,7 @@ mod tests {
 
     #[test]
     fn addresses_are_forgotten_when_their_time_is_over() {
-        let arrivals = Arrivals::new(1);
+        let arrivals = Arrivals::new(rate(1));
         let begun = Instant::now();
         let count = || {
             arrivals

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bits of an IPv6 address that count: whoever has one address has all 2^64 of its network.
@@ -24,9 +25,9 @@ pub(crate) struct Guest {
 impl Guests {
     /// At most `most` connections from one address.
     #[must_use]
-    pub(crate) fn new(most: u32) -> Arc<Self> {
+    pub(crate) fn new(most: NonZeroU32) -> Arc<Self> {
         Arc::new(Self {
-            most,
+            most: most.get(),
             counts: Mutex::default(),
         })
     }
@@ -81,7 +82,7 @@ mod tests {
 
     #[test]
     fn an_address_has_so_many_connections_and_no_more_until_one_goes() {
-        let guests = Guests::new(2);
+        let guests = Guests::new(NonZeroU32::new(2).expect("a limit"));
         let from = |text: &str| guests.enter(text.parse().expect("an address"));
         let (first, second) = (from("192.0.2.1"), from("::ffff:192.0.2.1"));
         assert!(first.is_some() && second.is_some());

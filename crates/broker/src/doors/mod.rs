@@ -20,6 +20,7 @@ mod web;
 use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,7 +33,7 @@ use courser_transport::identity::IdentityFrom;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch as signal;
 
-pub(crate) use self::arrivals::Arrivals;
+pub(crate) use self::arrivals::{Arrivals, Pace};
 use self::bind::{Activated, Listening, SocketFiles};
 pub(crate) use self::certificates::Certificates;
 pub use self::certificates::{CertificateError, Reread};
@@ -51,7 +52,7 @@ use crate::peer::{Entrance, ListenerId, Peer};
 /// Handshakes under way at once on one thread.
 const HANDSHAKES_MAX: usize = 4096;
 /// Of those, from one address.
-const HANDSHAKES_PER_ADDRESS: u32 = HANDSHAKES_MAX as u32 / 4;
+const HANDSHAKES_PER_ADDRESS: NonZeroU32 = NonZeroU32::new(HANDSHAKES_MAX as u32 / 4).unwrap();
 /// How long a listener rests that had no descriptor or memory for a connection.
 const REST: Duration = Duration::from_millis(100);
 /// Cores for which one thread of doors is enough.
@@ -384,7 +385,7 @@ impl Room {
         }
         // Behind a proxy all have its address until the header is read.
         let counted = ip.filter(|_| door.steps.proxies.is_empty());
-        if !door.entrance.may_come(counted) {
+        if !door.entrance.may_come(counted) || !door.entrance.has_pace() {
             return DoorCounters::count(&self.counters.too_fast);
         }
         let guest = counted.map(|ip| self.addresses.enter(ip));

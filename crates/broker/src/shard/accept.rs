@@ -208,7 +208,7 @@ impl Shard {
 
     fn admit(&mut self, stream: tokio::net::TcpStream, peer: Peer) {
         let address = peer.address.map(|address| address.ip());
-        if !peer.entrance.may_come(address) {
+        if !peer.entrance.may_come(address) || !peer.entrance.has_pace() {
             self.hub.counters.over_limit += 1;
             return;
         }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use courser_broker::{Broker, Config, Status, Summary};
 use courser_settings::Sources;
+use socket2::{Domain, Socket, Type};
 
 /// How long a test waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -81,7 +82,19 @@ pub(crate) struct Client {
 impl Client {
     /// Connects the socket only.
     pub(crate) fn open(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).expect("the broker listens");
+        Self::of(TcpStream::connect(address).expect("the broker listens"))
+    }
+
+    /// The same from an address of 127.0.0.0/8.
+    pub(crate) fn open_from(from: [u8; 4], address: SocketAddr) -> Self {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        let from = SocketAddr::from((from, 0));
+        socket.bind(&from.into()).expect("an address of loopback");
+        socket.connect(&address.into()).expect("the broker listens");
+        Self::of(socket.into())
+    }
+
+    fn of(stream: TcpStream) -> Self {
         stream
             .set_read_timeout(Some(PATIENCE))
             .expect("a timeout can be set");
