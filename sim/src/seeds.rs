@@ -98,6 +98,8 @@ pub struct DiskPlan {
     pub classes: bool,
     /// After one sync in so many it is looked whether all that is committed would survive a loss of power.
     pub probe_every: u64,
+    /// Whether the log alone is looked at after each of the others: a seed takes five times as long then.
+    pub every_sync: bool,
 }
 
 impl Plan {
@@ -248,6 +250,7 @@ impl Plan {
                 full: u64::from(rng.chance(25)),
                 power_losses: *rng.pick(&[0, 50, 100]),
                 probe_every: rng.between(20, 60),
+                every_sync: seed.is_multiple_of(8),
                 classes: rng.chance(40),
             }),
             ..Self::new(seed)

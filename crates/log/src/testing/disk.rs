@@ -102,11 +102,6 @@ impl MemDisk {
         self.state().plan(call, after, times, kind);
     }
 
-    /// The write after `after` more of them succeeds, is seen until power is lost, and never reaches the disk.
-    pub fn lose_write(&self, after: u64) {
-        self.state().lose_write(after);
-    }
-
     /// From the `nth` changing call on (from 1, counted from now) no call succeeds: the process ended there.
     pub fn die_at(&self, nth: u64) {
         let mut state = self.state();
@@ -315,8 +310,7 @@ impl DiskFile for MemFile {
             {
                 return Err(io::ErrorKind::StorageFull.into());
             }
-            let reaches = state.reaches_disk();
-            file(state, id).write(offset, &data, reaches);
+            file(state, id).write(offset, &data);
             Ok(())
         });
         if written.is_err() {
@@ -363,7 +357,7 @@ impl MemFile {
             let room = (file.visible.len() as u64).saturating_sub(offset);
             let most = room.min(data.len() as u64);
             let some = usize::try_from(choices.below(most + 1)).unwrap_or(0);
-            file.write(offset, &data[..some], true);
+            file.write(offset, &data[..some]);
         }
         state.choices.0 = choices;
     }

@@ -1,9 +1,10 @@
 //! A disk in memory that does what disks do to logs: it forgets what was not synced, whole or by sectors; fails; fills up;
-//! loses writes; rots. For tests and the simulator (feature `testing`).
+//! rots. For tests and the simulator (feature `testing`).
 //!
 //! What it models:
 //! - A write is visible at once and durable after [`DiskFile::sync`] of its file. A loss of power keeps any subset of what was
-//!   not synced, each write whole, not at all, or some of its sectors of 512 or 4096 bytes.
+//!   not synced, each write whole, not at all, or some of its sectors of 512 or 4096 bytes. So a block may have what it had before,
+//!   a batch of an older life of its segment say, while writes that came later are there.
 //! - A change of names is durable after [`Disk::sync_dir`]. A loss of power keeps the first of them up to some point, as a
 //!   journal does.
 //! - After a sync that failed, what it should have written stays visible and is clean: later syncs succeed and do not write it.
@@ -15,6 +16,8 @@
 mod disk;
 mod pages;
 mod state;
+#[cfg(test)]
+mod tests;
 
 pub use crate::config::Planted;
 

@@ -72,14 +72,12 @@ pub(super) struct File {
 }
 
 impl File {
-    pub(super) fn write(&mut self, offset: u64, data: &[u8], reaches_disk: bool) {
+    pub(super) fn write(&mut self, offset: u64, data: &[u8]) {
         self.visible.write(to_usize(offset), data);
-        if reaches_disk {
-            self.unsynced.push(Change::Write {
-                offset,
-                data: data.into(),
-            });
-        }
+        self.unsynced.push(Change::Write {
+            offset,
+            data: data.into(),
+        });
     }
 
     pub(super) fn set_len(&mut self, len: u64) {
@@ -200,8 +198,6 @@ pub(super) struct State {
     unsynced_names: Vec<NameChange>,
     next_file: FileId,
     plans: Vec<Plan>,
-    /// Writes that succeed and never reach the disk: how many succeed before.
-    lost_writes: Vec<u64>,
     /// Bytes of files that cannot be read: first and last.
     pub(super) unreadable: BTreeMap<FileId, Vec<(u64, u64)>>,
     pub(super) capacity: Option<u64>,
@@ -269,22 +265,7 @@ impl State {
 
     pub(super) fn clear_plans(&mut self) {
         self.plans.clear();
-        self.lost_writes.clear();
         self.dies_at = None;
-    }
-
-    pub(super) fn lose_write(&mut self, after: u64) {
-        self.lost_writes.push(after);
-    }
-
-    /// Whether the write that is being done reaches the disk.
-    pub(super) fn reaches_disk(&mut self) -> bool {
-        let reaches = !self.lost_writes.contains(&0);
-        self.lost_writes.retain(|after| *after > 0);
-        for after in &mut self.lost_writes {
-            *after -= 1;
-        }
-        reaches
     }
 
     pub(super) fn used(&self) -> u64 {

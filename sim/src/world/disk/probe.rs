@@ -44,6 +44,24 @@ impl World {
         self.counts.probes += 1;
     }
 
+    /// I2, after a sync: what was not synced is gone, and all that is committed is in the log.
+    pub(super) fn probe_sync(&mut self) {
+        let (counter, now) = (self.life + 1, self.now);
+        let Some(node) = self.disk.as_deref() else {
+            return;
+        };
+        let nothing = |disk: &MemDisk| disk.fork().power_loss_with(|_| 0, |_| Survival::Gone);
+        let (log, checkpoints) = (nothing(&node.log_folder), nothing(&node.checkpoint_folder));
+        let folders = (node.folder(&log), node.folder(&checkpoints));
+        let compared = open(node, folders, counter)
+            .and_then(|opened| opened.compare(node, MayRot::No, Some(now)));
+        if let Err(text) = compared {
+            self.oracle
+                .fail(format!("{text} (a loss of power at {now})"));
+        }
+        self.counts.probes += 1;
+    }
+
     /// I7: a bit that flips somewhere in the log is reported, or changes nothing that counts; and what is damaged by it is set
     /// aside, or stops. Tried a few times, each on a copy.
     pub(in super::super) fn probe_rot(&mut self) {

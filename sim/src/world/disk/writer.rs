@@ -213,10 +213,9 @@ impl World {
             marks.extend(running.marks_waiting());
         }
         let waits = !running.orders.is_empty();
-        let probe = self
-            .disk
-            .as_ref()
-            .is_some_and(|disk| syncs.is_multiple_of(disk.plan.probe_every));
+        let plan = self.disk.as_ref().map(|disk| &disk.plan);
+        let probe = plan.is_some_and(|plan| syncs.is_multiple_of(plan.probe_every));
+        let probe_log = plan.is_some_and(|plan| plan.every_sync);
         let delay = self.rng.below(3);
         self.disk_later(delay, |life| DiskEvent::Persisted(life, marks));
         if waits {
@@ -226,6 +225,8 @@ impl World {
         }
         if probe {
             self.probe_power_loss();
+        } else if probe_log {
+            self.probe_sync();
         }
     }
 
