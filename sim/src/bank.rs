@@ -166,7 +166,7 @@ const fn entry(bug: Bug) -> Entry {
         Bug::SkipFence => (Layer::Shell, Worlds::Brief, 1_289, &["M33:", "M34:"]),
         Bug::NoTimers => (Layer::Engine, Worlds::Plain, 1, &["M26:", "M33:", "I13:"]),
         Bug::LoseEntry => (Layer::Consensus, Worlds::Plain, 18, &["I1:"]),
-        Bug::EarlyPubrel => (Layer::Front, Worlds::Plain, 4, &["I4:", "M30:"]),
+        Bug::EarlyPubrel => (Layer::Engine, Worlds::Plain, 4, &["I4:", "M30:"]),
         Bug::ForgetHold => (Layer::Engine, Worlds::Plain, 4, &["I4:"]),
         Bug::ForwardTwice => (
             Layer::Engine,
@@ -175,7 +175,7 @@ const fn entry(bug: Bug) -> Entry {
             &["I4:", "I1:", "I13:", "M33:"],
         ),
         Bug::WrongDup => (
-            Layer::Front,
+            Layer::Engine,
             Worlds::Plain,
             1,
             &["v5 [MQTT-3.3.1-1]:", "M30:"],

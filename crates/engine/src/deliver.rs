@@ -6,8 +6,8 @@
 
 use bytes::Bytes;
 use courser_contract::{
-    DeliverFlags, DeliverTo, Delivery, Dropped, Epoch, LogIndex, OutcomeKind, PartitionEffects,
-    PartitionId, RecordRef, RecordView, Seq, SessionUid, Source, ToFront,
+    DeliverFlags, DeliverTo, Delivery, Dropped, Epoch, FrontId, LogIndex, OutcomeKind,
+    PartitionEffects, PartitionId, RecordRef, RecordView, Seq, SessionUid, Source, ToFront,
 };
 
 use crate::{
@@ -139,12 +139,7 @@ impl<F: PartitionEffects> Sink for Leader<'_, F> {
 
     fn received(&mut self, session: &Session, seq: u64) {
         if let Some(live) = &session.lead.live {
-            let message = ToFront::Release {
-                source: Source::Session,
-                seq: Seq(seq),
-                packet_id: Some(packet_id(seq)),
-            };
-            self.fx.send_front(live.front, message);
+            release(live.front, seq, self.fx);
         }
     }
 
@@ -227,6 +222,7 @@ impl Partition {
         kind: OutcomeKind,
         fx: &mut impl PartitionEffects,
     ) {
+        let early = self.is_planted(PlantedLoss::EarlyRelease);
         let Some(session) = self.state.sessions.get_mut(uid.0) else {
             return;
         };
@@ -246,6 +242,11 @@ impl Partition {
             OutcomeKind::Skipped => (Fate::Skipped, Haste::Lazy(self.lead.now.tick)),
             OutcomeKind::Returned => return,
         };
+        if early && fate == Fate::Received {
+            for seq in first..=last {
+                release(live.front, seq, fx);
+            }
+        }
         live.taken_at = self.lead.now.tick;
         let count = last - first + 1;
         if fate != Fate::Received {
@@ -308,6 +309,7 @@ impl Partition {
         let skips = self.is_planted(PlantedLoss::Skipped);
         let delivers = self.is_planted(PlantedLoss::Delivered);
         let skips_cold = self.is_planted(PlantedLoss::ColdSkipped);
+        let wrong_dup = self.is_planted(PlantedLoss::WrongDup);
         let doomed = &self.lead.doomed;
         let State {
             sessions,
@@ -344,12 +346,7 @@ impl Partition {
             // Of an exchange of QoS 2 that the client has the message of, only the rest is needed.
             if stream.is_received(seq) {
                 live.under_way += 1;
-                let message = ToFront::Release {
-                    source: Source::Session,
-                    seq: Seq(seq),
-                    packet_id: Some(packet_id(seq)),
-                };
-                fx.send_front(live.front, message);
+                release(live.front, seq, fx);
                 continue;
             }
             let found = records.find(reference.slot);
@@ -381,7 +378,7 @@ impl Partition {
                 qos: look::qos(reference.look),
                 flags: DeliverFlags {
                     retain: look::retain(reference.look),
-                    duplicate: seq < live.sent_before,
+                    duplicate: (seq < live.sent_before) != (wrong_dup && seq % 20 == 7),
                 },
                 identifiers: looks.identifiers(reference.look).cloned(),
             };
@@ -439,6 +436,16 @@ impl Partition {
         self.try_lost_again(uid.0);
         self.pump(uid.0, fx);
     }
+}
+
+/// PUBREL may leave for a message of a session's stream (M32).
+fn release(front: FrontId, seq: u64, fx: &mut impl PartitionEffects) {
+    let message = ToFront::Release {
+        source: Source::Session,
+        seq: Seq(seq),
+        packet_id: Some(packet_id(seq)),
+    };
+    fx.send_front(front, message);
 }
 
 #[cfg(test)]

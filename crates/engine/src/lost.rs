@@ -267,7 +267,7 @@ impl Partition {
 /// Sessions, groups or scans that begin with one entry, at most.
 const NUMBERS_AN_ENTRY: u64 = 1 << 10;
 
-/// Bugs of damage, of age and of room that tests must find.
+/// Bugs of damage, of age, of room and of exchanges that tests must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlantedLoss {
     /// A partition that is set aside acknowledges what it does not store.
@@ -288,6 +288,12 @@ pub enum PlantedLoss {
     AgedUncounted,
     /// A stream takes more than its limits say (I9).
     Unbounded,
+    /// The hold of a QoS 2 publish is not found again (M28).
+    HoldForgotten,
+    /// PUBREL leaves before "received" is committed (M32).
+    EarlyRelease,
+    /// DUP says the opposite now and then (M30).
+    WrongDup,
 }
 
 impl Partition {

@@ -115,9 +115,8 @@ impl Hub {
         front: FrontId,
         unsettled: u32,
         partition: PartitionId,
-        mut message: ToHome,
+        message: ToHome,
     ) {
-        self.plant_home(front, &mut message);
         let is_last = matches!(message, ToHome::Detach { .. } | ToHome::Unclaim { .. });
         if is_last && unsettled > 0 {
             let now = self.now.tick;

@@ -1,9 +1,6 @@
 //! Planted bugs of messages on their way between fronts and partitions.
 
-use courser_contract::{
-    AppendKey, Cut, DeliverTo, FrontId, OutcomeKind, PartitionId, PassedOn, Seq, Source, Term,
-    ToFront, ToHome, ToPartition,
-};
+use courser_contract::{AppendKey, Cut, PartitionId, PassedOn, Term, ToPartition};
 
 use courser_engine::{Partition, PlantedLoss};
 use courser_mqtt::front::PlantedFront;
@@ -11,9 +8,6 @@ use courser_mqtt::front::PlantedFront;
 use super::hub::Hub;
 use super::message::Message;
 use crate::bug::Bug;
-
-/// Session packet ids are `1 + seq mod` this (M30).
-const SESSION_IDS: u64 = 32_767;
 
 /// What a bug is called in the fronts.
 pub(crate) const fn planted_front(bug: Option<Bug>) -> Option<PlantedFront> {
@@ -27,7 +21,7 @@ pub(crate) const fn planted_front(bug: Option<Bug>) -> Option<PlantedFront> {
     }
 }
 
-/// A partition that looks at ages or limits, or passes over records, as a bug does.
+/// A partition that looks at ages or limits, passes over records, or forgets its part of an exchange, as a bug does.
 pub(super) fn plant_partition(bug: Option<Bug>, partition: &mut Partition) {
     let planted = match bug {
         Some(Bug::AgedFromFirst) => PlantedLoss::AgedFromFirst,
@@ -35,40 +29,15 @@ pub(super) fn plant_partition(bug: Option<Bug>, partition: &mut Partition) {
         Some(Bug::AgedUncounted) => PlantedLoss::AgedUncounted,
         Some(Bug::SkipCold) => PlantedLoss::ColdSkipped,
         Some(Bug::QueueUnbounded) => PlantedLoss::Unbounded,
+        Some(Bug::ForgetHold) => PlantedLoss::HoldForgotten,
+        Some(Bug::EarlyPubrel) => PlantedLoss::EarlyRelease,
+        Some(Bug::WrongDup) => PlantedLoss::WrongDup,
         _ => return,
     };
     partition.plant_loss(planted);
 }
 
 impl Hub {
-    /// What a bug makes of a front's message to its home.
-    pub(super) fn plant_home(&mut self, front: FrontId, message: &mut ToHome) {
-        match (self.bug, message) {
-            (
-                Some(Bug::EarlyPubrel),
-                ToHome::Outcome {
-                    first,
-                    last,
-                    kind: OutcomeKind::Received,
-                    ..
-                },
-            ) => {
-                for seq in first.0..=last.0 {
-                    let release = ToFront::Release {
-                        source: Source::Session,
-                        seq: Seq(seq),
-                        packet_id: Some(1 + (seq % SESSION_IDS) as u16),
-                    };
-                    self.push(front.shard, Message::Front(front, release));
-                }
-            }
-            (Some(Bug::ForgetHold), ToHome::Publish2 { publish, .. }) => {
-                publish.hash ^= u64::from(front.slot);
-            }
-            (_, _) => {}
-        }
-    }
-
     /// A forward of an outbox goes out a second time, as if it were another one.
     pub(super) fn plant_forward(
         &mut self,
@@ -124,13 +93,6 @@ impl Hub {
             Some(Bug::BothParts) if partition.is_volatile() => Cut(0),
             Some(Bug::BothParts) => Cut(u32::MAX),
             Some(_) | None => cut,
-        }
-    }
-
-    /// DUP says the opposite now and then.
-    pub(super) fn plant_delivery(&mut self, to: &mut DeliverTo) {
-        if self.bug == Some(Bug::WrongDup) && self.rng.chance(5) {
-            to.flags.duplicate = !to.flags.duplicate;
         }
     }
 }

@@ -376,8 +376,7 @@ impl Shard {
             view: record.view(),
             record: stored.then(|| record.as_ref()),
         };
-        for mut target in to {
-            self.hub.plant_delivery(&mut target);
+        for target in to {
             self.with_front(target.front.slot, |front, now, fx, scratch| {
                 let mut prepared = Prepared::new(delivery, now, scratch);
                 front.deliver(now, &mut prepared, &target, fx);

@@ -7,7 +7,7 @@ use courser_contract::{
 
 use super::{Session, detach::Awaited};
 use crate::{
-    DiskRoom, MemoryRoom, Pace, Partition,
+    DiskRoom, MemoryRoom, Pace, Partition, PlantedLoss,
     entry::{Haste, Rare},
     lead::{After, Holding, Waiter},
     outbox::{Refusable, Sender},
@@ -67,7 +67,11 @@ impl Partition {
             result,
             matched,
         };
-        match session.hold(packet_id) {
+        let hold = match self.is_planted(PlantedLoss::HoldForgotten) {
+            true => Hold::None,
+            false => session.hold(packet_id),
+        };
+        match hold {
             Hold::Proposed(hash) if hash == publish.hash => return,
             Hold::Committed(hash) if hash == publish.hash => {
                 match self.lead.holding.get_mut(&(uid, packet_id)) {
