@@ -180,6 +180,7 @@ const fn entry(bug: Bug) -> Entry {
             1,
             &["v5 [MQTT-3.3.1-1]:", "M30:"],
         ),
+        Bug::FoundLate => (Layer::Engine, Worlds::Plain, 44, &["M34:"]),
         Bug::SameStart => (Layer::Shell, Worlds::Plain, 1, &["I1:", "I13:", "M33:"]),
         Bug::AckBeforeSync => (Layer::Log, Worlds::Disk, 1, &["I1:", "I6:"]),
         Bug::CommitBeyondSynced => (Layer::Consensus, Worlds::Disk, 3, &["I1:", "I6:"]),

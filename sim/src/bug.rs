@@ -55,6 +55,8 @@ bugs! {
     ForwardTwice,
     /// DUP says the opposite now and then (M30).
     WrongDup,
+    /// What a subscription finds among retained messages comes behind a newer live one (M34).
+    FoundLate,
     /// The start counter is not raised (M14).
     SameStart,
     /// On a disk: shards hear that records are durable when they are written (I2).

@@ -102,6 +102,15 @@ fn a_connect_that_comes_late_is_the_last_one() {
     assert!(next.is_some() && late > next, "the older one came later");
 }
 
+/// M10, M47: a full disk refused a retained message where it is kept; a clean session elsewhere had it live, and found the older one when it
+/// subscribed again.
+#[test]
+fn a_message_that_a_full_disk_refuses_may_have_come_live() {
+    let outcome = run_plan(Plan::on_disk(3_388));
+    assert_eq!(outcome.violation, None);
+    assert!(outcome.trace.contains("has room: Short"), "it is full");
+}
+
 /// Disks on which calls fail all the time, also while a start reads checkpoints (one of these): the supervisor tries again.
 #[test]
 fn a_disk_that_fails_again_and_again_loses_nothing() {

@@ -45,6 +45,7 @@ bank! {
     holds_of_qos_2_that_are_lost: ForgetHold,
     an_outbox_that_forwards_twice: ForwardTwice,
     dup_that_is_wrong: WrongDup,
+    finds_that_come_behind_newer_messages: FoundLate,
     a_start_counter_that_is_not_raised: SameStart,
     records_that_are_acknowledged_before_their_sync: AckBeforeSync,
     a_commit_index_beyond_what_is_synced: CommitBeyondSynced,

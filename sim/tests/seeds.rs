@@ -200,6 +200,17 @@ fn a_subscription_gets_what_was_on_its_way_to_its_keeper() {
     assert!(outcome.trace.contains("append Outbox"));
 }
 
+/// M19, M34: a retained message of QoS 2 whose publisher had begun a new session waited in an outbox, and came to where it is kept behind newer
+/// ones. Who had had those live found it when it subscribed again.
+#[test]
+fn a_retained_message_may_outlive_its_session() {
+    for seed in [6_834, 12_190] {
+        let outcome = run_plan(with_many_deposals(Plan::tight(seed)));
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        assert!(outcome.trace.contains("append Outbox"), "seed {seed}");
+    }
+}
+
 /// M34: a question for retained messages that a new leader is asked again was answered twice, and both answers were taken.
 #[test]
 fn a_question_that_is_sent_again_is_answered_once() {

@@ -267,7 +267,7 @@ impl Partition {
 /// Sessions, groups or scans that begin with one entry, at most.
 const NUMBERS_AN_ENTRY: u64 = 1 << 10;
 
-/// Bugs of damage, of age, of room and of exchanges that tests must find.
+/// Bugs of damage, of age, of room, of exchanges and of scans that tests must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlantedLoss {
     /// A partition that is set aside acknowledges what it does not store.
@@ -294,6 +294,8 @@ pub enum PlantedLoss {
     EarlyRelease,
     /// DUP says the opposite now and then (M30).
     WrongDup,
+    /// What a scan finds comes behind a newer message that overtook it (M34).
+    FoundLate,
 }
 
 impl Partition {

@@ -7,7 +7,7 @@ use courser_contract::{
 use std::{rc::Rc, sync::Arc};
 
 use crate::{
-    Partition,
+    Partition, PlantedLoss,
     entry::{PublishFact, Rare, RetainMark, ScanState, Target, TargetList, Targets},
     lead::{After, Lead, OpenScan},
     retained::Scan,
@@ -330,7 +330,7 @@ impl Partition {
         view: &RecordView<'_>,
         how: Goes,
     ) {
-        if view.retain && !self.lead.scans.is_empty() {
+        if view.retain && !self.lead.scans.is_empty() && !self.is_planted(PlantedLoss::FoundLate) {
             self.note_overtaken(targets, view, how);
         }
     }

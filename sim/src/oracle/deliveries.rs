@@ -2,7 +2,7 @@
 
 use courser_mqtt::codec::QoS;
 
-use super::{LifeId, MsgId, Oracle, matches};
+use super::{LifeId, Msg, MsgId, Oracle, matches};
 
 /// What a life has seen of a message.
 #[derive(Clone, Copy, Debug, Default)]
@@ -87,6 +87,7 @@ impl Oracle {
         let uncertain = msg.resent && unheard;
         let may_be_dropped =
             self.drops || self.wait_ms.is_some_and(|ms| now >= msg.first_sent + ms);
+        let overtaken = self.is_overtaken(life, id, &msg);
         let it = &mut self.lives[life];
         if msg.topic != got.topic || msg.payload != got.payload {
             return Err("I5: delivered bytes differ from published ones".to_owned());
@@ -154,14 +155,7 @@ impl Oracle {
             ));
         }
         if from_scan {
-            // Nothing is atomic across partitions: after a crash a message without an acknowledgement may be in a stream and
-            // not in the retained store (M10).
-            let newest = it.newest.get(&msg.topic).copied().unwrap_or(0);
-            let newest_msg = self.msgs.get(&newest);
-            let stored = !self.faulted || newest_msg.is_some_and(|it| it.acked.is_some());
-            let again = newest_msg.is_some_and(|it| msg.may_come_again_behind(it));
-            let newer = newest > id && stored && !again;
-            if newer && first {
+            if overtaken && first {
                 return Err("M34: a retained message after a newer live one".to_owned());
             }
         } else if first && !(msg.retain && got.retain) {
@@ -201,6 +195,15 @@ impl Oracle {
             }
         }
         Ok(())
+    }
+
+    /// Whether a life has had a live message that must have taken the place of this one where it is kept.
+    fn is_overtaken(&self, life: LifeId, id: MsgId, msg: &Msg) -> bool {
+        let newest = self.lives[life].newest.get(&msg.topic);
+        let newer = newest.filter(|newest| **newest > id);
+        newer
+            .map(|newer| &self.msgs[newer])
+            .is_some_and(|it| !self.may_be_kept_nowhere(it) && !self.may_be_kept_behind(msg, it))
     }
 }
 

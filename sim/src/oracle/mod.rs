@@ -183,11 +183,16 @@ impl Oracle {
     /// Whether a message may have been refused for want of room, without its publisher having heard so: then what it sent
     /// later, when there was room again, comes before the copy that it sends after its next connect.
     pub(crate) fn may_have_been_refused(&self, msg: &Msg) -> bool {
+        msg.resent && self.comes_while_short(msg)
+    }
+
+    /// Whether the disk may have had only its reserve when a message came to where it is stored.
+    fn comes_while_short(&self, msg: &Msg) -> bool {
         let arrival = msg.first_sent..=msg.first_sent + ARRIVAL_MS;
         let overlaps = |(from, to): &(u64, Option<u64>)| {
             *from <= *arrival.end() && to.is_none_or(|to| *arrival.start() <= to)
         };
-        msg.resent && self.short.iter().any(overlaps)
+        self.short.iter().any(overlaps)
     }
 
     /// A session begins.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use courser_mqtt::codec::QoS;
 
-use super::{ARRIVAL_MS, Life, MsgId, Oracle, matches, matching};
+use super::{ARRIVAL_MS, Life, Msg, MsgId, Oracle, matches, matching};
 
 impl Oracle {
     /// Messages whose value may be a topic's last one: the last that is certain, or one after it. None: nobody's.
@@ -18,27 +18,36 @@ impl Oracle {
             }
             if msg.acked.is_some() {
                 values.retain(|value| {
-                    let again = value.map(|value| &self.msgs[&value]);
-                    again.is_some_and(|it| {
-                        let overlaps = it.acked.is_none_or(|acked| acked > msg.first_sent);
-                        // Outboxes outlive their session, and keep no order with what the next one publishes (M19).
-                        let outlives = it.qos == QoS::ExactlyOnce && it.life != msg.life;
-                        // What was refused for want of room came again behind what was sent later.
-                        let late = overlaps && self.may_have_been_refused(it);
-                        // What its publisher has forgotten before it was answered, and went on in the same session, is stored when its
-                        // forward comes through: nobody waits for it any more (M28).
-                        let forgotten = it.abandoned && overlaps;
-                        // Nobody says when a message of QoS 0 has come, so that one of QoS 2, which goes by the home, does not wait for it.
-                        let unheard = it.qos == QoS::AtMostOnce
-                            && msg.qos == QoS::ExactlyOnce
-                            && it.first_sent + ARRIVAL_MS > msg.first_sent;
-                        it.may_come_again_behind(msg) || outlives || late || forgotten || unheard
-                    })
+                    let older = value.map(|value| &self.msgs[&value]);
+                    older.is_some_and(|it| self.may_be_kept_behind(it, msg))
                 });
             }
             values.push(Some(id));
         }
         values
+    }
+
+    /// Whether a message may come to where it is kept behind one that the same client published later, and stay.
+    pub(super) fn may_be_kept_behind(&self, it: &Msg, later: &Msg) -> bool {
+        let overlaps = it.acked.is_none_or(|acked| acked > later.first_sent);
+        // Outboxes outlive their session, and keep no order with what the next one publishes (M19). What was answered is out of them.
+        let outlives = overlaps && it.qos == QoS::ExactlyOnce && it.life != later.life;
+        // What was refused for want of room came again behind what was sent later.
+        let late = overlaps && self.may_have_been_refused(it);
+        // What its publisher has forgotten before it was answered, and went on in the same session, is stored when its
+        // forward comes through: nobody waits for it any more (M28).
+        let forgotten = it.abandoned && overlaps;
+        // Nobody says when a message of QoS 0 has come, so that one of QoS 2, which goes by the home, does not wait for it.
+        let unheard = it.qos == QoS::AtMostOnce
+            && later.qos == QoS::ExactlyOnce
+            && it.first_sent + ARRIVAL_MS > later.first_sent;
+        it.may_come_again_behind(later) || outlives || late || forgotten || unheard
+    }
+
+    /// Whether a message that came to a subscription may be missing where it is kept: nothing is atomic across partitions, so without an
+    /// acknowledgement it may have been lost on its way there, or refused (M10).
+    pub(super) fn may_be_kept_nowhere(&self, msg: &Msg) -> bool {
+        msg.acked.is_none() && (self.faulted || msg.refused || self.comes_while_short(msg))
     }
 
     /// A new subscriber got these payloads by topic.

@@ -134,3 +134,58 @@ fn m33_a_message_of_qos_0_may_come_behind_one_of_qos_2() {
         assert_eq!(oracle.violation.is_none(), may_stay);
     }
 }
+
+/// A new subscription finds `kept` behind a newer message that came live.
+fn finds(oracle: &mut Oracle, receiver: LifeId, live: &Got, kept: Got) -> bool {
+    oracle.got(receiver, live, 50);
+    oracle.got(
+        receiver,
+        &Got {
+            retain: true,
+            ..kept
+        },
+        60,
+    );
+    oracle.violation.is_none()
+}
+
+/// A retained message of QoS 2 that waits in an outbox comes through after the session of its publisher has ended, behind what the next one
+/// publishes (M19). In one session it does not (M28), and neither does one that was answered.
+#[test]
+fn m34_what_outlives_its_session_may_be_kept_behind_newer_messages() {
+    for (another, answered) in [(false, false), (true, false), (true, true)] {
+        let (mut oracle, publisher, receiver) = oracle();
+        subscribe(&mut oracle, receiver, 10);
+        let kept = publish(&mut oracle, publisher, (QoS::ExactlyOnce, true), 20);
+        if answered {
+            oracle.answered(id(&kept), false, 25);
+        }
+        let next = match another {
+            true => oracle.begin_life(0),
+            false => publisher,
+        };
+        let live = publish(&mut oracle, next, (QoS::AtLeastOnce, true), 30);
+        oracle.answered(id(&live), false, 40);
+        let may_be = finds(&mut oracle, receiver, &live, kept);
+        assert_eq!(may_be, another && !answered);
+    }
+}
+
+/// A full disk refuses a message where it would be kept, and its publisher has not heard so (v3 has no way to say it). A subscriber elsewhere
+/// has it all the same: nothing is atomic across partitions (M10, M47).
+#[test]
+fn m34_what_came_live_may_be_refused_where_it_would_be_kept() {
+    for (short, answered) in [(false, false), (true, false), (true, true)] {
+        let (mut oracle, publisher, receiver) = oracle();
+        subscribe(&mut oracle, receiver, 10);
+        let kept = publish(&mut oracle, publisher, (QoS::AtLeastOnce, true), 20);
+        oracle.answered(id(&kept), false, 25);
+        oracle.disk_short(short, 28);
+        let live = publish(&mut oracle, publisher, (QoS::AtLeastOnce, true), 30);
+        if answered {
+            oracle.answered(id(&live), false, 40);
+        }
+        let may_be = finds(&mut oracle, receiver, &live, kept);
+        assert_eq!(may_be, short && !answered);
+    }
+}

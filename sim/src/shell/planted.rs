@@ -32,6 +32,7 @@ pub(super) fn plant_partition(bug: Option<Bug>, partition: &mut Partition) {
         Some(Bug::ForgetHold) => PlantedLoss::HoldForgotten,
         Some(Bug::EarlyPubrel) => PlantedLoss::EarlyRelease,
         Some(Bug::WrongDup) => PlantedLoss::WrongDup,
+        Some(Bug::FoundLate) => PlantedLoss::FoundLate,
         _ => return,
     };
     partition.plant_loss(planted);
