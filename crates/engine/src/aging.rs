@@ -7,7 +7,7 @@
 use courser_contract::{Dropped, PartitionEffects, WallMs, is_own_topic};
 
 use crate::{
-    Partition, PlantedLoss,
+    Partition, PlantedPartition,
     entry::Fate,
     ids::{self, Owner},
     lead::Due,
@@ -191,13 +191,14 @@ impl Partition {
             }
             *left -= 1;
             seq = at + 1;
-            let stays = self.is_begun(number, at) && !self.is_planted(PlantedLoss::AgedUnderWay);
+            let stays =
+                self.is_begun(number, at) && !self.is_planted(PlantedPartition::AgedUnderWay);
             if !stays && !self.lead.doomed.contains(&(number, at)) {
                 self.doom(number, at, Fate::Expired);
                 ended += 1;
             }
         }
-        if ended > 0 && !self.is_planted(PlantedLoss::AgedUncounted) {
+        if ended > 0 && !self.is_planted(PlantedPartition::AgedUncounted) {
             fx.dropped(Dropped::TooOld, ended);
         }
         seq
@@ -209,7 +210,7 @@ impl Partition {
         let index = self.state.records.address(slot).index;
         // What a checkpoint of an earlier version has is as old as the first that this one has seen.
         let came = ages.came_by(index).or_else(|| ages.begin());
-        let came = match self.is_planted(PlantedLoss::AgedFromFirst) {
+        let came = match self.is_planted(PlantedPartition::AgedFromFirst) {
             true => ages.begin(),
             false => came,
         };

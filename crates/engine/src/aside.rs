@@ -11,7 +11,7 @@ use courser_contract::{
     Refusal, Settled, Tell, ToPartition,
 };
 
-use crate::{Partition, PlantedLoss, lead::Role, outbox::KnownForward, publish::answer};
+use crate::{Partition, PlantedPartition, lead::Role, outbox::KnownForward, publish::answer};
 
 /// What publishes a partition that is set aside refuses (M39).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +98,9 @@ impl Partition {
         };
         match known {
             KnownForward::Repeat => Settled::Ok,
-            KnownForward::New if self.is_planted(PlantedLoss::AsideAcknowledges) => Settled::Ok,
+            KnownForward::New if self.is_planted(PlantedPartition::AsideAcknowledges) => {
+                Settled::Ok
+            }
             KnownForward::New => Settled::Refused(Refusal::Unavailable),
         }
     }

@@ -11,7 +11,7 @@ use courser_contract::{
 };
 
 use crate::{
-    EntryError, Partition, PlantedLoss,
+    EntryError, Partition, PlantedPartition,
     entry::{Entry, Fate, Haste, Key, OutcomeFact, Rare, Target, Trust},
     ids::{self, Owner},
     lead::{Due, Lead, Role},
@@ -222,7 +222,7 @@ impl Partition {
         kind: OutcomeKind,
         fx: &mut impl PartitionEffects,
     ) {
-        let early = self.is_planted(PlantedLoss::EarlyRelease);
+        let early = self.is_planted(PlantedPartition::EarlyRelease);
         let Some(session) = self.state.sessions.get_mut(uid.0) else {
             return;
         };
@@ -306,10 +306,10 @@ impl Partition {
         fx: &mut impl PartitionEffects,
     ) -> Option<u64> {
         let wall = self.wall();
-        let skips = self.is_planted(PlantedLoss::Skipped);
-        let delivers = self.is_planted(PlantedLoss::Delivered);
-        let skips_cold = self.is_planted(PlantedLoss::ColdSkipped);
-        let wrong_dup = self.is_planted(PlantedLoss::WrongDup);
+        let skips = self.is_planted(PlantedPartition::Skipped);
+        let delivers = self.is_planted(PlantedPartition::Delivered);
+        let skips_cold = self.is_planted(PlantedPartition::ColdSkipped);
+        let wrong_dup = self.is_planted(PlantedPartition::WrongDup);
         let doomed = &self.lead.doomed;
         let State {
             sessions,

@@ -78,6 +78,7 @@ mod orphans;
 )]
 mod outbox;
 mod partition;
+mod planted;
 mod publish;
 mod recall;
 mod record;
@@ -111,7 +112,8 @@ pub use checkpoint::{
 pub use config::{Counts, DiskRoom, Limits, MemoryRoom, Overflow, PartitionConfig};
 pub use entry::{EntryError, EntryView, FactView, later_version};
 pub use list::{Deletion, RetainedPage, SessionView, SubscriptionView};
-pub use lost::{LostReference, LostStream, PlantedLoss};
+pub use lost::{LostReference, LostStream};
 pub use partition::{Partition, Proposed};
+pub use planted::PlantedPartition;
 pub use room::Pace;
 pub use wall::{APART_MS_MAX, WallClock};

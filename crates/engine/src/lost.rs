@@ -12,7 +12,7 @@ use courser_contract::{
 };
 
 use crate::{
-    Partition, PartitionConfig,
+    Partition, PartitionConfig, PlantedPartition,
     entry::{Fate, Rare},
     ids::{self, Owner},
     record::Slot,
@@ -238,7 +238,7 @@ impl Partition {
             self.end_forward(to, seq);
         }
         let lost = self.named(places);
-        if !lost.is_empty() && !self.is_planted(PlantedLoss::Uncounted) {
+        if !lost.is_empty() && !self.is_planted(PlantedPartition::Uncounted) {
             fx.dropped(Dropped::Damaged, lost.len() as u64);
         }
         lost
@@ -266,56 +266,3 @@ impl Partition {
 
 /// Sessions, groups or scans that begin with one entry, at most.
 const NUMBERS_AN_ENTRY: u64 = 1 << 10;
-
-/// Bugs of damage, of age, of room, of exchanges and of scans that tests must find.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlantedLoss {
-    /// A partition that is set aside acknowledges what it does not store.
-    AsideAcknowledges,
-    /// A record whose bytes are lost is delivered.
-    Delivered,
-    /// A stream goes on behind one as if it had never been.
-    Skipped,
-    /// An accepted loss is not counted.
-    Uncounted,
-    /// A stream goes on behind a record that is not in memory.
-    ColdSkipped,
-    /// All messages are as old as the oldest entry.
-    AgedFromFirst,
-    /// Messages that are under way go as well when they are too old.
-    AgedUnderWay,
-    /// What goes because it is too old is not counted.
-    AgedUncounted,
-    /// A stream takes more than its limits say (I9).
-    Unbounded,
-    /// The hold of a QoS 2 publish is not found again (M28).
-    HoldForgotten,
-    /// PUBREL leaves before "received" is committed (M32).
-    EarlyRelease,
-    /// DUP says the opposite now and then (M30).
-    WrongDup,
-    /// What a scan finds comes behind a newer message that overtook it (M34).
-    FoundLate,
-}
-
-impl Partition {
-    /// Plants a bug. For tests that must find it.
-    #[cfg(feature = "planted")]
-    pub const fn plant_loss(&mut self, planted: PlantedLoss) {
-        self.planted = Some(planted);
-    }
-
-    #[cfg(feature = "planted")]
-    pub(crate) fn is_planted(&self, planted: PlantedLoss) -> bool {
-        self.planted == Some(planted)
-    }
-
-    #[cfg(not(feature = "planted"))]
-    #[expect(
-        clippy::unused_self,
-        reason = "the same call as where a bug is planted"
-    )]
-    pub(crate) const fn is_planted(&self, _planted: PlantedLoss) -> bool {
-        false
-    }
-}

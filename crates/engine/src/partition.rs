@@ -27,7 +27,7 @@ pub struct Partition {
     pub(crate) memory_room: MemoryRoom,
     pub(crate) recalls: Recalls,
     #[cfg(feature = "planted")]
-    pub(crate) planted: Option<crate::PlantedLoss>,
+    pub(crate) planted: Option<crate::PlantedPartition>,
 }
 
 /// See [`Partition::proposed`] and [`Partition::forwarding`].

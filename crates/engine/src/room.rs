@@ -7,7 +7,7 @@ use courser_contract::{
 };
 
 use crate::{
-    DiskRoom, Limits, MemoryRoom, Overflow, Partition, PlantedLoss,
+    DiskRoom, Limits, MemoryRoom, Overflow, Partition, PlantedPartition,
     entry::{Fate, Haste, OutcomeFact, Target},
     ids::{self, Owner},
     retained::RetainedLimits,
@@ -213,7 +213,7 @@ impl Partition {
     /// Reserves room for a message in a stream, if it has any. A stream that is gone has.
     #[inline]
     fn try_reserve(&mut self, stream: u64, bytes: u64) -> bool {
-        let unbounded = self.is_planted(PlantedLoss::Unbounded);
+        let unbounded = self.is_planted(PlantedPartition::Unbounded);
         let Some((most, queue, reserved)) = self.queue_mut(stream) else {
             return true;
         };

@@ -7,7 +7,7 @@ use courser_contract::{
 use std::{rc::Rc, sync::Arc};
 
 use crate::{
-    Partition, PlantedLoss,
+    Partition, PlantedPartition,
     entry::{PublishFact, Rare, RetainMark, ScanState, Target, TargetList, Targets},
     lead::{After, Lead, OpenScan},
     retained::Scan,
@@ -330,7 +330,10 @@ impl Partition {
         view: &RecordView<'_>,
         how: Goes,
     ) {
-        if view.retain && !self.lead.scans.is_empty() && !self.is_planted(PlantedLoss::FoundLate) {
+        if view.retain
+            && !self.lead.scans.is_empty()
+            && !self.is_planted(PlantedPartition::FoundLate)
+        {
             self.note_overtaken(targets, view, how);
         }
     }

@@ -2,7 +2,7 @@
 
 use courser_contract::{AppendKey, Cut, PartitionId, PassedOn, Term, ToPartition};
 
-use courser_engine::{Partition, PlantedLoss};
+use courser_engine::{Partition, PlantedPartition};
 use courser_mqtt::front::PlantedFront;
 
 use super::hub::Hub;
@@ -24,18 +24,18 @@ pub(crate) const fn planted_front(bug: Option<Bug>) -> Option<PlantedFront> {
 /// A partition that looks at ages or limits, passes over records, or forgets its part of an exchange, as a bug does.
 pub(super) fn plant_partition(bug: Option<Bug>, partition: &mut Partition) {
     let planted = match bug {
-        Some(Bug::AgedFromFirst) => PlantedLoss::AgedFromFirst,
-        Some(Bug::AgedUnderWay) => PlantedLoss::AgedUnderWay,
-        Some(Bug::AgedUncounted) => PlantedLoss::AgedUncounted,
-        Some(Bug::SkipCold) => PlantedLoss::ColdSkipped,
-        Some(Bug::QueueUnbounded) => PlantedLoss::Unbounded,
-        Some(Bug::ForgetHold) => PlantedLoss::HoldForgotten,
-        Some(Bug::EarlyPubrel) => PlantedLoss::EarlyRelease,
-        Some(Bug::WrongDup) => PlantedLoss::WrongDup,
-        Some(Bug::FoundLate) => PlantedLoss::FoundLate,
+        Some(Bug::AgedFromFirst) => PlantedPartition::AgedFromFirst,
+        Some(Bug::AgedUnderWay) => PlantedPartition::AgedUnderWay,
+        Some(Bug::AgedUncounted) => PlantedPartition::AgedUncounted,
+        Some(Bug::SkipCold) => PlantedPartition::ColdSkipped,
+        Some(Bug::QueueUnbounded) => PlantedPartition::Unbounded,
+        Some(Bug::ForgetHold) => PlantedPartition::HoldForgotten,
+        Some(Bug::EarlyPubrel) => PlantedPartition::EarlyRelease,
+        Some(Bug::WrongDup) => PlantedPartition::WrongDup,
+        Some(Bug::FoundLate) => PlantedPartition::FoundLate,
         _ => return,
     };
-    partition.plant_loss(planted);
+    partition.plant(planted);
 }
 
 impl Hub {

@@ -7,7 +7,7 @@ use courser_contract::{
 
 use super::{Session, detach::Awaited};
 use crate::{
-    DiskRoom, MemoryRoom, Pace, Partition, PlantedLoss,
+    DiskRoom, MemoryRoom, Pace, Partition, PlantedPartition,
     entry::{Haste, Rare},
     lead::{After, Holding, Waiter},
     outbox::{Refusable, Sender},
@@ -67,7 +67,7 @@ impl Partition {
             result,
             matched,
         };
-        let hold = match self.is_planted(PlantedLoss::HoldForgotten) {
+        let hold = match self.is_planted(PlantedPartition::HoldForgotten) {
             true => Hold::None,
             false => session.hold(packet_id),
         };

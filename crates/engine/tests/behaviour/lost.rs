@@ -3,7 +3,7 @@
 use courser_contract::{DetachCause, Dropped, LogIndex, QoS};
 use courser_engine::LostStream;
 #[cfg(feature = "planted")]
-use courser_engine::PlantedLoss;
+use courser_engine::PlantedPartition;
 
 use crate::world::{Acks, Commits, DURABLE, Options, World, to};
 
@@ -247,12 +247,12 @@ fn planted_bugs_of_damage_show() {
         let mut world = world();
         let lost = live(&world)[1];
         world.restart_without(DURABLE, &[lost]);
-        world.call(DURABLE, |partition, _, _| partition.plant_loss(planted));
+        world.call(DURABLE, |partition, _, _| partition.plant(planted));
         world.settle();
         attach_all(&mut world);
         world.got(A)
     };
-    assert_eq!(got(PlantedLoss::Skipped), ["1", "3"]);
-    assert_eq!(got(PlantedLoss::Delivered), ["1", "", "3"]);
-    assert_eq!(got(PlantedLoss::Uncounted), ["1"]);
+    assert_eq!(got(PlantedPartition::Skipped), ["1", "3"]);
+    assert_eq!(got(PlantedPartition::Delivered), ["1", "", "3"]);
+    assert_eq!(got(PlantedPartition::Uncounted), ["1"]);
 }

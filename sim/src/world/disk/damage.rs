@@ -9,7 +9,7 @@ mod tried;
 use bytes::Bytes;
 use courser_cluster::{Consensus, Group, GroupConfig, NodeId, Restored};
 use courser_contract::{LogIndex, Now, PartitionId};
-use courser_engine::{Limits, Partition, PlantedLoss};
+use courser_engine::{Limits, Partition, PlantedPartition};
 use courser_log::{PartitionDamage, Push, RecoveredEntry};
 
 use self::tried::Tried;
@@ -79,13 +79,13 @@ pub(super) fn probe(
 
 fn plant(bug: Option<Bug>, partition: &mut Partition) {
     let planted = match bug {
-        Some(Bug::AsideAcknowledges) => PlantedLoss::AsideAcknowledges,
-        Some(Bug::DeliverLost) => PlantedLoss::Delivered,
-        Some(Bug::SkipLost) => PlantedLoss::Skipped,
-        Some(Bug::UncountedLoss) => PlantedLoss::Uncounted,
+        Some(Bug::AsideAcknowledges) => PlantedPartition::AsideAcknowledges,
+        Some(Bug::DeliverLost) => PlantedPartition::Delivered,
+        Some(Bug::SkipLost) => PlantedPartition::Skipped,
+        Some(Bug::UncountedLoss) => PlantedPartition::Uncounted,
         _ => return,
     };
-    partition.plant_loss(planted);
+    partition.plant(planted);
 }
 
 /// Those without data are of the consensus.

@@ -1,0 +1,56 @@
+//! Bugs of partitions that tests must find: without the feature `planted` nothing of them is there. What they do to checkpoints stands beside those.
+
+use crate::Partition;
+
+/// A duty of a partition that is not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlantedPartition {
+    /// A partition that is set aside acknowledges what it does not store.
+    AsideAcknowledges,
+    /// A record whose bytes are lost is delivered.
+    Delivered,
+    /// A stream goes on behind one as if it had never been.
+    Skipped,
+    /// An accepted loss is not counted.
+    Uncounted,
+    /// A stream goes on behind a record that is not in memory.
+    ColdSkipped,
+    /// All messages are as old as the oldest entry.
+    AgedFromFirst,
+    /// Messages that are under way go as well when they are too old.
+    AgedUnderWay,
+    /// What goes because it is too old is not counted.
+    AgedUncounted,
+    /// A stream takes more than its limits say (I9).
+    Unbounded,
+    /// The hold of a QoS 2 publish is not found again (M28).
+    HoldForgotten,
+    /// PUBREL leaves before "received" is committed (M32).
+    EarlyRelease,
+    /// DUP says the opposite now and then (M30).
+    WrongDup,
+    /// What a scan finds comes behind a newer message that overtook it (M34).
+    FoundLate,
+}
+
+impl Partition {
+    /// Plants a bug. For tests that must find it.
+    #[cfg(feature = "planted")]
+    pub const fn plant(&mut self, planted: PlantedPartition) {
+        self.planted = Some(planted);
+    }
+
+    #[cfg(feature = "planted")]
+    pub(crate) fn is_planted(&self, planted: PlantedPartition) -> bool {
+        self.planted == Some(planted)
+    }
+
+    #[cfg(not(feature = "planted"))]
+    #[expect(
+        clippy::unused_self,
+        reason = "the same call as where a bug is planted"
+    )]
+    pub(crate) const fn is_planted(&self, _planted: PlantedPartition) -> bool {
+        false
+    }
+}
