@@ -4,6 +4,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use courser_cluster::PlantedConsensus;
+
 /// Names every bug once.
 macro_rules! bugs {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -59,13 +61,13 @@ bugs! {
     FoundLate,
     /// The start counter is not raised (M14).
     SameStart,
-    /// On a disk: shards hear that records are durable when they are written (I2).
+    /// On a disk: a group of one commits what is not synced (I2).
     AckBeforeSync,
-    /// On a disk: they hear so of records that wait for the next batch.
+    /// On a disk: word that some records are durable counts for those that wait for the next batch.
     CommitBeyondSynced,
-    /// On a disk: records of an order are written in reverse.
+    /// On a disk: a group hands out its records in reverse.
     SwapRecords,
-    /// On a disk: the folder is never synced.
+    /// On a disk: the folder of the log is never synced.
     NoDirectorySync,
     /// On a disk: a segment that was left is not synced.
     OldSegmentNotSynced,
@@ -181,6 +183,23 @@ bugs! {
     PersistedTooFar,
     /// With members: a leader says so before it has handed over what was committed before its term (M5).
     LeadsAtOnce,
+}
+
+impl Bug {
+    /// What it is called in consensus, if it sits there.
+    pub(crate) const fn in_consensus(self) -> Option<PlantedConsensus> {
+        match self {
+            Self::AckBeforeSync | Self::CommitUnsynced => Some(PlantedConsensus::CommitUnsynced),
+            Self::CommitBeyondSynced | Self::PersistedTooFar => {
+                Some(PlantedConsensus::PersistedTooFar)
+            }
+            Self::SwapRecords => Some(PlantedConsensus::RecordsReversed),
+            Self::ClaimBeforeSync => Some(PlantedConsensus::ClaimBeforeSync),
+            Self::VoteForgotten => Some(PlantedConsensus::VoteForgotten),
+            Self::LeadsAtOnce => Some(PlantedConsensus::LeadsAtOnce),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Bug {

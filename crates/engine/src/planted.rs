@@ -31,6 +31,10 @@ pub enum PlantedPartition {
     WrongDup,
     /// What a scan finds comes behind a newer message that overtook it (M34).
     FoundLate,
+    /// An outbox forwards a message twice, under two positions (M19).
+    ForwardedTwice,
+    /// The next connection of a client id is let in before the last one has said that it lets go (M25).
+    LetInEarly,
 }
 
 impl Partition {

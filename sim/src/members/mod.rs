@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
 
 use bytes::Bytes;
-use courser_cluster::{Consensus, NodeId, PeerMessage, PlantedConsensus, Role};
+use courser_cluster::{Consensus, NodeId, PeerMessage, Role};
 use courser_contract::Term;
 
 use self::member::Member;
@@ -52,21 +52,9 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
     }
 }
 
-/// What a bug is called in the crate in which it sits.
-const fn planted(bug: Option<Bug>) -> Option<PlantedConsensus> {
-    match bug {
-        Some(Bug::ClaimBeforeSync) => Some(PlantedConsensus::ClaimBeforeSync),
-        Some(Bug::VoteForgotten) => Some(PlantedConsensus::VoteForgotten),
-        Some(Bug::CommitUnsynced) => Some(PlantedConsensus::CommitUnsynced),
-        Some(Bug::PersistedTooFar) => Some(PlantedConsensus::PersistedTooFar),
-        Some(Bug::LeadsAtOnce) => Some(PlantedConsensus::LeadsAtOnce),
-        Some(_) | None => None,
-    }
-}
-
 impl Members {
     fn new(plan: &Plan) -> Self {
-        let planted = planted(plan.bug);
+        let planted = plan.bug.and_then(Bug::in_consensus);
         let number = usize::from(plan.members);
         let members = (0..number).map(|id| Member::new(id, number, plan.seed, planted));
         Self {

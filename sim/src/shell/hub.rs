@@ -154,7 +154,6 @@ impl Hub {
         message: ToPartition,
     ) {
         self.parcels.note(from, to, &message);
-        self.plant_forward(from, to, &message);
         self.watch_heir(from, to, &message);
         self.plant_heir(from, to, &message);
         let term = match self.term(to) {

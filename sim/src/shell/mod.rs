@@ -22,8 +22,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use courser_contract::{
-    CloseCause, DetachCause, Dropped, Epoch, FrontId, LogIndex, Now, PartitionId, Recalled,
-    ShardId, Term, ToFront, ToHome,
+    CloseCause, Dropped, FrontId, LogIndex, Now, PartitionId, Recalled, ShardId, Term, ToFront,
 };
 use courser_engine::{DiskRoom, Limits, Partition, PartitionConfig};
 use courser_mqtt::front::{Front, FrontConfig, PreparedScratch};
@@ -65,7 +64,6 @@ struct Connection {
     unsettled: u32,
     stalled: bool,
     attached: bool,
-    epoch: Epoch,
 }
 
 #[derive(Debug)]
@@ -231,46 +229,9 @@ impl Shard {
     }
 
     fn tell_front(&mut self, front: FrontId, message: ToFront) {
-        if self.hub.bug == Some(Bug::AttachBeforeDetach) && matches!(message, ToFront::TakenOver) {
-            return self.forge_detach(front.slot);
-        }
-        if let (ToFront::Attached(attached), Some(connection)) =
-            (&message, self.fronts.get_mut(&front.slot))
-        {
-            connection.epoch = attached.epoch;
-        }
         self.with_front(front.slot, |it, now, fx, _| {
             it.handle_message(now, message, fx)
         });
-    }
-
-    /// The planted bug: the old front's words are said for it, and it goes on.
-    fn forge_detach(&mut self, conn: u32) {
-        let Some(connection) = self.fronts.get(&conn) else {
-            return;
-        };
-        let Some(home) = connection.front.home() else {
-            return;
-        };
-        let client_id = connection.front.client_id().to_owned();
-        let epoch = connection.epoch;
-        let detach = ToHome::Detach {
-            session: home.session,
-            epoch,
-            cause: DetachCause::TakenOver,
-            expiry_seconds: None,
-            open: Vec::new(),
-        };
-        self.hub.send_home(home.partition, detach);
-        if home.partition.is_volatile() {
-            let claim = self.hub.places.session(&client_id);
-            let unclaim = ToHome::Unclaim {
-                client_id: client_id.as_str().into(),
-                epoch,
-                open: Vec::new(),
-            };
-            self.hub.send_home(claim, unclaim);
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Planted bugs of messages on their way between fronts and partitions.
 
-use courser_contract::{AppendKey, Cut, PartitionId, PassedOn, Term, ToPartition};
+use courser_contract::{Cut, PartitionId, PassedOn, Term, ToPartition};
 
 use courser_engine::{Partition, PlantedPartition};
 use courser_mqtt::front::PlantedFront;
@@ -21,7 +21,7 @@ pub(crate) const fn planted_front(bug: Option<Bug>) -> Option<PlantedFront> {
     }
 }
 
-/// A partition that looks at ages or limits, passes over records, or forgets its part of an exchange, as a bug does.
+/// Plants a bug that sits in partitions.
 pub(super) fn plant_partition(bug: Option<Bug>, partition: &mut Partition) {
     let planted = match bug {
         Some(Bug::AgedFromFirst) => PlantedPartition::AgedFromFirst,
@@ -33,40 +33,14 @@ pub(super) fn plant_partition(bug: Option<Bug>, partition: &mut Partition) {
         Some(Bug::EarlyPubrel) => PlantedPartition::EarlyRelease,
         Some(Bug::WrongDup) => PlantedPartition::WrongDup,
         Some(Bug::FoundLate) => PlantedPartition::FoundLate,
+        Some(Bug::ForwardTwice) => PlantedPartition::ForwardedTwice,
+        Some(Bug::AttachBeforeDetach) => PlantedPartition::LetInEarly,
         _ => return,
     };
     partition.plant(planted);
 }
 
 impl Hub {
-    /// A forward of an outbox goes out a second time, as if it were another one.
-    pub(super) fn plant_forward(
-        &mut self,
-        from: PartitionId,
-        to: PartitionId,
-        message: &ToPartition,
-    ) {
-        if self.bug != Some(Bug::ForwardTwice) {
-            return;
-        }
-        let Some(term) = self.term(to) else { return };
-        let mut again = message.clone();
-        if let ToPartition::Append {
-            key: AppendKey::Outbox { seq, .. },
-            ..
-        } = &mut again
-        {
-            seq.0 += 1 << 20;
-            let message = Message::Partition {
-                from,
-                to,
-                term,
-                message: again,
-            };
-            self.push(self.places.shard_of(to), message);
-        }
-    }
-
     /// A durable part hears that nothing waits in the volatile one as soon as it asks.
     pub(super) fn plant_heir(&mut self, from: PartitionId, to: PartitionId, message: &ToPartition) {
         let (Some(Bug::HeirBeforePassed), ToPartition::Inherit(heir)) = (self.bug, message) else {

@@ -125,7 +125,6 @@ impl Shard {
                     unsettled: 0,
                     stalled: false,
                     attached: false,
-                    epoch: courser_contract::Epoch(0),
                 };
                 self.fronts.insert(conn, connection);
             }

@@ -215,6 +215,8 @@ impl DiskNode {
             Some(Bug::TrustTheCache) => Planted::TrustTheCache,
             Some(Bug::ClaimTooMuch) => Planted::ClaimTooMuch,
             Some(Bug::TakeDamaged) => Planted::TakeDamaged,
+            Some(Bug::NoDirectorySync) => Planted::SkipFolderSync,
+            Some(Bug::OldSegmentNotSynced) => Planted::ForgetOlderSegment,
             _ => return config,
         };
         config.with(planted)

@@ -13,6 +13,8 @@ pub enum PlantedConsensus {
     CommitUnsynced,
     /// Word that some records are durable counts for all that were handed out.
     PersistedTooFar,
+    /// Records are handed out in reverse.
+    RecordsReversed,
     /// A leader says so when it is elected, before it has handed over what was committed before its term (M5).
     LeadsAtOnce,
 }

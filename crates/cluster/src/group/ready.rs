@@ -86,7 +86,12 @@ impl Group {
             index: LogIndex(entry.index),
             data: entry.data,
         });
-        fx.write(self.number, vote.chain(entries));
+        if self.is_planted(PlantedConsensus::RecordsReversed) {
+            let records: Vec<Record> = vote.chain(entries).collect();
+            fx.write(self.number, records.into_iter().rev());
+        } else {
+            fx.write(self.number, vote.chain(entries));
+        }
         if self.is_planted(PlantedConsensus::CommitUnsynced) && self.leads() {
             self.raft.on_persist_ready(self.number);
         }

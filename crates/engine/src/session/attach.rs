@@ -5,13 +5,13 @@
 
 use compact_str::CompactString;
 use courser_contract::{
-    Attach, AttachStage, Attached, ConnectRefusal, Epoch, Fence, FrontId, HomeRef,
+    Attach, AttachStage, Attached, ConnectRefusal, DetachCause, Epoch, Fence, FrontId, HomeRef,
     PartitionEffects, PartitionId, Seq, SessionLimits, SessionUid, ToFront, owner_name,
 };
 
 use super::{Going, Live, group_name};
 use crate::{
-    Partition,
+    Partition, PlantedPartition,
     entry::{AttachFact, Rare},
     ids::Owner,
     lead::{After, Attaching, Client, Fenced, Holder, Role},
@@ -33,14 +33,34 @@ impl Partition {
         if !self.may_have(&attach) {
             return refuse(attach.front, ConnectRefusal::NotAuthorized, fx);
         }
+        let planted_early = self.is_planted(PlantedPartition::LetInEarly);
         match self.lead.clients.get_mut(&attach.client_id) {
             None => self.take_client(&attach, fx),
             Some(client) => {
+                let client_id = planted_early.then(|| attach.client_id.clone());
                 if let Some(displaced) = client.waiting.replace(attach) {
                     refuse(displaced.front, ConnectRefusal::TakenOver, fx);
                 }
-                client.tell(fx);
+                match client_id {
+                    None => client.tell(fx),
+                    Some(client_id) => self.let_in_early(client_id, fx),
+                }
             }
+        }
+    }
+
+    /// The planted bug: the holder's last words are said for it, and it goes on.
+    #[cold]
+    fn let_in_early(&mut self, client_id: CompactString, fx: &mut impl PartitionEffects) {
+        let holder = self.lead.clients.get(&client_id).map(|it| it.holder);
+        match holder {
+            Some(Holder::Home(_, uid)) => {
+                let session = self.state.sessions.get(uid.0);
+                let epoch = session.expect("its front has it").epoch;
+                self.detach(uid, epoch, DetachCause::TakenOver, None, Vec::new(), fx);
+            }
+            Some(Holder::Clean(_, epoch)) => self.unclaim(client_id, epoch, Vec::new(), fx),
+            Some(Holder::Coming(_) | Holder::Leaving | Holder::Left) | None => {}
         }
     }
 

@@ -268,6 +268,7 @@ impl Partition {
         }
         let now = self.lead.now.tick;
         let volatile = self.is_volatile();
+        let planted_twice = self.is_planted(PlantedPartition::ForwardedTwice);
         for (to, outbox) in self.state.outboxes.iter() {
             let is_new = !self.lead.stood.contains_key(&to);
             let sender = self.lead.senders.entry(to).or_default();
@@ -310,6 +311,9 @@ impl Partition {
                     cut: forward.item.cut,
                     session: forward.session,
                 };
+                if planted_twice {
+                    fx.send_partition(to, once_more(append.clone()));
+                }
                 fx.send_partition(to, append);
             }
         }
@@ -479,4 +483,16 @@ impl Partition {
                 .insert(forward, Waiter::Will(client_id.clone()));
         }
     }
+}
+
+/// The planted bug: a forward under a position that no other one has.
+fn once_more(mut append: ToPartition) -> ToPartition {
+    if let ToPartition::Append {
+        key: AppendKey::Outbox { seq, .. },
+        ..
+    } = &mut append
+    {
+        seq.0 += 1 << 20;
+    }
+    append
 }

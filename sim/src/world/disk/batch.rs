@@ -62,9 +62,6 @@ impl Running {
         }
         let mut answers = Answers::default();
         while let Some(order) = self.orders.front_mut() {
-            if bug == Some(Bug::SwapRecords) {
-                order.records.make_contiguous().reverse();
-            }
             while let Some(record) = order.records.front() {
                 match self.batch.push(record) {
                     Push::Taken => drop(order.records.pop_front()),
@@ -116,12 +113,5 @@ impl Running {
             self.orders.pop_front();
         }
         Wrote::Batch(answers)
-    }
-
-    pub(super) fn marks_waiting(&self) -> Marks {
-        self.orders
-            .iter()
-            .flat_map(|order| order.marks.iter().copied())
-            .collect()
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice};
 
 use courser_log::testing::{MemDisk, MemFile};
-use courser_log::{Disk, DiskFile, SegmentNumber};
+use courser_log::{Disk, DiskFile};
 
 use crate::bug::Bug;
 
@@ -18,7 +18,6 @@ pub(super) struct PlantedDisk {
 #[derive(Debug)]
 pub(super) struct PlantedFile {
     file: MemFile,
-    disk: MemDisk,
     name: String,
     bug: Option<Bug>,
 }
@@ -45,7 +44,6 @@ impl PlantedDisk {
     fn file(&self, name: &str, file: MemFile) -> PlantedFile {
         PlantedFile {
             file,
-            disk: self.disk.clone(),
             name: name.to_owned(),
             bug: self.bug,
         }
@@ -79,9 +77,6 @@ impl Disk for PlantedDisk {
     }
 
     fn sync_dir(&self) -> io::Result<()> {
-        if self.bug == Some(Bug::NoDirectorySync) {
-            return Ok(());
-        }
         self.disk.sync_dir()
     }
 
@@ -95,31 +90,9 @@ impl PlantedFile {
     fn is_forgotten(&self) -> bool {
         match self.bug {
             Some(Bug::PiecesNotSynced) => self.name.ends_with(".ckp"),
-            // A segment that was left since the last sync.
-            Some(Bug::OldSegmentNotSynced) => {
-                let newest = self
-                    .disk
-                    .names()
-                    .iter()
-                    .filter_map(|name| written(&self.disk, name))
-                    .max();
-                SegmentNumber::of_file_name(&self.name).is_some_and(|own| Some(own) < newest)
-            }
             _ => false,
         }
     }
-}
-
-/// Number of a segment in which there are batches.
-fn written(disk: &MemDisk, name: &str) -> Option<SegmentNumber> {
-    let number = SegmentNumber::of_file_name(name)?;
-    let bytes = disk.bytes(name)?;
-    let block = courser_log::BLOCK_BYTES;
-    bytes
-        .get(block..block + 4)?
-        .iter()
-        .any(|byte| *byte != 0)
-        .then_some(number)
 }
 
 impl DiskFile for PlantedFile {

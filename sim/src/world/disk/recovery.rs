@@ -213,8 +213,11 @@ impl World {
                 .remove(&id)
                 .map_or_else(Restored::nothing, Restored::from);
             let config = GroupConfig::alone(id, NodeId(1), seed);
-            let group = Group::new(&config, found)
+            let mut group = Group::new(&config, found)
                 .map_err(|error| format!("partition {}: I6: {error}", id.0))?;
+            if let Some(planted) = node.bug.and_then(Bug::in_consensus) {
+                group.plant(planted);
+            }
             groups.insert(id, group);
         }
         let manifests = loaded.manifests.clone();

@@ -11,7 +11,6 @@ use super::super::{Event, World};
 use super::batch::{Answers, Wrote};
 use super::groups::Told;
 use super::{DiskEvent, DiskNode, Mark, Marks, Order, Orders, Running, Waits};
-use crate::bug::Bug;
 use crate::shell::Inbound;
 use courser_cluster::{Consensus, Role};
 
@@ -158,10 +157,6 @@ impl World {
             is_awaited,
         } = answers;
         let is_awaited = is_awaited || !synced.is_empty();
-        if self.plan.bug == Some(Bug::AckBeforeSync) {
-            let marks = synced.clone();
-            self.disk_later(0, |life| DiskEvent::Persisted(life, marks));
-        }
         if !written.is_empty() {
             let delay = self.rng.below(3);
             self.disk_later(delay, |life| DiskEvent::Persisted(life, written));
@@ -198,7 +193,6 @@ impl World {
     }
 
     fn disk_sync(&mut self) {
-        let bug = self.plan.bug;
         let Some(running) = self.station() else {
             return;
         };
@@ -208,10 +202,7 @@ impl World {
         running.syncs += 1;
         running.written = None;
         let syncs = running.syncs;
-        let mut marks = running.writing.take().unwrap_or_default();
-        if bug == Some(Bug::CommitBeyondSynced) {
-            marks.extend(running.marks_waiting());
-        }
+        let marks = running.writing.take().unwrap_or_default();
         let waits = !running.orders.is_empty();
         let plan = self.disk.as_ref().map(|disk| &disk.plan);
         let probe = plan.is_some_and(|plan| syncs.is_multiple_of(plan.probe_every));
