@@ -1,5 +1,6 @@
 """Every door with the clients that people have: TLS, WebSocket, both, client certificates, Unix sockets, IPv6, proxies, systemd."""
 
+import itertools
 import json
 import os
 import signal
@@ -209,10 +210,17 @@ HEADERS = {
 }
 
 
+class ForAnyone(Courser):
+    """Without accounts, wherever its clients are."""
+
+    def command(self):
+        return [*super().command(), "--insecure-anonymous"]
+
+
 @pytest.mark.parametrize("header", HEADERS)
 def test_the_address_behind_a_proxy_is_the_client_s(tmp_path, header):
     """The header is read where its proxy is named, and the address in it is the client's; who sends none is not served."""
-    with running(Courser, tmp_path, listeners=listener("behind", "mqtt", f'{LOOPBACK}, proxies = ["127.0.0.1"]')) as broker:
+    with running(ForAnyone, tmp_path, listeners=listener("behind", "mqtt", f'{LOOPBACK}, proxies = ["127.0.0.1"]')) as broker:
         host, port = places(broker)["behind"]
         got = []
         client = ThroughProxy(paho.CallbackAPIVersion.VERSION2, client_id="proxied", protocol=paho.MQTTv5)
@@ -330,7 +338,15 @@ def test_sockets_of_systemd(tmp_path):
     notify.close()
 
 
-# The same with a socket that others could reach, in a network of its own, where there is nobody else.
+def in_a_network_of_its_own() -> list[str]:
+    """What a command begins with that may listen everywhere, because nobody else is there."""
+    apart = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--net", "--map-root-user"]
+    if subprocess.run([*apart, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no network of its own can be made here")
+    return apart
+
+
+# The same with a socket that others could reach.
 ACTIVATE_PUBLIC = """
 import os, socket, sys
 public = socket.socket()
@@ -344,10 +360,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 def test_a_public_socket_of_systemd_needs_accounts(tmp_path):
     """Its address is in no setting, so it is the socket that is asked."""
-    apart = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--net", "--map-root-user"]
-    if subprocess.run([*apart, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("no network of its own can be made here")
-    command = [*apart, sys.executable, "-c", ACTIVATE_PUBLIC, str(Courser.binary()), "server", "--in-memory", "--set", "http.listen=[]"]
+    command = [*in_a_network_of_its_own(), sys.executable, "-c", ACTIVATE_PUBLIC, str(Courser.binary()), "server", "--in-memory", "--set", "http.listen=[]"]
     command += ["--set", "mqtt.listen=[]", "--set", 'listener=[{ name = "given", activation = "mqtt" }]']
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2, done.stdout + done.stderr
@@ -359,3 +372,32 @@ def test_a_public_socket_of_systemd_needs_accounts(tmp_path):
         finally:
             server.send_signal(signal.SIGTERM)
         assert server.wait(20) == 0
+
+
+def test_loopback_only_is_said_where_it_is_so(tmp_path):
+    """A server whose operators' address is open to other machines names it at its start."""
+    place = tmp_path / "mqtt.sock"
+    own = ["server", "--in-memory", "--set", "mqtt.listen=[]", "--set", f'listener=[{{ name = "here", unix = "{place}" }}]']
+    open_http = [*in_a_network_of_its_own(), str(Courser.binary()), *own, "--http", "0.0.0.0:0"]
+    for command, expected in (
+        ([str(Courser.binary()), *own, "--http", "127.0.0.1:0"], "loopback only: anyone on this machine may connect"),
+        (open_http, f"anonymous on loopback: anyone on this machine may connect to {place}; other machines reach http://0.0.0.0:"),
+    ):
+        with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+            try:
+                said = list(itertools.takewhile(lambda line: line != "ready\n", server.stdout))
+            finally:
+                server.send_signal(signal.SIGTERM)
+            assert server.wait(20) == 0
+        assert [line for line in said if line.startswith(expected)], said
+
+
+def test_a_listener_behind_a_proxy_needs_accounts_on_loopback_too(tmp_path):
+    """The clients are those of the proxy, wherever that listens: the start is refused, and the message says what to do."""
+    command = [str(Courser.binary()), "server", "--in-memory", "--mqtt", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    behind = listener("behind", "mqtt", f'{LOOPBACK}, proxies = ["127.0.0.1"]')
+    command += ["--set", f"listener=[{behind}]"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2, done.stdout + done.stderr
+    for said in ('listener "behind"', "proxies", "give it authentication", "--insecure-anonymous"):
+        assert said in done.stderr

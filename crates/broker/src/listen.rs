@@ -57,6 +57,15 @@ pub enum ListenError {
         /// The address.
         place: String,
     },
+    /// Its clients come through proxies from wherever these are reached, and nobody has to prove who they are.
+    #[error(
+        "listener \"{listener}\": its clients come through proxies, so it can be reached from other machines wherever it listens, and \
+         its clients prove nothing: give it authentication, or let anyone in with --insecure-anonymous"
+    )]
+    Proxied {
+        /// The listener.
+        listener: String,
+    },
     /// The path of a Unix socket.
     #[error("cannot listen on {}", path.display())]
     Unix {

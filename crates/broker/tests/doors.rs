@@ -9,7 +9,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use courser_broker::{Broker, Config, Reread};
+use courser_broker::{Anonymous, Broker, Config, Reread};
 use courser_settings::Sources;
 use courser_transport::Tunnel;
 use courser_transport::tls::{self, ClientMaterial};
@@ -184,6 +184,14 @@ fn with_doors(doors: &[String], more: &[&str]) -> Broker {
     broker(2, &settings, |_| {})
 }
 
+/// With doors that anyone may reach, as those behind a proxy.
+fn with_open_doors(doors: &[String]) -> Broker {
+    let doors = format!("listener=[{}]", doors.join(", "));
+    broker(2, &[&doors], |config| {
+        config.anonymous = Anonymous::Anywhere;
+    })
+}
+
 #[test]
 fn messages_of_any_size_go_through_every_door() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -207,7 +215,7 @@ fn messages_of_any_size_go_through_every_door() {
         ),
         listener(folder.path(), "plainly", "mqtt", LOOPBACK),
     ];
-    let broker = with_doors(&doors, &[]);
+    let broker = with_open_doors(&doors);
     let unix = || {
         let stream = UnixStream::connect(&path).expect("the broker listens");
         stream
@@ -317,7 +325,7 @@ fn a_proxy_is_believed_only_where_it_is_named_and_must_say_something() {
             r#"address = "127.0.0.1:0", proxies = ["192.0.2.0/24"]"#,
         ),
     ];
-    let broker = with_doors(&doors, &[]);
+    let broker = with_open_doors(&doors);
     let header = b"PROXY TCP4 192.0.2.7 127.0.0.1 4 5\r\n";
     // CONNECT in one piece with the header, cut anywhere.
     let mut body = vec![0, 4, b'M', b'Q', b'T', b'T', 4, 2, 0, 60];
@@ -523,6 +531,31 @@ fn a_public_address_needs_authentication_at_every_listener() {
             error.contains("\"open\"") && error.contains("--insecure-anonymous"),
             "{error}"
         );
+    }
+}
+
+/// The address of the socket is the proxy's: its clients are somewhere else.
+#[test]
+fn clients_behind_a_proxy_need_authentication_also_on_loopback() {
+    let folder = tempfile::tempdir().expect("a folder");
+    new_certificate(folder.path(), "broker.example");
+    for protocol in ["mqtt", "mqtts", "ws"] {
+        let door = |more: &str| {
+            let more = format!(r#"address = "127.0.0.1:0", proxies = ["127.0.0.1"]{more}"#);
+            listener(folder.path(), "behind", protocol, &more)
+        };
+        let error = refused(&door(""));
+        assert!(
+            error.contains("\"behind\"")
+                && error.contains("proxies")
+                && error.contains("give it authentication")
+                && error.contains("--insecure-anonymous"),
+            "{error}"
+        );
+        let broker = with_doors(&[door(r#", authentication = "accounts""#)], &[]);
+        broker.stop().expect("nothing failed");
+        let broker = with_open_doors(&[door("")]);
+        broker.stop().expect("nothing failed");
     }
 }
 

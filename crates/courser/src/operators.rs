@@ -1,5 +1,6 @@
 //! What `courser server` serves operators: where, and what it says of it.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use courser_admin::{Admin, AdminConfig, AdminError, BindError, Reloader};
@@ -58,10 +59,15 @@ pub(crate) fn start(
 }
 
 impl Operators {
+    /// Where it is served over HTTP.
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+        self.admin.addresses()
+    }
+
     /// Lines of the greeting.
     pub(crate) fn greeting(&self) -> Vec<Said> {
         let on = |address| format!("API, metrics and health on http://{address}");
-        let addresses = self.admin.addresses().iter();
+        let addresses = self.addresses().iter();
         let mut lines: Vec<Said> = addresses
             .map(|address| Said::new("operators", on(address)))
             .collect();

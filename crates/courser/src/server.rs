@@ -25,8 +25,8 @@ use crate::operators;
 use crate::reload::Running;
 
 use self::confine::confine;
+use self::greeting::Greeting;
 pub(crate) use self::greeting::Said;
-use self::greeting::{Anyone, Greeting};
 
 /// Descriptors that a broker needs beside its connections.
 const DESCRIPTORS_BESIDE: u64 = 64;
@@ -63,7 +63,6 @@ pub(crate) fn run(arguments: &Server) -> Exit {
         .filter(|address| !address.ip().is_loopback())
         .collect();
     let anonymous = settings.mqtt.authentication == Login::None;
-    let only_here = open.is_empty() && (settings.doors.is_empty() || !arguments.insecure_anonymous);
     if let (Some(address), true, false) = (open.first(), anonymous, arguments.insecure_anonymous) {
         return usage(&format!(
             "{address} can be reached from other machines, and nobody has to log in: ask for accounts with mqtt.authentication = \
@@ -151,11 +150,7 @@ pub(crate) fn run(arguments: &Server) -> Exit {
         memory_max,
         shards,
         data,
-        anyone: match (anonymous, only_here) {
-            (false, _) => Anyone::LogsIn,
-            (true, true) => Anyone::OnThisMachine,
-            (true, false) => Anyone::Everywhere,
-        },
+        settings: &settings,
         capped,
         format,
     };
@@ -386,7 +381,7 @@ fn cannot_start(format: LogFormat, error: &StartError) -> Exit {
     match error {
         StartError::Listen(ListenError::InUse { .. })
         | StartError::Folder(FolderError::InUse { .. }) => Exit::Conflict,
-        StartError::Listen(ListenError::Public { .. }) => Exit::Usage,
+        StartError::Listen(ListenError::Public { .. } | ListenError::Proxied { .. }) => Exit::Usage,
         StartError::Listen(
             ListenError::Denied { .. }
             | ListenError::Unix { .. }

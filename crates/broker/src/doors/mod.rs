@@ -156,21 +156,27 @@ pub(crate) fn bind(live: &Arc<Live>, entrances: &[Arc<Entrance>]) -> Result<Boun
     Ok(bound)
 }
 
-/// Sockets that systemd has opened have addresses that the settings do not say; so it is the sockets that are asked.
+/// Sockets that systemd has opened have addresses that the settings do not say; so it is the sockets that are asked. Where a proxy
+/// passes connections on, they say nothing: the proxy is there for clients of other machines.
 fn check_public(
     listener: &Listener,
     sockets: &[Listening],
     anonymous: Anonymous,
 ) -> Result<(), ListenError> {
     let proves = listener.authentication != courser_settings::Login::None;
+    if proves || anonymous == Anonymous::Anywhere {
+        return Ok(());
+    }
+    let name = || listener.name.clone();
+    if !listener.proxies.is_empty() {
+        return Err(ListenError::Proxied { listener: name() });
+    }
     match sockets.iter().find(|socket| socket.is_public()) {
-        Some(socket) if !proves && anonymous == Anonymous::ThisMachine => {
-            Err(ListenError::Public {
-                listener: listener.name.clone(),
-                place: socket.place(),
-            })
-        }
-        Some(_) | None => Ok(()),
+        Some(socket) => Err(ListenError::Public {
+            listener: name(),
+            place: socket.place(),
+        }),
+        None => Ok(()),
     }
 }
 

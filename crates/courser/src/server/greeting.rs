@@ -1,12 +1,15 @@
 //! What a server says of itself at its start: to people as text on standard output, to programs as lines of the log.
 
+mod reach;
+
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use courser_broker::Broker;
-use courser_settings::{ListenerProtocol, LogFormat};
+use courser_broker::{Authentication, Broker};
+use courser_settings::{ListenerProtocol, LogFormat, Settings};
 
+use self::reach::Place;
 use crate::operators::Operators;
 
 /// Streams that are named at a start.
@@ -35,17 +38,6 @@ impl Said {
     }
 }
 
-/// Who may connect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Anyone {
-    /// Whoever reaches an address.
-    Everywhere,
-    /// Whoever is on this machine.
-    OnThisMachine,
-    /// Nobody without an account.
-    LogsIn,
-}
-
 /// What a started broker says.
 pub(super) struct Greeting<'a> {
     pub(super) broker: &'a Broker,
@@ -55,7 +47,7 @@ pub(super) struct Greeting<'a> {
     pub(super) memory_max: u64,
     /// None where nothing is kept.
     pub(super) data: Option<PathBuf>,
-    pub(super) anyone: Anyone,
+    pub(super) settings: &'a Settings,
     /// Connections that the limit of descriptors allows, where the settings would allow more.
     pub(super) capped: Option<usize>,
     /// For whom it is said.
@@ -89,14 +81,7 @@ impl Greeting<'_> {
                 None => "data: in memory, nothing survives a stop".to_owned(),
             },
         ));
-        lines.push(Said::new(
-            "access",
-            match self.anyone {
-                Anyone::Everywhere => "anonymous: anyone who reaches these addresses may connect",
-                Anyone::OnThisMachine => "loopback only: anyone on this machine may connect",
-                Anyone::LogsIn => "accounts: clients log in",
-            },
-        ));
+        lines.push(Said::new("access", reach::who_may_connect(&self.places())));
         let memory = format!("memory: at most {} MiB", self.memory_max >> 20);
         lines.push(Said::new("memory", memory));
         lines.extend(self.capped.map(|connections| {
@@ -106,6 +91,21 @@ impl Greeting<'_> {
             Said::new("connections", text)
         }));
         lines
+    }
+
+    /// Where anybody can connect to, for MQTT or as an operator.
+    fn places(&self) -> Vec<Place> {
+        let listeners = self.broker.control().listeners();
+        let doors = &self.settings.doors;
+        let mqtt = listeners.iter().flat_map(|listener| {
+            let own = doors.iter().find(|door| door.name == listener.name);
+            let behind_proxies = own.is_some_and(|door| !door.proxies.is_empty());
+            let is_open = listener.authentication == Authentication::None;
+            let places = listener.places.iter();
+            places.map(move |place| Place::mqtt(place, behind_proxies, is_open))
+        });
+        let operators = self.operators.addresses().iter();
+        mqtt.chain(operators.map(Place::operators)).collect()
     }
 
     /// Where it listens, and where clients find that.
