@@ -101,6 +101,40 @@ def test_health(server):
     assert get(server, "/readyz") == (200, "ready\n")
 
 
+def test_silent_connections_do_not_keep_a_probe_waiting(server):
+    """With all places taken the oldest silent connection goes at once, not after the time that its request may take: the others are still there."""
+    places = 64
+    host, port = server.http.removeprefix("http://").split(":")
+
+    def silent():
+        return socket.create_connection((host, int(port)), timeout=20)
+
+    def is_open(connection):
+        connection.setblocking(False)
+        try:
+            return connection.recv(1) != b""
+        except BlockingIOError:
+            return True
+        except ConnectionError:
+            return False
+
+    waiting = [silent() for _ in range(places - 1)]
+    # A part of a head is no request.
+    waiting[0].sendall(b"GET /healthz HTTP/1.1\r\n")
+    # The last one is answered when all have their places; it goes on asking, so that each time the others are idle for longer.
+    asking = http.client.HTTPConnection(host, int(port), timeout=20)
+    for gone in range(1, 4):
+        asking.request("GET", "/healthz")
+        assert asking.getresponse().read() == b"ok\n"
+        assert get(server, "/healthz") == (200, "ok\n")
+        # What the last probe left is free by now or was not yet: then another one has gone for it.
+        still = [is_open(connection) for connection in waiting]
+        assert still.index(True) <= gone and still.count(True) >= places - 1 - gone
+    assert not is_open(waiting[0])
+    for connection in waiting:
+        connection.close()
+
+
 def test_api_wants_the_token(server):
     """Without the token, or with another one, nobody learns anything; what is refused has a stable number."""
     for token in (None, "0" * 64, token_of(server)[:-1]):

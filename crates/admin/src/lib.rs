@@ -22,6 +22,7 @@ mod convert;
 pub mod error;
 mod list;
 pub mod metrics;
+mod places;
 mod routes;
 mod serve;
 pub mod settings;

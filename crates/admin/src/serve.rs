@@ -18,11 +18,12 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::AppState;
 use crate::access::Caller;
+use crate::places::{Answer, Place, Places};
 use crate::routes;
 
 /// Connections at once over all addresses, and as many over the socket.
@@ -161,7 +162,7 @@ pub(crate) fn short_path(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
 /// Serves until `stopped` changes.
 pub(crate) async fn run(listeners: Listeners, state: AppState, mut stopped: watch::Receiver<()>) {
     let router = routes::router(state);
-    let network = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let network = Places::new(CONNECTIONS_MAX);
     for listener in listeners.network {
         tokio::spawn(serve_network(
             listener,
@@ -175,14 +176,12 @@ pub(crate) async fn run(listeners: Listeners, state: AppState, mut stopped: watc
     let _ = stopped.changed().await;
 }
 
-async fn serve_network(listener: TcpListener, router: Router, places: Arc<Semaphore>) {
+async fn serve_network(listener: TcpListener, router: Router, places: Arc<Places>) {
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
         match listener.accept().await {
             Ok((stream, address)) => {
                 let caller = Caller::Network { address };
+                let place = places.take().await;
                 tokio::spawn(serve_one(
                     TokioIo::new(stream),
                     caller,
@@ -196,15 +195,13 @@ async fn serve_network(listener: TcpListener, router: Router, places: Arc<Semaph
 }
 
 async fn serve_local(listener: UnixListener, router: Router) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let places = Places::new(CONNECTIONS_MAX);
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
         let accepted = listener.accept().await;
         match accepted.and_then(|(stream, _)| Ok((stream.peer_cred()?.uid(), stream))) {
             Ok((uid, stream)) => {
                 let caller = Caller::Local { uid };
+                let place = places.take().await;
                 tokio::spawn(serve_one(
                     TokioIo::new(stream),
                     caller,
@@ -218,20 +215,22 @@ async fn serve_local(listener: UnixListener, router: Router) {
 }
 
 /// One connection; what goes wrong on it is the other end's affair.
-async fn serve_one<S>(
-    stream: TokioIo<S>,
-    caller: Caller,
-    router: Router,
-    place: OwnedSemaphorePermit,
-) where
+async fn serve_one<S>(stream: TokioIo<S>, caller: Caller, router: Router, place: Arc<Place>)
+where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
+    let asked = Arc::clone(&place);
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let router = router.clone();
+        let under_way = asked.begin();
         async move {
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(caller);
-            Ok::<_, Infallible>(call(router, request).await)
+            let response = call(router, request).await;
+            Ok::<_, Infallible>(response.map(|body| Answer {
+                body,
+                _under_way: under_way,
+            }))
         }
     });
     let connection = http1::Builder::new()
@@ -239,8 +238,10 @@ async fn serve_one<S>(
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(stream, service);
-    let _ = timeout(CONNECTION_MAX, connection).await;
-    drop(place);
+    tokio::select! {
+        _ = timeout(CONNECTION_MAX, connection) => {}
+        () = place.told_to_go() => {}
+    }
 }
 
 async fn call(mut router: Router, request: hyper::Request<Body>) -> axum::response::Response {

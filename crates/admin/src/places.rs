@@ -1,0 +1,247 @@
+//! Connections at once, of which those that nobody asks anything on make room.
+//!
+//! Invariants:
+//! - no more connections have a place than there are;
+//! - a connection with a request under way, until its answer has been taken, is closed for nobody;
+//! - of the others the one goes first on which nothing was asked or answered for longest: one that never said anything among them.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes, HttpBody};
+use hyper::body::{Frame, SizeHint};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+/// All places of one kind.
+#[derive(Debug)]
+pub(crate) struct Places {
+    free: Arc<Semaphore>,
+    idle: Mutex<Idle>,
+    /// Somebody may make room now.
+    became_idle: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Idle {
+    next: u64,
+    /// Those on which nothing is under way, the longest idle first, and how each is told to go.
+    since: BTreeMap<u64, Arc<Notify>>,
+}
+
+/// That of one connection, until it and all [`UnderWay`] of it are dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    places: Arc<Places>,
+    go: Arc<Notify>,
+    /// Its number among the idle ones.
+    idle: Mutex<Option<u64>>,
+    _taken: OwnedSemaphorePermit,
+}
+
+/// A request is under way until this is dropped.
+#[derive(Debug)]
+pub(crate) struct UnderWay(Arc<Place>);
+
+impl Places {
+    pub(crate) fn new(count: usize) -> Arc<Self> {
+        Arc::new(Self {
+            free: Arc::new(Semaphore::new(count)),
+            idle: Mutex::default(),
+            became_idle: Notify::new(),
+        })
+    }
+
+    /// A place for a connection that is there. When there is none, the one goes that was idle for longest; when all have requests under
+    /// way, the first that has none any more.
+    pub(crate) async fn take(self: &Arc<Self>) -> Arc<Place> {
+        let mut taken = Arc::clone(&self.free).try_acquire_owned().ok();
+        while taken.is_none() {
+            let mut became_idle = std::pin::pin!(self.became_idle.notified());
+            became_idle.as_mut().enable();
+            let free = Arc::clone(&self.free).acquire_owned();
+            taken = if self.send_longest_idle() {
+                free.await.ok()
+            } else {
+                tokio::select! {
+                    free = free => free.ok(),
+                    () = became_idle => None,
+                }
+            };
+        }
+        let place = Arc::new(Place {
+            places: Arc::clone(self),
+            go: Arc::new(Notify::new()),
+            idle: Mutex::new(None),
+            _taken: taken.expect("the semaphore is never closed"),
+        });
+        place.rest();
+        place
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the longest idle one to go; false when there is none.
+    fn send_longest_idle(&self) -> bool {
+        let longest = self.idle().since.pop_first();
+        if let Some((_, go)) = &longest {
+            go.notify_one();
+        }
+        longest.is_some()
+    }
+}
+
+impl Place {
+    /// A request begins.
+    pub(crate) fn begin(self: &Arc<Self>) -> UnderWay {
+        self.stir();
+        UnderWay(Arc::clone(self))
+    }
+
+    /// Comes when it is to make room for another one.
+    pub(crate) async fn told_to_go(&self) {
+        self.go.notified().await;
+    }
+
+    /// Nothing is under way any more.
+    fn rest(&self) {
+        let mut idle = self.places.idle();
+        let number = idle.next;
+        idle.next += 1;
+        idle.since.insert(number, Arc::clone(&self.go));
+        drop(idle);
+        *self.number() = Some(number);
+        self.places.became_idle.notify_one();
+    }
+
+    fn stir(&self) {
+        if let Some(number) = self.number().take() {
+            self.places.idle().since.remove(&number);
+        }
+    }
+
+    fn number(&self) -> MutexGuard<'_, Option<u64>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.stir();
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.rest();
+    }
+}
+
+/// The body of an answer, whose request is under way until it has been taken.
+pub(crate) struct Answer {
+    pub(crate) body: Body,
+    pub(crate) _under_way: UnderWay,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::Future;
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.expect("a runtime").block_on(future)
+    }
+
+    /// Whether it is told to go.
+    async fn goes(place: &Place) -> bool {
+        tokio::select! {
+            biased;
+            () = place.told_to_go() => true,
+            () = std::future::ready(()) => false,
+        }
+    }
+
+    #[test]
+    fn the_one_that_was_idle_for_longest_makes_room() {
+        block_on(async {
+            let places = Places::new(3);
+            let (first, second, third) = (
+                places.take().await,
+                places.take().await,
+                places.take().await,
+            );
+            drop(first.begin());
+            let (fourth, ()) = tokio::join!(places.take(), async {
+                // Nothing was ever asked on it.
+                second.told_to_go().await;
+                drop(second);
+            });
+            assert!(!goes(&first).await && !goes(&third).await);
+            let (_fifth, ()) = tokio::join!(places.take(), async {
+                third.told_to_go().await;
+                drop(third);
+            });
+            assert!(!goes(&first).await && !goes(&fourth).await);
+        });
+    }
+
+    #[test]
+    fn a_request_that_is_under_way_is_waited_for() {
+        block_on(async {
+            let places = Places::new(2);
+            let (first, second) = (places.take().await, places.take().await);
+            let (busy, busier) = (first.begin(), second.begin());
+            let ((), _third) = tokio::join!(
+                async {
+                    assert!(!goes(&first).await && !goes(&second).await);
+                    tokio::task::yield_now().await;
+                    assert!(!goes(&first).await && !goes(&second).await);
+                    drop(busier);
+                    // It has been answered.
+                    second.told_to_go().await;
+                    drop(second);
+                },
+                places.take(),
+            );
+            assert!(!goes(&first).await);
+            drop(busy);
+        });
+    }
+
+    #[test]
+    fn places_of_connections_that_end_are_free() {
+        block_on(async {
+            let places = Places::new(1);
+            for _ in 0..3 {
+                let place = places.take().await;
+                drop(place.begin());
+                drop(place);
+            }
+            assert!(places.idle().since.is_empty(), "nothing is kept of them");
+        });
+    }
+}
