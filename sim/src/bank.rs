@@ -192,6 +192,7 @@ const fn entry(bug: Bug) -> Entry {
         Bug::LatePieces => (Layer::Engine, Worlds::Disk, 4, &["M42:", "I7:"]),
         Bug::ForgetVote => (Layer::Consensus, Worlds::Disk, 1, &["I6:"]),
         Bug::CutRot => (Layer::Log, Worlds::Disk, 1, &["I1:"]),
+        Bug::CutLost => (Layer::Log, Worlds::Disk, 1, &["I1:"]),
         Bug::ReadRecycled => (
             Layer::Log,
             Worlds::Disk,

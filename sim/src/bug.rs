@@ -81,6 +81,8 @@ bugs! {
     ForgetVote,
     /// On a disk: rot is cut like a torn end (M44).
     CutRot,
+    /// On a disk: a batch that a disk has lost is the end of the log (M44).
+    CutLost,
     /// On a disk: blocks of an older life of a segment count as new (M44).
     ReadRecycled,
     /// On a disk: segments with live entries are used again.

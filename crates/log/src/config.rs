@@ -48,6 +48,8 @@ pub enum Planted {
     FreeLiveSegments,
     /// Rot is cut like a torn end (M44).
     CutRot,
+    /// A batch of which nothing is left is the end of the log, whatever comes behind it (M44).
+    CutLost,
     /// Batches of the segment that a file was before are read.
     ReadRecycled,
     /// Batches that a later start has cut are read.

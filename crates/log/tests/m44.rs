@@ -305,6 +305,32 @@ fn m44_the_last_batch_is_rot_once_a_witness_calls_it_synced() {
     }
 }
 
+/// A disk that lies: the last write was synced, and is not there. Where nothing was written behind it nothing knows of it, and the same when the
+/// witness is lost with it (`docs/durability.md` says so).
+#[test]
+fn m44_a_lost_last_write_is_damage_once_a_witness_calls_it_synced() {
+    for (witness, lost_with_it) in [(false, false), (true, true), (true, false)] {
+        let mut recorded = Recorded::new();
+        recorded.write_synced(&[1]);
+        let last = recorded.write_synced(&[1]);
+        let name = last.place.segment.file_name();
+        if witness {
+            assert!(recorded.log.witness().expect("written"));
+        }
+        recorded.disk.lose_write(&name, last.place.offset);
+        if lost_with_it {
+            let behind = last.place.offset + last.bytes;
+            recorded.disk.lose_write(&name, behind);
+        }
+        let known = witness && !lost_with_it;
+        let recovered = recorded.restart(2);
+        assert_eq!(entries(&recovered, 1), 1);
+        assert_eq!(recovered.report.cut, None);
+        assert_eq!(recovered.report.damages.len(), usize::from(known));
+        assert_eq!(damage(&recovered, 1).is_some(), known);
+    }
+}
+
 #[test]
 fn m44_a_batch_that_a_checkpoint_calls_synced_is_rot() {
     let mut recorded = Recorded::new();

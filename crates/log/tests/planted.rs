@@ -29,7 +29,8 @@ fn finds(seed: u64, planted: Planted) -> bool {
             });
         }
         Planted::CutRot | Planted::TakeDamaged => rot(seed),
-        Planted::FreeKept
+        Planted::CutLost
+        | Planted::FreeKept
         | Planted::ForgetKeptAtStart
         | Planted::CleanUncovered
         | Planted::IgnoreHold => unreachable!("{planted:?} is looked for by the simulator"),

@@ -205,6 +205,7 @@ impl DiskNode {
             .expect("a plan's segments have a size that can be");
         let planted = match self.bug {
             Some(Bug::CutRot) => Planted::CutRot,
+            Some(Bug::CutLost) => Planted::CutLost,
             Some(Bug::ReadRecycled) => Planted::ReadRecycled,
             Some(Bug::EmptyHeads) => Planted::HeadWithoutHardStates,
             Some(Bug::FreeKept) => Planted::FreeKept,

@@ -281,7 +281,9 @@ impl<F: DiskFile> Chain<F> {
             Some(expected) => self.proven >= expected,
             None => self.proven > BatchNumber(0),
         };
-        if (was_synced || bad.is_short) && !self.config.has(Planted::CutRot) {
+        let is_planted = self.config.has(Planted::CutRot)
+            || bad.remains.is_none() && self.config.has(Planted::CutLost);
+        if (was_synced || bad.is_short) && !is_planted {
             return self.rot(bad);
         }
         match bad.unreadable {

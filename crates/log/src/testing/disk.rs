@@ -146,6 +146,17 @@ impl MemDisk {
         self.with_file(name, |file| file.rot(at, flip));
     }
 
+    /// The last write to the block of 4,096 bytes that this byte lies in never came there, although it succeeded, and its sync: the block is
+    /// what it was before, as a disk that lies gives it.
+    pub fn lose_block(&self, name: &str, at: u64) {
+        self.with_file(name, |file| file.bring_back(at, false));
+    }
+
+    /// The same of all that this write wrote and nothing has written since.
+    pub fn lose_write(&self, name: &str, at: u64) {
+        self.with_file(name, |file| file.bring_back(at, true));
+    }
+
     /// Cuts a file, as a damaged file system does.
     pub fn truncate(&self, name: &str, len: u64) {
         self.with_file(name, |file| file.truncate(len));

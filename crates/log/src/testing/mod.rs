@@ -4,7 +4,8 @@
 //! What it models:
 //! - A write is visible at once and durable after [`DiskFile::sync`] of its file. A loss of power keeps any subset of what was
 //!   not synced, each write whole, not at all, or some of its sectors of 512 or 4096 bytes. So a block may have what it had before,
-//!   a batch of an older life of its segment say, while writes that came later are there.
+//!   a batch of an older life of its segment say, while writes that came later are there. After a sync that is damage, as rot is:
+//!   [`MemDisk::lose_block`], [`MemDisk::lose_write`].
 //! - A change of names is durable after [`Disk::sync_dir`]. A loss of power keeps the first of them up to some point, as a
 //!   journal does.
 //! - After a sync that failed, what it should have written stays visible and is clean: later syncs succeed and do not write it.

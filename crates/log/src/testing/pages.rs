@@ -5,11 +5,20 @@ use std::sync::Arc;
 
 const PAGE: usize = 4096;
 
+/// What a page was before it was last written.
+#[derive(Clone, Debug, Default)]
+struct Before {
+    bytes: Option<Arc<[u8; PAGE]>>,
+    /// First page of that write.
+    first: usize,
+}
+
 /// Bytes of a file. Those of the last page that are behind the end are zeros.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pages {
     /// None: all zeros.
     pages: Vec<Option<Arc<[u8; PAGE]>>>,
+    before: Vec<Before>,
     len: usize,
 }
 
@@ -21,6 +30,7 @@ impl Pages {
     /// The file ends here now; what is new are zeros.
     pub(super) fn resize(&mut self, len: usize) {
         self.pages.resize(len.div_ceil(PAGE), None);
+        self.before.resize(len.div_ceil(PAGE), Before::default());
         if len < self.len
             && let Some(Some(last)) = self.pages.last_mut()
             && !len.is_multiple_of(PAGE)
@@ -60,6 +70,10 @@ impl Pages {
             let (page, from) = ((offset + done) / PAGE, (offset + done) % PAGE);
             let some = (PAGE - from).min(data.len() - done);
             let part = &data[done..done + some];
+            self.before[page] = Before {
+                bytes: self.pages[page].clone(),
+                first: offset / PAGE,
+            };
             let page = &mut self.pages[page];
             match <[u8; PAGE]>::try_from(part) {
                 Ok(_) if is_zeros(part) => *page = None,
@@ -78,6 +92,23 @@ impl Pages {
         if at < self.len {
             let bytes = self.pages[at / PAGE].get_or_insert_with(|| Arc::new([0; PAGE]));
             Arc::make_mut(bytes)[at % PAGE] ^= bits;
+        }
+    }
+
+    /// The page of a byte is as it was before it was last written, with all others of that write or without.
+    pub(super) fn bring_back(&mut self, at: usize, whole: bool) {
+        if at >= self.len {
+            return;
+        }
+        let page = at / PAGE;
+        let first = self.before[page].first;
+        let theirs = match whole {
+            true => first..self.before.len(),
+            false => page..page + 1,
+        };
+        let of_it = theirs.take_while(|page| self.before[*page].first == first);
+        for page in of_it {
+            self.pages[page].clone_from(&self.before[page].bytes);
         }
     }
 
@@ -142,5 +173,26 @@ mod tests {
         let mut buf = [0; 2];
         assert!(!pages.read(pages.len() - 1, &mut buf));
         assert!(!pages.read(usize::MAX, &mut buf));
+    }
+
+    #[test]
+    fn a_page_or_a_whole_write_is_what_it_was_before() {
+        let mut pages = Pages::default();
+        pages.write(0, &[1; 4 * PAGE]);
+        pages.write(PAGE, &[2; 2 * PAGE]);
+        let bytes = |pages: &Pages| {
+            pages
+                .to_vec()
+                .chunks(PAGE)
+                .map(|it| it[0])
+                .collect::<Vec<_>>()
+        };
+        let mut one = pages.clone();
+        one.bring_back(2 * PAGE + 7, false);
+        assert_eq!(bytes(&one), [1, 2, 1, 1]);
+        pages.bring_back(2 * PAGE + 7, true);
+        assert_eq!(bytes(&pages), [1, 1, 1, 1]);
+        pages.bring_back(3 * PAGE, false);
+        assert_eq!(bytes(&pages), [1, 1, 1, 0], "it was nothing before");
     }
 }

@@ -124,6 +124,13 @@ impl File {
         }
     }
 
+    /// The block that a byte lies in was not written the last time, or nothing of that write was.
+    pub(super) fn bring_back(&mut self, at: u64, whole: bool) {
+        for bytes in [&mut self.visible, &mut self.durable] {
+            bytes.bring_back(to_usize(at), whole);
+        }
+    }
+
     pub(super) fn truncate(&mut self, len: u64) {
         for bytes in [&mut self.visible, &mut self.durable] {
             bytes.resize(bytes.len().min(to_usize(len)));

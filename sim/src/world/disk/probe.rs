@@ -1,5 +1,7 @@
 //! What would be left if something happened now: tried on a copy of the disk.
 
+use std::iter;
+
 use courser_contract::Now;
 use courser_engine::{Limits, Partition};
 use courser_log::SegmentNumber;
@@ -14,7 +16,7 @@ use super::restore::{Lacking, restore};
 use super::truth::MayRot;
 
 /// Flips of a bit after the end of a process.
-const FLIPS: u32 = 6;
+const FLIPS: usize = 6;
 
 impl World {
     /// I2: whatever a loss of power takes now, it takes nothing that is committed. The worst one: all that is not synced.
@@ -62,8 +64,8 @@ impl World {
         self.counts.probes += 1;
     }
 
-    /// I7: a bit that flips somewhere in the log is reported, or changes nothing that counts; and what is damaged by it is set
-    /// aside, or stops. Tried a few times, each on a copy.
+    /// I7: a bit that flips somewhere in the log, or a write there that was synced and never came to the disk, is reported, or changes
+    /// nothing that counts; and what is damaged by it is set aside, or stops. Tried a few times, each on a copy.
     pub(in super::super) fn probe_rot(&mut self) {
         let (counter, now) = (self.life + 1, self.clock());
         let limits = self.plan.limits.clone();
@@ -80,27 +82,30 @@ impl World {
             // The next start says so itself.
             return;
         }
-        for _ in 0..FLIPS {
-            let flip = match node.rng.chance(50) {
+        for round in 0..FLIPS {
+            let place = match node.rng.chance(50) {
                 true => node.in_an_entry(&log, &whole),
                 false => node.somewhere(&log),
             };
-            let Some(flip) = flip else { continue };
-            let rotten = log.fork();
-            // Who accepts a loss makes room for what comes behind it: on a full disk the log takes nothing, and says so.
-            rotten.set_capacity(None);
-            rotten.rot(&flip.name, flip.at, flip.bits);
-            let folders = (node.folder(&rotten), node.folder(&checkpoints.fork()));
-            match node.try_rot(&whole, &flip, folders, (counter, now, &limits)) {
-                Ok(tried) => self.counts.damaged += tried,
-                Err(text) => {
-                    let Flip { name, at, .. } = flip;
-                    let text = format!("{text} (a bit flipped at byte {at} of {name})");
-                    self.oracle.fail(text);
-                    return;
+            let Some((name, at)) = place else { continue };
+            let bits = 1 << node.rng.below(8);
+            let lost = [Some(Rot::Block), Some(Rot::Write), None][round % 3];
+            for rot in iter::once(Rot::Bit(bits)).chain(lost) {
+                let rotten = log.fork();
+                // Who accepts a loss makes room for what comes behind it: on a full disk the log takes nothing, and says so.
+                rotten.set_capacity(None);
+                rot.happen(&rotten, &name, at);
+                let folders = (node.folder(&rotten), node.folder(&checkpoints.fork()));
+                match node.try_rot(&whole, (&name, at), folders, (counter, now, &limits)) {
+                    Ok(tried) => self.counts.damaged += tried,
+                    Err(text) => {
+                        let text = format!("{text} ({rot:?} at byte {at} of {name})");
+                        self.oracle.fail(text);
+                        return;
+                    }
                 }
+                self.counts.probes += 1;
             }
-            self.counts.probes += 1;
         }
     }
 }
@@ -166,26 +171,40 @@ impl DiskNode {
     }
 }
 
-/// A bit of a segment.
-struct Flip {
-    name: String,
-    at: u64,
-    bits: u8,
+/// What happens to a segment at a place.
+#[derive(Clone, Copy, Debug)]
+enum Rot {
+    /// Bits of a byte flip.
+    Bit(u8),
+    /// The block was not written the last time, although the disk said so.
+    Block,
+    /// Nor was anything else of that write.
+    Write,
+}
+
+impl Rot {
+    fn happen(self, log: &MemDisk, name: &str, at: u64) {
+        match self {
+            Self::Bit(bits) => log.rot(name, at, bits),
+            Self::Block => log.lose_block(name, at),
+            Self::Write => log.lose_write(name, at),
+        }
+    }
 }
 
 impl DiskNode {
-    /// Opens a copy in which a bit has flipped, and tries what is damaged. How many partitions that were.
+    /// Opens a copy that is not what it was at a place, and tries what is damaged. How many partitions that were.
     fn try_rot(
         &self,
         whole: &Opened,
-        flip: &Flip,
+        (name, at): (&str, u64),
         folders: (PlantedDisk, PlantedDisk),
         (counter, now, limits): (u32, Now, &Limits),
     ) -> Result<u64, String> {
-        let segment = SegmentNumber::of_file_name(&flip.name);
+        let segment = SegmentNumber::of_file_name(name);
         let unproven = whole.recovered.report.unproven;
         let is_unproven =
-            unproven.is_some_and(|from| (segment, flip.at) >= (Some(from.segment), from.offset));
+            unproven.is_some_and(|from| (segment, at) >= (Some(from.segment), from.offset));
         let may_rot = match is_unproven {
             true => MayRot::Unproven,
             false => MayRot::Yes,
@@ -199,7 +218,7 @@ impl DiskNode {
     }
 
     /// A bit of what is written in some segment.
-    fn somewhere(&mut self, log: &MemDisk) -> Option<Flip> {
+    fn somewhere(&mut self, log: &MemDisk) -> Option<(String, u64)> {
         let segments = segments(log);
         let name = segments
             .get(self.rng.below(segments.len() as u64) as usize)?
@@ -207,11 +226,11 @@ impl DiskNode {
         let bytes = log.bytes(&name)?;
         let end = bytes.iter().rposition(|byte| *byte != 0)?;
         let at = self.rng.below(end as u64 + 1);
-        Some(self.flip(name, at))
+        Some((name, at))
     }
 
     /// A bit of an entry that a start needs: one above the checkpoint of its partition, or one with a message that waits.
-    fn in_an_entry(&mut self, log: &MemDisk, whole: &Opened) -> Option<Flip> {
+    fn in_an_entry(&mut self, log: &MemDisk, whole: &Opened) -> Option<(String, u64)> {
         let found: Vec<_> = whole.recovered.partitions.iter().collect();
         let (id, found) = *found.get(self.rng.below(found.len() as u64) as usize)?;
         let above = found.entries.iter().map(|entry| entry.index);
@@ -229,12 +248,7 @@ impl DiskNode {
             Some((name, at))
         })?;
         let within = self.rng.below(entry.len() as u64);
-        Some(self.flip(name, at as u64 + within))
-    }
-
-    fn flip(&mut self, name: String, at: u64) -> Flip {
-        let bits = 1 << self.rng.below(8);
-        Flip { name, at, bits }
+        Some((name, at as u64 + within))
     }
 }
 
