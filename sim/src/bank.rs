@@ -232,6 +232,7 @@ const fn entry(bug: Bug) -> Entry {
         Bug::ForgetKeptAtStart => (Layer::Log, Worlds::LongDisk, 1, &["I1:", "M42:"]),
         Bug::CleanUncovered => (Layer::Log, Worlds::LongDisk, 1, &["I1:", "I7:"]),
         Bug::HoldIgnored => (Layer::Log, Worlds::LongDisk, 1, &["I1:", "I6:", "I7:"]),
+        Bug::ScrubEndsEarly => (Layer::Log, Worlds::LongDisk, 1, &["I7:"]),
         Bug::LiveEntryForgotten => (Layer::Engine, Worlds::LongDisk, 1, &["I1:", "M42:"]),
         Bug::OldCheckpointRemoved => (Layer::Log, Worlds::LongDisk, 1, &["I7:"]),
         Bug::ForgetBeforeManifest => (Layer::Log, Worlds::LongDisk, 1, &["I1:", "I7:", "M42:"]),

@@ -143,6 +143,8 @@ bugs! {
     CleanUncovered,
     /// On a disk: segments that are being copied are used again.
     HoldIgnored,
+    /// On a disk: a scrub is told that a segment ends before its last batch (I7).
+    ScrubEndsEarly,
     /// On a disk: the log does not hear of the first entries that a checkpoint needs (M42).
     LiveEntryForgotten,
     /// On a disk: the checkpoint that counts is removed when the next one is begun (M42).

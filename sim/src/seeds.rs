@@ -92,6 +92,8 @@ pub struct DiskPlan {
     pub cleaner_records: usize,
     /// Copies that are made while it runs.
     pub copies: u64,
+    /// Times in which all segments are checked while it runs.
+    pub scrubs: u64,
     /// How likely a kill is a loss of power, in percent.
     pub power_losses: u64,
     /// Whether sessions have classes: some clients are relaxed, some volatile (M1).
@@ -243,6 +245,7 @@ impl Plan {
                 life: Life::Short,
                 cleaner_records: 1 << 17,
                 copies: 0,
+                scrubs: 2,
                 segment_bytes: *rng.pick(&[64 << 10, 128 << 10, 1 << 20]),
                 checkpoint_entries: *rng.pick(&[15, 50, 200, 2_000]),
                 checkpoint_budget: *rng.pick(&[500, 4_000, 100_000]),
@@ -314,6 +317,7 @@ impl Plan {
             disk: plan.disk.map(|disk| DiskPlan {
                 life: Life::Long,
                 copies: rng.between(3, 8),
+                scrubs: 6,
                 probe_every: rng.between(60, 150),
                 cleaner_records: *rng.pick(&[5, 40, 1 << 17]),
                 segment_bytes: 64 << 10,

@@ -66,6 +66,8 @@ pub enum Planted {
     CleanUncovered,
     /// Segments that somebody copies are used again.
     IgnoreHold,
+    /// Who checks a segment is told that it ends before its last batch.
+    HeldTooShort,
 }
 
 #[cfg(feature = "testing")]

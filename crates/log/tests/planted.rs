@@ -33,7 +33,8 @@ fn finds(seed: u64, planted: Planted) -> bool {
         | Planted::FreeKept
         | Planted::ForgetKeptAtStart
         | Planted::CleanUncovered
-        | Planted::IgnoreHold => unreachable!("{planted:?} is looked for by the simulator"),
+        | Planted::IgnoreHold
+        | Planted::HeldTooShort => unreachable!("{planted:?} is looked for by the simulator"),
     }));
     found.is_err()
 }

@@ -20,6 +20,7 @@ mod probe;
 mod recall;
 mod recovery;
 mod restore;
+mod scrub;
 mod truth;
 mod writer;
 
@@ -30,8 +31,8 @@ use courser_cluster::{Consensus, Group};
 use courser_contract::{Class, LogIndex, PartitionId, Recalled, ShardId};
 use courser_log::testing::{MemDisk, Planted};
 use courser_log::{
-    Batch, CheckpointStore, Log, LogConfig, LogCounts, LogPlaces, NodeIdentity, PrepareJob,
-    Question, Record, SpaceState,
+    Batch, CheckpointStore, HeldSegment, Log, LogConfig, LogCounts, LogPlaces, NodeIdentity,
+    PrepareJob, Question, Record, SpaceState,
 };
 
 use self::checkpoints::Saving;
@@ -94,6 +95,10 @@ pub(crate) enum DiskEvent {
     Hold,
     /// What it holds is read.
     Copy(u32),
+    /// Segments are going to be checked.
+    Scrub,
+    /// They have been read.
+    Scrubbed(u32),
     /// A call of the disk is going to fail.
     Fail,
     /// The disk fills up, or has room again.
@@ -157,6 +162,8 @@ struct Running {
     recalling: Recalling,
     /// What is being copied.
     held: Option<Held>,
+    /// What is being checked.
+    scrubbing: Vec<HeldSegment>,
 }
 
 /// See the module.
@@ -215,6 +222,7 @@ impl DiskNode {
             Some(Bug::FreeLiveSegments) => Planted::FreeLiveSegments,
             Some(Bug::TrustTheCache) => Planted::TrustTheCache,
             Some(Bug::ClaimTooMuch) => Planted::ClaimTooMuch,
+            Some(Bug::ScrubEndsEarly) => Planted::HeldTooShort,
             Some(Bug::TakeDamaged) => Planted::TakeDamaged,
             Some(Bug::NoDirectorySync) => Planted::SkipFolderSync,
             Some(Bug::OldSegmentNotSynced) => Planted::ForgetOlderSegment,

@@ -6,6 +6,7 @@ use courser_contract::{LogIndex, PartitionId};
 
 use super::Log;
 use crate::{
+    config::Planted,
     disk::Disk,
     error::WriteError,
     ids::{BatchNumber, Place, SegmentNumber, Synced},
@@ -74,7 +75,10 @@ impl<D: Disk> Log<D> {
         let segments = segments.map(|(number, segment)| HeldSegment {
             segment: *number,
             bytes: segment.bytes,
-            last: segment.last,
+            last: match self.config.has(Planted::HeldTooShort) {
+                true => BatchNumber(segment.last.0.saturating_sub(1)),
+                false => segment.last,
+            },
             entries: segment
                 .ranges
                 .iter()

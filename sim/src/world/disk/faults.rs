@@ -6,6 +6,7 @@ use courser_log::testing::{Call, MemDisk};
 
 use super::super::{Event, World};
 use super::DiskEvent;
+use crate::rng::Rng;
 
 /// Longest time for which a disk is full.
 const FULL_MS: u64 = 1_500;
@@ -25,6 +26,11 @@ impl World {
         }
         for _ in 0..disk.plan.copies {
             events.push((disk.rng.between(300, last), DiskEvent::Hold));
+        }
+        // Drawn apart: what a scrub finds changes nothing of the world.
+        let mut rng = Rng::new(self.plan.seed ^ 0x0000_5C2B_0000);
+        for _ in 0..disk.plan.scrubs {
+            events.push((rng.between(300, last), DiskEvent::Scrub));
         }
         for (at, event) in events {
             self.at(at, Event::Disk(event));

@@ -227,6 +227,7 @@ impl World {
             cleaning,
             recalling,
             held: None,
+            scrubbing: Vec::new(),
             batch: log.new_batch(),
             log,
             groups,

@@ -43,6 +43,8 @@ impl World {
             DiskEvent::Recalled(life, answer) if self.is_life(life) => self.recalled(answer),
             DiskEvent::Hold => self.hold(),
             DiskEvent::Copy(life) if self.is_life(life) => self.copy(),
+            DiskEvent::Scrub => self.scrub(),
+            DiskEvent::Scrubbed(life) if self.is_life(life) => self.scrubbed(),
             DiskEvent::Write(_)
             | DiskEvent::Sync(_)
             | DiskEvent::Overdue(..)
@@ -51,6 +53,7 @@ impl World {
             | DiskEvent::Persisted(..)
             | DiskEvent::CheckpointDone(..)
             | DiskEvent::Copy(_)
+            | DiskEvent::Scrubbed(_)
             | DiskEvent::Clean(_)
             | DiskEvent::CleanerAsks(..)
             | DiskEvent::CleanerTold(..)
