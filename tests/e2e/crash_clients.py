@@ -182,7 +182,7 @@ class Work:
         if made.returncode:
             raise Violation(f"a backup: {made.stdout}{made.stderr}")
         self.counts["backups"] += int(made.stdout.split()[1])
-        for step in (["prune", "backups", "--keep", "1"], ["verify", "backups"]):
+        for step in (["prune", "backups", "--keep", "1", "--yes"], ["verify", "backups"]):
             done = self.courser("backup", *step)
             if done.returncode:
                 raise Violation(f"backup {step}: {done.stdout}{done.stderr}")

@@ -66,11 +66,11 @@ def test_a_backup_is_made_checked_and_restored(tmp_path):
     # The first one goes; the second has what it needs of it.
     said = run(server, "backup", "prune", "backups", "--keep", "1", "--dry-run")
     assert said.startswith("1 backups, ") and "would be removed" in said, said
-    pruned = json.loads(run(server, "backup", "prune", "backups", "--keep", "1", "-o", "json"))
+    pruned = json.loads(run(server, "backup", "prune", "backups", "--keep", "1", "--yes", "-o", "json"))
     assert (pruned["kept"], pruned["removed"], pruned["dry_run"]) == ([2], [1], False)
     run(server, "backup", "verify", "backups", "--backup", "1", code=5)
     assert run(server, "backup", "verify", "backups").rstrip().endswith("partitions: whole")
-    run(server, "backup", "prune", "elsewhere", "--keep", "1", code=5)
+    run(server, "backup", "prune", "elsewhere", "--keep", "1", "--yes", code=5)
 
     # Damage is found by the name of its file.
     segment = sorted((server.folder / "backups").glob("0*/log/*.seg"))[-1]

@@ -146,7 +146,7 @@ def test_no_secret_is_ever_written(brokers, tmp_path, monkeypatch, log_format):
     secret = tmp_path / "secret"
     secret.write_text(PASSWORD + "\n")
     scram = ["--password-file", str(secret), "--scram"]
-    for verb in (["user", "add", "fleet", "--role", "canary-role", *scram], ["user", "set-password", "fleet", *scram], ["user", "add", "admin", *scram]):
+    for verb in (["user", "add", "fleet", "--role", "canary-role", *scram], ["user", "set-password", "fleet", "--yes", *scram], ["user", "add", "admin", *scram]):
         written.append(courser(server, *verb, *at))
     for verb in LISTINGS:
         for form in ("table", "json"):

@@ -37,7 +37,7 @@ def test_nothing_writes_to_the_configuration_file(tmp_path):
         courser("acl", "grant", "device", "publish", "d/%c")
         (broker.folder / "secret").write_text("a password\n")
         courser("user", "add", "fleet", "--role", "device", "--password-file", "secret")
-        courser("user", "set-password", "fleet", "--password-file", "secret", "--scram")
+        courser("user", "set-password", "fleet", "--yes", "--password-file", "secret", "--scram")
         courser("user", "disable", "fleet", "--yes")
         courser("domain", "set", "default", "--quota", "queued_messages=10")
         courser("access", "export", "export.json")

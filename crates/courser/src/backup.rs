@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::cli::exit::{Exit, usage};
+use crate::cli::sure::Sure;
 use crate::operate::{Output, OutputFlags, ServerFlags, say};
 
 /// How often a backup that is being made is looked at.
@@ -58,6 +59,8 @@ struct Prune {
     /// How many backups are left, the last ones. Every byte of them is read first: if one is not whole, nothing is removed
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     keep: u32,
+    #[command(flatten)]
+    sure: Sure,
     /// Only say what would be removed
     #[arg(long)]
     dry_run: bool,
@@ -163,6 +166,13 @@ impl Prune {
             true => PruneMode::Say,
             false => PruneMode::Remove,
         };
+        let folder = self.folder.display();
+        let what = format!("remove backups in {folder} but the last {}", self.keep);
+        if mode == PruneMode::Remove
+            && let Err(exit) = self.sure.ask(&what)
+        {
+            return exit;
+        }
         let keep = usize::try_from(self.keep).unwrap_or(usize::MAX);
         let done = match prune_backups(&self.folder, keep, mode) {
             Ok(done) => done,

@@ -135,6 +135,7 @@ fn a_user_is_made_comes_in_and_goes() {
         "user",
         "set-password",
         "dev",
+        "--yes",
         "--scram",
         "--password-file",
         "-",
@@ -158,7 +159,7 @@ fn a_user_is_made_comes_in_and_goes() {
     assert_eq!(ask(&["user", "enable", "dev"], "").0, Some(0));
     assert_eq!(publish("canary-2", "d/d1"), Some(0));
     assert_eq!(
-        ask(&["acl", "revoke", "device", "publish", "d/%c"], "").0,
+        ask(&["acl", "revoke", "device", "publish", "d/%c", "--yes"], "").0,
         Some(0)
     );
     assert_eq!(publish("canary-2", "d/d1"), Some(4), "the right is gone");

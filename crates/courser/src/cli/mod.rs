@@ -8,10 +8,11 @@ pub(crate) mod layers;
 pub(crate) mod new_file;
 pub(crate) mod plain;
 pub(crate) mod settings;
+pub(crate) mod sure;
 pub(crate) mod units;
 pub(crate) mod url;
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, Write};
 
 use exit::Exit;
 
@@ -26,16 +27,6 @@ pub(crate) fn print(text: &str) -> Exit {
             Exit::Internal
         }
     }
-}
-
-/// Asks the person at the terminal; where there is none, the answer is no.
-pub(crate) fn confirm(question: &str) -> bool {
-    if !io::stdin().is_terminal() {
-        return false;
-    }
-    eprint!("{question}? [y/N] ");
-    let mut line = String::new();
-    io::stdin().lock().read_line(&mut line).is_ok() && matches!(line.trim(), "y" | "yes")
 }
 
 /// Topic and message out of what was named, by a flag or a URL, and two free arguments: with a topic that is named, the first of

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::print::{OutputFlags, plain};
 use super::server::ServerFlags;
-use crate::cli::confirm;
-use crate::cli::exit::{Exit, usage};
+use crate::cli::exit::Exit;
+use crate::cli::sure::Sure;
 
 /// What a destructive verb is for.
 #[derive(Args, Debug)]
@@ -22,9 +22,8 @@ pub(super) struct Targets {
 /// Whether it is meant.
 #[derive(Args, Debug)]
 pub(super) struct Consent {
-    /// Do not ask
-    #[arg(short = 'y', long)]
-    yes: bool,
+    #[command(flatten)]
+    sure: Sure,
     /// Only say what would be done
     #[arg(long)]
     dry_run: bool,
@@ -76,8 +75,10 @@ impl Consent {
     /// Does it to each, if it is meant.
     pub(super) fn run(&self, server: &ServerFlags, deed: &Deed, chosen: Chosen<'_>) -> Exit {
         let what = format!("{} {}", deed.what, chosen.list());
-        if !self.dry_run && !self.yes && !confirm(&what) {
-            return usage(&format!("nothing was done: say --yes to {what}"));
+        if !self.dry_run
+            && let Err(exit) = self.sure.ask(&what)
+        {
+            return exit;
         }
         server.ask(async |client| {
             let mut done = Vec::new();

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::{role, send};
 use crate::cli::exit::{Exit, usage};
+use crate::cli::sure::Sure;
 use crate::operate::list::{ListFlags, Listing};
 use crate::operate::print::{Output, OutputFlags, plain, say};
 use crate::operate::server::ServerFlags;
@@ -79,7 +80,12 @@ enum AclVerb {
     /// Give a role a rule
     Grant(RuleOfRole),
     /// Take a rule from a role: what it allowed stops at the next message
-    Revoke(RuleOfRole),
+    Revoke {
+        #[command(flatten)]
+        rule: RuleOfRole,
+        #[command(flatten)]
+        sure: Sure,
+    },
     /// Say whether a user may do something, and which rule decides: ends with 0 if it may, with 1 if not
     Test {
         /// User name
@@ -146,7 +152,13 @@ pub(crate) fn run(arguments: &Acl) -> Exit {
             },
         ),
         AclVerb::Grant(rule) => rule.send(server, "add_rules"),
-        AclVerb::Revoke(rule) => rule.send(server, "remove_rules"),
+        AclVerb::Revoke { rule, sure } => {
+            let what = format!("take \"{}\" from role {}", rule.text(), rule.role);
+            match sure.ask(&what) {
+                Ok(()) => rule.send(server, "remove_rules"),
+                Err(exit) => exit,
+            }
+        }
         AclVerb::Test {
             user,
             client_id,

@@ -9,9 +9,9 @@ use courser_access::{PasswordHash, UserName};
 use courser_admin::client::Verb;
 use serde_json::{Value, json};
 
-use crate::cli::confirm;
 use crate::cli::exit::{Exit, usage};
 use crate::cli::new_file::{there_already, write};
+use crate::cli::sure::Sure;
 use crate::operate::print::{OutputFlags, say};
 use crate::operate::server::ServerFlags;
 
@@ -35,9 +35,8 @@ enum AccessVerb {
     Import {
         /// File to read; - is standard input
         file: PathBuf,
-        /// Do not ask
-        #[arg(short = 'y', long)]
-        yes: bool,
+        #[command(flatten)]
+        sure: Sure,
         /// Only say what would change
         #[arg(long)]
         dry_run: bool,
@@ -53,7 +52,7 @@ pub(crate) fn run(arguments: &Access) -> Exit {
         AccessVerb::Export { file } => export(server, file.as_deref()),
         AccessVerb::Import {
             file,
-            yes,
+            sure,
             dry_run,
             output,
         } => {
@@ -64,10 +63,13 @@ pub(crate) fn run(arguments: &Access) -> Exit {
                 }
                 Err(message) => return usage(&message),
             };
-            if !dry_run && !yes && !confirm("replace all users and roles") {
-                return usage(
-                    "nothing was done: say --yes to replace all users and roles, or --dry-run to see what would change",
-                );
+            if !dry_run
+                && let Err(exit) = sure.ask_or(
+                    "replace all users and roles",
+                    ", or --dry-run to see what would change",
+                )
+            {
+                return exit;
             }
             let path = format!("/api/v1/access?dry_run={dry_run}");
             server.ask(async |client| {

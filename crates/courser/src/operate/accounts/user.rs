@@ -10,6 +10,7 @@ use super::limits::{self, Limit};
 use super::secret::PasswordFlags;
 use super::{send, show, transfer};
 use crate::cli::exit::{Exit, usage};
+use crate::cli::sure::Sure;
 use crate::operate::list::{ListFlags, Listing};
 use crate::operate::print::OutputFlags;
 use crate::operate::server::ServerFlags;
@@ -79,6 +80,8 @@ enum UserVerb {
         #[command(flatten)]
         password: PasswordFlags,
         #[command(flatten)]
+        sure: Sure,
+        #[command(flatten)]
         output: OutputFlags,
     },
     /// Let a user come in again
@@ -140,15 +143,21 @@ pub(crate) fn run(arguments: &Users) -> Exit {
         UserVerb::SetPassword {
             name,
             password,
+            sure,
             output,
-        } => match password.read() {
-            Ok(text) => {
-                let path = format!("{}/password", path(name));
-                let new = json!({"password": text, "scram": password.scram()});
-                send(server, Verb::Put, &path, &new, output)
+        } => {
+            if let Err(exit) = sure.ask(&format!("replace the password of {name}")) {
+                return exit;
             }
-            Err(message) => usage(&message),
-        },
+            match password.read() {
+                Ok(text) => {
+                    let path = format!("{}/password", path(name));
+                    let new = json!({"password": text, "scram": password.scram()});
+                    send(server, Verb::Put, &path, &new, output)
+                }
+                Err(message) => usage(&message),
+            }
+        }
         UserVerb::Enable { name, output } => {
             let change = json!({"state": "enabled"});
             send(server, Verb::Patch, &path(name), &change, output)
