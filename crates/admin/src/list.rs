@@ -21,7 +21,7 @@ pub(crate) use walk::{Place, Step, Walk, list, list_here};
 /// Rows of a page when nobody says how many.
 const LIMIT_DEFAULT: usize = 100;
 /// Most rows of a page.
-const LIMIT_MAX: usize = 10_000;
+pub(crate) const LIMIT_MAX: usize = 10_000;
 /// Conditions of one question.
 const CONDITIONS_MAX: usize = 16;
 
@@ -120,6 +120,15 @@ impl ListQuery {
             }
         }
         Ok(query)
+    }
+
+    /// Reads those of what is neither sorted nor has a cursor.
+    pub(crate) fn read_unpaged(parameters: Vec<(String, String)>) -> Result<Self, ApiError> {
+        let others = |name: &str| !matches!(name, "filter" | "limit");
+        match parameters.iter().find(|(name, _)| others(name)) {
+            Some((name, _)) => Err(bad(format!("unknown parameter \"{name}\""))),
+            None => Self::read(parameters, &[]),
+        }
     }
 
     /// Most rows of the page.

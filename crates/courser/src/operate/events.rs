@@ -6,6 +6,7 @@ use clap::Args;
 use courser_admin::client::{Client, ClientError};
 use serde_json::Value;
 
+use super::list::PAGE_MAX;
 use super::print::{Output, OutputFlags, plain, say};
 use super::server::ServerFlags;
 use crate::cli::exit::Exit;
@@ -24,8 +25,11 @@ pub(crate) struct EventsArguments {
     /// Only what the server knows from before; do not wait for more
     #[arg(long)]
     no_follow: bool,
+    /// Only events whose field fits: FIELD=PATTERN with * for anything, or !=, <, <=, >, >=; as often as wanted
+    #[arg(long, value_name = "CONDITION")]
+    filter: Vec<String>,
     /// End after so many events
-    #[arg(short = 'C', long, value_name = "COUNT")]
+    #[arg(short = 'C', long, visible_alias = "limit", value_name = "COUNT")]
     count: Option<u64>,
     #[command(flatten)]
     output: OutputFlags,
@@ -43,10 +47,10 @@ impl EventsArguments {
         let mut left = self.count.unwrap_or(u64::MAX);
         let mut after = (self.past || self.no_follow).then(|| "0".to_owned());
         loop {
-            let query: Vec<(&str, &str)> = after
-                .iter()
-                .map(|after| ("after", after.as_str()))
-                .collect();
+            let limit = left.clamp(1, PAGE_MAX).to_string();
+            let mut query = vec![("limit", limit.as_str())];
+            query.extend(after.iter().map(|after| ("after", after.as_str())));
+            query.extend(self.filter.iter().map(|it| ("filter", it.as_str())));
             let page = client.get("/api/v1/events", &query).await?;
             let events = page["items"].as_array().map_or(&[][..], Vec::as_slice);
             for event in events {
@@ -57,8 +61,8 @@ impl EventsArguments {
                 self.say(event);
             }
             let next = page["next"].as_str().unwrap_or_default().to_owned();
-            // A page is bounded: another one may be there already.
-            let more = !events.is_empty();
+            // A page is bounded: another one may be there already, also behind one of which nothing was wanted.
+            let more = after.as_ref().is_some_and(|after| *after != next);
             after = Some(next);
             if left == 0 || (self.no_follow && !more) {
                 return Ok(Exit::Done);

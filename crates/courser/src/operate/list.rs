@@ -34,7 +34,7 @@ pub(crate) struct ListFlags {
 }
 
 /// Most rows that the server gives at once.
-const PAGE_MAX: u64 = 10_000;
+pub(super) const PAGE_MAX: u64 = 10_000;
 
 /// What is listed, and how a table of it looks.
 pub(super) struct Listing {
