@@ -195,6 +195,14 @@ impl Oracle {
         self.short.iter().any(overlaps)
     }
 
+    /// Whether the disk may have come to its reserve, or to more than that, while a message was on its way to where it is stored.
+    fn comes_when_room_changes(&self, msg: &Msg) -> bool {
+        let arrival = msg.first_sent..=msg.first_sent + ARRIVAL_MS;
+        self.short
+            .iter()
+            .any(|(from, to)| arrival.contains(from) || to.is_some_and(|to| arrival.contains(&to)))
+    }
+
     /// A session begins.
     pub(crate) fn begin_life(&mut self, client: usize) -> LifeId {
         self.lives.push(Life {

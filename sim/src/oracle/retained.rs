@@ -13,7 +13,8 @@ impl Oracle {
         for &id in self.retained.get(topic).into_iter().flatten() {
             let msg = &self.msgs[&id];
             // Of what was sent again only the repeat was refused: an earlier copy may have been stored, its answer lost.
-            if msg.refused && !msg.resent {
+            // And where the disk was full for a part of its way only, one partition may have refused what another one keeps (M10, M14).
+            if msg.refused && !msg.resent && !self.comes_when_room_changes(msg) {
                 continue;
             }
             if msg.acked.is_some() {

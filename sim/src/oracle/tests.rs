@@ -121,6 +121,21 @@ fn m33_what_is_refused_the_second_time_may_be_stored() {
     }
 }
 
+/// A message was refused in one partition, where the disk had only its reserve, and is kept in another one, which heard first that it has more (M10, M14).
+#[test]
+fn m33_what_is_refused_while_room_comes_back_may_be_kept() {
+    for (again, may_be) in [(30, true), (30 + ARRIVAL_MS, false)] {
+        let (mut oracle, publisher, _) = oracle();
+        oracle.disk_short(true, 5);
+        let got = publish(&mut oracle, publisher, (QoS::AtLeastOnce, true), 20);
+        oracle.answered(id(&got), true, 25);
+        oracle.disk_short(false, again);
+        let found = BTreeMap::from([(TOPIC.to_owned(), vec![got.payload.clone()])]);
+        oracle.check_retained(&found);
+        assert_eq!(oracle.violation.is_none(), may_be);
+    }
+}
+
 /// A message of QoS 2 goes by its publisher's home and does not wait for one of QoS 0, of which nobody says that it has come: either may be kept.
 /// A later one is.
 #[test]
