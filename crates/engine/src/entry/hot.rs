@@ -40,7 +40,7 @@ const KEEP_RETAINED: u8 = 1 << 4;
 const FLAGS_MASK: u8 = KEY_MASK | TARGETS_MASK | KEEP_RETAINED;
 
 /// A record and where it goes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PublishFact<'a> {
     pub(crate) key: Key,
     pub(crate) keep_retained: bool,

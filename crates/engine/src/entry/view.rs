@@ -56,12 +56,10 @@ impl EntryView {
     /// # Errors
     /// When they are none, or of a later version.
     pub fn read(bytes: &Bytes) -> Result<Self, EntryError> {
-        let mut entry = Entry::open(bytes, Trust::Foreign)?;
+        let entry = Entry::open(bytes, Trust::Foreign)?;
         let head = entry.head();
         let mut facts = Vec::new();
-        while let Some(fact) = entry.next_fact()? {
-            facts.push(FactView::of(fact));
-        }
+        entry.for_each(|fact| facts.push(FactView::of(fact)))?;
         Ok(Self {
             wall: head.wall,
             term: head.term,
@@ -71,7 +69,7 @@ impl EntryView {
 }
 
 impl FactView {
-    fn of(fact: Fact<'_>) -> Self {
+    fn of(fact: &Fact<'_>) -> Self {
         match fact {
             Fact::Publish(publish) => {
                 let record = publish.record();
@@ -101,7 +99,7 @@ impl FactView {
                     Fate::Dropped => "dropped",
                 },
             },
-            Fact::Rare(rare) => Self::Other(format!("{:?}", without_payload(rare))),
+            Fact::Rare(rare) => Self::Other(format!("{:?}", without_payload(rare.clone()))),
         }
     }
 }
@@ -174,7 +172,7 @@ mod tests {
                 will: Some(Box::new(will)),
             },
         };
-        let FactView::Other(text) = FactView::of(Fact::Rare(rare)) else {
+        let FactView::Other(text) = FactView::of(&Fact::Rare(rare)) else {
             panic!("it is a rare one");
         };
         assert!(text.starts_with("SessionOpened") && text.contains("gone"));

@@ -219,7 +219,8 @@ impl Rows {
 
     /// Adds a row whose record is expected, behind all others, and returns its number.
     pub(super) fn expect(&mut self, address: Address, refs: u32) -> u32 {
-        let number = self.add_next(Row::new(EXPECTED, 0, refs, address));
+        let (number, row) = self.next_place();
+        *row = Row::new(EXPECTED, 0, refs, address);
         let (at_page, at) = place(number);
         if at + 1 == PAGE
             && let Some(page) = self.pages[at_page as usize].take()
@@ -235,28 +236,34 @@ impl Rows {
     /// Adds a row and returns its number.
     #[inline]
     pub(super) fn add(&mut self, row: Row) -> u32 {
+        let (number, place) = self.free_place();
+        *place = row;
+        number
+    }
+
+    /// A place for a row: one that is free, or one behind all others.
+    #[inline]
+    fn free_place(&mut self) -> (u32, &mut Row) {
         if self.free == END {
-            return self.add_next(row);
+            return self.next_place();
         }
         let number = self.free;
         let (page, at) = place(number);
         let page = self.pages[page as usize].as_mut();
         let place = &mut page.expect("a free row is in an open page")[at];
         self.free = place.refs;
-        *place = row;
-        number
+        (number, place)
     }
 
     #[cold]
     #[inline(never)]
-    fn add_next(&mut self, row: Row) -> u32 {
+    fn next_place(&mut self) -> (u32, &mut Row) {
         if place(self.next).1 == 0 {
             self.next = self.add_page() * PAGE as u32;
         }
         let number = self.next;
-        *self.get_mut(number) = row;
         self.next += 1;
-        number
+        (number, self.get_mut(number))
     }
 
     #[cold]

@@ -235,7 +235,7 @@ impl State {
         if trust == Trust::Foreign {
             Entry::check(bytes)?;
         }
-        let mut entry = Entry::open(bytes, trust)?;
+        let entry = Entry::open(bytes, trust)?;
         let head = entry.head();
         assert!(
             at.0 > self.index,
@@ -246,9 +246,7 @@ impl State {
         self.ages.note(at.0, self.wall);
         self.term = head.term;
         let mut applying = apply::Applying::new(self.records.begin_entry(bytes));
-        while let Some(fact) = entry.next_fact()? {
-            self.apply_fact(&mut applying, &fact, sink);
-        }
+        entry.for_each(|fact| self.apply_fact(&mut applying, fact, sink))?;
         let block = applying.finish(self);
         self.records.end_entry(block);
         Ok(())

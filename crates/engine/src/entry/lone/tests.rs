@@ -52,18 +52,19 @@ fn entry(head: Head, key: &Key, keep_retained: bool, targets: Targets<'_>) -> By
 fn read(entry: &Bytes) -> (Head, Key, u32) {
     Entry::check(entry).expect("it is whole");
     for trust in [Trust::Own, Trust::Foreign] {
-        let mut facts = Entry::open(entry, trust).expect("its head is whole");
-        let head = facts.head();
-        let publish = match facts.next_fact() {
-            Ok(Some(Fact::Publish(publish))) => publish,
-            other => panic!("a publish, not {other:?}"),
+        let opened = Entry::open(entry, trust).expect("its head is whole");
+        let head = opened.head();
+        let mut facts = Vec::new();
+        let read = opened.for_each(|fact| facts.push(fact.clone()));
+        read.expect("it is whole");
+        let [Fact::Publish(publish)] = &facts[..] else {
+            panic!("one publish, not {facts:?}");
         };
         assert_eq!(publish.record().view(), view(b"payload"));
         assert!(
             publish.record_at.is_multiple_of(8),
             "an address is in eighths"
         );
-        assert!(facts.next_fact().expect("the end").is_none());
         if let (TargetsAt::Set(set), Trust::Foreign) = (publish.targets, trust) {
             return (head, publish.key, set);
         }
