@@ -80,7 +80,7 @@ impl<F: PartitionEffects> Sink for Leader<'_, F> {
     fn published(&mut self, record: RecordRef<'_>, view: RecordView<'_>, key: &Key) {
         if !self.lead.receivers.is_empty() {
             let delivery = Delivery {
-                view,
+                view: &view,
                 record: Some(record),
             };
             self.fx.deliver(delivery, &self.lead.receivers);
@@ -383,7 +383,7 @@ impl Partition {
                 identifiers: looks.identifiers(reference.look).cloned(),
             };
             let delivery = Delivery {
-                view,
+                view: &view,
                 record: Some(record),
             };
             fx.deliver(delivery, std::slice::from_ref(&to));

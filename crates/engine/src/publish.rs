@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use courser_contract::{
-    Append, AppendKey, Cut, Dropped, PartitionEffects, PartitionId, QoS, Record, RecordView,
-    Refusal, Settled, ToPartition,
+    Append, AppendKey, ClientHash, Cut, Dropped, PartitionEffects, PartitionId, Publish, QoS,
+    Record, RecordView, Refusal, Settled, ToPartition,
 };
 
 use crate::{
@@ -40,28 +40,35 @@ impl Partition {
             Repeat::Answer(result) => return answer(&append.key, result, fx),
             Repeat::Silent => return,
         }
-        let mut view = RecordView::from(&append.publish);
+        let Publish {
+            topic, publisher, ..
+        } = *append.publish;
         let list = if append.deliver {
-            self.targets_of(&view, append.cut)
+            self.targets_of((topic, publisher), append.cut)
         } else {
             self.lead.nobody.clone()
         };
-        // Once targets are settled, only who finds it among the retained messages asks who published.
-        if !append.keep_retained {
-            view.publisher = None;
-        }
+        let view = RecordView {
+            // Once targets are settled, only who finds it among the retained messages asks who published.
+            publisher: publisher.filter(|_| append.keep_retained),
+            ..RecordView::from(append.publish)
+        };
         self.take_publish(&list, append, &view, fx);
     }
 
     /// The targets of a message, without those that do not want their own.
     #[inline(always)]
-    fn targets_of(&mut self, view: &RecordView<'_>, cut: Cut) -> Rc<TargetList> {
+    fn targets_of(
+        &mut self,
+        (topic, publisher): (&str, Option<ClientHash>),
+        cut: Cut,
+    ) -> Rc<TargetList> {
         let State { l2, sessions, .. } = &mut self.state;
         let client = |stream| sessions.get(stream).map(|session| session.publisher());
-        let list = l2.targets(view.topic, client);
-        let list = match view.publisher {
+        let list = l2.targets(topic, client);
+        let list = match publisher {
             Some(publisher) if list.leaves_out(publisher) => {
-                Rc::new(l2.targets_without(view.topic, client, publisher))
+                Rc::new(l2.targets_without(topic, client, publisher))
             }
             Some(_) | None => list,
         };
@@ -71,7 +78,7 @@ impl Partition {
     /// The same for what begins here; apart, so that the data path keeps its own copy in place.
     #[inline(never)]
     fn own_targets(&mut self, view: &RecordView<'_>, cut: Cut) -> Rc<TargetList> {
-        self.targets_of(view, cut)
+        self.targets_of((view.topic, view.publisher), cut)
     }
 
     /// A publish from another partition's outbox, or from a volatile partition without one.
@@ -88,7 +95,7 @@ impl Partition {
         );
         let append = Append {
             key,
-            publish: record.view().into(),
+            publish: &record.view().into(),
             keep_retained,
             deliver: true,
             cut,

@@ -84,10 +84,7 @@ impl Partition {
             (routed.whole, routed.retain) = (whole, view.retain);
         }
         if !routed.receivers.is_empty() {
-            let delivery = Delivery {
-                view: *view,
-                record: None,
-            };
+            let delivery = Delivery { view, record: None };
             fx.deliver_to_list(delivery, &routed.receivers, routed.number);
         }
         if routed.absent > 0 {

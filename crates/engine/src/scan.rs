@@ -296,7 +296,7 @@ impl Partition {
             identifiers: target.identifiers.clone(),
         };
         let delivery = Delivery {
-            view: *view,
+            view,
             record: Some(record.as_ref()),
         };
         fx.deliver(delivery, std::slice::from_ref(&to));

@@ -79,7 +79,7 @@ impl PartitionEffects for PartitionFx<'_> {
         self.hub.check_heirs(to);
         let (record, stored) = match &delivery.record {
             Some(record) => (record.to_record(), true),
-            None => (Record::copy_of(&delivery.view), false),
+            None => (Record::copy_of(delivery.view), false),
         };
         for shard in (0..self.hub.places.shards).map(ShardId) {
             let there = to.iter().filter(|to| to.front.shard == shard);

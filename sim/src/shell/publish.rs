@@ -1,8 +1,7 @@
 //! Publishes of fronts on their way to partitions (M37).
 
 use courser_contract::{
-    Append, AppendKey, Cut, Destinations, FrontId, PartitionId, Publish, QoS, Record, RecordView,
-    Routed, Ticket,
+    AppendKey, Destinations, FrontId, PartitionId, Publish, QoS, Record, RecordView, Routed, Ticket,
 };
 
 use super::appends::Kept;
@@ -83,20 +82,5 @@ impl Hub {
             record: kept.record.clone(),
         };
         self.push(self.places.shard_of(partition), message);
-    }
-}
-
-/// An append as a partition takes it.
-pub(crate) fn append<'a>(
-    key: AppendKey,
-    record: &'a Record,
-    (keep_retained, deliver, cut): (bool, bool, Cut),
-) -> Append<'a> {
-    Append {
-        key,
-        publish: Publish::from(record.view()),
-        keep_retained,
-        deliver,
-        cut,
     }
 }

@@ -1,15 +1,14 @@
 //! One turn of a shard: everything that can happen, in order.
 
 use courser_contract::{
-    Delivery, FrontId, GroupRef, OutcomeKind, PartitionId, Record, Seq, ShardId, Source, Term,
-    Tick, ToFront, ToHome, ToPartition,
+    Append, Delivery, FrontId, GroupRef, OutcomeKind, PartitionId, Record, Seq, ShardId, Source,
+    Term, Tick, ToFront, ToHome, ToPartition,
 };
 use courser_mqtt::front::{Front, Prepared};
 
 use super::effects::PartitionFx;
 use super::message::Message;
 use super::parcels::Parcels;
-use super::publish::append;
 use super::{Action, Connection, Inbound, Shard};
 use crate::bug::Bug;
 use courser_contract::Now;
@@ -273,7 +272,13 @@ impl Shard {
                 record,
             } => {
                 if self.is_current(partition, term) {
-                    let append = append(key, &record, (keep_retained, deliver, cut));
+                    let append = Append {
+                        key,
+                        publish: &record.view().into(),
+                        keep_retained,
+                        deliver,
+                        cut,
+                    };
                     self.with_partition(partition, |it, now, fx| {
                         it.handle_append(now, &append, fx)
                     });
@@ -372,12 +377,12 @@ impl Shard {
 
     fn deliver(&mut self, record: &Record, stored: bool, to: Vec<courser_contract::DeliverTo>) {
         let delivery = Delivery {
-            view: record.view(),
+            view: &record.view(),
             record: stored.then(|| record.as_ref()),
         };
         for target in to {
             self.with_front(target.front.slot, |front, now, fx, scratch| {
-                let mut prepared = Prepared::new(delivery, now, scratch);
+                let mut prepared = Prepared::new(&delivery, now, scratch);
                 front.deliver(now, &mut prepared, &target, fx);
             });
         }

@@ -167,7 +167,7 @@ impl Batch {
         append: &Append<'_>,
         front: Option<FrontId>,
     ) {
-        let record = self.encode(&RecordView::from(&append.publish));
+        let record = self.encode(&RecordView::from(append.publish));
         self.weight += record.len as usize + REQUEST_WEIGHT;
         self.messages.push(Message::Append {
             partition,
@@ -213,7 +213,7 @@ impl Batch {
         let record = match &delivery.record {
             Some(record) => self.share(record),
             None => {
-                let span = self.encode(&delivery.view);
+                let span = self.encode(delivery.view);
                 self.weight += span.len as usize + REQUEST_WEIGHT;
                 RecordPlace::Arena(span)
             }
@@ -283,29 +283,25 @@ impl Batch {
         span.received
     }
 
-    /// A delivery and its receivers.
+    /// What a delivery says, its shared bytes if it has some, and its receivers.
     ///
     /// # Panics
     /// When the span is of another batch.
     #[must_use]
-    pub(crate) fn delivery(&self, span: DeliverSpan) -> (Delivery<'_>, &[DeliverTo]) {
+    pub(crate) fn delivery(
+        &self,
+        span: DeliverSpan,
+    ) -> (RecordView<'_>, Option<RecordRef<'_>>, &[DeliverTo]) {
         let first = span.first as usize;
         let to = &self.targets[first..first + span.count as usize];
-        let delivery = match span.record {
-            RecordPlace::Arena(span) => Delivery {
-                view: self.record(span),
-                record: None,
-            },
+        match span.record {
+            RecordPlace::Arena(span) => (self.record(span), None, to),
             RecordPlace::Block { block, start, len } => {
                 let block = &self.blocks[block as usize];
                 let record = RecordRef::trusted(block, start as usize, len as usize);
-                Delivery {
-                    view: record.view(),
-                    record: Some(record),
-                }
+                (record.view(), Some(record), to)
             }
-        };
-        (delivery, to)
+        }
     }
 
     /// Forgets everything but the memory (of that what a burst added) and the weight, which the sender still counts.

@@ -263,7 +263,7 @@ impl Shard {
         } = self;
         let now = hub.now;
         let payload = delivery.view.payload.len() as u64;
-        let mut prepared = Prepared::new(*delivery, now, scratch);
+        let mut prepared = Prepared::new(delivery, now, scratch);
         while let Some(target) = to.get(given.next) {
             if target.front.shard != hub.id {
                 given.elsewhere = true;

@@ -1,6 +1,6 @@
 //! Messages of other shards, and of this one to itself: every kind in one place.
 
-use courser_contract::{Append, Fence, FrontId, Publish, ShardId, ToFront};
+use courser_contract::{Append, Delivery, Fence, FrontId, Publish, ShardId, ToFront};
 
 use courser_engine::Pace;
 
@@ -106,7 +106,11 @@ impl Shard {
     /// Gives a message to its next receivers. True when all have it.
     #[inline]
     fn hand_out(&mut self, from: ShardId, span: DeliverSpan, inbound: &mut Inbound) -> bool {
-        let (delivery, to) = inbound.batch.delivery(span);
+        let (view, record, to) = inbound.batch.delivery(span);
+        let delivery = Delivery {
+            view: &view,
+            record,
+        };
         let end = to.len().min(inbound.given + AT_ONCE);
         let piece = &to[inbound.given..end];
         if to.len() > AT_ONCE {
@@ -138,7 +142,7 @@ impl Shard {
                     partition,
                     &Append {
                         key,
-                        publish,
+                        publish: &publish,
                         keep_retained,
                         deliver,
                         cut,

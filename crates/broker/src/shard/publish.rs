@@ -115,7 +115,7 @@ impl Shard {
         let shard = self.hub.places.shard_of(to.partition);
         let append = Append {
             key,
-            publish: *publish,
+            publish,
             keep_retained: to.keep_retained,
             deliver: to.deliver,
             cut: self.hub.cuts[usize::from(shard.0)],

@@ -309,7 +309,7 @@ impl Shard {
         };
         let append = Append {
             key: AppendKey::Unanswered,
-            publish,
+            publish: &publish,
             keep_retained: true,
             deliver: false,
             cut: self.hub.cut(id),

@@ -178,7 +178,7 @@ impl Shard {
         for partition in self.hub.destinations(topic, true) {
             let append = Append {
                 key: AppendKey::Unanswered,
-                publish,
+                publish: &publish,
                 keep_retained: partition == keeper,
                 deliver: subscribed.contains(&partition),
                 cut: self.hub.cut(partition),

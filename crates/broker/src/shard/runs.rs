@@ -184,7 +184,7 @@ impl Shard {
         if !again || large || fronts.runs.unfit == Some(key) {
             return false;
         }
-        let prepared = Prepared::new(*delivery, hub.now, scratch);
+        let prepared = Prepared::new(delivery, hub.now, scratch);
         if fronts.runs.open != Some(key) || !fronts.runs.fits(&prepared) {
             fronts.end_run();
             if !fronts.open_run(hub, key, to) {

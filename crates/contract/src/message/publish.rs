@@ -9,8 +9,8 @@ use crate::{AppendNumber, Cut, Origin, PartitionId, Publish, Record, Seq};
 pub struct Append<'a> {
     /// Who waits for the answer.
     pub key: AppendKey,
-    /// The message.
-    pub publish: Publish<'a>,
+    /// The message; borrowed, as it is the same for all partitions that get it.
+    pub publish: &'a Publish<'a>,
     /// Whether this partition keeps the topic's retained message (M33): RETAIN is set and the topic's slot is here.
     pub keep_retained: bool,
     /// Whether its streams get it; false when only the retained message is meant.

@@ -142,8 +142,8 @@ pub enum ConnectRefusal {
 /// One message for one or more fronts.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery<'a> {
-    /// What it says.
-    pub view: RecordView<'a>,
+    /// What it says; borrowed, since it goes through several hands that only pass it on.
+    pub view: &'a RecordView<'a>,
     /// Its shared bytes, when it is stored: a front that cannot send now keeps a share. QoS 0 that is only routed has none.
     pub record: Option<RecordRef<'a>>,
 }

@@ -315,7 +315,7 @@ impl Bench {
         };
         let append = Append {
             key,
-            publish: Publish {
+            publish: &Publish {
                 topic,
                 properties: b"",
                 payload,

@@ -170,7 +170,7 @@ fn deliver_given<'a>(
     };
     let view = record.view_like(topic);
     let delivery = Delivery {
-        view,
+        view: &view,
         record: Some(record),
     };
     fx.deliver(delivery, std::slice::from_ref(&to));

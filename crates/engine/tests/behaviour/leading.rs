@@ -88,7 +88,7 @@ fn one_stuck_message_does_not_pin_what_came_around_it_m17() {
         world.call(DURABLE, |partition, now, fx| {
             let append = courser_contract::Append {
                 key: courser_contract::AppendKey::Unanswered,
-                publish: message("t", &payload, QoS::AtLeastOnce),
+                publish: &message("t", &payload, QoS::AtLeastOnce),
                 keep_retained: false,
                 deliver: true,
                 cut: courser_contract::Cut(0),

@@ -226,7 +226,7 @@ fn a_message_that_l1_did_not_bring_is_found_m34() {
         world.commit_one(DURABLE);
         let append = Append {
             key: AppendKey::Unanswered,
-            publish: Publish {
+            publish: &Publish {
                 retain: true,
                 ..crate::world::message("t", "1", qos)
             },

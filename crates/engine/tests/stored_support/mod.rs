@@ -183,7 +183,7 @@ impl Setup {
     pub(crate) fn append(&mut self, topic: &str) {
         let append = Append {
             key: AppendKey::Unanswered,
-            publish: Publish {
+            publish: &Publish {
                 topic,
                 properties: b"",
                 payload: &[7; 64],

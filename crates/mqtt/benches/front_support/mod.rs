@@ -132,10 +132,10 @@ impl Bench {
         let view = self.record.view();
         for _ in 0..WINDOW {
             let delivery = Delivery {
-                view,
+                view: &view,
                 record: Some(self.record.as_ref()),
             };
-            let mut prepared = Prepared::new(delivery, NOW, &mut self.scratch);
+            let mut prepared = Prepared::new(&delivery, NOW, &mut self.scratch);
             let to = DeliverTo {
                 front: ID,
                 source: (self.qos != QoS::AtMostOnce).then_some((Source::Session, Seq(self.next))),

@@ -219,7 +219,7 @@ impl Front {
         }
         let record = match &prepared.delivery.record {
             Some(record) => record.to_record(),
-            None => Record::copy_of(&prepared.delivery.view),
+            None => Record::copy_of(prepared.delivery.view),
         };
         if let Some(packet_id) = to.packet_id {
             outbound.window.hold(packet_id);
@@ -382,12 +382,12 @@ impl Front {
             && let Some(held) = outbound.next_held()
         {
             let delivery = Delivery {
-                view: held.record.view(),
+                view: &held.record.view(),
                 record: Some(held.record.as_ref()),
             };
             let config = self.config.clone();
             let mut scratch = config.prepared.take();
-            let mut prepared = Prepared::new(delivery, now, &mut scratch);
+            let mut prepared = Prepared::new(&delivery, now, &mut scratch);
             self.start(&mut prepared, (&held.to, held.place), fx);
             config.prepared.replace(scratch);
         }

@@ -85,12 +85,12 @@ impl Front {
                 Early::Message(message) => self.handle_message(now, message, fx),
                 Early::Delivery(record, to) => {
                     let delivery = Delivery {
-                        view: record.view(),
+                        view: &record.view(),
                         record: Some(record.as_ref()),
                     };
                     let config = self.config.clone();
                     let mut scratch = config.prepared.take();
-                    let mut prepared = Prepared::new(delivery, now, &mut scratch);
+                    let mut prepared = Prepared::new(&delivery, now, &mut scratch);
                     self.deliver(now, &mut prepared, &to, fx);
                     config.prepared.replace(scratch);
                 }
@@ -110,7 +110,7 @@ impl Front {
             (Phase::Connecting(_), Some(_)) if to.qos != QoS::AtMostOnce => {
                 let record = match &prepared.delivery.record {
                     Some(record) => record.to_record(),
-                    None => Record::copy_of(&prepared.delivery.view),
+                    None => Record::copy_of(prepared.delivery.view),
                 };
                 let early = Early::Delivery(record, to.clone());
                 self.outbound_mut().groups.early.push(early);

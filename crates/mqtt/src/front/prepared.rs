@@ -37,7 +37,7 @@ pub struct PreparedScratch {
 /// A message with the encodings that its receivers have asked for so far.
 #[derive(Debug)]
 pub struct Prepared<'a> {
-    pub(super) delivery: Delivery<'a>,
+    pub(super) delivery: &'a Delivery<'a>,
     /// Seconds that the message is still of use; 0 when its time is over.
     remaining_seconds: Option<u32>,
     topic_hash: Option<u64>,
@@ -171,7 +171,7 @@ impl<'a> Prepared<'a> {
     /// Begins the fan-out of a message. What is left of its lifetime is told as of `now`, to the nearest second, as 0 only when it is over: shards read
     /// the clock at different moments, and who has just been given a message must not be told more than its publisher said.
     #[must_use]
-    pub fn new(delivery: Delivery<'a>, now: Now, scratch: &'a mut PreparedScratch) -> Self {
+    pub fn new(delivery: &'a Delivery<'a>, now: Now, scratch: &'a mut PreparedScratch) -> Self {
         scratch.bytes.clear();
         scratch.encodings.clear();
         let remaining_seconds = delivery.view.expires_at.map(|at| {
@@ -204,7 +204,7 @@ impl<'a> Prepared<'a> {
 
     #[inline]
     fn sizes(&self, variant: &Variant<'_>) -> Sizes {
-        let view = &self.delivery.view;
+        let view = self.delivery.view;
         let topic = match variant.alias {
             AliasUse::None | AliasUse::Bind(_) => view.topic.len(),
             AliasUse::Use(_) => 0,
@@ -382,7 +382,7 @@ impl<'a> Prepared<'a> {
         sizes: Sizes,
         packet_id: u16,
     ) -> Places {
-        let view = &self.delivery.view;
+        let view = self.delivery.view;
         let start = out.len();
         let mut places = Places::default();
         out.push(variant.first_byte());

@@ -84,11 +84,13 @@ impl Front {
         frame: &Frame<'_>,
         fx: &mut impl FrontEffects,
     ) -> Result<Flow, Fault> {
-        let packet = codec::Publish::decode(frame, &self.rules())?;
+        // Where it was read to: a move would copy what has just been written, and wait for it.
+        let packet = codec::Publish::decode(frame, &self.rules());
+        let packet = packet.as_ref().map_err(|error| *error)?;
         match packet.topic {
-            PublishTopic::Name(name) => self.take_publish(now, &packet, name.as_str(), fx),
+            PublishTopic::Name(name) => self.take_publish(now, packet, name.as_str(), fx),
             PublishTopic::NameAndAlias(..) | PublishTopic::Alias(_) => {
-                self.take_aliased(now, &packet, fx)
+                self.take_aliased(now, packet, fx)
             }
         }
     }
@@ -150,23 +152,31 @@ impl Front {
         (topic, properties): (&str, &[u8]),
         fx: &mut impl FrontEffects,
     ) -> Result<Flow, Fault> {
-        let qos = contract_qos(packet.delivery.qos());
-        self.check_offered(qos, packet.retain)?;
-        let publish = Publish {
-            topic,
-            properties,
-            payload: packet.payload,
-            qos,
-            retain: packet.retain,
-            expires_at: packet
-                .message_expiry_interval
-                .map(|seconds| WallMs(now.wall.0 + u64::from(seconds) * 1000)),
-            publisher: Some(self.session.publisher),
+        // By its parts: as a whole it would be read in one piece, which has just been written in three.
+        let (qos, packet_id, duplicate) = match &packet.delivery {
+            codec::Delivery::AtMostOnce => (QoS::AtMostOnce, 0, false),
+            codec::Delivery::AtLeastOnce { packet_id, dup } => {
+                (QoS::AtLeastOnce, packet_id.get(), *dup)
+            }
+            codec::Delivery::ExactlyOnce { packet_id, dup } => {
+                (QoS::ExactlyOnce, packet_id.get(), *dup)
+            }
         };
+        self.check_offered(qos, packet.retain)?;
         let mut incoming = Incoming {
-            publish,
-            packet_id: packet.delivery.packet_id().map_or(0, codec::PacketId::get),
-            duplicate: packet.delivery.dup(),
+            publish: Publish {
+                topic,
+                properties,
+                payload: packet.payload,
+                qos,
+                retain: packet.retain,
+                expires_at: packet
+                    .message_expiry_interval
+                    .map(|seconds| WallMs(now.wall.0 + u64::from(seconds) * 1000)),
+                publisher: Some(self.session.publisher),
+            },
+            packet_id,
+            duplicate,
             retain_mark: 0,
         };
         if packet.retain && self.session.is_kept() {
@@ -177,7 +187,7 @@ impl Front {
         }
         match qos {
             QoS::AtMostOnce => {
-                self.publish_at_most_once(&publish, fx);
+                self.publish_at_most_once(&incoming.publish, fx);
                 Ok(Flow::Next)
             }
             QoS::AtLeastOnce => self.publish_at_least_once(now, &incoming, fx),
@@ -232,7 +242,8 @@ impl Front {
     }
 
     /// To the shard, unless it is more than may be retained or the client has no right to the topic.
-    #[inline]
+    // Always: the topic is in registers where it is called, and would be read back from what has just been written.
+    #[inline(always)]
     pub(super) fn hand_over(
         &self,
         publish: &Publish<'_>,

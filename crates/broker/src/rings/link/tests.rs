@@ -14,18 +14,22 @@ const ORIGIN: Origin = Origin {
     start: 1,
 };
 
-fn append(payload: &[u8]) -> Append<'_> {
+fn message(payload: &[u8]) -> Publish<'_> {
+    Publish {
+        topic: "t",
+        properties: &[],
+        payload,
+        qos: QoS::AtMostOnce,
+        retain: false,
+        expires_at: None,
+        publisher: None,
+    }
+}
+
+const fn append<'a>(publish: &'a Publish<'a>) -> Append<'a> {
     Append {
         key: AppendKey::Unanswered,
-        publish: Publish {
-            topic: "t",
-            properties: &[],
-            payload,
-            qos: QoS::AtMostOnce,
-            retain: false,
-            expires_at: None,
-            publisher: None,
-        },
+        publish,
         keep_retained: false,
         deliver: true,
         cut: courser_contract::Cut(0),
@@ -51,7 +55,7 @@ fn m22_a_full_link_keeps_gathering_and_goes_on_when_a_batch_comes_back() {
     for number in 0..3_u64 {
         sender
             .batch()
-            .push_append(PARTITION, &append(&number.to_le_bytes()), None);
+            .push_append(PARTITION, &append(&message(&number.to_le_bytes())), None);
         let expected = if number < 2 {
             Flushed::Sent
         } else {
@@ -61,7 +65,7 @@ fn m22_a_full_link_keeps_gathering_and_goes_on_when_a_batch_comes_back() {
     }
     sender
         .batch()
-        .push_append(PARTITION, &append(&3_u64.to_le_bytes()), None);
+        .push_append(PARTITION, &append(&message(&3_u64.to_le_bytes())), None);
     assert!(sender.waits_for_credit());
     let mut first = receiver.take().expect("two were sent");
     assert_eq!(numbers(&mut first), [0]);
@@ -93,7 +97,7 @@ fn m48_requests_need_room_and_replies_do_not() {
     while sender.has_room() {
         sender
             .batch()
-            .push_append(PARTITION, &append(&payload), None);
+            .push_append(PARTITION, &append(&message(&payload)), None);
         sender.flush();
         requests += 1;
     }
@@ -148,9 +152,11 @@ fn a_mesh_links_every_pair_once() {
             assert_eq!(sender.is_some(), from != to);
             if let Some(sender) = sender {
                 let number = (from * 3 + to) as u64;
-                sender
-                    .batch()
-                    .push_append(PARTITION, &append(&number.to_le_bytes()), None);
+                sender.batch().push_append(
+                    PARTITION,
+                    &append(&message(&number.to_le_bytes())),
+                    None,
+                );
             }
         }
         port.flush();
@@ -189,7 +195,7 @@ proptest! {
         for step in steps {
             match step {
                 0 | 1 => {
-                    sender.batch().push_append(PARTITION, &append(&sent.to_le_bytes()), None);
+                    sender.batch().push_append(PARTITION, &append(&message(&sent.to_le_bytes())), None);
                     sent += 1;
                 }
                 2 => {

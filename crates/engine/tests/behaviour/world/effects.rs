@@ -80,7 +80,7 @@ impl PartitionEffects for Effects {
         if let Some(record) = delivery.record {
             assert_eq!(
                 record.view(),
-                delivery.view,
+                *delivery.view,
                 "the shared bytes say the same"
             );
         }

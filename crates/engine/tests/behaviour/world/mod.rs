@@ -237,7 +237,7 @@ impl World {
                 number: AppendNumber(number),
                 floor: AppendNumber(floor),
             },
-            publish: unsettled.record.view().into(),
+            publish: &unsettled.record.view().into(),
             keep_retained: unsettled.keep_retained,
             deliver: true,
             cut: unsettled.cut,
@@ -251,7 +251,7 @@ impl World {
     pub(crate) fn append_to(&mut self, id: PartitionId, publish: &Publish<'_>) -> Pace {
         let append = Append {
             key: AppendKey::Unanswered,
-            publish: *publish,
+            publish,
             keep_retained: false,
             deliver: true,
             cut: self.fx.cut,
@@ -271,7 +271,7 @@ impl World {
             if id.is_volatile() || publish.qos == QoS::AtMostOnce {
                 let append = Append {
                     key: AppendKey::Unanswered,
-                    publish: *publish,
+                    publish,
                     keep_retained,
                     deliver: true,
                     cut: self.fx.cut,

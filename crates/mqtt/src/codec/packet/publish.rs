@@ -214,11 +214,6 @@ impl<'a> Publish<'a> {
         if frame.packet_type() != PacketType::Publish {
             return Err(DecodeErrorKind::WrongDirection.into());
         }
-        Ok(Self::read(frame, rules)?)
-    }
-
-    #[inline]
-    fn read(frame: &Frame<'a>, rules: &Rules) -> Result<Self, DecodeErrorKind> {
         let mut reader = Reader::new(frame.body());
         let topic_bytes = reader.binary()?;
         let delivery = Delivery::read(frame.flags(), &mut reader)?;
@@ -252,10 +247,10 @@ impl<'a> Publish<'a> {
         block: &'a [u8],
         payload: &'a [u8],
         rules: &Rules,
-    ) -> Result<Self, DecodeErrorKind> {
+    ) -> Result<Self, DecodeError> {
         let found = MessageProperties::read(block, PropertyScope::Publish, &rules.limits)?;
         if found.has_subscription_id && rules.sender == Sender::Client {
-            return Err(DecodeErrorKind::PropertySender);
+            return Err(DecodeErrorKind::PropertySender.into());
         }
         let topic = match (topic_bytes, found.alias) {
             ([], Some(alias)) => PublishTopic::Alias(alias),
@@ -268,7 +263,7 @@ impl<'a> Publish<'a> {
             && found.format == PayloadFormat::Utf8
             && text::utf8(payload).is_err()
         {
-            return Err(DecodeErrorKind::PayloadFormat);
+            return Err(DecodeErrorKind::PayloadFormat.into());
         }
         let subscription_ids = if found.has_subscription_id {
             SubscriptionIds::in_block(block)

@@ -244,10 +244,10 @@ fn fan_out(clients: &mut [Client], payload: &[u8]) {
     let message = view("t", QoS::AtMostOnce, payload);
     let mut scratch = PreparedScratch::default();
     let delivery = Delivery {
-        view: message,
+        view: &message,
         record: None,
     };
-    let mut prepared = Prepared::new(delivery, clients[0].now, &mut scratch);
+    let mut prepared = Prepared::new(&delivery, clients[0].now, &mut scratch);
     for client in clients {
         let to = to_front(QoS::AtMostOnce);
         client
@@ -393,10 +393,10 @@ fn receivers_of_one_message_do_not_disturb_each_other() {
         let record = Record::copy_of(&message);
         let mut scratch = PreparedScratch::default();
         let delivery = Delivery {
-            view: record.view(),
+            view: &record.view(),
             record: stored.then(|| record.as_ref()),
         };
-        let mut prepared = Prepared::new(delivery, now, &mut scratch);
+        let mut prepared = Prepared::new(&delivery, now, &mut scratch);
         for (n, (client, (_, to))) in together.iter_mut().zip(&shapes).enumerate() {
             if n % 3 == 0 {
                 client.front.output().set_socket(Socket::Full);
@@ -425,10 +425,10 @@ fn large_stored_payloads_are_referenced_where_they_are() {
     let mut client = Client::attached(V311);
     let mut scratch = PreparedScratch::default();
     let delivery = Delivery {
-        view: record.view(),
+        view: &record.view(),
         record: Some(record),
     };
-    let mut prepared = Prepared::new(delivery, client.now, &mut scratch);
+    let mut prepared = Prepared::new(&delivery, client.now, &mut scratch);
     for _ in 0..2 {
         let to = to_front(QoS::AtMostOnce);
         let front: &mut Front = &mut client.front;

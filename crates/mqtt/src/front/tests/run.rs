@@ -21,7 +21,11 @@ fn begun(client: &Client, to: &DeliverTo) -> Option<Run> {
 /// Asks whether a message fits, and appends it then.
 fn gather(run: &mut Run, client: &Client, view: RecordView<'_>) -> bool {
     let mut scratch = PreparedScratch::default();
-    let prepared = Prepared::new(Delivery { view, record: None }, client.now, &mut scratch);
+    let delivery = Delivery {
+        view: &view,
+        record: None,
+    };
+    let prepared = Prepared::new(&delivery, client.now, &mut scratch);
     let fits = run.fits(&prepared);
     if fits {
         run.append(&prepared);

@@ -460,8 +460,11 @@ impl Client {
     /// A routed QoS 0 message.
     pub(super) fn gets(&mut self, view: RecordView<'_>, to: &DeliverTo) {
         let mut scratch = PreparedScratch::default();
-        let delivery = Delivery { view, record: None };
-        let mut prepared = Prepared::new(delivery, self.now, &mut scratch);
+        let delivery = Delivery {
+            view: &view,
+            record: None,
+        };
+        let mut prepared = Prepared::new(&delivery, self.now, &mut scratch);
         self.front
             .deliver(self.now, &mut prepared, to, &mut self.shell);
         self.front.check();
@@ -472,10 +475,10 @@ impl Client {
         let record = Record::copy_of(&view);
         let mut scratch = PreparedScratch::default();
         let delivery = Delivery {
-            view: record.view(),
+            view: &record.view(),
             record: Some(record.as_ref()),
         };
-        let mut prepared = Prepared::new(delivery, self.now, &mut scratch);
+        let mut prepared = Prepared::new(&delivery, self.now, &mut scratch);
         self.front
             .deliver(self.now, &mut prepared, to, &mut self.shell);
         self.front.check();

@@ -171,7 +171,7 @@ impl Tried {
         };
         let append = Append {
             key,
-            publish,
+            publish: &publish,
             keep_retained: true,
             deliver: true,
             cut: Cut(0),
