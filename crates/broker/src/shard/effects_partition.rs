@@ -194,7 +194,7 @@ impl Shard {
             Place::First => to.len(),
         };
         let (first, later) = to.split_at(first);
-        self.give(delivery, first, place);
+        self.give(&delivery, first, place);
         if !later.is_empty() {
             self.give_later(&delivery, later);
         }
@@ -225,11 +225,11 @@ impl Shard {
         }
     }
 
-    fn give(&mut self, delivery: Delivery<'_>, to: &[DeliverTo], place: Place) {
+    fn give(&mut self, delivery: &Delivery<'_>, to: &[DeliverTo], place: Place) {
         let mut given = Given::default();
         while given.next < to.len() {
             let called = catch_unwind(AssertUnwindSafe(|| {
-                self.deliver_here(&delivery, to, place, &mut given);
+                self.deliver_here(delivery, to, place, &mut given);
             }));
             if let Err(panic) = called {
                 self.hub.note_panic(panic);
@@ -239,7 +239,7 @@ impl Shard {
             }
         }
         if given.elsewhere {
-            self.deliver_elsewhere(&delivery, to);
+            self.deliver_elsewhere(delivery, to);
         }
         for (front, cause) in given.closed.into_iter().flatten() {
             self.close_front(front, cause);
