@@ -25,6 +25,7 @@ mod server;
 mod subscribe;
 #[cfg(test)]
 mod tests;
+mod version;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -106,6 +107,8 @@ enum Command {
     Backup(backup::Backup),
     /// Make a data folder of a backup
     Restore(backup::Restore),
+    /// Which program this is, and what it speaks and writes
+    Version(version::Version),
 }
 
 fn main() -> ExitCode {
@@ -144,5 +147,6 @@ fn main() -> ExitCode {
         Command::Repair(arguments) => repair::run(&arguments).into(),
         Command::Backup(arguments) => backup::run(&arguments).into(),
         Command::Restore(arguments) => backup::run_restore(&arguments).into(),
+        Command::Version(arguments) => version::run(&arguments).into(),
     }
 }
