@@ -85,6 +85,9 @@ enum AclVerb {
         rule: RuleOfRole,
         #[command(flatten)]
         sure: Sure,
+        /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Say whether a user may do something, and which rule decides: ends with 0 if it may, with 1 if not
     Test {
@@ -116,6 +119,23 @@ impl RuleOfRole {
             &change,
             &self.output,
         )
+    }
+
+    /// Says that it would be taken away, if the role has it.
+    fn would_go(&self, server: &ServerFlags) -> Exit {
+        server.ask(async |client| {
+            let role = client.get(&role::path(&self.role), &[]).await?;
+            let text = self.text();
+            let mut rules = role["rules"].as_array().into_iter().flatten();
+            if !rules.any(|rule| rule.as_str() == Some(&text)) {
+                let (role, text) = (plain(&self.role), plain(&text));
+                eprintln!("courser: role {role} has no rule {text}");
+                return Ok(Exit::NotFound);
+            }
+            let would = json!({"done": format!("would take \"{text}\" from"), "what": self.role});
+            self.output.output().rows(&[would], &["done", "what"]);
+            Ok(Exit::Done)
+        })
     }
 }
 
@@ -152,7 +172,12 @@ pub(crate) fn run(arguments: &Acl) -> Exit {
             },
         ),
         AclVerb::Grant(rule) => rule.send(server, "add_rules"),
-        AclVerb::Revoke { rule, sure } => {
+        AclVerb::Revoke {
+            rule,
+            dry_run: true,
+            ..
+        } => rule.would_go(server),
+        AclVerb::Revoke { rule, sure, .. } => {
             let what = format!("take \"{}\" from role {}", rule.text(), rule.role);
             match sure.ask(&what) {
                 Ok(()) => rule.send(server, "remove_rules"),

@@ -81,6 +81,9 @@ enum UserVerb {
         password: PasswordFlags,
         #[command(flatten)]
         sure: Sure,
+        /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
         #[command(flatten)]
         output: OutputFlags,
     },
@@ -142,9 +145,21 @@ pub(crate) fn run(arguments: &Users) -> Exit {
         }
         UserVerb::SetPassword {
             name,
+            dry_run: true,
+            output,
+            ..
+        } => server.ask(async |client| {
+            client.get(&path(name), &[]).await?;
+            let would = json!({"done": "would replace the password of", "what": name});
+            output.output().rows(&[would], &["done", "what"]);
+            Ok(Exit::Done)
+        }),
+        UserVerb::SetPassword {
+            name,
             password,
             sure,
             output,
+            ..
         } => {
             if let Err(exit) = sure.ask(&format!("replace the password of {name}")) {
                 return exit;
