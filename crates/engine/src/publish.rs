@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use courser_contract::{
-    Append, AppendKey, ClientHash, Cut, Dropped, PartitionEffects, PartitionId, Publish, QoS,
-    Record, RecordView, Refusal, Settled, ToPartition,
+    Append, AppendKey, Cut, Dropped, PartitionEffects, PartitionId, Publish, QoS, Record,
+    RecordView, Refusal, Settled, ToPartition,
 };
 
 use crate::{
@@ -40,17 +40,17 @@ impl Partition {
             Repeat::Answer(result) => return answer(&append.key, result, fx),
             Repeat::Silent => return,
         }
-        let Publish {
-            topic, publisher, ..
-        } = *append.publish;
         let list = if append.deliver {
-            self.targets_of((topic, publisher), append.cut)
+            self.targets_of(append.publish, append.cut)
         } else {
             self.lead.nobody.clone()
         };
         let view = RecordView {
             // Once targets are settled, only who finds it among the retained messages asks who published.
-            publisher: publisher.filter(|_| append.keep_retained),
+            publisher: match append.keep_retained {
+                true => append.publish.publisher,
+                false => None,
+            },
             ..RecordView::from(append.publish)
         };
         self.take_publish(&list, append, &view, fx);
@@ -58,17 +58,13 @@ impl Partition {
 
     /// The targets of a message, without those that do not want their own.
     #[inline(always)]
-    fn targets_of(
-        &mut self,
-        (topic, publisher): (&str, Option<ClientHash>),
-        cut: Cut,
-    ) -> Rc<TargetList> {
+    fn targets_of(&mut self, publish: &Publish<'_>, cut: Cut) -> Rc<TargetList> {
         let State { l2, sessions, .. } = &mut self.state;
         let client = |stream| sessions.get(stream).map(|session| session.publisher());
-        let list = l2.targets(topic, client);
-        let list = match publisher {
+        let list = l2.targets(publish.topic, client);
+        let list = match publish.publisher {
             Some(publisher) if list.leaves_out(publisher) => {
-                Rc::new(l2.targets_without(topic, client, publisher))
+                Rc::new(l2.targets_without(publish.topic, client, publisher))
             }
             Some(_) | None => list,
         };
@@ -78,7 +74,7 @@ impl Partition {
     /// The same for what begins here; apart, so that the data path keeps its own copy in place.
     #[inline(never)]
     fn own_targets(&mut self, view: &RecordView<'_>, cut: Cut) -> Rc<TargetList> {
-        self.targets_of((view.topic, view.publisher), cut)
+        self.targets_of(&(*view).into(), cut)
     }
 
     /// A publish from another partition's outbox, or from a volatile partition without one.
