@@ -4,7 +4,7 @@ mod support;
 
 use courser_broker::Broker;
 use courser_contract::ShardId;
-use support::{Client, Packet, broker, broker_on, publish};
+use support::{Client, Packet, asked, broker, broker_on, publish};
 
 const SHARDS: u16 = 2;
 const KEPT: u8 = 0;
@@ -12,11 +12,8 @@ const CLEAN: u8 = 0x02;
 
 /// Publishes of all shards whose acknowledgement was measured.
 fn acknowledged(broker: &Broker) -> u64 {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .expect("a runtime can be made");
     let of_shard = |shard| {
-        let report = runtime.block_on(broker.control().report(ShardId(shard)));
+        let report = asked(broker.control().report(ShardId(shard)));
         let latencies = report.expect("the broker runs").latencies;
         latencies.acknowledged.counts().iter().sum::<u64>()
     };

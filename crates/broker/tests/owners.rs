@@ -12,7 +12,7 @@ use support::accounts::{
     ACCOUNTS, Hello, anna, change, delivered, name, publishes, put_role, put_user, role_name,
     subscribe, user, with_anna,
 };
-use support::{broker_on, text};
+use support::{asked, broker_on, text};
 
 /// Session Expiry Interval 256 s.
 const KEPT: &[u8] = &[17, 0, 0, 1, 0];
@@ -41,11 +41,7 @@ fn with_both(folder: &std::path::Path) -> (Broker, SocketAddr) {
 
 /// A kept session, as operators see it.
 fn session_of(broker: &Broker, client_id: &str) -> Option<Option<String>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build();
-    let asked = runtime
-        .expect("a runtime")
-        .block_on(broker.control().session(client_id));
-    let row = asked.expect("the shards answer")?;
+    let row = asked(broker.control().session(client_id)).expect("the shards answer")?;
     Some(row.user.map(Into::into))
 }
 

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use courser_broker::{Broker, Summary};
-use support::{Client, broker, encode, publish};
+use support::{Client, asked, broker, encode, publish};
 
 /// More than the queue, what may be on its way between two shards, and the kernel's buffers together.
 const MESSAGES: u32 = 40_000;
@@ -106,16 +106,10 @@ fn exchange_all(address: SocketAddr) {
 
 /// Whether a publisher has been paced.
 fn has_slowed(broker: &Broker) -> bool {
-    let runtime = tokio::runtime::Builder::new_current_thread().build();
-    let runtime = runtime.expect("a runtime");
     let control = broker.control();
     control.shards().any(|shard| {
-        let report = runtime.block_on(control.report(shard));
-        report
-            .expect("the shards answer")
-            .counters
-            .publishers_slowed
-            > 0
+        let report = asked(control.report(shard)).expect("the shards answer");
+        report.counters.publishers_slowed > 0
     })
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::shard::support::{Client, broker, broker_on, publish};
+use crate::shard::support::{Client, asked, broker, broker_on, publish};
 use courser_access::{Command, Role, RoleName};
 use courser_contract::{Class, LogIndex, PartitionId};
 use courser_engine::{Limits, Partition, PartitionConfig};
@@ -375,11 +375,15 @@ fn move_some(broker: &Broker) {
         }
         reader.receive_publish();
     }
-    for client in [publisher, reader] {
-        let mut client = client;
-        client.send(0xE0, &[]);
-        assert!(client.is_closed());
-    }
+    reader.send(0xE0, &[]);
+    assert!(reader.is_closed());
+    wait("its home knows that the reader has gone", || {
+        let row = asked(broker.control().session("a")).expect("the shards answer");
+        row.expect("it is kept").ends_at.is_some()
+    });
+    // What is acknowledged now is in the log, and so is all that this home wrote before it.
+    publisher.send_raw(&publish("to/a", 1, 60_001, b"last"));
+    assert_eq!(publisher.receive().first, 0x40);
 }
 
 /// Records in a folder that the cleaner has moved.

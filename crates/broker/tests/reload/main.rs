@@ -14,7 +14,7 @@ use courser_contract::ShardId;
 use courser_settings::{Applies, Settings, Sources, table};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use self::support::{Client, publish};
+use self::support::{Client, asked, publish};
 
 /// Clients that stay through all reloads.
 const CLIENTS: usize = 1_000;
@@ -154,14 +154,9 @@ fn a_thousand_that_ask_and_end_at_once_are_spread_over_turns() {
     }
     drop(clients);
     let control = broker.control();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .expect("a runtime");
     let lost = CLOSES.iter().position(|&name| name == "lost");
     let counters = loop {
-        let report = runtime
-            .block_on(control.report(ShardId(0)))
-            .expect("it runs");
+        let report = asked(control.report(ShardId(0))).expect("it runs");
         let ended = report.counters.closes[lost.expect("a kind")];
         if ended == CLIENTS as u64 && report.connections == 0 {
             break report.counters;
@@ -204,11 +199,8 @@ fn messages_for_a_thousand_are_written_over_turns() {
         }
     }
     let control = broker.control();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .expect("a runtime");
-    let report = runtime.block_on(control.report(ShardId(0)));
-    let counters = report.expect("it runs").counters;
+    let report = asked(control.report(ShardId(0))).expect("it runs");
+    let counters = report.counters;
     let (written, delivered) = (
         counters.most_written_in_turn,
         counters.most_delivered_in_turn,

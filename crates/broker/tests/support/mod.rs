@@ -48,6 +48,12 @@ pub(crate) fn broker(shards: u16, settings: &[&str], change: impl FnOnce(&mut Co
     Broker::start(config).expect("a free port can be bound")
 }
 
+/// What the shards answer to a question of an operator.
+pub(crate) fn asked<T>(answer: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.expect("a runtime").block_on(answer)
+}
+
 /// The same with a data folder; it serves when this returns.
 pub(crate) fn broker_on(folder: &Path, shards: u16, settings: &[&str]) -> Broker {
     let path = format!("data.path={}", folder.display());

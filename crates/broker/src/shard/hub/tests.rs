@@ -7,7 +7,7 @@ use courser_contract::ShardId;
 
 use crate::Broker;
 use crate::failpoint::{HANG, hanging::Hung};
-use crate::shard::support::{Client, broker, encode, publish, text};
+use crate::shard::support::{Client, asked, broker, encode, publish, text};
 
 /// Payloads of this size: one a read of a socket, and sixteen of them fill a link.
 const LARGE: usize = 64 << 10;
@@ -15,11 +15,6 @@ const LARGE: usize = 64 << 10;
 const FLOOD: u16 = 22;
 const PINGREQ: [u8; 2] = [0xC0, 0];
 const PINGRESP: u8 = 0xD0;
-
-fn asked<T>(answer: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().build();
-    runtime.expect("a runtime").block_on(answer)
-}
 
 /// The shard of a connection.
 fn shard_of(broker: &Broker, client_id: &str) -> ShardId {
