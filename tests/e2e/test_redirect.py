@@ -72,6 +72,7 @@ def test_paho_is_told_the_server(brokers):
     reason, properties = ends.get(timeout=WAIT_SECONDS)
     assert reason.value == 0x9C
     assert properties.ServerReference == "[2001:db8::1]:1883"
+    assert properties.ReasonString == "for now the server that is named here takes the place of this one"
     # Nothing is closed to it here: the library comes again by itself, to the server that it knows.
     assert presents.get(timeout=WAIT_SECONDS) is True
     client.disconnect()

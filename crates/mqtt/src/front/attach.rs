@@ -9,7 +9,7 @@ use super::auth::ReAuthentication;
 use super::close::End;
 use super::connect::Step;
 use super::{Claim, Front, Phase, Redirect};
-use crate::codec::{Connack, PropertiesBuilder, PropertyScope, ReasonCode};
+use crate::codec::ReasonCode;
 
 impl Front {
     pub(super) fn handle_message_while_connecting(
@@ -134,10 +134,7 @@ impl Front {
         if let Phase::Connecting(connecting) = &self.phase
             && connecting.doomed.is_none()
         {
-            let mut builder = PropertiesBuilder::new(PropertyScope::Connack);
-            let mut connack = Connack::refused(redirect.reason());
-            connack.properties = redirect.properties(&mut builder);
-            self.send_connack(connack);
+            self.send_connack_elsewhere(redirect);
             let cause = CloseCause::Refused(redirect.reason().byte());
             self.doom(End::new(DetachCause::Disconnect, cause), fx);
         }

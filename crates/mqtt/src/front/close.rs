@@ -10,8 +10,7 @@ use courser_contract::{
 use super::reasons::of_disconnect;
 use super::{Claim, Flow, Front, Phase, Redirect, SessionEnds};
 use crate::codec::{
-    DecodeError, DecodeErrorKind, Disconnect, PacketType, PropertiesBuilder, PropertyScope,
-    ReasonCode, Sender,
+    DecodeError, DecodeErrorKind, Disconnect, PacketType, PropertyScope, ReasonCode, Sender,
 };
 
 /// A rule that the client broke.
@@ -307,11 +306,7 @@ impl Front {
             Phase::AwaitConnect => self.close_unattached(cause, fx),
             Phase::Connecting(_) => self.refuse_with_redirect(redirect, fx),
             Phase::Attached => {
-                let mut builder = PropertiesBuilder::new(PropertyScope::Disconnect);
-                self.send_disconnect(Disconnect {
-                    reason,
-                    properties: redirect.properties(&mut builder),
-                });
+                self.send_disconnect_elsewhere(redirect);
                 self.end(End::new(DetachCause::Lost, cause), fx);
             }
             Phase::Closed => {}

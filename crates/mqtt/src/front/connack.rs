@@ -10,11 +10,6 @@ use crate::codec::{
 use std::num::NonZeroU32;
 
 impl Front {
-    /// A CONNACK that cannot be sent is left out: 3.1.1 has no code for some reasons, v3 [MQTT-3.2.2-6].
-    pub(super) fn send_connack(&mut self, connack: Connack<'_>) {
-        let _ = self.send(&Packet::Connack(connack));
-    }
-
     pub(super) fn send_connack_accepted(
         &mut self,
         connecting: &Connecting,

@@ -1,9 +1,9 @@
 //! What a refusal says besides its code: the Reason String of v5, for people. Nothing that the client sent is in it.
 
-use super::{Front, ProblemInformation};
+use super::{Front, ProblemInformation, Redirect};
 use crate::codec::{
-    Ack, Connack, MqttStr, Packet, PacketId, PacketType, Properties, PropertiesBuilder, Property,
-    PropertyScope, ProtocolVersion, ReasonCode, ReasonCodes, Suback, Unsuback,
+    Ack, Connack, Disconnect, MqttStr, Packet, PacketId, PacketType, Properties, PropertiesBuilder,
+    Property, PropertyScope, ProtocolVersion, ReasonCode, ReasonCodes, Suback, Unsuback,
 };
 
 impl Front {
@@ -19,6 +19,43 @@ impl Front {
             [builder.properties(), Properties::EMPTY].map(connack),
             Packet::Connack,
         );
+    }
+
+    /// CONNACK that names another server.
+    pub(super) fn send_connack_elsewhere(&mut self, redirect: &Redirect) {
+        let [explained, bare] = self.elsewhere(PropertyScope::Connack, redirect);
+        let connack = |properties| Connack {
+            properties,
+            ..Connack::refused(redirect.reason())
+        };
+        self.send_shortened(
+            [explained.properties(), bare.properties()].map(connack),
+            Packet::Connack,
+        );
+    }
+
+    /// DISCONNECT that does, where the version has it.
+    pub(super) fn send_disconnect_elsewhere(&mut self, redirect: &Redirect) {
+        if self.peer.version == ProtocolVersion::V5 {
+            let [explained, bare] = self.elsewhere(PropertyScope::Disconnect, redirect);
+            let disconnect = |properties| Disconnect {
+                reason: redirect.reason(),
+                properties,
+            };
+            self.send_shortened(
+                [explained.properties(), bare.properties()].map(disconnect),
+                Packet::Disconnect,
+            );
+        }
+    }
+
+    /// With the text, and without it.
+    fn elsewhere(&self, scope: PropertyScope, redirect: &Redirect) -> [PropertiesBuilder; 2] {
+        [of_disconnect(redirect.reason()), ""].map(|text| {
+            let mut builder = self.explained(scope, text);
+            redirect.name_in(&mut builder);
+            builder
+        })
     }
 
     /// PUBACK or PUBREC with an error; whether it was sent.
@@ -173,6 +210,10 @@ pub(super) const fn of_disconnect(reason: ReasonCode) -> &'static str {
         }
         ReasonCode::AdministrativeAction => "an operator has ended the connection",
         ReasonCode::NotAuthorized => "this does not prove who the client is",
+        ReasonCode::UseAnotherServer => {
+            "for now the server that is named here takes the place of this one"
+        }
+        ReasonCode::ServerMoved => "the server that is named here has taken the place of this one",
         other => other.name(),
     }
 }

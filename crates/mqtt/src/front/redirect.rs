@@ -1,6 +1,6 @@
 //! Clients that are sent to another server: all of them in CONNACK, or one whenever somebody says so (v5 section 4.11).
 
-use crate::codec::{MqttStr, Properties, PropertiesBuilder, Property, ReasonCode};
+use crate::codec::{MqttStr, PropertiesBuilder, Property, ReasonCode};
 
 /// Bytes of a Server Reference: about forty names, which is more than any client tries.
 const REFERENCE_BYTES_MAX: usize = 1_024;
@@ -67,12 +67,11 @@ impl Redirect {
         }
     }
 
-    pub(super) fn properties<'b>(&self, builder: &'b mut PropertiesBuilder) -> Properties<'b> {
+    pub(super) fn name_in(&self, builder: &mut PropertiesBuilder) {
         if let Ok(reference) = MqttStr::new(&self.reference) {
             let added = builder.push(Property::ServerReference(reference));
             debug_assert!(added.is_ok(), "both packets have a Server Reference");
         }
-        builder.properties()
     }
 }
 

@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use super::subscribe::{QOS1, QOS2, subscribed};
 use super::support::*;
 use crate::codec::{Property, ProtocolVersion};
+use crate::front::{Redirect, RedirectKind};
 use courser_contract::{ConnectRefusal, Refusal, Routed, SubscribeResult, ToFront};
 
 const V311: ProtocolVersion = ProtocolVersion::V311;
@@ -16,6 +17,22 @@ fn hello<'a>(properties: &'a [Property<'a>]) -> Hello<'a> {
         properties,
         ..Hello::default()
     }
+}
+
+/// Two of them, sent to another server: while it connects, and later.
+fn sent_elsewhere(properties: &[Property<'_>]) -> Vec<Option<String>> {
+    let moved = Redirect::new(RedirectKind::Permanent, "b.example").unwrap();
+    let mut client = Client::new(V5, |config| config.redirect = Some(moved));
+    client.connects(&hello(properties));
+    let mut told = texts(&client.receives(), V5);
+    let mut client = Client::attached_with(V5, |_| {}, &hello(properties));
+    client.hears();
+    let elsewhere = Redirect::new(RedirectKind::Temporary, "b.example").unwrap();
+    client
+        .front
+        .handle_redirect(client.now, &elsewhere, &mut client.shell);
+    told.extend(texts(&client.receives(), V5));
+    told
 }
 
 /// What it is told with each kind of refusal: CONNACK, PUBACK, PUBREC, SUBACK, UNSUBACK.
@@ -112,6 +129,21 @@ fn each_end_says_why() {
         client.hears();
         end(&mut client);
         assert_eq!(texts(&client.receives(), V5), [Some(text.to_owned())]);
+    }
+}
+
+#[test]
+fn who_is_sent_elsewhere_hears_why() {
+    let expected = [
+        "the server that is named here has taken the place of this one",
+        "for now the server that is named here takes the place of this one",
+    ];
+    let expected = expected.map(|text| Some(text.to_owned()));
+    assert_eq!(sent_elsewhere(&[]), expected);
+    // Without room for it, or the wish to hear it, the packet comes without.
+    let small = Property::MaximumPacketSize(NonZeroU32::new(24).unwrap());
+    for unexplained in [small, Property::RequestProblemInformation(false)] {
+        assert_eq!(sent_elsewhere(&[unexplained]), [None, None]);
     }
 }
 
