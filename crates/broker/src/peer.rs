@@ -4,11 +4,12 @@
 //! reaches its shard, and is what authentication may go by besides CONNECT.
 
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use courser_settings::{AddressLimit, Listener, Settings};
+use courser_settings::{AddressLimit, Listener, Settings, Spares};
 
 use crate::doors::{Arrivals, Guest, Guests, Pace};
 
@@ -70,29 +71,37 @@ pub(crate) struct Entrance {
     connections: AtomicUsize,
 }
 
-/// What is counted by address, and whom the limit is for.
+/// What is counted by address, and whom that spares.
 #[derive(Debug)]
 struct Limited<T> {
-    limit: AddressLimit,
+    spares: Spares,
     counted: T,
 }
 
 impl<T> Limited<T> {
-    fn new(limit: AddressLimit, counted: T) -> Self {
-        Self { limit, counted }
+    fn new(limit: AddressLimit, count: impl FnOnce(NonZeroU32) -> T) -> Self {
+        Self {
+            spares: limit.spares,
+            counted: count(limit.most),
+        }
     }
 
     /// What the connections of an address are counted in; none where it is not limited, or there is no address.
     fn of(this: Option<&Self>, address: Option<IpAddr>) -> Option<(&T, IpAddr)> {
         let (this, address) = (this?, address?);
-        let holds = this.limit.holds_for(address);
-        holds.then_some((&this.counted, address))
+        let is_spared = this.spares.spare(address);
+        (!is_spared).then_some((&this.counted, address))
     }
 }
 
-/// An address has as many connections at a listener as it may have.
+/// Why a listener does not let one more connection in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TooMany;
+pub(crate) enum NotNow {
+    /// Its address has as many as it may have.
+    TooMany,
+    /// As many as there may be have just come, of its address or of all.
+    TooFast,
+}
 
 impl Entrance {
     /// That of `mqtt.listen`.
@@ -122,8 +131,8 @@ impl Entrance {
             id,
             name: name.into(),
             authentication,
-            guests: at_once.map(|limit| Limited::new(limit, Guests::new(limit.most))),
-            arrivals: per_second.map(|limit| Limited::new(limit, Arrivals::new(limit.most))),
+            guests: at_once.map(|limit| Limited::new(limit, Guests::new)),
+            arrivals: per_second.map(|limit| Limited::new(limit, Arrivals::new)),
             pace: settings.connects_per_second_at(own).map(Pace::new),
             connections: AtomicUsize::new(0),
         })
@@ -144,25 +153,25 @@ impl Entrance {
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether an address may have one more connection now, where it may have only so many a second. To be asked once for each.
-    pub(crate) fn may_come(&self, address: Option<IpAddr>) -> bool {
-        let arrivals = Limited::of(self.arrivals.as_ref(), address);
-        arrivals.is_none_or(|(arrivals, address)| arrivals.come(address, Instant::now()))
-    }
-
-    /// Whether there may be one more connection now, where there may be only so many a second. To be asked once for each, when its
-    /// address may come: what one address does too much of takes nothing from the others.
-    pub(crate) fn has_pace(&self) -> bool {
+    /// Lets one more connection in, which is counted for its address, where that is done, until its guest is dropped. What all
+    /// addresses share is taken last: what one of them does too much of takes nothing from the others.
+    pub(crate) fn let_in(&self, address: Option<IpAddr>) -> Result<Option<Guest>, NotNow> {
+        let guest = self.let_in_behind(address)?;
         let pace = self.pace.as_ref();
-        pace.is_none_or(|pace| pace.come(Instant::now()))
+        let has_pace = pace.is_none_or(|pace| pace.come(Instant::now()));
+        has_pace.then_some(guest).ok_or(NotNow::TooFast)
     }
 
-    /// Counts a connection of an address, where that is done.
-    pub(crate) fn admit(&self, address: Option<IpAddr>) -> Result<Option<Guest>, TooMany> {
-        match Limited::of(self.guests.as_ref(), address) {
-            Some((guests, address)) => guests.enter(address).map(Some).ok_or(TooMany),
-            None => Ok(None),
-        }
+    /// The same for one that was let in without an address, since a proxy is in front of it, once its address is known.
+    pub(crate) fn let_in_behind(&self, address: Option<IpAddr>) -> Result<Option<Guest>, NotNow> {
+        let guest = match Limited::of(self.guests.as_ref(), address) {
+            Some((guests, address)) => Some(guests.enter(address).ok_or(NotNow::TooMany)?),
+            None => None,
+        };
+        let arrivals = Limited::of(self.arrivals.as_ref(), address);
+        let may_come =
+            arrivals.is_none_or(|(arrivals, address)| arrivals.come(address, Instant::now()));
+        may_come.then_some(guest).ok_or(NotNow::TooFast)
     }
 }
 
@@ -208,36 +217,52 @@ mod tests {
         Some(text.parse().expect("an address"))
     }
 
-    fn entrance() -> Arc<Entrance> {
-        Entrance::mqtt(Authentication::None, &Settings::default())
+    fn entrance(set: impl FnOnce(&mut Settings)) -> Arc<Entrance> {
+        let mut settings = Settings::default();
+        set(&mut settings);
+        Entrance::mqtt(Authentication::None, &settings)
     }
 
     #[test]
     fn another_machine_has_a_tenth_of_all_connections_where_nothing_is_set() {
-        let entrance = entrance();
-        let admit = |from| entrance.admit(address(from));
+        let entrance = entrance(|it| it.listeners.address_connects_per_second = Some(0));
+        let admit = |from| entrance.let_in(address(from));
         let all = Settings::default().listeners.connections_max;
         let guests: Vec<_> = (0..all / 10).map(|_| admit("192.0.2.1")).collect();
         assert!(guests.iter().all(|guest| matches!(guest, Ok(Some(_)))));
-        assert_eq!(admit("192.0.2.1").err(), Some(TooMany));
+        assert_eq!(admit("192.0.2.1").err(), Some(NotNow::TooMany));
         assert!(matches!(admit("192.0.2.2"), Ok(Some(_))), "another address");
         for here in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
             assert!(matches!(admit(here), Ok(None)), "{here} is not counted");
         }
-        assert!(matches!(entrance.admit(None), Ok(None)), "a Unix socket");
+        assert!(matches!(entrance.let_in(None), Ok(None)), "a Unix socket");
     }
 
     #[test]
     fn another_machine_has_so_many_new_connections_a_second_where_nothing_is_set() {
         const TRIES: u128 = 2_000;
-        let (entrance, begun) = (entrance(), Instant::now());
-        let may_come = |from| entrance.may_come(address(from));
+        let (entrance, begun) = (entrance(|_| {}), Instant::now());
+        let may_come = |from| entrance.let_in(address(from)).is_ok();
         let come = |from| (0..TRIES).filter(|_| may_come(from)).count() as u128;
         let came = come("192.0.2.1");
         // One in two milliseconds.
         let more = begun.elapsed().as_millis() / 2 + 1;
         assert!((500..=500 + more).contains(&came), "{came}");
         assert_eq!(come("127.0.0.1"), TRIES);
-        assert!((0..TRIES).all(|_| entrance.has_pace()), "no limit is set");
+    }
+
+    #[test]
+    fn an_address_that_has_as_much_as_it_may_takes_nothing_from_the_others() {
+        let entrance = entrance(|it| {
+            it.listeners.address_connections_max = Some(1);
+            it.listeners.connects_per_second = 2;
+        });
+        let _first = entrance.let_in(address("192.0.2.1")).expect("the first");
+        for _ in 0..100 {
+            let again = entrance.let_in(address("192.0.2.1"));
+            assert_eq!(again.err(), Some(NotNow::TooMany));
+        }
+        let other = entrance.let_in(address("192.0.2.2"));
+        assert!(other.is_ok(), "the second one of this second");
     }
 }

@@ -4,8 +4,9 @@ use crate::table::{Listener, Mqtt, Settings};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
 
-/// Connections at once from one address, where the settings say nothing: a tenth of `listeners.connections_max`, so that no address keeps
-/// the others out, and as many as a large site has behind one address translation.
+/// Connections at once from one address, where the settings say nothing: a tenth of what `listeners.connections_max` is by default, so
+/// that one address does not keep the others out, and as many as a large site has behind one address translation. Where that maximum is
+/// set to fewer, this is to be set too.
 pub const ADDRESS_CONNECTIONS_MAX: NonZeroU32 = NonZeroU32::new(10_000).unwrap();
 /// New connections a second from one address, where the settings say nothing: all of such a site are back within 20 s, and their
 /// handshakes take an eighth of the thread that makes them (a quarter of a millisecond each, docs/performance.md).
@@ -29,6 +30,17 @@ pub enum Spares {
     Loopback,
 }
 
+impl Spares {
+    /// Whether it does not hold for an address.
+    #[must_use]
+    pub fn spare(self, address: IpAddr) -> bool {
+        match self {
+            Self::Nobody => false,
+            Self::Loopback => address.to_canonical().is_loopback(),
+        }
+    }
+}
+
 impl AddressLimit {
     /// The one that is set (0: none at all), else `default`.
     fn new(set: Option<u32>, default: NonZeroU32) -> Option<Self> {
@@ -37,15 +49,6 @@ impl AddressLimit {
             None => (default, Spares::Loopback),
         };
         Some(Self { most, spares })
-    }
-
-    /// Whether it holds for an address.
-    #[must_use]
-    pub fn holds_for(self, address: IpAddr) -> bool {
-        match self.spares {
-            Spares::Nobody => true,
-            Spares::Loopback => !address.to_canonical().is_loopback(),
-        }
     }
 }
 
@@ -206,12 +209,12 @@ mod tests {
         for (limit, most) in limits {
             let limit = limit.expect("a limit");
             assert_eq!(limit.most, most);
-            let holds = |text: &str| limit.holds_for(text.parse::<IpAddr>().expect("an address"));
+            let holds = |text: &str| !limit.spares.spare(text.parse().expect("an address"));
             assert!(holds("192.0.2.1") && holds("2001:db8::1") && holds("10.0.0.1"));
             assert!(!holds("127.0.0.1") && !holds("127.9.9.9") && !holds("::1"));
             assert!(!holds("::ffff:127.0.0.1"), "the same by IPv6");
         }
-        assert!(set_to(1).holds_for(IpAddr::from([127, 0, 0, 1])));
+        assert!(!set_to(1).spares.spare(IpAddr::from([127, 0, 0, 1])));
         assert_eq!(all.connects_per_second_at(None), None);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::handshake::Refused;
 use crate::clock::thread_cpu_us;
+use crate::peer::NotNow;
 
 /// Counters of all doors since the start.
 #[derive(Debug, Default)]
@@ -32,6 +33,14 @@ pub(crate) struct DoorCounters {
 impl DoorCounters {
     pub(super) fn count(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts one that comes when there are enough.
+    pub(super) fn not_now(&self, why: NotNow) {
+        Self::count(match why {
+            NotNow::TooMany => &self.over_limit,
+            NotNow::TooFast => &self.too_fast,
+        });
     }
 
     /// The CPU time of a thread that ends.

@@ -391,35 +391,36 @@ impl Room {
         }
         // Behind a proxy all have its address until the header is read.
         let counted = ip.filter(|_| door.steps.proxies.is_empty());
-        if !door.entrance.may_come(counted) || !door.entrance.has_pace() {
-            return DoorCounters::count(&self.counters.too_fast);
-        }
-        let guest = counted.map(|ip| self.addresses.enter(ip));
-        if self.handshakes.get() >= HANDSHAKES_MAX || matches!(guest, Some(None)) {
+        let handshake = counted.map(|ip| self.addresses.enter(ip));
+        if self.handshakes.get() >= HANDSHAKES_MAX || matches!(handshake, Some(None)) {
             return DoorCounters::count(&self.counters.over_limit);
         }
+        let guest = match door.entrance.let_in(counted) {
+            Ok(guest) => guest,
+            Err(why) => return self.counters.not_now(why),
+        };
         self.handshakes.set(self.handshakes.get() + 1);
         let (room, door) = (Rc::clone(self), Arc::clone(door));
         tokio::task::spawn_local(async move {
             let entered = door.steps.enter(&socket, address).await;
-            drop(guest);
+            drop(handshake);
             room.handshakes.set(room.handshakes.get() - 1);
             match entered {
-                Ok(entered) => room.hand_over(&door, socket, entered),
+                Ok(entered) => room.hand_over(&door, socket, entered, guest),
                 Err(refused) => room.counters.refuse(&door.entrance.name, address, &refused),
             }
         });
     }
 
-    /// Gives a connection to a shard.
-    fn hand_over(&self, door: &Door, socket: Socket, entered: Entered) {
+    /// Gives a connection to a shard. `guest`: of its address, where that was known when it came.
+    fn hand_over(&self, door: &Door, socket: Socket, entered: Entered, guest: Option<Guest>) {
         let ip = entered.address.map(|address| address.ip());
-        let behind = ip.filter(|_| !door.steps.proxies.is_empty());
-        if !door.entrance.may_come(behind) {
-            return DoorCounters::count(&self.counters.too_fast);
-        }
-        let Ok(guest) = door.entrance.admit(ip) else {
-            return DoorCounters::count(&self.counters.over_limit);
+        let guest = match guest {
+            None if !door.steps.proxies.is_empty() => match door.entrance.let_in_behind(ip) {
+                Ok(guest) => guest,
+                Err(why) => return self.counters.not_now(why),
+            },
+            guest => guest,
         };
         // A socket that the runtime does not give back has failed.
         let Ok(socket) = socket.loosen() else {

@@ -17,7 +17,7 @@ use super::transport::{Layered, Socket, Transport};
 use crate::doors::{Arrival, CameFrom};
 use crate::listen::BoundListener;
 use crate::memory::Level;
-use crate::peer::{Entrance, Peer, TooMany};
+use crate::peer::{Entrance, NotNow, Peer};
 
 /// Places from here on are those of listeners.
 pub(crate) const LISTENERS: Place = 0xFFFF_0000;
@@ -208,13 +208,9 @@ impl Shard {
 
     fn admit(&mut self, stream: tokio::net::TcpStream, peer: Peer) {
         let address = peer.address.map(|address| address.ip());
-        if !peer.entrance.may_come(address) || !peer.entrance.has_pace() {
-            self.hub.counters.over_limit += 1;
-            return;
-        }
-        let guest = match peer.entrance.admit(address) {
+        let guest = match peer.entrance.let_in(address) {
             Ok(guest) if self.has_room(&peer.entrance) => guest.map(Box::new),
-            Ok(_) | Err(TooMany) => {
+            Ok(_) | Err(NotNow::TooMany | NotNow::TooFast) => {
                 self.hub.counters.over_limit += 1;
                 return;
             }
