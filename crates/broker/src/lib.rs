@@ -27,6 +27,7 @@ mod config;
 mod control;
 mod doors;
 mod failpoint;
+mod formats;
 mod index;
 pub mod latency;
 mod listen;
@@ -61,6 +62,7 @@ pub use control::{
 };
 pub use courser_mqtt::front::{BadReference, Redirect, RedirectKind};
 pub use doors::{CertificateError, OpenDoor, Reread};
+pub use formats::FORMATS;
 pub use listen::{ListenError, find_taken, holder};
 pub use node::FolderError;
 pub use peer::Authentication;

@@ -40,7 +40,7 @@ pub use message::{
 };
 pub use needs::{Need, Needs, NeedsScan};
 pub use recall::{Question, Recalled, StreamWants, Want};
-pub use record::{Publish, QoS, Record, RecordRef, RecordView};
+pub use record::{Publish, QoS, RECORD_VERSION, Record, RecordRef, RecordView};
 pub use session::{
     DetachCause, RetainHandling, SharedStrategy, SubscribeResult, Subscription,
     SubscriptionOptions, Will,

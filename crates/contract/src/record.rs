@@ -112,7 +112,8 @@ const FLAG_RETAIN: u8 = 1 << 2;
 const FLAG_EXPIRES: u8 = 1 << 3;
 const FLAG_PUBLISHER: u8 = 1 << 4;
 const PADDING_SHIFT: u32 = 5;
-const VERSION: u8 = 1;
+/// Version of this layout: each record has it, and readers know no other.
+pub const RECORD_VERSION: u8 = 1;
 
 impl<'a> RecordView<'a> {
     /// The record at the beginning of `bytes`; `None` when there is no whole and well-formed one.
@@ -185,7 +186,7 @@ impl RecordView<'_> {
         let first = u64::from(length_u32(len))
             | u64::from(topic_len) << 32
             | u64::from(flags) << 48
-            | u64::from(VERSION) << 56;
+            | u64::from(RECORD_VERSION) << 56;
         let publisher = self.publisher.map(super::ClientHash::words);
         let first_of_publisher = publisher.map_or(0, |(first, _)| first);
         let second =
@@ -368,7 +369,7 @@ fn decode<'a>(bytes: &'a [u8], topic: &'a str) -> Option<RecordView<'a>> {
     let [first, second] = [head as u64, (head >> 64) as u64];
     let len = first as u32 as usize;
     let [flags, version] = [(first >> 48) as u8, (first >> 56) as u8];
-    if version != VERSION || second >> 48 != 0 || !len.is_multiple_of(8) {
+    if version != RECORD_VERSION || second >> 48 != 0 || !len.is_multiple_of(8) {
         return None;
     }
     let end = len.checked_sub(usize::from(flags >> PADDING_SHIFT))?;

@@ -107,10 +107,10 @@ mod wall;
 pub use aside::AsideFilters;
 pub use checkpoint::{
     CheckpointEnd, CheckpointNeeds, CheckpointPiece, EntrySet, NeededRecords, Restore,
-    RestoreError, Restored, later_checkpoint,
+    RestoreError, Restored, STATE_VERSION, later_checkpoint,
 };
 pub use config::{Counts, DiskRoom, Limits, MemoryRoom, Overflow, PartitionConfig};
-pub use entry::{EntryError, EntryView, FactView, later_version};
+pub use entry::{ENGINE_VERSION, EntryError, EntryView, FactView, later_version};
 pub use list::{Deletion, RetainedPage, SessionView, SubscriptionView};
 pub use lost::{LostReference, LostStream};
 pub use partition::{Partition, Proposed};

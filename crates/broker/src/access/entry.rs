@@ -5,7 +5,7 @@ use courser_access::{Command, Table, WireError};
 use prost::Message;
 
 /// Raised when an entry says something that older versions would take for something else.
-const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 
 /// Why an entry or checkpoint is not for this version.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

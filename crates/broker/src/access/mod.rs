@@ -20,7 +20,7 @@ mod tokens;
 
 pub(crate) use accounts::{Accounts, Logins, Secret};
 pub(crate) use ends::Ends;
-pub(crate) use entry::empty_checkpoint;
+pub(crate) use entry::{VERSION, empty_checkpoint};
 pub(crate) use gate::{Gate, Revoked, limits_of_session, may_publish_will};
 pub(crate) use hashing::{HashPool, Reply};
 pub(crate) use machine::Metadata;

@@ -18,7 +18,7 @@ use courser_log::{BatchNumber, Place, SegmentNumber};
 use sha2::{Digest, Sha256};
 
 const NAME: &str = "courser backup";
-const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 /// A data folder has fewer files.
 const FILES_MAX: usize = 10_000_000;
 

@@ -36,6 +36,7 @@ use courser_memory::{Component, Scope};
 
 use self::create::Making;
 use self::manifest::Manifest;
+pub(crate) use self::manifest::VERSION;
 use self::pace::Pace;
 pub use self::prune::{PruneMode, Pruned, prune_backups};
 pub use self::restore::{restore_backup, verify_backup};

@@ -17,5 +17,6 @@ mod samples;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use file::VERSION;
 pub(crate) use folder::DataFolder;
 pub use folder::FolderError;

@@ -66,6 +66,7 @@ async fn gather(client: &Client) -> Result<Value, ClientError> {
     Ok(json!({
         "made_at": Timestamp::now().to_string(),
         "program": env!("CARGO_PKG_VERSION"),
+        "commit": crate::version::COMMIT,
         "machine": machine(),
         "node": client.get("/api/v1/node", &[]).await?,
         "metrics": client.text("/metrics").await?.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>(),

@@ -35,6 +35,7 @@ pub use self::{
     entry_set::EntrySet,
     needs::{CheckpointNeeds, NeededRecords},
     restore::{Restore, RestoreError, Restored, later_checkpoint},
+    unit::STATE_VERSION,
 };
 pub(crate) use self::{
     save::Saving,

@@ -9,7 +9,7 @@ use courser_contract::{PartitionId, Seq, SessionUid};
 
 use super::{
     entry_set::EntrySet,
-    unit::{Addresses, Kind, Names, Output, VERSION},
+    unit::{Addresses, Kind, Names, Output, STATE_VERSION},
     walk::Walk,
 };
 use crate::{
@@ -294,7 +294,7 @@ impl Saving {
 }
 
 fn write_head(state: &State, out: &mut Vec<u8>) {
-    VERSION.write(out);
+    STATE_VERSION.write(out);
     state.id.write(out);
     state.index.write(out);
     state.wall.write(out);

@@ -19,7 +19,7 @@ use crate::{
 /// Version of this form. All up to it are read, later ones are refused by name.
 ///
 /// 2: sessions may have owners. 3: when entries came.
-pub(super) const VERSION: u16 = 3;
+pub const STATE_VERSION: u16 = 3;
 /// Bytes of a piece, the last one excepted.
 pub(super) const PIECE_BYTES: usize = 64 * 1024;
 pub(super) const UNIT_HEADER_BYTES: usize = 5;

@@ -6,7 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use courser_contract::{Term, Tick, WallMs};
 use courser_memory::{Component, Scope};
 
-use super::{ENGINE, HEADER_BYTES, Head, Key, LAYOUT, TargetList, lone};
+use super::{ENGINE_VERSION, HEADER_BYTES, Head, Key, LAYOUT, TargetList, lone};
 
 /// Bytes of a buffer from which entries are split off; the next one is taken when less than [`LEFT_BYTES_MIN`] is left.
 pub(crate) const BUFFER_BYTES: usize = 64 * 1024;
@@ -134,7 +134,7 @@ impl Gather {
         }
         let mut head = &mut self.buffer[..HEADER_BYTES];
         head.put_u16_le(LAYOUT);
-        head.put_u16_le(ENGINE);
+        head.put_u16_le(ENGINE_VERSION);
         head.put_u32_le(self.facts);
         head.put_u64_le(wall.0);
         head.put_u64_le(term.0);

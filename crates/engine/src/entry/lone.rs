@@ -13,7 +13,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use courser_contract::{AppendKey, AppendNumber, Origin, ShardId, Term, WallMs};
 
 use super::{
-    ENGINE, HEADER_BYTES, Head, Key,
+    ENGINE_VERSION, HEADER_BYTES, Head, Key,
     hot::{SET_FACT_BYTES, set_of},
 };
 use crate::canonical::DecodeError;
@@ -22,7 +22,7 @@ use crate::canonical::DecodeError;
 pub(super) const LAYOUT_LONE: u8 = 2;
 /// Bytes before the record.
 pub(super) const LONE_BYTES: usize = 24;
-const _: () = assert!(ENGINE <= u8::MAX as u16);
+const _: () = assert!(ENGINE_VERSION <= u8::MAX as u16);
 /// Bytes before the record in the long form.
 const LONG_BYTES: usize = HEADER_BYTES + SET_FACT_BYTES;
 
@@ -90,7 +90,7 @@ impl Lone {
             return None;
         };
         let first = u64::from(LAYOUT_LONE)
-            | u64::from(ENGINE) << 8
+            | u64::from(ENGINE_VERSION) << 8
             | fits(u64::from(self.set), 16)? << 16
             | fits(self.head.number, 32)? << 32;
         let second = fits(self.head.wall.0, WALL_BITS)? | fits(self.head.term.0, 16)? << WALL_BITS;
@@ -110,7 +110,7 @@ impl Lone {
             return Err(DecodeError::Short);
         };
         let [first, second, third] = [first, second, third].map(u64::from_le_bytes);
-        if low(first >> 8, 8) > u64::from(ENGINE) {
+        if low(first >> 8, 8) > u64::from(ENGINE_VERSION) {
             return Err(DecodeError::Invalid(
                 "engine version: written by a newer one",
             ));

@@ -40,7 +40,7 @@ const LAYOUT: u16 = 1;
 /// Version of the rules by which facts are applied. Entries of all versions up to it are read.
 ///
 /// 2: sessions may belong to users. 3: sets are packed, and what is one message for a set is short.
-const ENGINE: u16 = 3;
+pub const ENGINE_VERSION: u16 = 3;
 pub(crate) const HEADER_BYTES: usize = 32;
 const FACT_BYTES: usize = 8;
 /// Where a fact of the short form is looked for: its head ends where no other one does.
@@ -198,11 +198,11 @@ impl<'a> Entry<'a> {
 #[must_use]
 pub fn later_version(entry: &[u8]) -> Option<(u16, u16)> {
     if let Some(engine) = lone::engine_of(entry) {
-        return (engine > ENGINE).then_some((u16::from(lone::LAYOUT_LONE), engine));
+        return (engine > ENGINE_VERSION).then_some((u16::from(lone::LAYOUT_LONE), engine));
     }
     let layout = read_u16(entry, 0).ok()?;
     let engine = read_u16(entry, 2).ok()?;
-    (layout > LAYOUT || engine > ENGINE).then_some((layout, engine))
+    (layout > LAYOUT || engine > ENGINE_VERSION).then_some((layout, engine))
 }
 
 fn read_head(bytes: &[u8]) -> Result<Head, DecodeError> {
@@ -210,7 +210,7 @@ fn read_head(bytes: &[u8]) -> Result<Head, DecodeError> {
     if reader.read::<u16>()? != LAYOUT {
         return Err(DecodeError::Invalid("layout version"));
     }
-    if reader.read::<u16>()? > ENGINE {
+    if reader.read::<u16>()? > ENGINE_VERSION {
         return Err(DecodeError::Invalid(
             "engine version: written by a newer one",
         ));

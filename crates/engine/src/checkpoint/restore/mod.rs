@@ -17,7 +17,7 @@ pub(super) use self::parts::Parts;
 use self::records::Filling;
 use super::{
     EntrySet,
-    unit::{Kind, UNIT_HEADER_BYTES, VERSION},
+    unit::{Kind, STATE_VERSION, UNIT_HEADER_BYTES},
 };
 use crate::{
     Partition, PartitionConfig,
@@ -38,7 +38,7 @@ pub enum RestoreError {
     },
     /// Written in another form.
     #[error(
-        "the checkpoint has format version {found}; this program reads versions 1 to {VERSION}"
+        "the checkpoint has format version {found}; this program reads versions 1 to {STATE_VERSION}"
     )]
     Version {
         /// The version that it names.
@@ -244,7 +244,7 @@ pub(super) fn kind_of(unit: u64, kind: u8) -> Result<Kind, RestoreError> {
 pub(super) fn check_head(reader: &mut Reader<'_>, id: PartitionId) -> Result<(), RestoreError> {
     let at = |cause| damaged(0, cause);
     let found: u16 = reader.read().map_err(at)?;
-    if !(1..=VERSION).contains(&found) {
+    if !(1..=STATE_VERSION).contains(&found) {
         return Err(RestoreError::Version { found });
     }
     let found: PartitionId = reader.read().map_err(at)?;
@@ -260,7 +260,7 @@ pub(super) fn check_head(reader: &mut Reader<'_>, id: PartitionId) -> Result<(),
 pub fn later_checkpoint(first_piece: &[u8]) -> Option<u16> {
     let (kind, body) = next_unit(first_piece)?;
     let found: u16 = Reader::new(body).read().ok()?;
-    (kind == Kind::Head as u8 && found > VERSION).then_some(found)
+    (kind == Kind::Head as u8 && found > STATE_VERSION).then_some(found)
 }
 
 /// The first whole unit.

@@ -148,7 +148,7 @@ fn an_entry_that_is_cut_or_longer_is_none() {
     assert!(Entry::check(&longer.into()).is_err());
     let mut newer = whole.to_vec();
     newer[1] += 1;
-    assert_eq!(later_version(&newer), Some((2, ENGINE + 1)));
+    assert_eq!(later_version(&newer), Some((2, ENGINE_VERSION + 1)));
     assert!(Entry::check(&newer.into()).is_err());
     let mut below = whole.to_vec();
     below[16..20].fill(0);
