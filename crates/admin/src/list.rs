@@ -21,7 +21,7 @@ pub(crate) use walk::{Place, Step, Walk, list, list_here};
 /// Rows of a page when nobody says how many.
 const LIMIT_DEFAULT: usize = 100;
 /// Most rows of a page.
-pub(crate) const LIMIT_MAX: usize = 10_000;
+const LIMIT_MAX: usize = 10_000;
 /// Conditions of one question.
 const CONDITIONS_MAX: usize = 16;
 
@@ -95,11 +95,35 @@ fn bad(message: String) -> ApiError {
     ApiError::new(Code::BadRequest, message)
 }
 
+pub(crate) fn unknown_parameter(name: &str) -> ApiError {
+    bad(format!("unknown parameter \"{name}\""))
+}
+
 impl ListQuery {
     /// Reads the parameters of a URL; `own` names those of this listing alone.
     pub(crate) fn read(parameters: Vec<(String, String)>, own: &[&str]) -> Result<Self, ApiError> {
+        Self::read_with(LIMIT_DEFAULT, parameters, own)
+    }
+
+    /// Reads those of what is neither sorted nor has a cursor: all there may be, unless fewer are asked for.
+    pub(crate) fn read_unpaged(
+        parameters: Vec<(String, String)>,
+        own: &[&str],
+    ) -> Result<Self, ApiError> {
+        let mut names = parameters.iter().map(|(name, _)| name.as_str());
+        match names.find(|name| matches!(*name, "sort" | "cursor")) {
+            Some(name) => Err(unknown_parameter(name)),
+            None => Self::read_with(LIMIT_MAX, parameters, own),
+        }
+    }
+
+    fn read_with(
+        limit_default: usize,
+        parameters: Vec<(String, String)>,
+        own: &[&str],
+    ) -> Result<Self, ApiError> {
         let mut query = Self {
-            limit: LIMIT_DEFAULT,
+            limit: limit_default,
             ..Self::default()
         };
         for (name, value) in parameters {
@@ -116,19 +140,10 @@ impl ListQuery {
                 "filter" => query.conditions.push(Condition::read(&value).map_err(bad)?),
                 "sort" => query.sort = Some(sort(&value)),
                 name if own.contains(&name) => query.own.push((name.to_owned(), value)),
-                name => return Err(bad(format!("unknown parameter \"{name}\""))),
+                name => return Err(unknown_parameter(name)),
             }
         }
         Ok(query)
-    }
-
-    /// Reads those of what is neither sorted nor has a cursor.
-    pub(crate) fn read_unpaged(parameters: Vec<(String, String)>) -> Result<Self, ApiError> {
-        let others = |name: &str| !matches!(name, "filter" | "limit");
-        match parameters.iter().find(|(name, _)| others(name)) {
-            Some((name, _)) => Err(bad(format!("unknown parameter \"{name}\""))),
-            None => Self::read(parameters, &[]),
-        }
     }
 
     /// Most rows of the page.

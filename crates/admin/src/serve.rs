@@ -23,8 +23,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::AppState;
 use crate::access::Caller;
-use crate::places::{Answer, Place, Places};
 use crate::routes;
+use crate::seats::{Answer, Seat, Seats};
 
 /// Connections at once over all addresses, and as many over the socket.
 const CONNECTIONS_MAX: usize = 64;
@@ -138,7 +138,7 @@ fn bind_socket(path: &Path) -> Result<UnixListener, BindError> {
     let listener = short_path(path)
         .and_then(|(short, _folder)| UnixListener::bind(short))
         .map_err(failed)?;
-    // Who connects is asked for in any case; this keeps others from taking places.
+    // Who connects is asked for in any case; this keeps others from taking seats.
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
     Ok(listener)
 }
@@ -162,7 +162,7 @@ pub(crate) fn short_path(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
 /// Serves until `stopped` changes.
 pub(crate) async fn run(listeners: Listeners, state: AppState, mut stopped: watch::Receiver<()>) {
     let router = routes::router(state);
-    let network = Places::new(CONNECTIONS_MAX);
+    let network = Seats::new(CONNECTIONS_MAX);
     for listener in listeners.network {
         tokio::spawn(serve_network(
             listener,
@@ -176,17 +176,17 @@ pub(crate) async fn run(listeners: Listeners, state: AppState, mut stopped: watc
     let _ = stopped.changed().await;
 }
 
-async fn serve_network(listener: TcpListener, router: Router, places: Arc<Places>) {
+async fn serve_network(listener: TcpListener, router: Router, seats: Arc<Seats>) {
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
                 let caller = Caller::Network { address };
-                let place = places.take().await;
+                let seat = seats.take().await;
                 tokio::spawn(serve_one(
                     TokioIo::new(stream),
                     caller,
                     router.clone(),
-                    place,
+                    seat,
                 ));
             }
             Err(_) => sleep(REST).await,
@@ -195,18 +195,18 @@ async fn serve_network(listener: TcpListener, router: Router, places: Arc<Places
 }
 
 async fn serve_local(listener: UnixListener, router: Router) {
-    let places = Places::new(CONNECTIONS_MAX);
+    let seats = Seats::new(CONNECTIONS_MAX);
     loop {
         let accepted = listener.accept().await;
         match accepted.and_then(|(stream, _)| Ok((stream.peer_cred()?.uid(), stream))) {
             Ok((uid, stream)) => {
                 let caller = Caller::Local { uid };
-                let place = places.take().await;
+                let seat = seats.take().await;
                 tokio::spawn(serve_one(
                     TokioIo::new(stream),
                     caller,
                     router.clone(),
-                    place,
+                    seat,
                 ));
             }
             Err(_) => sleep(REST).await,
@@ -215,11 +215,11 @@ async fn serve_local(listener: UnixListener, router: Router) {
 }
 
 /// One connection; what goes wrong on it is the other end's affair.
-async fn serve_one<S>(stream: TokioIo<S>, caller: Caller, router: Router, place: Arc<Place>)
+async fn serve_one<S>(stream: TokioIo<S>, caller: Caller, router: Router, seat: Arc<Seat>)
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    let asked = Arc::clone(&place);
+    let asked = Arc::clone(&seat);
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let router = router.clone();
         let under_way = asked.begin();
@@ -238,9 +238,11 @@ where
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(stream, service);
+    // It is asked to go only while nothing is under way, and must hear of it before something is.
     tokio::select! {
+        biased;
+        () = seat.told_to_go() => {}
         _ = timeout(CONNECTION_MAX, connection) => {}
-        () = place.told_to_go() => {}
     }
 }
 

@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 use crate::AppState;
 use crate::api::{Event, Events};
 use crate::error::{ApiError, Code, ErrorBody};
-use crate::list::{LIMIT_MAX, ListQuery};
+use crate::list::{ListQuery, unknown_parameter};
 
 pub(super) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(events))
@@ -31,14 +31,8 @@ async fn events(
     State(state): State<AppState>,
     Query(parameters): Query<Vec<(String, String)>>,
 ) -> Result<Json<Events>, ApiError> {
-    let (after, listing) = parameters
-        .into_iter()
-        .partition(|(name, _)| name == "after");
-    let after = numbers_after(after)?;
-    let says_how_many = |(name, _): &(String, String)| name == "limit";
-    let limit = listing.iter().any(says_how_many);
-    let query = ListQuery::read_unpaged(listing)?;
-    let limit = if limit { query.limit() } else { LIMIT_MAX };
+    let query = ListQuery::read_unpaged(parameters, &["after"])?;
+    let after = numbers_after(&query.own)?;
     let mut parts = Vec::new();
     for shard in state.control.shards() {
         let from = match after.as_slice() {
@@ -52,7 +46,7 @@ async fn events(
             events: events.into_iter().map(|it| (it.at, it.into())).collect(),
         });
     }
-    let items = take(&mut parts, limit, |event| query.wants(event))?;
+    let items = take(&mut parts, query.limit(), |event| query.wants(event))?;
     let next: Vec<String> = parts.iter().map(|part| part.next.to_string()).collect();
     let next = next.join(".");
     Ok(Json(Events { items, next }))
@@ -86,14 +80,11 @@ fn take(
 ///
 /// # Errors
 /// For other parameters and other texts.
-pub(super) fn numbers_after(parameters: Vec<(String, String)>) -> Result<Vec<u64>, ApiError> {
+pub(super) fn numbers_after(parameters: &[(String, String)]) -> Result<Vec<u64>, ApiError> {
     let mut after = Vec::new();
     for (name, value) in parameters {
         if name != "after" {
-            return Err(ApiError::new(
-                Code::BadRequest,
-                format!("unknown parameter \"{name}\""),
-            ));
+            return Err(unknown_parameter(name));
         }
         let numbers: Result<Vec<u64>, _> = value.split('.').map(str::parse).collect();
         after = numbers.map_err(|_| ApiError::new(Code::BadRequest, "after: none of ours"))?;

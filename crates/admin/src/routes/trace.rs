@@ -24,7 +24,7 @@ async fn trace(
     Path(client_id): Path<String>,
     Query(parameters): Query<Vec<(String, String)>>,
 ) -> Result<Json<Trace>, ApiError> {
-    let after = numbers_after(parameters)?;
+    let after = numbers_after(&parameters)?;
     if after.is_empty() {
         tracing::info!(
             event = "trace_began",

@@ -1,7 +1,7 @@
 //! Connections at once, of which those that nobody asks anything on make room.
 //!
 //! Invariants:
-//! - no more connections have a place than there are;
+//! - no more connections have a seat than there are;
 //! - a connection with a request under way, until its answer has been taken, is closed for nobody;
 //! - of the others the one goes first on which nothing was asked or answered for longest: one that never said anything among them.
 
@@ -14,9 +14,9 @@ use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// All places of one kind.
+/// All seats of one kind.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct Seats {
     free: Arc<Semaphore>,
     idle: Mutex<Idle>,
     /// Somebody may make room now.
@@ -32,8 +32,8 @@ struct Idle {
 
 /// That of one connection, until it and all [`UnderWay`] of it are dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
-    places: Arc<Places>,
+pub(crate) struct Seat {
+    seats: Arc<Seats>,
     go: Arc<Notify>,
     /// Its number among the idle ones.
     idle: Mutex<Option<u64>>,
@@ -42,9 +42,9 @@ pub(crate) struct Place {
 
 /// A request is under way until this is dropped.
 #[derive(Debug)]
-pub(crate) struct UnderWay(Arc<Place>);
+pub(crate) struct UnderWay(Arc<Seat>);
 
-impl Places {
+impl Seats {
     pub(crate) fn new(count: usize) -> Arc<Self> {
         Arc::new(Self {
             free: Arc::new(Semaphore::new(count)),
@@ -53,9 +53,9 @@ impl Places {
         })
     }
 
-    /// A place for a connection that is there. When there is none, the one goes that was idle for longest; when all have requests under
+    /// A seat for a connection that is there. When there is none, the one goes that was idle for longest; when all have requests under
     /// way, the first that has none any more.
-    pub(crate) async fn take(self: &Arc<Self>) -> Arc<Place> {
+    pub(crate) async fn take(self: &Arc<Self>) -> Arc<Seat> {
         let mut taken = Arc::clone(&self.free).try_acquire_owned().ok();
         while taken.is_none() {
             let mut became_idle = std::pin::pin!(self.became_idle.notified());
@@ -70,14 +70,14 @@ impl Places {
                 }
             };
         }
-        let place = Arc::new(Place {
-            places: Arc::clone(self),
+        let seat = Arc::new(Seat {
+            seats: Arc::clone(self),
             go: Arc::new(Notify::new()),
             idle: Mutex::new(None),
             _taken: taken.expect("the semaphore is never closed"),
         });
-        place.rest();
-        place
+        seat.rest();
+        seat
     }
 
     fn idle(&self) -> MutexGuard<'_, Idle> {
@@ -94,7 +94,7 @@ impl Places {
     }
 }
 
-impl Place {
+impl Seat {
     /// A request begins.
     pub(crate) fn begin(self: &Arc<Self>) -> UnderWay {
         self.stir();
@@ -108,18 +108,18 @@ impl Place {
 
     /// Nothing is under way any more.
     fn rest(&self) {
-        let mut idle = self.places.idle();
+        let mut idle = self.seats.idle();
         let number = idle.next;
         idle.next += 1;
         idle.since.insert(number, Arc::clone(&self.go));
         drop(idle);
         *self.number() = Some(number);
-        self.places.became_idle.notify_one();
+        self.seats.became_idle.notify_one();
     }
 
     fn stir(&self) {
         if let Some(number) = self.number().take() {
-            self.places.idle().since.remove(&number);
+            self.seats.idle().since.remove(&number);
         }
     }
 
@@ -128,7 +128,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Seat {
     fn drop(&mut self) {
         self.stir();
     }
@@ -177,10 +177,10 @@ mod tests {
     }
 
     /// Whether it is told to go.
-    async fn goes(place: &Place) -> bool {
+    async fn goes(seat: &Seat) -> bool {
         tokio::select! {
             biased;
-            () = place.told_to_go() => true,
+            () = seat.told_to_go() => true,
             () = std::future::ready(()) => false,
         }
     }
@@ -188,20 +188,17 @@ mod tests {
     #[test]
     fn the_one_that_was_idle_for_longest_makes_room() {
         block_on(async {
-            let places = Places::new(3);
-            let (first, second, third) = (
-                places.take().await,
-                places.take().await,
-                places.take().await,
-            );
+            let seats = Seats::new(3);
+            let (first, second, third) =
+                (seats.take().await, seats.take().await, seats.take().await);
             drop(first.begin());
-            let (fourth, ()) = tokio::join!(places.take(), async {
+            let (fourth, ()) = tokio::join!(seats.take(), async {
                 // Nothing was ever asked on it.
                 second.told_to_go().await;
                 drop(second);
             });
             assert!(!goes(&first).await && !goes(&third).await);
-            let (_fifth, ()) = tokio::join!(places.take(), async {
+            let (_fifth, ()) = tokio::join!(seats.take(), async {
                 third.told_to_go().await;
                 drop(third);
             });
@@ -212,8 +209,8 @@ mod tests {
     #[test]
     fn a_request_that_is_under_way_is_waited_for() {
         block_on(async {
-            let places = Places::new(2);
-            let (first, second) = (places.take().await, places.take().await);
+            let seats = Seats::new(2);
+            let (first, second) = (seats.take().await, seats.take().await);
             let (busy, busier) = (first.begin(), second.begin());
             let ((), _third) = tokio::join!(
                 async {
@@ -225,7 +222,7 @@ mod tests {
                     second.told_to_go().await;
                     drop(second);
                 },
-                places.take(),
+                seats.take(),
             );
             assert!(!goes(&first).await);
             drop(busy);
@@ -235,13 +232,13 @@ mod tests {
     #[test]
     fn places_of_connections_that_end_are_free() {
         block_on(async {
-            let places = Places::new(1);
+            let seats = Seats::new(1);
             for _ in 0..3 {
-                let place = places.take().await;
-                drop(place.begin());
-                drop(place);
+                let seat = seats.take().await;
+                drop(seat.begin());
+                drop(seat);
             }
-            assert!(places.idle().since.is_empty(), "nothing is kept of them");
+            assert!(seats.idle().since.is_empty(), "nothing is kept of them");
         });
     }
 }
