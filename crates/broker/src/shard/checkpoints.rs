@@ -23,7 +23,7 @@ use crate::store::Stores;
 
 /// Bytes of state that one turn writes at most: 2,700 messages of which each takes 3 bytes, and a look at a packed row that is in no cache.
 const SLICE_BYTES: usize = 8 << 10;
-/// Pieces on their way to the reader at most: 1 MiB.
+/// Pieces on their way to the reader at most: 1 MiB. The engine gathers slices, of whatever size, until a piece has 64 KiB.
 const PIECES_MAX: usize = 16;
 
 /// A stop saves a partition when the next start would apply at least so many bytes of entries: less are applied in less time
