@@ -79,7 +79,7 @@ impl Given {
         }
         if !connection.touched {
             connection.touched = true;
-            hub.touched.push(target.front.slot);
+            hub.touched.note_delivery(target.front.slot);
         }
     }
 }

@@ -17,7 +17,7 @@ use router::Writer;
 use super::guard::Inside;
 use super::ready::Place;
 use super::recovery::Early;
-use super::writing::Unwritten;
+use super::writing::{Touched, Unwritten};
 use crate::access::{Access, Accounts};
 use crate::appends::{Appends, LastWords};
 use crate::classes::Classes;
@@ -145,7 +145,7 @@ pub(crate) struct Hub {
     /// Connections that are not read until a link has room.
     pub(crate) waiting_for_link: Vec<Place>,
     /// Connections with output to write.
-    pub(crate) touched: Vec<Place>,
+    pub(crate) touched: Touched,
     /// Those of earlier turns.
     pub(crate) unwritten: Unwritten,
     /// Connections of the process.

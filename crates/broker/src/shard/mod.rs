@@ -74,7 +74,7 @@ use self::reports::{Busy, Reports};
 use self::settings::Tuning;
 use self::timers::Timer;
 use self::turn::Next;
-use self::writing::Unwritten;
+use self::writing::{Touched, Unwritten};
 use crate::access::{Accounts, Logins, Metadata, Reply};
 use crate::appends::{Appends, LastWords};
 use crate::classes::Classes;
@@ -294,7 +294,7 @@ impl Shard {
             inside: Inside::Shell,
             applying: None,
             waiting_for_link: Vec::new(),
-            touched: Vec::new(),
+            touched: Touched::default(),
             unwritten: Unwritten::default(),
             connections: parts.connections,
             table: parts.logins.access.table(),

@@ -144,7 +144,7 @@ impl Fronts {
         }
         if !connection.touched {
             connection.touched = true;
-            hub.touched.push(id.slot);
+            hub.touched.note_delivery(id.slot);
         }
         Some(connection)
     }

@@ -258,10 +258,13 @@ impl Shard {
         self.settle_fences();
         self.hub.watch_links();
         self.resume_links();
+        // Other shards begin while this one writes.
+        counted(Component::Rings, || self.hub.ports.flush());
         counted(Component::Output, || self.write_touched());
         let delivered = self.hub.counters.publishes_sent;
         let clock = &self.clock;
         self.hub.latency.end_turn(delivered, || clock.moment());
+        // What room in an output has brought.
         counted(Component::Rings, || self.hub.ports.flush());
         self.watch_soon();
     }
