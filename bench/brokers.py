@@ -13,6 +13,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
@@ -100,18 +101,20 @@ CERTIFICATE = ("openssl req -x509 -new -newkey ec -pkeyopt ec_paramgen_curve:P-2
 LISTENER = ('listener=[{{ name = "tls", protocol = "mqtts", address = "127.0.0.1:{aux}", '
             'certificate = "{folder}/certificate.pem", key = "{folder}/key.pem" }}]')
 
+METRICS = " --set " + shlex.quote('http.listen="127.0.0.1:{http}"')
+
 KINDS = {
     kind.name: kind
     for kind in (
         # In memory, as the others are in these workloads; `courser-disk` syncs what durable sessions get before it acknowledges.
-        Kind("courser", str(TARGET / "release" / "courser"), "{binary} server --mqtt 127.0.0.1:{port} --in-memory"),
+        Kind("courser", str(TARGET / "release" / "courser"), "{binary} server --mqtt 127.0.0.1:{port} --in-memory" + METRICS),
         Kind("courser-1", str(TARGET / "release" / "courser"),
              "{binary} server --mqtt 127.0.0.1:{port} --in-memory --shards 1"),
         Kind("courser-disk", str(TARGET / "release" / "courser"),
              "{binary} server --mqtt 127.0.0.1:{port} --data {folder}/data", usual=False),
         # The same with TLS between it and the generator (P-256, AES-GCM of the processor).
         Kind("courser-tls", str(TARGET / "release" / "courser"),
-             "{binary} server --mqtt 127.0.0.1:{port} --in-memory --set " + shlex.quote(LISTENER),
+             "{binary} server --mqtt 127.0.0.1:{port} --in-memory --set " + shlex.quote(LISTENER) + METRICS,
              (("openssl.cnf", OPENSSL),), prepare=CERTIFICATE,
              client="-h localhost -p {aux} --cafile {folder}/certificate.pem", usual=False),
         Kind("mosquitto", "mosquitto", "{binary} -c {folder}/mosquitto.conf",
@@ -197,9 +200,13 @@ class Broker:
         # Commands are split at spaces.
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"bench-{kind.name.replace(' ', '-')}-"))
         self.process: subprocess.Popen[bytes] | None = None
-        self.values = {"port": self.port, "aux": free_port(), "folder": self.folder, "binary": find_binary(kind) or kind.binary}
+        self.values = {"port": self.port, "aux": free_port(), "http": free_port(), "folder": self.folder, "binary": find_binary(kind) or kind.binary}
         # Figures that ours says when it stops.
         self.last_words: dict[str, float] = {}
+
+    def longest_turn_us(self) -> float:
+        """The longest turn of a shard of ours so far, in µs of its thread's CPU."""
+        return longest(self.values["http"], "shard_longest_turn_seconds")
 
     @property
     def client(self) -> list[str]:
@@ -262,6 +269,13 @@ class Broker:
             turn = re.search(r"longest_turn_us=(\d+)", (self.folder / "log").read_text(errors="replace"))
             self.last_words = {"longest_turn_us": int(turn[1])} if turn else {}
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def longest(port: int, name: str) -> float:
+    """The greatest of what our shards say under a name of the metrics, in µs."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    return max(float(it) for it in re.findall(rf"^courser_{name}{{[^}}]*}} ([0-9.e+-]+)$", text, re.MULTILINE)) * 1e6
 
 
 def raise_open_files() -> None:

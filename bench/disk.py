@@ -42,19 +42,17 @@ import json
 import mmap
 import os
 import pathlib
-import re
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from typing import Callable
 
 import watch
 import wire
-from brokers import KINDS, TARGET, Broker, Kind, custom, free_port, raise_open_files
+from brokers import KINDS, TARGET, Broker, Kind, custom, free_port, longest, raise_open_files
 from wire import Peer
 
 GENERATOR = TARGET / "release" / "courser"
@@ -349,13 +347,6 @@ def is_kept(port: int) -> bool:
         if not peer.welcomed():
             return False
         return peer.read()[0] == wire.PUBLISH
-
-
-def longest(port: int, name: str) -> float:
-    """The greatest of what shards say under a name of the metrics, in µs."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        text = answer.read().decode()
-    return max(float(it) for it in re.findall(rf"^courser_{name}{{[^}}]*}} ([0-9.e+-]+)$", text, re.MULTILINE)) * 1e6
 
 
 def distinct(options: argparse.Namespace, verdict: Verdict) -> None:

@@ -60,11 +60,20 @@ def load(row: Row, broker: Broker | Running, options: argparse.Namespace) -> dic
     command = [str(TARGET / "release" / "courser"), "bench", *row.arguments, *broker.client, "--pid", str(broker.pid), "-V", options.version, "-o", "jsonl", "--quiet"]
     if row.arguments[0] == "mqtt":
         command += ["-d", str(options.seconds), "--warmup", "1"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS_MAX,
-                          preexec_fn=raise_open_files)
-    if not done.stdout.strip():
-        raise RuntimeError(done.stderr.strip() or "no result")
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    seen = {}
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          preexec_fn=raise_open_files) as generator:
+        if row.look_after is not None and isinstance(broker, Broker) and broker.kind.name.startswith("courser"):
+            time.sleep(row.look_after)
+            seen = {"longest_turn_meanwhile_us": broker.longest_turn_us()}
+        try:
+            printed, complaint = generator.communicate(timeout=RUN_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            generator.kill()
+            raise
+    if not printed.strip():
+        raise RuntimeError(complaint.strip() or "no result")
+    return json.loads(printed.strip().splitlines()[-1]) | seen
 
 
 def measure(rows: list[Row], kinds: list[Kind | Running], options: argparse.Namespace) -> Results:
