@@ -67,6 +67,40 @@ def test_what_waits_is_limited_for_who_does_not_log_in(tmp_path):
         assert [client.expect(PUBLISH).payload for _ in range(4)] == [b"1", b"2", b"3", b"1"]
 
 
+def retained(broker):
+    return len(json.loads(run(broker, "retained", "list", "kept/#", "--limit", "1000", "-o", "json"))["items"])
+
+
+def test_what_all_have_retained_is_limited_by_the_domain(tmp_path):
+    """The limit is shared out among the partitions; it holds at once and after a restart, and what is there already stays."""
+    with running(Courser, tmp_path / "broker") as broker:
+        client = Raw(broker, V5).connect("publisher")
+
+        def store(names):
+            """Stores a message for each topic; those that were refused."""
+            refused = 0
+            for number, name in enumerate(names, 1):
+                client.send(wire.publish(V5, f"kept/{name}", b"x", qos=1, retain=True, packet_id=number))
+                refused += client.expect(PUBACK, packet_id=number).reason == 0x97
+            return refused
+
+        assert store(f"before/{number}" for number in range(200)) == 0
+        run(broker, "domain", "set", "default", "--quota", "retained_messages=64")
+        assert store(f"behind/{number}" for number in range(200)) == 200
+        assert retained(broker) == 200, "what is there stays"
+        assert store(f"before/{number}" for number in range(200)) == 0, "one that replaces another is no larger"
+        client.close()
+    with running(Courser, tmp_path / "broker") as broker:
+        client = Raw(broker, V5).connect("publisher")
+        assert store(f"behind/{number}" for number in range(200)) == 200
+        run(broker, "domain", "set", "default", "--quota", "retained_messages=none", "--quota", "retained_bytes=4000")
+        assert store(f"behind/{number}" for number in range(200)) == 200
+        run(broker, "domain", "set", "default", "--quota", "retained_bytes=none")
+        assert store(f"behind/{number}" for number in range(200)) == 0
+        assert retained(broker) == 400
+        client.close()
+
+
 def test_the_domain_slows_down_who_does_not_log_in(tmp_path):
     with running(Courser, tmp_path / "broker") as broker:
         run(broker, "domain", "set", "default", "--quota", "messages_per_second=20")

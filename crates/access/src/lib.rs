@@ -36,7 +36,7 @@ pub use command::{Command, Refusal};
 pub use credential::{
     HashError, HashMemory, HashParseError, PasswordHash, SALT_BYTES, VerifyCost, dummy_hash,
 };
-pub use limits::Limits;
+pub use limits::{Limits, RetainedLimits};
 pub use names::{DomainName, NameError, RoleName, UserName};
 pub use pattern::{PatternError, TopicPattern};
 pub use quota::Quota;

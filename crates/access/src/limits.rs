@@ -33,6 +33,26 @@ pub struct Limits {
     pub queued_seconds: Option<u32>,
 }
 
+/// What all clients of a domain together may have retained. `None`: as much as the settings of the process allow, which apply in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RetainedLimits {
+    /// Topics with a retained message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages: Option<u32>,
+    /// Bytes of all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u32>,
+}
+
+impl RetainedLimits {
+    /// Whether the domain limits nothing.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 impl Limits {
     /// The smaller of both, each by itself.
     #[must_use]

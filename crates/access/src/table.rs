@@ -7,7 +7,7 @@ use rpds::RedBlackTreeMapSync;
 use serde::{Deserialize, Serialize};
 
 use crate::scram::ScramKeys;
-use crate::{DomainName, Limits, PasswordHash, RoleName, Rule, UserName};
+use crate::{DomainName, Limits, PasswordHash, RetainedLimits, RoleName, Rule, UserName};
 
 /// Most users.
 pub(crate) const USERS_MAX: usize = 1_000_000;
@@ -83,6 +83,9 @@ pub struct Role {
 pub struct Domain {
     /// Limits of everybody in it for whom neither user nor roles say something else.
     pub limits: Limits,
+    /// What all of them together may have retained.
+    #[serde(skip_serializing_if = "RetainedLimits::is_none")]
+    pub retained: RetainedLimits,
 }
 
 /// Users, roles and domains at one moment. Cloning shares users and roles, and a change of a user copies what leads to it: a table may
@@ -154,6 +157,12 @@ impl Table {
     #[must_use]
     pub fn domain(&self, name: DomainName) -> Domain {
         self.domains.get(&name).copied().unwrap_or_default()
+    }
+
+    /// What may be retained of the domain in which MQTT lives.
+    #[must_use]
+    pub fn retained(&self) -> RetainedLimits {
+        self.domain(DomainName::Default).retained
     }
 
     /// Limits of a user, each by itself: its own, else the smallest of its roles, else the one of its domain.

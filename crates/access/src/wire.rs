@@ -5,8 +5,8 @@ use std::sync::Arc;
 use prost::Message;
 
 use crate::{
-    Administration, Command, Domain, DomainName, Effect, Limits, Role, RoleName, Rule, Scope,
-    Table, User, UserName, UserState,
+    Administration, Command, Domain, DomainName, Effect, Limits, RetainedLimits, Role, RoleName,
+    Rule, Scope, Table, User, UserName, UserState,
 };
 
 /// Why bytes are no change or table of this version.
@@ -89,6 +89,10 @@ struct WireDomain {
     name: String,
     #[prost(message, optional, tag = "2")]
     limits: Option<WireLimits>,
+    #[prost(uint32, optional, tag = "3")]
+    retained_messages: Option<u32>,
+    #[prost(uint32, optional, tag = "4")]
+    retained_bytes: Option<u32>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -320,13 +324,19 @@ fn wire_domain(name: DomainName, domain: Domain) -> WireDomain {
     WireDomain {
         name: name.as_str().to_owned(),
         limits: wire_limits(domain.limits),
+        retained_messages: domain.retained.messages,
+        retained_bytes: domain.retained.bytes,
     }
 }
 
 fn domain_of(domain: WireDomain) -> Result<(DomainName, Domain), WireError> {
     let name = DomainName::new(&domain.name).ok_or(WireError::Unknown("domain"))?;
+    let retained = RetainedLimits {
+        messages: domain.retained_messages,
+        bytes: domain.retained_bytes,
+    };
     let limits = limits_of(domain.limits);
-    Ok((name, Domain { limits }))
+    Ok((name, Domain { limits, retained }))
 }
 
 fn wire_table(table: &Table) -> WireTable {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use courser_access::RetainedLimits;
 use courser_engine::Limits;
 use courser_mqtt::front::{BadReference, Feature, FrontConfig, OutputPool, Redirect, RedirectKind};
 use courser_settings::{Acknowledge, Durability, Keep, Mqtt, Settings};
@@ -150,8 +151,9 @@ impl Config {
         }
     }
 
-    /// Limits of a partition; those of retained messages are shared out among the partitions that keep them.
-    pub(crate) fn limits(&self) -> Limits {
+    /// Limits of a partition; those of retained messages are the domain's where they are smaller, and shared out among the partitions that
+    /// keep them.
+    pub(crate) fn limits(&self, domain: RetainedLimits) -> Limits {
         let Settings {
             mqtt,
             session,
@@ -161,6 +163,13 @@ impl Config {
         let keepers = u32::from(self.places().last_logged());
         let share = memory::retained_share(self.memory_max);
         let retained_bytes = retained.bytes_max.bytes().min(share);
+        let retained_bytes = domain
+            .bytes
+            .map_or(retained_bytes, |most| retained_bytes.min(most.into()));
+        let messages_max = retained.messages_max;
+        let messages_max = domain
+            .messages
+            .map_or(messages_max, |most| messages_max.min(most));
         Limits {
             queue_messages_max: session.queue_messages_max,
             queue_bytes_max: session.queue_bytes_max.bytes(),
@@ -168,7 +177,7 @@ impl Config {
             overflow: overflow(session.overflow),
             subscriptions_max: mqtt.subscriptions_max,
             outbound_window_max: mqtt.outbound_window_max,
-            retained_messages_max: retained.messages_max.div_ceil(keepers),
+            retained_messages_max: messages_max.div_ceil(keepers),
             retained_bytes_max: retained_bytes.div_ceil(keepers.into()),
             retained_seconds_max: seconds_or_none(retained.age_max),
             session_expiry_seconds_max: seconds(mqtt.session_expiry_max),

@@ -258,7 +258,13 @@ fn i9_a_limit_that_is_set_while_a_client_comes_holds_for_it() {
         };
         change(
             &broker,
-            Command::PutDomain(DomainName::Default, Domain { limits }),
+            Command::PutDomain(
+                DomainName::Default,
+                Domain {
+                    limits,
+                    ..Domain::default()
+                },
+            ),
         );
     };
     for round in 0..30 {

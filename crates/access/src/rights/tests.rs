@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Command, Domain, DomainName, Scope, TopicPattern, User};
+use crate::{Command, Domain, DomainName, RetainedLimits, Scope, TopicPattern, User};
 
 fn name(text: &str) -> UserName {
     UserName::new(text).unwrap()
@@ -247,6 +247,10 @@ fn a_user_goes_before_its_roles_and_they_before_the_domain() {
     }
     let domain = Domain {
         limits: limits(Some(10), Some(10), Some(10)),
+        retained: RetainedLimits {
+            messages: Some(7),
+            bytes: Some(700),
+        },
     };
     table.apply(&Command::PutDomain(DomainName::Default, domain));
     let put = |table: &mut Table, user: &str, roles: &[&str], limits| {
@@ -288,6 +292,7 @@ fn a_user_goes_before_its_roles_and_they_before_the_domain() {
     let replace = Command::Replace(Box::new(serde_json::from_str(&as_json).unwrap()));
     imported.apply(&Command::decode(&replace.encode()).unwrap());
     assert_eq!(imported.limits("own"), table.limits("own"));
+    assert_eq!(imported.retained(), domain.retained);
     table.apply(&Command::PutDomain(DomainName::Default, Domain::default()));
     assert_eq!(table.limits("plain"), Limits::default());
     let kept = Table::decode(&table.encode()).unwrap();

@@ -183,7 +183,7 @@ pub struct RoleChange {
 pub struct Domain {
     /// Its name.
     pub name: String,
-    /// Limits of everybody in it for whom neither user nor roles say something else.
+    /// Limits of everybody in it for whom neither user nor roles say something else, and of what all of them together may have retained.
     #[schema(value_type = Object)]
     pub limits: Limits,
 }

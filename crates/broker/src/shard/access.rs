@@ -103,7 +103,10 @@ impl Shard {
         self.propose_changes();
         self.hub.accounts.set_now(self.hub.now.tick);
         if self.hub.access.revision() != self.hub.table.revision() {
-            self.hub.table = self.hub.access.table();
+            let before = std::mem::replace(&mut self.hub.table, self.hub.access.table());
+            if self.hub.table.retained() != before.retained() {
+                self.limit_partitions();
+            }
             self.revoking = Some(0);
             self.sweep.begin();
         }

@@ -10,7 +10,7 @@ use courser_contract::{
     Append, Cut, Delivery, Destinations, Fence, FrontId, HomeRef, IndexToken, LogIndex, Now,
     PartitionId, ShardId, Tick, ToFront, ToHome, is_own_topic,
 };
-use courser_engine::Proposed;
+use courser_engine::{Limits, Proposed};
 use rand::rngs::StdRng;
 use router::Writer;
 
@@ -171,6 +171,11 @@ const DISK_BACKLOG_MAX: usize = 32 << 20;
 pub(crate) const NOT_READING_MS: u64 = 5_000;
 
 impl Hub {
+    /// Limits of its partitions, by the settings and the domain of now.
+    pub(crate) fn partition_limits(&self) -> Limits {
+        self.config.limits(self.table.retained())
+    }
+
     /// What the stations know.
     ///
     /// # Panics

@@ -90,7 +90,7 @@ impl Shard {
         if room != self.memory.room {
             self.memory.room = room;
             self.partitions
-                .set_memory_room(room, &self.hub.config.limits());
+                .set_memory_room(room, &self.hub.partition_limits());
         }
         if self.hub.memory >= Level::Full {
             self.shed();
@@ -111,7 +111,7 @@ impl Shard {
 
     /// What partitions keep in memory, under other limits too.
     pub(super) fn limit_partitions(&mut self) {
-        let limits = self.hub.config.limits();
+        let limits = self.hub.partition_limits();
         self.partitions.set_limits(&limits);
         self.partitions.set_memory_room(self.memory.room, &limits);
     }

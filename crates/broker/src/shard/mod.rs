@@ -254,7 +254,7 @@ impl Shard {
         let places = config.places();
         let ready = Arc::new(ReadyQueue::default());
         let doze = Arc::clone(&ports.dozes[usize::from(id.0)]);
-        let limits = config.limits();
+        let limits = config.limits(parts.logins.access.table().retained());
         let origin = Origin {
             node: 0,
             shard: id,

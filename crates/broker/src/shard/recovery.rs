@@ -129,7 +129,7 @@ impl Shard {
         mut reading: Box<Reading>,
         mut groups: Vec<Group>,
     ) -> Recovery {
-        let limits = self.hub.config.limits();
+        let limits = self.hub.partition_limits();
         let next = match left.pop_front() {
             Some(making) if making.is_reading() => {
                 reading.add(making);

@@ -126,9 +126,9 @@ impl Shard {
         self.tuning.version = self.tuning.live.version();
         let config = self.tuning.live.get();
         self.tuning.replace(&config);
-        let limits = config.limits();
-        self.hub.volatile_answers = limits.overflow == Overflow::RefusePublisher;
         self.hub.config = config;
+        let limits = self.hub.partition_limits();
+        self.hub.volatile_answers = limits.overflow == Overflow::RefusePublisher;
         self.limit_partitions();
         if self.hub.id == ShardId(0) {
             self.retime_reports();

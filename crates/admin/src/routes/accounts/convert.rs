@@ -2,17 +2,21 @@
 
 use courser_access::scram::ScramKeys;
 use courser_access::{
-    Administration, Decision, Domain, DomainName, HashError, HashMemory, Limits, PasswordHash,
-    Role, RoleName, Rule, SALT_BYTES, User, UserName, UserState,
+    Administration, Decision, Domain, DomainName, HashError, HashMemory, PasswordHash, Role,
+    RoleName, Rule, SALT_BYTES, User, UserName, UserState,
 };
 use rand::TryRng;
 use rand::rngs::SysRng;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::bad;
 use crate::AppState;
 use crate::api;
 use crate::error::{ApiError, Code};
+
+/// How names of limits begin that all clients of a domain have together.
+const RETAINED: &str = "retained_";
 
 pub(super) fn user_name(text: &str) -> Result<UserName, ApiError> {
     UserName::new(text).map_err(|error| bad(format!("user {text:?}: {error}")))
@@ -42,7 +46,7 @@ pub(super) fn administration(administration: api::Administration) -> Administrat
     }
 }
 
-fn limits_shown(limits: Limits) -> api::Limits {
+fn limits_shown(limits: impl Serialize) -> api::Limits {
     match serde_json::to_value(limits) {
         Ok(Value::Object(fields)) => fields
             .into_iter()
@@ -53,7 +57,10 @@ fn limits_shown(limits: Limits) -> api::Limits {
 }
 
 /// Limits with some of them another way.
-pub(super) fn limits(before: Limits, change: &api::Limits) -> Result<Limits, ApiError> {
+pub(super) fn limits<T: Serialize + DeserializeOwned>(
+    before: T,
+    change: &api::Limits,
+) -> Result<T, ApiError> {
     let mut all = limits_shown(before);
     all.extend(change.iter().map(|(name, value)| (name.clone(), *value)));
     let fields = serde_json::to_value(all).map_err(|error| bad(format!("limits: {error}")))?;
@@ -91,10 +98,30 @@ pub(super) fn role(name: &RoleName, role: &Role) -> api::Role {
 }
 
 pub(super) fn domain(name: DomainName, domain: Domain) -> api::Domain {
+    let retained = limits_shown(domain.retained).into_iter();
+    let retained = retained.map(|(what, most)| (format!("{RETAINED}{what}"), most));
     api::Domain {
         name: name.to_string(),
-        limits: limits_shown(domain.limits),
+        limits: limits_shown(domain.limits)
+            .into_iter()
+            .chain(retained)
+            .collect(),
     }
+}
+
+/// A domain with some limits another way.
+pub(super) fn domain_changed(before: Domain, change: &api::Limits) -> Result<Domain, ApiError> {
+    let (mut of_each, mut retained) = (api::Limits::new(), api::Limits::new());
+    for (name, most) in change {
+        match name.strip_prefix(RETAINED) {
+            Some(what) => retained.insert(what.to_owned(), *most),
+            None => of_each.insert(name.clone(), *most),
+        };
+    }
+    Ok(Domain {
+        limits: limits(before.limits, &of_each)?,
+        retained: limits(before.retained, &retained)?,
+    })
 }
 
 pub(super) fn rule_of(name: &RoleName, number: usize, rule: &Rule) -> api::Rule {

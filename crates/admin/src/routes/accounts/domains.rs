@@ -52,7 +52,7 @@ async fn domain(
     Ok(Json(convert::domain(name, table(&state)?.domain(name))))
 }
 
-/// Changes limits of everybody in a domain for whom neither user nor roles say something else.
+/// Changes limits of a domain: of everybody in it for whom neither user nor roles say something else, and of what all of them have retained.
 #[utoipa::path(patch, path = "/api/v1/domains/{name}", params(("name" = String, Path, description = "Name of the domain")), request_body = DomainChange, responses((status = 200, body = Done), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
 async fn set(
     State(state): State<AppState>,
@@ -63,8 +63,7 @@ async fn set(
     let name = find(&name)?;
     let what = change(&state, |table| {
         let before = table.domain(name);
-        let mut after = before;
-        after.limits = convert::limits(before.limits, &asked.limits)?;
+        let after = convert::domain_changed(before, &asked.limits)?;
         Ok(if after == before {
             (None, "unchanged")
         } else {

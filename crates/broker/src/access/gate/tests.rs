@@ -118,6 +118,7 @@ fn the_domain_limits_who_does_not_log_in() {
             queued_messages: Some(0),
             ..Limits::default()
         },
+        ..Domain::default()
     };
     table.apply(&Command::PutDomain(DomainName::Default, domain));
     assert_eq!(open.revoked(&table), None, "it stays");

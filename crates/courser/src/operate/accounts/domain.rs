@@ -35,7 +35,7 @@ enum DomainVerb {
     Set {
         /// Name of the domain
         name: String,
-        /// A limit of everybody for whom neither user nor roles say something else, or =none to take it away; as often as wanted
+        /// A limit of everybody for whom neither user nor roles say something else, or of what all have retained (retained_messages, retained_bytes); =none takes it away; as often as wanted
         #[arg(long = "quota", value_name = "NAME=NUMBER", value_parser = limits::limit, required = true)]
         quotas: Vec<Limit>,
         #[command(flatten)]
