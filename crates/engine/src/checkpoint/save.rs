@@ -148,7 +148,9 @@ impl Saving {
             return bytes;
         }
         session.saved.rest = self.mark;
-        if let Some(extra) = &session.extra {
+        // One for leaves alone is made again by them; those of now may have begun since the checkpoint did.
+        let extra = session.extra.as_ref();
+        if let Some(extra) = extra.filter(|extra| !extra.is_of_leaves()) {
             bytes += self.output.unit(Kind::Extra, |out| {
                 session.uid.write(out);
                 crate::state::encode_extra(extra, out);

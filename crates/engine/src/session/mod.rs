@@ -78,6 +78,20 @@ pub(crate) struct Extra {
     pub(crate) leaves: Vec<u64>,
 }
 
+impl Extra {
+    /// Whether there is nothing in it but leaves, which are parts of the state by themselves.
+    pub(crate) fn is_of_leaves(&self) -> bool {
+        let Self {
+            will,
+            will_due,
+            holds,
+            scans,
+            leaves: _,
+        } = self;
+        will.is_none() && will_due.is_none() && holds.is_empty() && scans.is_empty()
+    }
+}
+
 /// A subscription as the home keeps it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Subscribed {
@@ -212,13 +226,8 @@ impl Session {
 
     /// Lets the extra part go when nothing is in it.
     pub(crate) fn tidy_extra(&mut self) {
-        let empty = self.extra.as_ref().is_some_and(|extra| {
-            extra.will.is_none()
-                && extra.will_due.is_none()
-                && extra.holds.is_empty()
-                && extra.scans.is_empty()
-                && extra.leaves.is_empty()
-        });
+        let extra = self.extra.as_ref();
+        let empty = extra.is_some_and(|it| it.is_of_leaves() && it.leaves.is_empty());
         if empty {
             self.extra = None;
         }

@@ -6,6 +6,7 @@ use courser_contract::{DetachCause, QoS, ToHome, Will};
 use courser_engine::{Limits, NeededRecords, Partition, PartitionConfig, Restore, RestoreError};
 use proptest::prelude::*;
 
+use crate::people::leave_group;
 use crate::world::{Acks, DURABLE, OTHER, Options, Whole, World, message, to};
 
 /// A partition with something of each kind: sessions with and without messages, shared ones, wills, holds, scans, retained
@@ -123,6 +124,40 @@ fn one_checkpoint_at_a_time_and_a_cancelled_one_leaves_nothing_behind() {
     // The next one has all, although parts were written for the one that was given up.
     world.send("a/b", "more", QoS::AtLeastOnce);
     whole(&mut world);
+}
+
+/// Found by the simulator: a session began to leave a group before the walk had come to it, and the checkpoint held a part of that session which
+/// it got by that.
+#[test]
+fn m42_who_leaves_a_group_behind_the_checkpoint_has_not_left_in_it() {
+    for turns in 0..40 {
+        let mut world = World::new();
+        for n in 0..3 {
+            let at = world.client(&format!("client-{n}"));
+            world.attach(at, Options::durable());
+            let mut shared = to("t/#", QoS::AtLeastOnce);
+            shared.share = Some("g".into());
+            world.subscribe(at, shared);
+        }
+        world.settle();
+        for _ in 0..turns {
+            world.turn();
+        }
+        leave_group(&mut world, 2);
+        for _ in 0..60 {
+            world.turn();
+            let saved = world.saved(DURABLE).expect("some have ended");
+            let log = log(&world).into_iter();
+            let upto = log.take_while(|(at, _)| *at <= saved.applied());
+            let replayed = Partition::replay(saved.config().clone(), upto);
+            let is_same = saved.encode_state() == replayed.encode_state();
+            assert!(
+                is_same,
+                "left after {turns} turns, saved at {:?}",
+                saved.applied()
+            );
+        }
+    }
 }
 
 #[test]

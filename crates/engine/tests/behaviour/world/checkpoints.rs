@@ -150,6 +150,14 @@ impl World {
         self.started_without(id, &[])
     }
 
+    /// The partition as its last checkpoint alone makes it.
+    pub(crate) fn saved(&self, id: PartitionId) -> Option<Partition> {
+        let node = &self.nodes[&id];
+        let log: BTreeMap<_, _> = node.log.iter().cloned().collect();
+        let whole = node.checkpoints.whole()?;
+        Some(whole.restore_without(self.config[&id].clone(), &log, &[]))
+    }
+
     /// The same after the disk has lost entries that the checkpoint needs.
     pub(crate) fn started_without(&self, id: PartitionId, lost: &[LogIndex]) -> Partition {
         let node = &self.nodes[&id];

@@ -99,6 +99,8 @@ impl Parts {
         if session.extra.replace(Box::new(extra)).is_some() {
             return Err(DecodeError::Invalid("part of a session that is there"));
         }
+        // Earlier builds wrote one for leaves alone, and those may have begun behind the checkpoint.
+        session.tidy_extra();
         Ok(())
     }
 }
