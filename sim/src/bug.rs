@@ -143,6 +143,10 @@ bugs! {
     CleanUncovered,
     /// On a disk: segments that are being copied are used again.
     HoldIgnored,
+    /// On a disk: when there was no room once there never is again (M47).
+    ShortForEver,
+    /// The will of a client that has said good-bye is sent (M26).
+    WillKept,
     /// On a disk: a scrub is told that a segment ends before its last batch (I7).
     ScrubEndsEarly,
     /// On a disk: the log does not hear of the first entries that a checkpoint needs (M42).

@@ -56,8 +56,10 @@ pub fn replay_command(plan: &Plan) -> String {
         .disk
         .as_ref()
         .is_some_and(|disk| disk.life == Life::Long);
+    let drains = plan.disk.as_ref().is_some_and(|disk| disk.drains);
     let drawn = match plan.disk {
         Some(_) if plan.is_cold() => Plan::cold(plan.seed),
+        Some(_) if drains => Plan::draining(plan.seed),
         Some(_) if is_long => Plan::long_life(plan.seed),
         Some(_) if plan.ages() => Plan::aging(plan.seed),
         Some(_) => Plan::on_disk(plan.seed),
@@ -76,7 +78,8 @@ pub fn replay_command(plan: &Plan) -> String {
     for (changed, argument) in [
         (is_short && !plan.ages(), " --disk"),
         (is_short && plan.ages(), " --aging"),
-        (is_long && !is_cold, " --long-life"),
+        (is_long && !is_cold && !drains, " --long-life"),
+        (drains, " --draining"),
         (is_cold, " --cold"),
         (plan.members > 0, " --members"),
         (plan.is_tight(), " --tight"),

@@ -23,6 +23,8 @@ struct Arguments {
     aging: bool,
     /// Nodes with a disk that live long.
     long_life: bool,
+    /// Such on a disk that fills up and gets no larger.
+    draining: bool,
     /// Nodes with a disk that keep next to nothing of what waits in memory.
     cold: bool,
     /// With these.
@@ -57,6 +59,7 @@ fn arguments() -> Result<Arguments> {
         disk: false,
         aging: false,
         long_life: false,
+        draining: false,
         cold: false,
         groups: false,
         no_groups: false,
@@ -84,6 +87,7 @@ fn arguments() -> Result<Arguments> {
             "--disk" => found.disk = true,
             "--aging" => found.aging = true,
             "--long-life" => found.long_life = true,
+            "--draining" => found.draining = true,
             "--cold" => found.cold = true,
             "--one-group" => found.one_group = true,
             "--two-groups" => found.two_groups = true,
@@ -104,7 +108,7 @@ fn arguments() -> Result<Arguments> {
             "--keep-going" => found.keep_going = true,
             other => {
                 bail!(
-                    "{other}: known are --seeds N, --from S, --bug NAME, --bank, --disk, --aging, --long-life, --cold, --trace, --keep-going, --groups, --no-groups, --one-group, --two-groups, --tight, --drop-oldest, --members, --deposals N, --no-deposals, --no-kills, --faulty-ms N"
+                    "{other}: known are --seeds N, --from S, --bug NAME, --bank, --disk, --aging, --long-life, --draining, --cold, --trace, --keep-going, --groups, --no-groups, --one-group, --two-groups, --tight, --drop-oldest, --members, --deposals N, --no-deposals, --no-kills, --faulty-ms N"
                 )
             }
         }
@@ -141,6 +145,8 @@ fn main() -> Result<ExitCode> {
     for seed in arguments.from..arguments.from.saturating_add(arguments.seeds) {
         let plan = if arguments.cold {
             Plan::cold(seed)
+        } else if arguments.draining {
+            Plan::draining(seed)
         } else if arguments.long_life {
             Plan::long_life(seed)
         } else if arguments.aging {

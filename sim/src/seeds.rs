@@ -80,6 +80,8 @@ pub struct DiskPlan {
     pub life: Life,
     /// Size of a segment of the log.
     pub segment_bytes: u64,
+    /// Segments that are kept for results, votes, releases and the cleaner (M47).
+    pub reserve_segments: u32,
     /// A partition gets a checkpoint after so many entries.
     pub checkpoint_entries: u64,
     /// Bytes of a checkpoint that a turn writes.
@@ -88,6 +90,8 @@ pub struct DiskPlan {
     pub failures: u64,
     /// Times in which the disk is full, at most.
     pub full: u64,
+    /// The log's disk fills up once, and nobody makes it larger: room comes of what is drained (M47).
+    pub drains: bool,
     /// Records that one pass of the cleaner over a segment moves.
     pub cleaner_records: usize,
     /// Copies that are made while it runs.
@@ -246,7 +250,9 @@ impl Plan {
                 cleaner_records: 1 << 17,
                 copies: 0,
                 scrubs: 2,
+                drains: false,
                 segment_bytes: *rng.pick(&[64 << 10, 128 << 10, 1 << 20]),
+                reserve_segments: 4,
                 checkpoint_entries: *rng.pick(&[15, 50, 200, 2_000]),
                 checkpoint_budget: *rng.pick(&[500, 4_000, 100_000]),
                 failures: rng.below(3),
@@ -323,6 +329,25 @@ impl Plan {
                 segment_bytes: 64 << 10,
                 checkpoint_entries: *rng.pick(&[15, 50, 200]),
                 full: u64::from(rng.chance(50)),
+                ..disk
+            }),
+            ..plan
+        }
+    }
+
+    /// The plan of a seed for a node that lives long on a disk which fills up and stays as small: what clients take has to make the room
+    /// for what they send (M47).
+    #[must_use]
+    pub fn draining(seed: u64) -> Self {
+        let plan = Self::long_life(seed);
+        Self {
+            disk: plan.disk.map(|disk| DiskPlan {
+                full: 0,
+                drains: true,
+                // The least that a broker has: four segments of 1 MiB.
+                reserve_segments: (4 << 20) / (64 << 10),
+                // A pass takes what fits a batch, as the broker's: one with a few records takes a block for them, and more room than it makes.
+                cleaner_records: 1 << 17,
                 ..disk
             }),
             ..plan

@@ -88,6 +88,8 @@ bank! {
     kept_records_that_a_start_does_not_see: ForgetKeptAtStart,
     a_segment_above_the_checkpoint_that_is_cleaned: CleanUncovered,
     a_segment_that_is_used_again_while_it_is_copied: HoldIgnored,
+    a_disk_that_never_has_room_again: ShortForEver,
+    a_will_that_is_sent_after_a_good_bye: WillKept,
     a_scrub_that_does_not_read_to_the_end: ScrubEndsEarly,
     live_entries_that_the_log_does_not_hear_of: LiveEntryForgotten,
     a_checkpoint_that_is_removed_before_the_next_one_counts: OldCheckpointRemoved,

@@ -35,6 +35,8 @@ pub enum PlantedPartition {
     ForwardedTwice,
     /// The next connection of a client id is let in before the last one has said that it lets go (M25).
     LetInEarly,
+    /// The will of a client that has said good-bye is sent (M26).
+    WillKept,
 }
 
 impl Partition {

@@ -66,6 +66,8 @@ pub enum Planted {
     CleanUncovered,
     /// Segments that somebody copies are used again.
     IgnoreHold,
+    /// A disk that was short of room once stays so (M47).
+    LowForEver,
     /// Who checks a segment is told that it ends before its last batch.
     HeldTooShort,
 }

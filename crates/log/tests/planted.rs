@@ -34,6 +34,7 @@ fn finds(seed: u64, planted: Planted) -> bool {
         | Planted::ForgetKeptAtStart
         | Planted::CleanUncovered
         | Planted::IgnoreHold
+        | Planted::LowForEver
         | Planted::HeldTooShort => unreachable!("{planted:?} is looked for by the simulator"),
     }));
     found.is_err()

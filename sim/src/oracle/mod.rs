@@ -120,6 +120,8 @@ pub(crate) struct Oracle {
     faulted: bool,
     /// Times in which the disk had only its reserve, and refused what is new (M47).
     short: Vec<(u64, Option<u64>)>,
+    /// The last time in which the log had no room for anything at all.
+    stood: Option<(u64, Option<u64>)>,
     last_msg: MsgId,
     /// Retained topics with what was published to them, in order; none: cleared.
     retained: BTreeMap<String, Vec<MsgId>>,
@@ -138,6 +140,7 @@ impl Oracle {
             wait_ms: plan.ages().then_some(1_000 * seconds),
             faulted: false,
             short: Vec::new(),
+            stood: None,
             last_msg: 0,
             retained: BTreeMap::new(),
         }
@@ -150,7 +153,28 @@ impl Oracle {
 
     pub(crate) fn killed(&mut self, now: u64) {
         self.faulted = true;
-        self.forget_waived(now, UNSETTLED_MS, |_| true);
+        self.forget_waived(now, self.unwritten_ms(now), |_| true);
+        self.log_stands(false, now);
+    }
+
+    /// What came to a home within so many milliseconds may not be in its log yet: all that has come since the log had no room for anything,
+    /// and for a moment after that, in which it takes what had gathered (M9: what is not committed was never applied).
+    fn unwritten_ms(&self, now: u64) -> u64 {
+        let stood = self
+            .stood
+            .filter(|(_, to)| to.is_none_or(|to| now <= to + UNSETTLED_MS));
+        stood.map_or(0, |(from, _)| now - from) + UNSETTLED_MS
+    }
+
+    /// The log has no room for anything, or takes something again. True if it was otherwise before.
+    pub(crate) fn log_stands(&mut self, stands: bool, now: u64) -> bool {
+        let open = self.stood.as_mut().filter(|(_, end)| end.is_none());
+        match (stands, open) {
+            (true, None) => self.stood = Some((now, None)),
+            (false, Some((_, end))) => *end = Some(now),
+            (true, Some(_)) | (false, None) => return false,
+        }
+        true
     }
 
     /// A partition has lost its leader, with what fronts of these clients were about to say to their sessions there. While another one

@@ -1,5 +1,7 @@
 //! What the oracle makes of things that hardly any world shows.
 
+use courser_contract::CloseCause;
+
 use super::*;
 
 const TOPIC: &str = "r/0";
@@ -184,6 +186,29 @@ fn m34_what_outlives_its_session_may_be_kept_behind_newer_messages() {
         let may_be = finds(&mut oracle, receiver, &live, kept);
         assert_eq!(may_be, another && !answered);
     }
+}
+
+/// A client says good-bye at 100, and the process dies at 2,000: its home has long heard of that, unless the log had no room for anything until
+/// shortly before (M9, M47).
+#[test]
+fn m26_a_good_bye_that_the_log_had_no_room_for_is_forgotten() {
+    let forgets = |stood: &[(bool, u64)]| {
+        let (mut oracle, ..) = oracle();
+        oracle.connecting(0, 0, true, Some((1, 0)));
+        oracle.attached(0, 0, 10);
+        oracle.closed(0, 0, CloseCause::Disconnect, 100);
+        for &(stands, at) in stood {
+            oracle.log_stands(stands, at);
+        }
+        oracle.killed(2_000);
+        oracle.judge_will(1, 2_100).is_ok()
+    };
+    assert!(!forgets(&[]));
+    assert!(forgets(&[(true, 90)]));
+    assert!(forgets(&[(true, 500)]), "it was on its way");
+    assert!(forgets(&[(true, 90), (false, 1_900)]), "what has gathered");
+    assert!(!forgets(&[(true, 700)]), "it was in the log by then");
+    assert!(!forgets(&[(true, 90), (false, 1_400)]), "it has gone on");
 }
 
 /// A full disk refuses a message where it would be kept, and its publisher has not heard so (v3 has no way to say it). A subscriber elsewhere

@@ -34,6 +34,7 @@ pub(super) fn plant_partition(bug: Option<Bug>, partition: &mut Partition) {
         Some(Bug::WrongDup) => PlantedPartition::WrongDup,
         Some(Bug::FoundLate) => PlantedPartition::FoundLate,
         Some(Bug::ForwardTwice) => PlantedPartition::ForwardedTwice,
+        Some(Bug::WillKept) => PlantedPartition::WillKept,
         Some(Bug::AttachBeforeDetach) => PlantedPartition::LetInEarly,
         _ => return,
     };

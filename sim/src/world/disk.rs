@@ -95,6 +95,10 @@ pub(crate) enum DiskEvent {
     Hold,
     /// What it holds is read.
     Copy(u32),
+    /// The log's disk is full from now on, until something is taken.
+    Fill,
+    /// A node with nothing but its reserve saves what is due.
+    Hurry(u32),
     /// Segments are going to be checked.
     Scrub,
     /// They have been read.
@@ -162,6 +166,8 @@ struct Running {
     recalling: Recalling,
     /// What is being copied.
     held: Option<Held>,
+    /// Whether all partitions are saved for want of room.
+    hurries: bool,
     /// What is being checked.
     scrubbing: Vec<HeldSegment>,
 }
@@ -208,8 +214,9 @@ impl DiskNode {
     }
 
     fn config(&self) -> LogConfig {
-        let config = LogConfig::new(NODE, self.plan.segment_bytes)
+        let mut config = LogConfig::new(NODE, self.plan.segment_bytes)
             .expect("a plan's segments have a size that can be");
+        config.reserve_segments = self.plan.reserve_segments;
         let planted = match self.bug {
             Some(Bug::CutRot) => Planted::CutRot,
             Some(Bug::CutLost) => Planted::CutLost,
@@ -222,6 +229,7 @@ impl DiskNode {
             Some(Bug::FreeLiveSegments) => Planted::FreeLiveSegments,
             Some(Bug::TrustTheCache) => Planted::TrustTheCache,
             Some(Bug::ClaimTooMuch) => Planted::ClaimTooMuch,
+            Some(Bug::ShortForEver) => Planted::LowForEver,
             Some(Bug::ScrubEndsEarly) => Planted::HeldTooShort,
             Some(Bug::TakeDamaged) => Planted::TakeDamaged,
             Some(Bug::NoDirectorySync) => Planted::SkipFolderSync,

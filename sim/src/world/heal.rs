@@ -22,6 +22,9 @@ impl World {
         if !self.converge("after the faults") {
             return;
         }
+        if !self.has_drained() {
+            return;
+        }
         let clients = self.clients.len();
         for client in 0..clients {
             self.with_client(client, |it, ctx| it.publish_last(ctx));

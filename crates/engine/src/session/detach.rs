@@ -12,6 +12,7 @@ use crate::{
     Partition,
     entry::Rare,
     lead::{After, Due, Holder, Lead},
+    planted::PlantedPartition,
 };
 
 /// What becomes of the will of a session that loses its connection.
@@ -112,8 +113,11 @@ impl Partition {
         };
         let known = self.will_permission(uid, fx) != WillPermission::NotYet;
         match cause {
-            DetachCause::Disconnect => WillFate::Deleted,
-            DetachCause::DisconnectWithWill
+            DetachCause::Disconnect if !self.is_planted(PlantedPartition::WillKept) => {
+                WillFate::Deleted
+            }
+            DetachCause::Disconnect
+            | DetachCause::DisconnectWithWill
             | DetachCause::Lost
             | DetachCause::TakenOver
             | DetachCause::ServerStops => match will.delay_seconds.min(expiry) {

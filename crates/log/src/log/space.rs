@@ -1,7 +1,7 @@
 //! Room for more, and the reserve (M47).
 
 use super::Log;
-use crate::disk::Disk;
+use crate::{config::Planted, disk::Disk};
 
 /// Whether new messages may be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,7 @@ impl<D: Disk> Log<D> {
         let reserve = u64::from(self.config.reserve_segments) * segment;
         let enough = match self.space.state {
             SpaceState::Enough => reserve + segment,
+            SpaceState::Low if self.config.has(Planted::LowForEver) => u64::MAX,
             SpaceState::Low => reserve + 2 * segment,
         };
         self.space = Space {

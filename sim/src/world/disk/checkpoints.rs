@@ -139,7 +139,7 @@ impl Running {
     fn is_due(&self, id: PartitionId, applied: LogIndex, entries: u64) -> bool {
         let (last, syncs) = self.saved.get(&id).copied().unwrap_or((LogIndex(0), 0));
         let pins = self.log.segments() > SEGMENTS_WANTED && self.syncs >= syncs + SYNCS_BETWEEN;
-        applied.0 >= last.0 + entries || (applied > last && pins)
+        applied.0 >= last.0 + entries || (applied > last && (pins || self.hurries))
     }
 
     /// False: the entry at that index is none of this log's.

@@ -227,6 +227,7 @@ impl World {
             cleaning,
             recalling,
             held: None,
+            hurries: false,
             scrubbing: Vec::new(),
             batch: log.new_batch(),
             log,
@@ -255,6 +256,9 @@ impl World {
         self.leaderless.extend(&partitions);
         self.poll_groups(&partitions);
         self.tell_room();
+        if self.plan.disk.as_ref().is_some_and(|disk| disk.drains) {
+            self.disk_later(1, DiskEvent::Hurry);
+        }
         self.disk_later(1, DiskEvent::Write);
         self.wake_cleaner(20);
     }

@@ -43,6 +43,8 @@ impl World {
             DiskEvent::Recalled(life, answer) if self.is_life(life) => self.recalled(answer),
             DiskEvent::Hold => self.hold(),
             DiskEvent::Copy(life) if self.is_life(life) => self.copy(),
+            DiskEvent::Fill => self.disk_fills(),
+            DiskEvent::Hurry(life) if self.is_life(life) => self.disk_hurries(),
             DiskEvent::Scrub => self.scrub(),
             DiskEvent::Scrubbed(life) if self.is_life(life) => self.scrubbed(),
             DiskEvent::Write(_)
@@ -53,6 +55,7 @@ impl World {
             | DiskEvent::Persisted(..)
             | DiskEvent::CheckpointDone(..)
             | DiskEvent::Copy(_)
+            | DiskEvent::Hurry(_)
             | DiskEvent::Scrubbed(_)
             | DiskEvent::Clean(_)
             | DiskEvent::CleanerAsks(..)
@@ -144,12 +147,23 @@ impl World {
             Wrote::Failed(error) => return self.stop_for_disk(&error.to_string()),
             Wrote::NoRoom => {
                 running.log.refresh_space();
+                self.log_stands(true);
                 self.disk_later(20, DiskEvent::Write);
             }
-            Wrote::Batch(answers) => self.disk_written(answers),
+            Wrote::Batch(answers) => {
+                self.log_stands(false);
+                self.disk_written(answers);
+            }
         }
         self.prepare_segments();
         self.tell_room();
+    }
+
+    /// The log has no room for what waits, its reserve included, or goes on.
+    fn log_stands(&mut self, stands: bool) {
+        if self.oracle.log_stands(stands, self.now) {
+            self.note(format_args!("the log stands: {stands}"));
+        }
     }
 
     /// Those who wait for the write are answered; the sync begins when somebody waits for it.
@@ -238,7 +252,7 @@ impl World {
         }
     }
 
-    fn prepare_segments(&mut self) {
+    pub(super) fn prepare_segments(&mut self) {
         let Some(running) = self.station() else {
             return;
         };
