@@ -149,6 +149,53 @@ def test_properties(ours, topic, arrivals):
     ours.pub("-t", f"{topic}/x", "-q", "1", "-r", "-n")
 
 
+READING = """syntax = "proto3";
+message Reading { string sensor = 1; double value = 2; }
+"""
+
+
+@pytest.mark.parametrize(
+    "form, written, sent, printed",
+    [
+        ("hex", "00 ff 41", b"\x00\xff\x41", "00ff41"),
+        ("base64", "AP9B", b"\x00\xff\x41", "AP9B"),
+        ("json", '{"a": [1, 2.50]}', b'{"a": [1, 2.50]}', '{"a":[1,2.50]}'),
+        ("proto:reading.proto", '{"sensor": "t1"}', b"\x0a\x02t1", '{"sensor":"t1"}'),
+        ("text", "hi", b"hi", "hi"),
+    ],
+    ids=["hex", "base64", "json", "proto", "text"],
+)
+def test_payload_format(ours, topic, arrivals, tmp_path, form, written, sent, printed):
+    """--payload-format: how a payload is written for pub, also line by line, and printed by sub."""
+    (tmp_path / "reading.proto").write_text(READING)
+    place = ["-t", f"{topic}/x", "-q", "1", "--payload-format", form]
+    ours.pub(*place, "-m", written, "-r")
+    ours.pub(*place, "-l", stdin=f"{written}\n{written}\n".encode())
+    assert payloads(arrivals, 3) == [sent] * 3
+    assert ours.sub(*place, "-C", "1", "-W", "20").decode() == f"{printed}\n"
+    ours.pub("-t", f"{topic}/x", "-q", "1", "-r", "-n")
+
+
+def test_payload_that_is_of_no_such_form(ours, topic, arrivals):
+    """It is not sent, and code 2 says why; one that comes is printed as it is, and standard error says why."""
+    place = ["-t", f"{topic}/x", "-q", "1"]
+    assert b"no hexadecimal digit" in ours.pub(*place, "-m", "6x", "--payload-format", "hex", code=2).stderr
+    assert b"half a byte" in ours.pub(*place, "-l", "--payload-format", "hex", stdin=b"68\n686\n", code=2).stderr
+    ours.pub(*place, "-r", "-m", "text")
+    assert payloads(arrivals, 2) == [b"h", b"text"]
+    done = ours._run(ours.subscribe, [*ours.place, *place, "-C", "1", "-W", "20", "--payload-format", "json"], b"")
+    assert (done.returncode, done.stdout) == (0, b"text\n")
+    assert f"a payload on {topic}/x is not JSON".encode() in done.stderr
+    ours.pub(*place, "-r", "-n")
+
+
+def test_payload_size(ours, topic, arrivals):
+    """--payload-size: a message of that many bytes."""
+    ours.pub("-t", f"{topic}/x", "-q", "1", "--payload-size", "2KiB")
+    assert len(arrivals.get(timeout=WAIT_SECONDS).payload) == 2048
+    ours.pub("-t", f"{topic}/x", "--payload-size", "300MB", code=2)
+
+
 # -- sub
 
 

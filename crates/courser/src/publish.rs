@@ -13,7 +13,11 @@ use crate::cli::connection::Connection;
 use crate::cli::exit::{Exit, fail, usage};
 use crate::cli::format;
 use crate::cli::interrupt::Interrupt;
+use crate::cli::payload::PayloadFlags;
 use crate::cli::{topic_and_message, units};
+
+/// No packet is larger than this (v5 section 1.5.5).
+const PAYLOAD_BYTES_MAX: usize = 268_435_455;
 
 /// Flags of `courser pub`.
 #[derive(Args, Debug)]
@@ -32,6 +36,8 @@ pub(crate) struct Publish {
     topic: Option<String>,
     #[command(flatten)]
     source: Source,
+    #[command(flatten)]
+    written: PayloadFlags,
     /// QoS
     #[arg(short = 'q', long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
     qos: u8,
@@ -79,6 +85,9 @@ struct Source {
     /// An empty message
     #[arg(short = 'n', long)]
     null_message: bool,
+    /// A message of so many bytes
+    #[arg(long, value_name = "SIZE", value_parser = units::bytes)]
+    payload_size: Option<usize>,
 }
 
 /// Properties of MQTT 5.
@@ -193,24 +202,34 @@ impl Publish {
         if source.null_message {
             return Ok(Payload::Whole(Vec::new()));
         }
+        if let Some(bytes) = source.payload_size {
+            if bytes > PAYLOAD_BYTES_MAX {
+                return Err(format!("no packet has room for {bytes} bytes"));
+            }
+            return Ok(Payload::Whole(vec![b'x'; bytes]));
+        }
+        self.written.read(self.whole(argument)?).map(Payload::Whole)
+    }
+
+    /// The message as it is written.
+    fn whole(&self, argument: Option<&String>) -> Result<Vec<u8>, String> {
+        let source = &self.source;
         if source.stdin_file {
             let mut all = Vec::new();
             io::stdin()
                 .lock()
                 .read_to_end(&mut all)
                 .map_err(|error| format!("cannot read standard input: {error}"))?;
-            return Ok(Payload::Whole(all));
+            return Ok(all);
         }
         if let Some(file) = &source.file {
             let read = std::fs::read(file);
-            return read
-                .map(Payload::Whole)
-                .map_err(|error| format!("cannot read {}: {error}", file.display()));
+            return read.map_err(|error| format!("cannot read {}: {error}", file.display()));
         }
         let message = source.message.as_ref().or(argument);
         let message =
             message.ok_or("no message: courser pub TOPIC MESSAGE, or -m, -f, -l, -s, -n")?;
-        Ok(Payload::Whole(message.clone().into_bytes()))
+        Ok(message.clone().into_bytes())
     }
 
     fn send(&self, options: &Options, topic: &str, payload: Payload) -> Result<Exit, ClientError> {
@@ -219,10 +238,12 @@ impl Publish {
         interrupt.stops(&client)?;
         self.say(&format!("connected, MQTT {}", client.version()));
         let done = match payload {
-            Payload::Whole(payload) => self.send_whole(&mut client, &interrupt, topic, &payload),
+            Payload::Whole(payload) => self
+                .send_whole(&mut client, &interrupt, topic, &payload)
+                .map(|()| Exit::Done),
             Payload::Lines => self.send_lines(&mut client, &interrupt, topic),
         };
-        interrupt.leave(client, done.map(|()| Exit::Done))
+        interrupt.leave(client, done)
     }
 
     fn send_whole(
@@ -254,7 +275,7 @@ impl Publish {
         client: &mut Client,
         interrupt: &Interrupt,
         topic: &str,
-    ) -> Result<(), ClientError> {
+    ) -> Result<Exit, ClientError> {
         let (lines, said) = mpsc::sync_channel(1);
         let wake = lines.clone();
         // Where there is no room a line waits to be taken, and nobody has to be woken.
@@ -265,13 +286,17 @@ impl Publish {
             .map_err(ClientError::Io)?;
         while interrupt.ending().is_none() {
             match said.recv() {
-                Ok(Said::Line(line)) => self.send_one(client, topic, line)?,
+                Ok(Said::Line(line)) => match self.written.read(line) {
+                    Ok(payload) => self.send_one(client, topic, payload)?,
+                    Err(_) if self.quiet => return Ok(Exit::Usage),
+                    Err(message) => return Ok(usage(&message)),
+                },
                 Ok(Said::Nothing) => {}
                 Ok(Said::Failed(error)) => return Err(ClientError::Io(error)),
                 Ok(Said::End) | Err(_) => break,
             }
         }
-        Ok(())
+        Ok(Exit::Done)
     }
 
     fn send_one(

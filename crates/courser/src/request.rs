@@ -13,6 +13,7 @@ use crate::cli::connection::Connection;
 use crate::cli::exit::{Exit, fail, usage};
 use crate::cli::format::{self, Format, Target};
 use crate::cli::interrupt::Interrupt;
+use crate::cli::payload::PayloadFlags;
 use crate::cli::{topic_and_message, units};
 
 /// Flags of `courser request`.
@@ -48,6 +49,8 @@ pub(crate) struct Request {
     /// How to print an answer, as in courser sub
     #[arg(short = 'F', long, value_name = "FORMAT")]
     format: Option<String>,
+    #[command(flatten)]
+    payload: PayloadFlags,
     /// Say what is done on standard error
     #[arg(short = 'd', long)]
     debug: bool,
@@ -92,20 +95,22 @@ impl Request {
             "no topic: courser request TOPIC MESSAGE, or -t TOPIC",
         )?;
         let message = self.message.as_ref().or(message);
+        let written = message.cloned().unwrap_or_default().into_bytes();
+        let format = match &self.format {
+            Some(text) => Format::parse(text, true, Target::of_stdout())?,
+            None => Format::plain(false, true, Target::of_stdout()),
+        };
         let own = own_name();
         Ok(Question {
             options,
             topic,
-            payload: message.cloned().unwrap_or_default().into_bytes(),
+            payload: self.payload.read(written)?,
             response_topic: self
                 .response_topic
                 .clone()
                 .unwrap_or_else(|| format!("response/{own}")),
             correlation: own.into_bytes(),
-            format: match &self.format {
-                Some(text) => Format::parse(text, true, Target::of_stdout())?,
-                None => Format::plain(false, true, Target::of_stdout()),
-            },
+            format: format.with_payloads(&self.payload),
         })
     }
 
@@ -163,7 +168,10 @@ impl Request {
             }
             left -= 1;
             line.clear();
-            question.format.write(&answer, Timestamp::now(), &mut line);
+            let written = question.format.write(&answer, Timestamp::now(), &mut line);
+            if let Err(why) = written {
+                eprintln!("courser: {why}");
+            }
             // A closed pipe is the reader's way to say that it is enough.
             if io::stdout().lock().write_all(&line).is_err() {
                 break;

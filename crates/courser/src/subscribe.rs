@@ -11,6 +11,7 @@ use crate::cli::connection::Connection;
 use crate::cli::exit::{Exit, fail, usage};
 use crate::cli::format::{self, Format, Target};
 use crate::cli::interrupt::Interrupt;
+use crate::cli::payload::PayloadFlags;
 use crate::cli::units;
 
 /// Flags of `courser sub`.
@@ -35,6 +36,8 @@ pub(crate) struct Subscribe {
     /// JSON payload, %I time, %U Unix time, %m packet id, %A %C %D %E %F %P %R %S properties of MQTT 5, @X strftime
     #[arg(short = 'F', long, value_name = "FORMAT")]
     format: Option<String>,
+    #[command(flatten)]
+    payload: PayloadFlags,
     /// No line end after a message
     #[arg(short = 'N', long)]
     no_end_of_line: bool,
@@ -123,7 +126,7 @@ impl Subscribe {
             Some(text) => Format::parse(text, !self.no_end_of_line, target)?,
             None => Format::plain(self.verbose, !self.no_end_of_line, target),
         };
-        Ok((options, filters, format))
+        Ok((options, filters, format.with_payloads(&self.payload)))
     }
 
     fn print(
@@ -181,7 +184,11 @@ impl Subscribe {
                 continue;
             }
             line.clear();
-            format.write(&message, Timestamp::now(), &mut line);
+            if let Err(why) = format.write(&message, Timestamp::now(), &mut line)
+                && !self.quiet
+            {
+                eprintln!("courser: {why}");
+            }
             let mut out = io::stdout().lock();
             // A closed pipe (`| head -1`) is the reader's way to say that it is enough.
             if out.write_all(&line).and_then(|()| out.flush()).is_err() {

@@ -1,11 +1,13 @@
 //! How `courser sub` prints a message: Mosquitto's `-v`, `-F` and payload forms.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 
 use courser_client::{Message, MessageProperty, QoS};
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 
+use super::payload::PayloadFlags;
 use super::plain::{plain, plain_json};
 
 /// The QoS of a number that clap has checked.
@@ -17,10 +19,11 @@ pub(crate) fn qos(number: u8) -> QoS {
 }
 
 /// How messages are printed, parsed once.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Format {
     parts: Vec<Part>,
     target: Target,
+    payload: PayloadFlags,
 }
 
 /// Where messages are printed to.
@@ -61,7 +64,19 @@ impl Format {
         if end_of_line {
             parts.push(Part::Text("\n".into()));
         }
-        Self { parts, target }
+        Self {
+            parts,
+            target,
+            payload: PayloadFlags::default(),
+        }
+    }
+
+    /// The same with payloads in the form that was asked for, except in `%x` and `%X`.
+    pub(crate) fn with_payloads(self, payload: &PayloadFlags) -> Self {
+        Self {
+            payload: payload.clone(),
+            ..self
+        }
     }
 
     /// A format string of `-F`: `%` and a letter for a field, `@` and a letter for the time as `strftime` has it, `\n` and the
@@ -94,19 +109,56 @@ impl Format {
             literal.push('\n');
         }
         push_text(&mut parts, &mut literal);
-        Ok(Self { parts, target })
+        Ok(Self {
+            parts,
+            target,
+            payload: PayloadFlags::default(),
+        })
     }
 
     /// Appends one message to `out`.
-    pub(crate) fn write(&self, message: &Message, at: Timestamp, out: &mut Vec<u8>) {
+    ///
+    /// # Errors
+    /// Why its payload is none of the form that was asked for; then it was appended as it came.
+    pub(crate) fn write(
+        &self,
+        message: &Message,
+        at: Timestamp,
+        out: &mut Vec<u8>,
+    ) -> Result<(), String> {
+        let shown = self.payload.show(&message.payload);
+        let printed = Printed {
+            message,
+            payload: match &shown {
+                Ok(Some(text)) if self.target == Target::Terminal => {
+                    Cow::Owned(plain_json(text).into_bytes())
+                }
+                Ok(Some(text)) => Cow::Borrowed(text.as_bytes()),
+                Ok(None) | Err(_) => Cow::Borrowed(&message.payload),
+            },
+            at,
+            target: self.target,
+        };
         for part in &self.parts {
             match part {
                 Part::Text(text) => out.extend_from_slice(text.as_bytes()),
-                Part::Field(letter) => field(*letter, message, at, self.target, out),
+                Part::Field(letter) => printed.field(*letter, out),
                 Part::Time(letter) => time(*letter, at, out),
             }
         }
+        shown
+            .map(|_| ())
+            .map_err(|why| format!("a payload on {} is {why}", plain(&message.topic)))
     }
+}
+
+/// A message on its way to whoever reads it.
+struct Printed<'a> {
+    message: &'a Message,
+    /// Its payload in the form that was asked for.
+    payload: Cow<'a, [u8]>,
+    at: Timestamp,
+    target: Target,
 }
 
 fn push_text(parts: &mut Vec<Part>, literal: &mut String) {
@@ -139,37 +191,94 @@ fn special(introducer: char, letter: char) -> Result<Part, String> {
     }
 }
 
-fn field(letter: char, message: &Message, at: Timestamp, target: Target, out: &mut Vec<u8>) {
-    let mut text = String::new();
-    match letter {
-        't' => text.push_str(&message.topic),
-        'p' => return out.extend_from_slice(&message.payload),
-        'x' => hex(&message.payload, false, &mut text),
-        'X' => hex(&message.payload, true, &mut text),
-        'l' => put(&mut text, message.payload.len()),
-        'q' => put(&mut text, message.qos.number()),
-        'r' => put(&mut text, u8::from(message.retain)),
-        'd' => put(&mut text, u8::from(message.duplicate)),
-        'm' => put(&mut text, message.packet_id.unwrap_or(0)),
-        'U' => put(
-            &mut text,
-            format_args!("{}.{:09}", at.as_second(), at.subsec_nanosecond()),
-        ),
-        'I' => put(
-            &mut text,
-            at.to_zoned(TimeZone::system())
-                .strftime("%Y-%m-%dT%H:%M:%S%z"),
-        ),
-        'j' => put(&mut text, json(message, at, false)),
-        'J' => put(&mut text, json(message, at, true)),
-        _ => property(letter, message, &mut text),
+impl Printed<'_> {
+    fn field(&self, letter: char, out: &mut Vec<u8>) {
+        let (message, at) = (self.message, self.at);
+        let mut text = String::new();
+        match letter {
+            't' => text.push_str(&message.topic),
+            'p' => return out.extend_from_slice(&self.payload),
+            'x' => hex(&message.payload, false, &mut text),
+            'X' => hex(&message.payload, true, &mut text),
+            'l' => put(&mut text, message.payload.len()),
+            'q' => put(&mut text, message.qos.number()),
+            'r' => put(&mut text, u8::from(message.retain)),
+            'd' => put(&mut text, u8::from(message.duplicate)),
+            'm' => put(&mut text, message.packet_id.unwrap_or(0)),
+            'U' => put(
+                &mut text,
+                format_args!("{}.{:09}", at.as_second(), at.subsec_nanosecond()),
+            ),
+            'I' => put(
+                &mut text,
+                at.to_zoned(TimeZone::system())
+                    .strftime("%Y-%m-%dT%H:%M:%S%z"),
+            ),
+            'j' => put(&mut text, self.json(false)),
+            'J' => put(&mut text, self.json(true)),
+            _ => property(letter, message, &mut text),
+        }
+        let text = match (self.target, letter) {
+            (Target::Program, _) => text,
+            (Target::Terminal, 'j' | 'J') => plain_json(&text),
+            (Target::Terminal, _) => plain(&text),
+        };
+        out.extend_from_slice(text.as_bytes());
     }
-    let text = match (target, letter) {
-        (Target::Program, _) => text,
-        (Target::Terminal, 'j' | 'J') => plain_json(&text),
-        (Target::Terminal, _) => plain(&text),
-    };
-    out.extend_from_slice(text.as_bytes());
+
+    /// One JSON object; the payload as a string, or as JSON itself where it is some.
+    fn json(&self, payload_as_json: bool) -> serde_json::Value {
+        use serde_json::{Map, Value, json};
+        let (message, at) = (self.message, self.at);
+        let as_text = || Value::from(String::from_utf8_lossy(&self.payload).into_owned());
+        let payload = match serde_json::from_slice(&self.payload) {
+            Ok(value) if payload_as_json => value,
+            _ => as_text(),
+        };
+        let mut object = Map::from_iter([
+            ("tst".into(), json!(at.to_string())),
+            ("topic".into(), json!(message.topic)),
+            ("qos".into(), json!(message.qos.number())),
+            ("retain".into(), json!(u8::from(message.retain))),
+            ("payloadlen".into(), json!(message.payload.len())),
+        ]);
+        if let Some(id) = message.packet_id {
+            object.insert("mid".into(), json!(id));
+        }
+        let mut properties = Map::new();
+        for property in &message.properties {
+            let (name, value) = match property {
+                MessageProperty::TopicAlias(alias) => ("topic-alias", json!(alias)),
+                MessageProperty::ContentType(kind) => ("content-type", json!(kind)),
+                MessageProperty::CorrelationData(data) => {
+                    ("correlation-data", json!(String::from_utf8_lossy(data)))
+                }
+                MessageProperty::MessageExpiry(seconds) => {
+                    ("message-expiry-interval", json!(seconds))
+                }
+                MessageProperty::PayloadIsText(is) => {
+                    ("payload-format-indicator", json!(u8::from(*is)))
+                }
+                MessageProperty::ResponseTopic(topic) => ("response-topic", json!(topic)),
+                MessageProperty::SubscriptionId(id) => ("subscription-identifier", json!(id)),
+                MessageProperty::User(name, value) => {
+                    let list = properties
+                        .entry("user-properties")
+                        .or_insert_with(|| json!([]));
+                    if let Value::Array(list) = list {
+                        list.push(json!({ name: value }));
+                    }
+                    continue;
+                }
+            };
+            properties.insert(name.into(), value);
+        }
+        if !properties.is_empty() {
+            object.insert("properties".into(), Value::Object(properties));
+        }
+        object.insert("payload".into(), payload);
+        Value::Object(object)
+    }
 }
 
 /// The fields that only MQTT 5 has: all of a kind, separated by spaces; nothing when there is none.
@@ -200,7 +309,8 @@ fn put(text: &mut String, value: impl std::fmt::Display) {
     write!(text, "{value}").expect("a string takes everything");
 }
 
-fn hex(bytes: &[u8], upper: bool, text: &mut String) {
+/// Two digits a byte.
+pub(super) fn hex(bytes: &[u8], upper: bool, text: &mut String) {
     for byte in bytes {
         if upper {
             put(text, format_args!("{byte:02X}"));
@@ -214,57 +324,6 @@ fn time(letter: char, at: Timestamp, out: &mut Vec<u8>) {
     let zoned: Zoned = at.to_zoned(TimeZone::system());
     let formatted = jiff::fmt::strtime::format(format!("%{letter}"), &zoned);
     out.extend_from_slice(formatted.unwrap_or_default().as_bytes());
-}
-
-/// One JSON object; the payload as a string, or as JSON itself where it is some.
-fn json(message: &Message, at: Timestamp, payload_as_json: bool) -> serde_json::Value {
-    use serde_json::{Map, Value, json};
-    let as_text = || Value::from(String::from_utf8_lossy(&message.payload).into_owned());
-    let payload = match serde_json::from_slice(&message.payload) {
-        Ok(value) if payload_as_json => value,
-        _ => as_text(),
-    };
-    let mut object = Map::from_iter([
-        ("tst".into(), json!(at.to_string())),
-        ("topic".into(), json!(message.topic)),
-        ("qos".into(), json!(message.qos.number())),
-        ("retain".into(), json!(u8::from(message.retain))),
-        ("payloadlen".into(), json!(message.payload.len())),
-    ]);
-    if let Some(id) = message.packet_id {
-        object.insert("mid".into(), json!(id));
-    }
-    let mut properties = Map::new();
-    for property in &message.properties {
-        let (name, value) = match property {
-            MessageProperty::TopicAlias(alias) => ("topic-alias", json!(alias)),
-            MessageProperty::ContentType(kind) => ("content-type", json!(kind)),
-            MessageProperty::CorrelationData(data) => {
-                ("correlation-data", json!(String::from_utf8_lossy(data)))
-            }
-            MessageProperty::MessageExpiry(seconds) => ("message-expiry-interval", json!(seconds)),
-            MessageProperty::PayloadIsText(is) => {
-                ("payload-format-indicator", json!(u8::from(*is)))
-            }
-            MessageProperty::ResponseTopic(topic) => ("response-topic", json!(topic)),
-            MessageProperty::SubscriptionId(id) => ("subscription-identifier", json!(id)),
-            MessageProperty::User(name, value) => {
-                let list = properties
-                    .entry("user-properties")
-                    .or_insert_with(|| json!([]));
-                if let Value::Array(list) = list {
-                    list.push(json!({ name: value }));
-                }
-                continue;
-            }
-        };
-        properties.insert(name.into(), value);
-    }
-    if !properties.is_empty() {
-        object.insert("properties".into(), Value::Object(properties));
-    }
-    object.insert("payload".into(), payload);
-    Value::Object(object)
 }
 
 #[cfg(test)]
@@ -291,11 +350,8 @@ mod tests {
     fn written(format: &str) -> String {
         let format = Format::parse(format, false, Target::Program).expect("a good format");
         let mut out = Vec::new();
-        format.write(
-            &message(),
-            Timestamp::from_second(1).expect("a time"),
-            &mut out,
-        );
+        let at = Timestamp::from_second(1).expect("a time");
+        assert_eq!(format.write(&message(), at, &mut out), Ok(()));
         String::from_utf8(out).expect("text")
     }
 
@@ -339,12 +395,56 @@ mod tests {
     fn plain_forms_end_their_lines() {
         let write = |format: Format| {
             let mut out = Vec::new();
-            format.write(&message(), Timestamp::UNIX_EPOCH, &mut out);
+            assert_eq!(
+                format.write(&message(), Timestamp::UNIX_EPOCH, &mut out),
+                Ok(())
+            );
             String::from_utf8(out).expect("text")
         };
         let plain = |verbose, end| Format::plain(verbose, end, Target::Program);
         assert_eq!(write(plain(true, true)), "a/b {\"n\":1}\n");
         assert_eq!(write(plain(false, false)), "{\"n\":1}");
+    }
+
+    #[test]
+    fn payloads_are_printed_in_the_form_that_was_asked_for() {
+        #[derive(clap::Parser)]
+        struct Flags {
+            #[command(flatten)]
+            payload: PayloadFlags,
+        }
+        let asked = |form: &str| {
+            let flags = <Flags as clap::Parser>::parse_from(["sub", "--payload-format", form]);
+            let format = Format::parse("%p %l %x", false, Target::Terminal).expect("a format");
+            format.with_payloads(&flags.payload)
+        };
+        let payload = |payload: &[u8]| Message {
+            payload: payload.to_vec(),
+            ..message()
+        };
+        for (form, came, printed, complaint) in [
+            ("base64", &b"hi"[..], "aGk= 2 6869", None),
+            ("json", b"[1,\n2]", "[1,2] 6 5b312c0a325d", None),
+            (
+                "json",
+                "\"\u{9b}\"".as_bytes(),
+                "\"\\u009b\" 4 22c29b22",
+                None,
+            ),
+            (
+                "json",
+                b"hi",
+                "hi 2 6869",
+                Some("a payload on a/b is not JSON"),
+            ),
+        ] {
+            let mut out = Vec::new();
+            let said = asked(form).write(&payload(came), Timestamp::UNIX_EPOCH, &mut out);
+            assert_eq!(String::from_utf8_lossy(&out), printed, "{form}");
+            let said = said.err();
+            assert_eq!(said.is_some(), complaint.is_some(), "{form} {said:?}");
+            assert!(said.is_none_or(|said| said.starts_with(complaint.unwrap_or_default())));
+        }
     }
 
     #[test]
@@ -359,7 +459,10 @@ mod tests {
         let written = |format: &str, target| {
             let format = Format::parse(format, false, target).expect("a good format");
             let mut out = Vec::new();
-            format.write(&message, Timestamp::UNIX_EPOCH, &mut out);
+            assert_eq!(
+                format.write(&message, Timestamp::UNIX_EPOCH, &mut out),
+                Ok(())
+            );
             String::from_utf8(out).expect("text")
         };
         let escaped = "a\\u{1b}[2J\\r\\u{9b}";

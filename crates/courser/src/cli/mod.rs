@@ -6,6 +6,7 @@ pub(crate) mod format;
 pub(crate) mod interrupt;
 pub(crate) mod layers;
 pub(crate) mod new_file;
+pub(crate) mod payload;
 pub(crate) mod plain;
 pub(crate) mod settings;
 pub(crate) mod sure;

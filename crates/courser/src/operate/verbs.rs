@@ -12,6 +12,7 @@ use super::server::ServerFlags;
 use super::targets::{Act, Deed, Targets};
 use super::trace::TraceArguments;
 use crate::cli::exit::Exit;
+use crate::cli::payload::{PayloadFlags, bytes_of_hex};
 
 /// Listeners: where clients come in
 #[derive(Args, Debug)]
@@ -118,6 +119,8 @@ enum RetainedVerb {
     Show {
         /// Topic
         topic: String,
+        #[command(flatten)]
+        payload: PayloadFlags,
         #[command(flatten)]
         output: OutputFlags,
     },
@@ -253,12 +256,19 @@ pub(crate) fn run_retained(arguments: &RetainedMessages) -> Exit {
                     .collect(),
             },
         ),
-        RetainedVerb::Show { topic, output } => show(
-            &arguments.server,
-            "/api/v1/retained",
+        RetainedVerb::Show {
             topic,
-            output.output(),
-        ),
+            payload,
+            output,
+        } => arguments.server.ask(async |client| {
+            let path = format!("/api/v1/retained/{}", escaped(topic));
+            let mut found = client.get(&path, &[]).await?;
+            if let Err(why) = rewrite(&mut found, payload) {
+                eprintln!("courser: the payload is {why}");
+            }
+            output.output().value(&found);
+            Ok(Exit::Done)
+        }),
         RetainedVerb::Delete(targets) => targets.run(
             &arguments.server,
             &Deed {
@@ -269,6 +279,23 @@ pub(crate) fn run_retained(arguments: &RetainedMessages) -> Exit {
             },
         ),
     }
+}
+
+/// Puts the payload of a retained message into the form that was asked for. It comes as text or else as hexadecimal digits.
+///
+/// # Errors
+/// Why it is none of that form; then it stays as it is.
+fn rewrite(found: &mut Value, payload: &PayloadFlags) -> Result<(), String> {
+    let bytes = match (&found["payload"], &found["payload_hex"]) {
+        (Value::String(text), _) => text.clone().into_bytes(),
+        (_, Value::String(digits)) => bytes_of_hex(digits.as_bytes())?,
+        _ => return Ok(()),
+    };
+    if let Some(text) = payload.show_field(&bytes)? {
+        found["payload"] = json!(text);
+        found["payload_hex"] = Value::Null;
+    }
+    Ok(())
 }
 
 fn show(server: &ServerFlags, path: &str, name: &str, output: Output) -> Exit {
