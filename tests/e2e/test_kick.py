@@ -59,3 +59,17 @@ def test_exactly_those_that_fit(brokers, conditions, expected):
         assert client.receive() is None, name
     for found in raws:
         found.release()
+
+
+def test_one_that_was_closed_is_not_listed(brokers):
+    """Its socket stays until it has read that it was closed, or for two seconds; by then nothing can be done with it."""
+    broker = brokers.own(sys_interval=0)
+    raw = Raw(broker, V5)
+    client = raw.open()
+    client.connect("still-there")
+    assert [row["done"] for row in kick(broker, "still-there", "--yes")] == ["kicked"]
+    listed = [str(broker.binary()), "client", "list", "-o", "jsonl", "--server", "data"]
+    done = subprocess.run(listed, cwd=broker.folder, capture_output=True, text=True, timeout=60, check=True)
+    assert "still-there" not in done.stdout
+    client.expect(wire.DISCONNECT, reason=0x98)
+    raw.release()

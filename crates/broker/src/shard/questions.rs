@@ -151,10 +151,13 @@ impl Shard {
         }
     }
 
+    /// None for one that was closed, also while its last bytes are on their way: nothing can be done with it any more.
     fn client_row(&mut self, front: FrontId) -> Option<ClientRow> {
         match self.fronts.get(front) {
-            Access::Here(connection) => Some(client_row(front, connection)),
-            Access::Taken | Access::Gone => None,
+            Access::Here(connection) if connection.takes_events() => {
+                Some(client_row(front, connection))
+            }
+            Access::Here(_) | Access::Taken | Access::Gone => None,
         }
     }
 
