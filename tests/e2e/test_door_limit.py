@@ -1,0 +1,111 @@
+"""Handshakes under way at doors have a bound for each address: who is beyond it is closed and counted, others and who was there are served."""
+
+import contextlib
+import os
+import re
+import resource
+import socket
+import ssl
+import urllib.request
+
+import doors
+import pytest
+import wire
+from broker import Courser, until
+from doors import LOOPBACK, Authority, listener, places, running
+from raw import RawClient
+from wire import CONNACK, V5
+
+pytestmark = [pytest.mark.courser, pytest.mark.timeout(180)]
+
+# Of one address on one thread of doors (docs/limits.md); there is one for four cores, and at most four.
+PER_ADDRESS = 1_024
+THREADS = min(max(len(os.sched_getaffinity(0)) // 4, 1), 4)
+BEYOND = 60
+FLOODER, OTHER = "127.0.0.2", "127.0.0.3"
+# What each sends of its handshake, so that it is under way.
+BEGINS = {"mqtts": b"\x16\x03\x01\x02\x00\x01\x00", "ws": b"GET /mqtt HTTP/1.1\r\nHost: x\r\n"}
+UPGRADE = (
+    b"GET /mqtt HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n"
+)
+
+
+def begun(place, protocol):
+    sock = socket.create_connection(place, timeout=30, source_address=(FLOODER, 0))
+    # Ends by RST: no port of this address stays in use behind the test.
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    with contextlib.suppress(OSError):
+        sock.send(BEGINS[protocol])
+    return sock
+
+
+def refused(broker):
+    with urllib.request.urlopen(f"{broker.http}/metrics", timeout=20) as answer:
+        found = re.findall(r'courser_doors_refused_total\{reason="(\w+)"\} ([0-9.]+)', answer.read().decode())
+    return {reason: int(float(count)) for reason, count in found}
+
+
+def is_closed(sock):
+    sock.setblocking(False)
+    try:
+        return sock.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def comes_in(place, protocol, authority, source):
+    """Whether a whole handshake and CONNECT from this address are taken."""
+    context = ssl.create_default_context(cafile=str(authority.certificate))
+    with contextlib.ExitStack() as open_sockets:
+        sock = open_sockets.enter_context(socket.create_connection(place, timeout=30, source_address=(source, 0)))
+        try:
+            if protocol == "ws":
+                sock.sendall(UPGRADE)
+                answer = b""
+                while b"\r\n\r\n" not in answer:
+                    if not (data := sock.recv(4096)):
+                        return False
+                    answer += data
+                assert answer.startswith(b"HTTP/1.1 101"), answer
+                return True
+            sock = open_sockets.enter_context(context.wrap_socket(sock, server_hostname="localhost"))
+            sock.sendall(wire.connect(V5, "proper"))
+            return sock.recv(4096)[:1] == b"\x20"
+        except (ConnectionError, ssl.SSLError):
+            return False
+
+
+@pytest.mark.parametrize("protocol", BEGINS)
+def test_handshakes_of_one_address_have_a_bound(tmp_path, protocol):
+    """As many as may be are held; each one beyond is closed and counted as over the limit, and nothing else is counted."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    authority = Authority(tmp_path / "certificates")
+    files = authority.issue("server", "server", doors.server_names()) if protocol == "mqtts" else None
+    door = listener("door", protocol, f'{LOOPBACK}, handshake_timeout = "60s"', files)
+    with running(Courser, tmp_path / "broker", listeners=door) as broker:
+        place = places(broker)["door"]
+        there = RawClient(broker.address, V5)
+        there.connect("there")
+        attackers = []
+        try:
+            # Until so many were refused: by how many threads they are counted is the machine's matter.
+            while len(attackers) < THREADS * PER_ADDRESS + BEYOND and refused(broker).get("over_limit", 0) < BEYOND:
+                attackers += [begun(place, protocol) for _ in range(20)]
+            until(lambda: sum(map(is_closed, attackers)) >= BEYOND, "those beyond the limit are closed")
+            until(lambda: sum(map(is_closed, attackers)) == refused(broker)["over_limit"], "each one that is closed is counted")
+            held = len(attackers) - refused(broker)["over_limit"]
+            assert PER_ADDRESS <= held <= THREADS * PER_ADDRESS, f"{held} of one address are under way"
+            assert {reason for reason, count in refused(broker).items() if count} == {"over_limit"}, refused(broker)
+            there.ping()
+            assert comes_in(place, protocol, authority, OTHER), "another address has handshakes of its own"
+        finally:
+            for sock in attackers:
+                sock.close()
+        until(lambda: comes_in(place, protocol, authority, FLOODER), "places of handshakes that ended are free")
+        there.ping()
+        counted = refused(broker)["over_limit"]
+    assert f"door_over_limit={counted} " in broker.output()
