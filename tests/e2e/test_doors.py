@@ -399,5 +399,5 @@ def test_a_listener_behind_a_proxy_needs_accounts_on_loopback_too(tmp_path):
     command += ["--set", f"listener=[{behind}]"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2, done.stdout + done.stderr
-    for said in ('listener "behind"', "proxies", "give it authentication", "--insecure-anonymous"):
+    for said in ('listener "behind"', "proxies", "give it authentication", "courser init", "--insecure-anonymous"):
         assert said in done.stderr
