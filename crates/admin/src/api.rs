@@ -25,6 +25,9 @@ pub struct List<T> {
 pub struct Node {
     /// Version of the program.
     pub version: String,
+    /// The commit that it is built of, as far as it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
     /// `ready`, or why not.
     pub state: String,
     /// Seconds since operators are served.

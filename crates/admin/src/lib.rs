@@ -56,6 +56,8 @@ pub struct AdminConfig {
     pub token_file: Option<PathBuf>,
     /// Reads the settings again; none: that cannot be done here.
     pub reloader: Option<Reloader>,
+    /// The commit that the program is built of, as far as it is known.
+    pub commit: Option<&'static str>,
 }
 
 /// Why operators are not served.
@@ -81,6 +83,7 @@ pub(crate) struct AppState {
     /// One password is hashed at a time: 19 MiB and a core are enough for operators.
     pub(crate) hashing: Arc<Semaphore>,
     pub(crate) reloader: Option<Reloader>,
+    pub(crate) commit: Option<&'static str>,
 }
 
 /// The thread that serves operators. Ends when it is dropped.
@@ -122,6 +125,7 @@ impl Admin {
             started: Instant::now(),
             hashing: Arc::new(Semaphore::new(1)),
             reloader: config.reloader.clone(),
+            commit: config.commit,
         };
         let (stop, stopped) = watch::channel(());
         let thread = thread::Builder::new()

@@ -9,12 +9,13 @@ mod table;
 use std::fmt;
 
 use courser_broker::latency::{BOUNDS_US, Histogram, LogTimes};
-use courser_broker::{Control, ShardReport, Status};
+use courser_broker::{ShardReport, Status};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::AppState;
 use crate::error::ApiError;
 
 pub use reference::reference_markdown;
@@ -73,6 +74,8 @@ pub(crate) struct Snapshot {
     sum: ShardReport,
     disk: Vec<(&'static str, u64)>,
     log: LogTimes,
+    /// The commit that the program is built of, as far as it is known.
+    commit: Option<&'static str>,
     ready: bool,
     disk_failed: bool,
     /// Partitions that are set aside, and places whose record the disk has lost.
@@ -99,7 +102,8 @@ impl Snapshot {
     ///
     /// # Errors
     /// When a shard does not answer.
-    pub(crate) async fn take(control: &Control, ready: bool) -> Result<Self, ApiError> {
+    pub(crate) async fn take(state: &AppState, ready: bool) -> Result<Self, ApiError> {
+        let control = &state.control;
         let mut shards = Vec::new();
         let mut sum = ShardReport::default();
         for shard in control.shards() {
@@ -113,6 +117,7 @@ impl Snapshot {
             sum,
             disk: control.disk_counters(),
             log: control.log_times(),
+            commit: state.commit,
             ready,
             disk_failed: matches!(control.status(), Status::Failed(_)),
             set_aside: damage.set_aside.len() as u64,

@@ -8,6 +8,7 @@ use courser_broker::Control;
 use courser_settings::{Keep, Settings};
 
 use crate::server::Said;
+use crate::version::COMMIT;
 
 /// Served, or why not.
 #[derive(Debug)]
@@ -41,6 +42,7 @@ pub(crate) fn start(
         socket: folder.map(|folder| folder.join("admin.sock")),
         token_file,
         reloader: Some(reloader),
+        commit: COMMIT,
     };
     let usual = Settings::default().http.listen == config.listen;
     match Admin::start(&config, control.clone()) {

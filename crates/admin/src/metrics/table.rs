@@ -55,8 +55,8 @@ macro_rules! metrics {
 }
 
 metrics! {
-    "build", Info of Things ["version"], "The program that runs",
-        |_| vec![(vec![env!("CARGO_PKG_VERSION").to_owned()], 1.0)];
+    "build", Info of Things ["version", "commit"], "The program that runs; no commit where it was built of sources without a repository",
+        |it| vec![(vec![env!("CARGO_PKG_VERSION").to_owned(), it.commit.unwrap_or_default().to_owned()], 1.0)];
     "ready", Gauge of Things, "1 while it serves, as /readyz says",
         |it| one(it.ready.into());
     "disk_failed", Gauge of Things, "1 once the disk has failed: nothing is acknowledged any more",

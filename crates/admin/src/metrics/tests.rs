@@ -13,6 +13,7 @@ fn snapshot() -> Snapshot {
         sum,
         disk: vec![("log_syncs", 3), ("log_segments_bytes", 11)],
         log: LogTimes::default(),
+        commit: Some("0123456789ab"),
         ready: true,
         disk_failed: false,
         set_aside: 2,
@@ -92,7 +93,7 @@ fn numbers_stand_under_the_names_of_the_reference_page() {
         concat!(
             "courser_build_info{version=\"",
             env!("CARGO_PKG_VERSION"),
-            "\"} 1"
+            "\",commit=\"0123456789ab\"} 1"
         ),
     ] {
         assert!(text.contains(line), "{line} is missing in\n{text}");

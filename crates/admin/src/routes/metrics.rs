@@ -26,7 +26,7 @@ pub(super) fn routes(state: &AppState) -> Router<AppState> {
 
 async fn metrics(State(state): State<AppState>) -> Result<impl IntoResponse, ApiError> {
     let ready = not_ready(&state).is_none();
-    let snapshot = Snapshot::take(&state.control, ready).await?;
+    let snapshot = Snapshot::take(&state, ready).await?;
     Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], encode(snapshot)))
 }
 

@@ -26,6 +26,7 @@ async fn node(State(state): State<AppState>) -> Result<Json<Node>, ApiError> {
     let held = courser_memory::held();
     Ok(Json(Node {
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        commit: state.commit.map(str::to_owned),
         state: not_ready(&state).map_or_else(
             || "ready".to_owned(),
             |why| why.text().lines().next().unwrap_or_default().to_owned(),
