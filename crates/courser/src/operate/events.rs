@@ -46,6 +46,11 @@ impl EventsArguments {
     async fn follow(&self, client: &Client) -> Result<Exit, ClientError> {
         let mut left = self.count.unwrap_or(u64::MAX);
         let mut after = (self.past || self.no_follow).then(|| "0".to_owned());
+        let end = if self.no_follow {
+            Some(numbers(&client.get("/api/v1/events", &[]).await?))
+        } else {
+            None
+        };
         loop {
             let limit = left.clamp(1, PAGE_MAX).to_string();
             let mut query = vec![("limit", limit.as_str())];
@@ -64,7 +69,11 @@ impl EventsArguments {
             // A page is bounded: another one may be there already, also behind one of which nothing was wanted.
             let more = after.as_ref().is_some_and(|after| *after != next);
             after = Some(next);
-            if left == 0 || (self.no_follow && !more) {
+            // What comes after the question is not from before, however fast it comes.
+            let past = end
+                .as_ref()
+                .is_some_and(|end| is_behind(&numbers(&page), end));
+            if left == 0 || (self.no_follow && (past || !more)) {
                 return Ok(Exit::Done);
             }
             if !more {
@@ -92,5 +101,31 @@ impl EventsArguments {
             }
             Output::Json | Output::Jsonl => Output::Jsonl.value(event),
         }
+    }
+}
+
+/// Where a page ends: a number for each shard.
+fn numbers(page: &Value) -> Vec<u64> {
+    let next = page["next"].as_str().unwrap_or_default();
+    next.split('.').filter_map(|it| it.parse().ok()).collect()
+}
+
+/// Whether every shard has come to its end.
+fn is_behind(next: &[u64], end: &[u64]) -> bool {
+    next.len() == end.len() && next.iter().zip(end).all(|(next, end)| next >= end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_the_last_when_each_shard_has_come_to_where_it_was() {
+        let end = numbers(&serde_json::json!({"next": "4.0.7"}));
+        assert_eq!(end, [4, 0, 7]);
+        assert!(is_behind(&[4, 0, 7], &end));
+        assert!(is_behind(&[9, 1, 7], &end));
+        assert!(!is_behind(&[9, 1, 6], &end));
+        assert!(!is_behind(&[], &end));
     }
 }
