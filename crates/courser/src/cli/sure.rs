@@ -5,6 +5,7 @@ use std::io::{self, BufRead, IsTerminal};
 use clap::Args;
 
 use super::exit::{Exit, usage};
+use super::plain::plain;
 
 /// Whether it is meant.
 #[derive(Args, Clone, Copy, Debug)]
@@ -32,7 +33,8 @@ impl Sure {
             return Ok(());
         }
         Err(usage(&format!(
-            "nothing was done: say --yes to {what}{other}"
+            "nothing was done: say --yes to {}{other}",
+            plain(what)
         )))
     }
 }
@@ -42,7 +44,7 @@ fn confirm(question: &str) -> bool {
     if !io::stdin().is_terminal() {
         return false;
     }
-    eprint!("{question}? [y/N] ");
+    eprint!("{}? [y/N] ", plain(question));
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line).is_ok() && matches!(line.trim(), "y" | "yes")
 }

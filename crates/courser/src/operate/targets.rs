@@ -4,7 +4,7 @@ use clap::Args;
 use courser_admin::client::{Client, ClientError, Verb, escaped};
 use serde_json::{Value, json};
 
-use super::print::{OutputFlags, plain};
+use super::print::OutputFlags;
 use super::server::ServerFlags;
 use crate::cli::exit::Exit;
 use crate::cli::sure::Sure;
@@ -29,6 +29,15 @@ pub(super) struct Consent {
     dry_run: bool,
     #[command(flatten)]
     output: OutputFlags,
+}
+
+/// What the operator has said to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meant {
+    /// Yes.
+    Do,
+    /// `--dry-run`.
+    OnlySay,
 }
 
 /// How it is done.
@@ -72,18 +81,38 @@ impl Targets {
 }
 
 impl Consent {
+    /// Whether to do it, or to say what would be done.
+    ///
+    /// # Errors
+    /// How the command ends when it is not meant.
+    pub(super) fn ask(&self, what: &str) -> Result<Meant, Exit> {
+        if self.dry_run {
+            return Ok(Meant::OnlySay);
+        }
+        self.sure.ask(what).map(|()| Meant::Do)
+    }
+
+    /// How it is said.
+    pub(super) const fn output(&self) -> &OutputFlags {
+        &self.output
+    }
+
+    /// Says what would be done to what a name stands for.
+    pub(super) fn would(&self, done: &str, name: &str) {
+        self.say(&[would(done, name)]);
+    }
+
     /// Does it to each, if it is meant.
     pub(super) fn run(&self, server: &ServerFlags, deed: &Deed, chosen: Chosen<'_>) -> Exit {
         let what = format!("{} {}", deed.what, chosen.list());
-        if !self.dry_run
-            && let Err(exit) = self.sure.ask(&what)
-        {
-            return exit;
-        }
+        let meant = match self.ask(&what) {
+            Ok(meant) => meant,
+            Err(exit) => return exit,
+        };
         server.ask(async |client| {
             let mut done = Vec::new();
             for name in chosen.names() {
-                match self.one(&client, deed, name).await {
+                match one(&client, deed, name, meant).await {
                     Ok(what) => done.push(what),
                     Err(error) if chosen.may_miss(&error) => {}
                     Err(error) => {
@@ -97,36 +126,42 @@ impl Consent {
         })
     }
 
-    async fn one(&self, client: &Client, deed: &Deed, name: &str) -> Result<Value, ClientError> {
-        let path = format!("{}/{}", deed.path, escaped(name));
-        match (self.dry_run, &deed.act) {
-            (true, _) => {}
-            (false, Act::Delete) => return client.delete(&path).await,
-            (false, Act::Disable) => {
-                let change = json!({"state": "disabled"});
-                return client.send(Verb::Patch, &path, &change).await;
-            }
-            (false, Act::Redirect { to, permanent }) => {
-                let elsewhere = json!({"to": to, "permanent": permanent});
-                let path = format!("{path}/redirect");
-                return client.send(Verb::Post, &path, &elsewhere).await;
-            }
-        }
-        let found = client.get(&path, &[]).await?;
-        let there = deed.field.is_empty() || !found[deed.field].is_null();
-        let would = if there {
-            deed.what
-        } else {
-            "nothing to do for"
-        };
-        Ok(json!({"done": format!("would {would}"), "what": name}))
-    }
-
     fn say(&self, done: &[Value]) {
         if !done.is_empty() {
             self.output.output().rows(done, &["done", "what"]);
         }
     }
+}
+
+async fn one(client: &Client, deed: &Deed, name: &str, meant: Meant) -> Result<Value, ClientError> {
+    let path = format!("{}/{}", deed.path, escaped(name));
+    match (meant, &deed.act) {
+        (Meant::OnlySay, _) => {
+            let found = client.get(&path, &[]).await?;
+            let there = deed.field.is_empty() || !found[deed.field].is_null();
+            let done = if there {
+                deed.what
+            } else {
+                "nothing to do for"
+            };
+            Ok(would(done, name))
+        }
+        (Meant::Do, Act::Delete) => client.delete(&path).await,
+        (Meant::Do, Act::Disable) => {
+            let change = json!({"state": "disabled"});
+            client.send(Verb::Patch, &path, &change).await
+        }
+        (Meant::Do, Act::Redirect { to, permanent }) => {
+            let elsewhere = json!({"to": to, "permanent": permanent});
+            let path = format!("{path}/redirect");
+            client.send(Verb::Post, &path, &elsewhere).await
+        }
+    }
+}
+
+/// A row of the answer.
+fn would(done: &str, name: &str) -> Value {
+    json!({"done": format!("would {done}"), "what": name})
 }
 
 impl<'n> Chosen<'n> {
@@ -142,10 +177,7 @@ impl<'n> Chosen<'n> {
 
     fn list(self) -> String {
         match self {
-            Self::Named(names) => {
-                let names: Vec<_> = names.iter().map(|name| plain(name)).collect();
-                names.join(", ")
-            }
+            Self::Named(names) => names.join(", "),
             Self::Found(names) => format!("what was found: {}", names.len()),
         }
     }

@@ -6,10 +6,10 @@ use serde_json::json;
 
 use super::{role, send};
 use crate::cli::exit::{Exit, usage};
-use crate::cli::sure::Sure;
 use crate::operate::list::{ListFlags, Listing};
 use crate::operate::print::{Output, OutputFlags, plain, say};
 use crate::operate::server::ServerFlags;
+use crate::operate::targets::{Consent, Meant};
 
 /// Rules of roles
 #[derive(Args, Debug)]
@@ -54,8 +54,6 @@ struct RuleOfRole {
     /// It denies, whatever else allows
     #[arg(long)]
     deny: bool,
-    #[command(flatten)]
-    output: OutputFlags,
 }
 
 /// What somebody wants to do.
@@ -78,16 +76,18 @@ enum AclVerb {
     /// Rules of all roles; --filter role=NAME for those of one
     List(ListFlags),
     /// Give a role a rule
-    Grant(RuleOfRole),
+    Grant {
+        #[command(flatten)]
+        rule: RuleOfRole,
+        #[command(flatten)]
+        output: OutputFlags,
+    },
     /// Take a rule from a role: what it allowed stops at the next message
     Revoke {
         #[command(flatten)]
         rule: RuleOfRole,
         #[command(flatten)]
-        sure: Sure,
-        /// Only say what would be done
-        #[arg(long)]
-        dry_run: bool,
+        consent: Consent,
     },
     /// Say whether a user may do something, and which rule decides: ends with 0 if it may, with 1 if not
     Test {
@@ -110,19 +110,29 @@ impl RuleOfRole {
         format!("{effect} {} {}", self.action.name(), self.pattern)
     }
 
-    fn send(&self, server: &ServerFlags, field: &str) -> Exit {
+    fn send(&self, server: &ServerFlags, field: &str, output: &OutputFlags) -> Exit {
         let change = json!({field: [self.text()]});
         send(
             server,
             Verb::Patch,
             &role::path(&self.role),
             &change,
-            &self.output,
+            output,
         )
     }
 
+    /// Takes it away, if that is meant.
+    fn revoke(&self, server: &ServerFlags, consent: &Consent) -> Exit {
+        let what = format!("take \"{}\" from role {}", self.text(), self.role);
+        match consent.ask(&what) {
+            Ok(Meant::Do) => self.send(server, "remove_rules", consent.output()),
+            Ok(Meant::OnlySay) => self.would_go(server, consent),
+            Err(exit) => exit,
+        }
+    }
+
     /// Says that it would be taken away, if the role has it.
-    fn would_go(&self, server: &ServerFlags) -> Exit {
+    fn would_go(&self, server: &ServerFlags, consent: &Consent) -> Exit {
         server.ask(async |client| {
             let role = client.get(&role::path(&self.role), &[]).await?;
             let text = self.text();
@@ -132,8 +142,7 @@ impl RuleOfRole {
                 eprintln!("courser: role {role} has no rule {text}");
                 return Ok(Exit::NotFound);
             }
-            let would = json!({"done": format!("would take \"{text}\" from"), "what": self.role});
-            self.output.output().rows(&[would], &["done", "what"]);
+            consent.would(&format!("take \"{text}\" from"), &self.role);
             Ok(Exit::Done)
         })
     }
@@ -171,19 +180,8 @@ pub(crate) fn run(arguments: &Acl) -> Exit {
                 own: Vec::new(),
             },
         ),
-        AclVerb::Grant(rule) => rule.send(server, "add_rules"),
-        AclVerb::Revoke {
-            rule,
-            dry_run: true,
-            ..
-        } => rule.would_go(server),
-        AclVerb::Revoke { rule, sure, .. } => {
-            let what = format!("take \"{}\" from role {}", rule.text(), rule.role);
-            match sure.ask(&what) {
-                Ok(()) => rule.send(server, "remove_rules"),
-                Err(exit) => exit,
-            }
-        }
+        AclVerb::Grant { rule, output } => rule.send(server, "add_rules", output),
+        AclVerb::Revoke { rule, consent } => rule.revoke(server, consent),
         AclVerb::Test {
             user,
             client_id,

@@ -10,11 +10,10 @@ use super::limits::{self, Limit};
 use super::secret::PasswordFlags;
 use super::{send, show, transfer};
 use crate::cli::exit::{Exit, usage};
-use crate::cli::sure::Sure;
 use crate::operate::list::{ListFlags, Listing};
 use crate::operate::print::OutputFlags;
 use crate::operate::server::ServerFlags;
-use crate::operate::targets::{Act, Deed, Targets};
+use crate::operate::targets::{Act, Consent, Deed, Meant, Targets};
 
 /// Who may come in
 #[derive(Args, Debug)]
@@ -80,12 +79,7 @@ enum UserVerb {
         #[command(flatten)]
         password: PasswordFlags,
         #[command(flatten)]
-        sure: Sure,
-        /// Only say what would be done
-        #[arg(long)]
-        dry_run: bool,
-        #[command(flatten)]
-        output: OutputFlags,
+        consent: Consent,
     },
     /// Let a user come in again
     Enable {
@@ -145,34 +139,9 @@ pub(crate) fn run(arguments: &Users) -> Exit {
         }
         UserVerb::SetPassword {
             name,
-            dry_run: true,
-            output,
-            ..
-        } => server.ask(async |client| {
-            client.get(&path(name), &[]).await?;
-            let would = json!({"done": "would replace the password of", "what": name});
-            output.output().rows(&[would], &["done", "what"]);
-            Ok(Exit::Done)
-        }),
-        UserVerb::SetPassword {
-            name,
             password,
-            sure,
-            output,
-            ..
-        } => {
-            if let Err(exit) = sure.ask(&format!("replace the password of {name}")) {
-                return exit;
-            }
-            match password.read() {
-                Ok(text) => {
-                    let path = format!("{}/password", path(name));
-                    let new = json!({"password": text, "scram": password.scram()});
-                    send(server, Verb::Put, &path, &new, output)
-                }
-                Err(message) => usage(&message),
-            }
-        }
+            consent,
+        } => set_password(server, name, password, consent),
         UserVerb::Enable { name, output } => {
             let change = json!({"state": "enabled"});
             send(server, Verb::Patch, &path(name), &change, output)
@@ -180,6 +149,34 @@ pub(crate) fn run(arguments: &Users) -> Exit {
         UserVerb::Disable(targets) => targets.run(server, &deed(Act::Disable, "disable the user")),
         UserVerb::Remove(targets) => targets.run(server, &deed(Act::Delete, "remove the user")),
         UserVerb::Import { file, role, output } => transfer::mosquitto(server, file, role, output),
+    }
+}
+
+fn set_password(
+    server: &ServerFlags,
+    name: &str,
+    password: &PasswordFlags,
+    consent: &Consent,
+) -> Exit {
+    const REPLACE: &str = "replace the password of";
+    match consent.ask(&format!("{REPLACE} {name}")) {
+        Ok(Meant::Do) => {}
+        Ok(Meant::OnlySay) => {
+            return server.ask(async |client| {
+                client.get(&path(name), &[]).await?;
+                consent.would(REPLACE, name);
+                Ok(Exit::Done)
+            });
+        }
+        Err(exit) => return exit,
+    }
+    match password.read() {
+        Ok(text) => {
+            let path = format!("{}/password", path(name));
+            let new = json!({"password": text, "scram": password.scram()});
+            send(server, Verb::Put, &path, &new, consent.output())
+        }
+        Err(message) => usage(&message),
     }
 }
 
