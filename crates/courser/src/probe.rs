@@ -17,7 +17,7 @@ use crate::operate::OutputFlags;
 #[command(disable_help_flag = true)]
 pub(crate) struct Probe {
     /// The broker, HOST or HOST:PORT, unless -h, -p or -L name it
-    #[arg(value_name = "HOST")]
+    #[arg(value_name = "HOST", conflicts_with = "url")]
     place: Option<String>,
     #[command(flatten)]
     connection: Connection,
@@ -33,16 +33,11 @@ pub(crate) struct Probe {
 
 /// Runs the command. It publishes, subscribes and keeps a message and a session for a moment, all under a name of its own.
 pub(crate) fn run(arguments: &Probe) -> Exit {
-    let mut options = match arguments.connection.options() {
+    let connection = arguments.connection();
+    let mut options = match connection.and_then(|connection| connection.options()) {
         Ok((options, _)) => options,
         Err(message) => return usage(&message),
     };
-    if let Some(place) = &arguments.place {
-        match host_and_port(place, options.port) {
-            Ok((host, port)) => (options.host, options.port) = (host, port),
-            Err(message) => return usage(&message),
-        }
-    }
     options.answer_max = arguments.timeout;
     let name = format!("courser-probe-{:x}", Timestamp::now().as_microsecond());
     match probe(&options, &name) {
@@ -65,34 +60,69 @@ pub(crate) fn run(arguments: &Probe) -> Exit {
     }
 }
 
+impl Probe {
+    /// The flags as if -h and -p had named the place: its name is also the one that TLS and WebSocket ask for.
+    fn connection(&self) -> Result<Connection, String> {
+        let mut connection = self.connection.clone();
+        if let Some(place) = &self.place {
+            let (host, port) = host_and_port(place)?;
+            connection.host = host;
+            connection.port = port.or(connection.port);
+        }
+        Ok(connection)
+    }
+}
+
 /// `host`, `host:port`, `[v6]:port`, or a bare IPv6 address.
-fn host_and_port(place: &str, port: u16) -> Result<(String, u16), String> {
+fn host_and_port(place: &str) -> Result<(String, Option<u16>), String> {
     let (host, given) = match place.rsplit_once(':') {
         Some((host, given)) if !host.contains(':') || host.ends_with(']') => (host, Some(given)),
         Some(_) | None => (place, None),
     };
-    let port = match given {
-        Some(given) => given
+    let port = given.map(|given| {
+        given
             .parse()
-            .map_err(|_| format!("\"{given}\" is no port: write HOST or HOST:PORT"))?,
-        None => port,
-    };
+            .map_err(|_| format!("\"{given}\" is no port: write HOST or HOST:PORT"))
+    });
+    let port = port.transpose()?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
     Ok((host.to_owned(), port))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::host_and_port;
+    use clap::Parser;
+
+    use super::{Probe, host_and_port};
+
+    #[derive(Parser)]
+    #[command(disable_help_flag = true)]
+    struct Line {
+        #[command(flatten)]
+        probe: Probe,
+    }
+
+    /// A certificate was compared with the name of `-h`, which nobody had given.
+    #[test]
+    fn tls_asks_for_the_name_of_the_place() {
+        let line = Line::parse_from(["probe", "broker.example:8884", "--tls", "-p", "1"]);
+        let connection = line.probe.connection().expect("a place");
+        assert_eq!(connection.host, "broker.example");
+        assert_eq!(connection.port, Some(8884));
+        let line = Line::parse_from(["probe", "broker.example", "-p", "1"]);
+        let connection = line.probe.connection().expect("a place");
+        assert_eq!(connection.port, Some(1));
+        assert!(Line::try_parse_from(["probe", "h", "-L", "mqtt://other"]).is_err());
+    }
 
     #[test]
     fn a_broker_is_named_as_people_do() {
-        let found = |place| host_and_port(place, 1883);
+        let found = host_and_port;
         let is = |host: &str, port| Ok((host.to_owned(), port));
-        assert_eq!(found("h"), is("h", 1883));
-        assert_eq!(found("h:1"), is("h", 1));
-        assert_eq!(found("::1"), is("::1", 1883));
-        assert_eq!(found("[::1]:7"), is("::1", 7));
+        assert_eq!(found("h"), is("h", None));
+        assert_eq!(found("h:1"), is("h", Some(1)));
+        assert_eq!(found("::1"), is("::1", None));
+        assert_eq!(found("[::1]:7"), is("::1", Some(7)));
         assert!(found("h:x").is_err());
     }
 }
