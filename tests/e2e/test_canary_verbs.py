@@ -92,7 +92,10 @@ ROWS = {
     "events": [Row("--no-follow " + S, says="canary-client"), Row("--no-follow -o jsonl " + S)],
     "errors": [Row(), Row("-o json"), Row("0x87")],
     "diagnose": [Row("- --with-names " + S, says="canary-client")],
-    "context add": [Row("here --server {data}"), Row("there --server {http} --token-file {data}/admin.token")],
+    "context add": [
+        Row("here --server {data}"),
+        Row("there --server {http} --token-file {data}/admin.token --mqtt mqtt://admin@localhost --password-file {secret}"),
+    ],
     "context list": [Row(says="there")],
     "context use": [Row("there")],
     "context remove": [Row("there")],

@@ -16,8 +16,8 @@ use crate::operate::OutputFlags;
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Probe {
-    /// The broker, HOST or HOST:PORT, unless -h, -p or -L name it
-    #[arg(value_name = "HOST", conflicts_with = "url")]
+    /// The broker, HOST or HOST:PORT, unless -h, -p, -L or --context name it
+    #[arg(value_name = "HOST", conflicts_with_all = ["url", "context"])]
     place: Option<String>,
     #[command(flatten)]
     connection: Connection,
@@ -66,8 +66,8 @@ impl Probe {
         let mut connection = self.connection.clone();
         if let Some(place) = &self.place {
             let (host, port) = host_and_port(place)?;
-            connection.host = host;
-            connection.port = port.or(connection.port);
+            connection.place.host = Some(host);
+            connection.place.port = port.or(connection.place.port);
         }
         Ok(connection)
     }
@@ -107,11 +107,11 @@ mod tests {
     fn tls_asks_for_the_name_of_the_place() {
         let line = Line::parse_from(["probe", "broker.example:8884", "--tls", "-p", "1"]);
         let connection = line.probe.connection().expect("a place");
-        assert_eq!(connection.host, "broker.example");
-        assert_eq!(connection.port, Some(8884));
+        assert_eq!(connection.place.host.as_deref(), Some("broker.example"));
+        assert_eq!(connection.place.port, Some(8884));
         let line = Line::parse_from(["probe", "broker.example", "-p", "1"]);
         let connection = line.probe.connection().expect("a place");
-        assert_eq!(connection.port, Some(1));
+        assert_eq!(connection.place.port, Some(1));
         assert!(Line::try_parse_from(["probe", "h", "-L", "mqtt://other"]).is_err());
     }
 

@@ -105,21 +105,27 @@ impl Server {
         self.folder.path().join(name)
     }
 
-    /// Runs `courser` in the folder of the certificates; `{name}` in an argument is the port of a listener.
-    fn run(&self, arguments: &[&str]) -> Output {
+    /// `courser` in the folder of the certificates; `{name}` in an argument is the port of a listener.
+    fn command(&self, arguments: &[&str]) -> Command {
         let with_ports = arguments.iter().map(|argument| {
             let ports = self.ports.iter();
             ports.fold((*argument).to_owned(), |text, (name, port)| {
                 text.replace(&format!("{{{name}}}"), &port.to_string())
             })
         });
-        Command::new(COURSER)
+        let mut command = Command::new(COURSER);
+        command
             .args(with_ports)
             .current_dir(self.folder.path())
+            .env("XDG_CONFIG_HOME", self.folder.path())
             .env_remove("SSL_CERT_FILE")
-            .stdin(Stdio::null())
-            .output()
-            .expect("it runs")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs it.
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("it runs")
     }
 
     fn succeeds(&self, arguments: &[&str]) -> Vec<u8> {
@@ -185,6 +191,54 @@ fn messages_go_through_every_door() {
             );
         }
     }
+}
+
+/// It has files that were named from another folder, and every command that speaks MQTT goes by it.
+#[test]
+fn a_context_knows_the_way_through_a_door() {
+    let server = Server::start();
+    let add = [
+        "context",
+        "add",
+        "door",
+        "--mqtt",
+        "mqtts://localhost:{mutual}",
+    ];
+    let files = [
+        "--cafile",
+        "ca.pem",
+        "--cert",
+        "client.pem",
+        "--key",
+        "client.key",
+    ];
+    server.succeeds(&[&add[..], &files].concat());
+    for words in [
+        &["pub", "-r", "-q", "1", "door/context", "hi"][..],
+        &["sub", "-C", "1", "-W", "20", "door/context"],
+        &["probe", "--context", "door"],
+        &["bench", "mqtt", "-n", "100", "--quiet"],
+        &["bench", "connect", "-n", "5", "--hold", "0", "--quiet"],
+    ] {
+        let done = server.command(words).current_dir("/").output();
+        let done = done.expect("it runs");
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{words:?}: {said}");
+    }
+    for (variable, value) in [
+        ("COURSER_URL", "mqtts://localhost:{plain}"),
+        ("COURSER_CONTEXT", "other"),
+    ] {
+        let port = server.ports["plain"].to_string();
+        let mut asked = server.command(&["pub", "door/variable", "hi"]);
+        asked.env(variable, value.replace("{plain}", &port));
+        let done = asked.output().expect("it runs");
+        assert!(
+            !done.status.success(),
+            "{variable} goes before what is used"
+        );
+    }
+    server.succeeds(&["pub", "-p", "{plain}", "door/place", "hi"]);
 }
 
 #[test]

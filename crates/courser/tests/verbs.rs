@@ -144,8 +144,13 @@ fn messages_and_loads() {
     let (_server, mqtt, _) = server(&folder.path().join("data"), &[]);
     let (_accounts, accounts) = with_reader(folder.path());
     answering(port(&mqtt));
-    let ports = [("mqtt", port(&mqtt)), ("accounts", port(&accounts))];
-    case("mqtt", &ports, &[]);
+    let secret = folder.path().join("reader.secret").display().to_string();
+    let places = [
+        ("mqtt", port(&mqtt)),
+        ("accounts", port(&accounts)),
+        ("secret", &secret),
+    ];
+    case("mqtt", &places, &[]);
 }
 
 #[test]

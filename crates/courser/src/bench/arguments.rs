@@ -11,8 +11,8 @@ use courser_client::{ClientError, Options, ProtocolVersion};
 
 use crate::cli::exit::{Exit, fail, usage};
 use crate::cli::format::qos;
-use crate::cli::layers::Wrapping;
-use crate::cli::{units, url};
+use crate::cli::place::Place;
+use crate::cli::units;
 
 /// How long all connections of a storm may take.
 const STORM_MAX: Duration = Duration::from_secs(60);
@@ -20,17 +20,8 @@ const STORM_MAX: Duration = Duration::from_secs(60);
 /// Where the broker is.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Broker {
-    /// Host name or address of the broker
-    #[arg(short = 'h', long, default_value = "127.0.0.1", value_name = "HOST")]
-    pub(crate) host: String,
-    /// Port of the broker; none: 1883, with TLS 8883, of WebSocket 8083, with TLS 8084
-    #[arg(short = 'p', long)]
-    pub(crate) port: Option<u16>,
-    /// Everything in one: mqtt://[user@]host[:port]; mqtts:// for TLS, ws:// and wss:// for WebSocket
-    #[arg(short = 'L', long, value_name = "URL")]
-    pub(crate) url: Option<String>,
     #[command(flatten)]
-    pub(crate) wrapping: Wrapping,
+    place: Place,
     /// MQTT version
     #[arg(
         short = 'V',
@@ -40,12 +31,6 @@ pub(crate) struct Broker {
         value_name = "VERSION"
     )]
     pub(crate) protocol_version: BenchVersion,
-    /// User name
-    #[arg(short = 'u', long)]
-    pub(crate) username: Option<String>,
-    /// File whose first line is the password
-    #[arg(long, value_name = "FILE")]
-    pub(crate) password_file: Option<std::path::PathBuf>,
     /// How long the broker may take for each answer while a run is prepared; of bench connect, for all of them to connect. A number
     /// alone is seconds [default: 30s, of bench connect 60s]
     #[arg(short = 'W', long, value_name = "DURATION", value_parser = units::wait)]
@@ -111,35 +96,18 @@ fn address(host: &str, port: u16) -> Result<SocketAddr, ClientError> {
 
 impl Broker {
     pub(crate) fn target(&self) -> Result<Target, Refusal> {
-        let url = self.url.as_deref().map(url::parse).transpose()?;
-        let url = url.unwrap_or_default();
-        let scheme = self.wrapping.scheme(url.scheme);
-        let host = if url.host.is_empty() {
-            self.host.clone()
-        } else {
-            url.host
-        };
-        let port = url.port.or(self.port).unwrap_or(scheme.port());
-        let address = address(&host, port).map_err(Refusal::Client)?;
-        let password = match &self.password_file {
-            None => url.password.map(String::into_bytes),
-            Some(file) => {
-                let text = std::fs::read_to_string(file).map_err(|error| {
-                    format!("cannot read the password file {}: {error}", file.display())
-                })?;
-                text.lines().next().map(|line| line.as_bytes().to_vec())
-            }
-        };
+        let found = self.place.find(None)?;
+        let address = address(&found.host, found.port).map_err(Refusal::Client)?;
         let version = match self.protocol_version {
             BenchVersion::V5 => ProtocolVersion::V5,
             BenchVersion::V311 => ProtocolVersion::V311,
         };
         Ok(Target {
             address,
-            layers: self.wrapping.layers(scheme, &host, port)?,
+            layers: found.layers,
             version,
-            username: self.username.clone().or(url.username),
-            password,
+            username: found.username,
+            password: found.password,
             answer_max: self.timeout.unwrap_or(Options::default().answer_max),
         })
     }

@@ -1,14 +1,12 @@
-//! The flags by which `pub`, `sub` and `bench` find a broker: Mosquitto's letters.
+//! The flags by which `pub`, `sub`, `request` and `probe` come to a broker: Mosquitto's letters.
 
 use std::io::{self, BufRead};
-use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use courser_client::{Options, VersionChoice, Will};
 
-use super::layers::Wrapping;
+use super::place::Place;
 use super::units::whole_seconds;
-use super::url::{self, Url};
 
 /// Which MQTT to speak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -27,26 +25,16 @@ pub(crate) enum Version {
 /// How to reach the broker and who is there.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Connection {
-    /// Host name or address of the broker
-    #[arg(short = 'h', long, default_value = "127.0.0.1", value_name = "HOST")]
-    pub(crate) host: String,
-    /// Port of the broker; none: 1883, with TLS 8883, of WebSocket 8083, with TLS 8084
-    #[arg(short = 'p', long)]
-    pub(crate) port: Option<u16>,
-    /// Everything in one: mqtt://[user[:password]@]host[:port][/topic]; mqtts:// for TLS, ws:// and wss:// for WebSocket
-    #[arg(short = 'L', long, value_name = "URL")]
-    pub(crate) url: Option<String>,
     #[command(flatten)]
-    pub(crate) wrapping: Wrapping,
-    /// User name
-    #[arg(short = 'u', long)]
-    pub(crate) username: Option<String>,
+    pub(crate) place: Place,
     /// Password; "-" reads it from standard input, so that it stands in no list of processes
-    #[arg(short = 'P', long, value_name = "PASSWORD")]
+    #[arg(
+        short = 'P',
+        long,
+        value_name = "PASSWORD",
+        conflicts_with = "password_file"
+    )]
     pub(crate) pw: Option<String>,
-    /// File whose first line is the password
-    #[arg(long, value_name = "FILE", conflicts_with = "pw")]
-    pub(crate) password_file: Option<PathBuf>,
     /// Client id; none: the broker assigns one
     #[arg(short = 'i', long, value_name = "ID")]
     pub(crate) id: Option<String>,
@@ -90,13 +78,7 @@ pub(crate) struct Connection {
 impl Connection {
     /// Checked options, and the topic of the URL if there is one.
     pub(crate) fn options(&self) -> Result<(Options, Option<String>), String> {
-        let url = self
-            .url
-            .as_deref()
-            .map(url::parse)
-            .transpose()?
-            .unwrap_or_default();
-        let password = self.password(&url)?;
+        let found = self.place.find(self.password()?)?;
         let will = self.will_topic.as_ref().map(|topic| Will {
             topic: topic.clone(),
             payload: self.will_payload.clone().into_bytes(),
@@ -108,17 +90,10 @@ impl Connection {
         } else {
             0
         };
-        let scheme = self.wrapping.scheme(url.scheme);
-        let host = if url.host.is_empty() {
-            self.host.clone()
-        } else {
-            url.host
-        };
-        let port = url.port.or(self.port).unwrap_or(scheme.port());
         let options = Options {
-            layers: self.wrapping.layers(scheme, &host, port)?,
-            host,
-            port,
+            layers: found.layers,
+            host: found.host,
+            port: found.port,
             version: match self.protocol_version {
                 Version::Auto => VersionChoice::Auto,
                 Version::V5 => VersionChoice::V5,
@@ -128,32 +103,24 @@ impl Connection {
             clean_start: !self.disable_clean_session,
             session_expiry: self.session_expiry_interval.unwrap_or(expiry_when_kept),
             keep_alive: self.keepalive,
-            username: self.username.clone().or(url.username),
-            password: password.map(String::into_bytes),
+            username: found.username,
+            password: found.password,
             will,
             ..Options::default()
         };
-        Ok((options, Some(url.topic).filter(|topic| !topic.is_empty())))
+        Ok((options, found.topic))
     }
 
-    fn password(&self, url: &Url) -> Result<Option<String>, String> {
-        match (self.pw.as_deref(), &self.password_file) {
-            (Some("-"), _) => {
-                let mut line = String::new();
-                io::stdin()
-                    .lock()
-                    .read_line(&mut line)
-                    .map_err(|error| error.to_string())?;
-                Ok(Some(line.trim_end_matches(['\r', '\n']).to_owned()))
-            }
-            (Some(password), _) => Ok(Some(password.to_owned())),
-            (None, Some(file)) => {
-                let text = std::fs::read_to_string(file).map_err(|error| {
-                    format!("cannot read the password file {}: {error}", file.display())
-                })?;
-                Ok(text.lines().next().map(str::to_owned))
-            }
-            (None, None) => Ok(url.password.clone()),
+    /// What the flag says.
+    fn password(&self) -> Result<Option<String>, String> {
+        if self.pw.as_deref() != Some("-") {
+            return Ok(self.pw.clone());
         }
+        let mut line = String::new();
+        io::stdin()
+            .lock()
+            .read_line(&mut line)
+            .map_err(|error| error.to_string())?;
+        Ok(Some(line.trim_end_matches(['\r', '\n']).to_owned()))
     }
 }

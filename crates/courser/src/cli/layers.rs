@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use courser_client::{ClientMaterial, Layers, MaterialError, NameCheck, Part, Trust};
+use serde::{Deserialize, Serialize};
 
 /// Where systems keep the authorities that they trust, in one file.
 const SYSTEM_AUTHORITIES: [&str; 5] = [
@@ -21,7 +22,8 @@ const SYSTEM_VARIABLE: &str = "SSL_CERT_FILE";
 const WEB_PATH: &str = "/mqtt";
 
 /// How a connection is wrapped; any flag of TLS asks for TLS.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Wrapping {
     /// TLS; authorities are those that this system trusts unless --cafile or --capath names others
     #[arg(long, visible_alias = "tls-use-os-certs")]
@@ -87,6 +89,45 @@ impl Scheme {
 }
 
 impl Wrapping {
+    /// These flags, and what others say where these say nothing. Authorities go together, and so do a certificate and its key.
+    pub(crate) fn over(&self, others: &Self) -> Self {
+        let authorities = if self.cafile.is_some() || self.capath.is_some() {
+            self
+        } else {
+            others
+        };
+        let own = if self.cert.is_some() { self } else { others };
+        let first = |this: &Option<String>, other: &Option<String>| {
+            this.as_ref().or(other.as_ref()).cloned()
+        };
+        Self {
+            tls: self.tls || others.tls,
+            cafile: authorities.cafile.clone(),
+            capath: authorities.capath.clone(),
+            cert: own.cert.clone(),
+            key: own.key.clone(),
+            insecure: self.insecure || others.insecure,
+            tls_alpn: first(&self.tls_alpn, &others.tls_alpn),
+            ws: self.ws || others.ws,
+            ws_path: first(&self.ws_path, &others.ws_path),
+        }
+    }
+
+    /// The same with files that are found from any folder.
+    pub(crate) fn anywhere(&self) -> io::Result<Self> {
+        let mut all = self.clone();
+        let files = [
+            &mut all.cafile,
+            &mut all.capath,
+            &mut all.cert,
+            &mut all.key,
+        ];
+        for file in files.into_iter().flatten() {
+            *file = std::path::absolute(&*file)?;
+        }
+        Ok(all)
+    }
+
     /// What the flags and a URL ask for together.
     pub(crate) fn scheme(&self, url: Scheme) -> Scheme {
         let files = [&self.cafile, &self.capath, &self.cert, &self.key];
@@ -255,6 +296,37 @@ mod tests {
         ] {
             assert_eq!(flags.scheme(url), expected, "{flags:?} with {url:?}");
         }
+    }
+
+    #[test]
+    fn flags_go_before_what_is_kept() {
+        let kept = Wrapping {
+            cafile: Some("kept.pem".into()),
+            cert: Some("kept.crt".into()),
+            key: Some("kept.key".into()),
+            ws_path: Some("/kept".into()),
+            ..Wrapping::default()
+        };
+        assert_eq!(Wrapping::default().over(&kept), kept);
+        let flags = Wrapping {
+            capath: Some("folder".into()),
+            insecure: true,
+            ws_path: Some("/x".into()),
+            ..Wrapping::default()
+        };
+        let both = flags.over(&kept);
+        assert_eq!((&both.cafile, &both.capath), (&None, &flags.capath));
+        assert_eq!((&both.cert, &both.key), (&kept.cert, &kept.key));
+        assert_eq!(both.ws_path, flags.ws_path);
+        assert!(both.insecure && !both.tls);
+        let own = kept.over(&flags);
+        assert_eq!(
+            own,
+            Wrapping {
+                insecure: true,
+                ..kept
+            }
+        );
     }
 
     #[test]

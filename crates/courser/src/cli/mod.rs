@@ -1,12 +1,14 @@
 //! What the client commands share: connection flags, URLs, exit codes.
 
 pub(crate) mod connection;
+pub(crate) mod contexts;
 pub(crate) mod exit;
 pub(crate) mod format;
 pub(crate) mod interrupt;
 pub(crate) mod layers;
 pub(crate) mod new_file;
 pub(crate) mod payload;
+pub(crate) mod place;
 pub(crate) mod plain;
 pub(crate) mod settings;
 pub(crate) mod sure;

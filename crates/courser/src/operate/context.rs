@@ -1,17 +1,16 @@
-//! `courser context`: names for servers, so that flags need not be said again and again. No secret is kept, only the file of a token.
+//! `courser context`: names for servers, so that flags need not be said again and again. No secret is kept, only files that have one.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::io;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::{self, PathBuf};
 
 use clap::{Args, Subcommand};
 use courser_admin::client::Server;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::print::{Output, OutputFlags};
+use crate::cli::contexts::{Contexts, Saved, SavedBroker, path as contexts_file};
 use crate::cli::exit::{Exit, usage};
+use crate::cli::layers::Wrapping;
+use crate::cli::url;
 
 /// Names for servers
 #[derive(Args, Debug)]
@@ -26,12 +25,8 @@ enum Verb {
     Add {
         /// Its name
         name: String,
-        /// http://HOST:PORT, the path of a socket, or that of a data folder
-        #[arg(long, value_name = "SERVER")]
-        server: String,
-        /// File with its token
-        #[arg(long, value_name = "FILE")]
-        token_file: Option<PathBuf>,
+        #[command(flatten)]
+        new: Box<New>,
     },
     /// Use a server where none is named
     Use {
@@ -47,116 +42,91 @@ enum Verb {
     List(OutputFlags),
 }
 
-/// A server as it was named.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Saved {
-    pub(super) server: String,
-    pub(super) token_file: Option<PathBuf>,
+/// What is kept of a server.
+#[derive(Args, Debug)]
+struct New {
+    /// For operators: http://HOST:PORT, the path of a socket, or that of a data folder
+    #[arg(long, value_name = "SERVER", required_unless_present = "mqtt")]
+    server: Option<String>,
+    /// File with its token
+    #[arg(long, value_name = "FILE", requires = "server")]
+    token_file: Option<PathBuf>,
+    /// For pub, sub, request, bench and probe: mqtt://[user@]host[:port]; mqtts:// for TLS, ws:// and wss:// for WebSocket
+    #[arg(long, value_name = "URL")]
+    mqtt: Option<String>,
+    /// User name for MQTT
+    #[arg(short = 'u', long, visible_alias = "user", requires = "mqtt")]
+    username: Option<String>,
+    /// File whose first line is its password
+    #[arg(long, value_name = "FILE", requires = "mqtt")]
+    password_file: Option<PathBuf>,
+    #[command(flatten)]
+    wrapping: Wrapping,
 }
 
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Contexts {
-    used: Option<String>,
-    by_name: BTreeMap<String, Saved>,
-}
-
-/// `$XDG_CONFIG_HOME/courser/contexts.json`, or the one below `~/.config`.
-fn path() -> Option<PathBuf> {
-    let given = |name| {
-        std::env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    let folder = given("XDG_CONFIG_HOME").or_else(|| Some(given("HOME")?.join(".config")))?;
-    Some(folder.join("courser/contexts.json"))
-}
-
-impl Contexts {
-    fn load(path: &Path) -> Result<Self, String> {
-        let text = match fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
-            Err(error) => return Err(format!("cannot read {}: {error}", path.display())),
+impl New {
+    /// Checked, with files that are found from any folder.
+    fn saved(&self) -> Result<Saved, String> {
+        let server = self.server.as_deref().map(server).transpose()?;
+        let mqtt = match &self.mqtt {
+            Some(url) => Some(self.broker(url)?),
+            None if self.wrapping == Wrapping::default() => None,
+            None => {
+                return Err("flags of TLS and WebSocket are for MQTT: say --mqtt URL".to_owned());
+            }
         };
-        Self::parse(&text).ok_or_else(|| {
-            format!(
-                "{} is no list of contexts: correct or remove it",
-                path.display()
-            )
+        Ok(Saved {
+            server,
+            token_file: absolute(self.token_file.as_ref())?,
+            mqtt,
         })
     }
 
-    fn parse(text: &str) -> Option<Self> {
-        let value: Value = serde_json::from_str(text).ok()?;
-        let mut contexts = Self {
-            used: value["used"].as_str().map(str::to_owned),
-            by_name: BTreeMap::new(),
-        };
-        for (name, saved) in value["contexts"].as_object()? {
-            let saved = Saved {
-                server: saved["server"].as_str()?.to_owned(),
-                token_file: saved["token_file"].as_str().map(PathBuf::from),
-            };
-            contexts.by_name.insert(name.clone(), saved);
+    fn broker(&self, text: &str) -> Result<SavedBroker, String> {
+        let url = url::parse(text)?;
+        if url.password.is_some() {
+            return Err(
+                "no password is kept: write it into a file, and say --password-file FILE"
+                    .to_owned(),
+            );
         }
-        Some(contexts)
-    }
-
-    fn write(&self) -> Value {
-        let contexts: Map<String, Value> = self
-            .by_name
-            .iter()
-            .map(|(name, saved)| {
-                let token_file = saved
-                    .token_file
-                    .as_ref()
-                    .map(|file| file.display().to_string());
-                (
-                    name.clone(),
-                    json!({"server": saved.server, "token_file": token_file}),
-                )
-            })
-            .collect();
-        json!({"used": self.used, "contexts": contexts})
-    }
-
-    /// Beside it first, then in its place, so that a full disk takes nothing away.
-    fn save(&self, path: &Path) -> io::Result<()> {
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
+        if !url.topic.is_empty() {
+            return Err(format!(
+                "a context has no topic: leave out \"/{}\"",
+                url.topic
+            ));
         }
-        let beside = path.with_extension("new");
-        let mut options = fs::OpenOptions::new();
-        let file = options
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&beside)?;
-        serde_json::to_writer_pretty(&file, &self.write())?;
-        file.sync_all()?;
-        fs::rename(beside, path)
+        Ok(SavedBroker {
+            url: text.to_owned(),
+            username: self.username.clone(),
+            password_file: absolute(self.password_file.as_ref())?,
+            wrapping: self
+                .wrapping
+                .anywhere()
+                .map_err(|error| error.to_string())?,
+        })
     }
 }
 
-/// The server of a name, or the one that is used where none is named.
-pub(super) fn find(name: Option<&str>) -> Result<Option<Saved>, String> {
-    let contexts = path().map_or_else(|| Ok(Contexts::default()), |path| Contexts::load(&path))?;
-    match (name, &contexts.used) {
-        (Some(name), _) => match contexts.by_name.get(name) {
-            Some(saved) => Ok(Some(saved.clone())),
-            None => Err(format!(
-                "no context \"{name}\": courser context list shows which there are"
-            )),
-        },
-        (None, Some(used)) => Ok(contexts.by_name.get(used).cloned()),
-        (None, None) => Ok(None),
+/// A path as it is from any folder.
+fn absolute(file: Option<&PathBuf>) -> Result<Option<PathBuf>, String> {
+    let whole = file.map(path::absolute).transpose();
+    whole.map_err(|error| error.to_string())
+}
+
+/// A server as it is from any folder.
+fn server(text: &str) -> Result<String, String> {
+    Server::parse(text)?;
+    if text.contains("://") {
+        return Ok(text.to_owned());
     }
+    let path = path::absolute(text).map_err(|error| error.to_string())?;
+    Ok(path.display().to_string())
 }
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Context) -> Exit {
-    let Some(path) = path() else {
+    let Some(path) = contexts_file() else {
         return usage("there is no place for contexts: set HOME or XDG_CONFIG_HOME");
     };
     let mut contexts = match Contexts::load(&path) {
@@ -183,16 +153,8 @@ fn change(contexts: &mut Contexts, verb: &Verb) -> Result<bool, Exit> {
         Exit::NotFound
     };
     match verb {
-        Verb::Add {
-            name,
-            server,
-            token_file,
-        } => {
-            Server::parse(server).map_err(|message| usage(&message))?;
-            let saved = Saved {
-                server: server.clone(),
-                token_file: token_file.clone(),
-            };
+        Verb::Add { name, new } => {
+            let saved = new.saved().map_err(|message| usage(&message))?;
             contexts.by_name.insert(name.clone(), saved);
             contexts.used.get_or_insert_with(|| name.clone());
         }
@@ -219,36 +181,18 @@ fn list(contexts: &Contexts, output: Output) {
         .by_name
         .iter()
         .map(|(name, saved)| {
+            let mqtt = saved.mqtt.as_ref();
             json!({
                 "name": name,
                 "server": saved.server,
-                "token_file": saved.token_file.as_ref().map(|file| file.display().to_string()),
+                "token_file": saved.token_file,
+                "mqtt": mqtt.map(|it| &it.url),
+                "username": mqtt.and_then(|it| it.username.as_ref()),
+                "password_file": mqtt.and_then(|it| it.password_file.as_ref()),
                 "used": contexts.used.as_ref() == Some(name),
             })
         })
         .collect();
-    output.rows(&rows, &["name", "server", "token_file", "used"]);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn contexts_come_back_as_they_were_saved() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("courser/contexts.json");
-        let mut contexts = Contexts::load(&path).expect("nothing is nothing");
-        assert_eq!(contexts, Contexts::default());
-        contexts.used = Some("a".into());
-        let saved = Saved {
-            server: "http://h:1".into(),
-            token_file: Some("t".into()),
-        };
-        contexts.by_name.insert("a".into(), saved);
-        contexts.save(&path).expect("saved");
-        assert_eq!(Contexts::load(&path), Ok(contexts));
-        fs::write(&path, "{}").expect("written");
-        assert!(Contexts::load(&path).is_err());
-    }
+    let columns = ["name", "server", "token_file", "mqtt", "username", "used"];
+    output.rows(&rows, &columns);
 }

@@ -8,7 +8,7 @@ use clap::Args;
 use courser_admin::Token;
 use courser_admin::client::{Client, ClientError, Server};
 
-use super::context::{self, Saved};
+use crate::cli::contexts::{self, variable};
 use crate::cli::exit::{Exit, usage};
 use crate::cli::plain::plain_lines;
 use crate::cli::units::wait;
@@ -30,10 +30,6 @@ pub(crate) struct ServerFlags {
     timeout: Duration,
 }
 
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
 impl ServerFlags {
     /// The client that is meant.
     fn client(&self) -> Result<Client, String> {
@@ -45,7 +41,7 @@ impl ServerFlags {
         // The token of a context is for its server: another one never gets it.
         let (server, token_file) = match (named, self.saved()?) {
             (Some(server), _) => (Server::parse(&server)?, None),
-            (None, Some(saved)) => (Server::parse(&saved.server)?, saved.token_file),
+            (None, Some((server, token_file))) => (Server::parse(&server)?, token_file),
             (None, None) => (usual(), None),
         };
         let given = self.token_file.clone();
@@ -61,9 +57,18 @@ impl ServerFlags {
         Ok(Client::new(server, token, self.timeout))
     }
 
-    fn saved(&self) -> Result<Option<Saved>, String> {
-        let name = self.context.clone().or_else(|| variable("COURSER_CONTEXT"));
-        context::find(name.as_deref())
+    /// Server and file of the token of the context that is meant.
+    fn saved(&self) -> Result<Option<(String, Option<PathBuf>)>, String> {
+        let Some(meant) = contexts::meant(self.context.as_deref())? else {
+            return Ok(None);
+        };
+        match meant.saved.server {
+            None if meant.is_named => Err(format!(
+                "context \"{}\" says nothing of the API: add it again with --server SERVER",
+                meant.name
+            )),
+            server => Ok(server.map(|server| (server, meant.saved.token_file))),
+        }
     }
 
     /// Asks, and ends the command with what `ask` says or with how it failed.

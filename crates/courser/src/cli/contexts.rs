@@ -1,0 +1,183 @@
+//! Names for servers, kept in a file of the user. No secret is kept, only files that have one.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::layers::Wrapping;
+
+/// A server as it was named: for operators, for messages, or both.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Saved {
+    /// `http://HOST:PORT`, a socket or a data folder.
+    pub(crate) server: Option<String>,
+    pub(crate) token_file: Option<PathBuf>,
+    pub(crate) mqtt: Option<SavedBroker>,
+}
+
+/// Where it takes messages, and who comes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SavedBroker {
+    /// Without password and topic.
+    pub(crate) url: String,
+    pub(crate) username: Option<String>,
+    pub(crate) password_file: Option<PathBuf>,
+    #[serde(default)]
+    pub(crate) wrapping: Wrapping,
+}
+
+/// All of them.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Contexts {
+    /// Which one is meant where none is named.
+    pub(crate) used: Option<String>,
+    #[serde(rename = "contexts")]
+    pub(crate) by_name: BTreeMap<String, Saved>,
+}
+
+/// A context that is meant.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Meant {
+    pub(crate) name: String,
+    /// By a flag or a variable; if not, it is the one that is used.
+    pub(crate) is_named: bool,
+    pub(crate) saved: Saved,
+}
+
+/// What a variable of the environment says; an empty one says nothing.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// `$XDG_CONFIG_HOME/courser/contexts.json`, or the one below `~/.config`.
+pub(crate) fn path() -> Option<PathBuf> {
+    let given = |name| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    let folder = given("XDG_CONFIG_HOME").or_else(|| Some(given("HOME")?.join(".config")))?;
+    Some(folder.join("courser/contexts.json"))
+}
+
+impl Contexts {
+    /// Reads the file; none is like an empty one.
+    ///
+    /// # Errors
+    /// For people: what is wrong with which file.
+    pub(crate) fn load(path: &Path) -> Result<Self, String> {
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(format!("cannot read {}: {error}", path.display())),
+        };
+        serde_json::from_str(&text).map_err(|error| {
+            format!(
+                "{} is no list of contexts: correct or remove it: {error}",
+                path.display()
+            )
+        })
+    }
+
+    /// Beside it first, then in its place, so that a full disk takes nothing away.
+    ///
+    /// # Errors
+    /// Of the system.
+    pub(crate) fn save(&self, path: &Path) -> io::Result<()> {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let beside = path.with_extension("new");
+        let mut options = fs::OpenOptions::new();
+        let file = options
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&beside)?;
+        serde_json::to_writer_pretty(&file, self)?;
+        file.sync_all()?;
+        fs::rename(beside, path)
+    }
+
+    fn find(mut self, name: Option<String>) -> Result<Option<Meant>, String> {
+        let is_named = name.is_some();
+        let Some(name) = name.or(self.used) else {
+            return Ok(None);
+        };
+        match self.by_name.remove(&name) {
+            Some(saved) => Ok(Some(Meant {
+                name,
+                is_named,
+                saved,
+            })),
+            None if is_named => Err(format!(
+                "no context \"{name}\": courser context list shows which there are"
+            )),
+            None => Ok(None),
+        }
+    }
+}
+
+/// The context of a flag, else that of `COURSER_CONTEXT`, else the one that is used.
+///
+/// # Errors
+/// For people: there is none of that name, or the file cannot be read.
+pub(crate) fn meant(flag: Option<&str>) -> Result<Option<Meant>, String> {
+    let name = flag
+        .map(str::to_owned)
+        .or_else(|| variable("COURSER_CONTEXT"));
+    let contexts = path().map_or_else(|| Ok(Contexts::default()), |path| Contexts::load(&path))?;
+    contexts.find(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contexts() -> Contexts {
+        let operators = Saved {
+            server: Some("http://h:1".into()),
+            token_file: Some("t".into()),
+            mqtt: None,
+        };
+        let messages = Saved {
+            mqtt: Some(SavedBroker {
+                url: "mqtts://h".into(),
+                username: Some("u".into()),
+                ..SavedBroker::default()
+            }),
+            ..Saved::default()
+        };
+        Contexts {
+            used: Some("a".into()),
+            by_name: [("a".into(), operators), ("b".into(), messages)].into(),
+        }
+    }
+
+    #[test]
+    fn contexts_come_back_as_they_were_saved() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("courser/contexts.json");
+        assert_eq!(Contexts::load(&path), Ok(Contexts::default()));
+        contexts().save(&path).expect("saved");
+        assert_eq!(Contexts::load(&path), Ok(contexts()));
+        fs::write(&path, "{}").expect("written");
+        assert!(Contexts::load(&path).is_err());
+    }
+
+    #[test]
+    fn a_name_goes_before_what_is_used() {
+        let found = |name: Option<&str>| {
+            let meant = contexts().find(name.map(str::to_owned));
+            meant.map(|meant| meant.map(|it| (it.name, it.is_named)))
+        };
+        assert_eq!(found(None), Ok(Some(("a".to_owned(), false))));
+        assert_eq!(found(Some("b")), Ok(Some(("b".to_owned(), true))));
+        assert!(found(Some("c")).is_err());
+    }
+}
