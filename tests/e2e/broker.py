@@ -128,8 +128,19 @@ class Broker:
 
     def rss_bytes(self) -> int:
         """Resident memory of the process."""
+        return self._status_bytes("VmRSS")
+
+    def forget_rss_peak(self) -> None:
+        """`rss_peak_bytes` counts from now on."""
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+
+    def rss_peak_bytes(self) -> int:
+        """The most memory of the process that was resident, as the kernel saw it."""
+        return self._status_bytes("VmHWM")
+
+    def _status_bytes(self, name) -> int:
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
+            if line.startswith(f"{name}:"):
                 return int(line.split()[1]) * 1024
         raise BrokerDied(f"{self.name} has no memory any more")
 

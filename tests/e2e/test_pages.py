@@ -1,6 +1,7 @@
 """Commands of the pages: all of them are in the form that the program takes, and those about access are run."""
 
 import os
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -32,6 +33,11 @@ def commands(page):
             yield [word for word in words[1:] if word != "&"]
 
 
+def toml_blocks(page):
+    """Every piece of a configuration file, in order."""
+    return re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
 def run(folder, *arguments):
     command = [str(Courser.binary()), *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
@@ -47,6 +53,18 @@ def test_every_command_of_every_page_is_one(tmp_path):
     for page, command in found:
         code, said = run(tmp_path, *command, "--help")
         assert code == 0, (page, command, said)
+
+
+def test_every_configuration_of_every_page_is_right(tmp_path):
+    file = tmp_path / "page.toml"
+    file.write_text("[mqtt]\nno_such_setting = 1\n")
+    assert run(tmp_path, "config", "check", "--config", str(file))[0] == 2
+    found = [(page.name, block) for page in PAGES for block in toml_blocks(page)]
+    assert len(found) >= 4
+    for page, block in found:
+        file.write_text(block)
+        code, said = run(tmp_path, "config", "check", "--config", str(file))
+        assert code == 0, (page, block, said)
 
 
 def test_the_page_about_access_does_what_it_says(tmp_path):

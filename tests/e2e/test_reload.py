@@ -6,13 +6,17 @@ import time
 
 import paho.mqtt.client as paho
 import pytest
+import wire
 from broker import Courser
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.properties import Properties
+from raw import RawClient
+from wire import CONNACK, PUBACK, V5
 
 pytestmark = pytest.mark.courser
 
 CLIENTS = 100
+MANY, RELOADS = 1000, 5
 FILE = """
 [mqtt]
 listen = ["127.0.0.1:0"]
@@ -93,5 +97,48 @@ def test_hangup_reloads(tmp_path):
         for client, _ in clients:
             client.disconnect()
             client.loop_stop()
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(20) == 0
+
+
+def come(port, client_id):
+    """A client on a bare socket, and the Receive Maximum that it was told."""
+    client = RawClient(("127.0.0.1", port), V5)
+    client.send(wire.connect(V5, client_id))
+    return client, client.expect(CONNACK, reason=0).properties["receive_maximum"]
+
+
+@pytest.mark.timeout(180)
+def test_a_thousand_clients_stay(tmp_path):
+    """Five times the settings change while all of them publish, once to something wrong: each is answered, and none is dropped."""
+    file = tmp_path / "courser.toml"
+    file.write_text(FILE.format(receive=10))
+    server = Server(tmp_path, "--in-memory", "--shards", "2")
+    clients = []
+    try:
+        for number in range(MANY):
+            client, receive = come(server.port, f"many{number}")
+            clients.append(client)
+            assert receive == 10
+        for number in range(1, RELOADS + 1):
+            wrong = number == 3
+            file.write_text(FILE.format(receive=0 if wrong else 10 + number))
+            for at, client in enumerate(clients):
+                if at == MANY // 2:
+                    server.reload()
+                client.send(wire.publish(V5, f"reload/{at}", b"x" * 100, qos=1, packet_id=number))
+            for client in clients:
+                client.expect(PUBACK, packet_id=number)
+            server.wait_for("settings not reloaded" if wrong else f"-> {10 + number} (new connections)")
+            newcomer, receive = come(server.port, f"new{number}")
+            newcomer.close()
+            assert receive == (12 if wrong else 10 + number), "what was in force stays in force"
+        for client in clients:
+            client.send(wire.PING)
+        for client in clients:
+            client.expect(wire.PINGRESP)
+    finally:
+        for client in clients:
+            client.close()
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(20) == 0
