@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use courser_access::UserName;
 use courser_contract::ShardId;
-use courser_settings::{Keep, Listener, Settings};
+use courser_settings::{Keep, Listener, Settings, is_public};
 use rand::TryRng;
 use rand::rngs::SysRng;
 use router::SharedMatcher;
@@ -233,7 +233,7 @@ fn listen_plainly(config: &Config, entrances: &[Arc<Entrance>]) -> Result<Listen
         doors.filter(|(_, it)| doors::is_plain(it)).collect();
     for (_, listener) in &plain {
         let proves = listener.authentication != courser_settings::Login::None;
-        let public = listener.address.iter().find(|it| !it.ip().is_loopback());
+        let public = listener.address.iter().find(|it| is_public(it));
         if let (Some(address), false, Anonymous::ThisMachine) = (public, proves, config.anonymous) {
             return Err(ListenError::Public {
                 listener: listener.name.clone(),

@@ -5,7 +5,6 @@ mod greeting;
 
 use std::fmt::Write as _;
 use std::io;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -14,7 +13,7 @@ use courser_broker::{
     Anonymous, Broker, Config, DiskFailure, FolderError, ListenError, Reread, StartError, Status,
     StopError, find_taken,
 };
-use courser_settings::{Keep, LogFormat, Login};
+use courser_settings::{Keep, LogFormat, Login, is_public};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -55,15 +54,9 @@ pub(crate) fn run(arguments: &Server) -> Exit {
         Err(errors) => return usage(&errors.to_string()),
     };
     let settings = resolved.settings.clone();
-    let open: Vec<SocketAddr> = settings
-        .mqtt
-        .listen
-        .iter()
-        .copied()
-        .filter(|address| !address.ip().is_loopback())
-        .collect();
+    let open = settings.mqtt.listen.iter().find(|it| is_public(it));
     let anonymous = settings.mqtt.authentication == Login::None;
-    if let (Some(address), true, false) = (open.first(), anonymous, arguments.insecure_anonymous) {
+    if let (Some(address), true, false) = (open, anonymous, arguments.insecure_anonymous) {
         return usage(&format!(
             "{address} can be reached from other machines, and nobody has to log in: ask for accounts with mqtt.authentication = \
              \"accounts\" (`courser init` writes that, and the first one), listen on a loopback address such as \

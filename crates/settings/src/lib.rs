@@ -78,7 +78,9 @@ mod template;
 mod value;
 
 pub use error::{Errors, Origin, SettingError};
-pub use own::{ADDRESS_CONNECTIONS_MAX, ADDRESS_CONNECTS_PER_SECOND, AddressLimit, Spares};
+pub use own::{
+    ADDRESS_CONNECTIONS_MAX, ADDRESS_CONNECTS_PER_SECOND, AddressLimit, Spares, is_public,
+};
 pub use reference::{help_text, reference_markdown};
 pub use resolved::{Change, Effective, Resolved, Shown};
 pub use schema::schema;

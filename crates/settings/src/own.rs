@@ -12,6 +12,12 @@ pub const ADDRESS_CONNECTIONS_MAX: NonZeroU32 = NonZeroU32::new(10_000).unwrap()
 /// handshakes take an eighth of the thread that makes them (a quarter of a millisecond each, docs/performance.md).
 pub const ADDRESS_CONNECTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(500).unwrap();
 
+/// Whether other machines may reach what listens at an address.
+#[must_use]
+pub fn is_public(address: &SocketAddr) -> bool {
+    !address.ip().to_canonical().is_loopback()
+}
+
 /// How much one address may have of something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressLimit {
@@ -128,8 +134,26 @@ mod tests {
     use std::num::NonZeroU32;
     use std::time::Duration;
 
-    use super::{ADDRESS_CONNECTIONS_MAX, ADDRESS_CONNECTS_PER_SECOND, AddressLimit, Spares};
+    use super::{
+        ADDRESS_CONNECTIONS_MAX, ADDRESS_CONNECTS_PER_SECOND, AddressLimit, Spares, is_public,
+    };
     use crate::{ByteSize, Settings, Sources};
+
+    #[test]
+    fn only_loopback_is_out_of_reach() {
+        let public = |text: &str| is_public(&text.parse().expect("an address"));
+        for here in [
+            "127.0.0.1:1",
+            "127.9.9.9:1",
+            "[::1]:1",
+            "[::ffff:127.0.0.1]:1",
+        ] {
+            assert!(!public(here), "{here}");
+        }
+        for there in ["0.0.0.0:1", "[::]:1", "10.0.0.1:1", "[::ffff:10.0.0.1]:1"] {
+            assert!(public(there), "{there}");
+        }
+    }
 
     fn set_to(most: u32) -> AddressLimit {
         AddressLimit {

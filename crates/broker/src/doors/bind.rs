@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use courser_settings::Listener;
+use courser_settings::{Listener, is_public};
 use listenfd::ListenFd;
 
 use crate::listen::{self, ListenError};
@@ -47,9 +47,7 @@ impl Listening {
     /// Whether other machines may reach it.
     pub(crate) fn is_public(&self) -> bool {
         match self {
-            Self::Tcp(socket) => socket
-                .local_addr()
-                .is_ok_and(|address| !address.ip().to_canonical().is_loopback()),
+            Self::Tcp(socket) => socket.local_addr().as_ref().is_ok_and(is_public),
             Self::Unix(_) => false,
         }
     }

@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use courser_settings::is_public;
+
 /// Somewhere to connect to.
 #[derive(Debug)]
 pub(super) struct Place {
@@ -22,7 +24,7 @@ impl Place {
         Self {
             name: name.to_owned(),
             is_mqtt: true,
-            is_public: behind_proxies || address.is_ok_and(|address| !is_loopback(&address)),
+            is_public: behind_proxies || address.as_ref().is_ok_and(is_public),
             is_open,
         }
     }
@@ -32,14 +34,10 @@ impl Place {
         Self {
             name: format!("http://{address}"),
             is_mqtt: false,
-            is_public: !is_loopback(address),
+            is_public: is_public(address),
             is_open: false,
         }
     }
-}
-
-fn is_loopback(address: &SocketAddr) -> bool {
-    address.ip().to_canonical().is_loopback()
 }
 
 /// In words.
