@@ -1,0 +1,259 @@
+//! Facts that are not messages: sessions, subscriptions, groups, outboxes.
+
+use std::rc::Rc;
+
+use courser_contract::SessionUid;
+
+use super::Applying;
+use crate::{
+    entry::{Rare, Target},
+    group::Member,
+    outbox::{Forward, Refusable},
+    session::{OwnerName, Session, Share, Subscribed},
+    state::{
+        Forwarded, Leaving, RetainedChange, Sink, State,
+        sessions::{attach_session, set_will_due},
+    },
+};
+
+impl State {
+    pub(super) fn apply_rare(
+        &mut self,
+        applying: &mut Applying<'_>,
+        fact: &Rare,
+        sink: &mut impl Sink,
+    ) {
+        match fact {
+            Rare::TermBegun {} => {
+                let start = u32::try_from(self.term.0).expect("terms fit the positions (M19)");
+                self.outboxes.begin(start);
+            }
+            Rare::SetDefined { set, targets } => self.define_set(*set, targets),
+            Rare::SetPacked { set, targets } => self.define_set(*set, &targets.0),
+            Rare::SetDropped { set } => self.sets[*set as usize] = None,
+            Rare::Taken { key } => {
+                self.take_key(key);
+            }
+            Rare::SessionOpened {
+                session,
+                client_id,
+                attach,
+            } => self.open_session(*session, client_id, attach),
+            Rare::SessionAttached { session, attach } => {
+                self.change(*session, |it| attach_session(it, attach));
+            }
+            Rare::SessionDetached {
+                session,
+                expiry_seconds,
+                sent_limit,
+                ends_at,
+                will_due,
+            } => self.change(*session, |it| {
+                it.attached = false;
+                it.expiry_seconds = *expiry_seconds;
+                it.sent_limit = *sent_limit;
+                it.ends_at = *ends_at;
+                set_will_due(it, *will_due);
+            }),
+            Rare::SessionOwned { session, owner } => self.change(*session, |it| {
+                it.owner = Some(Box::new(OwnerName(owner.clone())));
+            }),
+            Rare::SessionEnded { session } => self.end_session(*session, sink),
+            Rare::WillTaken { session } => self.change(*session, |it| {
+                let extra = it.extra_mut();
+                extra.will = None;
+                extra.will_due = None;
+                it.tidy_extra();
+            }),
+            Rare::Subscribed {
+                session,
+                filter,
+                share,
+                options,
+                identifier,
+                scan,
+            } => {
+                let made = Subscribed {
+                    filter: filter.clone(),
+                    share: share
+                        .clone()
+                        .map(|name| Box::new(Share { name, group: None })),
+                    options: *options,
+                    identifier: *identifier,
+                };
+                self.subscribe(*session, made, *scan);
+            }
+            Rare::Unsubscribed {
+                session,
+                filter,
+                share,
+            } => self.unsubscribe(*session, share.as_deref(), filter),
+            Rare::ScanMoved {
+                session,
+                scan,
+                partition,
+                state,
+            } => self.change(*session, |it| {
+                let extra = it.extra.as_mut();
+                if let Some(scan) = extra.and_then(|extra| extra.scans.get_mut(scan)) {
+                    scan.cursors.insert(*partition, state.clone());
+                }
+            }),
+            Rare::ScanEnded { session, scan } => self.change(*session, |it| {
+                it.extra_mut().scans.remove(scan);
+                it.tidy_extra();
+            }),
+            Rare::Held {
+                session,
+                packet_id,
+                hash,
+            } => self.change(*session, |it| {
+                it.extra_mut().holds.insert(*packet_id, *hash);
+            }),
+            Rare::Released { session, packet_id } => self.change(*session, |it| {
+                it.extra_mut().holds.remove(packet_id);
+                it.tidy_extra();
+            }),
+            Rare::RetainedExpired {
+                topic,
+                index,
+                ordinal,
+            } => self.expire_retained(topic, index.0, *ordinal, sink),
+            Rare::Forward {
+                to,
+                keep_retained,
+                session,
+                refusable,
+                cut,
+            } => {
+                let slot = applying.last.expect("a forward follows its record");
+                let item = Forwarded {
+                    slot,
+                    keep_retained: *keep_retained,
+                    cut: *cut,
+                };
+                let refusable = if *refusable {
+                    Refusable::Yes
+                } else {
+                    Refusable::No
+                };
+                self.records.keep_pinned(slot);
+                let forward = Forward {
+                    item,
+                    session: *session,
+                    refusable,
+                };
+                sink.forwarded(*to, self.outboxes.push(*to, forward));
+            }
+            Rare::ForwardDone { to, seq } => {
+                if let Some(forward) = self.outboxes.settle(*to, *seq) {
+                    self.records.release(forward.item.slot);
+                }
+            }
+            Rare::GroupMade {
+                group,
+                share,
+                filter,
+                strategy,
+            } => self.make_group(*group, share, filter, *strategy),
+            Rare::GroupJoined {
+                group,
+                member,
+                options,
+                identifier,
+            } => {
+                let asked = Member {
+                    options: *options,
+                    identifier: *identifier,
+                    priority: 0,
+                };
+                if let Some(group) = self.groups.get_mut(*group) {
+                    group.group.join(*member, asked);
+                }
+            }
+            Rare::GroupLeft {
+                group,
+                member,
+                ended,
+            } => self.leave_group(*group, *member, *ended, sink),
+            Rare::GroupEnded { group } => {
+                self.end_group(*group);
+                sink.group_ended(*group);
+            }
+            Rare::GroupInherits { group, cut } => self.inherit_group(*group, *cut),
+            Rare::GroupTook {
+                group,
+                next,
+                stored,
+                all,
+            } => self.take_inheritance(*group, *next, (*stored, *all)),
+            Rare::GroupClosed { group } => self.close_group(*group),
+            Rare::GroupFact { group, fact } => {
+                if let Some(group) = self.groups.get_mut(*group) {
+                    group.group.apply(fact);
+                }
+            }
+            Rare::LeaveBegun {
+                request,
+                share,
+                filter,
+                member,
+                ended,
+                part,
+            } => {
+                let leaving = Leaving {
+                    share: share.clone(),
+                    filter: filter.clone(),
+                    member: *member,
+                    ended: *ended,
+                    part: *part,
+                    group: None,
+                };
+                self.begin_leave(*request, leaving);
+            }
+            Rare::LeaveDone { request } => self.end_leave(*request),
+        }
+    }
+
+    /// Changes a session that is still there.
+    fn change(&mut self, session: SessionUid, change: impl FnOnce(&mut Session)) {
+        if let Some(session) = self.sessions.get_mut(session.0) {
+            change(session);
+        }
+    }
+
+    fn define_set(&mut self, set: u32, targets: &[Target]) {
+        let at = set as usize;
+        if at >= self.sets.len() {
+            self.sets.resize(at + 1, None);
+        }
+        assert!(
+            self.sets[at].is_none(),
+            "a set's number is free before it is given"
+        );
+        self.sets[at] = Some(Rc::from(targets));
+    }
+
+    fn expire_retained(&mut self, topic: &str, index: u64, ordinal: u32, sink: &mut impl Sink) {
+        let before = self.retained.usage();
+        let Some(slot) = self.retained.get(topic) else {
+            return;
+        };
+        let address = self.records.address(slot);
+        if (address.index, address.ordinal) != (index, ordinal) {
+            return;
+        }
+        self.retained.clear(topic);
+        self.records.release(slot);
+        sink.retained(&RetainedChange {
+            topic,
+            slot: None,
+            bytes: None,
+            address: None,
+            expired: true,
+            expires_at: None,
+            before,
+            after: self.retained.usage(),
+        });
+    }
+}
