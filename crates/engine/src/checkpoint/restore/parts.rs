@@ -240,7 +240,7 @@ impl Parts {
 
     fn end(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
         let units: u64 = reader.read()?;
-        if units + 1 != self.units {
+        if units != self.units - 1 {
             return Err(DecodeError::Invalid("number of units"));
         }
         self.progress = Progress::Ended;
