@@ -47,3 +47,18 @@ def test_cve_2023_46118_large_bodies(brokers):
     assert status_of(server, [route, "Transfer-Encoding: chunked"], [chunk] * 64) in REFUSED
     assert server.rss_bytes() - before < 8 * MIB
     assert status_of(server, ["GET /api/v1/node HTTP/1.1"], []) == 200
+
+
+FORMATS = ["~1000000000p", "%1000000000d%n%s%s%s", "{:>1000000000}", "${jndi:ldap://127.0.0.1/x}", "~s" * 4000]
+
+
+@pytest.mark.parametrize("name", ["X-Reason", "User-Agent", "Referer", "Accept", "Authorization"])
+def test_cve_2019_11287_a_header_that_is_a_format(brokers, name):
+    """Formats that would fill the memory in a header: it is as good as any other text, and the answer is what it is without."""
+    server = brokers.common(sys_interval=0)
+    before = server.rss_bytes()
+    for text in FORMATS:
+        expected = 401 if name == "Authorization" else 200
+        # The header of the token comes last; of two the first one counts.
+        assert status_of(server, ["GET /api/v1/node HTTP/1.1", f"{name}: {text}"], []) == expected, text
+    assert server.rss_bytes() - before < 8 * MIB
