@@ -5,6 +5,7 @@ ends it or answers. A command that no test can run is in `CANNOT` with the reaso
 """
 
 import contextlib
+import itertools
 import os
 import re
 import shlex
@@ -325,3 +326,50 @@ def test_each_reason_is_for_a_command_of_a_page():
     for begins in CANNOT:
         assert any(line.startswith(begins) for line in lines), f"no page has a command that begins with {begins!r}"
     assert set(WAYS) <= set(PAGES)
+
+
+# What stands for a number within a sentence; other names are words as good as any.
+NUMBERS = {"N": "1", "P": "1", "NUMBER": "1", "PARTITION": "1", "INDEX": "1", "DURATION": "1s", "SIZE": "1KiB", "PORT": "1883"}
+# Whatever command, or whatever it is given.
+ANY = ("COMMAND", "VERB", "…", "...")
+
+
+def within_sentences(text):
+    """The words of each command that a sentence names, all ways of one with alternatives."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    for said in re.findall(r"(?<!`)`courser\s([^`]+)`", text):
+        # In a table a bar is escaped.
+        words = [word.split("|") for word in shlex.split(said.replace("\\|", "|"))]
+        for ways in itertools.product(*words):
+            yield [NUMBERS.get(word, word) for word in ways if word not in ANY]
+
+
+def is_command(words):
+    """Whether `courser` knows these verbs and flags: it is asked for the help of the command, which it gives when all before that is right."""
+    ask = [] if words[:1] == ["help"] else ["--help"]
+    done = subprocess.run(
+        [str(Courser.binary()), *words, *ask], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    # A flag that a sentence names without its value is one all the same.
+    bare = re.search(r"a value is required for '(--?[\w-]+)", done.stderr)
+    if bare and bare[1] in words:
+        at = words.index(bare[1]) + 1
+        return is_command([*words[:at], "1", *words[at:]])
+    return done.returncode == 0
+
+
+def test_a_command_that_is_not_there_is_seen():
+    for wrong in ("no-such", "inspect no-such", "bench --no-such", "inspect damage one two three", "session list --limit many"):
+        assert not is_command(wrong.split()), wrong
+    for right in ("", "help", "inspect damage", "session list --filter", "context add NAME --server --token-file", "pub -p 1883 topic"):
+        assert is_command(right.split()), right
+    text = "`courser a|b …` and `courser c\nd` but\n```sh\ncourser e\n```\n| `courser f\\|g N` |\n"
+    assert [" ".join(words) for words in within_sentences(text)] == ["a", "b", "c d", "f 1", "g 1"]
+
+
+def test_commands_within_sentences_are_commands():
+    pages = {**PAGES, "docs/start.md": ROOT / "docs/start.md", "CHANGELOG.md": ROOT / "CHANGELOG.md"}
+    found = {(name, tuple(words)) for name, page in pages.items() for words in within_sentences(page.read_text())}
+    assert len(found) > 60
+    wrong = sorted(f"{name}: courser {' '.join(words)}" for name, words in found if not is_command(list(words)))
+    assert not wrong, wrong
