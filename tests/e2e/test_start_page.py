@@ -1,11 +1,13 @@
 """The page of the first five minutes: each of its commands is run, and prints what the page says."""
 
+import contextlib
 import os
 import re
 import subprocess
 import time
 from pathlib import Path
 
+import namespace
 import pytest
 from broker import Courser
 from test_first_five_minutes import port_is_free
@@ -51,18 +53,30 @@ def test_the_page_is_read_as_it_is_meant():
     assert len(found) > 12 and sum(step["command"].endswith("&") for step in found) == 2
 
 
-def test_every_command_of_the_page(tmp_path, default_ports):
+@pytest.fixture
+def network(default_ports):
+    """How a command begins that has the ports of the page: in a network of its own, or on a machine where they are free."""
+    with contextlib.ExitStack() as ends:
+        try:
+            yield ends.enter_context(namespace.own_network())
+        except namespace.CannotMake as reason:
+            assert os.geteuid() != 0, f"root can make a network: {reason}"
+            taken = [port for port in PORTS if not port_is_free(port)]
+            if taken:
+                pytest.skip(f"ports {taken} are taken by something else on this machine, and no network can be made: {reason}")
+            yield []
+
+
+def test_every_command_of_the_page(tmp_path, network):
     """In an empty folder, in the order of the page."""
-    taken = [port for port in PORTS if not port_is_free(port)]
-    if taken:
-        pytest.skip(f"ports {taken} are taken by something else on this machine")
     programs = tmp_path / "programs"
     programs.mkdir()
     (programs / "courser").symlink_to(Courser.binary())
     folder = tmp_path / "empty"
     folder.mkdir()
     environment = {**os.environ, "HOME": str(folder), "PATH": f"{programs}:{os.environ['PATH']}"}
-    options = {"cwd": folder, "env": environment, "text": True, "shell": True}
+    options = {"cwd": folder, "env": environment, "text": True}
+    shell = [*network, "sh", "-c"]
     servers = []
     try:
         for number, step in enumerate(commands(PAGE.read_text())):
@@ -71,7 +85,7 @@ def test_every_command_of_the_page(tmp_path, default_ports):
                 # The page shows what the server says; the log, which may warn of a slow disk, goes to the other stream.
                 log = tmp_path / f"server-{number}.log"
                 with log.open("w") as output, log.with_suffix(".err").open("w") as errors:
-                    server = subprocess.Popen("exec " + command.rstrip("& "), stdout=output, stderr=errors, **options)
+                    server = subprocess.Popen([*shell, "exec " + command.rstrip("& ")], stdout=output, stderr=errors, **options)
                 servers.append(server)
                 deadline = time.monotonic() + 30
                 while "\nready\n" not in log.read_text():
@@ -79,7 +93,7 @@ def test_every_command_of_the_page(tmp_path, default_ports):
                     time.sleep(0.02)
                 assert expected.fullmatch(log.read_text()), f"{command}\n{log.read_text()}"
                 continue
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=False, **options)
+            done = subprocess.run([*shell, command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=False, **options)
             assert done.returncode == step["code"], f"{command}\n{done.stdout}"
             assert expected.fullmatch(done.stdout), f"{command}\n{done.stdout}"
     finally:
