@@ -204,9 +204,11 @@ class Broker:
         # Figures that ours says when it stops.
         self.last_words: dict[str, float] = {}
 
-    def longest_turn_us(self) -> float:
-        """The longest turn of a shard of ours so far, in µs of its thread's CPU."""
-        return longest(self.values["http"], "shard_longest_turn_seconds")
+    def turns(self) -> dict[str, float]:
+        """The longest turn of a shard of ours so far, in µs of its thread's CPU, and how many of how many took more than a millisecond."""
+        text = metrics(self.values["http"])
+        upto = {le: float(count) for le, count in re.findall(r'^courser_shard_turn_seconds_bucket{le="([^"]+)"} (\S+)$', text, re.MULTILINE)}
+        return {"longest_turn_us": longest(text, "shard_longest_turn_seconds"), "turns": upto["+Inf"], "turns_over_1ms": upto["+Inf"] - upto["0.001"]}
 
     @property
     def client(self) -> list[str]:
@@ -271,10 +273,14 @@ class Broker:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def longest(port: int, name: str) -> float:
-    """The greatest of what our shards say under a name of the metrics, in µs."""
+def metrics(port: int) -> str:
+    """What a broker of ours says at `/metrics`."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        text = answer.read().decode()
+        return str(answer.read().decode())
+
+
+def longest(text: str, name: str) -> float:
+    """The greatest of what our shards say under a name of the metrics, in µs."""
     return max(float(it) for it in re.findall(rf"^courser_{name}{{[^}}]*}} ([0-9.e+-]+)$", text, re.MULTILINE)) * 1e6
 
 

@@ -52,7 +52,7 @@ from typing import Callable
 
 import watch
 import wire
-from brokers import KINDS, TARGET, Broker, Kind, custom, free_port, longest, raise_open_files
+from brokers import KINDS, TARGET, Broker, Kind, custom, free_port, longest, metrics, raise_open_files
 from wire import Peer
 
 GENERATOR = TARGET / "release" / "courser"
@@ -355,7 +355,8 @@ def distinct(options: argparse.Namespace, verdict: Verdict) -> None:
     with Broker(kind(f'http.listen="127.0.0.1:{http}"')) as broker:
         store(broker, options.sessions, options.distinct, options.sessions)
         before = counters(broker.port)
-        turn, save = longest(http, "shard_longest_turn_seconds"), longest(http, "shard_longest_save_seconds")
+        said = metrics(http)
+        turn, save = longest(said, "shard_longest_turn_seconds"), longest(said, "shard_longest_save_seconds")
         took, cpu = restart(broker)
         found = counters(broker.port)
         kept = is_kept(broker.port)

@@ -136,7 +136,9 @@ OVER_TLS = (
     # With CONNECT and the first subscription, which are the shards' share.
     Row("TLS: 300 new connections a second, ten seconds", ("connect", "-n", "3000", "--rate", "300", "--subscriptions", "1", "--hold", "3"), (
         Figure("CPU each", "µs", "broker_cpu_us_per_connection", None),
-        Figure("longest turn of a shard while they come", "µs of its CPU", "longest_turn_meanwhile_us", 1_000),
+        Figure("longest turn of a shard while they come", "µs of its CPU", "longest_turn_us_meanwhile", 1_000),
+        Figure("turns of more than 1 ms while they come", "of all", "turns_over_1ms_meanwhile", None),
+        Figure("turns while they come", "", "turns_meanwhile", None),
         # All of them ping and close at once.
         Figure("longest turn of a shard, the end included", "µs of its CPU", "longest_turn_us", None)), may_lose=True, look_after=11.5),
 )

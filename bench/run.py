@@ -56,16 +56,27 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def since(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
+    """What the shards' turns took since `before`."""
+    seen = {f"{name}_meanwhile": after[name] - before[name] for name in ("turns", "turns_over_1ms")}
+    # The longest of a start is not the load's.
+    if after["longest_turn_us"] > before["longest_turn_us"]:
+        seen["longest_turn_us_meanwhile"] = after["longest_turn_us"]
+    return seen
+
+
 def load(row: Row, broker: Broker | Running, options: argparse.Namespace) -> dict[str, Any]:
     command = [str(TARGET / "release" / "courser"), "bench", *row.arguments, *broker.client, "--pid", str(broker.pid), "-V", options.version, "-o", "jsonl", "--quiet"]
     if row.arguments[0] == "mqtt":
         command += ["-d", str(options.seconds), "--warmup", "1"]
     seen = {}
+    watched = row.look_after is not None and isinstance(broker, Broker) and broker.kind.name.startswith("courser")
+    before = broker.turns() if watched else {}
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           preexec_fn=raise_open_files) as generator:
-        if row.look_after is not None and isinstance(broker, Broker) and broker.kind.name.startswith("courser"):
+        if watched:
             time.sleep(row.look_after)
-            seen = {"longest_turn_meanwhile_us": broker.longest_turn_us()}
+            seen = since(before, broker.turns())
         try:
             printed, complaint = generator.communicate(timeout=RUN_SECONDS_MAX)
         except subprocess.TimeoutExpired:

@@ -256,6 +256,14 @@ def test_metrics_of_the_process(server):
     assert busy and all(0 <= number <= 1 for number in busy)
 
 
+def test_every_turn_is_in_the_histogram_but_the_first_of_each_shard(server):
+    text = get(server, "/metrics")[1]
+    turns = [number for name, number in samples(text).items() if name.startswith("courser_shard_turns_total")]
+    _, count, total = durations(text, "courser_shard_turn_seconds")
+    assert count == sum(turns) - len(turns) > 0
+    assert total > 0
+
+
 def test_files_of_the_data_folder(server):
     """Nothing in the data folder can be read by others."""
     client = connect(server, "writer")

@@ -56,6 +56,12 @@ enum Command {
         #[arg(long)]
         seed: Option<u32>,
     },
+    /// Every fuzz target for its share of a longer run than CI has time for; what is found stays in target/fuzz-corpus.
+    Fuzz {
+        /// For all of them together.
+        #[arg(long, default_value_t = 60)]
+        minutes: u64,
+    },
     /// House checks: arrows between crates, pure crates, words that must not be in files; report of long files.
     Tidy,
     /// Report of the numbered statements of the MQTT standards that no test names.
@@ -98,6 +104,7 @@ fn run(command: &Command) -> Result<ExitCode> {
             resume,
             seed,
         } => report.tests("crash", || crash(&repo, *cycles, *resume, *seed)),
+        Command::Fuzz { minutes } => report.tests("fuzz", || steps::fuzz(&repo, minutes * 60)),
         Command::Tidy => return tidy::run(&repo).map(|()| ExitCode::SUCCESS),
         Command::Clauses => return clauses::run(&repo).map(|()| ExitCode::SUCCESS),
         Command::Instructions { bless: false } => {

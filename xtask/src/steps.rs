@@ -182,6 +182,11 @@ pub(crate) fn crash(repo: &Repo, arguments: &[&str]) -> Result<Outcome> {
     count_tests(cycles.env("COURSER_BIN", binary(repo)?)).map(Outcome::Counted)
 }
 
+/// Every fuzz target for its share of so many seconds; each counts as one test.
+pub(crate) fn fuzz(repo: &Repo, seconds: u64) -> Result<Outcome> {
+    fuzz::run_all(repo, seconds)
+}
+
 /// A release build of the broker.
 fn binary(repo: &Repo) -> Result<PathBuf> {
     process::run(&mut at_root(

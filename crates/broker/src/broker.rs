@@ -21,7 +21,7 @@ use crate::access::{
 };
 use crate::backup::{Backups, Source};
 use crate::clock::Clock;
-use crate::config::{Anonymous, Config};
+use crate::config::Config;
 use crate::control::{Control, OpenListener};
 use crate::doors::{self, CertificateError, DoorError, Doors, Inbox, OpenDoor, Reread, Watched};
 use crate::listen::{self, ListenError, Listeners, Plain};
@@ -232,9 +232,9 @@ fn listen_plainly(config: &Config, entrances: &[Arc<Entrance>]) -> Result<Listen
     let plain: Vec<(Arc<Entrance>, &Listener)> =
         doors.filter(|(_, it)| doors::is_plain(it)).collect();
     for (_, listener) in &plain {
-        let proves = listener.authentication != courser_settings::Login::None;
         let public = listener.address.iter().find(|it| is_public(it));
-        if let (Some(address), false, Anonymous::ThisMachine) = (public, proves, config.anonymous) {
+        let may_be_public = doors::may_be_public(listener, config.anonymous);
+        if let (Some(address), false) = (public, may_be_public) {
             return Err(ListenError::Public {
                 listener: listener.name.clone(),
                 place: address.to_string(),

@@ -101,13 +101,15 @@ fn bucket_of(us: u64) -> usize {
     BOUNDS_US.partition_point(|bound| *bound < us)
 }
 
-/// Both durations.
+/// What a shard measures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latencies {
-    /// Until the acknowledgement: PUBACK or PUBREC.
+    /// From reading a publish to its acknowledgement: PUBACK or PUBREC.
     pub acknowledged: Histogram,
-    /// Until a delivery.
+    /// From reading a publish to a delivery of it.
     pub delivered: Histogram,
+    /// Turns, in CPU time of the thread.
+    pub turns: Histogram,
 }
 
 impl Latencies {
@@ -115,6 +117,7 @@ impl Latencies {
     pub(crate) fn add(&mut self, other: &Self) {
         self.acknowledged.add(&other.acknowledged);
         self.delivered.add(&other.delivered);
+        self.turns.add(&other.turns);
     }
 }
 
@@ -185,7 +188,7 @@ impl AtHomes {
     }
 }
 
-/// What a shard measures.
+/// Where a shard measures.
 #[derive(Debug, Default)]
 pub(crate) struct Latency {
     turn: Moment,
@@ -275,6 +278,11 @@ impl Latency {
         self.delivered.record(now, &mut self.all.delivered);
     }
 
+    /// A turn took so much of its thread's CPU time.
+    pub(crate) fn note_turn(&mut self, us: u64) {
+        self.all.turns.record(us, 1);
+    }
+
     /// What was measured so far.
     pub(crate) const fn all(&self) -> &Latencies {
         &self.all
@@ -302,6 +310,18 @@ mod tests {
         assert_eq!(all.delivered.sum_us(), 3 * 100 + 3 * 700);
         assert_eq!(all.acknowledged.counts()[4], 2);
         assert_eq!(all.acknowledged.sum_us(), 1_400);
+    }
+
+    #[test]
+    fn turns_of_all_shards_are_counted_by_their_cpu_time() {
+        let (mut first, mut second) = (Latency::default(), Latency::default());
+        first.note_turn(50);
+        first.note_turn(1_001);
+        second.note_turn(1_000);
+        let mut both = first.all().clone();
+        both.add(second.all());
+        assert_eq!(both.turns.counts()[..6], [1, 0, 0, 0, 1, 1]);
+        assert_eq!(both.turns.sum_us(), 2_051);
     }
 
     #[test]

@@ -49,7 +49,8 @@ pub enum ListenError {
     /// It can be reached from other machines, and nobody has to prove who they are.
     #[error(
         "listener \"{listener}\": {place} can be reached from other machines, and its clients prove nothing: give it \
-         authentication (courser init makes the first account), listen on a loopback address, or let anyone in with --insecure-anonymous"
+         authentication (courser init makes the first account), listen on a loopback address, or let anyone in: here with \
+         insecure_anonymous = true, everywhere with --insecure-anonymous"
     )]
     Public {
         /// The listener.
@@ -60,8 +61,8 @@ pub enum ListenError {
     /// Its clients come through proxies from wherever these are reached, and nobody has to prove who they are.
     #[error(
         "listener \"{listener}\": its clients come through proxies, so it can be reached from other machines wherever it listens, and \
-         its clients prove nothing: give it authentication (courser init makes the first account), or let anyone in with \
-         --insecure-anonymous"
+         its clients prove nothing: give it authentication (courser init makes the first account), or let anyone in: here with \
+         insecure_anonymous = true, everywhere with --insecure-anonymous"
     )]
     Proxied {
         /// The listener.

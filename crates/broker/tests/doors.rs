@@ -534,6 +534,26 @@ fn a_public_address_needs_authentication_at_every_listener() {
     }
 }
 
+#[test]
+fn what_one_listener_lets_in_another_does_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    new_certificate(folder.path(), "broker.example");
+    for protocol in ["mqtt", "mqtts", "ws"] {
+        let door = |name: &str, more: &str| {
+            let more = format!(r#"address = "0.0.0.0:0"{more}"#);
+            listener(folder.path(), name, protocol, &more)
+        };
+        let open = door("open", ", insecure_anonymous = true");
+        let error = refused(&format!("{open},{}", door("shut", "")));
+        assert!(
+            error.contains("\"shut\"") && error.contains("insecure_anonymous = true"),
+            "{error}"
+        );
+        let broker = with_doors(&[open], &[]);
+        broker.stop().expect("nothing failed");
+    }
+}
+
 /// The address of the socket is the proxy's: its clients are somewhere else.
 #[test]
 fn clients_behind_a_proxy_need_authentication_also_on_loopback() {
@@ -552,8 +572,13 @@ fn clients_behind_a_proxy_need_authentication_also_on_loopback() {
                 && error.contains("--insecure-anonymous"),
             "{error}"
         );
-        let broker = with_doors(&[door(r#", authentication = "accounts""#)], &[]);
-        broker.stop().expect("nothing failed");
+        for more in [
+            r#", authentication = "accounts""#,
+            ", insecure_anonymous = true",
+        ] {
+            let broker = with_doors(&[door(more)], &[]);
+            broker.stop().expect("nothing failed");
+        }
         let broker = with_open_doors(&[door("")]);
         broker.stop().expect("nothing failed");
     }

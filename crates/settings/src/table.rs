@@ -240,6 +240,8 @@ settings! {
             activation: Option<String> = None, applies = Restart;
             /// How clients prove who they are.
             authentication: Login = Login::None, applies = Restart;
+            /// Whether anyone may connect where other machines reach this listener and its clients prove nothing. The start is refused otherwise.
+            insecure_anonymous: bool = false, applies = Restart;
             /// File (PEM) with the certificate and those that lead to its authority. Read again when it changes.
             certificate: Option<PathBuf> = None, applies = AtOnce;
             /// File (PEM) with the private key, not encrypted. Read again when it changes.

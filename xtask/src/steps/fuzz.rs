@@ -10,8 +10,8 @@ use crate::repo::{Repo, TextFile};
 use crate::report::Outcome;
 use anyhow::{Result, bail};
 
-/// Seconds for all targets together.
-const SECONDS: usize = 60;
+/// Seconds of a short run, for all targets together.
+const SHORT_SECONDS: u64 = 60;
 /// A target that needs more memory than this has a leak or believes a length that it was told.
 const MEGABYTES_MAX: u32 = 2048;
 
@@ -34,8 +34,13 @@ pub(super) fn corpus(repo: &Repo) -> Result<Outcome> {
     }
 }
 
-/// Runs every target for its share of [`SECONDS`]; each counts as one test.
+/// A run of all targets that CI has the time for.
 pub(super) fn short_run(repo: &Repo) -> Result<Outcome> {
+    run_all(repo, SHORT_SECONDS)
+}
+
+/// Runs every target for its share of so many seconds; each counts as one test.
+pub(super) fn run_all(repo: &Repo, seconds: u64) -> Result<Outcome> {
     if !succeeds(&mut at_root(repo, "cargo", &["+nightly", "--version"])) {
         return Ok(without("there is no nightly toolchain"));
     }
@@ -53,7 +58,7 @@ pub(super) fn short_run(repo: &Repo) -> Result<Outcome> {
     }
     let mut tests = Tests::default();
     for target in &targets {
-        let result = fuzz(repo, target, (SECONDS / targets.len()).max(1));
+        let result = fuzz(repo, target, (seconds / targets.len() as u64).max(1));
         if let Err(error) = &result {
             println!("{error:#}");
         }
@@ -76,7 +81,7 @@ fn has_cargo_fuzz(repo: &Repo) -> bool {
         .is_ok()
 }
 
-fn fuzz(repo: &Repo, target: &str, seconds: usize) -> Result<()> {
+fn fuzz(repo: &Repo, target: &str, seconds: u64) -> Result<()> {
     let seconds = format!("-max_total_time={seconds}");
     let memory = format!("-rss_limit_mb={MEGABYTES_MAX}");
     // New finds stay out of the kept corpus: the first folder is written to, the second only read.

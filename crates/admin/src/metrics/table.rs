@@ -174,6 +174,8 @@ metrics! {
         |it| shards(it, |report| report.connections as f64);
     "shard_turns", Counter of Things ["shard"], "Passes of a shard over all that is ready",
         |it| shards(it, |report| report.counters.turns as f64);
+    "shard_turn", Histogram of Seconds, "CPU time of the turns of all shards",
+        |it| &it.sum.latencies.turns;
     "shard_longest_turn", Gauge of Seconds ["shard"], "Longest of them so far, in CPU time of its thread",
         |it| shards(it, |report| report.counters.longest_turn_us as f64 / 1e6);
     "shard_longest_save", Gauge of Seconds ["shard"], "The longest so far of what one of them did for a checkpoint, in CPU time of its thread",

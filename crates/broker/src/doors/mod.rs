@@ -115,6 +115,13 @@ pub(crate) fn is_plain(listener: &Listener) -> bool {
         && listener.proxies.is_empty()
 }
 
+/// Whether other machines may reach a listener: its clients prove who they are, or somebody has said that anyone may come.
+pub(crate) fn may_be_public(listener: &Listener, anonymous: Anonymous) -> bool {
+    listener.authentication != courser_settings::Login::None
+        || listener.insecure_anonymous
+        || anonymous == Anonymous::Anywhere
+}
+
 /// Reads all certificates and opens all sockets of the listeners that need doors.
 ///
 /// # Errors
@@ -163,8 +170,7 @@ fn check_public(
     sockets: &[Listening],
     anonymous: Anonymous,
 ) -> Result<(), ListenError> {
-    let proves = listener.authentication != courser_settings::Login::None;
-    if proves || anonymous == Anonymous::Anywhere {
+    if may_be_public(listener, anonymous) {
         return Ok(());
     }
     let name = || listener.name.clone();

@@ -382,7 +382,9 @@ impl Shard {
         let closed = std::mem::take(&mut self.hub.closed_in_turn);
         counters.most_closed_in_turn = counters.most_closed_in_turn.max(closed);
         if counters.turns > 1 {
-            counters.longest_turn_us = counters.longest_turn_us.max(now - self.turn_ended_us);
+            let took = now - self.turn_ended_us;
+            counters.longest_turn_us = counters.longest_turn_us.max(took);
+            self.hub.latency.note_turn(took);
         }
         self.turn_ended_us = now;
     }

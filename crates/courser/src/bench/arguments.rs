@@ -162,6 +162,9 @@ pub(crate) struct Mqtt {
     pub(crate) broker: Broker,
     #[command(flatten)]
     pub(crate) report: Report,
+    /// So many publishers, each with a subscriber and a topic of its own
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["publishers", "subscribers", "topics"])]
+    clients: Option<usize>,
     /// Connections that publish
     #[arg(long, default_value_t = 1)]
     publishers: usize,
@@ -233,6 +236,7 @@ impl Mqtt {
         Self {
             broker,
             report,
+            clients: None,
             publishers: 1,
             subscribers: 1,
             topics: 1,
@@ -259,18 +263,21 @@ impl Mqtt {
 
     pub(super) fn plan(&self) -> Result<Plan, Refusal> {
         let (prefix, client_prefix) = self.broker.names();
+        let counts = (self.publishers, self.subscribers, self.topics);
+        let (publishers, subscribers, topics) =
+            self.clients.map_or(counts, |pairs| (pairs, pairs, pairs));
         Ok(Plan {
             target: self.broker.target()?,
             prefix,
             client_prefix,
-            publishers: self.publishers,
-            subscribers: self.subscribers,
-            topics: self.topics,
+            publishers,
+            subscribers,
+            topics,
             qos: qos(self.qos),
             subscribe_qos: qos(self.subscribe_qos.unwrap_or(self.qos)),
             payload_bytes: self.size,
             window: self.window,
-            in_flight_max: if self.subscribers == 0 {
+            in_flight_max: if subscribers == 0 {
                 0
             } else {
                 self.in_flight_max
