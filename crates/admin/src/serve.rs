@@ -253,3 +253,86 @@ async fn call(mut router: Router, request: hyper::Request<Body>) -> axum::respon
         Err(never) => match never {},
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::routing::post;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+
+    const REQUEST: &[u8] = b"POST /order HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n";
+    const ANSWERED: &[u8] = b"HTTP/1.1 200 OK";
+    /// So often that a choice by chance would be seen.
+    const TIMES: usize = 64;
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().build();
+        runtime.expect("a runtime").block_on(future)
+    }
+
+    /// A route that counts how often it was ordered to do something.
+    fn counting() -> (Router, Arc<AtomicUsize>) {
+        let orders = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&orders);
+        let order = post(async move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        (Router::new().route("/order", order), orders)
+    }
+
+    fn served(stream: DuplexStream, router: &Router, seat: Arc<Seat>) -> impl Future<Output = ()> {
+        let caller = Caller::Local { uid: 0 };
+        serve_one(TokioIo::new(stream), caller, router.clone(), seat)
+    }
+
+    /// Looks at it once: it is not done.
+    async fn begin<T>(future: &mut (impl Future<Output = T> + Unpin)) {
+        tokio::select! {
+            biased;
+            _ = future => panic!("it waits for something"),
+            () = std::future::ready(()) => {}
+        }
+    }
+
+    /// Somebody who waits for the seat may have it, so nothing may begin on the connection: an order that was carried out would have no
+    /// answer, and whoever gave it would give it again.
+    #[test]
+    fn an_order_that_comes_as_its_connection_makes_room_is_not_carried_out() {
+        block_on(async {
+            for _ in 0..TIMES {
+                let (router, orders) = counting();
+                let (mut client, stream) = duplex(1024);
+                let seats = Seats::new(1);
+                let mut connection = pin!(served(stream, &router, seats.take().await));
+                begin(&mut connection).await;
+                let mut next = pin!(seats.take());
+                begin(&mut next).await;
+                client.write_all(REQUEST).await.expect("written");
+                connection.await;
+                assert_eq!(orders.load(Ordering::Relaxed), 0);
+                assert_eq!(client.read(&mut [0; 16]).await.expect("closed"), 0);
+            }
+        });
+    }
+
+    #[test]
+    fn an_order_that_came_before_is_answered_first() {
+        block_on(async {
+            let (router, orders) = counting();
+            let (mut client, stream) = duplex(1024);
+            let seats = Seats::new(1);
+            let seat = seats.take().await;
+            client.write_all(REQUEST).await.expect("written");
+            let (_, _, answer) = tokio::join!(served(stream, &router, seat), seats.take(), async {
+                let mut answer = [0; ANSWERED.len()];
+                client.read_exact(&mut answer).await.expect("an answer");
+                answer
+            });
+            assert_eq!((orders.load(Ordering::Relaxed), &answer[..]), (1, ANSWERED));
+        });
+    }
+}
