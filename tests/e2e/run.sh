@@ -54,15 +54,16 @@ install_packages() {
     DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq "${missing[@]}" >/dev/null
 }
 
-# Prometheus' own tool, for the check of /metrics: out of its package, since nobody needs the server. Without it that check is skipped.
+# Prometheus and its tool, for the checks of /metrics: out of their package, since nobody needs the service. Without them the checks are
+# skipped.
 promtool() {
     local found folder=$build/promtool
     found=${PROMTOOL:-$(type -P promtool || true)}
-    if [ -z "$found" ] && [ ! -x "$folder/usr/bin/promtool" ]; then
+    if [ -z "$found" ] && [ ! -x "$folder/usr/bin/prometheus" ]; then
         rm -rf "$folder" && mkdir -p "$folder"
         echo "e2e: promtool" >&2
         if ! (cd "$folder" && { apt-get download -qq prometheus || { apt_update && apt-get download -qq prometheus; }; } &&
-            dpkg -x prometheus_*.deb . && rm -r prometheus_*.deb usr/bin/prometheus) >&2; then
+            dpkg -x prometheus_*.deb . && rm prometheus_*.deb) >&2; then
             echo "e2e: there is no promtool: apt-get download prometheus has failed" >&2
             rm -rf "$folder"
             return

@@ -1,9 +1,21 @@
-"""`/metrics` as a scraper reads it: by the strict reader of OpenMetrics that Prometheus' own client has, before and after there was traffic."""
+"""`/metrics` as a scraper reads it: by the strict reader of OpenMetrics that Prometheus' own client has, before and after there was traffic,
+and by Prometheus itself.
 
+`promtool check metrics` reads the older format only, and so no more than a copy of it (`test_operators.py`).
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import urllib.parse
 import urllib.request
+from collections import Counter
+from pathlib import Path
 
 import pytest
-from broker import until
+from broker import free_port, until
 from doors import Authority, listener, server_names
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from raw import RawClient
@@ -83,3 +95,79 @@ def test_a_strict_reader_takes_it(brokers, tmp_path):
     received = ("courser_messages_received_total", ("protocol", "mqtt"), ("qos", "1"))
     assert later[received] - earlier[received] == 100
     assert not any("somebody" in str(sample) for sample in later), "no client in a label"
+
+
+# Where samples are, and who may have them.
+JOBS = {
+    "metrics": "metrics_path: /metrics",
+    **{family: f"metrics_path: /metrics/detailed\n  params: {{family: [{family}]}}\n  authorization: {{credentials_file: {{token}}}}"
+       for family in ("clients", "sessions", "listeners")},
+}  # fmt: skip
+
+
+class Prometheus:
+    """One that scrapes a broker again and again, all that it serves."""
+
+    def __init__(self, program, folder, server):
+        folder.mkdir()
+        self.place = f"127.0.0.1:{free_port()}"
+        jobs = "".join(
+            f"- job_name: {name}\n  {how.replace('{token}', str(server.folder / 'data' / 'admin.token'))}\n"
+            f"  static_configs: [{{targets: ['{server.http.removeprefix('http://')}']}}]\n"
+            for name, how in JOBS.items()
+        )
+        (folder / "prometheus.yml").write_text(f"global: {{scrape_interval: 3s, scrape_timeout: 3s}}\nscrape_configs:\n{jobs}")
+        self.log = folder / "log"
+        with self.log.open("w") as output:
+            command = [program, "--config.file=prometheus.yml", "--storage.tsdb.path=tsdb", f"--web.listen-address={self.place}"]
+            self.process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output)
+
+    def ask(self, path, **query):
+        url = f"http://{self.place}/api/v1/{path}?{urllib.parse.urlencode(query)}"
+        with urllib.request.urlopen(url, timeout=20) as answer:  # noqa: S310
+            return json.load(answer)["data"]
+
+    def targets(self):
+        """What became of the last scrape of each job."""
+        assert self.process.poll() is None, self.log.read_text()
+        with contextlib.suppress(OSError):
+            return {found["scrapePool"]: (found["health"], found["lastError"]) for found in self.ask("targets")["activeTargets"]}
+        return {}
+
+    def has_scraped(self):
+        found = self.targets()
+        return len(found) == len(JOBS) and all(health != "unknown" for health, _ in found.values())
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait(30)
+
+
+def test_prometheus_takes_it(brokers, tmp_path):
+    """It scrapes what the broker says, as it is: each sample of the text, and of each family the type, the help and the unit."""
+    tool = os.environ.get("PROMTOOL") or shutil.which("promtool")
+    program = Path(tool).with_name("prometheus") if tool else None
+    if not program or not program.exists():
+        pytest.skip("there is no prometheus beside promtool, or no promtool: name one in PROMTOOL")
+    server = brokers.own(sys_interval=0)
+    client = Raw(server, V5).connect("somebody")
+    send(client, 10)
+    client.send(b"\0\0")
+    client.expect_closed(0x81)
+    until(lambda: server.metric('courser_mqtt_closes_by_reason_total{reason_code="0x81"}') == 1, "it is counted")
+    there = Raw(server, V5).connect("there")
+    prometheus = Prometheus(str(program), tmp_path / "prometheus", server)
+    try:
+        until(prometheus.has_scraped, "all are scraped")
+        assert prometheus.targets() == dict.fromkeys(JOBS, ("up", ""))
+        families = scrape(server)
+        series = prometheus.ask("query", query='count by (__name__) ({job="metrics", __name__=~"courser_.+"})')["result"]
+        found = {row["metric"]["__name__"]: int(row["value"][1]) for row in series}
+        assert found == Counter(sample.name for family in families.values() for sample in family.samples)
+        told = {row["metric"]: (row["type"], row["help"], row["unit"]) for row in prometheus.ask("targets/metadata", match_target='{job="metrics"}')}
+        assert told == {name: (family.type, family.documentation, family.unit) for name, family in families.items()}
+        for family in ("clients", "sessions", "listeners"):
+            assert prometheus.ask("query", query=f'count({{job="{family}", __name__=~"courser_.+"}})')["result"], family
+    finally:
+        prometheus.end()
+    there.disconnect()
