@@ -415,3 +415,30 @@ def test_sol_2026_puback_before_connect(raw):
     """40 02 00 01 as the first bytes."""
     for packet in (b"\x40\x02\0\x01", b"\x50\x02\0\x01", b"\x62\x02\0\x01", b"\x70\x02\0\x01"):
         assert attack(raw, packet, connected=False).receive() is None
+
+
+def crafted(version):
+    """Packets of every kind that a client sends, right but for one byte: each byte with one bit, with the highest bit or all bits changed."""
+    more = {"user_property": ("k", "v"), "message_expiry": 1, "topic_alias": 1} if version == V5 else ()
+    will = wire.Will("will", b"gone", qos=2, retain=True, properties={"will_delay": 1} if version == V5 else ())
+    right = [
+        wire.connect(version, "crafted", username="u", password=b"p", will=will, properties={"receive_maximum": 9} if version == V5 else ()),
+        wire.publish(version, "a/b", b"payload", qos=2, packet_id=7, retain=True, properties=more),
+        wire.subscribe(version, 8, [("a/#", 1), ("$share/g/+/b", 2)], {"subscription_id": 5} if version == V5 else ()),
+        wire.unsubscribe(version, 9, ["a/#", "x"]),
+        *(wire.ack(kind, 7) for kind in (wire.PUBACK, wire.PUBREC, wire.PUBREL, wire.PUBCOMP)),
+        wire.disconnect(version, *([4, {"reason_string": "x"}] if version == V5 else [])),
+        wire.PING,
+    ]
+    for packet in right:
+        for at in range(len(packet)):
+            for change in (1, 0x80, 0xFF):
+                yield packet[:at] + bytes([packet[at] ^ change]) + packet[at + 1 :]
+
+
+def test_nanomq_cve_2024_42646_42649_2023_34494_crafted_packets(raw):
+    """Each packet with a byte changed, first as it is and then behind a CONNECT and before a right one: taken or refused, nothing else."""
+    for packet in crafted(raw.version):
+        for connected in (False, True):
+            client = attack(raw, packet, wire.subscribe(raw.version, 1, [("a/#", 0)]), wire.PING, connected=connected)
+            client.close()

@@ -1,5 +1,5 @@
-//! Every row of `docs/advisories.md` names tests that are there, or says why its input has no place here; and every test that is
-//! named for an advisory has its row.
+//! Every row of `docs/advisories.md` names tests that are there, or says why its input has no place here; what is a test for a CVE bears its
+//! number, so that it is the attack and not something near it; and every test that is named for an advisory has its row.
 
 #[cfg(test)]
 mod tests;
@@ -28,6 +28,11 @@ pub(super) fn untested(files: &[TextFile]) -> Vec<String> {
         if tests.is_empty() && !said.contains(REASON) {
             broken.push(format!(
                 "{PAGE}:{number}: names no test, and does not say \"{REASON}…\""
+            ));
+        }
+        if !said.contains(REASON) && !bears_a_number(line, &tests) {
+            broken.push(format!(
+                "{PAGE}:{number}: none of its tests has the number of a CVE of the row in its name"
             ));
         }
         let gone = tests.iter().filter(|test| !there.contains(**test));
@@ -69,6 +74,21 @@ fn last_column(line: &str) -> Option<&str> {
     let row = line.strip_prefix("| ")?.strip_suffix(" |")?;
     let (_, last) = row.rsplit_once(" | ")?;
     (last != "here").then_some(last)
+}
+
+/// Whether one of the tests is named for a CVE of the row, if it has any.
+fn bears_a_number(row: &str, tests: &[&str]) -> bool {
+    let cves = row.split("CVE-").skip(1).map(|rest| {
+        let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '-');
+        &rest[..end.unwrap_or(rest.len())]
+    });
+    let is_for = |test: &str, cve: &str| {
+        let mut words = test.split('_').skip_while(|word| *word != "cve");
+        cve.split('-')
+            .all(|part| words.by_ref().any(|word| word == part))
+    };
+    let mut cves = cves.peekable();
+    cves.peek().is_none() || cves.any(|cve| tests.iter().any(|test| is_for(test, cve)))
 }
 
 /// Words between grave accents that can be names of functions.

@@ -45,3 +45,30 @@ fn a_row_without_a_test_says_why() {
     );
     assert_eq!(untested(&[]), ["docs/advisories.md: is not there"]);
 }
+
+#[test]
+fn a_test_for_a_cve_bears_its_number() {
+    let code = "fn cve_2020_11_12_2021_5_x() {}\nfn some_other() {}";
+    for row in [
+        "A CVE-2020-12",
+        "A CVE-1999-1, CVE-2021-5",
+        "A, 2494 of its list",
+    ] {
+        check(
+            &format!("| {row} | x | `cve_2020_11_12_2021_5_x` |"),
+            code,
+            &[],
+        );
+    }
+    let none =
+        "docs/advisories.md:5: none of its tests has the number of a CVE of the row in its name";
+    for row in ["A CVE-2020-1", "A CVE-2021-7", "A CVE-2022-5"] {
+        let row = format!("| {row} | x | `some_other`, `cve_2020_11_12_2021_5_x` |");
+        check(&row, code, &[none]);
+    }
+    check(
+        "| A CVE-2020-1 | x | `cve_2020_11_12_2021_5_x`. Cannot: it is not here |",
+        code,
+        &[],
+    );
+}
