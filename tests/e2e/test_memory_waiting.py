@@ -63,7 +63,8 @@ def test_while_a_third_waits_those_who_take_their_messages_get_them(tmp_path, ra
     """A receiver of either version; what publishers are told shows in 5.0 only."""
     version = raw.version
     with serving(tmp_path) as server:
-        queuer, waiting = queue(server, Healthy(server.port))
+        with Healthy(server.port) as healthy:
+            queuer, waiting = queue(server, healthy)
         assert waiting > SMALL / 3 * 0.9, f"{waiting // MIB} MiB"
         publisher, _ = come(server, V5, "publisher")
 
@@ -121,7 +122,8 @@ def test_while_a_third_waits_qos_2_of_kept_sessions_is_refused(tmp_path, raw):
     """3.1.1 cannot be told: the connection ends. Once there is room, it is taken."""
     version = raw.version
     with serving(tmp_path) as server:
-        queuer, _ = queue(server, Healthy(server.port))
+        with Healthy(server.port) as healthy:
+            queuer, _ = queue(server, healthy)
         reader, _ = come(server, V5, "reader")
         reader.subscribe("t", qos=2)
         passing, _ = come(server, version, "passing")
