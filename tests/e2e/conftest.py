@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import gaps
+import namespace
 from broker import BROKERS, Broker
 from clients.base import Unsupported
 from scenario import Library, Raw, library_names
@@ -107,6 +109,17 @@ def default_ports(tmp_path_factory):
     with (tmp_path_factory.getbasetemp().parent / "default-ports").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+@pytest.fixture
+def network(default_ports):
+    """How a command begins that has these ports for itself; nothing, where this user cannot make a network."""
+    with contextlib.ExitStack() as ends:
+        try:
+            found = ends.enter_context(namespace.own_network())
+        except namespace.CannotMake:
+            found = []
+        yield found
 
 
 @pytest.fixture(scope="session")

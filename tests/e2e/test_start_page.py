@@ -1,13 +1,11 @@
 """The page of the first five minutes: each of its commands is run, and prints what the page says."""
 
-import contextlib
 import os
 import re
 import subprocess
 import time
 from pathlib import Path
 
-import namespace
 import pytest
 from broker import Courser
 from test_first_five_minutes import port_is_free
@@ -53,22 +51,11 @@ def test_the_page_is_read_as_it_is_meant():
     assert len(found) > 12 and sum(step["command"].endswith("&") for step in found) == 2
 
 
-@pytest.fixture
-def network(default_ports):
-    """How a command begins that has the ports of the page: in a network of its own, or on a machine where they are free."""
-    with contextlib.ExitStack() as ends:
-        try:
-            yield ends.enter_context(namespace.own_network())
-        except namespace.CannotMake as reason:
-            assert os.geteuid() != 0, f"root can make a network: {reason}"
-            taken = [port for port in PORTS if not port_is_free(port)]
-            if taken:
-                pytest.skip(f"ports {taken} are taken by something else on this machine, and no network can be made: {reason}")
-            yield []
-
-
 def test_every_command_of_the_page(tmp_path, network):
     """In an empty folder, in the order of the page."""
+    taken = [] if network else [port for port in PORTS if not port_is_free(port)]
+    if taken:
+        pytest.skip(f"ports {taken} are taken by something else on this machine")
     programs = tmp_path / "programs"
     programs.mkdir()
     (programs / "courser").symlink_to(Courser.binary())
