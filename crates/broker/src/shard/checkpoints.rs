@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use courser_contract::{LogIndex, PartitionId, ShardId, Tick};
-use courser_engine::DiskRoom;
-use courser_log::{BatchNumber, CheckpointAt, FileDisk, LiveEntries};
+use courser_engine::{DiskRoom, EntrySet};
+use courser_log::{BatchNumber, CheckpointAt, FileDisk};
 
 use super::Shard;
 use super::stop::Saves;
@@ -21,8 +21,8 @@ use crate::clock::thread_cpu_us;
 use crate::stations::{CheckpointDone, Checkpointed, Job};
 use crate::store::Stores;
 
-/// Bytes of state that one turn writes at most: 2,700 messages of which each takes 3 bytes, and a look at a packed row that is in no cache.
-const SLICE_BYTES: usize = 8 << 10;
+/// Bytes of state that one turn writes at most: 700 messages of which each takes 3 bytes, and a look at a packed row that is in no cache.
+const SLICE_BYTES: usize = 2 << 10;
 /// Pieces on their way to the reader at most: 1 MiB. The engine gathers slices, of whatever size, until a piece has 64 KiB.
 const PIECES_MAX: usize = 16;
 
@@ -51,7 +51,7 @@ enum Progress {
     /// It has given all, and is to be the one that counts once the log is synced to its entry.
     Given {
         place: usize,
-        live: LiveEntries,
+        live: EntrySet,
         written: BatchNumber,
         /// Whether the log was asked how far it is synced.
         asked: bool,

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use courser_contract::{PartitionId, Term};
-use courser_log::{CheckpointAt, LiveEntries};
+use courser_engine::EntrySet;
+use courser_log::CheckpointAt;
 
 use super::Shard;
 use super::partitions::Owned;
@@ -98,7 +99,7 @@ pub(super) trait Saveable {
     /// The next piece of about so many bytes; none after the last.
     fn take_piece(&mut self, bytes: usize) -> Option<Bytes>;
     /// After the last piece: entries below that are still needed.
-    fn end(&mut self) -> Option<LiveEntries>;
+    fn end(&mut self) -> Option<EntrySet>;
     /// It will not be written.
     fn cancel(&mut self);
 }
@@ -125,9 +126,9 @@ impl Saveable for Metadata {
         self.take_checkpoint_piece()
     }
 
-    fn end(&mut self) -> Option<LiveEntries> {
+    fn end(&mut self) -> Option<EntrySet> {
         self.end_checkpoint();
-        Some(LiveEntries::NONE)
+        Some(EntrySet::default())
     }
 
     fn cancel(&mut self) {
@@ -166,13 +167,8 @@ impl Saveable for Owned {
             .map(|piece| piece.bytes)
     }
 
-    fn end(&mut self) -> Option<LiveEntries> {
-        let end = self.partition().checkpoint_end()?;
-        let mut live = LiveEntries::NONE;
-        for (first, last) in end.live.ranges() {
-            live.push_range(first, last);
-        }
-        Some(live)
+    fn end(&mut self) -> Option<EntrySet> {
+        self.partition().checkpoint_end().map(|end| end.live)
     }
 
     fn cancel(&mut self) {

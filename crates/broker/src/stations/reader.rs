@@ -10,7 +10,7 @@ use std::sync::mpsc;
 
 use bytes::Bytes;
 use courser_contract::{PartitionId, ShardId};
-use courser_engine::CheckpointNeeds;
+use courser_engine::{CheckpointNeeds, EntrySet};
 use courser_log::{
     CheckpointAt, CheckpointError, CheckpointStore, CheckpointWriter, Cleaner, Disk, LiveEntries,
     PrepareJob, Prepared, Source, Survey, Synced,
@@ -45,8 +45,8 @@ pub(crate) enum Job<D: Disk> {
     CheckpointEnds {
         /// Whose.
         partition: PartitionId,
-        /// Entries below it that are still needed.
-        live: LiveEntries,
+        /// Entries below it that are still needed; the shard has no time to make ranges of them.
+        live: EntrySet,
         /// Proof that the log is synced to its index.
         synced: Synced,
         /// Who waits.
@@ -139,7 +139,7 @@ where
                     live,
                     synced,
                     shard,
-                } => self.end(partition, live, synced, shard),
+                } => self.end(partition, &live, synced, shard),
                 Job::CheckpointCancelled(partition) => self.give_up(partition),
                 Job::Surveyed(survey) => self.cleaner.surveyed(survey),
                 Job::Sourced(source) => self.cleaner.sourced(source),
@@ -209,18 +209,22 @@ where
         }
     }
 
-    fn end(&mut self, partition: PartitionId, live: LiveEntries, synced: Synced, shard: ShardId) {
+    fn end(&mut self, partition: PartitionId, live: &EntrySet, synced: Synced, shard: ShardId) {
         let Some(writer) = self.open.remove(&partition) else {
             return self.answer(partition, shard, None);
         };
+        let mut ranges = LiveEntries::NONE;
+        for (first, last) in live.ranges() {
+            ranges.push_range(first, last);
+        }
         let bytes = writer.bytes();
-        match writer.finish(live.clone(), synced) {
+        match writer.finish(ranges.clone(), synced) {
             Ok(manifest) => {
                 self.cleaner.checkpointed(manifest);
                 self.state.add(Counter::Checkpoints, 1);
                 self.state.add(Counter::CheckpointBytes, bytes);
                 self.state.note_checkpoint(bytes);
-                self.answer(partition, shard, Some(live));
+                self.answer(partition, shard, Some(ranges));
             }
             Err(error) => {
                 self.failed(&error);
