@@ -5,6 +5,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use courser_cluster::PlantedConsensus;
+use courser_engine::PlantedPartition;
+use courser_log::testing::Planted as PlantedLog;
+use courser_mqtt::front::PlantedFront;
 
 /// Names every bug once.
 macro_rules! bugs {
@@ -205,6 +208,64 @@ impl Bug {
             Self::ClaimBeforeSync => Some(PlantedConsensus::ClaimBeforeSync),
             Self::VoteForgotten => Some(PlantedConsensus::VoteForgotten),
             Self::LeadsAtOnce => Some(PlantedConsensus::LeadsAtOnce),
+            _ => None,
+        }
+    }
+
+    /// In the fronts.
+    pub(crate) const fn in_front(self) -> Option<PlantedFront> {
+        match self {
+            Self::RepeatWithoutDup => Some(PlantedFront::RepeatWithoutDup),
+            Self::WindowIgnored => Some(PlantedFront::WindowIgnored),
+            Self::PubrelForgotten => Some(PlantedFront::PubrelForgotten),
+            Self::IdFreeAtPubrec => Some(PlantedFront::IdFreeAtPubrec),
+            Self::OutputUnbounded => Some(PlantedFront::OutputUnbounded),
+            _ => None,
+        }
+    }
+
+    /// In partitions.
+    pub(crate) const fn in_partition(self) -> Option<PlantedPartition> {
+        match self {
+            Self::AgedFromFirst => Some(PlantedPartition::AgedFromFirst),
+            Self::AgedUnderWay => Some(PlantedPartition::AgedUnderWay),
+            Self::AgedUncounted => Some(PlantedPartition::AgedUncounted),
+            Self::SkipCold => Some(PlantedPartition::ColdSkipped),
+            Self::QueueUnbounded => Some(PlantedPartition::Unbounded),
+            Self::ForgetHold => Some(PlantedPartition::HoldForgotten),
+            Self::EarlyPubrel => Some(PlantedPartition::EarlyRelease),
+            Self::WrongDup => Some(PlantedPartition::WrongDup),
+            Self::FoundLate => Some(PlantedPartition::FoundLate),
+            Self::ForwardTwice => Some(PlantedPartition::ForwardedTwice),
+            Self::WillKept => Some(PlantedPartition::WillKept),
+            Self::AttachBeforeDetach => Some(PlantedPartition::LetInEarly),
+            Self::AsideAcknowledges => Some(PlantedPartition::AsideAcknowledges),
+            Self::DeliverLost => Some(PlantedPartition::Delivered),
+            Self::SkipLost => Some(PlantedPartition::Skipped),
+            Self::UncountedLoss => Some(PlantedPartition::Uncounted),
+            _ => None,
+        }
+    }
+
+    /// In the log.
+    pub(crate) const fn in_log(self) -> Option<PlantedLog> {
+        match self {
+            Self::CutRot => Some(PlantedLog::CutRot),
+            Self::CutLost => Some(PlantedLog::CutLost),
+            Self::ReadRecycled => Some(PlantedLog::ReadRecycled),
+            Self::EmptyHeads => Some(PlantedLog::HeadWithoutHardStates),
+            Self::FreeKept => Some(PlantedLog::FreeKept),
+            Self::HoldIgnored => Some(PlantedLog::IgnoreHold),
+            Self::CleanUncovered => Some(PlantedLog::CleanUncovered),
+            Self::ForgetKeptAtStart => Some(PlantedLog::ForgetKeptAtStart),
+            Self::FreeLiveSegments => Some(PlantedLog::FreeLiveSegments),
+            Self::TrustTheCache => Some(PlantedLog::TrustTheCache),
+            Self::ClaimTooMuch => Some(PlantedLog::ClaimTooMuch),
+            Self::ShortForEver => Some(PlantedLog::LowForEver),
+            Self::ScrubEndsEarly => Some(PlantedLog::HeldTooShort),
+            Self::TakeDamaged => Some(PlantedLog::TakeDamaged),
+            Self::NoDirectorySync => Some(PlantedLog::SkipFolderSync),
+            Self::OldSegmentNotSynced => Some(PlantedLog::ForgetOlderSegment),
             _ => None,
         }
     }

@@ -69,7 +69,6 @@ pub struct Group {
     written: u64,
     persisted: u64,
     waiting: Option<Box<Waiting>>,
-    #[cfg(feature = "planted")]
     planted: Option<PlantedConsensus>,
 }
 
@@ -107,7 +106,6 @@ impl Group {
             written: 0,
             persisted: 0,
             waiting: None,
-            #[cfg(feature = "planted")]
             planted: None,
         };
         if alone {

@@ -26,7 +26,6 @@ pub struct Partition {
     pub(crate) disk_room: DiskRoom,
     pub(crate) memory_room: MemoryRoom,
     pub(crate) recalls: Recalls,
-    #[cfg(feature = "planted")]
     pub(crate) planted: Option<crate::PlantedPartition>,
 }
 
@@ -68,7 +67,6 @@ impl Partition {
             disk_room: DiskRoom::Enough,
             memory_room: MemoryRoom::Enough,
             recalls: Recalls::default(),
-            #[cfg(feature = "planted")]
             planted: None,
         };
         partition

@@ -46,17 +46,8 @@ impl Partition {
         self.planted = Some(planted);
     }
 
-    #[cfg(feature = "planted")]
+    /// Whether this bug is planted: never without the feature.
     pub(crate) fn is_planted(&self, planted: PlantedPartition) -> bool {
-        self.planted == Some(planted)
-    }
-
-    #[cfg(not(feature = "planted"))]
-    #[expect(
-        clippy::unused_self,
-        reason = "the same call as where a bug is planted"
-    )]
-    pub(crate) const fn is_planted(&self, _planted: PlantedPartition) -> bool {
-        false
+        cfg!(feature = "planted") && self.planted == Some(planted)
     }
 }

@@ -87,7 +87,6 @@ impl Oracle {
         let uncertain = msg.resent && unheard;
         let may_be_dropped =
             self.drops || self.wait_ms.is_some_and(|ms| now >= msg.first_sent + ms);
-        let overtaken = self.is_overtaken(life, id, &msg);
         let it = &mut self.lives[life];
         if msg.topic != got.topic || msg.payload != got.payload {
             return Err("I5: delivered bytes differ from published ones".to_owned());
@@ -155,7 +154,7 @@ impl Oracle {
             ));
         }
         if from_scan {
-            if overtaken && first {
+            if first && self.is_overtaken(life, id, &msg) {
                 return Err("M34: a retained message after a newer live one".to_owned());
             }
         } else if first && !(msg.retain && got.retain) {

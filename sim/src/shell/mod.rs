@@ -31,7 +31,6 @@ use self::effects::FrontFx;
 use self::hub::Hub;
 pub(crate) use self::message::{Action, Message};
 pub(crate) use self::places::{Places, Relaxed, class_of_client};
-pub(crate) use self::planted::planted_front;
 use crate::bug::Bug;
 use crate::rng::Rng;
 
@@ -126,7 +125,9 @@ impl Shard {
         });
         let mut partitions: BTreeMap<_, _> = partitions.collect();
         for owned in partitions.values_mut() {
-            planted::plant_partition(make.bug, &mut owned.partition);
+            if let Some(planted) = make.bug.and_then(Bug::in_partition) {
+                owned.partition.plant(planted);
+            }
         }
         Self {
             hub: Hub::new(make.id, make.start, make.places, rng, make.bug),

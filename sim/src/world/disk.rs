@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use courser_cluster::{Consensus, Group};
 use courser_contract::{Class, LogIndex, PartitionId, Recalled, ShardId};
-use courser_log::testing::{MemDisk, Planted};
+use courser_log::testing::MemDisk;
 use courser_log::{
     Batch, CheckpointStore, HeldSegment, Log, LogConfig, LogCounts, LogPlaces, NodeIdentity,
     PrepareJob, Question, Record, SpaceState,
@@ -217,26 +217,10 @@ impl DiskNode {
         let mut config = LogConfig::new(NODE, self.plan.segment_bytes)
             .expect("a plan's segments have a size that can be");
         config.reserve_segments = self.plan.reserve_segments;
-        let planted = match self.bug {
-            Some(Bug::CutRot) => Planted::CutRot,
-            Some(Bug::CutLost) => Planted::CutLost,
-            Some(Bug::ReadRecycled) => Planted::ReadRecycled,
-            Some(Bug::EmptyHeads) => Planted::HeadWithoutHardStates,
-            Some(Bug::FreeKept) => Planted::FreeKept,
-            Some(Bug::HoldIgnored) => Planted::IgnoreHold,
-            Some(Bug::CleanUncovered) => Planted::CleanUncovered,
-            Some(Bug::ForgetKeptAtStart) => Planted::ForgetKeptAtStart,
-            Some(Bug::FreeLiveSegments) => Planted::FreeLiveSegments,
-            Some(Bug::TrustTheCache) => Planted::TrustTheCache,
-            Some(Bug::ClaimTooMuch) => Planted::ClaimTooMuch,
-            Some(Bug::ShortForEver) => Planted::LowForEver,
-            Some(Bug::ScrubEndsEarly) => Planted::HeldTooShort,
-            Some(Bug::TakeDamaged) => Planted::TakeDamaged,
-            Some(Bug::NoDirectorySync) => Planted::SkipFolderSync,
-            Some(Bug::OldSegmentNotSynced) => Planted::ForgetOlderSegment,
-            _ => return config,
-        };
-        config.with(planted)
+        match self.bug.and_then(Bug::in_log) {
+            Some(planted) => config.with(planted),
+            None => config,
+        }
     }
 
     fn folder(&self, folder: &MemDisk) -> PlantedDisk {

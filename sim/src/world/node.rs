@@ -11,7 +11,7 @@ use courser_mqtt::front::{FrontConfig, OutputPool};
 use super::World;
 use crate::bug::Bug;
 use crate::link::Links;
-use crate::shell::{Inbound, Make, Shard, planted_front};
+use crate::shell::{Inbound, Make, Shard};
 
 impl World {
     pub(super) fn look_whether_serving(&mut self) {
@@ -37,7 +37,9 @@ impl World {
         fronts.receive_maximum =
             NonZeroU16::new(self.plan.receive_maximum).unwrap_or(NonZeroU16::MIN);
         fronts.output_bytes_max = self.plan.output_bytes_max;
-        fronts.planted = planted_front(self.plan.bug);
+        if let Some(planted) = self.plan.bug.and_then(Bug::in_front) {
+            fronts.plant(planted);
+        }
         let fronts = Rc::new(fronts);
         self.links = Links::new(self.plan.shards, self.plan.link_ms);
         self.turn_at.fill(None);

@@ -26,17 +26,8 @@ impl Group {
         self.planted = Some(planted);
     }
 
-    #[cfg(feature = "planted")]
+    /// Whether this bug is planted: never without the feature.
     pub(super) fn is_planted(&self, planted: PlantedConsensus) -> bool {
-        self.planted == Some(planted)
-    }
-
-    #[cfg(not(feature = "planted"))]
-    #[expect(
-        clippy::unused_self,
-        reason = "the same call as where a bug is planted"
-    )]
-    pub(super) const fn is_planted(&self, _planted: PlantedConsensus) -> bool {
-        false
+        cfg!(feature = "planted") && self.planted == Some(planted)
     }
 }

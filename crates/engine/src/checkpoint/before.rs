@@ -43,14 +43,9 @@ impl State {
 }
 
 impl Saving {
-    #[cfg(feature = "planted")]
+    /// Whether the bug is planted: never without the feature.
     const fn is_planted(&self) -> bool {
-        self.late
-    }
-
-    #[cfg(not(feature = "planted"))]
-    const fn is_planted(&self) -> bool {
-        false
+        cfg!(feature = "planted") && self.late
     }
 
     fn before_publish(&mut self, state: &mut State, publish: &PublishFact<'_>) {

@@ -57,7 +57,6 @@ pub(crate) struct Saving {
     /// Session whose subscriptions are written up to a place.
     pub(super) open_session: Option<(SessionUid, usize)>,
     /// A bug for tests that look for it.
-    #[cfg(feature = "planted")]
     pub(super) late: bool,
 }
 
@@ -78,7 +77,6 @@ impl Saving {
             new_sets: HashSet::default(),
             open_sets: Vec::new(),
             open_session: None,
-            #[cfg(feature = "planted")]
             late: false,
         };
         let output = &mut saving.output;

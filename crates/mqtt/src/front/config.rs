@@ -73,8 +73,7 @@ pub struct FrontConfig {
     /// Packets that the fronts of the shard have received, good or bad.
     pub packets_received: PacketsReceived,
     /// A bug, for tests that must find it.
-    #[cfg(feature = "planted")]
-    pub planted: Option<super::PlantedFront>,
+    pub(super) planted: Option<super::PlantedFront>,
     /// For what is put together while one packet is handled.
     pub(super) scratch: RefCell<Vec<u8>>,
     /// For what was held back and is sent to one client.
@@ -110,7 +109,6 @@ impl FrontConfig {
             authentication: Rc::new(Anonymous),
             output_pool,
             packets_received: PacketsReceived::default(),
-            #[cfg(feature = "planted")]
             planted: None,
             scratch: RefCell::default(),
             prepared: RefCell::default(),

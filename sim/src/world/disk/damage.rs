@@ -9,7 +9,7 @@ mod tried;
 use bytes::Bytes;
 use courser_cluster::{Consensus, Group, GroupConfig, NodeId, Restored};
 use courser_contract::{LogIndex, Now, PartitionId};
-use courser_engine::{Limits, Partition, PlantedPartition};
+use courser_engine::{Limits, Partition};
 use courser_log::{PartitionDamage, Push, RecoveredEntry};
 
 use self::tried::Tried;
@@ -58,7 +58,9 @@ pub(super) fn probe(
         if !partition.has_lost() {
             compare(truth, &partition, entries).map_err(named)?;
         }
-        plant(node.bug, &mut partition);
+        if let Some(planted) = node.bug.and_then(Bug::in_partition) {
+            partition.plant(planted);
+        }
         let last = found.map_or(LogIndex(0), |found| found.seen);
         let it = Tried::new(partition, last, now);
         match damage {
@@ -75,17 +77,6 @@ pub(super) fn probe(
             .map_err(|text| format!("partition {}: {text}", id.0))?;
     }
     Ok(tried)
-}
-
-fn plant(bug: Option<Bug>, partition: &mut Partition) {
-    let planted = match bug {
-        Some(Bug::AsideAcknowledges) => PlantedPartition::AsideAcknowledges,
-        Some(Bug::DeliverLost) => PlantedPartition::Delivered,
-        Some(Bug::SkipLost) => PlantedPartition::Skipped,
-        Some(Bug::UncountedLoss) => PlantedPartition::Uncounted,
-        _ => return,
-    };
-    partition.plant(planted);
 }
 
 /// Those without data are of the consensus.

@@ -19,45 +19,51 @@ use super::truth::MayRot;
 const FLIPS: usize = 6;
 
 impl World {
-    /// I2: whatever a loss of power takes now, it takes nothing that is committed. The worst one: all that is not synced.
+    /// I2: whatever a loss of power takes now, it takes nothing that is committed, and nothing that checkpoints need.
     pub(super) fn probe_power_loss(&mut self) {
-        let (counter, now) = (self.life + 1, self.now);
-        let limits = self.plan.limits.clone();
+        let (now, limits) = (self.now, self.plan.limits.clone());
         let Some(node) = self.disk.as_deref_mut() else {
             return;
         };
-        let nothing = |disk: &MemDisk| disk.fork().power_loss_with(|_| 0, |_| Survival::Gone);
-        let worst = (nothing(&node.log_folder), nothing(&node.checkpoint_folder));
         let any = node.rng.next();
         let some = (
             node.log_folder.fork().power_loss(any),
             node.checkpoint_folder.fork().power_loss(any ^ 1),
         );
-        for (log, checkpoints) in [worst, some] {
-            let folders = (node.folder(&log), node.folder(&checkpoints));
-            let compared = open(node, folders, counter)
-                .and_then(|opened| node.is_all_there(&opened, (now, &limits)));
-            if let Err(text) = compared {
-                self.oracle
-                    .fail(format!("{text} (a loss of power at {now})"));
-                return;
-            }
-        }
-        self.counts.probes += 1;
+        let left = [node.worst_loss(), some];
+        self.probe_losses(&left, |node, opened| {
+            node.is_all_there(opened, (now, &limits))
+        });
     }
 
     /// I2, after a sync: what was not synced is gone, and all that is committed is in the log.
     pub(super) fn probe_sync(&mut self) {
+        let now = self.now;
+        let Some(node) = self.disk.as_deref() else {
+            return;
+        };
+        let left = [node.worst_loss()];
+        self.probe_losses(&left, |node, opened| {
+            opened.compare(node, MayRot::No, Some(now))
+        });
+    }
+
+    /// Opens what losses of power would leave now.
+    fn probe_losses(
+        &mut self,
+        left: &[(MemDisk, MemDisk)],
+        is_whole: impl Fn(&DiskNode, &Opened) -> Result<(), String>,
+    ) {
         let (counter, now) = (self.life + 1, self.now);
         let Some(node) = self.disk.as_deref() else {
             return;
         };
-        let nothing = |disk: &MemDisk| disk.fork().power_loss_with(|_| 0, |_| Survival::Gone);
-        let (log, checkpoints) = (nothing(&node.log_folder), nothing(&node.checkpoint_folder));
-        let folders = (node.folder(&log), node.folder(&checkpoints));
-        let compared = open(node, folders, counter)
-            .and_then(|opened| opened.compare(node, MayRot::No, Some(now)));
-        if let Err(text) = compared {
+        let broken = left.iter().find_map(|(log, checkpoints)| {
+            let folders = (node.folder(log), node.folder(checkpoints));
+            let opened = open(node, folders, counter);
+            opened.and_then(|opened| is_whole(node, &opened)).err()
+        });
+        if let Some(text) = broken {
             self.oracle
                 .fail(format!("{text} (a loss of power at {now})"));
         }
@@ -159,6 +165,12 @@ impl World {
 }
 
 impl DiskNode {
+    /// The worst loss of power: all that is not synced is gone.
+    fn worst_loss(&self) -> (MemDisk, MemDisk) {
+        let left = |disk: &MemDisk| disk.fork().power_loss_with(|_| 0, |_| Survival::Gone);
+        (left(&self.log_folder), left(&self.checkpoint_folder))
+    }
+
     /// All that is committed is there, and all that checkpoints need.
     fn is_all_there(&self, opened: &Opened, (now, limits): (u64, &Limits)) -> Result<(), String> {
         opened.compare(self, MayRot::No, Some(now))?;
