@@ -9,8 +9,8 @@ const PAGE: usize = 4096;
 #[derive(Clone, Debug, Default)]
 struct Before {
     bytes: Option<Arc<[u8; PAGE]>>,
-    /// First page of that write.
-    first: usize,
+    /// Number of that write; 0: there was none.
+    write: u64,
 }
 
 /// Bytes of a file. Those of the last page that are behind the end are zeros.
@@ -19,10 +19,20 @@ pub(super) struct Pages {
     /// None: all zeros.
     pages: Vec<Option<Arc<[u8; PAGE]>>>,
     before: Vec<Before>,
+    /// Writes so far.
+    writes: u64,
     len: usize,
 }
 
 impl Pages {
+    /// Bytes that were always there: no write of them can be lost.
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        let mut pages = Self::default();
+        pages.write(0, bytes);
+        pages.before.fill(Before::default());
+        pages
+    }
+
     pub(super) const fn len(&self) -> usize {
         self.len
     }
@@ -65,6 +75,7 @@ impl Pages {
         if self.len < offset + data.len() {
             self.resize(offset + data.len());
         }
+        self.writes += 1;
         let mut done = 0;
         while done < data.len() {
             let (page, from) = ((offset + done) / PAGE, (offset + done) % PAGE);
@@ -72,7 +83,7 @@ impl Pages {
             let part = &data[done..done + some];
             self.before[page] = Before {
                 bytes: self.pages[page].clone(),
-                first: offset / PAGE,
+                write: self.writes,
             };
             let page = &mut self.pages[page];
             match <[u8; PAGE]>::try_from(part) {
@@ -101,14 +112,21 @@ impl Pages {
             return;
         }
         let page = at / PAGE;
-        let first = self.before[page].first;
-        let theirs = match whole {
-            true => first..self.before.len(),
+        let write = self.before[page].write;
+        if write == 0 {
+            return;
+        }
+        let looked_at = match whole {
+            true => 0..self.before.len(),
             false => page..page + 1,
         };
-        let of_it = theirs.take_while(|page| self.before[*page].first == first);
-        for page in of_it {
-            self.pages[page].clone_from(&self.before[page].bytes);
+        for (page, before) in self.pages[looked_at.clone()]
+            .iter_mut()
+            .zip(&self.before[looked_at])
+        {
+            if before.write == write {
+                page.clone_from(&before.bytes);
+            }
         }
     }
 
@@ -175,18 +193,16 @@ mod tests {
         assert!(!pages.read(usize::MAX, &mut buf));
     }
 
+    /// The first byte of each page.
+    fn bytes(pages: &Pages) -> Vec<u8> {
+        pages.to_vec().chunks(PAGE).map(|it| it[0]).collect()
+    }
+
     #[test]
     fn a_page_or_a_whole_write_is_what_it_was_before() {
         let mut pages = Pages::default();
         pages.write(0, &[1; 4 * PAGE]);
         pages.write(PAGE, &[2; 2 * PAGE]);
-        let bytes = |pages: &Pages| {
-            pages
-                .to_vec()
-                .chunks(PAGE)
-                .map(|it| it[0])
-                .collect::<Vec<_>>()
-        };
         let mut one = pages.clone();
         one.bring_back(2 * PAGE + 7, false);
         assert_eq!(bytes(&one), [1, 2, 1, 1]);
@@ -194,5 +210,25 @@ mod tests {
         assert_eq!(bytes(&pages), [1, 1, 1, 1]);
         pages.bring_back(3 * PAGE, false);
         assert_eq!(bytes(&pages), [1, 1, 1, 0], "it was nothing before");
+    }
+
+    /// Also those behind a page that something else has written since, and none of another write that began at the same page.
+    #[test]
+    fn all_that_is_left_of_a_write_is_lost_together() {
+        let mut pages = Pages::default();
+        pages.write(0, &[1; 4 * PAGE]);
+        pages.write(PAGE, &[2; PAGE]);
+        let mut other = pages.clone();
+        pages.bring_back(3 * PAGE, true);
+        assert_eq!(bytes(&pages), [0, 2, 0, 0]);
+        other.write(0, &[3; PAGE]);
+        other.bring_back(0, true);
+        assert_eq!(bytes(&other), [1, 2, 1, 1]);
+        let mut there = Pages::of(&[4; 2 * PAGE]);
+        there.write(PAGE, &[5; PAGE]);
+        there.bring_back(0, true);
+        assert_eq!(bytes(&there), [4, 5], "nobody has written it");
+        there.bring_back(PAGE, true);
+        assert_eq!(bytes(&there), [4, 4]);
     }
 }

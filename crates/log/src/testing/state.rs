@@ -138,8 +138,7 @@ impl File {
     }
 
     pub(super) fn replace(&mut self, bytes: &[u8]) {
-        self.durable = Pages::default();
-        self.durable.write(0, bytes);
+        self.durable = Pages::of(bytes);
         self.visible = self.durable.clone();
         self.unsynced.clear();
     }
