@@ -350,7 +350,7 @@ impl Partition {
         let leaver = Leaver {
             member,
             cause: LeaveCause::SessionEnded,
-            request: 0,
+            request: UNASKED,
             part: None,
             front: None,
             known: None,
@@ -385,7 +385,15 @@ impl SharedGroup {
     }
 }
 
+/// Number of a leave that no home has asked for; others count from 1 in each term.
+const UNASKED: u64 = 0;
+
+/// Tells the home of a session that it has left. Of one that ended with its process nobody has asked, and with fewer shards than before there may be
+/// nobody to tell.
 fn left(member: HomeRef, request: u64, owing: Option<GroupRef>, fx: &mut impl PartitionEffects) {
+    if request == UNASKED {
+        return;
+    }
     let left = ToPartition::Left {
         member,
         request,

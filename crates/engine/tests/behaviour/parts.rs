@@ -132,6 +132,30 @@ fn m36_the_first_durable_member_makes_it_durable_until_it_ends() {
     assert!(leads_to(&world, VOLATILE) && !leads_to(&world, DURABLE));
 }
 
+/// With fewer shards than before the partition that it was in is not there any more: a message to it was a panic in apply.
+#[test]
+fn m36_a_member_that_ended_with_its_process_is_told_nothing() {
+    let mut world = World::new();
+    let clean = member(&mut world, "clean", Options::clean());
+    let durable = member(&mut world, "durable", Options::durable());
+    world.detach(clean, DetachCause::Lost);
+    world.settle();
+    let told = std::mem::take(&mut world.fx.left);
+    assert!(told.iter().any(|it| it.partition == VOLATILE), "{told:?}");
+    let clean = member(&mut world, "clean", Options::clean());
+    world.settle();
+    world.restart(DURABLE);
+    world.settle();
+    assert_eq!(world.fx.left, [], "nobody has asked");
+    world.attach(durable, Options::durable());
+    for n in 0..4 {
+        world.send("t", &n.to_string(), QoS::ExactlyOnce);
+        world.settle();
+    }
+    assert_eq!(world.got(clean).len(), 0, "it is no member any more");
+    assert_eq!(world.got(durable), ["0", "1", "2", "3"]);
+}
+
 #[test]
 fn m36_what_waits_is_passed_on_first_and_in_order() {
     let mut world = World::new();

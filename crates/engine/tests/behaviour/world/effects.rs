@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use courser_contract::{
-    AppendNumber, Cut, DeliverTo, Delivery, Destinations, Dropped, Fence, FrontId, IndexChange,
-    IndexToken, Origin, PartitionEffects, PartitionId, Settled, ToFront, ToPartition,
+    AppendNumber, Cut, DeliverTo, Delivery, Destinations, Dropped, Fence, FrontId, HomeRef,
+    IndexChange, IndexToken, Origin, PartitionEffects, PartitionId, Settled, ToFront, ToPartition,
     WillPermission,
 };
 
@@ -21,6 +21,8 @@ pub(crate) struct Effects {
     pub(crate) deliver_calls: usize,
     pub(crate) to_fronts: Vec<(FrontId, ToFront)>,
     pub(crate) to_partitions: VecDeque<(PartitionId, PartitionId, ToPartition)>,
+    /// Sessions of which a group has said that they have left.
+    pub(crate) left: Vec<HomeRef>,
     pub(crate) settled: Vec<(PartitionId, AppendNumber, Settled)>,
     pub(crate) index: Vec<(PartitionId, IndexToken)>,
     pub(crate) fences: Vec<(PartitionId, IndexToken)>,
@@ -97,6 +99,9 @@ impl PartitionEffects for Effects {
 
     fn send_partition(&mut self, to: PartitionId, message: ToPartition) {
         self.events += 1;
+        if let ToPartition::Left { member, .. } = &message {
+            self.left.push(*member);
+        }
         self.to_partitions.push_back((self.at.0, to, message));
     }
 
