@@ -146,6 +146,16 @@ bugs! {
     CleanUncovered,
     /// On a disk: segments that are being copied are used again.
     HoldIgnored,
+    /// On a disk: a backup ends before the last block of the log that it was cut behind.
+    CutMissesBatch,
+    /// On a disk: what the last backup has of a segment stands for all of it, whatever was written since.
+    OldSegmentKept,
+    /// On a disk: a backup leaves out a new segment with records that the cleaner has moved.
+    MovedLeftOut,
+    /// On a disk: a backup has checkpoints as they are when the log is copied, not as they were at the cut.
+    CheckpointsLate,
+    /// On a disk: a node that came out of a backup gives its starts the words that they had before.
+    WordRepeats,
     /// On a disk: when there was no room once there never is again (M47).
     ShortForEver,
     /// The will of a client that has said good-bye is sent (M26).
@@ -266,6 +276,7 @@ impl Bug {
             Self::TakeDamaged => Some(PlantedLog::TakeDamaged),
             Self::NoDirectorySync => Some(PlantedLog::SkipFolderSync),
             Self::OldSegmentNotSynced => Some(PlantedLog::ForgetOlderSegment),
+            Self::CutMissesBatch => Some(PlantedLog::CutShort),
             _ => None,
         }
     }

@@ -57,9 +57,11 @@ pub fn replay_command(plan: &Plan) -> String {
         .as_ref()
         .is_some_and(|disk| disk.life == Life::Long);
     let drains = plan.disk.as_ref().is_some_and(|disk| disk.drains);
+    let is_backed_up = plan.disk.as_ref().is_some_and(|disk| disk.backups > 0);
     let drawn = match plan.disk {
         Some(_) if plan.is_cold() => Plan::cold(plan.seed),
         Some(_) if drains => Plan::draining(plan.seed),
+        Some(_) if is_backed_up => Plan::backed_up(plan.seed),
         Some(_) if is_long => Plan::long_life(plan.seed),
         Some(_) if plan.ages() => Plan::aging(plan.seed),
         Some(_) => Plan::on_disk(plan.seed),
@@ -78,8 +80,12 @@ pub fn replay_command(plan: &Plan) -> String {
     for (changed, argument) in [
         (is_short && !plan.ages(), " --disk"),
         (is_short && plan.ages(), " --aging"),
-        (is_long && !is_cold && !drains, " --long-life"),
+        (
+            is_long && !is_cold && !drains && !is_backed_up,
+            " --long-life",
+        ),
         (drains, " --draining"),
+        (is_backed_up, " --backups"),
         (is_cold, " --cold"),
         (plan.members > 0, " --members"),
         (plan.is_tight(), " --tight"),

@@ -25,6 +25,8 @@ struct Arguments {
     long_life: bool,
     /// Such on a disk that fills up and gets no larger.
     draining: bool,
+    /// Such that are backed up, lose their disk and come out of a backup.
+    backups: bool,
     /// Nodes with a disk that keep next to nothing of what waits in memory.
     cold: bool,
     /// With these.
@@ -60,6 +62,7 @@ fn arguments() -> Result<Arguments> {
         aging: false,
         long_life: false,
         draining: false,
+        backups: false,
         cold: false,
         groups: false,
         no_groups: false,
@@ -88,6 +91,7 @@ fn arguments() -> Result<Arguments> {
             "--aging" => found.aging = true,
             "--long-life" => found.long_life = true,
             "--draining" => found.draining = true,
+            "--backups" => found.backups = true,
             "--cold" => found.cold = true,
             "--one-group" => found.one_group = true,
             "--two-groups" => found.two_groups = true,
@@ -108,7 +112,7 @@ fn arguments() -> Result<Arguments> {
             "--keep-going" => found.keep_going = true,
             other => {
                 bail!(
-                    "{other}: known are --seeds N, --from S, --bug NAME, --bank, --disk, --aging, --long-life, --draining, --cold, --trace, --keep-going, --groups, --no-groups, --one-group, --two-groups, --tight, --drop-oldest, --members, --deposals N, --no-deposals, --no-kills, --faulty-ms N"
+                    "{other}: known are --seeds N, --from S, --bug NAME, --bank, --disk, --aging, --long-life, --draining, --backups, --cold, --trace, --keep-going, --groups, --no-groups, --one-group, --two-groups, --tight, --drop-oldest, --members, --deposals N, --no-deposals, --no-kills, --faulty-ms N"
                 )
             }
         }
@@ -145,6 +149,8 @@ fn main() -> Result<ExitCode> {
     for seed in arguments.from..arguments.from.saturating_add(arguments.seeds) {
         let plan = if arguments.cold {
             Plan::cold(seed)
+        } else if arguments.backups {
+            Plan::backed_up(seed)
         } else if arguments.draining {
             Plan::draining(seed)
         } else if arguments.long_life {

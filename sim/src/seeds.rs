@@ -96,6 +96,10 @@ pub struct DiskPlan {
     pub cleaner_records: usize,
     /// Copies that are made while it runs.
     pub copies: u64,
+    /// Backups that are begun while it runs.
+    pub backups: u64,
+    /// Times that the disk is lost and the node comes out of a backup, at most.
+    pub losses: u64,
     /// Times in which all segments are checked while it runs.
     pub scrubs: u64,
     /// How likely a kill is a loss of power, in percent.
@@ -249,6 +253,8 @@ impl Plan {
                 life: Life::Short,
                 cleaner_records: 1 << 17,
                 copies: 0,
+                backups: 0,
+                losses: 0,
                 scrubs: 2,
                 drains: false,
                 segment_bytes: *rng.pick(&[64 << 10, 128 << 10, 1 << 20]),
@@ -329,6 +335,28 @@ impl Plan {
                 segment_bytes: 64 << 10,
                 checkpoint_entries: *rng.pick(&[15, 50, 200]),
                 full: u64::from(rng.chance(50)),
+                ..disk
+            }),
+            ..plan
+        }
+    }
+
+    /// The plan of a seed for a node that is backed up while it lives, in full and then what is new, and that loses its disk: it comes out of a backup, with
+    /// another number of shards.
+    #[must_use]
+    pub fn backed_up(seed: u64) -> Self {
+        let mut rng = Rng::new(seed ^ 0x0000_BAC0_0000);
+        let plan = Self::long_life(seed);
+        Self {
+            faulty_ms: rng.between(6_000, 10_000),
+            kills: rng.between(2, 6),
+            disk: plan.disk.map(|disk| DiskPlan {
+                copies: 0,
+                scrubs: 0,
+                backups: rng.between(10, 20),
+                losses: rng.between(1, 3),
+                failures: rng.below(2),
+                full: u64::from(rng.chance(20)),
                 ..disk
             }),
             ..plan

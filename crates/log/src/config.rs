@@ -68,6 +68,8 @@ pub enum Planted {
     IgnoreHold,
     /// A disk that was short of room once stays so (M47).
     LowForEver,
+    /// The end of the log that a copy is told of is a block before its end.
+    CutShort,
     /// Who checks a segment is told that it ends before its last batch.
     HeldTooShort,
 }

@@ -56,7 +56,7 @@ pub use self::{
     ids::{BatchNumber, NodeIdentity, Place, SegmentNumber, StartId, Synced},
     kept::KeptEntries,
     live::LiveEntries,
-    log::{HeldSegment, Log, LogCounts, LogCut, Space, SpaceState},
+    log::{HeldSegment, Log, LogCounts, LogCut, Space, SpaceState, is_same_segment},
     places::LogPlaces,
     prepare::{PrepareJob, Prepared},
     read::{EntryReader, KeptRecord, ReadEntry, SharedBatches},

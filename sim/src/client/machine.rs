@@ -289,6 +289,13 @@ impl Client {
         };
     }
 
+    /// Whatever connection it has breaks.
+    pub(crate) fn breaks(&mut self, ctx: &mut Ctx<'_>) {
+        if let Some(conn) = self.conn {
+            self.hung_up(conn, ctx);
+        }
+    }
+
     /// The broker closed the connection.
     pub(crate) fn hung_up(&mut self, conn: u32, ctx: &mut Ctx<'_>) {
         if self.conn == Some(conn) {

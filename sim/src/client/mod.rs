@@ -137,7 +137,7 @@ enum Request {
 }
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Client {
     kind: Kind,
     place: usize,

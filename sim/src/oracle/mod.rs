@@ -104,7 +104,7 @@ pub(crate) struct Life {
 }
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Oracle {
     pub(crate) violation: Option<String>,
     pub(crate) msgs: BTreeMap<MsgId, Msg>,
@@ -155,6 +155,14 @@ impl Oracle {
         self.faulted = true;
         self.forget_waived(now, self.unwritten_ms(now), |_| true);
         self.log_stands(false, now);
+    }
+
+    /// The node has come out of a backup, and nobody knows of what happened behind its cut at `at`: to all, the process was killed there. Numbers of
+    /// messages are not given again, so that what must not be there any more shows when it comes.
+    pub(crate) fn goes_on_from(&mut self, at: u64, abandoned: &Self) {
+        self.last_msg = abandoned.last_msg;
+        self.killed(at);
+        self.disk_short(false, at);
     }
 
     /// What came to a home within so many milliseconds may not be in its log yet: all that has come since the log had no room for anything,

@@ -24,7 +24,7 @@ enum Fate {
     MustNot,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Will {
     client: usize,
     msg: MsgId,
@@ -40,7 +40,7 @@ struct Will {
 pub(super) const UNSETTLED_MS: u64 = 500;
 
 /// Wills by connection.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Wills {
     by_conn: BTreeMap<u32, Will>,
     /// Connections whose DISCONNECT asks for the will.

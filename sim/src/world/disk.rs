@@ -8,12 +8,14 @@
 //! gone (I1), nothing is there that nobody proposed (I5), terms are not forgotten (I6), and damage is reported when, and only
 //! when, something rotted (I7).
 
+mod backup;
 mod batch;
 mod checkpoints;
 mod cleaner;
 mod copy;
 mod damage;
 mod faults;
+mod from_backup;
 mod groups;
 mod planted;
 mod probe;
@@ -35,6 +37,7 @@ use courser_log::{
     PrepareJob, Question, Record, SpaceState,
 };
 
+use self::backup::{Backup, Making};
 use self::checkpoints::Saving;
 use self::cleaner::{Answer, Cleaning};
 use self::copy::Held;
@@ -95,6 +98,12 @@ pub(crate) enum DiskEvent {
     Hold,
     /// What it holds is read.
     Copy(u32),
+    /// A backup begins.
+    BackUp,
+    /// Its next segment is copied.
+    BackUpSegment(u32),
+    /// The disk is lost: the node comes out of a backup.
+    LoseDisk,
     /// The log's disk is full from now on, until something is taken.
     Fill,
     /// A node with nothing but its reserve saves what is due.
@@ -166,6 +175,8 @@ struct Running {
     recalling: Recalling,
     /// What is being copied.
     held: Option<Held>,
+    /// The backup that is being made.
+    making: Option<Making>,
     /// Whether all partitions are saved for want of room.
     hurries: bool,
     /// What is being checked.
@@ -183,6 +194,12 @@ pub(crate) struct DiskNode {
     running: Option<Running>,
     truth: BTreeMap<PartitionId, Truth>,
     places: Places,
+    /// The start counter of the folder.
+    pub(super) starts: u32,
+    /// Starts that there were, also those of which a folder that came out of a backup knows nothing.
+    lived: u32,
+    /// All that were finished, the last one last.
+    backups: Vec<Backup>,
     /// When the process ended that was the last one to serve, until the next one does; and whether power was lost since then.
     down: Option<(u64, Lost)>,
     /// An entry of a relaxed partition is synced at the latest so many milliseconds after it was committed.
@@ -208,6 +225,9 @@ impl DiskNode {
             running: None,
             truth: places.logged().map(|id| (id, Truth::default())).collect(),
             places: *places,
+            starts: 0,
+            lived: 0,
+            backups: Vec::new(),
             down: None,
             relaxed_ms: writer::RELAXED_MS + plan.commit_ms + 1,
         })

@@ -188,6 +188,14 @@ impl World {
         }
     }
 
+    /// Nothing that is under way comes to any client any more.
+    pub(super) fn forget_connections(&mut self) {
+        for net in &mut self.net.conns {
+            net.client_side = false;
+            net.server_side = false;
+        }
+    }
+
     pub(super) fn arrive_at_client(&mut self, conn: u32, bytes: Option<Vec<u8>>) {
         let Conn {
             client,

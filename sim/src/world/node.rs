@@ -32,6 +32,7 @@ impl World {
             return;
         };
         self.running = true;
+        let start = self.disk.as_ref().map_or(self.life, |disk| disk.starts);
         let pool = OutputPool::new(1 << 20);
         let mut fronts = FrontConfig::new(pool);
         fronts.receive_maximum =
@@ -42,8 +43,8 @@ impl World {
         }
         let fronts = Rc::new(fronts);
         self.links = Links::new(self.plan.shards, self.plan.link_ms);
-        self.turn_at.fill(None);
-        self.timer_at.fill(u64::MAX);
+        self.turn_at = vec![None; usize::from(self.plan.shards)];
+        self.timer_at = vec![u64::MAX; usize::from(self.plan.shards)];
         self.count_dropped();
         self.shards.clear();
         for id in (0..self.plan.shards).map(ShardId) {
@@ -51,7 +52,7 @@ impl World {
                 id,
                 start: match self.plan.bug {
                     Some(Bug::SameStart) => 1,
-                    _ => self.life,
+                    _ => start,
                 },
                 places: self.places,
                 limits: &self.plan.limits,

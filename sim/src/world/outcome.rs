@@ -58,6 +58,12 @@ pub struct Counts {
     pub recalled: u64,
     /// Copies that were made while the node ran, and were whole.
     pub copies: u64,
+    /// Backups that were made.
+    pub backups: u64,
+    /// Files that a backup did not copy, since the one before had them.
+    pub reused: u64,
+    /// Times that the node came out of a backup.
+    pub restored: u64,
     /// Times that the node stopped because of its disk.
     pub failures: u64,
 }
@@ -84,6 +90,9 @@ impl Counts {
         self.cleaned += other.cleaned;
         self.kept += other.kept;
         self.copies += other.copies;
+        self.backups += other.backups;
+        self.reused += other.reused;
+        self.restored += other.restored;
         self.recalled += other.recalled;
         self.failures += other.failures;
         self.damaged += other.damaged;

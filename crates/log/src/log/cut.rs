@@ -1,14 +1,15 @@
 //! What a copy of a log needs: a place at which it is consistent, and that nothing before it is used again meanwhile.
 
-use std::{collections::BTreeSet, ops::RangeInclusive, sync::Arc};
+use std::{collections::BTreeSet, io, ops::RangeInclusive, sync::Arc};
 
 use courser_contract::{LogIndex, PartitionId};
 
 use super::Log;
 use crate::{
     config::Planted,
-    disk::Disk,
+    disk::{Disk, DiskFile},
     error::WriteError,
+    format::{BLOCK_BYTES, SegmentHeader},
     ids::{BatchNumber, Place, SegmentNumber, Synced},
     kept::KeptEntries,
 };
@@ -25,6 +26,34 @@ pub struct LogCut {
     /// The last entry of every partition of which the log knows one.
     pub partitions: Vec<(PartitionId, LogIndex)>,
 }
+
+impl LogCut {
+    /// Bytes of the file of one of its segments that a copy needs: of the one that was written last those up to the end. The rest is zeros.
+    #[must_use]
+    pub fn bytes_of(&self, segment: &HeldSegment) -> u64 {
+        match segment.segment == self.end.segment {
+            true => self.end.offset,
+            false => segment.bytes,
+        }
+    }
+}
+
+/// Whether two files that were written to their end are the same segment: they have one length and one header. A start that goes on in a segment
+/// writes its own random word there, so this holds also where a folder and a copy of it have both gone on.
+///
+/// # Errors
+/// When one of them cannot be read.
+pub fn is_same_segment(a: &impl DiskFile, b: &impl DiskFile) -> io::Result<bool> {
+    if a.len()? != b.len()? {
+        return Ok(false);
+    }
+    let (mut of_a, mut of_b) = ([0; HEADER_BYTES], [0; HEADER_BYTES]);
+    a.read_at(&mut of_a, 0)?;
+    b.read_at(&mut of_b, 0)?;
+    Ok(of_a == of_b)
+}
+
+const HEADER_BYTES: usize = size_of::<SegmentHeader>();
 
 /// A segment with something that may be needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,9 +77,13 @@ impl<D: Disk> Log<D> {
     /// As [`Log::sync`].
     pub fn cut(&mut self) -> Result<LogCut, WriteError> {
         let synced = self.sync()?;
+        let missed = match self.config.has(Planted::CutShort) {
+            true => BLOCK_BYTES as u64,
+            false => 0,
+        };
         let end = Place {
             segment: self.active.segment,
-            offset: self.active.offset,
+            offset: self.active.offset - missed,
         };
         let written = self.segments.values().flat_map(|it| it.ranges.keys());
         let ids: BTreeSet<PartitionId> = self.partitions.keys().chain(written).copied().collect();

@@ -20,7 +20,7 @@ use std::{
 use courser_contract::{LogIndex, PartitionId};
 
 pub use self::{
-    cut::{HeldSegment, LogCut},
+    cut::{HeldSegment, LogCut, is_same_segment},
     space::{Space, SpaceState},
 };
 

@@ -54,7 +54,7 @@ impl World {
 
     /// What was held is read, tried, and let go.
     pub(super) fn copy(&mut self) {
-        let (counter, limits) = (self.life + 1, self.plan.limits.clone());
+        let (counter, limits) = (self.next_start(), self.plan.limits.clone());
         let Some(node) = self.disk.as_deref_mut() else {
             return;
         };
@@ -119,22 +119,22 @@ impl DiskNode {
 }
 
 /// A segment as it was at the cut. One that was used again has another name: there are no bytes of it.
-fn segment_up_to(folder: &PlantedDisk, held: &HeldSegment, cut: &LogCut) -> io::Result<Vec<u8>> {
+pub(super) fn segment_up_to(
+    folder: &PlantedDisk,
+    held: &HeldSegment,
+    cut: &LogCut,
+) -> io::Result<Vec<u8>> {
     use courser_log::Disk;
     let mut bytes = vec![0; held.bytes as usize];
     let file = match folder.open(&held.segment.file_name()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(bytes),
         opened => opened?,
     };
-    let len = match held.segment == cut.end.segment {
-        true => cut.end.offset,
-        false => held.bytes,
-    };
-    file.read_at(&mut bytes[..len as usize], 0)?;
+    file.read_at(&mut bytes[..cut.bytes_of(held) as usize], 0)?;
     Ok(bytes)
 }
 
-fn put(folder: &MemDisk, name: &str, bytes: Vec<u8>) -> io::Result<()> {
+pub(super) fn put(folder: &MemDisk, name: &str, bytes: Vec<u8>) -> io::Result<()> {
     use courser_log::Disk;
     let _: MemFile = folder.create(name)?;
     folder.sync_dir()?;

@@ -84,7 +84,7 @@ fn own(entries: &[RecoveredEntry]) -> impl Iterator<Item = &RecoveredEntry> {
     entries.iter().filter(|entry| !entry.data.is_empty())
 }
 
-fn replay(partition: &mut Partition, entries: &[RecoveredEntry]) -> Result<(), String> {
+pub(super) fn replay(partition: &mut Partition, entries: &[RecoveredEntry]) -> Result<(), String> {
     for entry in own(entries) {
         let replayed = partition.replay_entry(entry.index, &entry.data);
         replayed.map_err(|error| format!("I5: what was read is no entry: {error}"))?;

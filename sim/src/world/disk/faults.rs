@@ -39,6 +39,12 @@ impl World {
         for _ in 0..disk.plan.copies {
             events.push((disk.rng.between(300, last), DiskEvent::Hold));
         }
+        for _ in 0..disk.plan.backups {
+            events.push((disk.rng.between(300, last), DiskEvent::BackUp));
+        }
+        for _ in 0..disk.plan.losses {
+            events.push((disk.rng.between(last / 3, last), DiskEvent::LoseDisk));
+        }
         if disk.plan.drains {
             events.push((disk.rng.between(300, last / 2), DiskEvent::Fill));
         }

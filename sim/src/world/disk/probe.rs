@@ -54,7 +54,7 @@ impl World {
         left: &[(MemDisk, MemDisk)],
         is_whole: impl Fn(&DiskNode, &Opened) -> Result<(), String>,
     ) {
-        let (counter, now) = (self.life + 1, self.now);
+        let (counter, now) = (self.next_start(), self.now);
         let Some(node) = self.disk.as_deref() else {
             return;
         };
@@ -73,7 +73,7 @@ impl World {
     /// I7: a bit that flips somewhere in the log, or a write there that was synced and never came to the disk, is reported, or changes
     /// nothing that counts; and what is damaged by it is set aside, or stops. Tried a few times, each on a copy.
     pub(in super::super) fn probe_rot(&mut self) {
-        let (counter, now) = (self.life + 1, self.clock());
+        let (counter, now) = (self.next_start(), self.clock());
         let limits = self.plan.limits.clone();
         let Some(node) = self.disk.as_deref_mut() else {
             return;
@@ -119,7 +119,7 @@ impl World {
 impl World {
     /// I7: a bit that flips in a checkpoint or a manifest is reported, or makes no difference.
     pub(in super::super) fn probe_checkpoint_rot(&mut self) {
-        let counter = self.life + 1;
+        let counter = self.next_start();
         let limits = self.plan.limits.clone();
         let Some(node) = self.disk.as_deref_mut() else {
             return;

@@ -32,9 +32,14 @@ pub(super) fn open(
 ) -> Result<Opened, String> {
     let (store, loaded) =
         CheckpointStore::open(checkpoints, NODE).map_err(|error| error.to_string())?;
+    let lived = match node.bug {
+        Some(Bug::WordRepeats) => counter,
+        // Random: no start has that of another one.
+        _ => node.lived.wrapping_add(counter.wrapping_sub(node.starts)),
+    };
     let start = StartId {
         counter,
-        word: u64::from(counter).wrapping_mul(0x9E37_79B9_7F4A_7C15),
+        word: u64::from(lived).wrapping_mul(0x9E37_79B9_7F4A_7C15),
     };
     let opened = Log::open(log, node.config(), start, &loaded.manifests);
     let (log, recovered) = opened.map_err(|error| error.to_string())?;
@@ -88,13 +93,14 @@ impl World {
     pub(in super::super) fn recover_from_disk(
         &mut self,
     ) -> Option<BTreeMap<PartitionId, Partition>> {
-        let life = self.life;
         let node = self.disk.as_mut().expect("worlds with a disk only");
+        node.starts += 1;
+        node.lived += 1;
         let folders = (
             node.folder(&node.log_folder),
             node.folder(&node.checkpoint_folder),
         );
-        let mut opened = match open(node, folders, life) {
+        let mut opened = match open(node, folders, node.starts) {
             Ok(opened) => opened,
             Err(error) => {
                 self.start_again(&error);
@@ -227,6 +233,7 @@ impl World {
             cleaning,
             recalling,
             held: None,
+            making: None,
             hurries: false,
             scrubbing: Vec::new(),
             batch: log.new_batch(),

@@ -8,7 +8,7 @@ use courser_contract::{LogIndex, Term};
 use courser_log::{PartitionDamage, Record, RecoveredPartition};
 
 /// An entry that was handed to its partition.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Committed {
     term: Term,
     entry: Bytes,
@@ -17,7 +17,7 @@ struct Committed {
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Truth {
     /// What was handed to the partition, in order.
     committed: BTreeMap<LogIndex, Committed>,

@@ -43,6 +43,9 @@ impl World {
             DiskEvent::Recalled(life, answer) if self.is_life(life) => self.recalled(answer),
             DiskEvent::Hold => self.hold(),
             DiskEvent::Copy(life) if self.is_life(life) => self.copy(),
+            DiskEvent::BackUp => self.back_up(),
+            DiskEvent::BackUpSegment(life) if self.is_life(life) => self.back_up_segment(),
+            DiskEvent::LoseDisk => self.lose_disk(),
             DiskEvent::Fill => self.disk_fills(),
             DiskEvent::Hurry(life) if self.is_life(life) => self.disk_hurries(),
             DiskEvent::Scrub => self.scrub(),
@@ -55,6 +58,7 @@ impl World {
             | DiskEvent::Persisted(..)
             | DiskEvent::CheckpointDone(..)
             | DiskEvent::Copy(_)
+            | DiskEvent::BackUpSegment(_)
             | DiskEvent::Hurry(_)
             | DiskEvent::Scrubbed(_)
             | DiskEvent::Clean(_)
@@ -70,6 +74,11 @@ impl World {
 
     fn is_life(&self, life: u32) -> bool {
         self.running && self.life == life
+    }
+
+    /// The counter of the next start.
+    pub(in super::super) fn next_start(&self) -> u32 {
+        self.disk.as_ref().map_or(self.life, |disk| disk.starts) + 1
     }
 
     pub(super) fn disk_later(&mut self, ms: u64, event: impl FnOnce(u32) -> DiskEvent) {
@@ -300,6 +309,9 @@ impl World {
         self.note(format_args!("the disk has room: {room:?}"));
         let now = self.now;
         self.oracle.disk_short(state == SpaceState::Low, now);
+        if state == SpaceState::Low {
+            self.give_up_backup();
+        }
         for shard in (0..self.plan.shards).map(ShardId) {
             self.inbound(shard, Inbound::Room(room));
         }
