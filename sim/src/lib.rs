@@ -20,6 +20,7 @@ mod world;
 
 pub use bank::{Layer, NotFound, Planted};
 pub use bug::Bug;
+pub use oracle::Excuse;
 pub use rng::Rng;
 pub use seeds::{DiskPlan, Life, Plan};
 pub use world::{Counts, Outcome, run};
@@ -45,6 +46,7 @@ pub fn run_plan(plan: Plan) -> Outcome {
             violation: Some(format!("an assertion failed: {}", text.unwrap_or_default())),
             trace: String::new(),
             counts: Counts::default(),
+            uses: oracle::Uses::default(),
         }
     })
 }

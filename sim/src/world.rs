@@ -91,6 +91,7 @@ pub fn run(plan: Plan) -> Outcome {
     Outcome {
         violation: world.oracle.violation.take(),
         counts: world.counts,
+        uses: world.oracle.uses,
         trace: world.trace,
     }
 }

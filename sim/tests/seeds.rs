@@ -1,7 +1,7 @@
 //! Runs of the simulator that every change must survive. By hand, more of them:
 //! `cargo run --release -p courser-sim -- --seeds 20000 --keep-going`.
 
-use courser_sim::{Counts, Plan, replay_command, run_plan, run_seed};
+use courser_sim::{Counts, Excuse, Plan, replay_command, run_plan, run_seed};
 
 /// Seeds of an ordinary test run.
 const SEEDS: u64 = 1_000;
@@ -130,6 +130,7 @@ fn a_client_may_forget_an_exchange_more_than_once() {
     assert_eq!(outcome.violation, None);
     let came = outcome.trace.matches("c0 gets message 268 on g/1 as");
     assert_eq!(came.count(), 3, "once, and again behind each refusal");
+    assert!(outcome.excused(Excuse::ExchangeForgotten) > 0);
 }
 
 /// M31, v5 [MQTT-3.3.4-9]: a place in the window was kept for a packet id that nobody was to hear of any more, because the session had left
@@ -169,21 +170,23 @@ fn with_many_deposals(plan: Plan) -> Plan {
     }
 }
 
-/// M28: of a client that forgets its half of a session and goes on with it (v5 [MQTT-3.2.2-4] asks it to close), a retained message comes
-/// through that was never answered.
+/// M28: of a client that forgets its half of a session and goes on with it (v5 [MQTT-3.2.2-4] asks it to close), a message comes through that
+/// was never answered, behind what it has published since.
 #[test]
-fn a_retained_message_that_its_publisher_has_forgotten_may_come_late() {
-    let outcome = run_plan(with_many_deposals(Plan::new(527)));
-    assert_eq!(outcome.violation, None);
-    assert!(outcome.counts.published > 100, "{:?}", outcome.counts);
+fn a_message_that_its_publisher_has_forgotten_may_come_late() {
+    for seed in [47, 282] {
+        let outcome = run_plan(with_many_deposals(Plan::new(seed)));
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        assert!(outcome.excused(Excuse::Forgotten) > 0, "seed {seed}");
+    }
 }
 
-/// M26: a DISCONNECT that nobody leads the session to hear of.
+/// M26: a DISCONNECT that nobody leads the session to hear of, or that is lost with its leader: to the log the connection was lost.
 #[test]
 fn a_good_bye_may_come_to_nobody() {
-    let outcome = run_plan(with_many_deposals(Plan::tight(214)));
+    let outcome = run_plan(with_many_deposals(Plan::new(199)));
     assert_eq!(outcome.violation, None);
-    assert!(outcome.trace.contains("parts, will false"), "it says so");
+    assert!(outcome.excused(Excuse::GoodByeLost) > 0, "the will came");
 }
 
 /// M34: a retained message of QoS 2 was still in an outbox of its publisher's home when its keeper was asked for a new subscription, which
@@ -207,7 +210,8 @@ fn a_retained_message_may_outlive_its_session() {
     for seed in [6_834, 12_190] {
         let outcome = run_plan(with_many_deposals(Plan::tight(seed)));
         assert_eq!(outcome.violation, None, "seed {seed}");
-        assert!(outcome.trace.contains("append Outbox"), "seed {seed}");
+        let outlived = outcome.excused(Excuse::OutlivesSession);
+        assert!(outlived > 0, "seed {seed}");
     }
 }
 
@@ -227,15 +231,6 @@ fn who_leaves_a_group_leaves_all_of_it() {
     assert!(outcome.counts.published > 100, "{:?}", outcome.counts);
 }
 
-/// What a client has forgotten without an answer, because it asked for a new session that it did not get, has no place among what it
-/// publishes later.
-#[test]
-fn what_a_publisher_has_forgotten_may_come_late() {
-    let outcome = run_plan(Plan::one_group(974));
-    assert_eq!(outcome.violation, None);
-    assert!(outcome.counts.published > 1_000, "{:?}", outcome.counts);
-}
-
 /// M28: what a partition had stored of a QoS 2 publish when it lost its leader did not reach clean sessions, and its publisher was told that
 /// it had.
 #[test]
@@ -253,8 +248,5 @@ fn a_publish_that_outlives_its_leader_reaches_clean_sessions() {
 fn a_good_bye_may_be_lost_with_a_leader() {
     let outcome = run_plan(Plan::one_group(3_608));
     assert_eq!(outcome.violation, None);
-    assert!(
-        outcome.trace.contains("gets message 126 on w/3"),
-        "the will goes out"
-    );
+    assert!(outcome.excused(Excuse::GoodByeLost) > 0, "the will came");
 }

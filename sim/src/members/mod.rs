@@ -49,6 +49,7 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
         violation: members.seen.violation.take(),
         trace: members.trace,
         counts: members.counts,
+        uses: crate::oracle::Uses::default(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use courser_mqtt::codec::QoS;
 
-use super::{LifeId, Msg, MsgId, Oracle, matches};
+use super::{Excuse, LifeId, Msg, MsgId, Oracle, matches};
 
 /// What a life has seen of a message.
 #[derive(Clone, Copy, Debug, Default)]
@@ -153,6 +153,9 @@ impl Oracle {
                 seen.processed
             ));
         }
+        if seen.processed > most - seen.forgotten && !excused {
+            self.uses.count(Excuse::ExchangeForgotten);
+        }
         if from_scan {
             if first && self.is_overtaken(life, id, &msg) {
                 return Err("M34: a retained message after a newer live one".to_owned());
@@ -176,7 +179,7 @@ impl Oracle {
                     });
             // What was left behind without an answer by a client that began anew is not before what it sends next: that may go by
             // another shard while the first connection's publish still waits for a leader, and is never sent again in its place.
-            let in_order = !shared && whole && !refused && !msg.abandoned;
+            let in_order = !shared && whole && !refused;
             if let Some(publisher) = msg.life.filter(|_| in_order) {
                 let key = (
                     publisher,
@@ -184,9 +187,16 @@ impl Oracle {
                     msg.qos.number(),
                     got.qos.number(),
                 );
-                if let Some(before) = it.order.insert(key, id)
-                    && before > id
-                {
+                let before = it.order.get(&key).copied();
+                let before = before.filter(|before| *before > id);
+                if msg.abandoned {
+                    if before.is_some() {
+                        self.uses.count(Excuse::Forgotten);
+                    }
+                    return Ok(());
+                }
+                it.order.insert(key, id);
+                if let Some(before) = before {
                     return Err(format!(
                         "I3: came after message {before} of the same publisher"
                     ));
@@ -199,10 +209,16 @@ impl Oracle {
     /// Whether a life has had a live message that must have taken the place of this one where it is kept.
     fn is_overtaken(&self, life: LifeId, id: MsgId, msg: &Msg) -> bool {
         let newest = self.lives[life].newest.get(&msg.topic);
-        let newer = newest.filter(|newest| **newest > id);
-        newer
-            .map(|newer| &self.msgs[newer])
-            .is_some_and(|it| !self.may_be_kept_nowhere(it) && !self.may_be_kept_behind(msg, it))
+        let Some(newer) = newest.filter(|newest| **newest > id) else {
+            return false;
+        };
+        let newer = &self.msgs[newer];
+        let excuse = self.why_kept_nowhere(newer);
+        let excuse = excuse.or_else(|| self.why_kept_behind(msg, newer));
+        if let Some(excuse) = excuse {
+            self.uses.count(excuse);
+        }
+        excuse.is_none()
     }
 }
 

@@ -5,6 +5,7 @@
 //! must happen is not.
 
 mod deliveries;
+mod excuses;
 mod recount;
 mod retained;
 #[cfg(test)]
@@ -16,6 +17,8 @@ use std::collections::BTreeMap;
 use courser_mqtt::codec::{QoS, RetainHandling, SubscriptionOptions};
 
 pub(crate) use self::deliveries::{Got, Seen};
+pub use self::excuses::Excuse;
+pub(crate) use self::excuses::Uses;
 use self::wills::{LATE_MS, UNSETTLED_MS, Wills};
 use crate::seeds::Plan;
 
@@ -109,6 +112,7 @@ pub(crate) struct Oracle {
     pub(crate) violation: Option<String>,
     pub(crate) msgs: BTreeMap<MsgId, Msg>,
     pub(crate) lives: Vec<Life>,
+    pub(crate) uses: Uses,
     wills: Wills,
     /// Milliseconds that a message may wait in a session; none: for ever.
     wait_ms: Option<u64>,
@@ -134,6 +138,7 @@ impl Oracle {
             violation: None,
             msgs: BTreeMap::new(),
             lives: Vec::new(),
+            uses: Uses::default(),
             wills: Wills::default(),
             drops: plan.is_tight(),
             subscriptions_max: plan.limits.subscriptions_max as usize,

@@ -4,51 +4,76 @@ use std::collections::BTreeMap;
 
 use courser_mqtt::codec::QoS;
 
-use super::{ARRIVAL_MS, Life, Msg, MsgId, Oracle, matches, matching};
+use super::{ARRIVAL_MS, Excuse, Life, Msg, MsgId, Oracle, matches, matching};
+
+/// A value that a topic may have at the end.
+#[derive(Clone, Copy)]
+struct Candidate {
+    /// None: nobody's.
+    id: Option<MsgId>,
+    /// What else would have taken its place.
+    excuse: Option<Excuse>,
+}
 
 impl Oracle {
-    /// Messages whose value may be a topic's last one: the last that is certain, or one after it. None: nobody's.
-    fn candidates(&self, topic: &str) -> Vec<Option<MsgId>> {
-        let mut values = vec![None];
+    /// Messages whose value may be a topic's last one: the last that is certain, or one after it.
+    fn candidates(&self, topic: &str) -> Vec<Candidate> {
+        let mut values = vec![Candidate {
+            id: None,
+            excuse: None,
+        }];
         for &id in self.retained.get(topic).into_iter().flatten() {
             let msg = &self.msgs[&id];
             // Of what was sent again only the repeat was refused: an earlier copy may have been stored, its answer lost.
             // And where the disk was full for a part of its way only, one partition may have refused what another one keeps (M10, M14).
-            if msg.refused && !msg.resent && !self.comes_when_room_changes(msg) {
+            let is_refused = msg.refused && !msg.resent;
+            if is_refused && !self.comes_when_room_changes(msg) {
                 continue;
             }
             if msg.acked.is_some() {
-                values.retain(|value| {
-                    let older = value.map(|value| &self.msgs[&value]);
-                    older.is_some_and(|it| self.may_be_kept_behind(it, msg))
+                values.retain_mut(|value| {
+                    let older = value.id.map(|value| &self.msgs[&value]);
+                    let excuse = older.and_then(|it| self.why_kept_behind(it, msg));
+                    value.excuse = excuse.or(value.excuse);
+                    excuse.is_some()
                 });
             }
-            values.push(Some(id));
+            values.push(Candidate {
+                id: Some(id),
+                excuse: is_refused.then_some(Excuse::KeptElsewhere),
+            });
         }
         values
     }
 
-    /// Whether a message may come to where it is kept behind one that the same client published later, and stay.
-    pub(super) fn may_be_kept_behind(&self, it: &Msg, later: &Msg) -> bool {
+    /// Why a message may come to where it is kept behind one that the same client published later, and stay.
+    pub(super) fn why_kept_behind(&self, it: &Msg, later: &Msg) -> Option<Excuse> {
         let overlaps = it.acked.is_none_or(|acked| acked > later.first_sent);
-        // Outboxes outlive their session, and keep no order with what the next one publishes (M19). What was answered is out of them.
+        // What was answered is out of its outbox.
         let outlives = overlaps && it.qos == QoS::ExactlyOnce && it.life != later.life;
-        // What was refused for want of room came again behind what was sent later.
         let late = overlaps && self.may_have_been_refused(it);
-        // What its publisher has forgotten before it was answered, and went on in the same session, is stored when its
-        // forward comes through: nobody waits for it any more (M28).
+        // It is stored when its forward comes through.
         let forgotten = it.abandoned && overlaps;
-        // Nobody says when a message of QoS 0 has come, so that one of QoS 2, which goes by the home, does not wait for it.
+        // One of QoS 2, which goes by the home, does not wait for one of QoS 0.
         let unheard = it.qos == QoS::AtMostOnce
             && later.qos == QoS::ExactlyOnce
             && it.first_sent + ARRIVAL_MS > later.first_sent;
-        it.may_come_again_behind(later) || outlives || late || forgotten || unheard
+        let reasons = [
+            (it.may_come_again_behind(later), Excuse::SentAgain),
+            (outlives, Excuse::OutlivesSession),
+            (late, Excuse::RefusedBefore),
+            (forgotten, Excuse::Forgotten),
+            (unheard, Excuse::Unheard),
+        ];
+        let given = reasons.into_iter().find(|(is_given, _)| *is_given);
+        given.map(|(_, excuse)| excuse)
     }
 
-    /// Whether a message that came to a subscription may be missing where it is kept: nothing is atomic across partitions, so without an
+    /// Why a message that came to a subscription may be missing where it is kept: nothing is atomic across partitions, so without an
     /// acknowledgement it may have been lost on its way there, or refused (M10).
-    pub(super) fn may_be_kept_nowhere(&self, msg: &Msg) -> bool {
-        msg.acked.is_none() && (self.faulted || msg.refused || self.comes_while_short(msg))
+    pub(super) fn why_kept_nowhere(&self, msg: &Msg) -> Option<Excuse> {
+        let may_be = self.faulted || msg.refused || self.comes_while_short(msg);
+        (msg.acked.is_none() && may_be).then_some(Excuse::KeptNowhere)
     }
 
     /// A new subscriber got these payloads by topic.
@@ -73,15 +98,22 @@ impl Oracle {
             // What is retained with QoS 0 is dropped where the output has no room for it (M23).
             let routed =
                 |id: &Option<MsgId>| id.is_some_and(|id| self.msgs[&id].qos == QoS::AtMostOnce);
-            if got.is_none() && self.drops && candidates.iter().any(routed) {
+            let ids: Vec<_> = candidates.iter().map(|value| value.id).collect();
+            if got.is_none() && self.drops && ids.iter().any(routed) {
                 continue;
             }
-            if !candidates.iter().any(|id| payload(id) == got) {
+            let fitting = candidates.iter().filter(|value| payload(&value.id) == got);
+            // One that needs no excuse, if there is one.
+            let fitting = fitting.min_by_key(|value| value.excuse.is_some());
+            if let Some(excuse) = fitting.and_then(|value| value.excuse) {
+                self.uses.count(excuse);
+            }
+            if fitting.is_none() {
                 let got = got.map(|payload| {
                     String::from_utf8_lossy(&payload[..payload.len().min(12)]).into_owned()
                 });
                 return self.fail(format!(
-                    "M33: the last value of {topic} is one of {candidates:?}, not {got:?}"
+                    "M33: the last value of {topic} is one of {ids:?}, not {got:?}"
                 ));
             }
         }
@@ -95,7 +127,8 @@ impl Oracle {
         }
         let topics = self.retained.keys().filter(|topic| topic.starts_with("r/"));
         let certain = topics.filter_map(|topic| {
-            let values: Option<Vec<MsgId>> = self.candidates(topic).into_iter().collect();
+            let values = self.candidates(topic).into_iter().map(|value| value.id);
+            let values: Option<Vec<MsgId>> = values.collect();
             let values = values?;
             let stored = |id: &MsgId| {
                 let msg = &self.msgs[id];

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use courser_contract::CloseCause;
 
-use super::{MsgId, Oracle};
+use super::{Excuse, MsgId, Oracle};
 
 /// A connection's last messages may wait this long for its appends, and the home's timers are that exact (M25).
 pub(super) const LATE_MS: u64 = 11_000;
@@ -33,6 +33,8 @@ struct Will {
     attached: bool,
     /// When its client said that it is not wanted any more.
     waived: Option<u64>,
+    /// That may be forgotten.
+    is_good_bye_lost: bool,
     fate: Fate,
 }
 
@@ -76,6 +78,7 @@ impl Oracle {
                 delay_ms,
                 attached: false,
                 waived: None,
+                is_good_bye_lost: false,
                 fate: Fate::Kept,
             };
             self.wills.by_conn.insert(conn, will);
@@ -162,6 +165,9 @@ impl Oracle {
             Fate::Due { from, .. } => now < from,
             Fate::Must { .. } | Fate::May => false,
         };
+        if will.fate == Fate::May && will.is_good_bye_lost {
+            self.uses.count(Excuse::GoodByeLost);
+        }
         if early {
             return Err(format!("M20/M25: a will that is not due: {:?}", will.fate));
         }
@@ -179,6 +185,7 @@ impl Oracle {
         for will in self.wills.by_conn.values_mut() {
             if is_meant(will.client) && will.waived.is_some_and(|at| now - at <= shortly_ms) {
                 will.fate = Fate::May;
+                will.is_good_bye_lost = true;
             }
         }
     }

@@ -1,5 +1,7 @@
 //! What a run came to, and its sums.
 
+use crate::oracle::{Excuse, Uses};
+
 /// What a run came to.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -9,6 +11,15 @@ pub struct Outcome {
     pub trace: String,
     /// What was counted.
     pub counts: Counts,
+    pub(crate) uses: Uses,
+}
+
+impl Outcome {
+    /// How often something passed for this reason only.
+    #[must_use]
+    pub fn excused(&self, excuse: Excuse) -> u64 {
+        self.uses.of(excuse)
+    }
 }
 
 /// Sums of a run.
