@@ -156,6 +156,12 @@ bugs! {
     CheckpointsLate,
     /// On a disk: a node that came out of a backup gives its starts the words that they had before.
     WordRepeats,
+    /// On a disk: that applying an entry has panicked is not noted (M50).
+    PanicUnnoted,
+    /// On a disk: a partition goes on before an entry that panics, as if that and all behind it had never been (M39).
+    ServesBeforePanic,
+    /// On a disk: with an entry that is skipped the next one is not applied either.
+    SkipTakesNext,
     /// On a disk: when there was no room once there never is again (M47).
     ShortForEver,
     /// The will of a client that has said good-bye is sent (M26).

@@ -60,10 +60,12 @@ pub fn replay_command(plan: &Plan) -> String {
         .is_some_and(|disk| disk.life == Life::Long);
     let drains = plan.disk.as_ref().is_some_and(|disk| disk.drains);
     let is_backed_up = plan.disk.as_ref().is_some_and(|disk| disk.backups > 0);
+    let is_poisoned = plan.disk.as_ref().is_some_and(|disk| disk.poisons > 0);
     let drawn = match plan.disk {
         Some(_) if plan.is_cold() => Plan::cold(plan.seed),
         Some(_) if drains => Plan::draining(plan.seed),
         Some(_) if is_backed_up => Plan::backed_up(plan.seed),
+        Some(_) if is_poisoned => Plan::poisoned(plan.seed),
         Some(_) if is_long => Plan::long_life(plan.seed),
         Some(_) if plan.ages() => Plan::aging(plan.seed),
         Some(_) => Plan::on_disk(plan.seed),
@@ -74,7 +76,7 @@ pub fn replay_command(plan: &Plan) -> String {
         None => Plan::new(plan.seed),
     };
     let is_cold = plan.is_cold();
-    let is_short = plan.disk.is_some() && !is_long && !is_cold;
+    let is_short = plan.disk.is_some() && !is_long && !is_cold && !is_poisoned;
     let mut command = format!(
         "cargo run --release -p courser-sim -- --seeds 1 --from {} --trace",
         plan.seed
@@ -88,6 +90,7 @@ pub fn replay_command(plan: &Plan) -> String {
         ),
         (drains, " --draining"),
         (is_backed_up, " --backups"),
+        (is_poisoned, " --poisoned"),
         (is_cold, " --cold"),
         (plan.members > 0, " --members"),
         (plan.is_tight(), " --tight"),

@@ -27,6 +27,8 @@ struct Arguments {
     draining: bool,
     /// Such that are backed up, lose their disk and come out of a backup.
     backups: bool,
+    /// Nodes with a disk whose program panics at some entry.
+    poisoned: bool,
     /// Nodes with a disk that keep next to nothing of what waits in memory.
     cold: bool,
     /// With these.
@@ -63,6 +65,7 @@ fn arguments() -> Result<Arguments> {
         long_life: false,
         draining: false,
         backups: false,
+        poisoned: false,
         cold: false,
         groups: false,
         no_groups: false,
@@ -92,6 +95,7 @@ fn arguments() -> Result<Arguments> {
             "--long-life" => found.long_life = true,
             "--draining" => found.draining = true,
             "--backups" => found.backups = true,
+            "--poisoned" => found.poisoned = true,
             "--cold" => found.cold = true,
             "--one-group" => found.one_group = true,
             "--two-groups" => found.two_groups = true,
@@ -112,7 +116,7 @@ fn arguments() -> Result<Arguments> {
             "--keep-going" => found.keep_going = true,
             other => {
                 bail!(
-                    "{other}: known are --seeds N, --from S, --bug NAME, --bank, --disk, --aging, --long-life, --draining, --backups, --cold, --trace, --keep-going, --groups, --no-groups, --one-group, --two-groups, --tight, --drop-oldest, --members, --deposals N, --no-deposals, --no-kills, --faulty-ms N"
+                    "{other}: known are --seeds N, --from S, --bug NAME, --bank, --disk, --aging, --long-life, --draining, --backups, --poisoned, --cold, --trace, --keep-going, --groups, --no-groups, --one-group, --two-groups, --tight, --drop-oldest, --members, --deposals N, --no-deposals, --no-kills, --faulty-ms N"
                 )
             }
         }
@@ -151,6 +155,8 @@ fn main() -> Result<ExitCode> {
             Plan::cold(seed)
         } else if arguments.backups {
             Plan::backed_up(seed)
+        } else if arguments.poisoned {
+            Plan::poisoned(seed)
         } else if arguments.draining {
             Plan::draining(seed)
         } else if arguments.long_life {

@@ -100,6 +100,8 @@ pub struct DiskPlan {
     pub backups: u64,
     /// Times that the disk is lost and the node comes out of a backup, at most.
     pub losses: u64,
+    /// Programs that panic at an entry, at most.
+    pub poisons: u64,
     /// Times in which all segments are checked while it runs.
     pub scrubs: u64,
     /// How likely a kill is a loss of power, in percent.
@@ -255,6 +257,7 @@ impl Plan {
                 copies: 0,
                 backups: 0,
                 losses: 0,
+                poisons: 0,
                 scrubs: 2,
                 drains: false,
                 segment_bytes: *rng.pick(&[64 << 10, 128 << 10, 1 << 20]),
@@ -269,6 +272,28 @@ impl Plan {
                 classes: rng.chance(40),
             }),
             ..Self::new(seed)
+        }
+    }
+
+    /// The plan of a seed for a node with a disk whose program panics at some entry again and again, until an operator does something about it (M39, M50).
+    #[must_use]
+    pub fn poisoned(seed: u64) -> Self {
+        let mut rng = Rng::new(seed ^ 0x0000_0901_5001);
+        let plan = Self::on_disk(seed);
+        Self {
+            clients: plan.clients.max(3),
+            // A member of a group that is set aside is not one any more when it subscribes again, and the group does not hear so.
+            groups: false,
+            faulty_ms: rng.between(9_000, 14_000),
+            kills: rng.below(2),
+            disk: plan.disk.map(|disk| DiskPlan {
+                poisons: rng.between(1, 2),
+                classes: false,
+                failures: 0,
+                full: 0,
+                ..disk
+            }),
+            ..plan
         }
     }
 

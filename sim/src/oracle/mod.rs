@@ -122,8 +122,10 @@ pub(crate) struct Oracle {
     subscriptions_max: usize,
     /// A kill or a deposal has happened.
     faulted: bool,
-    /// Times in which the disk had only its reserve, and refused what is new (M47).
+    /// Times in which the disk had only its reserve, or a partition was set aside, and what is new was refused (M39, M47).
     short: Vec<(u64, Option<u64>)>,
+    /// Times in which nothing was refused for the filters of a partition that was set aside (M39).
+    released: Vec<(u64, Option<u64>)>,
     /// The last time in which the log had no room for anything at all.
     stood: Option<(u64, Option<u64>)>,
     last_msg: MsgId,
@@ -145,6 +147,7 @@ impl Oracle {
             wait_ms: plan.ages().then_some(1_000 * seconds),
             faulted: false,
             short: Vec::new(),
+            released: Vec::new(),
             stood: None,
             last_msg: 0,
             retained: BTreeMap::new(),
@@ -207,14 +210,28 @@ impl Oracle {
         self.forget_waived(now, 0, |it| it == client);
     }
 
-    /// The disk has only its reserve, or has room again.
+    /// What is new is refused, since the disk has only its reserve or a partition is set aside; or it is taken again.
     pub(crate) fn disk_short(&mut self, short: bool, now: u64) {
-        let open = self.short.last_mut().filter(|(_, end)| end.is_none());
-        match (short, open) {
-            (true, None) => self.short.push((now, None)),
-            (false, Some((_, end))) => *end = Some(now),
-            (true, Some(_)) | (false, None) => {}
-        }
+        note_time(&mut self.short, short, now);
+    }
+
+    /// The operator has released the filters of a partition that is set aside, or it serves again.
+    pub(crate) fn released(&mut self, released: bool, now: u64) {
+        note_time(&mut self.released, released, now);
+    }
+
+    /// Whether what matches a group may not have been stored for it, although it was acknowledged (M39).
+    fn comes_while_released(&self, msg: &Msg) -> bool {
+        let last = msg.acked.unwrap_or(u64::MAX) + ARRIVAL_MS;
+        self.released
+            .iter()
+            .any(|(from, to)| *from <= last && to.is_none_or(|to| msg.first_sent <= to))
+    }
+
+    /// Whether something was refused since a partition was set aside, or the disk had no room.
+    pub(crate) fn may_be_unavailable(&self, now: u64) -> bool {
+        let last = self.short.last();
+        last.is_some_and(|(_, to)| to.is_none_or(|to| now <= to + ARRIVAL_MS))
     }
 
     /// Whether a message may have been refused for want of room, without its publisher having heard so: then what it sent
@@ -409,6 +426,16 @@ impl Life {
         for span in &mut self.spans {
             span.to.get_or_insert(now);
         }
+    }
+}
+
+/// A time of some kind begins, or is over.
+fn note_time(times: &mut Vec<(u64, Option<u64>)>, begins: bool, now: u64) {
+    let open = times.last_mut().filter(|(_, end)| end.is_none());
+    match (begins, open) {
+        (true, None) => times.push((now, None)),
+        (false, Some((_, end))) => *end = Some(now),
+        (true, Some(_)) | (false, None) => {}
     }
 }
 

@@ -81,6 +81,9 @@ impl Oracle {
             let Some(acked) = msg.acked.filter(|_| msg.qos > QoS::AtMostOnce) else {
                 continue;
             };
+            if self.comes_while_released(msg) {
+                continue;
+            }
             let member = |life: &Life| {
                 life.spans.iter().any(|span| {
                     matching(&span.filter).1

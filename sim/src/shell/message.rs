@@ -2,7 +2,8 @@
 
 use courser_contract::{
     AppendKey, AppendNumber, CloseCause, Cut, DeliverTo, Fence, FrontId, IndexChange, IndexToken,
-    Origin, PartitionId, Question, Record, Settled, ShardId, Term, ToFront, ToHome, ToPartition,
+    LogIndex, Origin, PartitionId, Question, Record, Settled, ShardId, Term, ToFront, ToHome,
+    ToPartition,
 };
 
 use super::fences::FenceId;
@@ -65,6 +66,8 @@ pub(crate) enum Action {
     /// A partition asks for records that are only in its log.
     Ask(Question),
     Deposed(PartitionId),
+    /// Applying the entry at this place has panicked.
+    Panicked(PartitionId, LogIndex),
     Led(PartitionId),
     /// A rule is broken that only the shell sees.
     Broken(String),

@@ -24,7 +24,7 @@ use bytes::Bytes;
 use courser_contract::{
     CloseCause, Dropped, FrontId, LogIndex, Now, PartitionId, Recalled, ShardId, Term, ToFront,
 };
-use courser_engine::{DiskRoom, Limits, Partition, PartitionConfig};
+use courser_engine::{AsideFilters, DiskRoom, Limits, Partition, PartitionConfig};
 use courser_mqtt::front::{Front, FrontConfig, PreparedScratch};
 
 use self::effects::FrontFx;
@@ -51,6 +51,10 @@ pub(crate) enum Inbound {
     Room(DiskRoom),
     /// Records have been read back.
     Recalled(Recalled),
+    /// Applying the entry at this place panics.
+    Panics(PartitionId, LogIndex),
+    /// A partition is set aside.
+    Aside(PartitionId, AsideFilters),
     Follow(PartitionId),
     Lead(PartitionId, Term),
 }

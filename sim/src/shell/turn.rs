@@ -106,6 +106,10 @@ impl Shard {
     pub(crate) fn turn(&mut self, now: Now) -> Vec<Action> {
         self.hub.now = now;
         while let Some(inbound) = self.inbox.pop_front() {
+            if let Inbound::Panics(id, at) = inbound {
+                // Nothing of the turn has left yet.
+                return vec![Action::Panicked(id, at)];
+            }
             self.handle_inbound(inbound);
             self.handle_local();
         }
@@ -176,6 +180,13 @@ impl Shard {
                     let text = format!("I1: {lost} records cannot be read back: {answer:?}");
                     self.hub.actions.push(Action::Broken(text));
                 }
+            }
+            Inbound::Panics(..) => unreachable!("the turn has ended with it"),
+            Inbound::Aside(id, filters) => {
+                self.with_partition(id, |it, now, fx| it.set_aside(now, filters, fx));
+                // It answers, so that nobody waits for a leader.
+                let term = Term(0);
+                self.hub.push_all(&Message::Led(id, term));
             }
             Inbound::Follow(id) => self.follow(id),
             Inbound::Lead(id, term) => {

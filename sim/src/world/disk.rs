@@ -19,6 +19,7 @@ mod from_backup;
 mod groups;
 mod planted;
 mod probe;
+mod quarantine;
 mod recall;
 mod recovery;
 mod restore;
@@ -43,6 +44,7 @@ use self::cleaner::{Answer, Cleaning};
 use self::copy::Held;
 use self::groups::Told;
 use self::planted::PlantedDisk;
+use self::quarantine::Quarantine;
 use self::recall::Recalling;
 use self::truth::{MayLose, Truth};
 use crate::bug::Bug;
@@ -104,6 +106,10 @@ pub(crate) enum DiskEvent {
     BackUpSegment(u32),
     /// The disk is lost: the node comes out of a backup.
     LoseDisk,
+    /// The program panics at an entry that is to come.
+    Poison,
+    /// The operator does something about a partition that is set aside.
+    Operate(u32),
     /// The log's disk is full from now on, until something is taken.
     Fill,
     /// A node with nothing but its reserve saves what is due.
@@ -200,6 +206,8 @@ pub(crate) struct DiskNode {
     lived: u32,
     /// All that were finished, the last one last.
     backups: Vec<Backup>,
+    /// Entries that cannot be applied.
+    quarantine: Quarantine,
     /// When the process ended that was the last one to serve, until the next one does; and whether power was lost since then.
     down: Option<(u64, Lost)>,
     /// An entry of a relaxed partition is synced at the latest so many milliseconds after it was committed.
@@ -228,6 +236,7 @@ impl DiskNode {
             starts: 0,
             lived: 0,
             backups: Vec::new(),
+            quarantine: Quarantine::default(),
             down: None,
             relaxed_ms: writer::RELAXED_MS + plan.commit_ms + 1,
         })
@@ -305,10 +314,10 @@ impl DiskNode {
         let Some(running) = &mut self.running else {
             return Vec::new();
         };
-        let group = running
-            .groups
-            .get_mut(&id)
-            .expect("every partition has a group");
+        // One that is set aside has none.
+        let Some(group) = running.groups.get_mut(&id) else {
+            return Vec::new();
+        };
         let truth = self.truth.get_mut(&id).expect("every partition has one");
         let order = match self.places.class_of(id) {
             Class::Durable | Class::Volatile => &mut orders.durable,

@@ -51,6 +51,7 @@ impl World {
         }
         self.oracle.killed(self.now);
         self.oracle.disk_short(false, self.now);
+        self.oracle.released(false, self.now);
         self.break_all();
         self.probe_rot();
         self.probe_checkpoint_rot();

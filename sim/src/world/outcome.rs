@@ -75,6 +75,10 @@ pub struct Counts {
     pub reused: u64,
     /// Times that the node came out of a backup.
     pub restored: u64,
+    /// Partitions that a start has set aside, since the program had panicked at an entry twice.
+    pub set_aside: u64,
+    /// Orders of an operator about them.
+    pub operated: u64,
     /// Times that the node stopped because of its disk.
     pub failures: u64,
 }
@@ -104,6 +108,8 @@ impl Counts {
         self.backups += other.backups;
         self.reused += other.reused;
         self.restored += other.restored;
+        self.set_aside += other.set_aside;
+        self.operated += other.operated;
         self.recalled += other.recalled;
         self.failures += other.failures;
         self.damaged += other.damaged;

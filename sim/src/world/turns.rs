@@ -93,6 +93,7 @@ impl World {
             Action::Propose(partition, entry) => self.propose(partition, entry),
             Action::Ask(question) => self.ask_for_records(question),
             Action::Deposed(partition) => self.deposed(partition),
+            Action::Panicked(partition, at) => self.panicked(partition, at),
             Action::Broken(text) => self.oracle.fail(text),
             Action::Note(line) => self.note(format_args!("{line}")),
             Action::Led(partition) => {

@@ -50,6 +50,10 @@ impl World {
         let partition = self.shards[usize::from(shard.0)]
             .partition_mut(id)
             .expect("it is of this shard");
+        // One that is set aside stays as it is.
+        if !running.groups.contains_key(&id) {
+            return Ok(());
+        }
         if !running.saving.contains_key(&id) {
             let applied = partition.applied();
             let due = running.is_due(id, applied, plan.checkpoint_entries);

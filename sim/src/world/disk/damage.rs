@@ -39,6 +39,7 @@ pub(super) fn probe(
         }
         let found = opened.recovered.partitions.get(id);
         let entries = found.map_or(&[][..], |found| &found.entries[..]);
+        let entries = &truth.applied_of(entries)[..];
         let config = node.places.config(*id, limits);
         let mut partition = match manifest {
             None => Partition::new(config),

@@ -45,6 +45,9 @@ impl World {
         for _ in 0..disk.plan.losses {
             events.push((disk.rng.between(last / 3, last), DiskEvent::LoseDisk));
         }
+        for _ in 0..disk.plan.poisons {
+            events.push((disk.rng.between(300, last / 2), DiskEvent::Poison));
+        }
         if disk.plan.drains {
             events.push((disk.rng.between(300, last / 2), DiskEvent::Fill));
         }
@@ -92,6 +95,7 @@ impl World {
 
     /// No more faults, nor those that were to come.
     pub(in super::super) fn heal_disk(&mut self) {
+        self.heal_program();
         if let Some(disk) = &self.disk {
             disk.log_folder.forget_faults();
             disk.checkpoint_folder.forget_faults();

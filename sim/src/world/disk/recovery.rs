@@ -115,6 +115,7 @@ impl World {
             return None;
         }
         self.note(format_args!("recovered {report}"));
+        self.judge_panics(&mut opened);
         let failed = self.failed_calls();
         let partitions = match self.restore_partitions(&mut opened) {
             Ok(partitions) => partitions,
@@ -140,7 +141,12 @@ impl World {
     fn forget_what_is_lost(&mut self, opened: &Opened) {
         let Some(node) = &mut self.disk else { return };
         node.down = None;
-        for (id, truth) in &mut node.truth {
+        let aside = &node.quarantine.aside;
+        for (id, truth) in node
+            .truth
+            .iter_mut()
+            .filter(|(id, _)| !aside.contains_key(id))
+        {
             let found = opened.recovered.partitions.get(id);
             let Some(since) = truth.forget_behind(found) else {
                 continue;
@@ -199,13 +205,14 @@ impl World {
             }
             partitions.insert(*id, partition);
         }
+        self.replay_aside(opened, &mut partitions)?;
         Ok(partitions)
     }
 
     fn begin_running(&mut self, opened: Opened) -> Result<(), String> {
         let (seed, now) = (self.plan.seed, self.now);
-        let partitions: Vec<PartitionId> = self.places.logged().collect();
         let node = self.disk.as_mut().expect("worlds with a disk only");
+        let partitions = node.serving();
         let Opened {
             mut log,
             store,
@@ -259,9 +266,11 @@ impl World {
     /// All groups stand for election; what their logs have above the checkpoints comes as committed.
     pub(in super::super) fn begin_groups(&mut self) {
         self.last_fault = self.now;
-        let partitions: Vec<PartitionId> = self.places.logged().collect();
+        let node = self.disk.as_ref().expect("worlds with a disk only");
+        let partitions = node.serving();
         self.leaderless.extend(&partitions);
         self.poll_groups(&partitions);
+        self.begin_aside();
         self.tell_room();
         if self.plan.disk.as_ref().is_some_and(|disk| disk.drains) {
             self.disk_later(1, DiskEvent::Hurry);

@@ -1,11 +1,11 @@
 //! What is known of a partition outside of the node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use courser_cluster::Role;
 use courser_contract::{LogIndex, Term};
-use courser_log::{PartitionDamage, Record, RecoveredPartition};
+use courser_log::{PartitionDamage, Record, RecoveredEntry, RecoveredPartition};
 
 /// An entry that was handed to its partition.
 #[derive(Clone, Debug)]
@@ -21,6 +21,8 @@ struct Committed {
 pub(super) struct Truth {
     /// What was handed to the partition, in order.
     committed: BTreeMap<LogIndex, Committed>,
+    /// Entries that the operator has ordered not to be applied.
+    skipped: BTreeSet<LogIndex>,
     /// What went to the disk, by place and term.
     written: BTreeMap<(LogIndex, Term), Bytes>,
     /// The newest term that was led.
@@ -70,17 +72,31 @@ impl Truth {
         }
     }
 
-    pub(super) fn committed_entries(&self) -> Vec<(LogIndex, Bytes)> {
-        self.committed
-            .iter()
-            .map(|(index, it)| (*index, it.entry.clone()))
+    /// An entry is not applied any more.
+    pub(super) fn skip(&mut self, index: LogIndex) {
+        self.skipped.insert(index);
+    }
+
+    /// Of what was found, what is to be applied.
+    pub(super) fn applied_of(&self, entries: &[RecoveredEntry]) -> Vec<RecoveredEntry> {
+        let applied = entries.iter();
+        applied
+            .filter(|entry| !self.skipped.contains(&entry.index))
+            .cloned()
             .collect()
+    }
+
+    /// What is to be applied.
+    pub(super) fn committed_entries(&self) -> Vec<(LogIndex, Bytes)> {
+        self.committed_to(LogIndex(u64::MAX))
     }
 
     /// Those up to an index.
     pub(super) fn committed_to(&self, index: LogIndex) -> Vec<(LogIndex, Bytes)> {
         let upto = self.committed.range(..=index);
-        upto.map(|(index, it)| (*index, it.entry.clone())).collect()
+        upto.filter(|(index, _)| !self.skipped.contains(index))
+            .map(|(index, it)| (*index, it.entry.clone()))
+            .collect()
     }
 
     /// The entry that was committed at an index, if it says something.

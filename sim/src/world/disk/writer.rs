@@ -10,6 +10,7 @@ use courser_log::{SpaceState, WriteError};
 use super::super::{Event, World};
 use super::batch::{Answers, Wrote};
 use super::groups::Told;
+use super::quarantine::Treated;
 use super::{DiskEvent, DiskNode, Mark, Marks, Order, Orders, Running, Waits};
 use crate::shell::Inbound;
 use courser_cluster::{Consensus, Role};
@@ -46,6 +47,8 @@ impl World {
             DiskEvent::BackUp => self.back_up(),
             DiskEvent::BackUpSegment(life) if self.is_life(life) => self.back_up_segment(),
             DiskEvent::LoseDisk => self.lose_disk(),
+            DiskEvent::Poison => self.poison(),
+            DiskEvent::Operate(life) if self.is_life(life) => self.operate(),
             DiskEvent::Fill => self.disk_fills(),
             DiskEvent::Hurry(life) if self.is_life(life) => self.disk_hurries(),
             DiskEvent::Scrub => self.scrub(),
@@ -59,6 +62,7 @@ impl World {
             | DiskEvent::CheckpointDone(..)
             | DiskEvent::Copy(_)
             | DiskEvent::BackUpSegment(_)
+            | DiskEvent::Operate(_)
             | DiskEvent::Hurry(_)
             | DiskEvent::Scrubbed(_)
             | DiskEvent::Clean(_)
@@ -130,11 +134,22 @@ impl World {
     }
 
     fn tell(&mut self, id: PartitionId, told: Told) {
+        // What was told before it may have ended the process (M50).
+        if !self.running {
+            return;
+        }
         let shard = self.places.shard_of(id);
         match told {
             Told::Committed(at, entry) => {
                 let count = self.disk.as_ref().map_or(0, |disk| disk.truth[&id].count());
-                self.hand_over(id, at, entry, count);
+                match self.treat(id, at, &entry) {
+                    Treated::Applied => self.hand_over(id, at, entry, count),
+                    Treated::Panics => self.inbound(shard, Inbound::Panics(id, at)),
+                    Treated::Skipped => self.note(format_args!(
+                        "entry {} of partition {} is skipped",
+                        at.0, id.0
+                    )),
+                }
             }
             Told::Role(Role::Leader(term)) => {
                 self.note(format_args!("partition {} leads term {}", id.0, term.0));
