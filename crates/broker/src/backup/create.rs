@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use courser_contract::WallMs;
 use courser_log::inspect::check_segment;
-use courser_log::{DiskFile, FileDisk, HeldSegment, RealFile};
+use courser_log::{DiskFile, FileDisk, HeldSegment, RealFile, is_same_segment};
 use rustix::fs::Advice;
 use sha2::{Digest, Sha256};
 
@@ -20,8 +20,6 @@ use crate::stations::{CopyDoor, HeldData};
 
 /// Bytes of one read: what is spent at once of the pace.
 const CHUNK_BYTES: u64 = 256 << 10;
-/// What of a segment's file says which start has last made it the one that is written.
-const HEADER_BYTES: usize = 64;
 /// Small files beside the log.
 const BESIDE: [&str; 3] = ["node", "repair", "crash"];
 
@@ -58,17 +56,13 @@ impl Making<'_> {
             node: self.source.node,
             made,
             cut: (cut.end, cut.synced.batch()),
-            partitions: cut.partitions,
+            partitions: cut.partitions.clone(),
             files: Vec::new(),
         };
-        let kept = |segment: &HeldSegment| match segment.segment == cut.end.segment {
-            true => cut.end.offset,
-            false => segment.bytes,
-        };
-        let total = cut.segments.iter().map(kept).sum();
+        let total = cut.segments.iter().map(|it| cut.bytes_of(it)).sum();
         self.progress.change(|state| state.bytes_total = total);
         for (at, segment) in cut.segments.iter().enumerate() {
-            let line = self.segment(number, segment, kept(segment), before.as_ref())?;
+            let line = self.segment(number, segment, cut.bytes_of(segment), before.as_ref())?;
             manifest.files.push(line);
             // What is copied may go.
             if let Some(next) = cut.segments.get(at + 1) {
@@ -118,7 +112,7 @@ impl Making<'_> {
         let known = before.and_then(|before| before.file(&path));
         let known = known.filter(|it| it.kept == kept && kept == segment.bytes);
         if let Some(known) = known
-            && same_beginning(&source, &self.store.file(&known.stored))
+            && is_copy(&source, &self.store.file(&known.stored))
         {
             self.still_held()?;
             // What was damaged when it was copied still is, and the copy may have become so.
@@ -283,14 +277,8 @@ fn open(path: &Path) -> Result<RealFile, BackupError> {
     })
 }
 
-/// Whether two segments have the same header. A start that goes on in a segment writes its own random word there, so a whole segment
-/// with the same header is the same, also where a folder and a copy of it have both gone on.
-fn same_beginning(a: &Path, b: &Path) -> bool {
-    let header = |path: &Path| {
-        let file = RealFile::read_only(path).ok()?;
-        let mut header = [0; HEADER_BYTES];
-        file.read_at(&mut header, 0).ok()?;
-        Some((header, file.len().ok()?))
-    };
-    header(a).is_some_and(|found| header(b) == Some(found))
+/// Whether a segment is the one that was copied to there. Of what cannot be read that is not known.
+fn is_copy(source: &Path, copy: &Path) -> bool {
+    let files = RealFile::read_only(source).and_then(|it| Ok((it, RealFile::read_only(copy)?)));
+    files.is_ok_and(|(source, copy)| is_same_segment(&source, &copy).unwrap_or(false))
 }
