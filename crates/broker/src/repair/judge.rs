@@ -144,9 +144,17 @@ impl Given {
         }
     }
 
-    /// Sets a partition aside.
-    pub(crate) fn aside(&self, id: PartitionId, found: &RecoveredPartition, fault: Fault) -> Fate {
+    /// Sets a partition aside. Entries that the operator has skipped are taken out: nobody hands it the others one by one, as the
+    /// group of one that serves does.
+    pub(crate) fn aside(
+        &self,
+        id: PartitionId,
+        found: &mut RecoveredPartition,
+        fault: Fault,
+    ) -> Fate {
         let is_empty = found.checkpoint.is_none() && found.entries.is_empty();
+        let skips = self.orders.skips(id);
+        found.entries.retain(|entry| !skips.contains(&entry.index));
         let filters = if self.orders.has(Order::Release(id)) {
             AsideFilters::Released
         } else if fault.is_of_the_state() || is_empty {
@@ -265,5 +273,36 @@ mod tests {
         };
         assert!(serves.skips.contains(&LogIndex(7)));
         assert_eq!(found.entries.len(), 4);
+    }
+
+    /// It would panic at that entry again, at every start.
+    #[test]
+    fn m39_what_was_skipped_stays_so_when_the_partition_is_set_aside_for_something_else() {
+        let folder = tempfile::tempdir().expect("a folder for a test");
+        let path = folder.path().join("crash");
+        for index in [6, 6, 8, 8] {
+            super::super::crash::note(&path, ID, LogIndex(index)).expect("there is room");
+        }
+        let mut given = Given {
+            crashes: Crashes::read(&path).expect("it can be read"),
+            ..Given::default()
+        };
+        given.orders.0.insert(Order::Skip(ID, LogIndex(6)));
+        given
+            .orders
+            .0
+            .insert(Order::Skip(PartitionId(3), LogIndex(5)));
+        let doubt = PartitionDamage::InDoubt { after: LogIndex(8) };
+        for (damage, fault, left) in [
+            (None, Fault::Apply(LogIndex(8)), &[5, 7][..]),
+            (Some(doubt), Fault::Entries(doubt), &[5, 7, 8]),
+        ] {
+            let mut found = found();
+            let fate = given.judge(ID, &mut found, damage, 9);
+            let filters = AsideFilters::Known;
+            assert_eq!(fate, Fate::Aside { fault, filters });
+            let kept: Vec<_> = found.entries.iter().map(|entry| entry.index.0).collect();
+            assert_eq!(kept, left);
+        }
     }
 }

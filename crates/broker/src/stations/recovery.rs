@@ -256,7 +256,9 @@ impl<D: Disk> Stored<'_, D> {
                 Err(error) if is_damage(&error) => {
                     let at = manifest.at.index;
                     let why = with_causes(&error);
-                    fate = self.given.aside(id, &found, Fault::Checkpoint { at, why });
+                    fate = self
+                        .given
+                        .aside(id, &mut found, Fault::Checkpoint { at, why });
                 }
                 Err(error) => return Err(DiskFailure::Refused(with_causes(&error))),
             }
