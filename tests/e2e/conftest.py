@@ -103,6 +103,12 @@ class Brokers:
             broker.stop()
 
 
+@pytest.fixture(autouse=True)
+def own_contexts(tmp_path, monkeypatch):
+    """`courser context` neither finds those of the person who runs the tests nor leaves one there, or to another test."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
 @pytest.fixture
 def default_ports(tmp_path_factory):
     """No other test has the ports meanwhile that a server takes without settings: the folder above is that of all workers."""

@@ -159,6 +159,7 @@ def test_no_secret_is_ever_written(brokers, tmp_path, monkeypatch, log_format):
     written.append(courser(server, "client", "list", "--server", server.http, "--token-file", str(token_file)))
     written.append(courser(server, "context", "add", "here", "--server", server.http, "--token-file", str(token_file)))
     written.append(courser(server, "context", "list"))
+    assert "here" in (tmp_path / "config/courser/contexts.json").read_text(), "the contexts of whoever runs this are left alone"
     for flags in (["-u", "admin", "-P", WRONG], ["-L", f"mqtt://admin:{WRONG}@127.0.0.1:{server.port}/t"]):
         written.append(courser(server, "pub", "-p", str(server.port), *flags, "-t", "t", "-m", "x", "-d"))
     for path in routes(server):
