@@ -72,6 +72,17 @@ pub enum StartError {
     Thread(#[source] io::Error),
 }
 
+/// Why files that a broker reads again cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RereadError {
+    /// Certificates of a listener.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    /// Keys of tokens.
+    #[error(transparent)]
+    Tokens(#[from] TokensError),
+}
+
 impl From<DoorError> for StartError {
     fn from(error: DoorError) -> Self {
         match error {
@@ -192,7 +203,7 @@ pub struct Broker {
     open_doors: Vec<OpenDoor>,
     doors: Doors,
     /// Keys of tokens; none: no listener asks for tokens.
-    token_keys: Option<Arc<dyn Watched>>,
+    token_keys: Option<Arc<TokenKeys>>,
     threads: Vec<JoinHandle<io::Result<ShardReport>>>,
     dozes: Vec<Arc<Doze>>,
     stop: Arc<StopSignal>,
@@ -282,6 +293,7 @@ impl Broker {
         let listeners = listen_plainly(&config, &entrances)?;
         let doors = doors::bind(&live, &entrances)?;
         let tokens = TokenKeys::read(&config.settings)?;
+        let token_keys = tokens.clone();
         let watched = tokens.clone().map(|keys| -> Arc<dyn Watched> { keys });
         let ports = rings::mesh(config.shards, config.ring_slots);
         let dozes = ports[0].dozes.clone();
@@ -306,7 +318,7 @@ impl Broker {
             live: Arc::clone(&live),
             addresses: listeners.addresses,
             open_doors: doors.open.clone(),
-            token_keys: watched.clone(),
+            token_keys,
             doors: doors.start(&inboxes, watched).map_err(StartError::Thread)?,
             threads: Vec::new(),
             control: Control::new(
@@ -473,14 +485,17 @@ impl Broker {
         &self.open_doors
     }
 
-    /// Reads the certificates of all listeners again: the name of each listener, and what came of it. One that cannot be used
-    /// changes nothing. Connections that are there keep what they have. Blocks for as long as the disk takes. Keys of tokens are read as
-    /// well; what came of that is in the log.
-    pub fn reread_certificates(&self) -> Vec<(String, Result<Reread, CertificateError>)> {
+    /// Reads the certificates of all listeners and the keys of tokens again: the name of each listener with a certificate, and whether
+    /// that is another one. Connections that are there keep what they have. Blocks for as long as the disk takes.
+    ///
+    /// # Errors
+    /// The first file that cannot be used: then all of them stay as they are.
+    pub fn reread_files(&self) -> Result<Vec<(String, Reread)>, RereadError> {
+        let loaded = self.doors.load()?;
         if let Some(keys) = &self.token_keys {
-            keys.look();
+            keys.reread_and_tell()?;
         }
-        self.doors.reread()
+        Ok(self.doors.take(loaded))
     }
 
     /// Listeners with the subjects of their certificates, and the seconds since 1970 until which these are valid.

@@ -53,7 +53,7 @@ pub use backup::{
     BackupError, BackupReport, BackupStage, BackupState, PruneMode, Pruned, prune_backups,
     restore_backup, verify_backup,
 };
-pub use broker::{Broker, StartError, Status, StopError, Summary};
+pub use broker::{Broker, RereadError, StartError, Status, StopError, Summary};
 pub use config::{Anonymous, Config, Pinning, redirect_of};
 pub use control::{
     AskError, ClientRow, Control, Direction, Ended, Happened, ListenerRow, Page, PastEvent,

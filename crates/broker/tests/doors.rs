@@ -271,7 +271,7 @@ fn new_certificates_are_for_new_connections_and_bad_ones_for_nobody() {
     let broker = with_doors(&[listener(folder.path(), "tls", "mqtts", LOOPBACK)], &[]);
     let mut before = Client::tcp(&broker, "tls", tunnel(Some(&old), false));
     before.connect("before");
-    let results = |broker: &Broker| broker.reread_certificates().remove(0).1;
+    let results = |broker: &Broker| broker.reread_files().map(|mut all| all.remove(0).1);
     assert!(matches!(results(&broker), Ok(Reread::Same)));
     // Half of a pair fits nothing: what is there stays.
     let key = std::fs::read(folder.path().join("key.pem")).expect("it is there");
@@ -306,6 +306,27 @@ fn new_certificates_are_for_new_connections_and_bad_ones_for_nobody() {
         thread::sleep(Duration::from_millis(50));
     }
     before.ping();
+}
+
+#[test]
+fn files_are_read_again_all_or_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [one, other] = ["one", "other"].map(|name| folder.path().join(name));
+    for folder in [&one, &other] {
+        std::fs::create_dir(folder).expect("a folder");
+        new_certificate(folder, "broker.example");
+    }
+    let doors = [(&one, "one"), (&other, "other")];
+    let doors = doors.map(|(folder, name)| listener(folder, name, "mqtts", LOOPBACK));
+    let broker = with_doors(&doors, &[]);
+    std::fs::write(other.join("key.pem"), "nothing").expect("a file");
+    let refused = broker.reread_files().expect_err("the other one is wrong");
+    assert!(refused.to_string().contains("\"other\""), "{refused}");
+    new_certificate(&other, "broker.example");
+    let read = broker.reread_files().expect("both are right");
+    assert_eq!(read[0], ("one".to_owned(), Reread::Same));
+    assert_eq!(read[1].0, "other");
+    broker.stop().expect("nothing failed");
 }
 
 #[test]

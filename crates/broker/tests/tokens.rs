@@ -370,14 +370,14 @@ fn keys_are_read_again_and_only_as_a_whole() {
     let code = |token: &str| hello("c1", "anna", token).code(address);
     assert_eq!((code(&old), code(&new)), (0, 0x86));
     std::fs::write(&file, "short").expect("a file");
-    broker.reread_certificates();
+    broker.reread_files().expect_err("it is too short");
     assert_eq!(
         code(&old),
         0,
         "a secret that cannot be used changes nothing"
     );
     std::fs::write(&file, OTHER).expect("a file");
-    broker.reread_certificates();
+    broker.reread_files().expect("it is right");
     assert_eq!((code(&old), code(&new)), (0x86, 0));
     broker.stop().expect("nothing failed");
 }
@@ -404,22 +404,22 @@ fn a_key_set_without_a_key_takes_back_those_that_it_had() {
     let (old, new) = (token(SECRET, &claims), token(OTHER, &claims));
     let code = |token: &str| hello("c1", "anna", token).code(address);
     let mut before = hello("c2", "anna", &old).accepted(address);
-    for (text, expected) in [
-        (&*of(SECRET), 0),
-        ("{", 0),
-        ("{}", 0),
-        (r#"{"keys":[]}"#, 0x86),
-        (&*of(SECRET), 0),
-        (r#"{"keys":[{"kty":"PQ"},7]}"#, 0x86),
+    for (text, is_right, expected) in [
+        (&*of(SECRET), true, 0),
+        ("{", false, 0),
+        ("{}", false, 0),
+        (r#"{"keys":[]}"#, true, 0x86),
+        (&*of(SECRET), true, 0),
+        (r#"{"keys":[{"kty":"PQ"},7]}"#, true, 0x86),
         // What cannot be read brings back nothing.
-        ("{", 0x86),
+        ("{", false, 0x86),
     ] {
         write(text);
-        broker.reread_certificates();
+        assert_eq!(broker.reread_files().is_ok(), is_right, "{text}");
         assert_eq!(code(&old), expected, "{text}");
     }
     write(&of(OTHER));
-    broker.reread_certificates();
+    broker.reread_files().expect("they are right");
     assert_eq!((code(&new), code(&old)), (0, 0x86));
     assert_eq!(
         publishes(&mut before, "x", false, "1"),

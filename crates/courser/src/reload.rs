@@ -1,11 +1,12 @@
 //! Settings of a running server: read again as at its start, checked whole, then given to the broker and to the log.
 
 use courser_admin::settings::{Reloaded, SettingChange};
-use courser_broker::Broker;
+use courser_broker::{Broker, Reread, RereadError};
 use courser_settings::{Applies, Change, Resolved};
 
 use crate::cli::settings::SettingFlags;
 use crate::logging::Log;
+use crate::server::chain;
 
 /// The flags of the start, and what the server has now.
 #[derive(Debug)]
@@ -26,21 +27,31 @@ impl Running {
         self.now.digest()
     }
 
-    /// Reads files, environment and flags again. What is right is in force when this returns. The log says what came of it.
+    /// Reads files, environment and flags again, and the certificates and keys that the settings name. What is right is in force when
+    /// this returns. The log says what came of it.
     ///
     /// # Errors
-    /// Everything that is wrong, one line each: then nothing has changed.
+    /// Everything that is wrong with the settings, one line each, or the first certificate or key that cannot be used: then nothing has
+    /// changed.
     pub(crate) fn reload(&mut self, broker: &Broker) -> Result<Reloaded, String> {
-        let new = self.flags.resolve().map_err(|errors| {
-            for error in &errors.0 {
-                tracing::error!(event = "setting_wrong", "{error}");
-            }
+        let answer = self.try_reload(broker);
+        if answer.is_err() {
             tracing::error!(
                 event = "settings_not_reloaded",
                 "settings not reloaded: what was in force stays in force"
             );
+        }
+        answer
+    }
+
+    fn try_reload(&mut self, broker: &Broker) -> Result<Reloaded, String> {
+        let new = self.flags.resolve().map_err(|errors| {
+            for error in &errors.0 {
+                tracing::error!(event = "setting_wrong", "{error}");
+            }
             errors.to_string()
         })?;
+        reread_files(broker).map_err(|error| chain(&error))?;
         for warning in &new.warnings {
             tracing::warn!(event = "setting_deprecated", "{warning}");
         }
@@ -51,6 +62,35 @@ impl Running {
         note(&answer);
         Ok(answer)
     }
+}
+
+/// Certificates and keys of tokens. They are few and small, so nobody waits for long.
+fn reread_files(broker: &Broker) -> Result<(), RereadError> {
+    let certificates = broker.reread_files().inspect_err(|error| {
+        // The keys have told of theirs.
+        if let RereadError::Certificate(error) = error {
+            tracing::error!(
+                event = "certificates_refused",
+                error = error as &dyn std::error::Error,
+                "new connections get the old certificates"
+            );
+        }
+    })?;
+    for (listener, result) in certificates {
+        match result {
+            Reread::Changed => tracing::info!(
+                event = "certificates_changed",
+                listener,
+                "new connections get new certificates"
+            ),
+            Reread::Same => tracing::info!(
+                event = "certificates_same",
+                listener,
+                "the certificates are the same"
+            ),
+        }
+    }
+    Ok(())
 }
 
 /// What would change, and what a running server then has.

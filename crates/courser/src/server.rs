@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use courser_admin::{AdminError, BindError, Reloads};
 use courser_broker::{
-    Anonymous, Broker, Config, DiskFailure, FolderError, ListenError, Reread, StartError, Status,
+    Anonymous, Broker, Config, DiskFailure, FolderError, ListenError, StartError, Status,
     StopError, find_taken,
 };
 use courser_settings::{Keep, LogFormat, Login, is_public};
@@ -211,13 +211,11 @@ async fn wait(orders: &mut Orders, greeting: &Greeting<'_>) -> Reason {
             _ = signals.terminate.recv() => return Reason::Signal,
             _ = signals.interrupt.recv() => return Reason::Signal,
             _ = signals.hangup.recv() => {
-                reread_certificates(broker);
                 // What is wrong is in the log.
                 let _ = running.reload(broker);
                 reloads.tell(running.digest());
             },
             asked = reloads.next() => {
-                reread_certificates(broker);
                 let answer = running.reload(broker);
                 reloads.tell(running.digest());
                 asked.answer(answer);
@@ -230,30 +228,6 @@ async fn wait(orders: &mut Orders, greeting: &Greeting<'_>) -> Reason {
                     start.look(broker, greeting);
                 }
             }
-        }
-    }
-}
-
-/// Says what came of reading certificates again. They are few and small, so nobody waits for long.
-fn reread_certificates(broker: &Broker) {
-    for (listener, result) in broker.reread_certificates() {
-        match result {
-            Ok(Reread::Changed) => tracing::info!(
-                event = "certificates_changed",
-                listener,
-                "new connections get new certificates"
-            ),
-            Ok(Reread::Same) => tracing::info!(
-                event = "certificates_same",
-                listener,
-                "the certificates are the same"
-            ),
-            Err(error) => tracing::error!(
-                event = "certificates_refused",
-                listener,
-                error = &error as &dyn std::error::Error,
-                "new connections get the old certificates"
-            ),
         }
     }
 }
@@ -405,7 +379,7 @@ fn internal(format: LogFormat, message: &str) -> Exit {
 }
 
 /// An error with all its causes.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

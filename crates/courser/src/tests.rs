@@ -42,7 +42,7 @@ const WITHOUT: &[(&str, End, Because)] = &[
         End::Done,
         Elsewhere(
             "tests/e2e/test_first_five_minutes.py",
-            "[binary, \"bench\"]",
+            "[*courser, \"bench\"]",
         ),
     ),
     (

@@ -242,18 +242,18 @@ settings! {
             authentication: Login = Login::None, applies = Restart;
             /// Whether anyone may connect where other machines reach this listener and its clients prove nothing. The start is refused otherwise.
             insecure_anonymous: bool = false, applies = Restart;
-            /// File (PEM) with the certificate and those that lead to its authority. Read again when it changes.
-            certificate: Option<PathBuf> = None, applies = AtOnce;
-            /// File (PEM) with the private key, not encrypted. Read again when it changes.
-            key: Option<PathBuf> = None, applies = AtOnce;
+            /// File (PEM) with the certificate and those that lead to its authority. What is in it is read again when it changes.
+            certificate: Option<PathBuf> = None, applies = Restart;
+            /// File (PEM) with the private key, not encrypted. What is in it is read again when it changes.
+            key: Option<PathBuf> = None, applies = Restart;
             /// Lowest version of TLS.
             tls_version_min: TlsVersion = TlsVersion::V13, applies = Restart;
             /// Whether clients show certificates.
             client_certificates: ClientCertificates = ClientCertificates::Off, applies = Restart;
-            /// File (PEM) with the authorities that sign client certificates. Read again when it changes.
-            client_authorities: Option<PathBuf> = None, applies = AtOnce;
-            /// File (PEM) with their revocation lists: a current one for each authority, or nobody is let in. Read again when it changes.
-            client_revocations: Option<PathBuf> = None, applies = AtOnce;
+            /// File (PEM) with the authorities that sign client certificates. What is in it is read again when it changes.
+            client_authorities: Option<PathBuf> = None, applies = Restart;
+            /// File (PEM) with their revocation lists: a current one for each authority, or nobody is let in. What is in it is read again when it changes.
+            client_revocations: Option<PathBuf> = None, applies = Restart;
             /// Which name in a client certificate says who the client is.
             identity: IdentityFrom = IdentityFrom::CommonName, applies = Restart;
             /// Path of the WebSocket request.

@@ -97,7 +97,26 @@ impl TokenKeys {
         self.current.load_full()
     }
 
-    /// Reads the files again. Blocks for as long as the disk takes.
+    /// Reads the files again, and says what came of it. Blocks for as long as the disk takes.
+    pub(crate) fn reread_and_tell(&self) -> Result<(), TokensError> {
+        match self.reread() {
+            Ok(Reread::Same) => {}
+            Ok(Reread::Changed) => tracing::info!(
+                event = "token_keys_changed",
+                "tokens are verified with new keys"
+            ),
+            Err(error) => {
+                tracing::error!(
+                    event = "token_keys_refused",
+                    error = &error as &dyn std::error::Error,
+                    "tokens are verified with the old keys"
+                );
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
     fn reread(&self) -> Result<Reread, TokensError> {
         let mut before = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
         let texts = texts(&self.settings)?;
@@ -117,20 +136,8 @@ impl Watched for TokenKeys {
     }
 
     fn look(&self) {
-        match self.reread() {
-            Ok(Reread::Same) => {}
-            Ok(Reread::Changed) => {
-                tracing::info!(
-                    event = "token_keys_changed",
-                    "tokens are verified with new keys"
-                );
-            }
-            Err(error) => tracing::error!(
-                event = "token_keys_refused",
-                error = &error as &dyn std::error::Error,
-                "tokens are verified with the old keys"
-            ),
-        }
+        // The log has it.
+        let _ = self.reread_and_tell();
     }
 }
 

@@ -63,6 +63,13 @@ pub(crate) struct Certificates {
     current: Mutex<(ServerMaterial, ServerTls)>,
 }
 
+/// What files said, and is of use.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    material: ServerMaterial,
+    server: ServerTls,
+}
+
 /// Whether reading again has changed anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reread {
@@ -122,13 +129,24 @@ impl Certificates {
 
     /// Reads the files again. Blocks for as long as the disk takes.
     pub(crate) fn reread(&self) -> Result<Reread, CertificateError> {
-        let next = self.files.load(&self.listener)?;
+        Ok(self.take(self.load()?))
+    }
+
+    /// What the files say now. Nothing is served with it yet.
+    pub(crate) fn load(&self) -> Result<Loaded, CertificateError> {
+        let (material, server) = self.files.load(&self.listener)?;
+        Ok(Loaded { material, server })
+    }
+
+    /// Serves new connections with what was loaded.
+    pub(crate) fn take(&self, loaded: Loaded) -> Reread {
+        let Loaded { material, server } = loaded;
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.0 == next.0 {
-            return Ok(Reread::Same);
+        if current.0 == material {
+            return Reread::Same;
         }
-        *current = next;
-        Ok(Reread::Changed)
+        *current = (material, server);
+        Reread::Changed
     }
 
     /// Its files.

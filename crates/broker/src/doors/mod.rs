@@ -36,6 +36,7 @@ use tokio::sync::watch as signal;
 pub(crate) use self::arrivals::{Arrivals, Pace};
 use self::bind::{Activated, Listening, SocketFiles};
 pub(crate) use self::certificates::Certificates;
+use self::certificates::Loaded;
 pub use self::certificates::{CertificateError, Reread};
 pub(crate) use self::counters::DoorCounters;
 pub(crate) use self::guests::{Guest, Guests};
@@ -272,10 +273,15 @@ impl Doors {
         }
     }
 
-    /// Reads all certificates again: the listener of each, and what came of it.
-    pub(crate) fn reread(&self) -> Vec<(String, Result<Reread, CertificateError>)> {
-        let all = self.certificates.iter();
-        all.map(|one| (one.listener().to_owned(), one.reread()))
+    /// Reads all certificates again. Nothing is served with them before [`take`](Self::take).
+    pub(crate) fn load(&self) -> Result<Vec<Loaded>, CertificateError> {
+        self.certificates.iter().map(|one| one.load()).collect()
+    }
+
+    /// Serves new connections with what was loaded: the listener of each, and whether that is anything else.
+    pub(crate) fn take(&self, loaded: Vec<Loaded>) -> Vec<(String, Reread)> {
+        let all = self.certificates.iter().zip(loaded);
+        all.map(|(one, loaded)| (one.listener().to_owned(), one.take(loaded)))
             .collect()
     }
 

@@ -89,6 +89,30 @@ fn every_setting_that_needs_no_restart_has_a_row() {
     assert_eq!(rows, live);
 }
 
+/// Settings of a listener of which a running broker takes over what a reload brings: `tests/listeners.rs` looks at each of them. The
+/// others are read once, at the start.
+const OF_A_LISTENER: [&str; 10] = [
+    "listener.advertised",
+    "listener.connect_bytes_max",
+    "listener.connect_timeout",
+    "listener.connections_max",
+    "listener.keep_alive_max_seconds",
+    "listener.packet_bytes_max",
+    "listener.receive_maximum",
+    "listener.redirect_to",
+    "listener.session_expiry_max",
+    "listener.topic_alias_max",
+];
+
+#[test]
+fn what_a_listener_reads_at_the_start_needs_a_restart() {
+    let lists = courser_settings::lists();
+    let fields = lists.iter().flat_map(|list| &list.fields);
+    let live = fields.filter(|field| field.applies != Applies::Restart);
+    let live: BTreeSet<&str> = live.map(|field| &*field.key).collect();
+    assert_eq!(live, OF_A_LISTENER.into());
+}
+
 /// Clients with a topic each.
 fn thousand(address: SocketAddr) -> Vec<Client> {
     let limit = getrlimit(Resource::Nofile);
