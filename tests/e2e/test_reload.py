@@ -8,6 +8,7 @@ import paho.mqtt.client as paho
 import pytest
 import wire
 from broker import Courser
+from doors import LOOPBACK, Authority, server_names
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.properties import Properties
 from raw import RawClient
@@ -97,6 +98,45 @@ def test_hangup_reloads(tmp_path):
         for client, _ in clients:
             client.disconnect()
             client.loop_stop()
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(20) == 0
+
+
+def test_a_certificate_that_is_wrong_changes_nothing(tmp_path):
+    """The answer names its file, and settings that are right stay as they were too; another path needs a restart, and the answer says so."""
+    authority = Authority(tmp_path / "certificates")
+    files, others = (authority.issue(name, "server", server_names()) for name in ("server", "another"))
+    config = tmp_path / "courser.toml"
+
+    def write(receive, files):
+        config.write_text(FILE.format(receive=receive) + f"[[listener]]\nname = \"tls\"\nprotocol = \"mqtts\"\n{LOOPBACK}\n"
+                          f'certificate = "{files[0]}"\nkey = "{files[1]}"\n')  # fmt: skip
+
+    write(16, files)
+    key = files[1].read_bytes()
+    server = Server(tmp_path, "--data", str(tmp_path / "data"))
+    ask = [str(Courser.binary()), "config", "reload", "--server", str(tmp_path / "data")]
+
+    def reload():
+        return subprocess.run(ask, capture_output=True, text=True, timeout=30, check=False)
+
+    try:
+        write(32, files)
+        files[1].write_bytes(others[1].read_bytes())
+        refused = reload()
+        assert refused.returncode == 1 and str(files[1]) in refused.stderr, refused
+        client, told = come(server.port, "between")
+        client.close()
+        assert told == 16
+        files[1].write_bytes(key)
+        write(32, others)
+        done = reload()
+        assert done.returncode == 0, done
+        assert f'needs a restart: listener["tls"].key: "{files[1]}" -> "{others[1]}" (restart)' in done.stdout, done.stdout
+        client, told = come(server.port, "after")
+        client.close()
+        assert told == 32
+    finally:
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(20) == 0
 

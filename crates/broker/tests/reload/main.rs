@@ -109,7 +109,7 @@ fn what_a_listener_reads_at_the_start_needs_a_restart() {
     let lists = courser_settings::lists();
     let fields = lists.iter().flat_map(|list| &list.fields);
     let live = fields.filter(|field| field.applies != Applies::Restart);
-    let live: BTreeSet<&str> = live.map(|field| &*field.key).collect();
+    let live: BTreeSet<&str> = live.map(|field| field.key).collect();
     assert_eq!(live, OF_A_LISTENER.into());
 }
 
