@@ -10,7 +10,9 @@ use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use utoipa::IntoParams;
+use utoipa::openapi::schema::{Object, SchemaType, Type};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{IntoParams, PartialSchema};
 
 pub(crate) use crate::api::List;
 use crate::error::{ApiError, Code};
@@ -99,25 +101,57 @@ pub(crate) fn unknown_parameter(name: &str) -> ApiError {
     bad(format!("unknown parameter \"{name}\""))
 }
 
+/// The fields of the rows of a listing, as the OpenAPI document has them: also known where there is no row.
+struct Columns(Object);
+
+impl Columns {
+    fn of<R: PartialSchema>() -> Self {
+        match R::schema() {
+            RefOr::T(Schema::Object(object)) => Self(object),
+            RefOr::T(_) | RefOr::Ref(_) => unreachable!("rows are plain structs"),
+        }
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.properties.keys().map(String::as_str)
+    }
+
+    /// Whether a field is a number where it is anything; none: there is no such field.
+    fn is_number(&self, field: &str) -> Option<bool> {
+        let is_number = |kind: &Type| matches!(kind, Type::Integer | Type::Number);
+        Some(match self.0.properties.get(field)? {
+            RefOr::T(Schema::Object(object)) => match &object.schema_type {
+                SchemaType::Type(kind) => is_number(kind),
+                SchemaType::Array(kinds) => kinds.iter().any(is_number),
+                SchemaType::AnyValue => false,
+            },
+            RefOr::T(_) | RefOr::Ref(_) => false,
+        })
+    }
+}
+
 impl ListQuery {
-    /// Reads the parameters of a URL; `own` names those of this listing alone.
-    pub(crate) fn read(parameters: Vec<(String, String)>, own: &[&str]) -> Result<Self, ApiError> {
-        Self::read_with(LIMIT_DEFAULT, parameters, own)
+    /// Reads the parameters of a URL for a listing of `R`; `own` names those of this listing alone.
+    pub(crate) fn read<R: PartialSchema>(
+        parameters: Vec<(String, String)>,
+        own: &[&str],
+    ) -> Result<Self, ApiError> {
+        Self::read_with::<R>(LIMIT_DEFAULT, parameters, own)
     }
 
     /// Reads those of what is neither sorted nor has a cursor: all there may be, unless fewer are asked for.
-    pub(crate) fn read_unpaged(
+    pub(crate) fn read_unpaged<R: PartialSchema>(
         parameters: Vec<(String, String)>,
         own: &[&str],
     ) -> Result<Self, ApiError> {
         let mut names = parameters.iter().map(|(name, _)| name.as_str());
         match names.find(|name| matches!(*name, "sort" | "cursor")) {
             Some(name) => Err(unknown_parameter(name)),
-            None => Self::read_with(LIMIT_MAX, parameters, own),
+            None => Self::read_with::<R>(LIMIT_MAX, parameters, own),
         }
     }
 
-    fn read_with(
+    fn read_with<R: PartialSchema>(
         limit_default: usize,
         parameters: Vec<(String, String)>,
         own: &[&str],
@@ -143,7 +177,25 @@ impl ListQuery {
                 name => return Err(unknown_parameter(name)),
             }
         }
+        query.check::<R>()?;
         Ok(query)
+    }
+
+    /// Refuses what no row has, also where there is none.
+    fn check<R: PartialSchema>(&self) -> Result<(), ApiError> {
+        if self.conditions.is_empty() && self.sort.is_none() {
+            return Ok(());
+        }
+        let columns = Columns::of::<R>();
+        for condition in &self.conditions {
+            condition.check(&columns).map_err(bad)?;
+        }
+        match &self.sort {
+            Some(Sort { field, .. }) if columns.is_number(field).is_none() => {
+                Err(bad(filter::unknown(field, columns.names())))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Most rows of the page.
@@ -151,9 +203,10 @@ impl ListQuery {
         self.limit
     }
 
-    /// Whether the order is the caller's.
-    pub(crate) const fn is_sorted(&self) -> bool {
-        self.sort.is_some()
+    /// Whether the order is to be another one than that of a field, the least first.
+    pub(crate) fn is_sorted_other_than_by(&self, field: &str) -> bool {
+        let sort = self.sort.as_ref();
+        sort.is_some_and(|sort| sort.descending || sort.field != field)
     }
 
     /// Where a walk over topics or names goes on.
@@ -232,7 +285,10 @@ impl Sort {
     fn key(&self, row: &impl Serialize, id: String) -> Result<Key, ApiError> {
         let row = fields(row);
         let value = row.get(&self.field);
-        let value = value.ok_or_else(|| bad(filter::unknown(&self.field, &row)))?;
+        let value = value.ok_or_else(|| {
+            let names = row.keys().map(String::as_str);
+            bad(filter::unknown(&self.field, names))
+        })?;
         Ok((value.clone(), id))
     }
 

@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 
 use serde_json::{Map, Value};
 
+use super::Columns;
+
 /// One condition on a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Condition {
@@ -52,11 +54,25 @@ impl Condition {
         }
     }
 
+    /// Whether rows with these fields can be asked about it.
+    pub(super) fn check(&self, columns: &Columns) -> Result<(), String> {
+        let is_number = columns
+            .is_number(&self.field)
+            .ok_or_else(|| unknown(&self.field, columns.names()))?;
+        match self.operator {
+            Operator::Less | Operator::AtMost | Operator::More | Operator::AtLeast if is_number => {
+                self.number().map(|_| ())
+            }
+            Operator::Less | Operator::AtMost | Operator::More | Operator::AtLeast => Ok(()),
+            Operator::Like | Operator::Unlike => Ok(()),
+        }
+    }
+
     /// Whether it holds for a row.
     pub(super) fn holds(&self, row: &Map<String, Value>) -> Result<bool, String> {
         let value = row
             .get(&self.field)
-            .ok_or_else(|| unknown(&self.field, row))?;
+            .ok_or_else(|| unknown(&self.field, row.keys().map(String::as_str)))?;
         Ok(match self.operator {
             Operator::Like => is_like(&self.value, &text(value)),
             Operator::Unlike => !is_like(&self.value, &text(value)),
@@ -79,12 +95,7 @@ impl Condition {
         match value {
             Value::Null => Ok(None),
             Value::Number(number) => {
-                let wanted: f64 = self.value.parse().map_err(|_| {
-                    format!(
-                        "filter: {} is a number, \"{}\" is none",
-                        self.field, self.value
-                    )
-                })?;
+                let wanted = self.number()?;
                 Ok(number
                     .as_f64()
                     .and_then(|number| number.partial_cmp(&wanted)))
@@ -92,11 +103,21 @@ impl Condition {
             other => Ok(Some(text(other).as_str().cmp(&self.value))),
         }
     }
+
+    /// What a number is held against.
+    fn number(&self) -> Result<f64, String> {
+        self.value.parse().map_err(|_| {
+            format!(
+                "filter: {} is a number, \"{}\" is none",
+                self.field, self.value
+            )
+        })
+    }
 }
 
-/// What to say about a field that a row does not have.
-pub(super) fn unknown(field: &str, row: &Map<String, Value>) -> String {
-    let names: Vec<&str> = row.keys().map(String::as_str).collect();
+/// What to say about a field that rows do not have.
+pub(super) fn unknown<'a>(field: &str, names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.collect();
     format!("unknown field \"{field}\"; there are {}", names.join(", "))
 }
 

@@ -1,7 +1,7 @@
 use super::walk::tests::sorted_page;
 use super::*;
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 struct Row {
     id: u32,
     size: Option<u32>,
@@ -11,15 +11,15 @@ fn query(parameters: &[(&str, &str)]) -> Result<ListQuery, ApiError> {
     let owned = parameters
         .iter()
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    ListQuery::read(owned.collect(), &["match"])
+    ListQuery::read::<Row>(owned.collect(), &["match"])
 }
 
 #[test]
 fn parameters_are_read_and_wrong_ones_are_named() {
     let good = query(&[
         ("limit", "7"),
-        ("filter", "a=b"),
-        ("filter", "c>1"),
+        ("filter", "id=b"),
+        ("filter", "size>1"),
         ("match", "#"),
     ]);
     let good = good.expect("all are known");
@@ -34,6 +34,14 @@ fn parameters_are_read_and_wrong_ones_are_named() {
         ("cursor", "zz", "none of ours"),
         ("cursor", "ä", "none of ours"),
         ("filter", "a", "FIELD=PATTERN"),
+        (
+            "filter",
+            "sise=1",
+            "unknown field \"sise\"; there are id, size",
+        ),
+        ("filter", "size>x", "size is a number"),
+        ("filter", "id<=", "id is a number"),
+        ("sort", "-sise", "unknown field \"sise\""),
         ("lmit", "1", "unknown parameter \"lmit\""),
     ] {
         let error = query(&[(name, value)]).expect_err("it is wrong");
@@ -44,7 +52,7 @@ fn parameters_are_read_and_wrong_ones_are_named() {
         );
     }
     assert!(
-        query(&[("filter", "a=b"); 17]).is_err(),
+        query(&[("filter", "id=b"); 17]).is_err(),
         "a question is bounded"
     );
 }

@@ -60,7 +60,7 @@ async fn clients(
     State(state): State<AppState>,
     Query(parameters): Query<Vec<(String, String)>>,
 ) -> Result<Json<List<Client>>, ApiError> {
-    let query = ListQuery::read(parameters, &[])?;
+    let query = ListQuery::read::<Client>(parameters, &[])?;
     Ok(Json(list::<Clients>(&state.control, &query).await?))
 }
 

@@ -31,7 +31,7 @@ async fn events(
     State(state): State<AppState>,
     Query(parameters): Query<Vec<(String, String)>>,
 ) -> Result<Json<Events>, ApiError> {
-    let query = ListQuery::read_unpaged(parameters, &["after"])?;
+    let query = ListQuery::read_unpaged::<Event>(parameters, &["after"])?;
     let after = numbers_after(&query.own)?;
     let mut parts = Vec::new();
     for shard in state.control.shards() {

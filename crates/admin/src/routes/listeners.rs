@@ -20,7 +20,7 @@ async fn listeners(
     State(state): State<AppState>,
     Query(parameters): Query<Vec<(String, String)>>,
 ) -> Result<Json<List<Listener>>, ApiError> {
-    let query = ListQuery::read(parameters, &[])?;
+    let query = ListQuery::read::<Listener>(parameters, &[])?;
     let mut rows = state.control.listeners();
     rows.sort_by(|one, other| one.name.cmp(&other.name));
     let rows = rows

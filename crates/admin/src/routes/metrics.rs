@@ -12,6 +12,7 @@ use utoipa_axum::routes;
 
 use super::clients::Clients;
 use super::sessions::Sessions;
+use crate::api::{Client, Session};
 use crate::error::{ApiError, Code, ErrorBody};
 use crate::list::{ListParams, ListQuery, list};
 use crate::metrics::detailed::{ByListener, Detailed};
@@ -59,11 +60,11 @@ async fn detailed(
     let control = &state.control;
     let (figures, next) = match family.as_deref() {
         Some("clients") => {
-            let page = list::<Clients>(control, &ListQuery::read(asked, &[])?).await?;
+            let page = list::<Clients>(control, &ListQuery::read::<Client>(asked, &[])?).await?;
             (Detailed::clients(page.items), page.next)
         }
         Some("sessions") => {
-            let page = list::<Sessions>(control, &ListQuery::read(asked, &[])?).await?;
+            let page = list::<Sessions>(control, &ListQuery::read::<Session>(asked, &[])?).await?;
             (Detailed::sessions(page.items), page.next)
         }
         Some("listeners") => (by_listener(&state, &asked).await?, None),
@@ -124,7 +125,7 @@ async fn by_listener(state: &AppState, asked: &[(String, String)]) -> Result<Det
     loop {
         let from = cursor.map(|cursor| ("cursor".to_owned(), cursor));
         let asked = parameters.iter().cloned().chain(from).collect();
-        let page = list::<Clients>(&state.control, &ListQuery::read(asked, &[])?).await?;
+        let page = list::<Clients>(&state.control, &ListQuery::read::<Client>(asked, &[])?).await?;
         sum.add(page.items);
         cursor = page.next;
         if cursor.is_none() {

@@ -58,17 +58,17 @@ fn order(topic: &str) -> impl Iterator<Item = u8> + '_ {
         .map(|byte| if byte == b'/' { 0 } else { byte })
 }
 
-/// Retained messages by topic, without their payloads. The order is that of the topics.
+/// Retained messages by topic, without their payloads. The order is that of the topics, and `sort` takes only `topic`.
 #[utoipa::path(get, path = "/api/v1/retained", params(ListParams, ("match" = Option<String>, Query, description = "Topic filter; all when nothing is said. Topics that begin with $ only match a filter that does")), responses((status = 200, body = List<Retained>), (status = 400, body = ErrorBody)))]
 async fn all(
     State(state): State<AppState>,
     Query(parameters): Query<Vec<(String, String)>>,
 ) -> Result<Json<List<Retained>>, ApiError> {
-    let query = ListQuery::read(parameters, &["match"])?;
-    if query.is_sorted() {
+    let query = ListQuery::read::<Retained>(parameters, &["match"])?;
+    if query.is_sorted_other_than_by("topic") {
         return Err(ApiError::new(
             Code::BadRequest,
-            "retained messages come in the order of their topics",
+            "retained messages come in the order of their topics: sort takes only topic",
         ));
     }
     let filter = query.own.last().map_or("#", |(_, filter)| filter.as_str());

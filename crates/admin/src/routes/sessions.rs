@@ -106,7 +106,7 @@ async fn sessions(
     State(state): State<AppState>,
     Query(parameters): Query<Vec<(String, String)>>,
 ) -> Result<Json<List<Session>>, ApiError> {
-    let query = ListQuery::read(parameters, &[])?;
+    let query = ListQuery::read::<Session>(parameters, &[])?;
     Ok(Json(list::<Sessions>(&state.control, &query).await?))
 }
 
@@ -116,7 +116,7 @@ async fn subscriptions(
     State(state): State<AppState>,
     Query(parameters): Query<Vec<(String, String)>>,
 ) -> Result<Json<List<Subscription>>, ApiError> {
-    let query = ListQuery::read(parameters, &[])?;
+    let query = ListQuery::read::<Subscription>(parameters, &[])?;
     Ok(Json(list::<Subscriptions>(&state.control, &query).await?))
 }
 

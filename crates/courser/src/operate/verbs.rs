@@ -108,6 +108,7 @@ pub(crate) struct RetainedMessages {
 #[derive(Subcommand, Debug)]
 enum RetainedVerb {
     /// Topics that have a retained message, in their order
+    #[command(mut_arg("sort", |sort| sort.help("By topic, as they come anyway").value_parser(["topic"])))]
     List {
         /// Only topics that match this filter; one that begins with $ for those of the broker
         #[arg(value_name = "FILTER")]

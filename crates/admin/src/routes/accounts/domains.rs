@@ -33,7 +33,7 @@ async fn domains(
     State(state): State<AppState>,
     Query(parameters): Query<Vec<(String, String)>>,
 ) -> Result<Json<List<api::Domain>>, ApiError> {
-    let query = ListQuery::read(parameters, &[])?;
+    let query = ListQuery::read::<api::Domain>(parameters, &[])?;
     let table = table(&state)?;
     let rows = DomainName::ALL.into_iter().map(|name| {
         let domain = table.domain(name);

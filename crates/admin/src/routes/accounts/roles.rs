@@ -45,7 +45,7 @@ async fn roles(
     State(state): State<AppState>,
     Query(parameters): Query<Vec<(String, String)>>,
 ) -> Result<Json<List<api::Role>>, ApiError> {
-    let query = ListQuery::read(parameters, &[])?;
+    let query = ListQuery::read::<api::Role>(parameters, &[])?;
     let table = table(&state)?;
     let rows = table
         .roles()
@@ -174,7 +174,7 @@ async fn rules(
     State(state): State<AppState>,
     Query(parameters): Query<Vec<(String, String)>>,
 ) -> Result<Json<List<api::Rule>>, ApiError> {
-    let query = ListQuery::read(parameters, &[])?;
+    let query = ListQuery::read::<api::Rule>(parameters, &[])?;
     let table = table(&state)?;
     let mut rows = Vec::new();
     for (name, role) in table.roles() {

@@ -45,7 +45,7 @@ async fn users(
     State(state): State<AppState>,
     Query(parameters): Query<Vec<(String, String)>>,
 ) -> Result<Json<List<api::User>>, ApiError> {
-    let query = ListQuery::read(parameters, &[])?;
+    let query = ListQuery::read::<api::User>(parameters, &[])?;
     let table = table(&state)?;
     let rows = table
         .users()
