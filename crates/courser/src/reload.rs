@@ -1,7 +1,7 @@
 //! Settings of a running server: read again as at its start, checked whole, then given to the broker and to the log.
 
 use courser_admin::settings::{Reloaded, SettingChange};
-use courser_broker::{Broker, Reread, RereadError};
+use courser_broker::{Broker, Reread};
 use courser_settings::{Applies, Change, Resolved};
 
 use crate::cli::settings::SettingFlags;
@@ -51,7 +51,16 @@ impl Running {
             }
             errors.to_string()
         })?;
-        reread_files(broker).map_err(|error| chain(&error))?;
+        // They are few and small, so nobody waits for long.
+        let certificates = broker.reread_files().map_err(|error| chain(&error))?;
+        let same = certificates.iter().filter(|it| it.1 == Reread::Same);
+        for (listener, _) in same {
+            tracing::info!(
+                event = "certificates_same",
+                listener,
+                "the certificates are the same"
+            );
+        }
         for warning in &new.warnings {
             tracing::warn!(event = "setting_deprecated", "{warning}");
         }
@@ -62,35 +71,6 @@ impl Running {
         note(&answer);
         Ok(answer)
     }
-}
-
-/// Certificates and keys of tokens. They are few and small, so nobody waits for long.
-fn reread_files(broker: &Broker) -> Result<(), RereadError> {
-    let certificates = broker.reread_files().inspect_err(|error| {
-        // The keys have told of theirs.
-        if let RereadError::Certificate(error) = error {
-            tracing::error!(
-                event = "certificates_refused",
-                error = error as &dyn std::error::Error,
-                "new connections get the old certificates"
-            );
-        }
-    })?;
-    for (listener, result) in certificates {
-        match result {
-            Reread::Changed => tracing::info!(
-                event = "certificates_changed",
-                listener,
-                "new connections get new certificates"
-            ),
-            Reread::Same => tracing::info!(
-                event = "certificates_same",
-                listener,
-                "the certificates are the same"
-            ),
-        }
-    }
-    Ok(())
 }
 
 /// What would change, and what a running server then has.

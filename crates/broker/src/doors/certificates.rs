@@ -127,19 +127,38 @@ impl Certificates {
         &self.listener
     }
 
-    /// Reads the files again. Blocks for as long as the disk takes.
-    pub(crate) fn reread(&self) -> Result<Reread, CertificateError> {
-        Ok(self.take(self.load()?))
-    }
-
-    /// What the files say now. Nothing is served with it yet.
+    /// What the files say now. Nothing is served with it yet. Blocks for as long as the disk takes.
     pub(crate) fn load(&self) -> Result<Loaded, CertificateError> {
         let (material, server) = self.files.load(&self.listener)?;
         Ok(Loaded { material, server })
     }
 
-    /// Serves new connections with what was loaded.
+    /// Serves new connections with what was loaded, and says so if it is anything else.
     pub(crate) fn take(&self, loaded: Loaded) -> Reread {
+        let reread = self.replace(loaded);
+        if reread == Reread::Changed {
+            let (subject, _) = self.facts();
+            tracing::info!(
+                event = "certificates_changed",
+                listener = self.listener,
+                subject,
+                "new connections get new certificates"
+            );
+        }
+        reread
+    }
+
+    /// Says that what is in the files is of no use.
+    pub(crate) fn tell_refused(&self, error: &CertificateError) {
+        tracing::error!(
+            event = "certificates_refused",
+            listener = self.listener,
+            error = error as &dyn std::error::Error,
+            "new connections get the old certificates"
+        );
+    }
+
+    fn replace(&self, loaded: Loaded) -> Reread {
         let Loaded { material, server } = loaded;
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.0 == material {

@@ -275,7 +275,11 @@ impl Doors {
 
     /// Reads all certificates again. Nothing is served with them before [`take`](Self::take).
     pub(crate) fn load(&self) -> Result<Vec<Loaded>, CertificateError> {
-        self.certificates.iter().map(|one| one.load()).collect()
+        let load = |one: &Arc<Certificates>| {
+            let loaded = one.load();
+            loaded.inspect_err(|error| one.tell_refused(error))
+        };
+        self.certificates.iter().map(load).collect()
     }
 
     /// Serves new connections with what was loaded: the listener of each, and whether that is anything else.

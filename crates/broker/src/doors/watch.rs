@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 
-use super::certificates::{Certificates, Reread};
+use super::certificates::Certificates;
 
 /// After a change nothing may change for so long until the files are read: certificate and key are two files.
 const QUIET: Duration = Duration::from_millis(250);
@@ -146,24 +146,11 @@ impl Watched for Certificates {
     }
 
     fn look(&self) {
-        let listener = self.listener();
-        match self.reread() {
-            Ok(Reread::Same) => {}
-            Ok(Reread::Changed) => {
-                let (subject, _) = self.facts();
-                tracing::info!(
-                    event = "certificates_changed",
-                    listener,
-                    subject,
-                    "new connections get new certificates"
-                );
+        match self.load() {
+            Ok(loaded) => {
+                let _ = self.take(loaded);
             }
-            Err(error) => tracing::error!(
-                event = "certificates_refused",
-                listener,
-                error = &error as &dyn std::error::Error,
-                "new connections get the old certificates"
-            ),
+            Err(error) => self.tell_refused(&error),
         }
     }
 }
