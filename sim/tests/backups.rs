@@ -2,45 +2,26 @@
 //! node that comes out of one goes on with another number of shards, and keeps all rules. By hand, more of them:
 //! `cargo run --release -p courser-sim -- --backups --seeds 1000 --keep-going`.
 
-use std::time::{Duration, Instant};
+mod support;
 
-use courser_sim::{Counts, Plan, replay_command, run_plan};
+use std::time::Duration;
+
+use courser_sim::{Plan, replay_command, run_plan};
+
+use support::Enough;
 
 /// Seeds of an ordinary test run.
 const SEEDS: u64 = 120;
 
-/// It takes no longer than this on a slow machine: then it says how many seeds it has run.
-const LONGEST: Duration = Duration::from_secs(60);
-
-/// Fewer seeds than this prove too little, however slow the machine.
-const FEWEST: u64 = 20;
+/// On a slow machine.
+const ENOUGH: Enough = Enough {
+    longest: Duration::from_secs(60),
+    fewest: 20,
+};
 
 #[test]
 fn every_backup_has_what_the_source_had_and_a_node_goes_on_from_it() {
-    let begun = Instant::now();
-    let mut sum = Counts::default();
-    let mut broken = Vec::new();
-    let mut ran = 0;
-    for seed in 1..=SEEDS {
-        if begun.elapsed() > LONGEST && ran >= FEWEST {
-            break;
-        }
-        let plan = Plan::backed_up(seed);
-        let again = replay_command(&plan);
-        let outcome = run_plan(plan);
-        ran += 1;
-        sum.add(&outcome.counts);
-        if let Some(violation) = outcome.violation {
-            broken.push(format!("seed {seed}: {violation}\n  {again}"));
-        }
-    }
-    eprintln!("{ran} seeds: {sum:?}");
-    assert!(
-        broken.is_empty(),
-        "{} of {ran} seeds:\n{}",
-        broken.len(),
-        broken.join("\n")
-    );
+    let (ran, sum) = support::run(1..=SEEDS, Plan::backed_up, &ENOUGH, |_| None);
     // A run in which nothing happens proves nothing.
     assert!(
         sum.backups > 2 * ran && sum.reused > 2 * ran && sum.restored > ran,

@@ -2,45 +2,26 @@
 //! kills and losses of power come between, and nobody can tell. By hand, more of them:
 //! `cargo run --release -p courser-sim -- --cold --seeds 1000 --keep-going`.
 
-use std::time::{Duration, Instant};
+mod support;
 
-use courser_sim::{Counts, Plan, replay_command, run_plan};
+use std::time::Duration;
+
+use courser_sim::{Plan, replay_command, run_plan};
+
+use support::Enough;
 
 /// Seeds of an ordinary test run.
 const SEEDS: u64 = 60;
 
-/// It takes no longer than this on a slow machine: then it says how many seeds it has run.
-const LONGEST: Duration = Duration::from_secs(60);
-
-/// Fewer seeds than this prove too little, however slow the machine.
-const FEWEST: u64 = 9;
+/// On a slow machine.
+const ENOUGH: Enough = Enough {
+    longest: Duration::from_secs(60),
+    fewest: 9,
+};
 
 #[test]
 fn m17_what_leaves_memory_comes_back_whatever_happens_meanwhile() {
-    let begun = Instant::now();
-    let mut sum = Counts::default();
-    let mut broken = Vec::new();
-    let mut ran = 0;
-    for seed in 1..=SEEDS {
-        if begun.elapsed() > LONGEST && ran >= FEWEST {
-            break;
-        }
-        let plan = Plan::cold(seed);
-        let again = replay_command(&plan);
-        let outcome = run_plan(plan);
-        ran += 1;
-        sum.add(&outcome.counts);
-        if let Some(violation) = outcome.violation {
-            broken.push(format!("seed {seed}: {violation}\n  {again}"));
-        }
-    }
-    eprintln!("{ran} seeds: {sum:?}");
-    assert!(
-        broken.is_empty(),
-        "{} of {ran} seeds:\n{}",
-        broken.len(),
-        broken.join("\n")
-    );
+    let (ran, sum) = support::run(1..=SEEDS, Plan::cold, &ENOUGH, |_| None);
     // A run in which nothing happens proves nothing.
     assert!(
         sum.recalled > 20 * ran && sum.cleaned > ran && sum.recoveries > ran,

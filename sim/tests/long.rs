@@ -1,51 +1,33 @@
 //! Nodes that live long (M41): the log is used again many times while the cleaner, checkpoints, copies, kills and losses of power come
 //! between each other. By hand, more of them: `cargo run --release -p courser-sim -- --long-life --seeds 1000 --keep-going`.
 
-use std::time::{Duration, Instant};
+mod support;
 
-use courser_sim::{Counts, Plan, replay_command, run_plan};
+use std::time::Duration;
+
+use courser_sim::{Plan, replay_command, run_plan};
+
+use support::Enough;
 
 /// Seeds of an ordinary test run, in as many parts as there are tests for them.
 const SEEDS: u64 = 40;
 const PARTS: u64 = 2;
 
-/// No part takes longer than this on a slow machine: then it says how many seeds it has run.
-const LONGEST: Duration = Duration::from_secs(60);
-
-/// Fewer seeds than this in a part prove too little, however slow the machine.
-const FEWEST: u64 = 6;
+/// On a slow machine. For each part.
+const ENOUGH: Enough = Enough {
+    longest: Duration::from_secs(60),
+    fewest: 6,
+};
 
 /// Segments that a seed begins, at least: as many generations of the log.
 const GENERATIONS: u64 = 50;
 
 fn part(first: u64) {
-    let begun = Instant::now();
-    let mut sum = Counts::default();
-    let mut broken = Vec::new();
-    let mut ran = 0;
-    for seed in (first..=SEEDS).step_by(PARTS as usize) {
-        if begun.elapsed() > LONGEST && ran >= FEWEST {
-            break;
-        }
-        let plan = Plan::long_life(seed);
-        let again = replay_command(&plan);
-        let outcome = run_plan(plan);
-        ran += 1;
-        sum.add(&outcome.counts);
-        if let Some(violation) = outcome.violation {
-            broken.push(format!("seed {seed}: {violation}\n  {again}"));
-        } else if outcome.counts.segments < GENERATIONS {
-            let segments = outcome.counts.segments;
-            broken.push(format!("seed {seed} lives for {segments} segments only"));
-        }
-    }
-    eprintln!("{ran} seeds: {sum:?}");
-    assert!(
-        broken.is_empty(),
-        "{} of {ran} seeds:\n{}",
-        broken.len(),
-        broken.join("\n")
-    );
+    let seeds = (first..=SEEDS).step_by(PARTS as usize);
+    let (ran, sum) = support::run(seeds, Plan::long_life, &ENOUGH, |outcome| {
+        let segments = outcome.counts.segments;
+        (segments < GENERATIONS).then(|| format!("it lives for {segments} segments only"))
+    });
     // A run in which nothing happens proves nothing.
     assert!(
         sum.cleaned > 50 * ran && sum.kept > 500 * ran && sum.checkpoints > 50 * ran,

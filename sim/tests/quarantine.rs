@@ -2,49 +2,32 @@
 //! an operator has it try again, skip the entry or release its filters. Nothing else is lost. By hand, more of them:
 //! `cargo run --release -p courser-sim -- --poisoned --seeds 1000 --keep-going`.
 
-use std::time::{Duration, Instant};
+mod support;
 
-use courser_sim::{Counts, Plan, replay_command, run_plan};
+use std::time::Duration;
+
+use courser_sim::{Plan, replay_command, run_plan};
+
+use support::Enough;
 
 /// Seeds of an ordinary test run.
 const SEEDS: u64 = 120;
 
-/// It takes no longer than this on a slow machine: then it says how many seeds it has run.
-const LONGEST: Duration = Duration::from_secs(60);
-
-/// Fewer seeds than this prove too little, however slow the machine.
-const FEWEST: u64 = 20;
+/// On a slow machine.
+const ENOUGH: Enough = Enough {
+    longest: Duration::from_secs(60),
+    fewest: 20,
+};
 
 #[test]
 fn m50_a_partition_that_cannot_go_on_is_set_aside_and_the_others_serve() {
-    let begun = Instant::now();
-    let mut sum = Counts::default();
-    let mut broken = Vec::new();
     let mut verbs = [0_usize; 3];
-    let mut ran = 0;
-    for seed in 1..=SEEDS {
-        if begun.elapsed() > LONGEST && ran >= FEWEST {
-            break;
-        }
-        let plan = Plan::poisoned(seed);
-        let again = replay_command(&plan);
-        let outcome = run_plan(plan);
-        ran += 1;
-        sum.add(&outcome.counts);
+    let (ran, sum) = support::run(1..=SEEDS, Plan::poisoned, &ENOUGH, |outcome| {
         for (count, verb) in verbs.iter_mut().zip(["Retry", "Skip", "Release"]) {
             *count += outcome.trace.matches(&format!("operator: {verb}")).count();
         }
-        if let Some(violation) = outcome.violation {
-            broken.push(format!("seed {seed}: {violation}\n  {again}"));
-        }
-    }
-    eprintln!("{ran} seeds: {verbs:?}, {sum:?}");
-    assert!(
-        broken.is_empty(),
-        "{} of {ran} seeds:\n{}",
-        broken.len(),
-        broken.join("\n")
-    );
+        None
+    });
     // A run in which nothing happens proves nothing.
     assert!(sum.set_aside > ran / 2, "{sum:?}");
     assert!(verbs.iter().all(|count| *count > 1), "{verbs:?}");
