@@ -137,6 +137,12 @@ pub trait FrontEffects {
 
     /// Random bits from the shell's seeded generator, for assigned client ids.
     fn random(&mut self) -> u64;
+
+    /// Whether this is enough for one turn: the front begins no further packet of the bytes that it was given. Asked behind each packet, so
+    /// it always gets on. A shell without turns never has enough.
+    fn is_spent(&self) -> bool {
+        false
+    }
 }
 
 /// What a fence waits for.

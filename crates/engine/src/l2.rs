@@ -12,7 +12,7 @@ use std::{
 
 use courser_contract::{ClientHash, QoS, SubscriptionOptions};
 use hashbrown::HashSet;
-use router::{CacheLimits, Inserted, Matcher, TopicCache, Weigh};
+use router::{CacheLimits, Inserted, Matcher, TopicCache, Visited, Weigh};
 use smallvec::SmallVec;
 
 use crate::entry::{RetainMark, SettledAs, Target, TargetList};
@@ -94,6 +94,8 @@ pub(crate) struct L2 {
     sweep_at: usize,
     /// Sets whose lists nobody needs any more, to be proposed as dropped.
     unused_sets: Vec<u32>,
+    /// Nodes that were visited since somebody asked.
+    visited: u64,
 }
 
 impl std::fmt::Debug for L2 {
@@ -124,6 +126,7 @@ impl L2 {
             pool: HashSet::default(),
             sweep_at: SWEEP_MIN,
             unused_sets: Vec::new(),
+            visited: 0,
         }
     }
 
@@ -179,10 +182,13 @@ impl L2 {
             matcher,
             cache,
             pool,
+            visited,
             ..
         } = self;
         let cached = cache.get_or_insert_with(topic, matcher, || {
-            let list = Pooled(Rc::new(resolve(matcher, topic, client, None)));
+            let (list, nodes) = resolve(matcher, topic, client, None);
+            *visited += nodes.0;
+            let list = Pooled(Rc::new(list));
             Cached(pool.get_or_insert(list).0.clone())
         });
         let list = cached.0.clone();
@@ -194,14 +200,21 @@ impl L2 {
 
     /// The targets of a topic for a publisher whom some subscriptions with No Local leave out (v5 [MQTT-3.8.3-3]). Not cached.
     pub(crate) fn targets_without(
-        &self,
+        &mut self,
         topic: &str,
         client: impl Fn(u64) -> Option<ClientHash>,
         publisher: ClientHash,
     ) -> TargetList {
-        let list = resolve(&self.matcher, topic, client, Some(publisher));
+        let (list, nodes) = resolve(&self.matcher, topic, client, Some(publisher));
+        self.visited += nodes.0;
         list.set.set(SettledAs::Passing);
         list
+    }
+
+    /// What matches have cost since this was asked last. A topic whose targets are known costs nothing.
+    #[inline]
+    pub(crate) fn take_visited(&mut self) -> Visited {
+        Visited(std::mem::take(&mut self.visited))
     }
 
     /// A set that no cached list has: it may be dropped behind the fact that names it.
@@ -245,10 +258,10 @@ fn resolve(
     topic: &str,
     client: impl Fn(u64) -> Option<ClientHash>,
     publisher: Option<ClientHash>,
-) -> TargetList {
+) -> (TargetList, Visited) {
     let mut matched: SmallVec<[Entry; 16]> = SmallVec::new();
     let mut no_local = Vec::new();
-    matcher.for_each_match(topic, |entry| {
+    let visited = matcher.for_each_match(topic, |entry| {
         let own = entry.no_local.then(|| client(entry.stream)).flatten();
         no_local.extend(own);
         if own.is_none() || own != publisher {
@@ -265,7 +278,7 @@ fn resolve(
     // What is stored comes first, what is only routed after it.
     targets.sort_by_key(|target| target.qos == QoS::AtMostOnce);
     let stored = targets.partition_point(|target| target.qos > QoS::AtMostOnce);
-    TargetList::new(targets, stored, no_local.into())
+    (TargetList::new(targets, stored, no_local.into()), visited)
 }
 
 fn merge(same: &[Entry]) -> Target {

@@ -412,6 +412,13 @@ impl Partition {
         self.gather.bytes()
     }
 
+    /// What it has cost to find targets since this was asked last: a message for a topic that is not known may take as many nodes as all
+    /// subscriptions have levels (`router`), and whoever calls counts that as work.
+    #[inline]
+    pub fn take_visited(&mut self) -> router::Visited {
+        self.state.l2.take_visited()
+    }
+
     /// The facts gathered so far as an entry to propose; none if there are none. Several may be under way; they commit in the
     /// order in which they were taken.
     pub fn take_entry(&mut self, now: Now) -> Option<Bytes> {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use courser_contract::{Destinations, PartitionId};
-use router::{CacheLimits, ListPool, Reader, TopicCache, Weigh};
+use router::{CacheLimits, ListPool, Reader, TopicCache, Visited, Weigh};
+
+use crate::shard::Budget;
 
 /// Partitions with a filter that matches a topic, in the order of their numbers. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,15 +58,19 @@ impl Routes {
         }
     }
 
-    /// Where a topic goes now.
-    pub(crate) fn way(&mut self, topic: &str) -> Way {
+    /// Where a topic goes now. What it takes to find that out is work of the turn: filters with many wildcards make it long.
+    pub(crate) fn way(&mut self, topic: &str, budget: &mut Budget) -> Way {
         let Self {
             reader,
             cache,
             lists,
         } = self;
         cache
-            .get_or_insert_with(topic, reader, || find(reader, lists, topic))
+            .get_or_insert_with(topic, reader, || {
+                let (way, visited) = find(reader, lists, topic);
+                budget.spend_on(visited);
+                way
+            })
             .clone()
     }
 
@@ -73,8 +79,9 @@ impl Routes {
         &mut self,
         topic: &str,
         keeper: Option<PartitionId>,
+        budget: &mut Budget,
     ) -> Destinations {
-        let mut destinations = Destinations::from_slice(self.way(topic).as_slice());
+        let mut destinations = Destinations::from_slice(self.way(topic, budget).as_slice());
         if let Some(keeper) = keeper
             && !destinations.contains(&keeper)
         {
@@ -85,45 +92,87 @@ impl Routes {
 }
 
 #[cold]
-fn find(reader: &Reader<PartitionId>, lists: &mut ListPool<PartitionId>, topic: &str) -> Way {
+fn find(
+    reader: &Reader<PartitionId>,
+    lists: &mut ListPool<PartitionId>,
+    topic: &str,
+) -> (Way, Visited) {
     let mut found = Destinations::new();
-    reader.for_each_match(topic, |&partition| {
+    let visited = reader.for_each_match(topic, |&partition| {
         if !found.contains(&partition) {
             found.push(partition);
         }
     });
     found.sort_unstable();
-    match found.as_slice() {
+    let way = match found.as_slice() {
         [] => Way::Nowhere,
         [one] => Way::One(*one),
         many => Way::Many(lists.share(many)),
-    }
+    };
+    (way, visited)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use router::SharedMatcher;
+    use router::{Matcher, SharedMatcher};
 
     #[test]
     fn m37_a_look_up_sees_what_was_published_before_it_and_names_each_partition_once() {
         let (mut writer, reader) = SharedMatcher::new();
         let mut routes = Routes::new(reader);
-        assert_eq!(routes.way("a/b"), Way::Nowhere);
+        let budget = &mut Budget::of(0);
+        assert_eq!(routes.way("a/b", budget), Way::Nowhere);
         writer.insert("a/b", PartitionId(2));
         writer.insert("a/+", PartitionId(2));
         writer.publish(std::thread::yield_now);
-        assert_eq!(routes.way("a/b"), Way::One(PartitionId(2)));
+        assert_eq!(routes.way("a/b", budget), Way::One(PartitionId(2)));
         writer.insert("#", PartitionId(1));
         writer.publish(std::thread::yield_now);
         assert_eq!(
-            routes.way("a/b").as_slice(),
+            routes.way("a/b", budget).as_slice(),
             [PartitionId(1), PartitionId(2)]
         );
-        assert_eq!(routes.destinations("a/b", Some(PartitionId(2))).len(), 2);
         assert_eq!(
-            routes.destinations("a/b", Some(PartitionId(5))).last(),
+            routes
+                .destinations("a/b", Some(PartitionId(2)), budget)
+                .len(),
+            2
+        );
+        assert_eq!(
+            routes
+                .destinations("a/b", Some(PartitionId(5)), budget)
+                .last(),
             Some(&PartitionId(5))
         );
+    }
+
+    #[test]
+    fn a_topic_that_is_not_known_costs_the_turn_the_nodes_that_are_visited() {
+        let (mut writer, reader) = SharedMatcher::new();
+        let mut routes = Routes::new(reader);
+        let mut matcher = Matcher::new();
+        for filter in ["a/a/x", "a/+/x", "+/a/x", "+/+/x"] {
+            writer.insert(filter, PartitionId(1));
+            matcher.insert(filter, PartitionId(1));
+        }
+        writer.publish(std::thread::yield_now);
+        let mut spent = |topic| {
+            let mut budget = Budget::of(0);
+            routes.way(topic, &mut budget);
+            budget
+        };
+        for topic in ["a/a/y", "a/a/x"] {
+            let visited = matcher.for_each_match(topic, |_| {});
+            assert!(
+                visited >= Visited(7),
+                "the root, two below it, four below these"
+            );
+            let mut cost = Budget::of(0);
+            cost.spend_on(visited);
+            assert_eq!(spent(topic), cost);
+            assert_eq!(spent(topic), cost, "a topic gets in on its second miss");
+            assert_eq!(spent(topic), Budget::of(0), "it is remembered");
+        }
     }
 }

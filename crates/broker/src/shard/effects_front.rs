@@ -67,6 +67,11 @@ impl<'a> FrontFx<'a> {
 
 impl FrontEffects for FrontFx<'_> {
     #[inline]
+    fn is_spent(&self) -> bool {
+        self.shard.hub.budget.is_spent()
+    }
+
+    #[inline]
     fn may(&mut self, asked: Asked<'_>) -> Permission {
         if matches!(self.gate, Gate::Shut) {
             self.open_gate();

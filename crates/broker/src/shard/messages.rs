@@ -1,6 +1,6 @@
 //! Messages of other shards, and of this one to itself: every kind in one place.
 
-use courser_contract::{Append, Delivery, Fence, FrontId, Publish, ShardId, ToFront};
+use courser_contract::{Append, Delivery, Fence, FrontId, Publish, ShardId, ToFront, ToHome};
 
 use courser_engine::Pace;
 
@@ -155,6 +155,7 @@ impl Shard {
             Message::Slow(front) => self.slow_down(front),
             Message::Deliver(_) => unreachable!("deliveries are handed out in pieces"),
             Message::Home(partition, message) => {
+                self.hub.budget.spend(filters(&message) * Budget::FILTER);
                 self.with_partition(partition, |it, now, fx| it.handle_home(now, message, fx));
             }
             Message::Front(front, message) => {
@@ -307,4 +308,14 @@ fn received(message: &Message, batch: &Batch) -> Option<Moment> {
         | Message::ReportAsk(_)
         | Message::Report(..) => None,
     }
+}
+
+/// Filters that a front asks its home to add or to remove.
+const fn filters(message: &ToHome) -> i64 {
+    let filters = match message {
+        ToHome::Subscribe { subscriptions, .. } => subscriptions.len(),
+        ToHome::Unsubscribe { filters, .. } => filters.len(),
+        _ => 0,
+    };
+    filters as i64
 }

@@ -40,11 +40,12 @@ impl Shard {
         if is_own_topic(publish.topic) {
             return self.refuse_own_topic(publish);
         }
-        let way = self.hub.routes.way(publish.topic);
+        let way = self.hub.routes.way(publish.topic, &mut self.hub.budget);
         if publish.retain {
             return self.publish_retained(front, publish, ticket, &way);
         }
         if way == Way::Nowhere {
+            self.hub.budget.spend(Budget::STEP);
             self.hub.counters.drop_messages(Dropped::NoSubscriber, 1);
             return Routed::Done { matched: false };
         }
@@ -158,6 +159,7 @@ impl Shard {
         let now = self.hub.now;
         let result = act(&mut partition, now, &mut PartitionFx { shard: self, id });
         let is_large = partition.entry_bytes() >= ENTRY_BYTES_MAX;
+        self.hub.budget.spend_on(partition.take_visited());
         self.partitions.put(place, partition);
         if is_large {
             self.commit_partition(place);

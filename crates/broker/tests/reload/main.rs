@@ -250,3 +250,47 @@ fn messages_for_a_thousand_are_written_over_turns() {
     }
     broker.stop().expect("nothing failed");
 }
+
+/// Matching a topic against thousands of filters with wildcards takes as long as hundreds of other publishes, also when nobody gets it:
+/// each of these is a turn's work, so that others wait for one of them at a time and not for a whole read.
+#[test]
+fn publishes_that_are_dear_to_match_are_spread_over_turns() {
+    const LEVELS: u32 = 12;
+    const PUBLISHES: usize = 200;
+    let broker = support::broker(1, &[], |_| {});
+    let address = broker.addresses()[0];
+    let mut hostile = Client::connect(address, "hostile");
+    let filters: Vec<String> = (0..1u32 << LEVELS)
+        .map(|bits| {
+            let level = |at| if bits >> at & 1 == 1 { "+/" } else { "a/" };
+            (0..LEVELS).map(level).chain(["x"]).collect()
+        })
+        .collect();
+    for some in filters.chunks(256) {
+        let mut body = vec![0, 1];
+        for filter in some {
+            body.extend(support::text(filter));
+            body.push(0);
+        }
+        hostile.send(0x82, &body);
+        assert_eq!(hostile.receive().first, 0x90, "SUBACK");
+    }
+    let control = broker.control();
+    let turns = || {
+        let report = asked(control.report(ShardId(0)));
+        report.expect("it runs").counters.turns
+    };
+    let before = turns();
+    let mut bytes = Vec::new();
+    for number in 0..PUBLISHES {
+        let topic = format!("{}y{number}", "a/".repeat(LEVELS as usize));
+        bytes.extend(support::publish(&topic, 0, 0, b""));
+    }
+    hostile.send_raw(&bytes);
+    hostile.send(0xC0, &[]);
+    assert_eq!(hostile.receive().first, 0xD0, "all of them are handled");
+    let taken = turns() - before;
+    // Some 8,000 nodes each: nearly two turns' work.
+    assert!(taken >= PUBLISHES as u64, "{taken} turns");
+    broker.stop().expect("nothing failed");
+}

@@ -223,7 +223,8 @@ impl Front {
     }
 
     /// Handles all whole packets in `data` and says how many bytes they took. It stops early when the connection is closed, then the
-    /// rest is of no use, or when later packets must wait; [`Front::wants_read`] is false then.
+    /// rest is of no use, or when later packets must wait; [`Front::wants_read`] is false then. It also stops behind the packet with which
+    /// the turn's work is done ([`FrontEffects::is_spent`]): what is left is given to it again.
     pub fn handle_bytes(&mut self, now: Now, data: &[u8], fx: &mut impl FrontEffects) -> usize {
         let mut consumed = 0;
         let mut heard = false;
@@ -235,6 +236,9 @@ impl Front {
                         heard = true;
                         packets += self.count(&frame);
                         consumed += frame.len();
+                        if fx.is_spent() {
+                            break;
+                        }
                     }
                     Ok(Flow::Wait) => break,
                     Err(fault) => {

@@ -316,3 +316,25 @@ fn wildcards_in_a_topic_name_end_the_connection() {
     assert!(client.receives().is_empty());
     assert_eq!(client.effects().last().unwrap(), "close Fault(144)");
 }
+
+/// Publishes that are dear to match would keep all others from their turn for as long as one read of them takes.
+#[test]
+fn a_front_stops_behind_the_packet_with_which_the_turn_is_spent() {
+    for version in [V311, V5] {
+        let mut client = Client::attached(version);
+        let one = client.encoded(&Packet::Publish(publish("a/b", 0, 0)));
+        let bytes = one.repeat(3);
+        client.shell.spent_after = Some(0);
+        let mut given = 0;
+        for _ in 0..3 {
+            let (now, rest) = (client.now, &bytes[given..]);
+            given += client.front.handle_bytes(now, rest, &mut client.shell);
+            assert_eq!(client.effects(), ["publish a/b q0 'x'"], "one more");
+        }
+        assert_eq!(given, bytes.len());
+        client.shell.spent_after = Some(2);
+        let now = client.now;
+        let used = client.front.handle_bytes(now, &bytes, &mut client.shell);
+        assert_eq!(used, 2 * one.len());
+    }
+}

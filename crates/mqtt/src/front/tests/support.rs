@@ -53,6 +53,8 @@ pub(super) struct Shell {
     pub(super) destinations: Vec<PartitionId>,
     /// What the client has no right to, as `publish TOPIC`, `receive TOPIC`, `subscribe FILTER`, `share FILTER`.
     pub(super) denied: Vec<String>,
+    /// After so many publishes the turn's work is done; none: never.
+    pub(super) spent_after: Option<usize>,
     random: u64,
 }
 
@@ -128,6 +130,12 @@ impl FrontEffects for Shell {
     fn random(&mut self) -> u64 {
         self.random = self.random.wrapping_mul(6_364_136_223_846_793_005) + 1;
         self.random
+    }
+
+    fn is_spent(&self) -> bool {
+        let publishes = self.log.iter().filter(|line| line.starts_with("publish"));
+        self.spent_after
+            .is_some_and(|most| publishes.count() >= most)
     }
 }
 
@@ -273,6 +281,7 @@ impl Client {
                 routed: VecDeque::new(),
                 destinations: vec![HOME],
                 denied: Vec::new(),
+                spent_after: None,
                 random: 1,
             },
             now,
