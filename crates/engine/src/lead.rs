@@ -10,8 +10,8 @@ use std::{
 use compact_str::CompactString;
 use courser_contract::{
     Attach, ClientHash, DeliverTo, Epoch, FrontId, GroupRef, HomeRef, IndexToken, Join, JoinResult,
-    Now, PartitionId, RetainedScan, Seq, SessionLimits, SessionUid, Settled, SubscribeResult, Term,
-    Tick, ToPartition, WallMs,
+    Now, PartitionId, RetainedScan, Seq, SessionLimits, SessionUid, Settled, SubscribeResult,
+    SubscriptionOptions, Term, Tick, ToPartition, WallMs,
 };
 use hashbrown::{HashMap, HashSet};
 
@@ -27,6 +27,7 @@ use crate::{
     retained::Projection,
     room::Pace,
     route::Routed,
+    session::Subscribed,
     share::{Leaver, Parts},
 };
 
@@ -159,6 +160,24 @@ pub(crate) struct Joining {
     pub(crate) at: usize,
     pub(crate) share: Box<str>,
     pub(crate) filter: Box<str>,
+    /// What the session had asked of this group before: it stays, when the group refuses.
+    pub(crate) before: Option<Asked>,
+}
+
+/// What a subscription asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) options: SubscriptionOptions,
+    pub(crate) identifier: Option<u32>,
+}
+
+impl Asked {
+    pub(crate) const fn of(subscribed: &Subscribed) -> Self {
+        Self {
+            options: subscribed.options,
+            identifier: subscribed.identifier,
+        }
+    }
 }
 
 /// A question to a group.

@@ -17,9 +17,9 @@ use courser_contract::{
 };
 
 use crate::{
-    Partition,
+    Partition, PlantedPartition,
     entry::{Haste, Rare},
-    lead::{After, Awaited, Joining, OpenJoin, Subscribing},
+    lead::{After, Asked, Awaited, Joining, OpenJoin, Subscribing},
     session::group_name,
     state::Leaving,
 };
@@ -139,13 +139,39 @@ impl Partition {
                             SubscribeResult::Failed
                         }
                     };
-                    self.write(&Rare::Unsubscribed {
-                        session: uid,
-                        filter: join.filter,
-                        share: Some(join.share),
-                    });
+                    self.take_join_back(uid, join);
                 }
             }
+        }
+    }
+
+    /// A group has refused: the session has what it had before. What it subscribed to before stays so, also where the group has just not
+    /// said so (it is set aside, M39): it has the session as a member, and must hear of its connections when it serves again, or it would
+    /// know nothing of what the session names with its packet ids (M31).
+    fn take_join_back(&mut self, uid: SessionUid, join: Joining) {
+        let known = self.group_of(uid, (&join.share, &join.filter)).is_some();
+        let session = uid;
+        let (filter, share) = (join.filter, Some(join.share));
+        let before = join.before;
+        match before.filter(|_| !self.is_planted(PlantedPartition::RefusedLeaves)) {
+            Some(Asked {
+                options,
+                identifier,
+            }) => self.write(&Rare::Subscribed {
+                session,
+                filter,
+                share,
+                options,
+                identifier,
+                scan: 0,
+            }),
+            // Another SUBSCRIBE that was under way has joined.
+            None if known && before.is_none() => {}
+            None => self.write(&Rare::Unsubscribed {
+                session,
+                filter,
+                share,
+            }),
         }
     }
 
@@ -299,6 +325,7 @@ impl Partition {
             at: 0,
             share,
             filter,
+            before: None,
         };
         self.send_join(uid, &join, Awaited::ByNobody, fx);
     }

@@ -9,7 +9,7 @@ use super::Session;
 use crate::{
     Partition,
     entry::Rare,
-    lead::{After, Fenced, Indexed, Joining, OpenScan, Role, Subscribing, Unsubscribing},
+    lead::{After, Asked, Fenced, Indexed, Joining, OpenScan, Role, Subscribing, Unsubscribing},
     state::IndexChanged,
 };
 
@@ -68,9 +68,9 @@ impl Partition {
             .get_mut(uid.0)
             .expect("the caller saw it");
         let max = max.min(session.lead.limits.subscriptions_max);
-        let new = session
-            .find(subscription.share.as_deref(), &subscription.filter)
-            .is_none();
+        let before = session.find(subscription.share.as_deref(), &subscription.filter);
+        let before = before.map(|at| Asked::of(&session.subscriptions[at]));
+        let new = before.is_none();
         if new {
             let count = session.subscriptions.len() + session.lead.reserved_subscriptions as usize;
             if count >= max as usize {
@@ -97,6 +97,7 @@ impl Partition {
                 at: subscribing.results.len(),
                 share: share.clone(),
                 filter: subscription.filter.clone(),
+                before,
             });
         }
         let granted = subscription.options.qos;
