@@ -282,8 +282,7 @@ impl Plan {
         let plan = Self::on_disk(seed);
         Self {
             clients: plan.clients.max(3),
-            // A member of a group that is set aside is not one any more when it subscribes again, and the group does not hear so.
-            groups: false,
+            groups: plan.groups,
             faulty_ms: rng.between(9_000, 14_000),
             kills: rng.below(2),
             disk: plan.disk.map(|disk| DiskPlan {

@@ -110,7 +110,7 @@ pub use checkpoint::{
     RestoreError, Restored, STATE_VERSION, later_checkpoint,
 };
 pub use config::{Counts, DiskRoom, Limits, MemoryRoom, Overflow, PartitionConfig};
-pub use entry::{ENGINE_VERSION, EntryError, EntryView, FactView, later_version};
+pub use entry::{ENGINE_VERSION, EntryError, EntryView, FactView, later_version, left_of_skipped};
 pub use list::{Deletion, RetainedPage, SessionView, SubscriptionView};
 pub use lost::{LostReference, LostStream};
 pub use partition::{Partition, Proposed};

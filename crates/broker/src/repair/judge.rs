@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use courser_contract::{LogIndex, PartitionId};
-use courser_engine::AsideFilters;
+use courser_engine::{AsideFilters, left_of_skipped};
 use courser_log::{PartitionDamage, RecoveredPartition};
 
 use super::crash::Crashes;
@@ -144,8 +144,8 @@ impl Given {
         }
     }
 
-    /// Sets a partition aside. Entries that the operator has skipped are taken out: nobody hands it the others one by one, as the
-    /// group of one that serves does.
+    /// Sets a partition aside. Of entries that the operator has skipped only that is left on which later ones count: nobody hands it
+    /// its entries one by one, as the group of one that serves does.
     pub(crate) fn aside(
         &self,
         id: PartitionId,
@@ -154,7 +154,11 @@ impl Given {
     ) -> Fate {
         let is_empty = found.checkpoint.is_none() && found.entries.is_empty();
         let skips = self.orders.skips(id);
-        found.entries.retain(|entry| !skips.contains(&entry.index));
+        let entries = found.entries.iter_mut();
+        for entry in entries.filter(|entry| skips.contains(&entry.index)) {
+            // Without data it is one that says nothing to the partition.
+            entry.data = left_of_skipped(&entry.data).unwrap_or_default();
+        }
         let filters = if self.orders.has(Order::Release(id)) {
             AsideFilters::Released
         } else if fault.is_of_the_state() || is_empty {

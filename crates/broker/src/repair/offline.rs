@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use courser_contract::PartitionId;
-use courser_engine::{Limits, LostReference, Partition};
+use courser_engine::{Limits, LostReference, Partition, left_of_skipped};
 use courser_log::{CheckpointStore, FileDisk, LiveEntries, Log, LogConfig, SegmentNumber};
 
 use super::judge::{Fault, Given, Serves};
@@ -318,9 +318,15 @@ fn finding(made: Made) -> Option<Finding> {
 
 /// False when the entry cannot be applied.
 fn apply(partition: &mut Partition, entry: &courser_log::RecoveredEntry, serves: &Serves) -> bool {
-    let skipped = serves.skips.contains(&entry.index);
+    let data = match serves.skips.contains(&entry.index) {
+        true => left_of_skipped(&entry.data),
+        false => Some(entry.data.clone()),
+    };
+    let Some(data) = data else {
+        return true;
+    };
     let applied = catch_unwind(AssertUnwindSafe(|| {
-        skipped || partition.replay_entry(entry.index, &entry.data).is_ok()
+        partition.replay_entry(entry.index, &data).is_ok()
     }));
     applied.unwrap_or(false)
 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use courser_contract::ShardId;
 
 use courser_contract::{LogIndex, PartitionId};
+use courser_engine::left_of_skipped;
 use courser_memory::{Component, Scope};
 
 use super::Shard;
@@ -151,7 +152,7 @@ impl Shard {
                 owned.applied = at;
                 owned.unsaved_bytes += entry.len() as u64;
                 if owned.skips(at.index) {
-                    return self.skip_entry(id, at.index);
+                    return self.skip_entry(id, at.index, &entry);
                 }
                 let received = owned.take_proposed(entry.len());
                 self.hub.applying = Some((id, at.index));
@@ -189,9 +190,12 @@ impl Shard {
         self.hub.entry = outer;
     }
 
-    /// The operator has ordered that an entry is not applied: it made the program panic (M50).
+    /// The operator has ordered that an entry is not applied: it made the program panic (M50). What entries behind it count on is.
     #[cold]
-    fn skip_entry(&mut self, id: PartitionId, index: LogIndex) {
+    fn skip_entry(&mut self, id: PartitionId, index: LogIndex, entry: &Bytes) {
+        if let Some(left) = left_of_skipped(entry) {
+            self.with_partition(id, |it, now, fx| it.handle_committed(now, index, left, fx));
+        }
         tracing::warn!(event = "entry_skipped", partition = id.0, index = index.0);
         let state = self.hub.disk_state();
         state.add(Counter::EntriesSkipped, 1);

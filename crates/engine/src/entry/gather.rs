@@ -132,28 +132,19 @@ impl Gather {
         if self.facts == 0 {
             return None;
         }
-        let mut head = &mut self.buffer[..HEADER_BYTES];
-        head.put_u16_le(LAYOUT);
-        head.put_u16_le(ENGINE_VERSION);
-        head.put_u32_le(self.facts);
-        head.put_u64_le(wall.0);
-        head.put_u64_le(term.0);
-        head.put_u64_le(number);
-        let facts = self.facts;
+        let head = Head {
+            facts: self.facts,
+            wall,
+            term,
+            number,
+        };
+        write_head(&mut self.buffer[..HEADER_BYTES], head);
         self.forget_counts();
         let entry = self.buffer.split();
-        if facts > 1 {
+        if head.facts > 1 {
             return Some(entry.freeze());
         }
-        Some(lone::shorten(
-            entry,
-            Head {
-                facts,
-                wall,
-                term,
-                number,
-            },
-        ))
+        Some(lone::shorten(entry, head))
     }
 
     /// Drops what was gathered: leadership is gone (M5).
@@ -169,4 +160,14 @@ impl Gather {
         self.lazy_since = None;
         self.before = Before::default();
     }
+}
+
+/// Writes the head of an entry in the long form.
+pub(super) fn write_head(mut out: &mut [u8], head: Head) {
+    out.put_u16_le(LAYOUT);
+    out.put_u16_le(ENGINE_VERSION);
+    out.put_u32_le(head.facts);
+    out.put_u64_le(head.wall.0);
+    out.put_u64_le(head.term.0);
+    out.put_u64_le(head.number);
 }

@@ -18,6 +18,7 @@ mod key;
 mod lone;
 mod packed;
 mod rare;
+mod skipped;
 mod target;
 mod view;
 
@@ -29,6 +30,7 @@ pub(crate) use hot::{Fate, OutcomeFact, PublishFact};
 pub(crate) use key::Key;
 pub(crate) use packed::PackedTargets;
 pub(crate) use rare::{AttachFact, Rare, ScanState};
+pub use skipped::left_of_skipped;
 pub(crate) use target::{RetainMark, SETS_MAX, SettledAs, Target, TargetList, Targets, TargetsAt};
 pub use view::{EntryView, FactView};
 
@@ -151,6 +153,21 @@ impl<'a> Entry<'a> {
             0 => Ok(()),
             rest => Err(EntryError::new(self.at, DecodeError::Trailing(rest))),
         }
+    }
+
+    /// The bytes of the facts that are no messages and no outcomes, up to one whose length is wrong.
+    fn rare_facts(self) -> impl Iterator<Item = &'a [u8]> {
+        let mut rest = match self.at {
+            AT_LONE => &[][..],
+            at => self.bytes.get(at..).unwrap_or_default(),
+        };
+        let facts = std::iter::from_fn(move || {
+            let len = read_u32(rest, 4).ok()? as usize;
+            let fact = rest.get(..len).filter(|_| len >= FACT_BYTES)?;
+            rest = &rest[len..];
+            Some(fact)
+        });
+        facts.filter(|fact| fact[0] == RARE)
     }
 
     #[inline(always)]

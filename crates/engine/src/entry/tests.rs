@@ -201,7 +201,80 @@ fn entries_share_one_buffer_and_lazy_facts_wait_m18() {
     assert!(gather.is_due());
 }
 
+/// What later entries count on, and nothing else; under its head.
+#[test]
+fn of_a_skipped_entry_sets_and_terms_are_left() {
+    let left = left_of_skipped(&sample()).expect("it has a head");
+    Entry::check(&left).expect("it is whole");
+    let entry = Entry::open(&left, Trust::Foreign).expect("it is whole");
+    let head = entry.head();
+    assert_eq!(
+        (head.facts, head.wall, head.term, head.number),
+        (2, WallMs(77), Term(5), 6)
+    );
+    let facts = facts(&left).expect("it is whole");
+    assert!(matches!(
+        facts[..],
+        [
+            Fact::Rare(Rare::TermBegun {}),
+            Fact::Rare(Rare::SetDefined { set: 9, .. })
+        ]
+    ));
+}
+
+#[test]
+fn of_a_skipped_entry_that_cannot_be_read_to_its_end_is_left_what_can() {
+    let bytes = sample();
+    for end in 0..bytes.len() {
+        match left_of_skipped(&bytes.slice(..end)) {
+            None => assert!(end < HEADER_BYTES, "cut at {end}"),
+            Some(left) => Entry::check(&left).expect("what is left is an entry"),
+        }
+    }
+    let short = short_entry();
+    assert!(lone::engine_of(&short).is_some(), "it has the short form");
+    let left = left_of_skipped(&short).expect("it has a head");
+    assert_eq!(facts(&left).expect("an entry").len(), 0, "one message");
+    let head = |entry| Entry::open(entry, Trust::Foreign).expect("a head").head();
+    assert_eq!(head(&left).term, head(&short).term);
+}
+
+/// One message for a set.
+fn short_entry() -> Bytes {
+    let view = RecordView {
+        topic: "t",
+        properties: b"",
+        payload: b"payload",
+        qos: QoS::AtLeastOnce,
+        retain: false,
+        expires_at: None,
+        publisher: None,
+    };
+    let key = AppendKey::Numbered {
+        origin: Origin {
+            node: 0,
+            shard: ShardId(0),
+            start: 1,
+        },
+        number: AppendNumber(3),
+        floor: AppendNumber(2),
+    };
+    let mut gather = Gather::default();
+    PublishFact::write(&mut gather, &key, false, Targets::Set(2), &view);
+    gather.take(WallMs(9), Term(4), 1).expect("a fact")
+}
+
 proptest! {
+    #[test]
+    fn what_is_left_of_changed_bytes_is_an_entry(at in 0..400usize, with in any::<u8>()) {
+        let mut bytes = sample().to_vec();
+        let at = at % bytes.len();
+        bytes[at] = with;
+        if let Some(left) = left_of_skipped(&bytes.into()) {
+            prop_assert!(Entry::check(&left).is_ok());
+        }
+    }
+
     /// Whatever a disk hands over: an error or an entry, never a panic.
     #[test]
     fn changed_bytes_never_panic(at in 0..400usize, with in any::<u8>(), more in prop::collection::vec(any::<u8>(), 0..40)) {

@@ -1,10 +1,13 @@
 //! A partition that is set aside acknowledges nothing and lets nobody wait for ever (M39, M44).
 
-use courser_contract::{DetachCause, LogIndex, QoS, Refusal, Settled};
-use courser_engine::AsideFilters;
+use courser_contract::{
+    DetachCause, LogIndex, QoS, Refusal, Settled, SubscribeResult, Subscription,
+    SubscriptionOptions,
+};
+use courser_engine::{AsideFilters, Partition, left_of_skipped};
 
 use crate::people::publish2;
-use crate::world::{DURABLE, OTHER, Options, World, to};
+use crate::world::{Acks, DURABLE, OTHER, Options, World, to};
 
 /// A session with a subscription that is away, and the place of the last entry before its messages.
 fn absent() -> (World, LogIndex) {
@@ -130,4 +133,144 @@ fn m35_a_group_of_a_partition_that_is_set_aside_takes_nobody() {
     world.connect(late, Options::clean());
     world.settle();
     assert!(world.clients[late].home.is_none(), "nor a client id");
+}
+
+/// A member of a group that is kept by the first partition, and has its session in the other one.
+fn member_elsewhere() -> (World, usize, Subscription) {
+    let mut world = World::new();
+    let member = world.client("member");
+    world.attach(
+        member,
+        Options {
+            place: OTHER,
+            ..Options::durable()
+        },
+    );
+    let shared = Subscription {
+        share: Some("g".into()),
+        ..to("t/#", QoS::ExactlyOnce)
+    };
+    world.subscribe(member, shared.clone());
+    (world, member, shared)
+}
+
+/// Groups that its home has it subscribed to.
+fn subscribed(world: &World) -> Vec<(String, QoS)> {
+    let home = &world.nodes[&OTHER].partition;
+    let session = home.stored_session("member").expect("it is kept");
+    let subscriptions = session.subscriptions(0);
+    subscriptions
+        .map(|it| (it.share.expect("a group").to_owned(), it.options.qos))
+        .collect()
+}
+
+/// Its home took it for unsubscribed, so the group, which had it as a member, never heard of its connections again: packet ids of what it
+/// had were used twice.
+#[test]
+fn m31_who_subscribes_again_to_a_group_that_is_set_aside_stays_its_member() {
+    let (mut world, member, shared) = member_elsewhere();
+    world.clients[member].acks = Acks::Held;
+    world.send("t/1", "one", QoS::ExactlyOnce);
+    world.settle();
+    assert_eq!(world.got(member), ["one"]);
+    let last = world.nodes[&DURABLE].partition.applied();
+    world.restart_aside(DURABLE, last, AsideFilters::Known);
+    world.settle();
+    world.clients[member].suback.clear();
+    let other_options = Subscription {
+        options: SubscriptionOptions {
+            qos: QoS::AtLeastOnce,
+            ..shared.options
+        },
+        ..shared.clone()
+    };
+    world.subscribe(member, other_options);
+    assert_eq!(world.clients[member].suback[0].1, [SubscribeResult::Failed]);
+    assert_eq!(
+        subscribed(&world),
+        [("g".to_owned(), QoS::ExactlyOnce)],
+        "as before"
+    );
+
+    world.detach(member, DetachCause::Lost);
+    world.restart(DURABLE);
+    world.restart(OTHER);
+    world.settle();
+    world.clients[member].owed.clear();
+    world.attach(
+        member,
+        Options {
+            place: OTHER,
+            ..Options::durable()
+        },
+    );
+    assert_eq!(
+        world.got(member),
+        ["one"],
+        "the group hears of the connection"
+    );
+    assert_eq!(world.clients[member].owed.len(), 1, "and says what it owes");
+}
+
+#[test]
+fn m35_who_is_no_member_of_a_group_that_is_set_aside_does_not_become_one() {
+    let (mut world, member, shared) = member_elsewhere();
+    let last = world.nodes[&DURABLE].partition.applied();
+    world.restart_aside(DURABLE, last, AsideFilters::Known);
+    world.settle();
+    world.clients[member].suback.clear();
+    let another = Subscription {
+        share: Some("h".into()),
+        ..shared
+    };
+    world.subscribe(member, another);
+    assert_eq!(world.clients[member].suback[0].1, [SubscribeResult::Failed]);
+    assert_eq!(subscribed(&world), [("g".to_owned(), QoS::ExactlyOnce)]);
+}
+
+/// Applying the entry behind the skipped one panicked in its turn, and had to be skipped as well.
+#[test]
+fn m8_an_entry_may_name_a_target_set_that_a_skipped_one_has_defined() {
+    let mut world = World::new();
+    for name in ["a", "b", "c", "d", "e", "f", "g", "h", "i"] {
+        let reader = world.client(name);
+        world.attach(reader, Options::durable());
+        world.subscribe(reader, to("t/#", QoS::AtLeastOnce));
+        world.detach(reader, DetachCause::Lost);
+    }
+    let mut defined = Vec::new();
+    for n in 0..6 {
+        world.send("t/1", &n.to_string(), QoS::AtLeastOnce);
+        world.settle();
+        let (at, entry) = world.nodes[&DURABLE].log.last().cloned().expect("an entry");
+        let view = courser_engine::EntryView::read(&entry).expect("an entry");
+        if view
+            .facts
+            .iter()
+            .any(|fact| fact.to_string().contains("SetPacked"))
+        {
+            defined.push(at);
+        }
+    }
+    let [skipped] = defined[..] else {
+        panic!("one entry defines the set that the later ones name: {defined:?}");
+    };
+    let node = &world.nodes[&DURABLE];
+    let queued = node.partition.counts().queued_messages;
+    let config = node.partition.config().clone();
+    let mut partition = Partition::new(config);
+    for (at, entry) in &node.log {
+        let entry = match *at == skipped {
+            true => left_of_skipped(entry).expect("an entry"),
+            false => entry.clone(),
+        };
+        partition.replay_entry(*at, &entry).expect("an entry");
+    }
+    partition.check();
+    assert_eq!(
+        partition.counts().queued_messages,
+        queued - 9,
+        "its one message"
+    );
+    assert_eq!(partition.applied(), node.partition.applied());
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use courser_cluster::Role;
 use courser_contract::{LogIndex, Term};
+use courser_engine::left_of_skipped;
 use courser_log::{PartitionDamage, Record, RecoveredEntry, RecoveredPartition};
 
 /// An entry that was handed to its partition.
@@ -79,11 +80,19 @@ impl Truth {
 
     /// Of what was found, what is to be applied.
     pub(super) fn applied_of(&self, entries: &[RecoveredEntry]) -> Vec<RecoveredEntry> {
-        let applied = entries.iter();
-        applied
-            .filter(|entry| !self.skipped.contains(&entry.index))
-            .cloned()
-            .collect()
+        let applied = entries.iter().map(|entry| RecoveredEntry {
+            data: self.applied(entry.index, &entry.data),
+            ..entry.clone()
+        });
+        applied.collect()
+    }
+
+    /// What of an entry is to be applied.
+    fn applied(&self, index: LogIndex, entry: &Bytes) -> Bytes {
+        match self.skipped.contains(&index) {
+            true => left_of_skipped(entry).unwrap_or_default(),
+            false => entry.clone(),
+        }
     }
 
     /// What is to be applied.
@@ -94,8 +103,7 @@ impl Truth {
     /// Those up to an index.
     pub(super) fn committed_to(&self, index: LogIndex) -> Vec<(LogIndex, Bytes)> {
         let upto = self.committed.range(..=index);
-        upto.filter(|(index, _)| !self.skipped.contains(index))
-            .map(|(index, it)| (*index, it.entry.clone()))
+        upto.map(|(index, it)| (*index, self.applied(*index, &it.entry)))
             .collect()
     }
 

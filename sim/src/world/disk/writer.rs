@@ -4,7 +4,7 @@
 use std::mem;
 
 use courser_contract::{PartitionId, ShardId};
-use courser_engine::DiskRoom;
+use courser_engine::{DiskRoom, left_of_skipped};
 use courser_log::{SpaceState, WriteError};
 
 use super::super::{Event, World};
@@ -12,6 +12,7 @@ use super::batch::{Answers, Wrote};
 use super::groups::Told;
 use super::quarantine::Treated;
 use super::{DiskEvent, DiskNode, Mark, Marks, Order, Orders, Running, Waits};
+use crate::bug::Bug;
 use crate::shell::Inbound;
 use courser_cluster::{Consensus, Role};
 
@@ -145,10 +146,17 @@ impl World {
                 match self.treat(id, at, &entry) {
                     Treated::Applied => self.hand_over(id, at, entry, count),
                     Treated::Panics => self.inbound(shard, Inbound::Panics(id, at)),
-                    Treated::Skipped => self.note(format_args!(
-                        "entry {} of partition {} is skipped",
-                        at.0, id.0
-                    )),
+                    Treated::Skipped => {
+                        self.note(format_args!(
+                            "entry {} of partition {} is skipped",
+                            at.0, id.0
+                        ));
+                        let left = left_of_skipped(&entry);
+                        let forgets = self.plan.bug == Some(Bug::SkipTakesSets);
+                        if let Some(left) = left.filter(|_| !forgets) {
+                            self.hand_over(id, at, left, count);
+                        }
+                    }
                 }
             }
             Told::Role(Role::Leader(term)) => {
