@@ -163,7 +163,8 @@ impl<'a> Entry<'a> {
         };
         let facts = std::iter::from_fn(move || {
             let len = read_u32(rest, 4).ok()? as usize;
-            let fact = rest.get(..len).filter(|_| len >= FACT_BYTES)?;
+            let is_one = len >= FACT_BYTES && len.is_multiple_of(8);
+            let fact = rest.get(..len).filter(|_| is_one)?;
             rest = &rest[len..];
             Some(fact)
         });

@@ -231,6 +231,11 @@ fn of_a_skipped_entry_that_cannot_be_read_to_its_end_is_left_what_can() {
             Some(left) => Entry::check(&left).expect("what is left is an entry"),
         }
     }
+    // A length that no fact has.
+    let mut changed = bytes.to_vec();
+    changed[292] = 59;
+    let left = left_of_skipped(&changed.into()).expect("it has a head");
+    Entry::check(&left).expect("what is left is an entry");
     let short = short_entry();
     assert!(lone::engine_of(&short).is_some(), "it has the short form");
     let left = left_of_skipped(&short).expect("it has a head");
