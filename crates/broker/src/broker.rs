@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use courser_access::UserName;
 use courser_contract::ShardId;
-use courser_settings::{Keep, Listener, Settings, is_public};
+use courser_settings::{Keep, Listener, Settings};
 use rand::TryRng;
 use rand::rngs::SysRng;
 use router::SharedMatcher;
@@ -24,6 +24,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::{Control, OpenListener};
 use crate::doors::{self, CertificateError, DoorError, Doors, Inbox, OpenDoor, Reread, Watched};
+use crate::faults::public_faults;
 use crate::listen::{self, ListenError, Listeners, Plain};
 use crate::live::Live;
 use crate::memory::MemoryBudget;
@@ -242,16 +243,6 @@ fn listen_plainly(config: &Config, entrances: &[Arc<Entrance>]) -> Result<Listen
     let doors = entrances.iter().filter_map(own);
     let plain: Vec<(Arc<Entrance>, &Listener)> =
         doors.filter(|(_, it)| doors::is_plain(it)).collect();
-    for (_, listener) in &plain {
-        let public = listener.address.iter().find(|it| is_public(it));
-        let may_be_public = doors::may_be_public(listener, config.anonymous);
-        if let (Some(address), false) = (public, may_be_public) {
-            return Err(ListenError::Public {
-                listener: listener.name.clone(),
-                place: address.to_string(),
-            });
-        }
-    }
     let named = plain.into_iter().map(|(entrance, it)| Plain {
         addresses: &it.address,
         entrance,
@@ -286,6 +277,10 @@ impl Broker {
     /// [`StartError::Log`] when its log cannot be: nothing is left running. [`StartError::Thread`] when the system gives no
     /// thread.
     pub fn start(mut config: Config) -> Result<Self, StartError> {
+        let public = public_faults(&config.settings, config.anonymous);
+        if let Some(error) = public.into_iter().next() {
+            return Err(error.into());
+        }
         let folder = open_folder(&mut config)?;
         let config = Arc::new(config);
         let live = Arc::new(Live::new(Arc::clone(&config)));

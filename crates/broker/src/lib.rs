@@ -27,6 +27,7 @@ mod config;
 mod control;
 mod doors;
 mod failpoint;
+mod faults;
 mod formats;
 mod index;
 pub mod latency;
@@ -62,6 +63,7 @@ pub use control::{
 };
 pub use courser_mqtt::front::{BadReference, Redirect, RedirectKind};
 pub use doors::{CertificateError, OpenDoor, Reread};
+pub use faults::{file_faults, public_faults};
 pub use formats::FORMATS;
 pub use listen::{ListenError, find_taken, holder};
 pub use node::FolderError;

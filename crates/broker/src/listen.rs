@@ -46,6 +46,17 @@ pub enum ListenError {
         /// What to change.
         change: String,
     },
+    /// One of `mqtt.listen` can be reached from other machines, and nobody has to prove who they are.
+    #[error(
+        "{address} can be reached from other machines, and nobody has to log in: ask for accounts with mqtt.authentication = \
+         \"accounts\" (`courser init` writes that, and the first one), listen on a loopback address such as \
+         127.0.0.1:{port}, or let anyone in with --insecure-anonymous",
+        port = address.port()
+    )]
+    PublicMqtt {
+        /// The address.
+        address: SocketAddr,
+    },
     /// It can be reached from other machines, and nobody has to prove who they are.
     #[error(
         "listener \"{listener}\": {place} can be reached from other machines, and its clients prove nothing: give it \

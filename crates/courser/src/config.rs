@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use courser_settings::{Change, Resolved, Shown, Sources, schema};
+use courser_broker::Anonymous;
+use courser_settings::{Change, Errors, Resolved, Shown, Sources, schema};
 
 use crate::cli::exit::{Exit, usage};
 use crate::cli::print;
 use crate::cli::settings::SettingFlags;
 use crate::operate;
+use crate::preflight::{self, Files};
 
 /// Flags of `courser config`.
 #[derive(Args, Debug)]
@@ -19,10 +21,16 @@ pub(crate) struct Config {
 
 #[derive(Subcommand, Debug)]
 enum Verb {
-    /// Check settings and print their digest; every error with its place
+    /// Check settings and the files that they name, and print their digest; every error with its place
     Check {
         #[command(flatten)]
         flags: SettingFlags,
+        /// Look at no file that the settings name (certificates, keys, tokens): they are those of another machine
+        #[arg(long)]
+        no_files: bool,
+        /// As of `courser server`: anyone who can reach an address may connect
+        #[arg(long)]
+        insecure_anonymous: bool,
     },
     /// Print every setting with the value that a server would have
     Show {
@@ -60,7 +68,21 @@ enum Output {
 /// Runs one verb.
 pub(crate) fn run(arguments: &Config) -> Exit {
     match &arguments.command {
-        Verb::Check { flags } => with(flags, check),
+        Verb::Check {
+            flags,
+            no_files,
+            insecure_anonymous,
+        } => {
+            let files = match no_files {
+                true => Files::PassedOver,
+                false => Files::Looked,
+            };
+            let anonymous = match insecure_anonymous {
+                true => Anonymous::Anywhere,
+                false => Anonymous::ThisMachine,
+            };
+            with(flags, |resolved| check(resolved, anonymous, files))
+        }
         Verb::Show {
             flags,
             origin,
@@ -103,11 +125,16 @@ fn with(flags: &SettingFlags, act: impl FnOnce(&Resolved) -> Exit) -> Exit {
     }
 }
 
-fn check(resolved: &Resolved) -> Exit {
-    print(&format!(
-        "the settings are right; digest {}\n",
-        resolved.digest()
-    ))
+fn check(resolved: &Resolved, anonymous: Anonymous, files: Files) -> Exit {
+    let faults = preflight::faults(resolved, anonymous, files);
+    if !faults.is_empty() {
+        return usage(&Errors(faults).to_string());
+    }
+    let right = match files {
+        Files::Looked => "the settings are right",
+        Files::PassedOver => "the settings are right, and no file was looked at",
+    };
+    print(&format!("{right}; digest {}\n", resolved.digest()))
 }
 
 /// Numbers, sizes and the like stand as they do in a file.

@@ -16,6 +16,7 @@ mod inspect;
 mod logging;
 mod operate;
 mod operators;
+mod preflight;
 mod probe;
 mod publish;
 mod reload;

@@ -6,6 +6,7 @@ use courser_settings::{Applies, Change, Resolved};
 
 use crate::cli::settings::SettingFlags;
 use crate::logging::Log;
+use crate::preflight::placed;
 use crate::server::chain;
 
 /// The flags of the start, and what the server has now.
@@ -20,6 +21,11 @@ impl Running {
     /// As they were read at the start.
     pub(crate) fn new(flags: SettingFlags, now: Resolved, log: Log) -> Self {
         Self { flags, now, log }
+    }
+
+    /// A fault with the place of the setting in force that it is of, where somebody set one.
+    pub(crate) fn placed(&self, setting: Option<String>, fault: String) -> String {
+        placed(&self.now, setting, fault)
     }
 
     /// Of the settings that are in force.
@@ -52,7 +58,9 @@ impl Running {
             errors.to_string()
         })?;
         // They are few and small, so nobody waits for long.
-        let certificates = broker.reread_files().map_err(|error| chain(&error))?;
+        let certificates = broker
+            .reread_files()
+            .map_err(|error| self.placed(Some(error.setting()), chain(&error)))?;
         let same = certificates.iter().filter(|it| it.1 == Reread::Same);
         for (listener, _) in same {
             tracing::info!(

@@ -13,7 +13,7 @@ use courser_broker::{
     Anonymous, Broker, Config, DiskFailure, FolderError, ListenError, StartError, Status,
     StopError, find_taken,
 };
-use courser_settings::{Keep, LogFormat, Login, is_public};
+use courser_settings::{Errors, Keep, LogFormat};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -21,6 +21,7 @@ use crate::cli::exit::{Exit, usage};
 use crate::cli::settings::{SettingFlags, settings_help};
 use crate::logging::Log;
 use crate::operators;
+use crate::preflight::{self, Files};
 use crate::reload::Running;
 
 use self::confine::confine;
@@ -54,20 +55,14 @@ pub(crate) fn run(arguments: &Server) -> Exit {
         Err(errors) => return usage(&errors.to_string()),
     };
     let settings = resolved.settings.clone();
-    let open = settings.mqtt.listen.iter().find(|it| is_public(it));
-    let anonymous = settings.mqtt.authentication == Login::None;
-    if let (Some(address), true, false) = (open, anonymous, arguments.insecure_anonymous) {
-        return usage(&format!(
-            "{address} can be reached from other machines, and nobody has to log in: ask for accounts with mqtt.authentication = \
-             \"accounts\" (`courser init` writes that, and the first one), listen on a loopback address such as \
-             127.0.0.1:{port}, or let anyone in with --insecure-anonymous",
-            port = address.port()
-        ));
-    }
-    if settings.mqtt.listen.is_empty() && settings.doors.is_empty() {
-        return usage(
-            "mqtt.listen is empty and there is no [[listener]]: there is nothing to serve; name an address with --mqtt ADDRESS:PORT",
-        );
+    let anonymous = match arguments.insecure_anonymous {
+        true => Anonymous::Anywhere,
+        false => Anonymous::ThisMachine,
+    };
+    // Files are looked at once, when they are loaded.
+    let faults = preflight::faults(&resolved, anonymous, Files::PassedOver);
+    if !faults.is_empty() {
+        return usage(&Errors(faults).to_string());
     }
     let format = settings.log.format;
     let taken = find_taken(&settings);
@@ -97,11 +92,9 @@ pub(crate) fn run(arguments: &Server) -> Exit {
         Keep::Memory => None,
     };
     let mut config = Config::new(settings.clone());
-    if arguments.insecure_anonymous {
-        config.anonymous = Anonymous::Anywhere;
-    }
+    config.anonymous = anonymous;
     if let Some(error) = taken {
-        return cannot_start(format, &StartError::Listen(error));
+        return cannot_start(format, &running, &StartError::Listen(error));
     }
     let descriptors = raise_descriptors();
     let allowed =
@@ -125,7 +118,7 @@ pub(crate) fn run(arguments: &Server) -> Exit {
     };
     let broker = match Broker::start(config) {
         Ok(broker) => broker,
-        Err(error) => return cannot_start(format, &error),
+        Err(error) => return cannot_start(format, &running, &error),
     };
     let operators = match operators::start(&settings, broker.control(), reloader) {
         Ok(operators) => operators,
@@ -343,12 +336,16 @@ fn complain_without_log(text: &str) {
     eprintln!("courser: {text}");
 }
 
-fn cannot_start(format: LogFormat, error: &StartError) -> Exit {
-    complain(format, &chain(error));
+fn cannot_start(format: LogFormat, running: &Running, error: &StartError) -> Exit {
+    complain(format, &running.placed(error.setting(), chain(error)));
     match error {
         StartError::Listen(ListenError::InUse { .. })
         | StartError::Folder(FolderError::InUse { .. }) => Exit::Conflict,
-        StartError::Listen(ListenError::Public { .. } | ListenError::Proxied { .. }) => Exit::Usage,
+        StartError::Listen(
+            ListenError::PublicMqtt { .. }
+            | ListenError::Public { .. }
+            | ListenError::Proxied { .. },
+        ) => Exit::Usage,
         StartError::Listen(
             ListenError::Denied { .. }
             | ListenError::Unix { .. }

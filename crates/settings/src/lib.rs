@@ -80,6 +80,7 @@ mod value;
 pub use error::{Errors, Origin, SettingError};
 pub use own::{
     ADDRESS_CONNECTIONS_MAX, ADDRESS_CONNECTS_PER_SECOND, AddressLimit, Spares, is_public,
+    listener_key,
 };
 pub use reference::{help_text, reference_markdown};
 pub use resolved::{Change, Effective, Resolved, Shown};

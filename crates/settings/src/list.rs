@@ -1,11 +1,13 @@
 //! Lists: `[[name]]` in the file, or a value `[{ … }, { … }]`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::RangeInclusive;
 
 use crate::Applies;
 use crate::error::{Origin, SettingError};
-use crate::value::{Value, Written, accept};
+use crate::table::lists;
+use crate::value::{Refused, Value, Written, accept, quoted};
 
 /// A kind of item.
 pub(crate) trait Item: Sized {
@@ -21,6 +23,54 @@ pub(crate) trait Item: Sized {
 
     /// The value of the field that tells the items apart, as it is written in the file.
     fn identity(&self) -> String;
+
+    /// Gives one field another value, but for the one that tells the items apart.
+    fn assign(&mut self, field: &str, written: &Written) -> Result<(), NotAssigned>;
+}
+
+/// A field of an item that is there already: `list["identity"].field`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FieldKey<'a> {
+    pub(crate) list: &'static str,
+    /// As in a file.
+    pub(crate) identity: String,
+    pub(crate) field: &'a str,
+}
+
+impl<'a> FieldKey<'a> {
+    /// None where it is no such key. The quotes may be left out, which shells take away.
+    pub(crate) fn parse(key: &'a str) -> Option<Self> {
+        let (name, rest) = key.split_once('[')?;
+        let (identity, field) = rest.rsplit_once("].")?;
+        let list = lists().into_iter().find(|list| list.name == name)?;
+        let bare = identity
+            .strip_prefix('"')
+            .and_then(|text| text.strip_suffix('"'));
+        Some(Self {
+            list: list.name,
+            identity: bare.map_or_else(|| quoted(identity), |bare| format!("\"{bare}\"")),
+            field,
+        })
+    }
+}
+
+impl fmt::Display for FieldKey<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}[{}].{}", self.list, self.identity, self.field)
+    }
+}
+
+/// Why a field of an item has no other value.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NotAssigned {
+    /// There is no such item.
+    NoItem,
+    /// Items have no such field.
+    NoField,
+    /// Another one would make it another item.
+    IsIdentity,
+    /// The value is wrong.
+    Refused(Refused),
 }
 
 /// What is done with the items that are there already.
@@ -80,8 +130,12 @@ impl Tables<'_> {
             let taken = fields.end();
             let Some(item) = item else { continue };
             let identity = item.identity();
-            let fault = if items.iter().any(|other| other.identity() == identity) {
-                format!("there are two [[{list}]] with {} = {identity}", T::IDENTITY)
+            let key = format!("{list}[{identity}]");
+            let fault = if let Some(other) = self.origins.get(&key) {
+                format!(
+                    "there are two [[{list}]] with {} = {identity}; the other one: {other}",
+                    T::IDENTITY
+                )
             } else if items.len() == T::ITEMS_MAX {
                 format!("there may be at most {} [[{list}]]", T::ITEMS_MAX)
             } else {
@@ -91,21 +145,40 @@ impl Tables<'_> {
                     reference,
                 } in taken
                 {
-                    let key = format!("{list}[{identity}].{name}");
+                    let key = format!("{key}.{name}");
                     if let Some(reference) = reference {
                         self.references.insert(key.clone(), reference);
                     }
                     self.origins.insert(key, place);
                 }
+                self.origins.insert(key, place);
                 items.push(item);
                 continue;
             };
+            // The field that tells it apart is what is wrong with the second of a name.
+            let named = taken.into_iter().find(|it| it.name == T::IDENTITY);
+            let twice = self.origins.contains_key(&key);
             self.errors.push(SettingError {
-                origin: place,
+                origin: named.filter(|_| twice).map_or(place, |it| it.place),
                 message: fault,
             });
         }
     }
+}
+
+/// Gives a field of one of the items another value.
+pub(crate) fn assign_field<T: Item>(
+    items: &mut [T],
+    key: &FieldKey<'_>,
+    written: &Written,
+) -> Result<(), NotAssigned> {
+    if key.field == T::IDENTITY {
+        return Err(NotAssigned::IsIdentity);
+    }
+    let item = items
+        .iter_mut()
+        .find(|item| item.identity() == key.identity);
+    item.ok_or(NotAssigned::NoItem)?.assign(key.field, written)
 }
 
 /// A field that had a value.

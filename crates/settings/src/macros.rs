@@ -73,6 +73,24 @@ macro_rules! settings {
                 fn identity(&self) -> String {
                     $crate::value::Value::show(&self.$identity)
                 }
+
+                fn assign(
+                    &mut self,
+                    field: &str,
+                    written: &$crate::value::Written,
+                ) -> Result<(), $crate::list::NotAssigned> {
+                    match field {
+                        $(
+                            stringify!($field) => {
+                                let range = settings!(@range $field_type $(, $field_range)?);
+                                let value = $crate::value::accept(written, range);
+                                self.$field = value.map_err($crate::list::NotAssigned::Refused)?;
+                                Ok(())
+                            }
+                        )+
+                        _ => Err($crate::list::NotAssigned::NoField),
+                    }
+                }
             }
         )*
 
@@ -126,6 +144,20 @@ macro_rules! settings {
                         }
                     )*
                     _ => false,
+                }
+            }
+        }
+
+        impl Settings {
+            /// Gives one field of an item of a list another value.
+            pub(crate) fn assign_field(
+                &mut self,
+                key: &$crate::list::FieldKey<'_>,
+                written: &$crate::value::Written,
+            ) -> Result<(), $crate::list::NotAssigned> {
+                match key.list {
+                    $(stringify!($list) => $crate::list::assign_field(&mut self.$items, key, written),)*
+                    _ => Err($crate::list::NotAssigned::NoItem),
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! What a listener says for itself, over what is said for all.
 
 use crate::table::{Listener, Mqtt, Settings};
+use crate::value::quoted;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
 
@@ -11,6 +12,12 @@ pub const ADDRESS_CONNECTIONS_MAX: NonZeroU32 = NonZeroU32::new(10_000).unwrap()
 /// New connections a second from one address, where the settings say nothing: all of such a site are back within 20 s, and their
 /// handshakes take an eighth of the thread that makes them (a quarter of a millisecond each, docs/performance.md).
 pub const ADDRESS_CONNECTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(500).unwrap();
+
+/// The name of a field of a listener, as [`SettingValue::key`](crate::SettingValue::key) has it.
+#[must_use]
+pub fn listener_key(listener: &str, field: &str) -> String {
+    format!("listener[{}].{field}", quoted(listener))
+}
 
 /// Whether other machines may reach what listens at an address.
 #[must_use]

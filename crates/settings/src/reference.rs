@@ -61,10 +61,12 @@ need not stand in the file; `$${` is `${`. What was drawn is never printed: erro
 text that draws it.
 
 What there may be many of is a list, at the end of this page: each item is a table below `[[name]]`.
-`--set 'name=[{ … }, { … }]'` gives a list as a whole, in place of that of the file.
+`--set 'name=[{ … }, { … }]'`, or `COURSER__NAME` in the environment, gives a list as a whole, in place of that of the file; `--set 'name[ITEM].field=value'`
+changes one field of an item that is there, `ITEM` being its first field: `--set 'listener[web].path=/x'`. In a file a text may draw one value from
+the environment (`${ENV:…}`).
 
-An unknown key, a value of another kind, a value out of its range and a file that is named but not there stop the
-start-up with the place of the error. A key that was renamed works under its old name for one major version and warns.
+An unknown or removed key, a value of another kind, a value out of its range, values that contradict each other and a file that is named but not there stop the
+start-up with the place of the error. `courser config check` says all of them without a server. A key that was renamed works under its old name for one major version and warns.
 ";
 
 fn section_of(setting: &Setting) -> &str {

@@ -77,6 +77,21 @@ impl Resolved {
         self.origins.get(key).cloned().unwrap_or(Origin::Default)
     }
 
+    /// The place to name where a value is wrong: where it comes from, or where nobody set it the item that it is a field of.
+    #[must_use]
+    pub fn place(&self, key: &str) -> Origin {
+        let item = || Some(format!("{}]", key.rsplit_once("].")?.0));
+        let own = self.origins.get(key).cloned();
+        own.or_else(|| self.origins.get(&item()?).cloned())
+            .unwrap_or(Origin::Default)
+    }
+
+    /// Whether a value was drawn from elsewhere by `${…}`: it is not to be shown then, nor any part of it.
+    #[must_use]
+    pub fn is_drawn(&self, key: &str) -> bool {
+        self.references.contains_key(key)
+    }
+
     /// The values as a TOML file that says the same.
     #[must_use]
     pub fn show(&self, shown: Shown) -> String {

@@ -7,7 +7,7 @@ mod tests;
 
 use crate::check::contradictions;
 use crate::error::{Errors, Origin, SettingError};
-use crate::list::{Given, Table, Tables};
+use crate::list::{FieldKey, Given, NotAssigned, Table, Tables};
 use crate::moved::{Fate, MOVED, Moved};
 use crate::resolved::Resolved;
 use crate::table::{SECTIONS, Settings, lists, table};
@@ -78,10 +78,10 @@ impl Sources {
     }
 
     /// An argument `--set KEY=VALUE`: the value as in a file, but text needs no quotes and a list may be written with
-    /// commas.
+    /// commas. A field of an item that is there already is `list["identity"].field`.
     #[must_use]
     pub fn set(mut self, argument: &str) -> Self {
-        match argument.split_once('=') {
+        match split(argument) {
             Some((key, value)) => self.argument("--set", key.trim(), value),
             None => {
                 self.refuse(
@@ -116,23 +116,23 @@ impl Sources {
     /// As [`check`](Self::check).
     pub fn resolve(mut self) -> Result<Resolved, Errors> {
         self.settings.place_listeners();
-        if self.errors.is_empty() {
-            for (key, message) in contradictions(&self.settings) {
-                let origin = self.origins.get(key).cloned().unwrap_or(Origin::Default);
-                self.refuse(origin, message);
-            }
+        let mut errors = self.errors;
+        let resolved = Resolved {
+            settings: self.settings,
+            warnings: self.warnings,
+            origins: self.origins,
+            references: self.references,
+            files: self.read,
+        };
+        // What is wrong by itself has left a value that nobody has set, which may contradict others.
+        if errors.is_empty() {
+            errors = contradictions(&resolved);
         }
-        if self.errors.is_empty() {
-            return Ok(Resolved {
-                settings: self.settings,
-                warnings: self.warnings,
-                origins: self.origins,
-                references: self.references,
-                files: self.read,
-            });
+        if errors.is_empty() {
+            return Ok(resolved);
         }
-        self.errors.sort();
-        Err(Errors(self.errors))
+        errors.sort();
+        Err(Errors(errors))
     }
 
     fn assign(&mut self, key: &str, written: &Written, key_place: Origin, value_place: Origin) {
@@ -181,25 +181,66 @@ impl Sources {
     }
 
     fn assign_list_text(&mut self, list: &str, text: &str, origin: Origin) {
-        let value = DeValue::parse(text).ok();
-        let tables =
-            value.and_then(|value| file::tables(value.get_ref(), None, |_| origin.clone()));
-        match tables {
+        let found = || {
+            let raw = Raw::Text(text.to_owned());
+            format!("{list}: expected [{{ … }}, {{ … }}], found {}", raw.show())
+        };
+        let value = match DeValue::parse(text) {
+            Ok(value) => value,
+            Err(error) => {
+                let message = format!("{}: {}", found(), escaped(error.message()));
+                return self.refuse(origin, message);
+            }
+        };
+        match file::tables(value.get_ref(), None, |_| origin.clone()) {
             Some(tables) => self.assign_list(list, Given::Instead, tables),
-            None => self.refuse(origin, not_tables(list)),
+            None => self.refuse(origin, found()),
         }
+    }
+
+    /// `list["identity"].field`, of an item that is there already.
+    fn assign_field(&mut self, key: &FieldKey<'_>, written: &Written, origin: Origin) {
+        let name = key.to_string();
+        let FieldKey {
+            list,
+            identity,
+            field,
+        } = key;
+        let message = match self.settings.assign_field(key, written) {
+            Ok(()) => {
+                match &written.reference {
+                    Some(text) => self.references.insert(name.clone(), text.clone()),
+                    None => self.references.remove(&name),
+                };
+                self.origins.insert(name, origin);
+                return self.read.extend_from_slice(&written.files);
+            }
+            Err(NotAssigned::NoItem) => format!("there is no {list}[{identity}]"),
+            Err(NotAssigned::NoField) => unknown(&format!("{list}.{field}")),
+            Err(NotAssigned::IsIdentity) => {
+                format!("{name}: it tells the items apart; another one is another item")
+            }
+            Err(NotAssigned::Refused(refused)) => format!("{name}: {}", refused.message),
+        };
+        self.refuse(origin, message);
     }
 
     fn assign_text(&mut self, key: &str, text: &str, origin: Origin) {
         if lists().iter().any(|list| list.name == key) {
             return self.assign_list_text(key, text, origin);
         }
+        if let Some(message) = item_needed(key, &origin) {
+            return self.refuse(origin, message);
+        }
         let written = match draw::draw(text, None) {
             Ok(Some(drawn)) => file::drawn_value(text, drawn),
             Ok(None) => as_argument(text),
             Err(message) => return self.refuse(origin, format!("{key}: {message}")),
         };
-        self.assign(key, &written, origin.clone(), origin);
+        match FieldKey::parse(key) {
+            Some(key) => self.assign_field(&key, &written, origin),
+            None => self.assign(key, &written, origin.clone(), origin),
+        }
     }
 
     fn refuse(&mut self, origin: Origin, message: String) {
@@ -223,6 +264,36 @@ fn as_argument(text: &str) -> Written {
         reference: None,
         files: Vec::new(),
     }
+}
+
+/// Key and value. The name of an item may have a `=` too.
+fn split(argument: &str) -> Option<(&str, &str)> {
+    let (before, _) = argument.split_once('=')?;
+    let open = before.contains('[') && !before.contains("].");
+    let from = match argument.find("].") {
+        Some(at) if open => at,
+        Some(_) | None => 0,
+    };
+    let at = from + argument[from..].find('=')?;
+    Some((&argument[..at], &argument[at + 1..]))
+}
+
+/// Says how to write a field of a list to who names no item: `listener.path`, or `COURSER__LISTENER__PATH`.
+fn item_needed(key: &str, origin: &Origin) -> Option<String> {
+    let (list, field) = key.split_once('.')?;
+    let setting = lists().into_iter().find(|it| it.name == list)?;
+    let all = format!("all as {list} = [{{ … }}, {{ … }}]");
+    Some(match origin {
+        Origin::Environment(_) => format!(
+            "{list:?} is a list: write each item in the file, where a value may be drawn by ${{ENV:NAME}}, or {all} in {VARIABLE}{}",
+            list.to_ascii_uppercase()
+        ),
+        Origin::File { .. } | Origin::Argument(_) | Origin::Default => format!(
+            "{list:?} is a list: name one of its items by its {}, as {list}[{}].{field}, or {all}",
+            setting.identity,
+            setting.identity.to_ascii_uppercase()
+        ),
+    })
 }
 
 fn not_tables(list: &str) -> String {

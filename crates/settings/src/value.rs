@@ -42,7 +42,7 @@ const SHOWN_MAX: usize = 200;
 
 impl Raw {
     /// For error messages. Text is escaped, so that a file cannot write lines of its own into a log.
-    fn show(&self) -> String {
+    pub(crate) fn show(&self) -> String {
         match self {
             Self::Bool(value) => value.to_string(),
             Self::Integer(value) => value.to_string(),

@@ -13,6 +13,7 @@ use courser_settings::{Login, Settings, Tokens};
 use courser_token::{KeyError, KeySet, Loaded, Policy, Verifier};
 
 use crate::doors::{Reread, Watched};
+use crate::faults::first;
 
 /// Largest file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -23,6 +24,8 @@ pub enum TokensError {
     /// A file cannot be read.
     #[error("tokens: cannot read {}", path.display())]
     Read {
+        /// The setting that names the file.
+        setting: &'static str,
         /// The file.
         path: PathBuf,
         /// Why.
@@ -32,6 +35,8 @@ pub enum TokensError {
     /// What is in it cannot be used.
     #[error("tokens: {}", path.display())]
     Keys {
+        /// The setting that names the file.
+        setting: &'static str,
         /// The file.
         path: PathBuf,
         /// Why.
@@ -67,6 +72,15 @@ impl std::fmt::Debug for TokenKeys {
 impl TokenKeys {
     /// Reads the files, where a listener asks for tokens.
     pub(crate) fn read(settings: &Settings) -> Result<Option<Arc<Self>>, TokensError> {
+        Self::read_all(settings).map_err(first)
+    }
+
+    /// All that is wrong with the files and with `tokens.roles`, where a listener asks for tokens.
+    pub(crate) fn faults(settings: &Settings) -> Vec<TokensError> {
+        Self::read_all(settings).err().unwrap_or_default()
+    }
+
+    fn read_all(settings: &Settings) -> Result<Option<Arc<Self>>, Vec<TokensError>> {
         let doors = settings.doors.iter().map(|door| door.authentication);
         let asked = doors
             .chain([settings.mqtt.authentication])
@@ -75,21 +89,33 @@ impl TokenKeys {
             return Ok(None);
         }
         let settings = settings.tokens.clone();
-        let roles = settings.roles.iter().map(|name| {
-            RoleName::new(name).map_err(|source| TokensError::Role {
-                name: name.clone(),
-                source,
-            })
+        let (mut roles, mut errors) = (Vec::new(), Vec::new());
+        for name in &settings.roles {
+            match RoleName::new(name) {
+                Ok(role) => roles.push(role),
+                Err(source) => errors.push(TokensError::Role {
+                    name: name.clone(),
+                    source,
+                }),
+            }
+        }
+        let verified = texts(&settings).and_then(|texts| {
+            let verifier = verifier((&settings, &roles), &texts, Reading::First)?;
+            Ok((texts, verifier))
         });
-        let roles = roles.collect::<Result<Vec<_>, _>>()?;
-        let texts = texts(&settings)?;
-        let verifier = verifier((&settings, &roles), &texts, Reading::First)?;
-        Ok(Some(Arc::new(Self {
-            texts: Mutex::new(texts),
-            current: ArcSwap::from_pointee(verifier),
-            settings,
-            roles,
-        })))
+        match verified {
+            Ok((texts, verifier)) if errors.is_empty() => Ok(Some(Arc::new(Self {
+                texts: Mutex::new(texts),
+                current: ArcSwap::from_pointee(verifier),
+                settings,
+                roles,
+            }))),
+            Ok(_) => Err(errors),
+            Err(more) => {
+                errors.extend(more);
+                Err(errors)
+            }
+        }
     }
 
     /// What counts now.
@@ -119,11 +145,12 @@ impl TokenKeys {
 
     fn reread(&self) -> Result<Reread, TokensError> {
         let mut before = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
-        let texts = texts(&self.settings)?;
+        let texts = texts(&self.settings).map_err(first)?;
         if *before == texts {
             return Ok(Reread::Same);
         }
-        let next = verifier((&self.settings, &self.roles), &texts, Reading::Again)?;
+        let next =
+            verifier((&self.settings, &self.roles), &texts, Reading::Again).map_err(first)?;
         self.current.store(Arc::new(next));
         *before = texts;
         Ok(Reread::Changed)
@@ -149,6 +176,17 @@ enum Holds {
     Secret,
 }
 
+impl Holds {
+    /// The setting that names such files.
+    const fn setting(self) -> &'static str {
+        match self {
+            Self::KeySet => "tokens.key_set",
+            Self::PublicKey => "tokens.public_keys",
+            Self::Secret => "tokens.secret_file",
+        }
+    }
+}
+
 fn files(settings: &Tokens) -> impl Iterator<Item = (Holds, PathBuf)> {
     let of = |holds| move |path| (holds, path);
     let key_set = settings.key_set.clone().into_iter();
@@ -160,9 +198,22 @@ fn files(settings: &Tokens) -> impl Iterator<Item = (Holds, PathBuf)> {
         .chain(secret.map(of(Holds::Secret)))
 }
 
-fn texts(settings: &Tokens) -> Result<Vec<Vec<u8>>, TokensError> {
-    let read = |path: PathBuf| text(&path).map_err(|source| TokensError::Read { path, source });
-    files(settings).map(|(_, path)| read(path)).collect()
+fn texts(settings: &Tokens) -> Result<Vec<Vec<u8>>, Vec<TokensError>> {
+    let (mut texts, mut errors) = (Vec::new(), Vec::new());
+    for (holds, path) in files(settings) {
+        match text(&path) {
+            Ok(text) => texts.push(text),
+            Err(source) => errors.push(TokensError::Read {
+                setting: holds.setting(),
+                path,
+                source,
+            }),
+        }
+    }
+    match errors.is_empty() {
+        true => Ok(texts),
+        false => Err(errors),
+    }
 }
 
 fn text(path: &Path) -> std::io::Result<Vec<u8>> {
@@ -185,15 +236,24 @@ fn verifier(
     (settings, roles): (&Tokens, &[RoleName]),
     texts: &[Vec<u8>],
     reading: Reading,
-) -> Result<Verifier, TokensError> {
-    let mut keys = KeySet::default();
+) -> Result<Verifier, Vec<TokensError>> {
+    let (mut keys, mut errors) = (KeySet::default(), Vec::new());
     for (text, (holds, path)) in texts.iter().zip(files(settings)) {
         let added = match holds {
             Holds::KeySet => add_key_set(&mut keys, text, &path, reading),
             Holds::PublicKey => keys.add_public_key(text),
             Holds::Secret => keys.add_secret(text),
         };
-        added.map_err(|source| TokensError::Keys { path, source })?;
+        if let Err(source) = added {
+            errors.push(TokensError::Keys {
+                setting: holds.setting(),
+                path,
+                source,
+            });
+        }
+    }
+    if !errors.is_empty() {
+        return Err(errors);
     }
     if keys.is_empty() {
         tracing::error!(

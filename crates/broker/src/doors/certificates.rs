@@ -7,6 +7,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::faults::first;
 use courser_settings::{ClientCertificates as Shown, Listener, TlsVersion};
 use courser_transport::tls::{
     self, Authority, ClientCertificates, MaterialError, Part, ServerMaterial, ServerTls, Versions,
@@ -14,6 +15,12 @@ use courser_transport::tls::{
 
 /// Largest file that is read.
 const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Fields of a listener that name the files.
+const CERTIFICATE: &str = "certificate";
+const KEY: &str = "key";
+const AUTHORITIES: &str = "client_authorities";
+const REVOCATIONS: &str = "client_revocations";
 
 /// Why certificates cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +30,8 @@ pub enum CertificateError {
     Read {
         /// The listener.
         listener: String,
+        /// Its field that names the file.
+        field: &'static str,
         /// The file.
         path: PathBuf,
         /// Why.
@@ -34,6 +43,8 @@ pub enum CertificateError {
     Material {
         /// The listener.
         listener: String,
+        /// Its field that names the file.
+        field: &'static str,
         /// The file.
         path: PathBuf,
         /// Why.
@@ -82,32 +93,22 @@ pub enum Reread {
 impl Certificates {
     /// Reads the files of a listener; None for one without TLS.
     pub(crate) fn read(listener: &Listener) -> Result<Option<Arc<Self>>, CertificateError> {
-        let (Some(certificate), Some(key)) = (&listener.certificate, &listener.key) else {
+        let Some(files) = Files::of(listener) else {
             return Ok(None);
         };
-        let files = Files {
-            certificate: certificate.clone(),
-            key: key.clone(),
-            authorities: listener.client_authorities.clone(),
-            revocations: listener.client_revocations.clone(),
-            shown: listener.client_certificates,
-            versions: match listener.tls_version_min {
-                TlsVersion::V12 => Versions::From12,
-                TlsVersion::V13 => Versions::Tls13,
-            },
-            // Browsers name what they speak; of MQTT's clients hardly anybody does, and not the same.
-            protocols: if listener.protocol.is_web() {
-                vec![b"http/1.1".to_vec()]
-            } else {
-                Vec::new()
-            },
-        };
-        let current = files.load(&listener.name)?;
+        let current = files.load(&listener.name).map_err(first)?;
         Ok(Some(Arc::new(Self {
             listener: listener.name.clone(),
             files,
             current: Mutex::new(current),
         })))
+    }
+
+    /// What is wrong with the files of a listener: all that cannot be read, or what they say.
+    pub(crate) fn faults(listener: &Listener) -> Vec<CertificateError> {
+        let files = Files::of(listener);
+        let loaded = files.map(|files| files.load(&listener.name));
+        loaded.and_then(Result::err).unwrap_or_default()
     }
 
     /// For one new connection.
@@ -129,7 +130,7 @@ impl Certificates {
 
     /// What the files say now. Nothing is served with it yet. Blocks for as long as the disk takes.
     pub(crate) fn load(&self) -> Result<Loaded, CertificateError> {
-        let (material, server) = self.files.load(&self.listener)?;
+        let (material, server) = self.files.load(&self.listener).map_err(first)?;
         Ok(Loaded { material, server })
     }
 
@@ -188,24 +189,77 @@ impl Certificates {
 }
 
 impl Files {
-    fn load(&self, listener: &str) -> Result<(ServerMaterial, ServerTls), CertificateError> {
-        let read = |path: &Path| {
-            text(path).map_err(|source| CertificateError::Read {
-                listener: listener.to_owned(),
-                path: path.to_owned(),
-                source,
+    /// Those of a listener; None for one without TLS.
+    fn of(listener: &Listener) -> Option<Self> {
+        let (Some(certificate), Some(key)) = (&listener.certificate, &listener.key) else {
+            return None;
+        };
+        Some(Files {
+            certificate: certificate.clone(),
+            key: key.clone(),
+            authorities: listener.client_authorities.clone(),
+            revocations: listener.client_revocations.clone(),
+            shown: listener.client_certificates,
+            versions: match listener.tls_version_min {
+                TlsVersion::V12 => Versions::From12,
+                TlsVersion::V13 => Versions::Tls13,
+            },
+            // Browsers name what they speak; of MQTT's clients hardly anybody does, and not the same.
+            protocols: if listener.protocol.is_web() {
+                vec![b"http/1.1".to_vec()]
+            } else {
+                Vec::new()
+            },
+        })
+    }
+
+    /// What they say, if it is of use; all that cannot be read, or else the first that cannot be used.
+    fn load(&self, listener: &str) -> Result<(ServerMaterial, ServerTls), Vec<CertificateError>> {
+        let material = self.read(listener)?;
+        match tls::server(&material) {
+            Ok(server) => Ok((material, server)),
+            Err(source) => {
+                let (field, path) = match source.part {
+                    Part::Certificates => (CERTIFICATE, Some(&self.certificate)),
+                    Part::Key => (KEY, Some(&self.key)),
+                    Part::Authorities => (AUTHORITIES, self.authorities.as_ref()),
+                    Part::Revocations => (REVOCATIONS, self.revocations.as_ref()),
+                    // A server has no other side that it looks for.
+                    Part::Name => (CERTIFICATE, None),
+                };
+                Err(vec![CertificateError::Material {
+                    listener: listener.to_owned(),
+                    field,
+                    path: path.cloned().unwrap_or_default(),
+                    source: Box::new(source),
+                }])
+            }
+        }
+    }
+
+    fn read(&self, listener: &str) -> Result<ServerMaterial, Vec<CertificateError>> {
+        let mut errors = Vec::new();
+        let mut read = |field, path: &Path| {
+            text(path).unwrap_or_else(|source| {
+                errors.push(CertificateError::Read {
+                    listener: listener.to_owned(),
+                    field,
+                    path: path.to_owned(),
+                    source,
+                });
+                Vec::new()
             })
         };
         let authority = match &self.authorities {
             None => Authority::default(),
             Some(path) => Authority {
-                certificates: read(path)?,
-                revocations: self.revocations.as_deref().map(read).transpose()?,
+                certificates: read(AUTHORITIES, path),
+                revocations: self.revocations.as_ref().map(|it| read(REVOCATIONS, it)),
             },
         };
         let material = ServerMaterial {
-            certificates: read(&self.certificate)?,
-            key: read(&self.key)?,
+            certificates: read(CERTIFICATE, &self.certificate),
+            key: read(KEY, &self.key),
             clients: match self.shown {
                 Shown::Off => ClientCertificates::Off,
                 Shown::Asked => ClientCertificates::Asked(authority),
@@ -214,22 +268,10 @@ impl Files {
             versions: self.versions,
             protocols: self.protocols.clone(),
         };
-        let server = tls::server(&material).map_err(|source| {
-            let path = match source.part {
-                Part::Certificates => Some(&self.certificate),
-                Part::Key => Some(&self.key),
-                Part::Authorities => self.authorities.as_ref(),
-                Part::Revocations => self.revocations.as_ref(),
-                // A server has no other side that it looks for.
-                Part::Name => None,
-            };
-            CertificateError::Material {
-                listener: listener.to_owned(),
-                path: path.cloned().unwrap_or_default(),
-                source: Box::new(source),
-            }
-        })?;
-        Ok((material, server))
+        match errors.is_empty() {
+            true => Ok(material),
+            false => Err(errors),
+        }
     }
 }
 

@@ -164,8 +164,8 @@ pub(crate) fn bind(live: &Arc<Live>, entrances: &[Arc<Entrance>]) -> Result<Boun
     Ok(bound)
 }
 
-/// Sockets that systemd has opened have addresses that the settings do not say; so it is the sockets that are asked. Where a proxy
-/// passes connections on, they say nothing: the proxy is there for clients of other machines.
+/// Sockets that systemd has opened have addresses that the settings do not say; so it is the sockets that are asked. All else has been
+/// looked at before ([`public_faults`](crate::public_faults)).
 fn check_public(
     listener: &Listener,
     sockets: &[Listening],
@@ -174,13 +174,9 @@ fn check_public(
     if may_be_public(listener, anonymous) {
         return Ok(());
     }
-    let name = || listener.name.clone();
-    if !listener.proxies.is_empty() {
-        return Err(ListenError::Proxied { listener: name() });
-    }
     match sockets.iter().find(|socket| socket.is_public()) {
         Some(socket) => Err(ListenError::Public {
-            listener: name(),
+            listener: listener.name.clone(),
             place: socket.place(),
         }),
         None => Ok(()),

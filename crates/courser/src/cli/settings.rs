@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use courser_broker::redirect_of;
-use courser_settings::{Errors, Resolved, SettingError, Sources, help_text};
+use courser_settings::{Errors, Resolved, SettingError, Sources, help_text, listener_key};
 
 /// Flags that give settings. Later ones win: file, environment, `--set`, flags of their own.
 #[derive(Args, Debug, Clone, Default)]
@@ -12,7 +12,7 @@ pub(crate) struct SettingFlags {
     /// Configuration file (TOML); without it all settings have their defaults
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// One setting, as often as wanted; goes before the file
+    /// One setting, as often as wanted; goes before the file. One of a list item: KEY is like listener[NAME].path
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
     /// Folder of all files that the broker writes
@@ -66,8 +66,11 @@ impl SettingFlags {
             sources = sources.argument("--shards", "server.shards", shards);
         }
         let resolved = sources.resolve()?;
-        check_redirects(&resolved)?;
-        Ok(resolved)
+        let faults = redirect_faults(&resolved);
+        match faults.is_empty() {
+            true => Ok(resolved),
+            false => Err(Errors(faults)),
+        }
     }
 }
 
@@ -79,19 +82,29 @@ pub(crate) fn settings_help() -> String {
     )
 }
 
-/// Whether clients can be sent where the settings send them, at all listeners.
-fn check_redirects(resolved: &Resolved) -> Result<(), Errors> {
+/// What is wrong with where the settings send clients, at all listeners.
+fn redirect_faults(resolved: &Resolved) -> Vec<SettingError> {
     let settings = &resolved.settings;
-    let fault = |key: String, error| {
-        Errors(vec![SettingError {
-            origin: resolved.origin(&key),
-            message: format!("{key}: {error}"),
-        }])
-    };
-    redirect_of(&settings.mqtt).map_err(|error| fault("mqtt.redirect_to".to_owned(), error))?;
-    for listener in &settings.doors {
-        let key = || format!("listener[{:?}].redirect_to", listener.name);
-        redirect_of(&settings.mqtt_at(listener)).map_err(|error| fault(key(), error))?;
-    }
-    Ok(())
+    let of_all = ("mqtt.redirect_to".to_owned(), settings.mqtt.clone());
+    let own = settings.doors.iter().filter(|it| it.redirect_to.is_some());
+    let own = own.map(|listener| {
+        let key = listener_key(&listener.name, "redirect_to");
+        (key, settings.mqtt_at(listener))
+    });
+    let all = std::iter::once(of_all).chain(own);
+    let mut faults: Vec<_> = all
+        .filter_map(|(key, mqtt)| {
+            let fault = redirect_of(&mqtt).err()?;
+            let fault = match resolved.is_drawn(&key) {
+                true => fault.without_text(),
+                false => fault,
+            };
+            Some(SettingError {
+                origin: resolved.origin(&key),
+                message: format!("{key}: {fault}"),
+            })
+        })
+        .collect();
+    faults.sort();
+    faults
 }

@@ -24,7 +24,7 @@ pub enum RedirectKind {
 }
 
 /// Why a text is no Server Reference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadReference {
     /// There is no name in it.
     #[error("expected HOST or HOST:PORT, several with one space between")]
@@ -34,9 +34,29 @@ pub enum BadReference {
     TooLong,
     /// No client could make a host and a port of one of its parts.
     #[error(
-        "part {0}: expected HOST or HOST:PORT with a port from 1 to 65535, and brackets around an IPv6 address"
+        "part {position}{}: expected HOST or HOST:PORT with a port from 1 to 65535, and brackets around an IPv6 address",
+        text.as_ref().map_or_else(String::new, |text| format!(", {text:?}"))
     )]
-    Part(usize),
+    Part {
+        /// Which, from 1.
+        position: usize,
+        /// What it says; none: it is not to be shown.
+        text: Option<Box<str>>,
+    },
+}
+
+impl BadReference {
+    /// The same without the text that it is about.
+    #[must_use]
+    pub fn without_text(self) -> Self {
+        match self {
+            Self::Part { position, .. } => Self::Part {
+                position,
+                text: None,
+            },
+            Self::Empty | Self::TooLong => self,
+        }
+    }
 }
 
 impl Redirect {
@@ -51,8 +71,12 @@ impl Redirect {
         if reference.len() > REFERENCE_BYTES_MAX {
             return Err(BadReference::TooLong);
         }
-        match reference.split(' ').position(|part| !is_place(part)) {
-            Some(bad) => Err(BadReference::Part(bad + 1)),
+        let mut parts = reference.split(' ').zip(1..);
+        match parts.find(|(part, _)| !is_place(part)) {
+            Some((part, position)) => Err(BadReference::Part {
+                position,
+                text: Some(part.into()),
+            }),
             None => Ok(Self {
                 kind,
                 reference: reference.into(),

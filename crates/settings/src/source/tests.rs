@@ -344,15 +344,15 @@ fn values_that_contradict_each_other_are_refused_where_they_were_set() {
         file(
             "[mqtt]\npacket_bytes_max = \"2KiB\"\ntopic_bytes_max = 3000\nconnect_bytes_max = \"1KiB\"",
         ),
-        "courser.toml:3:19: mqtt.topic_bytes_max = 3000B is more than mqtt.packet_bytes_max = 2KiB",
+        r#"courser.toml:3:19: mqtt.topic_bytes_max = "3000B" is more than mqtt.packet_bytes_max = "2KiB""#,
     );
     refused(
         set("mqtt.connect_bytes_max=512"),
-        "default: mqtt.client_id_bytes_max = 1KiB is more than mqtt.connect_bytes_max = 512B",
+        r#"--set: mqtt.client_id_bytes_max = "1KiB" is more than mqtt.connect_bytes_max = "512B""#,
     );
     refused(
         set("mqtt.listen=[::1]:1,[::1]:1"),
-        "--set: mqtt.listen names [::1]:1 twice",
+        "--set: mqtt.listen: names [::1]:1 twice",
     );
     assert!(
         set("mqtt.listen=[::1]:0,[::1]:0").is_ok(),
@@ -422,7 +422,7 @@ mod items {
         );
         check(
             "[[class]]\nfilter = \"a\"\n[[class]]\nfilter = \"a\"",
-            r#"courser.toml:3:1: there are two [[class]] with filter = "a""#,
+            r#"courser.toml:4:10: there are two [[class]] with filter = "a"; the other one: courser.toml:1:1"#,
         );
         check(
             "[[clas]]\nfilter = \"a\"",
@@ -440,6 +440,73 @@ mod items {
         refused(
             set("class=[{filter=\"\"}]"),
             r##"--set: class.filter: expected a topic filter such as "a/+/b" or "a/#", found """##,
+        );
+    }
+
+    #[test]
+    fn can_be_changed_one_by_one_after_the_file() {
+        let sources = || {
+            Sources::new().file(
+                "courser.toml",
+                "[[listener]]\nname = \"a\"\nunix = \"/a\"\n[[listener]]\nname = \"b.=]c\"\nunix = \"/b\"\n",
+            )
+        };
+        let resolved = sources()
+            .set("listener[\"a\"].unix_mode=600")
+            .set("listener[b.=]c].handshake_timeout = 1s")
+            .resolve()
+            .expect("both are right");
+        let doors = &resolved.settings.doors;
+        assert_eq!(doors[0].unix_mode, "600");
+        assert_eq!(
+            doors[1].handshake_timeout,
+            std::time::Duration::from_secs(1)
+        );
+        let origin = |key: &str| resolved.origin(key).to_string();
+        assert_eq!(origin("listener[\"a\"].unix_mode"), "--set");
+        assert_eq!(origin("listener[\"a\"].unix"), "courser.toml:3:8");
+        let check = |argument: &str, expected: &str| {
+            let result = sources().set(argument).check();
+            refused(result.map_err(|errors| errors.to_string()), expected);
+        };
+        check("listener[c].unix=/c", r#"--set: there is no listener["c"]"#);
+        check(
+            "listener[a].unix_mod=/c",
+            r#"--set: unknown key "listener.unix_mod"; did you mean "listener.unix_mode"?"#,
+        );
+        check(
+            "listener[a].name=c",
+            r#"--set: listener["a"].name: it tells the items apart; another one is another item"#,
+        );
+        check(
+            "listener[a].protocol=mqt",
+            r#"--set: listener["a"].protocol: expected one of "mqtt" "mqtts" "ws" "wss", found "mqt""#,
+        );
+        check(
+            "listener[a].unix_mode=999",
+            r#"--set: listener["a"].unix_mode: expected three octal digits such as "660", found "999""#,
+        );
+    }
+
+    /// It was proposed to write "listener.path" where "listener.path" stood.
+    #[test]
+    fn without_a_name_are_told_how_they_are_named() {
+        refused(
+            set("listener.path=/x"),
+            r#"--set: "listener" is a list: name one of its items by its name, as listener[NAME].path, or all as listener = [{ … }, { … }]"#,
+        );
+        let variable = [("COURSER__CLASS__FILTER".to_owned(), "#".to_owned())];
+        let result = Sources::new().environment(variable).check();
+        refused(
+            result.map_err(|errors| errors.to_string()),
+            r#"COURSER__CLASS__FILTER: "class" is a list: write each item in the file, where a value may be drawn by ${ENV:NAME}, or all as class = [{ … }, { … }] in COURSER__CLASS"#,
+        );
+        let error =
+            set("class=[{ filter=\"a\" class=\"relaxed\" }]").expect_err("a comma is missing");
+        let begin = r#"--set: class: expected [{ … }, { … }], found "[{ filter=\"a\" class=\"relaxed\" }]": "#;
+        assert!(
+            error.starts_with(begin) && error.len() > begin.len(),
+            "{error}"
         );
     }
 

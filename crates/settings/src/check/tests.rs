@@ -1,0 +1,274 @@
+use crate::Sources;
+
+#[test]
+fn tokens_need_keys_an_audience_and_a_claim() {
+    let asked = "mqtt.authentication=tokens";
+    let listener = r#"listener=[{ name = "x", unix = "/tmp/x", authentication = "tokens" }]"#;
+    let (keys, audience) = ("tokens.key_set=\"keys.json\"", "tokens.audience=[\"us\"]");
+    for (settings, fault) in [
+        (
+            &[asked, audience][..],
+            r#"mqtt.authentication: "tokens" needs keys"#,
+        ),
+        (
+            &[listener, audience],
+            r#"listener["x"].authentication: "tokens" needs keys"#,
+        ),
+        (
+            &[asked, keys],
+            r#"tokens.audience: found [], and mqtt.authentication = "tokens" needs one"#,
+        ),
+        (&[asked, audience, keys], ""),
+        (&[asked, audience, "tokens.secret_file=\"s\""], ""),
+        (&[asked, audience, "tokens.public_keys=[\"k\"]"], ""),
+        (&[listener, audience, keys], ""),
+        (
+            &["tokens.user_claim=\"\""],
+            r#"tokens.user_claim: expected the name of a claim, found """#,
+        ),
+    ] {
+        let sources = settings
+            .iter()
+            .fold(Sources::new(), |all, one| all.set(one));
+        let said = sources
+            .check()
+            .err()
+            .map_or_else(String::new, |errors| errors.to_string());
+        assert_eq!(said.is_empty(), fault.is_empty(), "{settings:?}: {said}");
+        assert!(said.contains(fault), "{settings:?}: {said}");
+    }
+}
+
+#[test]
+fn a_listener_that_cannot_work_is_refused_with_the_reason() {
+    let table = [
+        (r#"address = "127.0.0.1:1884""#, ""),
+        (r#"unix = "/tmp/x""#, ""),
+        (r#"activation = "mqtt""#, ""),
+        (
+            "",
+            r#"listener["x"]: needs one of address, unix and activation"#,
+        ),
+        (
+            r#"protocol = "mqtts""#,
+            r#"listener["x"].protocol: "mqtts" needs certificate and key; not set: certificate, key"#,
+        ),
+        (r#"protocol = "mqtts", certificate = "c", key = "k""#, ""),
+        (r#"protocol = "ws""#, ""),
+        (
+            r#"unix = "/tmp/x", activation = "mqtt""#,
+            r#"listener["x"].activation: found "mqtt" beside listener["x"].unix = "/tmp/x"; needs one of address, unix and activation"#,
+        ),
+        (
+            r#"address = "127.0.0.1:1", protocol = "wss", certificate = "c""#,
+            r#""wss" needs certificate and key; not set: key"#,
+        ),
+        (
+            r#"address = "127.0.0.1:1", protocol = "wss", certificate = "c", key = "k""#,
+            "",
+        ),
+        (
+            r#"address = "127.0.0.1:1", certificate = "c", key = "k""#,
+            r#"listener["x"].certificate: found "c", which is for protocol = "mqtts" and "wss"; here it is "mqtt""#,
+        ),
+        (
+            r#"address = "127.0.0.1:1", client_certificates = "asked""#,
+            r#"listener["x"].client_certificates: found "asked", which is for"#,
+        ),
+        (
+            r#"address = "127.0.0.1:1", protocol = "mqtts", certificate = "c", key = "k", client_certificates = "asked""#,
+            r#"listener["x"].client_certificates: "asked" needs client_authorities"#,
+        ),
+        (
+            r#"address = "127.0.0.1:1", protocol = "mqtts", certificate = "c", key = "k", client_authorities = "a""#,
+            r#"listener["x"].client_authorities: "a" needs client_certificates = "asked" or "required"; here it is "off""#,
+        ),
+        (
+            r#"unix = "/tmp/x", unix_mode = "999""#,
+            r#"listener["x"].unix_mode: expected three octal digits such as "660", found "999""#,
+        ),
+        (
+            r#"address = "127.0.0.1:1", path = "mqtt""#,
+            r#"listener["x"].path: expected a path that begins with "/", found "mqtt""#,
+        ),
+        (
+            r#"unix = "/tmp/x", proxies = "10.0.0.1""#,
+            r#"listener["x"].proxies: expected none: they are told apart by address, and clients of a Unix socket have none, found ["10.0.0.1/32"]"#,
+        ),
+        (
+            r#"address = "127.0.0.1:1883""#,
+            r#"listener["x"].address: 127.0.0.1:1883 is in mqtt.listen already"#,
+        ),
+        (
+            r#"address = "127.0.0.1:1", proxies = "10.0.0.0/33""#,
+            "list of addresses or networks",
+        ),
+        (r#"unix = "/tmp/x", packet_bytes_max = "16KiB""#, ""),
+        (
+            r#"unix = "/tmp/x", packet_bytes_max = "8KiB""#,
+            r#"mqtt.connect_bytes_max = "16KiB" is more than listener["x"].packet_bytes_max = "8KiB""#,
+        ),
+        (
+            r#"unix = "/tmp/x", receive_maximum = 0"#,
+            "allowed: 1 to 65535",
+        ),
+        (
+            r#"unix = "/tmp/x", session_expiry_max = "8d""#,
+            r#"listener["x"].session_expiry_max: "8d" is longer than mqtt.session_expiry_max = "7d""#,
+        ),
+        (
+            r#"unix = "/tmp/x", advertised = "a b""#,
+            r#"listener["x"].advertised: expected one HOST or HOST:PORT, found "a b""#,
+        ),
+        (
+            r#"unix = "/tmp/x", advertised = "a:1", redirect_to = "b a:1""#,
+            r#"listener["x"].redirect_to: "b a:1" would send clients in a circle: "a:1" is listener["x"].advertised"#,
+        ),
+    ];
+    for (fields, fault) in table {
+        let comma = if fields.is_empty() { "" } else { ", " };
+        let text = format!(r#"listener=[{{ name = "x"{comma}{fields} }}]"#);
+        match Sources::new().set(&text).check() {
+            Ok(_) => assert_eq!(fault, "", "{fields}"),
+            Err(errors) => {
+                let errors = errors.to_string();
+                assert!(
+                    !fault.is_empty() && errors.contains(fault),
+                    "{fields}: {errors}"
+                );
+            }
+        }
+    }
+}
+
+fn refused(text: &str) -> String {
+    let sources = Sources::new().file("f", text);
+    sources.check().expect_err("it is refused").to_string()
+}
+
+/// Each was said to be wrong at "default" or at no place at all.
+#[test]
+fn what_contradicts_has_the_place_of_the_field_that_is_wrong() {
+    let table = [
+        (
+            "[[listener]]\nname = \"x\"\nprotocol = \"mqtts\"\ncertificate = \"c\"",
+            "f:3:12: listener[\"x\"].protocol: \"mqtts\" needs certificate and key; not set: key",
+        ),
+        (
+            "[[listener]]\nname = \"y\"\nunix = \"/a\"\n[[listener]]\n  name = \"x\"\n  unix = \"/x\"\n  unix_mode = \"888\"",
+            "f:7:15: listener[\"x\"].unix_mode: expected three octal digits such as \"660\", found \"888\"",
+        ),
+        (
+            "\n[[listener]]\nname = \"x\"",
+            "f:2:1: listener[\"x\"]: needs one of address, unix and activation",
+        ),
+        (
+            "[[listener]]\nname = \"mqtt\"\nunix = \"/a\"",
+            "f:2:8: listener[\"mqtt\"].name: \"mqtt\" is the name of mqtt.listen; expected another one",
+        ),
+        (
+            "[[listener]]\nname = \"x\"\nprotocol = \"ws\"\ncertificate = \"c\"\naddress = \"[::1]:1\"\nkey = \"k\"",
+            "f:4:15: listener[\"x\"].certificate: found \"c\", which is for protocol = \"mqtts\" and \"wss\"; here it is \"ws\"\n\
+             f:6:7: listener[\"x\"].key: found \"k\", which is for protocol = \"mqtts\" and \"wss\"; here it is \"ws\"",
+        ),
+        (
+            "[mqtt]\npacket_bytes_max = \"8KiB\"",
+            "f:2:20: mqtt.connect_bytes_max = \"16KiB\" is more than mqtt.packet_bytes_max = \"8KiB\"",
+        ),
+        (
+            "[mqtt]\nauthentication = \"tokens\"\n[tokens]\nkey_set = \"k\"",
+            "f:2:18: tokens.audience: found [], and mqtt.authentication = \"tokens\" needs one: a token for somebody else must open nothing here",
+        ),
+        (
+            "[mqtt]\nredirect_to = \"b a\"\nadvertised = \"a\"",
+            "f:2:15: mqtt.redirect_to: \"b a\" would send clients in a circle: \"a\" is mqtt.advertised",
+        ),
+    ];
+    for (text, expected) in table {
+        assert_eq!(refused(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_place_is_taken_once() {
+    let door = |name: &str, place: &str| format!("[[listener]]\nname = \"{name}\"\n{place}\n");
+    let two = |one: &str, other: &str| format!("{}{}", door("a", one), door("b", other));
+    let table = [
+        (
+            two(
+                "address = \"[::1]:7\"",
+                "address = [\"[::1]:8\", \"[::1]:7\"]",
+            ),
+            "f:6:11: listener[\"b\"].address: [::1]:7 is in listener[\"a\"].address already",
+        ),
+        (
+            door("a", "address = \"127.0.0.1:18080\""),
+            "f:3:11: listener[\"a\"].address: 127.0.0.1:18080 is in http.listen already",
+        ),
+        (
+            "http.listen = \"[::1]:1883\"".to_owned(),
+            "f:1:15: http.listen: [::1]:1883 is in mqtt.listen already",
+        ),
+        (
+            two("unix = \"/a\"", "unix = \"/a\""),
+            "f:6:8: listener[\"b\"].unix: \"/a\" is listener[\"a\"].unix already",
+        ),
+        (
+            two("activation = \"m\"", "activation = \"m\""),
+            "f:6:14: listener[\"b\"].activation: \"m\" is listener[\"a\"].activation already",
+        ),
+    ];
+    for (text, expected) in table {
+        assert_eq!(refused(&text), expected, "{text}");
+    }
+    let free = two("address = \"[::1]:0\"", "address = \"[::1]:0\"");
+    let sources = Sources::new().file("f", &free);
+    assert!(sources.check().is_ok(), "port 0 is any free port");
+}
+
+#[test]
+fn what_contradicts_names_the_variable_or_the_argument_it_came_from() {
+    let said = |sources: Sources| sources.check().expect_err("it is refused").to_string();
+    let variable = [("COURSER__MQTT__ADVERTISED".to_owned(), "a b".to_owned())];
+    assert_eq!(
+        said(Sources::new().environment(variable)),
+        "COURSER__MQTT__ADVERTISED: mqtt.advertised: expected one HOST or HOST:PORT, found \"a b\""
+    );
+    assert_eq!(
+        said(
+            Sources::new()
+                .set("mqtt.connect_bytes_max=1MiB")
+                .set("mqtt.packet_bytes_max=512KiB")
+        ),
+        "--set: mqtt.connect_bytes_max = \"1MiB\" is more than mqtt.packet_bytes_max = \"512KiB\"",
+    );
+}
+
+#[test]
+fn i14_what_contradicts_shows_nothing_that_was_drawn() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text);
+    write("secret", "canary canary").expect("a file");
+    write("address", "127.9.9.9:1, 127.9.9.9:1").expect("a file");
+    write(
+        "courser.toml",
+        "[mqtt]\nadvertised = \"${FILE:secret}\"\nlisten = \"${FILE:address}\"\n",
+    )
+    .expect("a file");
+    let sources = Sources::new().load("--config", &folder.path().join("courser.toml"));
+    let errors = sources.check().expect_err("both are wrong").to_string();
+    assert!(
+        !errors.contains("canary") && !errors.contains("127.9"),
+        "{errors}"
+    );
+    assert!(
+        errors.contains(
+            "2:14: mqtt.advertised: expected one HOST or HOST:PORT, found \"${FILE:secret}\""
+        ),
+        "{errors}"
+    );
+    assert!(
+        errors.contains("3:10: mqtt.listen: names \"${FILE:address}\" twice"),
+        "{errors}"
+    );
+}
