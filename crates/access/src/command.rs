@@ -186,6 +186,7 @@ impl Table {
                         roles: table.roles.clone(),
                         users: RedBlackTreeMapSync::default(),
                         domains: table.domains.clone(),
+                        process: self.process,
                     },
                 );
                 for (name, user) in &table.users {

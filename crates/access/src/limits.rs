@@ -1,4 +1,4 @@
-//! Limits of users, roles and domains: data, not configuration. What is not set is the process's own default.
+//! Limits of users, roles and domains: data, not configuration. What is not set is the process's own default, which is configuration.
 
 use serde::{Deserialize, Serialize};
 

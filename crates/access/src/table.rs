@@ -103,6 +103,9 @@ pub struct Table {
     /// Those that are not as they were made.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) domains: BTreeMap<DomainName, Domain>,
+    /// Of everybody for whom nothing above says something else. Configuration of this process: no part of what is kept.
+    #[serde(skip)]
+    pub(crate) process: Limits,
 }
 
 impl Table {
@@ -110,6 +113,25 @@ impl Table {
     #[must_use]
     pub const fn revision(&self) -> u64 {
         self.revision
+    }
+
+    /// The same table with these limits for everybody for whom it says nothing itself: those of the process's settings.
+    #[must_use]
+    pub fn with_process(mut self, limits: Limits) -> Self {
+        self.process = limits;
+        self
+    }
+
+    /// Limits of everybody for whom it says nothing itself.
+    #[must_use]
+    pub const fn process(&self) -> Limits {
+        self.process
+    }
+
+    /// Limits of who has neither user nor roles: those of the domain, else those of the process.
+    #[must_use]
+    pub fn everybody(&self) -> Limits {
+        self.domain(DomainName::Default).limits.or(self.process)
     }
 
     /// A user.
@@ -165,7 +187,7 @@ impl Table {
         self.domain(DomainName::Default).retained
     }
 
-    /// Limits of a user, each by itself: its own, else the smallest of its roles, else the one of its domain.
+    /// Limits of a user, each by itself: its own, else the smallest of its roles, else the one of its domain, else the one of the process.
     #[must_use]
     pub fn limits(&self, user: &str) -> Limits {
         self.limits_with(user, &[])
@@ -178,7 +200,7 @@ impl Table {
         let names = user.into_iter().flat_map(|user| &user.roles).chain(more);
         let roles = names.filter_map(|role| self.roles.get(role));
         let of_roles = roles.fold(Limits::default(), |sum, role| sum.and(role.limits));
-        own.or(of_roles).or(self.domain(DomainName::Default).limits)
+        own.or(of_roles).or(self.everybody())
     }
 
     /// Whether somebody could change this table: an enabled user with a credential and full administration.

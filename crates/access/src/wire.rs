@@ -360,6 +360,7 @@ fn table_of(table: WireTable) -> Result<Table, WireError> {
     let domains = table.domains.into_iter().map(domain_of);
     Ok(Table {
         domains: domains.collect::<Result<_, _>>()?,
+        process: Limits::default(),
         revision: table.revision,
         roles: roles
             .map(|it| it.map(|(name, role)| (name, Arc::new(role))))

@@ -295,7 +295,7 @@ impl Broker {
         let inboxes: Arc<[_]> = dozes.iter().map(Inbox::new).collect();
         let stop = Arc::new(StopSignal::new(config.shards));
         let places = config.places();
-        let access = Arc::new(Access::new(&dozes));
+        let access = Arc::new(Access::new(&dozes, config.process_limits()));
         let mut secret = [0; 32];
         SysRng
             .try_fill_bytes(&mut secret)
@@ -455,6 +455,8 @@ impl Broker {
     /// restart must be those of the start ([`Settings::adopt`]). Connections that are there stay, with what they were told.
     pub fn reconfigure(&self, settings: Settings) {
         let config = self.live.get().with(settings);
+        // First: shards take the table that has them with the settings.
+        self.access.set_process(config.process_limits());
         self.live.set(Arc::new(config));
         for doze in &self.dozes {
             doze.wake();

@@ -9,12 +9,11 @@ use std::time::Duration;
 use courser_access::RetainedLimits;
 use courser_engine::Limits;
 use courser_mqtt::front::{BadReference, Feature, FrontConfig, OutputPool, Redirect, RedirectKind};
-use courser_settings::{Acknowledge, Durability, Keep, Mqtt, Settings};
+use courser_settings::{Durability, Keep, Mqtt, Settings};
 
 use crate::memory;
 use crate::peer::{Entrance, ListenerId};
 use crate::slots::{Places, Relaxed};
-use crate::stations::Mark;
 
 /// Durable partitions besides partition 0, fixed when a data folder is made (M3).
 const PARTITIONS: u16 = 16;
@@ -130,11 +129,15 @@ impl Config {
         }
     }
 
-    /// When a record counts as durable (M1).
-    pub(crate) fn mark(&self) -> Mark {
-        match self.settings.log.acknowledge {
-            Acknowledge::Synced => Mark::Synced,
-            Acknowledge::Written => Mark::Written,
+    /// Limits of everybody for whom users, roles and domain say nothing.
+    pub(crate) fn process_limits(&self) -> courser_access::Limits {
+        let limits = &self.settings.limits;
+        let given = |most: u32| (most > 0).then_some(most);
+        courser_access::Limits {
+            messages_per_second: given(limits.messages_per_second),
+            bytes_per_second: given(to_u32(limits.bytes_per_second.bytes())),
+            connections: given(limits.connections),
+            ..courser_access::Limits::default()
         }
     }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use courser_access::{Command, Domain, DomainName, Limits, Role, User};
 use courser_broker::Broker;
+use courser_settings::Sources;
 use support::accounts::{
     ACCOUNTS, Hello, anna, change, delivered, name, publishes, put_role, put_user, role_name,
     subscribe, user, with_anna,
@@ -221,6 +222,56 @@ fn i9_subscriptions_and_connections_of_a_user_are_limited() {
         assert!(Instant::now() < deadline, "one has gone");
         thread::sleep(Duration::from_millis(10));
     }
+    broker.stop().expect("nothing failed");
+}
+
+/// What the settings say is for those of whom users, roles and domain say nothing, and changes with them.
+#[test]
+fn i9_the_settings_limit_whom_nothing_else_limits() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let given = |connections: &str| {
+        let data = format!("data.path={}", folder.path().display());
+        let all = ["mqtt.listen=127.0.0.1:0", ACCOUNTS, &data, connections];
+        let sources = all.iter().fold(Sources::new(), |all, one| all.set(one));
+        sources.check().expect("the settings are right")
+    };
+    let broker = broker_on(folder.path(), 2, &[ACCOUNTS, "limits.connections=1"]);
+    let address = broker.addresses()[0];
+    put_role(&broker, "all", &["allow all #"]);
+    put_user(&broker, "anna", "secret", &["all"]);
+    let code = |client_id| {
+        let hello = Hello {
+            client_id,
+            ..Hello::default()
+        };
+        hello.code(address)
+    };
+    let _first = anna(address, "first");
+    assert_eq!(code("second"), 0x97, "by the settings");
+    // A reload gives her one more.
+    broker.reconfigure(given("limits.connections=2"));
+    let _second = anna(address, "second");
+    assert_eq!(code("third"), 0x97);
+    // What an operator says of everybody goes before, also upwards.
+    let of_domain = Limits {
+        connections: Some(3),
+        ..Limits::default()
+    };
+    let domain = Domain {
+        limits: of_domain,
+        ..Domain::default()
+    };
+    change(&broker, Command::PutDomain(DomainName::Default, domain));
+    let _third = anna(address, "third");
+    assert_eq!(code("fourth"), 0x97, "by the domain");
+    // Where nothing is said any more the settings hold again, also those of a reload in between.
+    broker.reconfigure(given("limits.connections=0"));
+    assert_eq!(code("fourth"), 0x97, "by the domain");
+    change(
+        &broker,
+        Command::PutDomain(DomainName::Default, Domain::default()),
+    );
+    let _fourth = anna(address, "fourth");
     broker.stop().expect("nothing failed");
 }
 

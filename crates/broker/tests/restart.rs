@@ -326,13 +326,15 @@ fn to_apply(broker: &Broker) -> usize {
     number.expect("a report says it").parse().expect("a number")
 }
 
-/// An orderly stop leaves the next start little to apply, whenever an acknowledgement leaves; a stop with little to save saves
-/// nothing.
+/// All that classes can make relaxed is.
+const RELAXED: &str = r##"class=[{ filter = "#", class = "relaxed" }]"##;
+
+/// An orderly stop leaves the next start little to apply, whatever is promised; a stop with little to save saves nothing.
 #[test]
 fn m42_a_stop_saves_what_the_next_start_would_apply() {
-    for acknowledge in ["log.acknowledge=synced", "log.acknowledge=written"] {
+    for classes in ["class=[]", RELAXED] {
         let folder = folder();
-        let settings = ["sys.interval=0s", acknowledge];
+        let settings = ["sys.interval=0s", classes];
         let broker = broker_on(folder.path(), 2, &settings);
         let address = broker.addresses()[0];
         let (mut absent, _) = keep(address, "absent");
@@ -365,11 +367,7 @@ fn m42_a_stop_saves_what_the_next_start_would_apply() {
 #[test]
 fn m1_what_was_written_is_there_after_the_process() {
     let folder = folder();
-    let settings = [
-        "log.acknowledge=written",
-        "log.checkpoint_bytes=1MiB",
-        "sys.interval=0s",
-    ];
+    let settings = [RELAXED, "log.checkpoint_bytes=1MiB", "sys.interval=0s"];
     let broker = broker_on(folder.path(), 2, &settings);
     let address = broker.addresses()[0];
     let (mut absent, _) = keep(address, "absent");

@@ -87,14 +87,14 @@ pub use resolved::{Change, Effective, Resolved, Shown};
 pub use schema::schema;
 pub use source::Sources;
 pub use table::{
-    Class, Data, Listener, Listeners, Memory, Mqtt, Retained, Server, Session, Settings, Sys,
-    Tokens, lists, table,
+    Class, Data, Limits, Listener, Listeners, Memory, Mqtt, Retained, Server, Session, Settings,
+    Sys, Tokens, lists, table,
 };
 pub use template::template;
 pub use value::{
-    Acknowledge, ByteSize, ClientCertificates, Durability, IdentityFrom, Keep, Landlock,
-    ListenerProtocol, LogFormat, LogLevel, Login, Network, Overflow, Placement, SharedStrategy,
-    TextError, TlsVersion, TopicFilter, parse_duration, parse_size,
+    ByteSize, ClientCertificates, Durability, IdentityFrom, Keep, Landlock, ListenerProtocol,
+    LogFormat, LogLevel, Login, Network, Overflow, Placement, SharedStrategy, TextError,
+    TlsVersion, TopicFilter, parse_duration, parse_size,
 };
 
 /// When a changed value takes effect.

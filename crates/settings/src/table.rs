@@ -4,9 +4,9 @@
 //! the setting is for and what a larger value costs; it is the text of `--help` and of the reference page.
 
 use crate::value::{
-    Acknowledge, ByteSize, ClientCertificates, Durability, IdentityFrom, Keep, Landlock,
-    ListenerProtocol, LogFormat, LogLevel, Login, Network, Overflow, Placement, SharedStrategy,
-    TlsVersion, TopicFilter,
+    ByteSize, ClientCertificates, Durability, IdentityFrom, Keep, Landlock, ListenerProtocol,
+    LogFormat, LogLevel, Login, Network, Overflow, Placement, SharedStrategy, TlsVersion,
+    TopicFilter,
 };
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -54,10 +54,8 @@ settings! {
         read: Vec<String> = Vec::new(), applies = Restart;
     }
 
-    /// The log: one for the whole data folder, synced before anything is acknowledged.
+    /// The log: one for the whole data folder, synced before anything is acknowledged that is not of a weaker `[[class]]`.
     log: Log {
-        /// What is waited for before a message is acknowledged. "written" costs less and may lose the last 100 ms in a power loss; nothing is lost when only the process ends.
-        acknowledge: Acknowledge = Acknowledge::Synced, applies = Restart;
         /// Bytes of one segment, a file of the log. Smaller ones give space back sooner and are changed more often.
         segment_bytes: ByteSize = ByteSize::mib(64), in ByteSize::mib(1)..=ByteSize::gib(4), applies = Restart;
         /// Free bytes on the disk below which publishes are refused, so that acknowledgements still get through. 0 is four segments.
@@ -100,6 +98,16 @@ settings! {
         address_connects_per_second: Option<u32> = None, in Some(0)..=Some(1_000_000), applies = Restart;
         /// New connections a second at each listener that says nothing else, from all addresses together; as many may come at once. More are closed right after they are accepted, before any handshake. 0 is no limit.
         connects_per_second: u32 = 0, in 0..=1_000_000, applies = Restart;
+    }
+
+    /// Limits of clients for whom neither their user, its roles nor the domain say something else: one of the same name there goes before, also a higher one. See docs/security.md.
+    limits: Limits {
+        /// Messages a second that one connection may publish, with a burst of one second; it is read less then, and nothing is lost. Also of clients that do not log in. 0 is no limit.
+        messages_per_second: u32 = 0, in 0..=1_000_000_000, applies = AtOnce;
+        /// Bytes of payload a second that one connection may publish, likewise. "0B" is no limit.
+        bytes_per_second: ByteSize = ByteSize::new(0), in ByteSize::new(0)..=ByteSize::mib(4_095), applies = AtOnce;
+        /// Clients of one user that are connected at once, by client id. More are refused; who is there stays. Clients that do not log in have no user and are not counted: for them there is `listeners.address_connections_max`. 0 is no limit.
+        connections: u32 = 0, in 0..=10_000_000, applies = AtOnce;
     }
 
     /// What operators use: API, metrics, health.

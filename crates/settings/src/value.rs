@@ -10,8 +10,7 @@ mod span;
 mod tests;
 
 pub use choices::{
-    Acknowledge, Durability, Keep, Landlock, LogFormat, LogLevel, Login, Overflow, Placement,
-    SharedStrategy,
+    Durability, Keep, Landlock, LogFormat, LogLevel, Login, Overflow, Placement, SharedStrategy,
 };
 pub use filter::TopicFilter;
 pub use listener::{ClientCertificates, IdentityFrom, ListenerProtocol, TlsVersion};

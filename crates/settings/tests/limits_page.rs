@@ -9,7 +9,7 @@ use courser_settings::{
 };
 
 /// Settings that limit something; the others say what is done.
-const LIMITS: [&str; 7] = [
+const LIMITS: [&str; 10] = [
     "_max",
     "_max_seconds",
     "_maximum",
@@ -17,6 +17,9 @@ const LIMITS: [&str; 7] = [
     "connects_per_second",
     ".max",
     "reserve_bytes",
+    "limits.messages_per_second",
+    "limits.bytes_per_second",
+    "limits.connections",
 ];
 
 /// A listener that says nothing of its own.
@@ -24,6 +27,9 @@ const OF_ALL: &str = "that of all";
 
 /// Defaults that the page says in words, with what the table has for them.
 const IN_WORDS: &[(&str, &str, &str)] = &[
+    ("limits.bytes_per_second", "\"0B\"", "none"),
+    ("limits.connections", "0", "none"),
+    ("limits.messages_per_second", "0", "none"),
     ("listener.address_connections_max", "", OF_ALL),
     ("listener.address_connects_per_second", "", OF_ALL),
     ("listener.connect_bytes_max", "", OF_ALL),

@@ -1,7 +1,7 @@
 //! The one gate of a client (I11): every front asks here before it publishes, subscribes or delivers.
 
 use courser_access::{
-    DomainName, Identity, Limits, Principal, Quota, Rights, Sharing, Standing, Table, Verdict,
+    Identity, Limits, Principal, Quota, Rights, Sharing, Standing, Table, Verdict,
 };
 use courser_contract::{Asked, Attach, Permission, SessionLimits, Tick, WillPermission};
 
@@ -11,7 +11,7 @@ use super::owner::{from_owner, to_owner};
 /// What is known of a connection's rights.
 #[derive(Debug)]
 pub(crate) enum Gate {
-    /// Nobody logs in where it came in: everything is allowed, as much of it as the domain says.
+    /// Nobody logs in where it came in: everything is allowed, as much of it as domain and settings say.
     Open(Option<Box<Quota>>),
     /// It has not logged in: nothing is.
     Shut,
@@ -75,7 +75,7 @@ impl Gate {
 
     /// Where nobody logs in.
     pub(crate) fn open(table: &Table) -> Self {
-        Self::Open(Quota::new(domain_limits(table)).map(Box::new))
+        Self::Open(Quota::new(table.everybody()).map(Box::new))
     }
 
     /// Counts what a client has published in one read: whether it has published more than it may by now. With [`Gate::Open`] two
@@ -96,7 +96,7 @@ impl Gate {
     /// Limits of who has logged in, or of everybody.
     fn limits(&self, table: &Table) -> Limits {
         match self {
-            Self::Open(_) | Self::Shut => domain_limits(table),
+            Self::Open(_) | Self::Shut => table.everybody(),
             Self::Client(client) if client.revision == table.revision() => client.rights.limits(),
             Self::Client(client) => client.rights.who().principal().limits(table),
         }
@@ -141,7 +141,7 @@ impl Gate {
             Self::Shut => return None,
             Self::Open(quota) => {
                 let before = quota.take().map(|quota| *quota);
-                *quota = Quota::renewed(before, domain_limits(table)).map(Box::new);
+                *quota = Quota::renewed(before, table.everybody()).map(Box::new);
                 return None;
             }
             Self::Client(client) => client,
@@ -191,15 +191,10 @@ impl Client {
     }
 }
 
-/// Of everybody, where neither user nor roles say something else.
-fn domain_limits(table: &Table) -> Limits {
-    table.domain(DomainName::Default).limits
-}
-
 /// What a kept session may use by what counts now; `owner` is to whom it belongs, if to anybody.
 pub(crate) fn limits_of_session(table: &Table, owner: Option<&str>) -> SessionLimits {
     let who = owner.and_then(from_owner);
-    session_limits(who.map_or_else(|| domain_limits(table), |who| who.limits(table)))
+    session_limits(who.map_or_else(|| table.everybody(), |who| who.limits(table)))
 }
 
 /// What of these limits a session's partition holds to. A limit of 0 counts as 1.

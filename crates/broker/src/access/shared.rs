@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use courser_access::{Command, Refusal, Table};
+use courser_access::{Command, Limits, Refusal, Table};
 
 use super::mailbox::Mailbox;
 use crate::rings::Doze;
@@ -49,6 +49,8 @@ pub struct Access {
     table: ArcSwap<Table>,
     /// Of that copy. Shards compare it with what they have seen.
     revision: AtomicU64,
+    /// What the settings say for those of whom the table says nothing. Held while the copy changes, which two may do at once.
+    process: Mutex<Limits>,
     /// Whether partition 0 has told what there is.
     serves: AtomicBool,
     inbox: Mailbox<Submitted>,
@@ -63,10 +65,11 @@ impl fmt::Debug for Access {
 }
 
 impl Access {
-    /// Nobody is known; `dozes` are those of the shards.
-    pub(crate) fn new(dozes: &[Arc<Doze>]) -> Self {
+    /// Nobody is known, and everybody has the limits of the settings, `process`; `dozes` are those of the shards.
+    pub(crate) fn new(dozes: &[Arc<Doze>], process: Limits) -> Self {
         Self {
-            table: ArcSwap::default(),
+            table: ArcSwap::from_pointee(Table::default().with_process(process)),
+            process: Mutex::new(process),
             revision: AtomicU64::new(0),
             serves: AtomicBool::new(false),
             inbox: Mailbox::new(WAITING_MAX),
@@ -156,9 +159,23 @@ impl Access {
         self.inbox.take()
     }
 
+    /// The settings have other limits. The table is no newer by that: shards take it with the settings.
+    pub(crate) fn set_process(&self, limits: Limits) {
+        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        if *process != limits {
+            *process = limits;
+            let table = Table::clone(&self.table.load());
+            self.table.store(Arc::new(table.with_process(limits)));
+        }
+    }
+
     /// Partition 0 has another table: all shards look at it in their next turn.
     pub(crate) fn publish(&self, table: &Table) {
-        self.table.store(Arc::new(table.clone()));
+        {
+            let process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+            let table = table.clone().with_process(*process);
+            self.table.store(Arc::new(table));
+        }
         self.revision.store(table.revision(), Ordering::Release);
         self.serves.store(true, Ordering::Release);
         for doze in &self.dozes {

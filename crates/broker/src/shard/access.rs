@@ -103,12 +103,7 @@ impl Shard {
         self.propose_changes();
         self.hub.accounts.set_now(self.hub.now.tick);
         if self.hub.access.revision() != self.hub.table.revision() {
-            let before = std::mem::replace(&mut self.hub.table, self.hub.access.table());
-            if self.hub.table.retained() != before.retained() {
-                self.limit_partitions();
-            }
-            self.revoking = Some(0);
-            self.sweep.begin();
+            self.take_table();
         }
         if self.hub.accounts.has_verdict() {
             for (front, step) in self.hub.accounts.take_verdicts() {
@@ -127,6 +122,17 @@ impl Shard {
         if self.sweep.is_due(self.hub.now.tick) {
             self.sweep_sessions();
         }
+    }
+
+    /// The table that counts now, and in time what follows from it for those who are here.
+    #[cold]
+    pub(super) fn take_table(&mut self) {
+        let before = std::mem::replace(&mut self.hub.table, self.hub.access.table());
+        if self.hub.table.retained() != before.retained() {
+            self.limit_partitions();
+        }
+        self.revoking = Some(0);
+        self.sweep.begin();
     }
 
     /// A client that is attached has shown a newer token: it has the rights of that one from now on.

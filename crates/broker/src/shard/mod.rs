@@ -324,7 +324,7 @@ impl Shard {
                 };
                 let every = config.settings.log.checkpoint_bytes.bytes();
                 (
-                    Stores::Disk(Box::new(OnDisk::new(places, disk.orders, config.mark()))),
+                    Stores::Disk(Box::new(OnDisk::new(places, disk.orders))),
                     Recovery::Reading(disk.recovered),
                     Some(Checkpoints::new(
                         link,

@@ -133,5 +133,9 @@ impl Shard {
         if self.hub.id == ShardId(0) {
             self.retime_reports();
         }
+        // The table has the limits of the settings below its own, and is no newer by them.
+        if self.hub.table.process() != self.hub.config.process_limits() {
+            self.take_table();
+        }
     }
 }

@@ -47,14 +47,14 @@ pub(crate) struct OnDisk {
 }
 
 impl OnDisk {
-    /// Without groups; `mark` says when a record of a durable partition counts as durable (M1).
-    pub(crate) fn new(places: Places, link: OrderSender, mark: Mark) -> Self {
+    /// Without groups.
+    pub(crate) fn new(places: Places, link: OrderSender) -> Self {
         Self {
             places,
             groups: Vec::new(),
             dirty: VecDeque::new(),
             link,
-            durable: Order::of(mark),
+            durable: Order::of(Mark::Synced),
             relaxed: Order::of(Mark::Written),
             ready: VecDeque::new(),
             log_bytes: 0,

@@ -63,10 +63,11 @@ fn every_setting_that_needs_no_restart_really_changes() {
 }
 
 /// Settings whose effect no client sees: the log's are those of the process (`crates/courser/tests/reload`), a backup takes its
-/// pace when it begins, the scrub asks for its period again and again, and an address is told to operators (`tests/listeners.rs`). Messages
+/// pace when it begins, how many connections a user has only who logs in sees (`tests/owners.rs`), the scrub asks for its period again and again, and an address is told to operators (`tests/listeners.rs`). Messages
 /// become too old in `crates/broker/tests/aging.rs`, and leave memory in `cold.rs` there.
-const SEEN_ELSEWHERE: [&str; 8] = [
+const SEEN_ELSEWHERE: [&str; 9] = [
     "backup.bytes_per_second",
+    "limits.connections",
     "log.format",
     "log.level",
     "mqtt.advertised",

@@ -36,6 +36,8 @@ const SILENCE: Duration = Duration::from_millis(400);
 
 pub(crate) const ROWS: &[Row] = &[
     row!("listeners.connections_max=100" -> "listeners.connections_max=1", two_connections, "both" -> "one"),
+    row!("limits.messages_per_second=0" -> "limits.messages_per_second=10", after_a_burst, "at once" -> "late"),
+    row!("limits.bytes_per_second=0" -> "limits.bytes_per_second=100B", after_a_burst, "at once" -> "late"),
     row!("mqtt.packet_bytes_max=1MiB" -> "mqtt.packet_bytes_max=32KiB", |to| connack(to, 0x27), "00100000" -> "00008000"),
     row!("mqtt.client_id_bytes_max=100" -> "mqtt.client_id_bytes_max=50", long_client_id, "0x00" -> "0x85"),
     row!("mqtt.topic_bytes_max=4096" -> "mqtt.topic_bytes_max=10", |to| subscribed(to, "a/long/topic/filter"), "0x90 0" -> "0xE0 143"),
@@ -158,6 +160,28 @@ fn silent_socket(to: SocketAddr) -> String {
     client.receive_within(SILENCE);
     let closed = start.elapsed() < SILENCE / 2;
     if closed { "closed" } else { "open" }.to_owned()
+}
+
+/// When somebody is answered who has published 60 messages of 10 bytes at once: a rate of 10 messages is five seconds behind.
+fn after_a_burst(to: SocketAddr) -> String {
+    let mut fast = client(to, "");
+    let burst: Vec<u8> = (0..60)
+        .flat_map(|_| publish_v5("t", b"0123456789"))
+        .collect();
+    fast.send_raw(&burst);
+    // The burst is read by then: what was sent in one read is taken as a whole.
+    thread::sleep(Duration::from_millis(200));
+    fast.send(0xC0, &[]);
+    let answer = fast.receive_within(Duration::from_secs(2));
+    if answer.is_some() { "at once" } else { "late" }.to_owned()
+}
+
+/// Of QoS 0.
+fn publish_v5(topic: &str, payload: &[u8]) -> Vec<u8> {
+    let mut body = text(topic);
+    body.push(0);
+    body.extend_from_slice(payload);
+    encode(0x30, &body)
 }
 
 /// The code of the last filter, behind the properties.

@@ -63,16 +63,6 @@ choice! {
 }
 
 choice! {
-    /// When a message that is kept on the disk counts as kept.
-    Acknowledge {
-        /// Once it is synced: it survives a power loss.
-        Synced = "synced",
-        /// Once it is written: it survives the end of the process. The sync follows within 100 ms.
-        Written = "written",
-    }
-}
-
-choice! {
     /// What happens to a message for a session that is full.
     Overflow {
         /// The message that arrives is dropped and counted.
@@ -87,9 +77,9 @@ choice! {
 choice! {
     /// What is promised of a message before it is acknowledged.
     Durability {
-        /// Kept on the disk as `log.acknowledge` says.
+        /// Synced: it survives a power loss.
         Durable = "durable",
-        /// Written, and synced within 100 ms.
+        /// Written, and synced within 100 ms: it survives the end of the process.
         Relaxed = "relaxed",
         /// Kept in memory only.
         Volatile = "volatile",

@@ -1,4 +1,4 @@
-use courser_access::{Command, Domain, Role, RoleName, User, UserName, UserState};
+use courser_access::{Command, Domain, DomainName, Role, RoleName, User, UserName, UserState};
 
 use super::*;
 
@@ -146,4 +146,37 @@ fn the_domain_limits_who_does_not_log_in() {
     assert_eq!(open.revoked(&table), None);
     assert!(!open.charge(Tick(1_000), 1_000, 0));
     assert_eq!(limits_of_session(&table, None), SessionLimits::NONE);
+}
+
+#[test]
+fn the_settings_limit_whom_the_table_does_not() {
+    let of_settings = Limits {
+        messages_per_second: Some(10),
+        ..Limits::default()
+    };
+    let plain = table(&["allow all #"]);
+    let mut gates = [Gate::open(&plain), logged_in(&plain)];
+    let mut table = plain.with_process(of_settings);
+    for gate in &mut gates {
+        assert!(!gate.charge(Tick(1_000), 1_000, 0), "nothing limits it");
+        assert_eq!(gate.revoked(&table), None, "it stays");
+        assert!(!gate.charge(Tick(1_000), 10, 0), "a burst of a second");
+        assert!(gate.charge(Tick(1_000), 1, 0));
+    }
+    let more = Domain {
+        limits: Limits {
+            messages_per_second: Some(1_000),
+            ..Limits::default()
+        },
+        ..Domain::default()
+    };
+    table.apply(&Command::PutDomain(DomainName::Default, more));
+    for gate in &mut gates {
+        assert_eq!(gate.revoked(&table), None);
+        assert!(
+            !gate.charge(Tick(1_000), 1_000, 0),
+            "more than the settings"
+        );
+        assert!(gate.charge(Tick(1_000), 1, 0));
+    }
 }

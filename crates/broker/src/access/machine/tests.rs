@@ -44,7 +44,10 @@ fn submit_at(
 }
 
 fn machine() -> Metadata {
-    Metadata::new(Arc::new(Access::new(&[])))
+    Metadata::new(Arc::new(Access::new(
+        &[],
+        courser_access::Limits::default(),
+    )))
 }
 
 #[test]

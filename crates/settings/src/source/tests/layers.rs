@@ -316,6 +316,20 @@ fn a_renamed_key_works_and_warns() {
 }
 
 #[test]
+fn what_weakened_every_class_at_once_is_refused_with_what_to_write_instead() {
+    for value in ["written", "synced"] {
+        let sources = Sources::new().file("f", &format!("[log]\nacknowledge = \"{value}\""));
+        let error = sources.check().expect_err("it is gone").to_string();
+        let begin = "f:2:1: \"log.acknowledge\" is no longer a setting; messages are acknowledged once they are synced";
+        assert!(error.starts_with(begin), "{error}");
+        assert!(
+            error.contains("[[class]]") && error.contains("\"relaxed\""),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn a_removed_key_is_an_error_that_says_what_to_do() {
     let mut sources = Sources::new();
     sources.moved = MOVED;
