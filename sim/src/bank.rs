@@ -256,7 +256,6 @@ const fn entry(bug: Bug) -> Entry {
             &["I1:", "I6:", "M9/M42:"],
         ),
         Bug::SkipTakesNext => (Layer::Engine, Worlds::Poisoned, 1, &["M9/M42:", "M42:"]),
-        Bug::RefusedLeaves => (Layer::Engine, Worlds::Poisoned, 1, &["M31:"]),
         Bug::SkipTakesSets => (Layer::Engine, Worlds::Poisoned, 1, &["M9/M42:", "M42:"]),
         Bug::ShortForEver => (Layer::Log, Worlds::Draining, 1, &["I13:", "M47:"]),
         Bug::WillKept => (Layer::Engine, Worlds::Draining, 1, &["M20/M25:"]),

@@ -162,8 +162,6 @@ bugs! {
     ServesBeforePanic,
     /// On a disk: with an entry that is skipped the next one is not applied either.
     SkipTakesNext,
-    /// On a disk: who subscribes again to a group of a partition that is set aside has left it, and the group does not hear so (M31).
-    RefusedLeaves,
     /// On a disk: with an entry that is skipped go the target sets that it has defined, which later ones name (M8).
     SkipTakesSets,
     /// On a disk: when there was no room once there never is again (M47).
@@ -258,7 +256,6 @@ impl Bug {
             Self::FoundLate => Some(PlantedPartition::FoundLate),
             Self::ForwardTwice => Some(PlantedPartition::ForwardedTwice),
             Self::WillKept => Some(PlantedPartition::WillKept),
-            Self::RefusedLeaves => Some(PlantedPartition::RefusedLeaves),
             Self::AttachBeforeDetach => Some(PlantedPartition::LetInEarly),
             Self::AsideAcknowledges => Some(PlantedPartition::AsideAcknowledges),
             Self::DeliverLost => Some(PlantedPartition::Delivered),

@@ -96,7 +96,6 @@ bank! {
     a_panic_in_apply_that_is_not_noted: PanicUnnoted,
     a_partition_that_serves_without_what_it_cannot_apply: ServesBeforePanic,
     an_entry_that_is_skipped_with_the_one_before: SkipTakesNext,
-    members_that_a_group_which_is_set_aside_does_not_hear_of: RefusedLeaves,
     sets_that_go_with_an_entry_that_is_skipped: SkipTakesSets,
     a_disk_that_never_has_room_again: ShortForEver,
     a_will_that_is_sent_after_a_good_bye: WillKept,

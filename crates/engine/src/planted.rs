@@ -37,8 +37,6 @@ pub enum PlantedPartition {
     LetInEarly,
     /// The will of a client that has said good-bye is sent (M26).
     WillKept,
-    /// Who subscribes again to a group that refuses for now counts as one that has left it, and the group does not hear so (M31).
-    RefusedLeaves,
 }
 
 impl Partition {

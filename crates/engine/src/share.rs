@@ -17,7 +17,7 @@ use courser_contract::{
 };
 
 use crate::{
-    Partition, PlantedPartition,
+    Partition,
     entry::{Haste, Rare},
     lead::{After, Asked, Awaited, Joining, OpenJoin, Subscribing},
     session::group_name,
@@ -152,8 +152,7 @@ impl Partition {
         let known = self.group_of(uid, (&join.share, &join.filter)).is_some();
         let session = uid;
         let (filter, share) = (join.filter, Some(join.share));
-        let before = join.before;
-        match before.filter(|_| !self.is_planted(PlantedPartition::RefusedLeaves)) {
+        match join.before {
             Some(Asked {
                 options,
                 identifier,
@@ -166,7 +165,7 @@ impl Partition {
                 scan: 0,
             }),
             // Another SUBSCRIBE that was under way has joined.
-            None if known && before.is_none() => {}
+            None if known => {}
             None => self.write(&Rare::Unsubscribed {
                 session,
                 filter,
