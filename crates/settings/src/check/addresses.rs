@@ -35,11 +35,9 @@ pub(super) fn faults(view: &View<'_>) -> Vec<Fault> {
 }
 
 fn with_key(key: &str, addresses: &[SocketAddr]) -> impl Iterator<Item = (String, SocketAddr)> {
-    let key = key.to_owned();
     addresses
-        .to_vec()
-        .into_iter()
-        .map(move |address| (key.clone(), address))
+        .iter()
+        .map(move |&address| (key.to_owned(), address))
 }
 
 /// A field that no two listeners have the same of.
