@@ -302,11 +302,20 @@ mod tests {
             (Some(doubt), Fault::Entries(doubt), &[5, 7, 8]),
         ] {
             let mut found = found();
+            for entry in &mut found.entries {
+                entry.data = Bytes::from_static(b"facts");
+            }
             let fate = given.judge(ID, &mut found, damage, 9);
             let filters = AsideFilters::Known;
             assert_eq!(fate, Fate::Aside { fault, filters });
-            let kept: Vec<_> = found.entries.iter().map(|entry| entry.index.0).collect();
-            assert_eq!(kept, left);
+            // An entry without data says nothing to its partition.
+            let (said, skipped): (Vec<_>, Vec<_>) = found
+                .entries
+                .iter()
+                .partition(|entry| !entry.data.is_empty());
+            let said: Vec<_> = said.iter().map(|entry| entry.index.0).collect();
+            assert_eq!(said, left);
+            assert_eq!(skipped.len(), 1);
         }
     }
 }
