@@ -247,6 +247,9 @@ class Page:
         folder = self.folder / f"block-{number}"
         folder.mkdir()
         (folder / "FILE").write_text("a password\n")
+        # The settings that somebody has, where a block does not make its own.
+        if not any(line.startswith("courser init") for line in lines):
+            (folder / "courser.toml").write_text("[limits]\nconnections = 100\n")
         # Those who wait for messages get them when somebody sends some.
         waiting = []
         for line in lines:
