@@ -66,8 +66,8 @@ pub enum OpenError {
         /// Counter of this start.
         given: u32,
     },
-    /// The system cannot read a place for the moment, which says nothing of what is there.
-    #[error("{place}: cannot be read for now: start again once the system has what it lacks")]
+    /// The disk does not give the end of the log, so nobody can say whether something is missing.
+    #[error("{place}: cannot be read, and nothing says that it is older than the last sync")]
     Read {
         /// Where.
         place: Place,
@@ -152,20 +152,7 @@ pub enum ReadError {
         /// Which.
         index: LogIndex,
     },
-    /// The disk does not give the place where it is: what was there is lost, as if it were damaged (D7).
-    #[error("{place}: the disk does not give it, entry {} of partition {} is lost", .index.0, .partition.0)]
-    Unreadable {
-        /// Where its batch is.
-        place: Place,
-        /// Whose.
-        partition: PartitionId,
-        /// Which.
-        index: LogIndex,
-        /// What the system said.
-        #[source]
-        source: io::Error,
-    },
-    /// The file cannot be opened, or the system has something to read it with only later: that says nothing of what is in it.
+    /// The disk does not give it.
     #[error("{place}: cannot be read")]
     Disk {
         /// Where.

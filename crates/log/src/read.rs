@@ -231,9 +231,7 @@ impl<D: Disk> SharedBatches<D> {
 pub(crate) enum BatchFault {
     /// It is not what was written.
     Damaged,
-    /// The disk does not give the place where it is (D7), which is as good as damaged.
-    Unreadable(io::Error),
-    /// It is not to be had now.
+    /// The disk does not give it.
     Disk(io::Error),
 }
 
@@ -241,18 +239,16 @@ impl BatchFault {
     /// Whether another try may give it, see [`is_passing`].
     pub(crate) fn is_passing(&self) -> bool {
         match self {
-            Self::Damaged | Self::Unreadable(_) => false,
+            Self::Damaged => false,
             Self::Disk(source) => is_passing(source),
         }
     }
 
     /// The same for somebody else.
     pub(crate) fn again(&self) -> Self {
-        let again = |source: &io::Error| io::Error::new(source.kind(), source.to_string());
         match self {
             Self::Damaged => Self::Damaged,
-            Self::Unreadable(source) => Self::Unreadable(again(source)),
-            Self::Disk(source) => Self::Disk(again(source)),
+            Self::Disk(source) => Self::Disk(io::Error::new(source.kind(), source.to_string())),
         }
     }
 
@@ -263,12 +259,6 @@ impl BatchFault {
                 place,
                 partition,
                 index,
-            },
-            Self::Unreadable(source) => ReadError::Unreadable {
-                place,
-                partition,
-                index,
-                source,
             },
             Self::Disk(source) => ReadError::Disk { place, source },
         }
@@ -339,8 +329,7 @@ impl<D: Disk> Files<D> {
             BatchSeen::BadBody(header, body) if header.segment.get() == place.segment.0 => {
                 Ok((RawBatch { header, body }, Check::Checksums))
             }
-            BatchSeen::Unreadable(source) if is_passing(&source) => Err(BatchFault::Disk(source)),
-            BatchSeen::Unreadable(source) => Err(BatchFault::Unreadable(source)),
+            BatchSeen::Unreadable(source) => Err(BatchFault::Disk(source)),
             BatchSeen::Whole(_)
             | BatchSeen::Nothing
             | BatchSeen::Other(_)

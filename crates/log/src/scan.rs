@@ -9,8 +9,8 @@ use zerocopy::FromBytes;
 use crate::{
     disk::{DiskFile, is_passing},
     format::{
-        BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, FRAME_ALIGN, FRAME_BYTES, Frame, Header,
-        KIND_SHORT_ENTRY, Kind, SHORT_FRAME_BYTES, Seen, ShortFrame, frame_crc, frame_seed,
+        BATCH_HEADER_BYTES, BatchHeader, FRAME_ALIGN, FRAME_BYTES, Frame, Header, KIND_SHORT_ENTRY,
+        Kind, SHORT_FRAME_BYTES, Seen, ShortFrame, frame_crc, frame_seed,
     },
 };
 
@@ -101,31 +101,13 @@ impl<F: DiskFile> Window<F> {
         let ahead = (tail.len() as u64 + rest).min(self.len - offset);
         let read = match self.read(offset, ahead, &tail) {
             Ok(read) => read,
-            // What is ahead may be what cannot be read; and nothing counts as lost that is given the second time.
-            Err(_) => return self.read(offset, len, &[]).map_err(Fault::Unreadable),
+            // What is ahead may be what cannot be read.
+            Err(_) if ahead > len => return self.read(offset, len, &[]).map_err(Fault::Unreadable),
+            Err(error) => return Err(Fault::Unreadable(error)),
         };
         self.chunk = read;
         self.at = offset;
         Ok(self.held(offset, len).expect("as much was read"))
-    }
-
-    /// `len` bytes from `offset` on, of which the disk does not give all: zeros for the blocks that it does not give.
-    fn gappy(&mut self, offset: u64, len: u64) -> Result<Bytes, io::Error> {
-        let len = usize::try_from(len).expect("a read is no longer than a segment");
-        let mut buffer = vec![0; len];
-        let (mut at, mut rest) = (offset, &mut buffer[..]);
-        while !rest.is_empty() {
-            let to_next = BLOCK_BYTES - (at % BLOCK_BYTES as u64) as usize;
-            let (block, behind) = rest.split_at_mut(to_next.min(rest.len()));
-            match self.file.read_at(block, at) {
-                Ok(()) => self.read_bytes += block.len() as u64,
-                Err(error) if is_passing(&error) => return Err(error),
-                Err(_) => block.fill(0),
-            }
-            at += block.len() as u64;
-            rest = behind;
-        }
-        Ok(buffer.into())
     }
 
     fn held(&self, offset: u64, len: u64) -> Option<Bytes> {
@@ -204,11 +186,7 @@ pub(crate) fn batch_at<F: DiskFile>(window: &mut Window<F>, offset: u64) -> Batc
         Err(Fault::End) => Bytes::new(),
         // What is not to be had now is not lost.
         Err(Fault::Unreadable(error)) if is_passing(&error) => return BatchSeen::Unreadable(error),
-        // Records in blocks that can be read may be whole.
-        Err(Fault::Unreadable(_)) => match window.gappy(from, there) {
-            Ok(body) => body,
-            Err(error) => return BatchSeen::Unreadable(error),
-        },
+        Err(Fault::Unreadable(_)) => return BatchSeen::BadBody(header, Bytes::new()),
     };
     if body.len() == body_bytes && crc32c::crc32c(&body) == header.body_crc.get() {
         BatchSeen::Whole(RawBatch { header, body })

@@ -202,12 +202,7 @@ impl<D: Disk> RecallStation<D> {
             true => None,
             false => self.reader.take_error(),
         };
-        if let Some(
-            ReadError::Damaged { place, .. }
-            | ReadError::Unreadable { place, .. }
-            | ReadError::Disk { place, .. },
-        ) = &error
-        {
+        if let Some(ReadError::Damaged { place, .. } | ReadError::Disk { place, .. }) = &error {
             self.state.damage().suspect(place.segment.0);
         }
         answer.error = error.map(|error| with_causes(&error));

@@ -11,7 +11,7 @@ use super::{
     format::{CHECKPOINT_VERSION, LiveRange, MANIFEST_MAGIC, ManifestHeader},
 };
 use crate::{
-    disk::{Disk, DiskFile, is_passing},
+    disk::{Disk, DiskFile},
     format::NUMBER_MAX,
     ids::{BatchNumber, NodeIdentity, Synced},
     live::LiveEntries,
@@ -81,13 +81,8 @@ pub(super) fn read<D: Disk>(
     let file = disk.open(name).map_err(failed("opening", name))?;
     let len = file.len().map_err(failed("reading", name))?;
     let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
-    file.read_at(&mut bytes, 0).map_err(|source| {
-        if is_passing(&source) {
-            failed("reading", name)(source)
-        } else {
-            damaged(name, 0, "the disk does not give it")
-        }
-    })?;
+    file.read_at(&mut bytes, 0)
+        .map_err(failed("reading", name))?;
     let (found, manifest) = decode(&bytes, name)?;
     if found != node {
         return Err(CheckpointError::Foreign {

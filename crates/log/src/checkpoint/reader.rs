@@ -13,7 +13,7 @@ use super::{
     manifest::Manifest,
 };
 use crate::{
-    disk::{DiskFile, is_passing},
+    disk::DiskFile,
     ids::NodeIdentity,
     record::CheckpointAt,
     scan::{Fault, Window},
@@ -171,8 +171,7 @@ fn take<F: DiskFile>(
 ) -> Result<Bytes, CheckpointError> {
     window.bytes(offset, len).map_err(|fault| match fault {
         Fault::End => damaged(name, offset, "it ends early"),
-        Fault::Unreadable(source) if is_passing(&source) => failed("reading", name)(source),
-        Fault::Unreadable(_) => damaged(name, offset, "the disk does not give it"),
+        Fault::Unreadable(source) => failed("reading", name)(source),
     })
 }
 

@@ -1,16 +1,18 @@
 //! Bad places: torn or rotten (M44).
 
+use std::io;
+
 use super::{
     chain::{BLOCK, Chain, Link},
     report::{Cut, Damage, DamageKind},
 };
 use crate::{
     config::Planted,
-    disk::{DiskFile, is_passing},
+    disk::DiskFile,
     error::OpenError,
     format::{BatchHeader, Header, Kind, Seen},
     ids::{BatchNumber, Place, SegmentNumber},
-    scan::{BatchSeen, Check, Fault, Frames, batch_at},
+    scan::{BatchSeen, Check, Frames, batch_at},
 };
 
 /// How a bad place is left.
@@ -35,17 +37,6 @@ impl Candidate {
     }
 }
 
-/// How much of a bad place the disk does not give (D7).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gap {
-    /// It gives all of it.
-    None,
-    /// One block: whatever was written behind the batch that began there can be read.
-    Block,
-    /// More, in which may have been what says that something was synced.
-    Blocks,
-}
-
 /// What is known of a place where no batch follows.
 #[derive(Debug)]
 struct Bad {
@@ -54,7 +45,7 @@ struct Bad {
     expected: Option<BatchNumber>,
     /// Its header, when that is intact, and what there is of its body.
     remains: Option<(BatchHeader, bytes::Bytes)>,
-    gap: Gap,
+    unreadable: Option<io::Error>,
     /// Later batches, by number.
     later: Vec<Candidate>,
     is_short: bool,
@@ -113,7 +104,7 @@ impl<F: DiskFile> Chain<F> {
             place,
             expected: self.last.map(|last| last.number.next()),
             remains: None,
-            gap: Gap::None,
+            unreadable: None,
             later: self.search(place)?,
             is_short: self.files.get(&place.segment).is_some_and(|f| f.is_short),
         };
@@ -123,10 +114,7 @@ impl<F: DiskFile> Chain<F> {
                 let segment = place.segment;
                 return Err(OpenError::Version { segment, version });
             }
-            BatchSeen::Unreadable(source) if is_passing(&source) => {
-                return Err(OpenError::Read { place, source });
-            }
-            BatchSeen::Unreadable(_) => bad.gap = self.gap_at(place)?,
+            BatchSeen::Unreadable(error) => bad.unreadable = Some(error),
             BatchSeen::Whole(batch) => {
                 let header = batch.header;
                 if self.is_later(&header, place)? {
@@ -182,7 +170,7 @@ impl<F: DiskFile> Chain<F> {
             place,
             expected: None,
             remains: None,
-            gap: Gap::None,
+            unreadable: None,
             later: vec![Candidate {
                 place: head,
                 header,
@@ -213,7 +201,7 @@ impl<F: DiskFile> Chain<F> {
     /// Those of one segment, from there on.
     fn search_in(&mut self, mut place: Place) -> Result<Vec<Candidate>, OpenError> {
         let mut found = Vec::new();
-        while let Some(seen) = self.header_at(place)? {
+        while let Some(seen) = self.header_at(place) {
             if let Seen::Header(header) = seen
                 && self.is_later(&header, place)?
             {
@@ -224,40 +212,16 @@ impl<F: DiskFile> Chain<F> {
         Ok(found)
     }
 
-    /// `None` behind the end of the file. What the disk does not give says nothing.
-    fn header_at(&mut self, place: Place) -> Result<Option<Seen<BatchHeader>>, OpenError> {
-        let block = self.block_at(place)?;
-        Ok(block.map(|block| block.map_or(Seen::Nothing, |it| BatchHeader::see(&it))))
-    }
-
-    /// A block; `None` behind the end of the file, `Some(None)` where the disk does not give it.
-    fn block_at(&mut self, place: Place) -> Result<Option<Option<bytes::Bytes>>, OpenError> {
-        let Some(found) = self.files.get_mut(&place.segment) else {
-            return Ok(None);
-        };
-        let left = found.window.len().saturating_sub(place.offset);
+    /// `None` behind the end of the file.
+    fn header_at(&mut self, place: Place) -> Option<Seen<BatchHeader>> {
+        let window = &mut self.files.get_mut(&place.segment)?.window;
+        let left = window.len().checked_sub(place.offset)?;
         if left == 0 {
-            return Ok(None);
+            return None;
         }
-        match found.window.bytes(place.offset, left.min(BLOCK)) {
-            Ok(block) => Ok(Some(Some(block))),
-            Err(Fault::Unreadable(source)) if is_passing(&source) => {
-                Err(OpenError::Read { place, source })
-            }
-            Err(Fault::End | Fault::Unreadable(_)) => Ok(Some(None)),
-        }
-    }
-
-    /// How much is not given where a batch should begin.
-    fn gap_at(&mut self, place: Place) -> Result<Gap, OpenError> {
-        let next = Place {
-            offset: place.offset + BLOCK,
-            ..place
-        };
-        Ok(match self.block_at(next)? {
-            Some(None) => Gap::Blocks,
-            Some(Some(_)) | None => Gap::Block,
-        })
+        // What cannot be read says nothing.
+        let block = window.bytes(place.offset, left.min(BLOCK)).ok();
+        Some(block.map_or(Seen::Nothing, |block| BatchHeader::see(&block)))
     }
 
     /// Whether nothing is bad: the segment was full, and the log goes on with the head of a later one.
@@ -317,21 +281,21 @@ impl<F: DiskFile> Chain<F> {
             Some(expected) => self.proven >= expected,
             None => self.proven > BatchNumber(0),
         };
-        let hides_witness = bad.gap == Gap::Blocks;
         let is_planted = self.config.has(Planted::CutRot)
             || bad.remains.is_none() && self.config.has(Planted::CutLost);
-        if (was_synced || bad.is_short || hides_witness) && !is_planted {
+        if (was_synced || bad.is_short) && !is_planted {
             return self.rot(bad);
         }
-        self.cut(&bad);
-        Ok(Way::End(match bad.gap {
-            Gap::None => Some(bad.place),
-            // Nothing more goes where the disk is bad.
-            Gap::Block | Gap::Blocks => {
-                self.report.unreadable_end = Some(bad.place);
-                None
+        match bad.unreadable {
+            Some(source) => Err(OpenError::Read {
+                place: bad.place,
+                source,
+            }),
+            None => {
+                self.cut(&bad);
+                Ok(Way::End(Some(bad.place)))
             }
-        }))
+        }
     }
 
     /// Written and never known to be synced: the log ends before it.
@@ -368,12 +332,9 @@ impl<F: DiskFile> Chain<F> {
             Some(resume) => BatchNumber(resume.number().0 - 1),
             None => self.proven.max(first),
         };
-        let mut kind = match bad.gap {
-            Gap::None => DamageKind::Rot {
-                salvaged: 0,
-                lost: None,
-            },
-            Gap::Block | Gap::Blocks => DamageKind::Unreadable,
+        let mut kind = DamageKind::Rot {
+            salvaged: 0,
+            lost: None,
         };
         let mut partitions = self.concerned(&bad, (first, last), resume.as_ref());
         if let Some((header, body)) = &bad.remains {

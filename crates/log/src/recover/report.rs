@@ -22,9 +22,6 @@ pub struct RecoveryReport {
     pub bytes: u64,
     /// The torn end, if there was one.
     pub cut: Option<Cut>,
-    /// The log ends at a block that the disk does not give. What was written there, if anything was, is cut as a torn end is: nothing says
-    /// that it was synced.
-    pub unreadable_end: Option<Place>,
     /// Everything that was written, synced and is not there any more.
     pub damages: Vec<Damage>,
     /// Pieces of entries that never became whole.
@@ -84,8 +81,6 @@ pub enum DamageKind {
         /// Records that are lost, when their number is known.
         lost: Option<u64>,
     },
-    /// The disk does not give the place where it begins (D7): all of it is lost.
-    Unreadable,
     /// A batch is intact but not the one that was followed: a write was lost, an older one lay below.
     Replaced,
     /// The file is shorter than it was made; what its end held is lost.
@@ -108,13 +103,6 @@ impl fmt::Display for RecoveryReport {
                 f,
                 "; torn end cut in {}: {} batches, {} bytes that were never acknowledged",
                 cut.place, cut.batches, cut.bytes
-            )?;
-        }
-        if let Some(place) = &self.unreadable_end {
-            write!(
-                f,
-                "; UNREADABLE {place}: the disk does not give the block at which the log ends; what was acknowledged in the last 100 ms \
-                 before the process ended may be lost"
             )?;
         }
         if self.orphan_pieces > 0 {
@@ -152,7 +140,6 @@ impl fmt::Display for Damage {
                 lost: Some(lost),
             } => write!(f, ": rot, {lost} records lost, {salvaged} read"),
             DamageKind::Rot { lost: None, .. } => write!(f, ": rot, all records lost"),
-            DamageKind::Unreadable => write!(f, ": the disk does not give it, all records lost"),
             DamageKind::Replaced => write!(f, ": not the batch that was written last here"),
             DamageKind::ShortFile => write!(f, ": the file was cut short"),
             DamageKind::SegmentHeader => write!(f, ": the segment's header is damaged"),

@@ -8,7 +8,7 @@ use std::{
 use super::report::Leftovers;
 use crate::{
     config::LogConfig,
-    disk::{Disk, is_passing},
+    disk::Disk,
     error::OpenError,
     format::{Header, Seen, SegmentHeader},
     ids::{NodeIdentity, SegmentNumber},
@@ -73,10 +73,6 @@ impl<F: crate::disk::DiskFile> Survey<F> {
         let mut window = Window::new(file).map_err(cannot_open(name))?;
         let header = match window.bytes(0, size_of::<SegmentHeader>() as u64) {
             Ok(block) => SegmentHeader::see(&block),
-            Err(Fault::Unreadable(error)) if is_passing(&error) => {
-                return Err(cannot_open(name)(error));
-            }
-            // Its batches say whose they are.
             Err(Fault::End | Fault::Unreadable(_)) => Seen::Nothing,
         };
         let (has_header, is_short) = match header {

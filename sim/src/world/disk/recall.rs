@@ -116,8 +116,7 @@ impl World {
 
     /// An answer is on its way to its shard.
     fn answer(&mut self, mut answer: Recalled, error: Option<ReadError>) {
-        if let Some(ReadError::Disk { source, .. } | ReadError::Unreadable { source, .. }) = &error
-        {
+        if let Some(ReadError::Disk { source, .. }) = &error {
             // The operator starts the node again: the disk gives it another time.
             return self.stop_for_disk(&source.to_string());
         }
