@@ -315,7 +315,15 @@ const fn filters(message: &ToHome) -> i64 {
     let filters = match message {
         ToHome::Subscribe { subscriptions, .. } => subscriptions.len(),
         ToHome::Unsubscribe { filters, .. } => filters.len(),
-        _ => 0,
+        ToHome::Attach(_)
+        | ToHome::Unclaim { .. }
+        | ToHome::Owned { .. }
+        | ToHome::Outcome { .. }
+        | ToHome::GroupOutcome { .. }
+        | ToHome::Named { .. }
+        | ToHome::Publish2 { .. }
+        | ToHome::Release { .. }
+        | ToHome::Detach { .. } => 0,
     };
     filters as i64
 }

@@ -18,9 +18,6 @@ use crate::failpoint;
 use crate::memory::Level;
 use crate::peer::Peer;
 
-/// Bytes that a front gets at once: between two pieces the shard looks at its budget.
-const PIECE_BYTES: usize = 4 * 1024;
-
 /// A connection that a shard begins to serve. It is counted already.
 #[derive(Debug)]
 pub(crate) struct Newcomer {
@@ -414,35 +411,18 @@ impl Shard {
     }
 }
 
-/// Gives bytes to a front piece by piece, until they are used up, it takes no more, or the budget is spent. How many it used.
+/// Gives bytes to a front, which stops where it takes no more or the budget is spent. How many it used.
 fn feed(connection: &mut Connection, now: Now, data: &[u8], fx: &mut FrontFx<'_>) -> usize {
     failpoint::in_front(data);
-    let mut used = 0;
-    let mut piece = PIECE_BYTES;
-    loop {
-        let end = data.len().min(used + piece);
-        let taken = connection.front.handle_bytes(now, &data[used..end], fx);
-        used += taken;
-        if fx.close.is_some() || used == data.len() {
-            return used;
-        }
-        if !connection.front.wants_read() {
-            connection.hold = Hold::Front;
-            connection.unparsed = true;
-            return used;
-        }
-        if taken == 0 {
-            // An unfinished packet: all of it is here, or the rest has not come.
-            if end == data.len() {
-                return used;
-            }
-            piece *= 2;
-            continue;
-        }
-        piece = PIECE_BYTES;
-        if fx.shard.hub.budget.is_spent() {
-            connection.unparsed = true;
-            return used;
-        }
+    let used = connection.front.handle_bytes(now, data, fx);
+    if fx.close.is_some() || used == data.len() {
+        return used;
     }
+    if !connection.front.wants_read() {
+        connection.hold = Hold::Front;
+        connection.unparsed = true;
+    } else if used > 0 && fx.shard.hub.budget.is_spent() {
+        connection.unparsed = true;
+    }
+    used
 }
