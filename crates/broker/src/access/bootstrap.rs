@@ -218,10 +218,7 @@ mod tests {
         let path = write_bootstrap(folder.path(), &table).unwrap();
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o660);
         fs::set_permissions(&path, open).unwrap();
-        let taken = take(
-            folder.path(),
-            &Access::new(&[], courser_access::Limits::default()),
-        );
+        let taken = take(folder.path(), &Access::alone());
         assert!(matches!(taken, Err(BootstrapError::Open(_))), "{taken:?}");
         assert!(path.exists());
     }

@@ -65,6 +65,12 @@ impl fmt::Debug for Access {
 }
 
 impl Access {
+    /// Without shards, and with settings that limit nobody.
+    #[cfg(test)]
+    pub(crate) fn alone() -> Self {
+        Self::new(&[], Limits::default())
+    }
+
     /// Nobody is known, and everybody has the limits of the settings, `process`; `dozes` are those of the shards.
     pub(crate) fn new(dozes: &[Arc<Doze>], process: Limits) -> Self {
         Self {

@@ -193,10 +193,7 @@ fn metadata(
     checkpoint: Option<(Vec<u8>, CheckpointAt)>,
     entries: &[RecoveredEntry],
 ) -> (LogIndex, Vec<u8>) {
-    let mut machine = Metadata::new(Arc::new(Access::new(
-        &[],
-        courser_access::Limits::default(),
-    )));
+    let mut machine = Metadata::new(Arc::new(Access::alone()));
     let mut last = LogIndex(0);
     if let Some((bytes, at)) = checkpoint {
         machine.restore(&bytes, at).expect("of this version");

@@ -44,10 +44,7 @@ fn submit_at(
 }
 
 fn machine() -> Metadata {
-    Metadata::new(Arc::new(Access::new(
-        &[],
-        courser_access::Limits::default(),
-    )))
+    Metadata::new(Arc::new(Access::alone()))
 }
 
 #[test]
