@@ -17,6 +17,9 @@ from wire import CONNACK, PUBACK, PUBLISH, V3, V5
 pytestmark = pytest.mark.courser
 
 WRITES = "pwrite64,pwritev,pwritev2"
+SENDS = "sendto,sendmsg,writev,write"
+# First byte of a PUBACK, as strace writes it.
+PUBACK_SENT = '"@'
 DISK_FAILED = 74
 
 # After what time a full disk that has room again takes publishes; that of crash_full.py.
@@ -45,12 +48,27 @@ def publish(client: RawClient, topic: str, payload: bytes, packet_id: int) -> in
     return client.expect(PUBACK, packet_id=packet_id).reason
 
 
-@pytest.mark.parametrize("call", ["fdatasync", WRITES])
-def test_d5_d6_a_failed_write_or_sync_ends_the_process(tmp_path, call):
+def packets_sent_after_a_failure(trace: str, packet_type: str) -> list[str]:
+    """Calls that sent a packet with this first byte, as strace writes it, after the first call that was made to fail."""
+    lines = iter(trace.splitlines())
+    assert any("(INJECTED)" in line for line in lines), "nothing failed"
+    return [line for line in lines if packet_type in line]
+
+
+def numbered(number: int) -> bytes:
+    """A payload of 6,000 bytes: segments of 1 MiB are full soon."""
+    return b"%06d" % number * 1000
+
+
+# By the call that fails, and how often it succeeds: recovery and elections are over by then.
+@pytest.mark.parametrize(("call", "before"), [("fdatasync", 59), (WRITES, 59), ("fsync", 30)])
+def test_d5_d6_a_failed_write_or_sync_ends_the_process(tmp_path, call, before):
     """Nothing is acknowledged after a failed write or sync; exit code 74; what was acknowledged is there afterwards."""
-    # Recovery and elections are over by the sixtieth call.
-    wrapper = strace(tmp_path, "-e", f"trace={call}", "-e", f"inject={call}:error=EIO:when=60+")
-    found = broker(tmp_path / "broker", wrapper).start()
+    wrapper = strace(
+        tmp_path, "-e", f"trace={call},{SENDS}", "-e", f"inject={call}:error=EIO:when={before + 1}+", "-s", "4"
+    )
+    # `fsync` is of folders, each time that another segment is made.
+    found = broker(tmp_path / "broker", wrapper, **{"log.segment_bytes": "1MiB"}).start()
     raw = Raw(found, V5)
     absent, _ = raw.resume("absent")
     absent.subscribe(raw.topic(), qos=1)
@@ -59,19 +77,22 @@ def test_d5_d6_a_failed_write_or_sync_ends_the_process(tmp_path, call):
     acknowledged = 0
     try:
         for number in range(2000):
-            if publish(publisher, raw.topic(), b"%d" % number, number + 1) == 0:
+            if publish(publisher, raw.topic(), numbered(number), number + 1) == 0:
                 acknowledged += 1
     except (AssertionError, OSError):
         pass
     assert found.process.wait(20) == DISK_FAILED
     assert "nothing that was acknowledged is lost" in found.output()
     assert 0 < acknowledged < 2000
+    trace = (tmp_path / "strace").read_text()
+    assert packets_sent_after_a_failure(trace, PUBACK_SENT) == []
+    assert trace.count(PUBACK_SENT) >= acknowledged, "the trace shows what is sent"
     found.wrapper = []
     found.start()
     absent, present = raw.resume("absent")
     assert present
     for number in range(acknowledged):
-        absent.answer(absent.expect(PUBLISH, payload=b"%d" % number))
+        absent.answer(absent.expect(PUBLISH, payload=numbered(number)))
     raw.release()
     assert found.stop() == 0
 

@@ -78,7 +78,7 @@ fn committing(rounds: usize) {
             // What another thread does in a broker; its time is left out.
             let paused = Instant::now();
             if let Some(job) = log.prepare() {
-                log.prepared(job.run());
+                log.prepared(job.run()).expect("synced");
             }
             preparing += paused.elapsed().as_secs_f64();
             let (before, at) = (on_cpu(), Instant::now());

@@ -101,6 +101,18 @@ pub enum WriteError {
     Refused,
 }
 
+impl From<PrepareError> for WriteError {
+    /// For who cannot go on without the segment.
+    fn from(error: PrepareError) -> Self {
+        match error {
+            PrepareError::NoSpace => Self::NoSpace,
+            PrepareError::Failed { what, source } | PrepareError::Unsynced { what, source } => {
+                Self::Failed { what, source }
+            }
+        }
+    }
+}
+
 impl WriteError {
     /// Whether the log is of no use any more: the process stops with code 74 and verifies at its next start.
     #[must_use]
@@ -119,9 +131,18 @@ pub enum PrepareError {
     /// The disk has no room.
     #[error("no room for another segment")]
     NoSpace,
-    /// A call failed. The log itself goes on; its next roll decides.
+    /// A call failed, and what it was about is given up. The log itself goes on; its next roll decides.
     #[error("{what} failed")]
     Failed {
+        /// Which call.
+        what: &'static str,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// A sync failed. Final for the log, as any sync of it: a later one that succeeds would say nothing of what this one lost.
+    #[error("{what} failed")]
+    Unsynced {
         /// Which call.
         what: &'static str,
         /// What the system said.

@@ -103,7 +103,8 @@ impl<D: Disk> PrepareJob<D> {
             .open(&name)
             .map_err(failed("opening a recycled segment"))?;
         write_header(&file, self.new).map_err(failed("writing a segment's header"))?;
-        file.sync().map_err(failed("syncing a segment's header"))?;
+        file.sync()
+            .map_err(unsynced("syncing a segment's header"))?;
         Ok(file)
     }
 
@@ -117,7 +118,7 @@ impl<D: Disk> PrepareJob<D> {
             drop(file);
             // What is left is removed at the next start if not now.
             let _removed = self.disk.remove(&name);
-            return Err(failed("filling a segment with zeros")(error));
+            return Err(error);
         }
         self.disk
             .rename(&name, &self.new.segment.file_name())
@@ -130,22 +131,36 @@ impl<D: Disk> PrepareJob<D> {
         if self.new.syncs_folder {
             self.disk
                 .sync_dir()
-                .map_err(failed("syncing the log's folder"))?;
+                .map_err(unsynced("syncing the log's folder"))?;
         }
         Ok(())
     }
 }
 
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> PrepareError {
-    move |source| match source.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => PrepareError::NoSpace,
-        _ => PrepareError::Failed { what, source },
+    move |source| {
+        if is_full(&source) {
+            PrepareError::NoSpace
+        } else {
+            PrepareError::Failed { what, source }
+        }
     }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}
+
+fn unsynced(what: &'static str) -> impl FnOnce(io::Error) -> PrepareError {
+    move |source| PrepareError::Unsynced { what, source }
 }
 
 /// The zeros begin where a block may, so that they take the way past the page cache: nothing is copied, and no pages are left that
 /// the batches to come would have to drop.
-fn fill<F: DiskFile>(file: &F, new: NewSegment) -> io::Result<()> {
+fn fill<F: DiskFile>(file: &F, new: NewSegment) -> Result<(), PrepareError> {
     let len = FILL_BYTES.min(usize::try_from(new.bytes).unwrap_or(FILL_BYTES));
     let memory = vec![0; len + BLOCK_BYTES];
     let from = memory.as_ptr().align_offset(BLOCK_BYTES);
@@ -154,15 +169,27 @@ fn fill<F: DiskFile>(file: &F, new: NewSegment) -> io::Result<()> {
     while at < new.bytes {
         let len = usize::try_from(new.bytes - at).unwrap_or(FILL_BYTES);
         let len = len.min(zeros.len());
-        file.write_at(&[IoSlice::new(&zeros[..len])], at)?;
+        file.write_at(&[IoSlice::new(&zeros[..len])], at)
+            .map_err(failed("filling a segment with zeros"))?;
         at += len as u64;
         if at - synced >= FILL_SYNC_BYTES {
-            file.sync()?;
+            sync_filled(file)?;
             synced = at;
         }
     }
-    write_header(file, new)?;
-    file.sync()
+    write_header(file, new).map_err(failed("writing a segment's header"))?;
+    sync_filled(file)
+}
+
+/// A file system that finds room as late as at the sync says here that it has none: the file is not in use yet, and goes.
+fn sync_filled<F: DiskFile>(file: &F) -> Result<(), PrepareError> {
+    file.sync().map_err(|source| {
+        if is_full(&source) {
+            PrepareError::NoSpace
+        } else {
+            unsynced("syncing a new segment")(source)
+        }
+    })
 }
 
 /// Writes the first block of a segment.

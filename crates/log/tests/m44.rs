@@ -10,7 +10,7 @@ use courser_log::{
     Record, Recovered, WriteError,
     testing::{Call, MemDisk, Survival},
 };
-use support::{NODE, entry, entry_of, open, start};
+use support::{NODE, SEGMENT, entry, entry_of, open, start};
 
 /// A log with batches of which each holds the next entry of one partition.
 struct Recorded {
@@ -75,7 +75,7 @@ impl Recorded {
     fn fill(&mut self, mut look: impl FnMut(&Log<MemDisk>)) -> WriteError {
         loop {
             if let Some(job) = self.log.prepare() {
-                self.log.prepared(job.run());
+                self.log.prepared(job.run()).expect("synced");
             }
             let next = self.last.entry(1).or_insert(0);
             *next += 1;
@@ -388,7 +388,7 @@ fn a_start_reads_a_log_once() {
         log.sync().expect("synced");
         batch.clear();
         while let Some(job) = log.prepare() {
-            log.prepared(job.run());
+            log.prepared(job.run()).expect("synced");
         }
     }
     let disk = disk.kill();
@@ -446,7 +446,7 @@ fn d10_blocks_of_a_recycled_segment_are_never_read_as_new() {
         .log
         .set_checkpoint(PartitionId(1), at, Default::default());
     while let Some(job) = recorded.log.prepare() {
-        recorded.log.prepared(job.run());
+        recorded.log.prepared(job.run()).expect("synced");
     }
     assert!(recorded.log.counts().recycled > 0);
     let manifests = support::manifest(40, 1, recorded.log.synced());
@@ -587,6 +587,64 @@ fn a_damaged_segment_header_is_said_and_its_batches_are_read() {
     assert_eq!(entries(&again.restart(4), 1), 3);
 }
 
+/// As [`open`], with segments of another size.
+fn open_with(disk: &MemDisk, counter: u32, segment_bytes: u64) -> (Log<MemDisk>, Recovered) {
+    let mut config = LogConfig::new(NODE, segment_bytes).expect("a good size");
+    config.reserve_segments = 1;
+    let opened = Log::open(disk.clone(), config, start(counter), &Manifests::new());
+    opened.expect("opens")
+}
+
+#[test]
+fn a_lost_header_of_a_segment_from_before_the_setting_was_changed_loses_nothing() {
+    let mut recorded = Recorded::new();
+    recorded.write_synced(&[1]);
+    let place = recorded.write_synced(&[1]);
+    while let Some(job) = recorded.log.prepare() {
+        recorded.log.prepared(job.run()).expect("synced");
+    }
+    let name = place.place.segment.file_name();
+    recorded.disk.rot(&name, 9, 1);
+    let cut = recorded.disk.fork();
+    let (_, recovered) = open_with(&recorded.disk.kill(), 2, 2 * SEGMENT);
+    let kinds = recovered.report.damages.iter().map(|damage| damage.kind);
+    assert_eq!(kinds.collect::<Vec<_>>(), [DamageKind::SegmentHeader]);
+    assert_eq!((entries(&recovered, 1), damage(&recovered, 1)), (2, None));
+    // Cut as well, nobody says that this was all.
+    cut.truncate(&name, SEGMENT - 4_096);
+    let (_, recovered) = open_with(&cut.kill(), 2, 2 * SEGMENT);
+    assert_eq!(recovered.report.damages[0].kind, DamageKind::ShortFile);
+}
+
+#[test]
+fn a_file_without_a_header_that_is_alone_is_short_when_no_segment_is_so_small() {
+    let mut recorded = Recorded::new();
+    let place = recorded.write_synced(&[1]);
+    let name = place.place.segment.file_name();
+    assert_eq!(recorded.disk.names(), [name.clone()]);
+    recorded.disk.truncate(&name, 0);
+    let recovered = recorded.restart(2);
+    assert_eq!(recovered.report.damages[0].kind, DamageKind::ShortFile);
+}
+
+#[test]
+fn a_segment_of_another_size_is_left_once_one_is_ready() {
+    let mut recorded = Recorded::new();
+    let place = recorded.write_synced(&[1]).place;
+    let (mut log, _) = open_with(&recorded.disk.kill(), 2, 2 * SEGMENT);
+    recorded.batch = log.new_batch();
+    recorded.log = log;
+    assert_eq!(recorded.write_synced(&[1]).place.segment, place.segment);
+    let job = recorded.log.prepare().expect("none is ready");
+    recorded.log.prepared(job.run()).expect("synced");
+    let left = recorded.write_synced(&[1]).place.segment;
+    assert!(left > place.segment, "{left} after {}", place.segment);
+    // Its end is known from the next head, so its size is not asked for.
+    recorded.disk.rot(&place.segment.file_name(), 9, 1);
+    let (_, recovered) = open_with(&recorded.disk.kill(), 3, 2 * SEGMENT);
+    assert_eq!((entries(&recovered, 1), damage(&recovered, 1)), (3, None));
+}
+
 #[test]
 fn a_log_of_a_later_start_another_node_or_another_version_is_refused() {
     let mut recorded = Recorded::new();
@@ -654,7 +712,7 @@ fn d8_segments_that_a_checkpoint_frees_end_the_shortage() {
     while recorded.log.refresh_space().state == SpaceState::Enough {
         recorded.write_synced(&[1]);
         if let Some(job) = recorded.log.prepare() {
-            recorded.log.prepared(job.run());
+            recorded.log.prepared(job.run()).expect("synced");
         }
     }
     let at = support::checkpoint_at(recorded.last[&1], 1);
@@ -702,6 +760,31 @@ fn d5_after_a_failed_sync_everything_is_refused() {
         assert!(recorded.log.write(&mut recorded.batch).is_err());
         assert!(recorded.log.prepare().is_none());
     }
+}
+
+#[test]
+fn d5_a_failed_sync_of_a_segment_to_come_refuses_everything() {
+    for call in [Call::Sync, Call::SyncDir] {
+        let mut recorded = Recorded::new();
+        recorded.write_synced(&[1]);
+        let job = recorded.log.prepare().expect("none is ready");
+        recorded.disk.fail(call, 0, 1, ErrorKind::Other);
+        let error = recorded.log.prepared(job.run()).expect_err("it fails");
+        assert!(error.is_final(), "{call:?}: {error}");
+        assert!(recorded.log.write(&mut recorded.batch).is_err());
+        assert!(recorded.log.sync().expect_err("for good").is_final());
+        assert!(recorded.log.prepare().is_none());
+    }
+}
+
+#[test]
+fn d8_a_segment_for_which_a_sync_finds_no_room_is_made_later() {
+    let mut recorded = Recorded::new();
+    let job = recorded.log.prepare().expect("none is ready");
+    recorded.disk.fail(Call::Sync, 0, 1, ErrorKind::StorageFull);
+    recorded.log.prepared(job.run()).expect("only counted");
+    assert_eq!(recorded.log.counts().prepare_failures, 1);
+    recorded.write_synced(&[1]);
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn what_was_synced_is_there_after_every_start() {
             expected.push(data.clone());
             write(&mut log, &mut batch, &[entry(3, next, &data)]);
             if let Some(job) = log.prepare() {
-                log.prepared(job.run());
+                log.prepared(job.run()).expect("synced");
             }
         }
         assert!(log.counts().rolls > 0, "several segments");
@@ -108,7 +108,7 @@ fn a_checkpoint_frees_segments_and_they_are_used_again() {
             assert_eq!(freed > 0, index >= 150, "{index}: {freed}");
         }
         if let Some(job) = log.prepare() {
-            log.prepared(job.run());
+            log.prepared(job.run()).expect("synced");
         }
     }
     assert!(log.counts().recycled > 0);

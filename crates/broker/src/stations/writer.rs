@@ -174,7 +174,7 @@ impl<D: Disk> Writer<D> {
                 return Ok(());
             }
             self.doze.lie_down();
-            self.take_prepared();
+            self.take_prepared()?;
             self.tell_cleaner();
             self.take_requests()?;
             if !self.shards.iter().any(OrderReceiver::has_order) && !self.has_ended() {
@@ -226,7 +226,7 @@ impl<D: Disk> Writer<D> {
             self.answer(Mark::Synced);
         }
         // Also while there is always another order: else each segment would be made while all wait for it.
-        self.take_prepared();
+        self.take_prepared()?;
         self.look_ahead();
         self.tell_cleaner();
         Ok(())
@@ -267,7 +267,7 @@ impl<D: Disk> Writer<D> {
                         return Ok(false);
                     }
                     thread::sleep(SPACE_LOOK.min(RELAXED));
-                    self.take_prepared();
+                    self.take_prepared()?;
                 }
             }
         }
@@ -416,15 +416,16 @@ impl<D: Disk> Writer<D> {
         self.tell_space();
     }
 
-    fn take_prepared(&mut self) {
+    fn take_prepared(&mut self) -> Result<(), WriteError> {
         while let Ok(prepared) = self.prepared.try_recv() {
             if let Some(error @ PrepareError::Failed { .. }) = prepared.error() {
                 let error = with_causes(error);
                 tracing::error!(event = "segment_not_made", error);
             }
-            self.log.prepared(prepared);
+            self.log.prepared(prepared)?;
             self.look_ahead();
         }
+        Ok(())
     }
 
     /// Answers what the cleaner has asked.

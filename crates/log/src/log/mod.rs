@@ -351,8 +351,12 @@ impl<D: Disk> Log<D> {
         })
     }
 
+    /// A segment of another size than the settings now say is left for one that is ready, so that the files of each size are closed by
+    /// the head of a later one, which says where they end: how large a file without its header was made is known no more once all
+    /// others are of another size.
     fn fits(&self, batch: &Batch) -> bool {
-        self.active.offset + batch.bytes() as u64 <= self.active.bytes
+        let is_older = self.active.bytes != self.config.segment_bytes() && !self.ready.is_empty();
+        !is_older && self.active.offset + batch.bytes() as u64 <= self.active.bytes
     }
 
     /// The log's own batch, empty.

@@ -36,7 +36,10 @@ impl<D: Disk> Log<D> {
     }
 
     /// Takes what a [`PrepareJob`] made.
-    pub fn prepared(&mut self, done: Prepared<D::File>) {
+    ///
+    /// # Errors
+    /// When a sync of it failed: final, as for [`Log::sync`]. A segment that could not be made for another reason is only counted.
+    pub fn prepared(&mut self, done: Prepared<D::File>) -> Result<(), WriteError> {
         self.preparing = false;
         match done.result {
             // The writer was faster and made one of its own.
@@ -49,12 +52,18 @@ impl<D: Disk> Log<D> {
                     bytes: self.config.segment_bytes(),
                 });
             }
-            Err(PrepareError::NoSpace | PrepareError::Failed { .. }) => {
+            Err(PrepareError::Unsynced { what, source })
+                if !self.config.has(Planted::PrepareAgain) =>
+            {
+                return self.or_fail(what, Err(source));
+            }
+            Err(_) => {
                 self.counts.prepare_failures += 1;
                 self.prepare_blocked = true;
             }
         }
         self.measure_space();
+        Ok(())
     }
 
     fn count_prepared(&mut self, recycled: Option<SegmentNumber>) {
@@ -131,7 +140,9 @@ impl<D: Disk> Log<D> {
                 self.measure_space();
                 Err(WriteError::NoSpace)
             }
-            Err(PrepareError::Failed { what, source }) => self.or_fail(what, Err(source)),
+            Err(
+                PrepareError::Failed { what, source } | PrepareError::Unsynced { what, source },
+            ) => self.or_fail(what, Err(source)),
         }
     }
 

@@ -18,7 +18,7 @@ use crate::{
     checkpoint::Manifests,
     config::{LogConfig, Planted},
     disk::{Disk, DiskFile},
-    error::{OpenError, PrepareError, WriteError},
+    error::{OpenError, WriteError},
     ids::{BatchNumber, Place, SegmentNumber, StartId},
     live::LiveEntries,
     log::{Active, LastBatch, Log, LogCounts, Ready, Segment, Space, SpaceState},
@@ -339,10 +339,7 @@ fn first_segment<D: Disk>(
                 recycle: stock.free.pop_front(),
                 remove: std::mem::take(&mut stock.unwanted),
             };
-            let file = job.run().result.map_err(|error| match error {
-                PrepareError::NoSpace => WriteError::NoSpace,
-                PrepareError::Failed { what, source } => WriteError::Failed { what, source },
-            })?;
+            let file = job.run().result.map_err(WriteError::from)?;
             Ready {
                 segment,
                 file,

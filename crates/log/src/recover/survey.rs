@@ -1,13 +1,14 @@
 //! Which files there are.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     io,
 };
 
 use super::report::Leftovers;
 use crate::{
     config::LogConfig,
+    config::SEGMENT_BYTES_MIN,
     disk::Disk,
     error::OpenError,
     format::{Header, Seen, SegmentHeader},
@@ -23,6 +24,8 @@ pub(super) struct Survey<F> {
     pub(super) blank: VecDeque<SegmentNumber>,
     pub(super) next_segment: SegmentNumber,
     pub(super) leftovers: Leftovers,
+    /// How large segments are or were, as headers say.
+    pub(super) sizes: BTreeSet<u64>,
 }
 
 /// A segment's file.
@@ -31,7 +34,7 @@ pub(super) struct Found<F> {
     pub(super) window: Window<F>,
     /// Its header is intact.
     pub(super) has_header: bool,
-    /// Shorter than its header says: nothing that a loss of power does, since segments are filled before they get a header.
+    /// Shorter than it was made: nothing that a loss of power does, since segments are filled before they get a header.
     pub(super) is_short: bool,
 }
 
@@ -42,6 +45,7 @@ impl<F: crate::disk::DiskFile> Survey<F> {
             blank: VecDeque::new(),
             next_segment: SegmentNumber(1),
             leftovers: Leftovers::default(),
+            sizes: BTreeSet::new(),
         };
         let mut names = disk.list().map_err(cannot_open("the log's folder"))?;
         names.sort_unstable();
@@ -58,7 +62,24 @@ impl<F: crate::disk::DiskFile> Survey<F> {
             disk.remove(&name).map_err(cannot_open(&name))?;
             survey.leftovers.unfinished += 1;
         }
+        survey.measure_headless();
         Ok(survey)
+    }
+
+    /// Says which files without a header are short. How large they were made is known from the headers of the others and not from the
+    /// setting, which may have been changed since.
+    fn measure_headless(&mut self) {
+        let files = self.files.values();
+        let longest = files.map(|found| found.window.len()).max();
+        let least = longest.unwrap_or(0).max(SEGMENT_BYTES_MIN);
+        for found in self.files.values_mut().filter(|found| !found.has_header) {
+            let len = found.window.len();
+            found.is_short = if self.sizes.is_empty() {
+                len < least
+            } else {
+                !self.sizes.contains(&len)
+            };
+        }
     }
 
     fn look<D: Disk<File = F>>(
@@ -85,6 +106,7 @@ impl<F: crate::disk::DiskFile> Survey<F> {
                         expected: config.node,
                     });
                 }
+                self.sizes.insert(header.segment_bytes.get());
                 if header.segment.get() != number.0 {
                     self.leftovers.half_recycled += 1;
                     self.blank.push_back(number);
@@ -98,7 +120,7 @@ impl<F: crate::disk::DiskFile> Survey<F> {
                     version,
                 });
             }
-            Seen::Nothing => (false, window.len() < config.segment_bytes()),
+            Seen::Nothing => (false, false),
         };
         let found = Found {
             window,

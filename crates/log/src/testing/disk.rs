@@ -49,12 +49,14 @@ impl MemDisk {
         }
     }
 
-    /// The process ends as by `kill -9`: all that was written is still visible. Gives the disk for the next process; older
+    /// The process ends as by `kill -9`: all that was written is still visible, but for names of which a sync has failed: a file
+    /// system that could not write its folder is mounted anew before anybody goes on. Gives the disk for the next process; older
     /// handles fail. Planned failures are forgotten, what cannot be read stays so.
     #[must_use]
     pub fn kill(&self) -> Self {
         let mut state = self.state();
         state.process += 1;
+        state.forget_lost_names();
         state.orphans.clear();
         state.clear_plans();
         Self {
@@ -242,9 +244,14 @@ impl Disk for MemDisk {
 
     fn sync_dir(&self) -> io::Result<()> {
         let mut state = self.state();
-        state.enter(self.process, Call::SyncDir)?;
-        state.sync_dir();
-        Ok(())
+        let failed = state.failed;
+        let entered = state.enter(self.process, Call::SyncDir);
+        if entered.is_ok() {
+            state.sync_dir();
+        } else if state.failed > failed {
+            state.fail_sync_dir();
+        }
+        entered
     }
 
     fn free_bytes(&self) -> io::Result<u64> {

@@ -202,6 +202,8 @@ pub(super) struct State {
     pub(super) names: BTreeMap<String, FileId>,
     durable_names: BTreeMap<String, FileId>,
     unsynced_names: Vec<NameChange>,
+    /// A sync of the folder has failed: some names are seen and will never be on the disk.
+    has_lost_names: bool,
     next_file: FileId,
     plans: Vec<Plan>,
     /// Bytes of files that cannot be read: first and last.
@@ -311,6 +313,24 @@ impl State {
         self.apply_names(&changes);
     }
 
+    /// A sync of the folder that failed: the first of the changes are on the disk, and the others will not be written again.
+    pub(super) fn fail_sync_dir(&mut self) {
+        self.has_lost_names = true;
+        let mut changes = std::mem::take(&mut self.unsynced_names);
+        let kept = self.choices.0.below(changes.len() as u64 + 1);
+        changes.truncate(to_usize(kept));
+        self.apply_names(&changes);
+    }
+
+    /// Names as the disk has them, when they are known to differ from those that are seen.
+    pub(super) fn forget_lost_names(&mut self) {
+        if std::mem::take(&mut self.has_lost_names) {
+            self.sync_dir();
+            self.names.clone_from(&self.durable_names);
+            self.forget_unnamed();
+        }
+    }
+
     fn apply_names(&mut self, changes: &[NameChange]) {
         for change in changes {
             match change {
@@ -360,6 +380,7 @@ impl State {
         }
         self.apply_names(&changes);
         self.names = self.durable_names.clone();
+        self.has_lost_names = false;
         self.forget_unnamed();
     }
 }

@@ -221,7 +221,7 @@ impl World {
 
     fn background(&mut self) {
         while let Some(job) = self.log.prepare() {
-            self.log.prepared(job.run());
+            self.log.prepared(job.run()).expect("synced");
         }
     }
 

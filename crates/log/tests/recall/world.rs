@@ -196,7 +196,7 @@ impl World {
         self.log.write(&mut self.batch).expect("written");
         self.batch.clear();
         while let Some(job) = self.log.prepare() {
-            self.log.prepared(job.run());
+            self.log.prepared(job.run()).expect("synced");
         }
     }
 

@@ -275,12 +275,13 @@ impl World {
     }
 
     /// Segments are made ready by a slower thread.
-    pub(crate) fn background(&mut self) {
+    pub(crate) fn background(&mut self) -> Result<(), WriteError> {
         match self.job.take() {
-            Some(job) => self.log.prepared(job.run()),
+            Some(job) => self.log.prepared(job.run())?,
             None => self.job = self.log.prepare(),
         }
         self.log.check();
+        Ok(())
     }
 
     /// The process ended; opens the log on what is left and looks.
@@ -321,7 +322,7 @@ impl World {
                 self.states.drain(..self.states.len() - 1);
             }
             13 => self.checkpoint(),
-            _ => self.background(),
+            _ => self.background().expect("synced"),
         }
     }
 }
@@ -475,12 +476,11 @@ pub(crate) fn fail_and_restart(world: &mut World, choices: &mut Choices, call: C
             1 => world.log.witness().map(|_| ()),
             _ => world.write(),
         };
-        if let Err(error) = result {
+        if let Err(error) = result.and_then(|()| world.background()) {
             assert!(error.is_final());
             failed = true;
             break;
         }
-        world.background();
     }
     if failed {
         assert!(world.log.sync().is_err(), "a failure is final");

@@ -303,7 +303,9 @@ impl World {
         };
         let mut is_probed = false;
         if let Some(job) = running.job.take() {
-            running.log.prepared(job.run());
+            if let Err(error) = running.log.prepared(job.run()) {
+                return self.stop_for_disk(&error.to_string());
+            }
             running.log.check();
             let recycled = running.log.counts().recycled;
             is_probed = recycled.is_multiple_of(PROBE_RECYCLED);
