@@ -27,17 +27,21 @@ struct Life {
 /// Publishes under way, as in the table of docs/performance.md.
 const WINDOW: usize = 100;
 
+/// Topics of one letter.
+const TOPICS: &str = "abcdefghijklmnopqrstuvwxyz";
+
 fn live(shards: u16, qos: u8, messages: usize) -> Life {
     let broker = broker(shards, &["sys.interval=0s"], |_| {});
     let address = broker.addresses()[0];
     let mut subscriber = Client::connect(address, "sub");
-    subscriber.subscribe("t", qos);
+    subscriber.subscribe("+", qos);
     let mut publisher = Client::connect(address, "pub");
     for window in 0..messages / WINDOW {
         let mut bytes = Vec::new();
         for message in 0..WINDOW {
             let packet_id = (window * WINDOW + message) % 60_000 + 1;
-            bytes.extend(publish("t", qos, packet_id as u16, b"sixteen bytes..."));
+            let topic = &TOPICS[message % TOPICS.len()..][..1];
+            bytes.extend(publish(topic, qos, packet_id as u16, b"sixteen bytes..."));
         }
         publisher.send_raw(&bytes);
         match qos {

@@ -10,8 +10,8 @@ use std::{
 use compact_str::CompactString;
 use courser_contract::{
     Attach, ClientHash, DeliverTo, Epoch, FrontId, GroupRef, HomeRef, IndexToken, Join, JoinResult,
-    Now, PartitionId, RetainedScan, Seq, SessionLimits, SessionUid, Settled, SubscribeResult,
-    SubscriptionOptions, Term, Tick, ToPartition, WallMs,
+    Now, PartitionId, RequestPart, RetainedScan, Seq, SessionLimits, SessionUid, Settled,
+    SubscribeResult, SubscriptionOptions, Term, Tick, ToPartition, WallMs,
 };
 use hashbrown::{HashMap, HashSet};
 
@@ -142,7 +142,7 @@ pub(crate) struct Attaching {
 pub(crate) struct Subscribing {
     pub(crate) front: FrontId,
     pub(crate) session: SessionUid,
-    pub(crate) packet_id: u16,
+    pub(crate) part: RequestPart,
     pub(crate) results: Vec<SubscribeResult>,
     /// Scans that begin once L1 is ready.
     pub(crate) scans: Vec<u64>,
@@ -218,7 +218,7 @@ pub(crate) enum Indexed {
 #[derive(Debug)]
 pub(crate) struct Unsubscribing {
     pub(crate) front: FrontId,
-    pub(crate) packet_id: u16,
+    pub(crate) part: RequestPart,
     pub(crate) existed: Vec<bool>,
     /// Shared groups that have not confirmed.
     pub(crate) leaves: Vec<u64>,

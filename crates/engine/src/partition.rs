@@ -213,15 +213,15 @@ impl Partition {
             ToHome::Subscribe {
                 session,
                 epoch,
-                packet_id,
+                part,
                 subscriptions,
-            } => self.subscribe(session, epoch, packet_id, subscriptions, fx),
+            } => self.subscribe((session, epoch), part, subscriptions, fx),
             ToHome::Unsubscribe {
                 session,
                 epoch,
-                packet_id,
+                part,
                 filters,
-            } => self.unsubscribe(session, epoch, packet_id, filters, fx),
+            } => self.unsubscribe((session, epoch), part, filters, fx),
             ToHome::Publish2 {
                 session,
                 epoch,

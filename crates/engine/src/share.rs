@@ -96,13 +96,16 @@ impl Partition {
             (result, self.state.sessions.get_mut(member.session.0))
         {
             let front = session.member_front();
-            let shares = session.subscriptions.iter_mut();
-            let mut shared = shares.filter(|s| match (&open, &s.share) {
-                (Some(open), Some(share)) => share.name == open.share && s.filter == open.filter,
-                (None, Some(share)) => share.group == Some(group),
-                (_, None) => false,
-            });
-            if let Some(share) = shared.next().and_then(|s| s.share.as_mut()) {
+            let share = match &open {
+                Some(open) => session
+                    .find(Some(&open.share), &open.filter)
+                    .and_then(|at| session.subscriptions.share_mut(at)),
+                None => session
+                    .subscriptions
+                    .shares_mut()
+                    .find(|share| share.group == Some(group)),
+            };
+            if let Some(share) = share {
                 // A late word of the volatile part (M36): the session is a member of the durable one.
                 let late = group.partition.is_volatile()
                     && share

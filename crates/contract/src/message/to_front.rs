@@ -1,7 +1,8 @@
 //! What a home tells the front of its session, and what it delivers.
 
 use crate::{
-    Epoch, FrontId, GroupRef, HomeRef, QoS, RecordRef, RecordView, Seq, Settled, SubscribeResult,
+    Epoch, FrontId, GroupRef, HomeRef, QoS, RecordRef, RecordView, RequestPart, Seq, Settled,
+    SubscribeResult,
 };
 #[cfg(doc)]
 use crate::{OutcomeKind, ToHome};
@@ -24,15 +25,15 @@ pub enum ToFront {
     Closed(CloseReason),
     /// Answer to [`ToHome::Subscribe`], after the index knows the filters on every shard (M38).
     Subscribed {
-        /// Packet id of the SUBSCRIBE.
-        packet_id: u16,
+        /// Which part of the SUBSCRIBE.
+        part: RequestPart,
         /// One a filter, in the client's order.
         results: Vec<SubscribeResult>,
     },
     /// Answer to [`ToHome::Unsubscribe`].
     Unsubscribed {
-        /// Packet id of the UNSUBSCRIBE.
-        packet_id: u16,
+        /// Which part of the UNSUBSCRIBE.
+        part: RequestPart,
         /// Whether each filter was subscribed to.
         existed: Vec<bool>,
     },

@@ -9,6 +9,27 @@ use crate::{
     Subscription, Will,
 };
 
+/// Some of the filters of a SUBSCRIBE or UNSUBSCRIBE: a client may ask for as many at once as would keep a shard for long, so they go home in
+/// parts, which are answered one by one. The client gets one answer, v5 [MQTT-3.8.4-5].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestPart {
+    /// Packet id of the client's packet.
+    pub packet_id: u16,
+    /// Place of the part's first filter among those of the packet.
+    pub first: u32,
+}
+
+impl RequestPart {
+    /// All filters of a packet.
+    #[must_use]
+    pub const fn whole(packet_id: u16) -> Self {
+        Self {
+            packet_id,
+            first: 0,
+        }
+    }
+}
+
 /// From a front to a partition.
 #[derive(Clone, Debug)]
 pub enum ToHome {
@@ -41,8 +62,8 @@ pub enum ToHome {
         session: SessionUid,
         /// Attachment.
         epoch: Epoch,
-        /// Packet id of the SUBSCRIBE.
-        packet_id: u16,
+        /// Which part of a SUBSCRIBE it is.
+        part: RequestPart,
         /// What to, in the client's order.
         subscriptions: Vec<Subscription>,
     },
@@ -52,8 +73,8 @@ pub enum ToHome {
         session: SessionUid,
         /// Attachment.
         epoch: Epoch,
-        /// Packet id of the UNSUBSCRIBE.
-        packet_id: u16,
+        /// Which part of an UNSUBSCRIBE it is.
+        part: RequestPart,
         /// Filters as the client wrote them, with share names split off.
         filters: Vec<(Option<Box<str>>, Box<str>)>,
     },

@@ -7,8 +7,8 @@ use courser_contract::{
     Append, AppendKey, AppendNumber, Attach, AttachStage, Attached, Class, ClientHash, Cut, Cuts,
     DeliverTo, Delivery, Destinations, DetachCause, Dropped, Epoch, FrontId, GroupRef, HomeRef,
     IndexChange, IndexToken, Now, Origin, OutcomeKind, PartitionEffects, PartitionId, Publish,
-    Published2, QoS, Record, RecordView, RetainHandling, Seq, SessionLimits, Settled, ShardId,
-    Source, Subscription, SubscriptionOptions, Term, Tick, ToFront, ToHome, ToPartition,
+    Published2, QoS, Record, RecordView, RequestPart, RetainHandling, Seq, SessionLimits, Settled,
+    ShardId, Source, Subscription, SubscriptionOptions, Term, Tick, ToFront, ToHome, ToPartition,
     VolatilePart, WallMs,
 };
 use courser_engine::{Partition, PartitionConfig};
@@ -249,7 +249,7 @@ impl Bench {
         self.tell(ToHome::Subscribe {
             session: home.session,
             epoch,
-            packet_id: 1,
+            part: RequestPart::whole(1),
             subscriptions: vec![subscription],
         });
     }

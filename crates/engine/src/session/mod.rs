@@ -4,6 +4,7 @@ mod attach;
 mod detach;
 mod qos2;
 mod subscribe;
+mod subscriptions;
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use courser_contract::{
     SubscriptionOptions, Tick, WallMs, Will,
 };
 
-pub(crate) use self::{detach::Plan, qos2::FORWARD_AGAIN_MS};
+pub(crate) use self::{detach::Plan, qos2::FORWARD_AGAIN_MS, subscriptions::Subscriptions};
 use crate::{entry::ScanState, stream::Stream};
 
 /// Packet ids of a session's own stream: `1 + seq mod 32767` (M30).
@@ -38,7 +39,7 @@ pub(crate) struct Session {
     /// Nothing at or above it was sent (M30).
     pub(crate) sent_limit: u64,
     pub(crate) stream: Stream,
-    pub(crate) subscriptions: Vec<Subscribed>,
+    pub(crate) subscriptions: Subscriptions,
     pub(crate) extra: Option<Box<Extra>>,
     /// The leader's memory.
     pub(crate) lead: SessionLead,
@@ -235,9 +236,7 @@ impl Session {
 
     /// Place of a subscription.
     pub(crate) fn find(&self, share: Option<&str>, filter: &str) -> Option<usize> {
-        self.subscriptions
-            .iter()
-            .position(|s| &*s.filter == filter && s.share_name() == share)
+        self.subscriptions.find(share, filter)
     }
 
     /// First position that the policy may drop: not pushed to a front that is there, not in the middle of a QoS 2 exchange
@@ -276,6 +275,7 @@ impl Session {
     /// Asserts what holds between events.
     pub(crate) fn check(&self) {
         self.stream.check();
+        self.subscriptions.check();
         assert!(
             self.sent_limit <= self.stream.floor() + PACKET_IDS,
             "packet ids that are in use differ (M30)"

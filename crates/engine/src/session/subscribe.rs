@@ -2,7 +2,7 @@
 
 use courser_contract::{
     Dropped, Epoch, Fence, FrontId, IndexChange, IndexToken, LeaveCause, PartitionEffects,
-    RetainHandling, SessionUid, SubscribeResult, Subscription, ToFront,
+    RequestPart, RetainHandling, SessionUid, SubscribeResult, Subscription, ToFront,
 };
 
 use super::Session;
@@ -21,12 +21,11 @@ impl Partition {
         (session.epoch == epoch).then_some((session, front))
     }
 
-    /// SUBSCRIBE.
+    /// A part of a SUBSCRIBE.
     pub(crate) fn subscribe(
         &mut self,
-        uid: SessionUid,
-        epoch: Epoch,
-        packet_id: u16,
+        (uid, epoch): (SessionUid, Epoch),
+        part: RequestPart,
         subscriptions: Vec<Subscription>,
         fx: &mut impl PartitionEffects,
     ) {
@@ -36,7 +35,7 @@ impl Partition {
         let mut subscribing = Subscribing {
             front,
             session: uid,
-            packet_id,
+            part,
             results: Vec::with_capacity(subscriptions.len()),
             scans: Vec::new(),
             joins: Vec::new(),
@@ -118,7 +117,8 @@ impl Partition {
         if let Some(session) = self.state.sessions.get_mut(uid.0) {
             session.lead.reserved_subscriptions -= subscribing.reserved;
             let scans = session.extra.iter().flat_map(|extra| &extra.scans);
-            for (&number, scan) in scans.filter(|(number, _)| subscribing.scans.contains(number)) {
+            let own = |number| subscribing.scans.binary_search(number).is_ok();
+            for (&number, scan) in scans.filter(|(number, _)| own(number)) {
                 let open = OpenScan::new(scan.filter.clone());
                 self.lead.scans.insert((uid, number), open);
             }
@@ -130,7 +130,7 @@ impl Partition {
         }
     }
 
-    /// L1 has the filters of a SUBSCRIBE.
+    /// L1 has the filters of a part of a SUBSCRIBE.
     fn index_ready(&mut self, mut subscribing: Subscribing, fx: &mut impl PartitionEffects) {
         if !subscribing.scans.is_empty() {
             let scans = std::mem::take(&mut subscribing.scans);
@@ -144,7 +144,7 @@ impl Partition {
         self.finish_subscribe(subscribing, fx);
     }
 
-    /// SUBACK, unless shared groups have not answered.
+    /// The answer, unless shared groups have not answered.
     pub(crate) fn finish_subscribe(
         &mut self,
         mut subscribing: Subscribing,
@@ -156,18 +156,17 @@ impl Partition {
             return;
         }
         let message = ToFront::Subscribed {
-            packet_id: subscribing.packet_id,
+            part: subscribing.part,
             results: subscribing.results,
         };
         fx.send_front(subscribing.front, message);
     }
 
-    /// UNSUBSCRIBE.
+    /// A part of an UNSUBSCRIBE.
     pub(crate) fn unsubscribe(
         &mut self,
-        uid: SessionUid,
-        epoch: Epoch,
-        packet_id: u16,
+        (uid, epoch): (SessionUid, Epoch),
+        part: RequestPart,
         filters: Vec<(Option<Box<str>>, Box<str>)>,
         fx: &mut impl PartitionEffects,
     ) {
@@ -199,16 +198,16 @@ impl Partition {
         if written {
             self.lead.after(After::Unsubscribed(Box::new(Unsubscribing {
                 front,
-                packet_id,
+                part,
                 existed,
                 leaves,
             })));
         } else {
-            fx.send_front(front, ToFront::Unsubscribed { packet_id, existed });
+            fx.send_front(front, ToFront::Unsubscribed { part, existed });
         }
     }
 
-    /// UNSUBACK, unless shared groups have not confirmed.
+    /// The answer, unless shared groups have not confirmed.
     pub(crate) fn unsubscribed(
         &mut self,
         unsubscribing: Unsubscribing,
@@ -219,7 +218,7 @@ impl Partition {
             return;
         }
         let message = ToFront::Unsubscribed {
-            packet_id: unsubscribing.packet_id,
+            part: unsubscribing.part,
             existed: unsubscribing.existed,
         };
         fx.send_front(unsubscribing.front, message);

@@ -197,7 +197,7 @@ impl Partition {
             return fx.send_partition(part.partition, leave);
         };
         if let Some(at) = session.find(Some(&name.share), &name.filter)
-            && let Some(share) = &mut session.subscriptions[at].share
+            && let Some(share) = session.subscriptions.share_mut(at)
             && share
                 .group
                 .is_none_or(|group| group.partition.is_volatile())

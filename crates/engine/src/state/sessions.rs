@@ -8,7 +8,7 @@ use crate::{
     entry::AttachFact,
     ids,
     l2::{Entry, FilterChange},
-    session::{Saved, Scan, Session, Subscribed},
+    session::{Saved, Scan, Session, Subscribed, Subscriptions},
     stream::Stream,
 };
 
@@ -33,7 +33,7 @@ impl State {
             ends_at: None,
             sent_limit: 0,
             stream: Stream::default(),
-            subscriptions: Vec::new(),
+            subscriptions: Subscriptions::default(),
             extra: None,
             lead: crate::session::SessionLead::default(),
             saved: Saved {
@@ -111,27 +111,26 @@ impl State {
             }
         }
         self.last_scan = self.last_scan.max(scan);
+        let before = session.find(made.share_name(), &made.filter);
         if scan != 0 {
             let scans = &mut session.extra_mut().scans;
-            scans.retain(|_, scan| scan.filter != made.filter);
+            if before.is_some() {
+                scans.retain(|_, scan| scan.filter != made.filter);
+            }
             let filter = made.filter.clone();
             let cursors = std::collections::BTreeMap::new();
             scans.insert(scan, Scan { filter, cursors });
         }
-        match session.find(made.share_name(), &made.filter) {
+        match before {
             Some(at) => {
-                let before = std::mem::replace(&mut session.subscriptions[at], made);
+                let before = session.subscriptions.replace(at, made);
                 if let (Some(now), Some(before)) =
-                    (&mut session.subscriptions[at].share, before.share)
+                    (session.subscriptions.share_mut(at), before.share)
                 {
                     now.group = before.group;
                 }
             }
             None => {
-                // Most sessions have one: no room for three more.
-                if session.subscriptions.len() < 4 {
-                    session.subscriptions.reserve_exact(1);
-                }
                 self.shared_subscriptions += u64::from(made.share.is_some());
                 session.subscriptions.push(made);
                 self.subscriptions += 1;

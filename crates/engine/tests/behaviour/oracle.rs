@@ -175,10 +175,14 @@ impl Run {
         self.world.resend(id);
     }
 
+    /// Somebody comes and goes, and subscribes while there; one bit decides what it does next.
     fn churn(&mut self, clean: bool) {
         let world = &mut self.world;
         let at = self.churn;
-        if world.clients[at].home.is_some() {
+        if clean && world.clients[at].home.is_some() {
+            let (home, message) = world.clients[at].subscribe(vec![to("a/#", QoS::AtLeastOnce)]);
+            world.send_home(home, message);
+        } else if world.clients[at].home.is_some() {
             for (to, message) in world.clients[at].detach(DetachCause::Lost) {
                 world.send_home(to, message);
             }
@@ -189,9 +193,6 @@ impl Run {
                 Options::durable()
             };
             world.connect(at, options);
-        } else if world.clients[at].home.is_some() {
-            let (home, message) = world.clients[at].subscribe(vec![to("a/#", QoS::AtLeastOnce)]);
-            world.send_home(home, message);
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::people::{leave_group, publish2};
 use crate::world::{Acks, Commits, DURABLE, Options, Subscription, VOLATILE, World, message, to};
 use courser_contract::{
-    Cut, DetachCause, FrontId, GroupName, HomeRef, IndexToken, Join, PartitionId, QoS,
+    Cut, DetachCause, FrontId, GroupName, HomeRef, IndexToken, Join, PartitionId, QoS, RequestPart,
     SharedStrategy, Term, ToHome, ToPartition, VolatilePart,
 };
 
@@ -482,7 +482,7 @@ fn m36_members_that_come_and_go_in_the_middle_of_a_change() {
     let message = ToHome::Unsubscribe {
         session: home.session,
         epoch: world.clients[leaving].epoch,
-        packet_id: 9,
+        part: RequestPart::whole(9),
         filters: vec![(Some("g".into()), "t/#".into())],
     };
     world.send_home(home.partition, message);

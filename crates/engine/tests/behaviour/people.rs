@@ -1,6 +1,6 @@
 //! Clients as many tests want them.
 
-use courser_contract::{Publish, Published2, QoS, Record, ToHome, Will};
+use courser_contract::{Publish, Published2, QoS, Record, RequestPart, ToHome, Will};
 
 use crate::world::{Options, World, message};
 
@@ -100,7 +100,7 @@ pub(crate) fn leave_group(world: &mut World, at: usize) {
     let message = ToHome::Unsubscribe {
         session: home.session,
         epoch: world.clients[at].epoch,
-        packet_id: 9,
+        part: RequestPart::whole(9),
         filters: vec![(Some("g".into()), "t/#".into())],
     };
     world.send_home(home.partition, message);

@@ -1,8 +1,8 @@
 //! Retained messages, as subscribers see them.
 
 use courser_contract::{
-    Append, AppendKey, DetachCause, Dropped, Publish, QoS, Record, RecordView, RetainHandling,
-    RetainedFound, ScanRef, Settled, ToHome, ToPartition,
+    Append, AppendKey, DetachCause, Dropped, Publish, QoS, Record, RecordView, RequestPart,
+    RetainHandling, RetainedFound, ScanRef, Settled, ToHome, ToPartition,
 };
 use courser_engine::Limits;
 
@@ -189,7 +189,7 @@ fn a_scan_goes_on_behind_one_that_nobody_wants_any_more_m34() {
     let unsubscribe = ToHome::Unsubscribe {
         session: world.home(a).session,
         epoch: world.clients[a].epoch,
-        packet_id: 9,
+        part: RequestPart::whole(9),
         filters: vec![(None, "other/t".into())],
     };
     world.send_home(home, unsubscribe);

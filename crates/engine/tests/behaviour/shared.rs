@@ -2,7 +2,7 @@
 
 use crate::people::leave_group;
 use crate::world::{Acks, Options, Subscription, World, to};
-use courser_contract::{DetachCause, QoS, SharedStrategy, ToHome};
+use courser_contract::{DetachCause, QoS, RequestPart, SharedStrategy, ToHome};
 use courser_engine::Limits;
 
 fn shared(filter: &str, qos: QoS) -> Subscription {
@@ -196,7 +196,7 @@ fn unsuback_waits_for_the_group() {
     let message = ToHome::Unsubscribe {
         session: home.session,
         epoch: world.clients[at].epoch,
-        packet_id: 9,
+        part: RequestPart::whole(9),
         filters: vec![(Some("g".into()), "t/#".into()), (None, "t/#".into())],
     };
     world.commits = crate::world::Commits::Held;

@@ -5,8 +5,8 @@ use compact_str::format_compact;
 use courser_contract::{
     Append, AppendKey, AppendNumber, Attach, AttachStage, Class, ClientHash, DeliverTo, Delivery,
     Destinations, DetachCause, Dropped, Epoch, FrontId, HomeRef, IndexChange, IndexToken, LogIndex,
-    Now, Origin, PartitionEffects, PartitionId, Publish, QoS, SessionLimits, Settled, ShardId,
-    Subscription, SubscriptionOptions, Term, Tick, ToFront, ToHome, ToPartition, WallMs,
+    Now, Origin, PartitionEffects, PartitionId, Publish, QoS, RequestPart, SessionLimits, Settled,
+    ShardId, Subscription, SubscriptionOptions, Term, Tick, ToFront, ToHome, ToPartition, WallMs,
 };
 use courser_engine::{Partition, PartitionConfig};
 
@@ -165,7 +165,7 @@ impl Setup {
         self.call(ToHome::Subscribe {
             session: home.session,
             epoch,
-            packet_id: 1,
+            part: RequestPart::whole(1),
             subscriptions: vec![subscription],
         });
         if expiry_seconds > 0 {

@@ -400,11 +400,11 @@ impl Front {
         match message {
             ToFront::TakenOver => self.close_taken_over(fx),
             ToFront::Closed(reason) => self.close_for(reason, fx),
-            ToFront::Subscribed { packet_id, results } => {
-                self.handle_subscribed(packet_id, &results, fx);
+            ToFront::Subscribed { part, results } => {
+                self.handle_subscribed(part, &results, fx);
             }
-            ToFront::Unsubscribed { packet_id, existed } => {
-                self.handle_unsubscribed(packet_id, &existed, fx);
+            ToFront::Unsubscribed { part, existed } => {
+                self.handle_unsubscribed(part, &existed, fx);
             }
             ToFront::Received {
                 packet_id,

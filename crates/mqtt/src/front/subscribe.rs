@@ -1,10 +1,10 @@
-//! SUBSCRIBE and UNSUBSCRIBE: asked of the home, answered by one packet each.
+//! SUBSCRIBE and UNSUBSCRIBE: asked of the home in parts, answered by one packet each.
 
 use courser_contract::{
-    Asked, FrontEffects, Permission, QoS, RetainHandling, SubscribeResult, Subscription,
-    SubscriptionOptions, ToHome,
+    Asked, FrontEffects, Permission, QoS, RequestPart, RetainHandling, SubscribeResult,
+    Subscription, SubscriptionOptions, ToHome,
 };
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::close::Fault;
 use super::config::Feature;
@@ -17,6 +17,9 @@ use crate::codec::{
 /// Requests that wait for the home at once; later packets wait in front of them.
 const REQUESTS_MAX: usize = 256;
 
+/// Filters that go home together. Between two parts a shard may turn to others: one filter takes a home some 10 µs (both indexes, the entry).
+const PART_FILTERS: usize = 32;
+
 /// SUBSCRIBE and UNSUBSCRIBE packets that the home has not answered.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
@@ -26,8 +29,27 @@ pub(super) struct Requests {
 #[derive(Debug)]
 struct Request {
     packet_id: u16,
-    /// Codes of the filters that were refused here, `None` where the home decides; empty when it decides all.
-    refused: Vec<Option<ReasonCode>>,
+    /// Parts that the home has not answered.
+    parts: u32,
+    /// One a filter; [`ASKED`] where the home has not decided.
+    codes: Codes,
+}
+
+type Codes = SmallVec<[u8; 16]>;
+
+/// No reason code.
+const ASKED: u8 = 0xFF;
+
+impl Request {
+    /// Takes what the home has decided of a part: codes of those of its filters that it was asked for.
+    fn decide(&mut self, part: RequestPart, decided: impl Iterator<Item = ReasonCode>) {
+        let first = (part.first as usize).min(self.codes.len());
+        let asked = self.codes[first..].iter_mut();
+        for (code, decided) in asked.filter(|code| **code == ASKED).zip(decided) {
+            *code = decided.byte();
+        }
+        self.parts = self.parts.saturating_sub(1);
+    }
 }
 
 impl Requests {
@@ -39,12 +61,9 @@ impl Requests {
         self.waiting.is_empty()
     }
 
-    fn take(&mut self, packet_id: u16) -> Option<Request> {
-        let index = self
-            .waiting
-            .iter()
-            .position(|request| request.packet_id == packet_id)?;
-        Some(self.waiting.remove(index))
+    fn get(&mut self, packet_id: u16) -> Option<&mut Request> {
+        let mut waiting = self.waiting.iter_mut();
+        waiting.find(|request| request.packet_id == packet_id)
     }
 }
 
@@ -66,8 +85,9 @@ impl Front {
         }
         let packet_id = packet.packet_id.get();
         let in_use = self.is_requested(packet_id)?;
-        let mut refused = Vec::new();
-        let mut subscriptions = Vec::with_capacity(packet.subscriptions.len());
+        let mut codes = Codes::with_capacity(packet.subscriptions.len());
+        let mut subscriptions = Vec::new();
+        let mut parts = Vec::new();
         for (index, asked) in packet.subscriptions.iter().enumerate() {
             let refusal = if in_use {
                 Some(ReasonCode::PacketIdentifierInUse)
@@ -77,30 +97,30 @@ impl Front {
                     refused => refused,
                 }
             };
-            match refusal {
-                None => subscriptions.push(self.subscription_of(&asked, identifier)),
-                Some(_) => refused.resize(index, None),
+            codes.push(refusal.map_or(ASKED, ReasonCode::byte));
+            if refusal.is_some() {
+                continue;
             }
-            if refusal.is_some() || !refused.is_empty() {
-                refused.push(refusal);
+            if subscriptions.len() % PART_FILTERS == 0 {
+                parts.push(index);
             }
+            subscriptions.push(self.subscription_of(&asked, identifier));
         }
-        if subscriptions.is_empty() {
-            let codes: SmallVec<[u8; 16]> = refused.iter().flatten().map(|c| c.byte()).collect();
+        if parts.is_empty() {
             self.send_suback(packet.packet_id, &codes, fx);
             return Ok(Flow::Next);
         }
-        self.request(packet_id, refused);
-        let home = self.session.home;
-        fx.send_home(
-            home.partition,
-            ToHome::Subscribe {
-                session: home.session,
+        self.request(packet_id, parts.len(), codes);
+        let mut left = subscriptions.into_iter();
+        for first in parts {
+            let message = ToHome::Subscribe {
+                session: self.session.home.session,
                 epoch: self.session.epoch,
-                packet_id,
-                subscriptions,
-            },
-        );
+                part: part_from(packet_id, first),
+                subscriptions: left.by_ref().take(PART_FILTERS).collect(),
+            };
+            fx.send_home(self.session.home.partition, message);
+        }
         Ok(Flow::Next)
     }
 
@@ -120,18 +140,34 @@ impl Front {
         }
     }
 
-    fn request(&mut self, packet_id: u16, refused: Vec<Option<ReasonCode>>) {
-        self.requests
-            .get_or_insert_default()
-            .waiting
-            .push(Request { packet_id, refused });
+    fn request(&mut self, packet_id: u16, parts: usize, codes: Codes) {
+        let requests = self.requests.get_or_insert_default();
+        requests.waiting.push(Request {
+            packet_id,
+            parts: number(parts),
+            codes,
+        });
     }
 
-    /// The request that the home has answered. Most clients subscribe once: with the last answer the memory for it goes back.
-    fn answered(&mut self, packet_id: u16) -> Option<Request> {
-        let request = self.requests.as_mut()?.take(packet_id);
+    /// The codes of a request that the home has answered with this part. Most clients subscribe once: with the last answer the memory for it goes
+    /// back.
+    fn answered(
+        &mut self,
+        part: RequestPart,
+        decided: impl Iterator<Item = ReasonCode>,
+    ) -> Option<(PacketId, Codes)> {
+        let requests = self.requests.as_mut()?;
+        let request = requests.get(part.packet_id)?;
+        request.decide(part, decided);
+        if request.parts > 0 {
+            return None;
+        }
+        let codes = std::mem::take(&mut request.codes);
+        requests
+            .waiting
+            .retain(|request| request.packet_id != part.packet_id);
         self.requests.take_if(|requests| requests.are_none());
-        request
+        Some((PacketId::new(part.packet_id)?, codes))
     }
 
     /// What is switched off ends a v5 connection, which was told so by CONNACK (v5 sections 3.2.2.3.11 and 3.2.2.3.13); 3.1.1 is
@@ -191,20 +227,12 @@ impl Front {
     /// The home has answered: one SUBACK, codes in the order of the filters, v3 [MQTT-3.9.3-1], v5 [MQTT-3.9.3-1].
     pub(super) fn handle_subscribed(
         &mut self,
-        packet_id: u16,
+        part: RequestPart,
         results: &[SubscribeResult],
         fx: &mut impl FrontEffects,
     ) {
-        let Some(request) = self.answered(packet_id) else {
-            return;
-        };
-        let mut answers = results.iter().map(|&result| suback_code(result));
-        let mut codes = SmallVec::<[u8; 16]>::new();
-        for refused in request.refused {
-            codes.extend(refused.or_else(|| answers.next()).map(ReasonCode::byte));
-        }
-        codes.extend(answers.map(ReasonCode::byte));
-        if let Some(packet_id) = PacketId::new(packet_id) {
+        let decided = results.iter().map(|&result| suback_code(result));
+        if let Some((packet_id, codes)) = self.answered(part, decided) {
             self.send_suback(packet_id, &codes, fx);
         }
     }
@@ -223,37 +251,35 @@ impl Front {
         let packet_id = packet.packet_id.get();
         if self.is_requested(packet_id)? {
             let code = ReasonCode::PacketIdentifierInUse.byte();
-            let codes: SmallVec<[u8; 16]> = packet.filters.iter().map(|_| code).collect();
+            let codes: Codes = packet.filters.iter().map(|_| code).collect();
             self.send_unsuback(packet.packet_id, &codes, fx);
             return Ok(Flow::Next);
         }
-        self.request(packet_id, Vec::new());
-        let home = self.session.home;
-        fx.send_home(
-            home.partition,
-            ToHome::Unsubscribe {
-                session: home.session,
+        let filters = packet.filters.len();
+        let parts = filters.div_ceil(PART_FILTERS);
+        self.request(packet_id, parts, smallvec![ASKED; filters]);
+        let mut left = packet.filters.iter().map(split_share);
+        for part in 0..parts {
+            let message = ToHome::Unsubscribe {
+                session: self.session.home.session,
                 epoch: self.session.epoch,
-                packet_id,
-                filters: packet.filters.iter().map(split_share).collect(),
-            },
-        );
+                part: part_from(packet_id, part * PART_FILTERS),
+                filters: left.by_ref().take(PART_FILTERS).collect(),
+            };
+            fx.send_home(self.session.home.partition, message);
+        }
         Ok(Flow::Next)
     }
 
     /// One UNSUBACK, also when nothing was deleted: v3 [MQTT-3.10.4-5], v5 [MQTT-3.10.4-5].
     pub(super) fn handle_unsubscribed(
         &mut self,
-        packet_id: u16,
+        part: RequestPart,
         existed: &[bool],
         fx: &mut impl FrontEffects,
     ) {
-        let known = self.answered(packet_id);
-        if let (Some(_), Some(packet_id)) = (known, PacketId::new(packet_id)) {
-            let codes: SmallVec<[u8; 16]> = existed
-                .iter()
-                .map(|&existed| unsuback_code(existed).byte())
-                .collect();
+        let decided = existed.iter().map(|&existed| unsuback_code(existed));
+        if let Some((packet_id, codes)) = self.answered(part, decided) {
             self.send_unsuback(packet_id, &codes, fx);
         }
     }
@@ -270,6 +296,18 @@ const ANSWER_TOO_LARGE: Fault = Fault {
     reason: ReasonCode::PacketTooLarge,
     text: "the answer is larger than the client takes",
 };
+
+const fn part_from(packet_id: u16, first: usize) -> RequestPart {
+    RequestPart {
+        packet_id,
+        first: number(first),
+    }
+}
+
+const fn number(filters: usize) -> u32 {
+    debug_assert!(filters <= u32::MAX as usize, "a packet is smaller");
+    filters as u32
+}
 
 /// A filter that the client has no right to gets a code of its own (v5 section 3.9.3), and the others are served.
 fn check_right(filter: TopicFilter<'_>, fx: &mut impl FrontEffects) -> Option<ReasonCode> {

@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, VecDeque};
 use compact_str::CompactString;
 use courser_contract::{
     Attach, AttachStage, Attached, ClientHash, ConnectRefusal, DeliverTo, Delivery, DetachCause,
-    Epoch, FrontId, GroupRef, HomeRef, OutcomeKind, PartitionId, QoS, Seq, SessionLimits, Source,
-    SubscribeResult, Subscription, ToFront, ToHome, Will,
+    Epoch, FrontId, GroupRef, HomeRef, OutcomeKind, PartitionId, QoS, RequestPart, Seq,
+    SessionLimits, Source, SubscribeResult, Subscription, ToFront, ToHome, Will,
 };
 
 use super::{DURABLE, VOLATILE};
@@ -236,12 +236,12 @@ impl Client {
                 self.lost();
                 messages
             }
-            ToFront::Subscribed { packet_id, results } => {
-                self.suback.push((packet_id, results));
+            ToFront::Subscribed { part, results } => {
+                self.suback.push((part.packet_id, results));
                 Vec::new()
             }
-            ToFront::Unsubscribed { packet_id, existed } => {
-                self.unsuback.push((packet_id, existed));
+            ToFront::Unsubscribed { part, existed } => {
+                self.unsuback.push((part.packet_id, existed));
                 Vec::new()
             }
             ToFront::Received {
@@ -360,7 +360,7 @@ impl Client {
         let message = ToHome::Subscribe {
             session: home.session,
             epoch: self.epoch,
-            packet_id: self.next_packet_id,
+            part: RequestPart::whole(self.next_packet_id),
             subscriptions,
         };
         (home.partition, message)

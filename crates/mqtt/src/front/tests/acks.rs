@@ -1,6 +1,6 @@
 //! Acknowledgements of the client and the outcomes that they become.
 
-use courser_contract::{QoS, Seq, Source, ToFront};
+use courser_contract::{QoS, RequestPart, Seq, Source, ToFront};
 
 use super::support::{Client, GROUP, V5, V311, packet_id, to_group, to_session, view};
 use crate::codec::{Packet, Puback, Pubcomp, Pubrec, ReasonCode};
@@ -206,7 +206,7 @@ fn deliveries_that_have_begun_are_finished_after_unsubscribing() {
         qos2(&mut client, 1);
         client.unsubscribes(1, &["t"]);
         client.told(ToFront::Unsubscribed {
-            packet_id: 1,
+            part: RequestPart::whole(1),
             existed: vec![true],
         });
         client.effects();

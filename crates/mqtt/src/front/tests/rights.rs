@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU16;
 
-use courser_contract::{QoS, SubscribeResult, ToFront};
+use courser_contract::{QoS, RequestPart, SubscribeResult, ToFront};
 
 use super::support::{
     Client, DURABLE, Hello, V5, V311, attached, to_front, to_group, to_session, view,
@@ -95,7 +95,7 @@ fn a_filter_without_the_right_gets_its_own_code_and_the_others_are_served() {
         );
         let granted = SubscribeResult::Granted(QoS::AtLeastOnce);
         client.told(ToFront::Subscribed {
-            packet_id: 7,
+            part: RequestPart::whole(7),
             results: vec![granted, granted],
         });
         let bytes = client.receives();

@@ -1,6 +1,6 @@
 //! SUBSCRIBE and UNSUBSCRIBE.
 
-use courser_contract::{QoS, SubscribeResult, ToFront};
+use courser_contract::{QoS, RequestPart, SubscribeResult, ToFront};
 
 use super::support::{Client, Hello, V5, V311};
 use crate::codec::{Property, QoS as WireQos, RetainHandling, SubscriptionId, SubscriptionOptions};
@@ -12,7 +12,7 @@ pub(super) const QOS2: SubscriptionOptions = SubscriptionOptions::new(WireQos::E
 
 pub(super) fn subscribed(packet_id: u16, results: &[SubscribeResult]) -> ToFront {
     ToFront::Subscribed {
-        packet_id,
+        part: RequestPart::whole(packet_id),
         results: results.to_vec(),
     }
 }
@@ -61,6 +61,67 @@ fn filters_go_home_together_and_come_back_as_one_suback() {
         client.told(subscribed(7, &results));
         assert!(client.receives().is_empty());
     }
+}
+
+#[test]
+fn many_filters_go_home_in_parts_and_are_answered_by_one_packet() {
+    // v5 [MQTT-3.8.4-5], v5 [MQTT-3.8.4-6], v5 [MQTT-3.9.3-1], v5 [MQTT-3.11.3-1]
+    let mut client = Client::attached(V5);
+    client.shell.denied = vec!["subscribe no".to_owned()];
+    let mut filters = vec![("a", QOS0); 80];
+    filters[0].0 = "no";
+    filters[40].0 = "no";
+    client.subscribes(7, &[], &filters);
+    let parts = client.effects();
+    let sizes: Vec<_> = parts.iter().map(|part| part.matches('[').count()).collect();
+    assert_eq!(sizes, [32, 32, 14]);
+    let starts = [
+        "subscribe 7 from 1 ",
+        "subscribe 7 from 33 ",
+        "subscribe 7 from 66 ",
+    ];
+    for (part, start) in parts.iter().zip(starts) {
+        assert!(part.contains(start), "{part} begins with {start}");
+    }
+    // Groups may let a later part be answered first.
+    let part = |first| RequestPart {
+        packet_id: 7,
+        first,
+    };
+    for (first, count, qos) in [
+        (66, 14, QoS::ExactlyOnce),
+        (1, 32, QoS::AtMostOnce),
+        (33, 32, QoS::AtLeastOnce),
+    ] {
+        assert!(client.hears().is_empty());
+        client.told(ToFront::Subscribed {
+            part: part(first),
+            results: vec![granted(qos); count],
+        });
+    }
+    let mut codes = vec!["87"];
+    codes.extend(["00"; 32]);
+    codes.extend(["01"; 7]);
+    codes.push("87");
+    codes.extend(["01"; 25]);
+    codes.extend(["02"; 14]);
+    assert_eq!(client.hears(), [format!("SUBACK 7 {}", codes.join(" "))]);
+    assert!(client.front.requests.is_none());
+
+    client.unsubscribes(8, &["a"; 40]);
+    assert_eq!(client.effects().len(), 2);
+    for (first, count) in [(0, 32), (32, 8)] {
+        assert!(client.hears().is_empty());
+        client.told(ToFront::Unsubscribed {
+            part: RequestPart {
+                packet_id: 8,
+                first,
+            },
+            existed: vec![first == 0; count],
+        });
+    }
+    let codes = [["00"; 32].join(" "), ["11"; 8].join(" ")];
+    assert_eq!(client.hears(), [format!("UNSUBACK 8 {}", codes.join(" "))]);
 }
 
 #[test]
@@ -117,7 +178,7 @@ fn several_subscribes_may_be_under_way() {
     client.told(subscribed(2, &[granted(QoS::AtMostOnce)]));
     client.told(subscribed(1, &[SubscribeResult::Failed]));
     client.told(ToFront::Unsubscribed {
-        packet_id: 4,
+        part: RequestPart::whole(4),
         existed: vec![true],
     });
     client.told(subscribed(3, &[granted(QoS::AtMostOnce)]));
@@ -239,7 +300,7 @@ fn unsuback_comes_also_when_nothing_was_deleted() {
             ["volatile: unsubscribe 9 [(None, \"a/+\"), (None, \"b\"), (Some(\"g\"), \"c\")]"]
         );
         client.told(ToFront::Unsubscribed {
-            packet_id: 9,
+            part: RequestPart::whole(9),
             existed: vec![true, false, true],
         });
         assert_eq!(client.hears(), [expected]);
@@ -293,7 +354,7 @@ fn requests_that_are_answered_hold_no_memory() {
     client.unsubscribes(3, &["a"]);
     assert!(client.front.requests.is_some());
     client.told(ToFront::Unsubscribed {
-        packet_id: 3,
+        part: RequestPart::whole(3),
         existed: vec![true],
     });
     assert!(client.front.requests.is_none());

@@ -7,7 +7,8 @@ use std::rc::Rc;
 use courser_contract::{
     Asked, Attached, CloseCause, DeliverFlags, DeliverTo, Delivery, Destinations, Dropped, Epoch,
     FrontEffects, FrontId, GroupRef, HomeRef, Now, PartitionId, Permission, Publish, QoS, Record,
-    RecordView, Routed, Seq, SessionUid, ShardId, Source, Tick, Ticket, ToFront, ToHome, WallMs,
+    RecordView, RequestPart, Routed, Seq, SessionUid, ShardId, Source, Tick, Ticket, ToFront,
+    ToHome, WallMs,
 };
 
 use crate::codec::{
@@ -139,6 +140,14 @@ impl FrontEffects for Shell {
     }
 }
 
+/// Its packet id, and the place of its first filter when others are before it.
+fn part_name(part: RequestPart) -> String {
+    match part.first {
+        0 => part.packet_id.to_string(),
+        first => format!("{} from {first}", part.packet_id),
+    }
+}
+
 fn to_home(message: &ToHome) -> String {
     match message {
         ToHome::Attach(attach) => {
@@ -169,11 +178,11 @@ fn to_home(message: &ToHome) -> String {
             client_id, epoch, ..
         } => format!("unclaim {client_id} epoch={}", epoch.0),
         ToHome::Subscribe {
-            packet_id,
+            part,
             subscriptions,
             ..
         } => {
-            let mut line = format!("subscribe {packet_id}");
+            let mut line = format!("subscribe {}", part_name(*part));
             for one in subscriptions {
                 let share = one.share.as_ref().map(|share| format!(" share={share}"));
                 let id = one.identifier.map(|id| format!(" id={id}"));
@@ -192,9 +201,9 @@ fn to_home(message: &ToHome) -> String {
             }
             line
         }
-        ToHome::Unsubscribe {
-            packet_id, filters, ..
-        } => format!("unsubscribe {packet_id} {filters:?}"),
+        ToHome::Unsubscribe { part, filters, .. } => {
+            format!("unsubscribe {} {filters:?}", part_name(*part))
+        }
         ToHome::Outcome {
             first, last, kind, ..
         } => format!("outcome {}..={} {kind:?}", first.0, last.0),
