@@ -115,11 +115,11 @@ impl<'a> SessionView<'a> {
 
     /// How many subscriptions it has, shared ones included.
     #[must_use]
-    pub const fn subscription_count(&self) -> usize {
+    pub fn subscription_count(&self) -> usize {
         self.session.subscriptions.len()
     }
 
-    /// Its subscriptions from the one at `from` on, in the order in which they were made.
+    /// Its subscriptions from the one at `from` on. While none ends they are in the order in which they were made.
     pub fn subscriptions(&self, from: usize) -> impl Iterator<Item = SubscriptionView<'a>> + 'a {
         let subscriptions: &'a [Subscribed] = &self.session.subscriptions;
         subscriptions

@@ -297,6 +297,11 @@ impl Session {
 }
 
 impl Subscribed {
+    /// Whether it is the one of this name.
+    pub(crate) fn is_named(&self, share: Option<&str>, filter: &str) -> bool {
+        &*self.filter == filter && self.share_name() == share
+    }
+
     /// Its share name.
     pub(crate) fn share_name(&self) -> Option<&str> {
         self.share.as_ref().map(|share| &*share.name)

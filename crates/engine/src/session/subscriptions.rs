@@ -11,43 +11,79 @@ use super::{Share, Subscribed};
 const TABLE_FROM: usize = 16;
 
 /// The subscriptions of a session, in an order that follows from its entries. One is found in constant time.
-#[derive(Debug, Default)]
-pub(crate) struct Subscriptions {
-    made: Vec<Subscribed>,
+#[derive(Debug)]
+pub(crate) enum Subscriptions {
+    Few(Vec<Subscribed>),
     /// From [`TABLE_FROM`] on.
-    places: Option<Box<Places>>,
+    Many(Box<Many>),
 }
 
-/// Places by share name and filter. Clients choose both: the hash is keyed.
-#[derive(Debug, Default)]
-struct Places {
-    table: HashTable<u32>,
+const _: () = assert!(
+    size_of::<Subscriptions>() == size_of::<Vec<Subscribed>>(),
+    "sessions with few do not pay for those with many"
+);
+
+/// Subscriptions with their places by share name and filter. Clients choose both: the hash is keyed.
+#[derive(Debug)]
+pub(crate) struct Many {
+    made: Vec<Subscribed>,
+    places: HashTable<u32>,
     hasher: foldhash::fast::RandomState,
 }
 
-impl Places {
+impl Many {
+    fn new(made: Vec<Subscribed>) -> Self {
+        let mut many = Self {
+            places: HashTable::with_capacity(2 * made.len()),
+            made,
+            hasher: foldhash::fast::RandomState::default(),
+        };
+        (0..many.made.len()).for_each(|at| many.note(at));
+        many
+    }
+
     fn hash(&self, share: Option<&str>, filter: &str) -> u64 {
         self.hasher.hash_one((share, filter))
     }
 
-    fn hash_of(&self, subscribed: &Subscribed) -> u64 {
-        self.hash(subscribed.share_name(), &subscribed.filter)
+    fn hash_at(&self, at: usize) -> u64 {
+        let it = &self.made[at];
+        self.hash(it.share_name(), &it.filter)
     }
 
-    fn insert(&mut self, at: usize, made: &[Subscribed]) {
-        let hash = self.hash_of(&made[at]);
-        let hasher = &self.hasher;
-        self.table.insert_unique(hash, number(at), |&at| {
-            let other = &made[at as usize];
-            hasher.hash_one((other.share_name(), &*other.filter))
-        });
+    fn find(&self, share: Option<&str>, filter: &str) -> Option<usize> {
+        let is_it = |at: &u32| self.made[*at as usize].is_named(share, filter);
+        let found = self.places.find(self.hash(share, filter), is_it);
+        found.map(|&at| at as usize)
     }
 
-    fn remove(&mut self, at: usize, made: &[Subscribed]) {
-        let hash = self.hash_of(&made[at]);
-        if let Ok(entry) = self.table.find_entry(hash, |&it| it == number(at)) {
+    /// One is at this place now.
+    fn note(&mut self, at: usize) {
+        let (made, hasher) = (&self.made, &self.hasher);
+        let hash = |at: usize| hasher.hash_one((made[at].share_name(), &*made[at].filter));
+        self.places
+            .insert_unique(hash(at), number(at), |&at| hash(at as usize));
+    }
+
+    /// One is at this place no more.
+    fn forget(&mut self, at: usize) {
+        let hash = self.hash_at(at);
+        if let Ok(entry) = self.places.find_entry(hash, |&it| it == number(at)) {
             entry.remove();
         }
+    }
+
+    fn remove(&mut self, at: usize) -> Subscribed {
+        let last = self.made.len() - 1;
+        self.forget(at);
+        if at != last {
+            self.forget(last);
+        }
+        let gone = self.made.swap_remove(at);
+        if at != last {
+            self.note(at);
+        }
+        gone
     }
 }
 
@@ -55,11 +91,20 @@ fn number(at: usize) -> u32 {
     u32::try_from(at).expect("fewer subscriptions than a session may have")
 }
 
+impl Default for Subscriptions {
+    fn default() -> Self {
+        Self::Few(Vec::new())
+    }
+}
+
 impl Deref for Subscriptions {
     type Target = [Subscribed];
 
     fn deref(&self) -> &[Subscribed] {
-        &self.made
+        match self {
+            Self::Few(made) => made,
+            Self::Many(many) => &many.made,
+        }
     }
 }
 
@@ -68,95 +113,97 @@ impl IntoIterator for Subscriptions {
     type IntoIter = std::vec::IntoIter<Subscribed>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.made.into_iter()
+        match self {
+            Self::Few(made) => made.into_iter(),
+            Self::Many(many) => many.made.into_iter(),
+        }
     }
 }
 
 impl Subscriptions {
     /// Place of a subscription.
     pub(crate) fn find(&self, share: Option<&str>, filter: &str) -> Option<usize> {
-        let is_it = |it: &Subscribed| &*it.filter == filter && it.share_name() == share;
-        match &self.places {
-            None => self.made.iter().position(is_it),
-            Some(places) => places
-                .table
-                .find(places.hash(share, filter), |&at| {
-                    is_it(&self.made[at as usize])
-                })
-                .map(|&at| at as usize),
+        match self {
+            Self::Few(made) => made.iter().position(|it| it.is_named(share, filter)),
+            Self::Many(many) => many.find(share, filter),
         }
     }
 
     /// Adds one that is not there.
     pub(crate) fn push(&mut self, made: Subscribed) {
-        // Most sessions have one: no room for three more.
-        if self.made.len() < 4 {
-            self.made.reserve_exact(1);
-        }
-        self.made.push(made);
-        match &mut self.places {
-            Some(places) => places.insert(self.made.len() - 1, &self.made),
-            None if self.made.len() >= TABLE_FROM => {
-                let mut places = Box::<Places>::default();
-                (0..self.made.len()).for_each(|at| places.insert(at, &self.made));
-                self.places = Some(places);
+        match self {
+            Self::Few(few) => {
+                // Most sessions have one: no room for three more.
+                if few.len() < 4 {
+                    few.reserve_exact(1);
+                }
+                few.push(made);
+                if few.len() >= TABLE_FROM {
+                    *self = Self::Many(Box::new(Many::new(std::mem::take(few))));
+                }
             }
-            None => {}
+            Self::Many(many) => {
+                many.made.push(made);
+                many.note(many.made.len() - 1);
+            }
         }
     }
 
     /// Room for so many more, and for no others.
     pub(crate) fn reserve_exact(&mut self, count: usize) {
-        self.made.reserve_exact(count);
+        match self {
+            Self::Few(made) => made.reserve_exact(count),
+            Self::Many(many) => many.made.reserve_exact(count),
+        }
     }
 
     /// Takes one out; the last one gets its place.
     pub(crate) fn remove(&mut self, at: usize) -> Subscribed {
-        let last = self.made.len() - 1;
-        if let Some(places) = &mut self.places {
-            places.remove(at, &self.made);
-            if at != last {
-                places.remove(last, &self.made);
+        match self {
+            Self::Few(made) => made.swap_remove(at),
+            Self::Many(many) => {
+                let gone = many.remove(at);
+                // Half: sessions that go to and fro at the border shall not make a table each time.
+                if many.made.len() <= TABLE_FROM / 2 {
+                    *self = Self::Few(std::mem::take(&mut many.made));
+                }
+                gone
             }
         }
-        let gone = self.made.swap_remove(at);
-        match &mut self.places {
-            // Half: sessions that go to and fro at the border shall not make a table each time.
-            Some(_) if last <= TABLE_FROM / 2 => self.places = None,
-            Some(places) if at != last => places.insert(at, &self.made),
-            Some(_) | None => {}
+    }
+
+    fn made_mut(&mut self) -> &mut [Subscribed] {
+        match self {
+            Self::Few(made) => made,
+            Self::Many(many) => &mut many.made,
         }
-        gone
     }
 
     /// Puts another subscription of the same name in its place. Gives what was there.
     pub(crate) fn replace(&mut self, at: usize, made: Subscribed) -> Subscribed {
-        std::mem::replace(&mut self.made[at], made)
+        std::mem::replace(&mut self.made_mut()[at], made)
     }
 
     /// The shared part of one.
     pub(crate) fn share_mut(&mut self, at: usize) -> Option<&mut Share> {
-        self.made[at].share.as_deref_mut()
+        self.made_mut()[at].share.as_deref_mut()
     }
 
     /// The shared parts of all that have one.
     pub(crate) fn shares_mut(&mut self) -> impl Iterator<Item = &mut Share> {
-        self.made
-            .iter_mut()
-            .filter_map(|it| it.share.as_deref_mut())
+        let made = self.made_mut().iter_mut();
+        made.filter_map(|it| it.share.as_deref_mut())
     }
 
     /// Asserts that each is found where it is.
     pub(crate) fn check(&self) {
-        for (at, it) in self.made.iter().enumerate() {
+        for (at, it) in self.iter().enumerate() {
             let found = self.find(it.share_name(), &it.filter);
             assert_eq!(found, Some(at), "a subscription is found where it is");
         }
-        let places = self.places.as_ref().map(|places| places.table.len());
-        assert!(
-            places.is_none_or(|places| places == self.made.len()),
-            "each has one place"
-        );
+        if let Self::Many(many) = self {
+            assert_eq!(many.places.len(), many.made.len(), "each has one place");
+        }
     }
 }
 
@@ -197,6 +244,9 @@ mod tests {
             assert_eq!(subscriptions.find(gone.share_name(), &gone.filter), None);
             subscriptions.check();
         }
-        assert!(subscriptions.places.is_none(), "no table for so few");
+        assert!(
+            matches!(subscriptions, Subscriptions::Few(_)),
+            "no table for so few"
+        );
     }
 }

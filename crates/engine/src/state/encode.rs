@@ -86,7 +86,7 @@ impl State {
         session.sent_limit.write(out);
         self.encode_stream(&session.stream, out);
         write_count(session.subscriptions.len(), out);
-        for subscription in &session.subscriptions {
+        for subscription in &*session.subscriptions {
             write_str(&subscription.filter, out);
             write_str(subscription.share_name().unwrap_or_default(), out);
             subscription.share.is_some().write(out);

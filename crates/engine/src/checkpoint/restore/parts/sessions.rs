@@ -9,7 +9,10 @@ use super::{Canonical, DecodeError, Owner, Parts, Reader, SEQ_END, Stream, ids, 
 use crate::{
     entry::ScanState,
     l2::Entry,
-    session::{Extra, OwnerName, PACKET_IDS, Saved, Scan, Session, SessionLead, Share, Subscribed},
+    session::{
+        Extra, OwnerName, PACKET_IDS, Saved, Scan, Session, SessionLead, Share, Subscribed,
+        Subscriptions,
+    },
 };
 
 const NO_SESSION: DecodeError = DecodeError::Invalid("part of no session");
@@ -29,7 +32,7 @@ impl Parts {
             ends_at: reader.read()?,
             sent_limit: reader.read()?,
             stream: Stream::default(),
-            subscriptions: Vec::new(),
+            subscriptions: Subscriptions::default(),
             extra: None,
             lead: SessionLead::default(),
             saved: Saved::default(),
