@@ -40,11 +40,16 @@ class Names:
 
     def before_resume(self, name: str) -> None:
         """What the marker `restart` adds to a scenario: nothing that a client was told may depend on the process."""
-        if self.restarts and name in self.taken_up:
+        if name in self.taken_up:
+            self.restart()
+        self.taken_up.add(name)
+
+    def restart(self) -> None:
+        """The same where a scenario takes no session up. All connections end; without the marker nothing happens."""
+        if self.restarts:
             self.broker.check_alive()
             assert self.broker.stop() == 0
             self.broker.start()
-        self.taken_up.add(name)
 
     def topic(self, tail: str = "a") -> str:
         return f"t{self.mark}/{tail}"

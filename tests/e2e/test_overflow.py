@@ -16,10 +16,17 @@ def absent_with(mqtt, topic):
     client.disconnect()
 
 
-def what_waits(mqtt, publisher, topic):
+def broker_with(mqtt, brokers, overflow):
+    """One that may be stopped, or one that other tests have as well."""
+    make = brokers.own if mqtt.restarts else brokers.common
+    return make(queue_messages=ROOM, overflow=overflow)
+
+
+def what_waits(mqtt, topic):
     """The numbers that the session gets when it comes back, before what is published then."""
     client, connack = mqtt.resume("absent")
     assert connack.session_present
+    publisher = mqtt.connect("later")
     numbers = [int(message.payload) for message in client.messages(ROOM)]
     # There is room when the broker has the acknowledgements.
     until(lambda: publisher.publish(topic, b"marker", 1) == 0 and not client.inbox.empty(), "there is room again")
@@ -28,25 +35,27 @@ def what_waits(mqtt, publisher, topic):
     return numbers
 
 
+@pytest.mark.restart
 @pytest.mark.parametrize("overflow, kept", [("drop_newest", range(ROOM)), ("drop_oldest", range(SENT - ROOM, SENT))])
 def test_dropped(mqtt, brokers, overflow, kept):
     """All are acknowledged; the first ones or the last ones are there afterwards, in order."""
-    mqtt.broker = brokers.common(queue_messages=ROOM, overflow=overflow)
+    mqtt.broker = broker_with(mqtt, brokers, overflow)
     topic = mqtt.topic()
     absent_with(mqtt, topic)
     publisher = mqtt.connect("pub")
     codes = [publisher.publish(topic, b"%d" % number, 1) for number in range(SENT)]
     assert set(codes) == {0}
-    assert what_waits(mqtt, publisher, topic) == list(kept)
+    assert what_waits(mqtt, topic) == list(kept)
 
 
+@pytest.mark.restart
 @pytest.mark.v5
 def test_refused(mqtt, brokers):
     """What finds no room is refused with 0x97, nothing that was taken is lost, and there is room again when the session has come."""
-    mqtt.broker = brokers.common(queue_messages=ROOM, overflow="refuse")
+    mqtt.broker = broker_with(mqtt, brokers, "refuse")
     topic = mqtt.topic()
     absent_with(mqtt, topic)
     publisher = mqtt.connect("pub")
     codes = [publisher.publish(topic, b"%d" % number, 1) for number in range(SENT)]
     assert codes == [0] * ROOM + [0x97] * (SENT - ROOM)
-    assert what_waits(mqtt, publisher, topic) == list(range(ROOM))
+    assert what_waits(mqtt, topic) == list(range(ROOM))

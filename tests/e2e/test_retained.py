@@ -46,12 +46,14 @@ def test_plain_publish_leaves_it(mqtt):
     publisher.publish(topic, b"", 1, retain=True)
 
 
+@pytest.mark.restart
 def test_wildcard(mqtt):
     """A wildcard subscription gets all matching retained messages, each once, at the lower QoS."""
     publisher = mqtt.connect("pub")
     topics = [mqtt.topic(name) for name in ("r/a", "r/b", "r/b/c", "s/a")]
     for topic in topics:
         publisher.publish(topic, topic.encode(), 2, retain=True)
+    mqtt.restart()
     plus = mqtt.subscriber(mqtt.topic("r/+"), qos=1, name="plus")
     assert sorted(message.topic for message in plus.messages(2)) == topics[:2]
     multi = mqtt.subscriber(mqtt.topic("#"), qos=0, name="multi")
@@ -133,6 +135,7 @@ def test_retain_handling(mqtt):
     publisher.publish(topic, b"", 1, retain=True)
 
 
+@pytest.mark.restart
 @pytest.mark.v5
 def test_retained_keeps_properties(mqtt):
     """A retained message is delivered with its properties and the subscription's identifier.
@@ -143,6 +146,7 @@ def test_retained_keeps_properties(mqtt):
     properties = {"content_type": "a/b", "user_properties": [("k", "2"), ("k", "1")], "message_expiry": 500}
     publisher = mqtt.connect("pub")
     publisher.publish(topic, b"kept", 1, retain=True, properties=properties)
+    mqtt.restart()
     client = mqtt.connect("sub")
     client.subscribe([Subscription(topic, 1)], {"subscription_id": 77})
     found = client.message()
@@ -150,4 +154,4 @@ def test_retained_keeps_properties(mqtt):
     assert found.properties["content_type"] == "a/b"
     assert found.user_properties == [("k", "2"), ("k", "1")]
     assert 400 < found.properties["message_expiry"] <= 500
-    publisher.publish(topic, b"", 1, retain=True)
+    mqtt.connect("end").publish(topic, b"", 1, retain=True)

@@ -136,6 +136,7 @@ def test_will_on_takeover(mqtt):
     assert watcher.message().payload == b"gone"
 
 
+@pytest.mark.restart
 def test_will_reaches_wildcards_and_offline_sessions(mqtt):
     """A will is matched like any publish."""
     topic = mqtt.topic("w/1")

@@ -116,6 +116,7 @@ pub(crate) fn run(arguments: &Server) -> Exit {
         Ok(signals) => signals,
         Err(error) => return internal(format, &format!("cannot wait for signals: {error}")),
     };
+    let began = Instant::now();
     let broker = match Broker::start(config) {
         Ok(broker) => broker,
         Err(error) => return cannot_start(format, &running, &error),
@@ -139,6 +140,7 @@ pub(crate) fn run(arguments: &Server) -> Exit {
         settings: &settings,
         capped,
         format,
+        began,
     };
     greeting.tell(greeting.beginning());
     // Without a service manager that asked for it this is nothing; with one that does not answer it changes nothing.
@@ -197,7 +199,10 @@ async fn wait(orders: &mut Orders, greeting: &Greeting<'_>) -> Reason {
         reloads,
     } = orders;
     let broker = greeting.broker;
-    let mut start = Start::default();
+    let mut start = Start {
+        said: greeting.began,
+        is_over: false,
+    };
     loop {
         let look = if start.is_over { LOOK } else { LOOK_STARTING };
         tokio::select! {
@@ -227,20 +232,8 @@ async fn wait(orders: &mut Orders, greeting: &Greeting<'_>) -> Reason {
 
 /// What was said of a start.
 struct Start {
-    began: Instant,
     said: Instant,
     is_over: bool,
-}
-
-impl Default for Start {
-    fn default() -> Self {
-        let now = Instant::now();
-        Self {
-            began: now,
-            said: now,
-            is_over: false,
-        }
-    }
 }
 
 impl Start {
@@ -250,7 +243,7 @@ impl Start {
             Status::Serving => {
                 self.is_over = true;
                 take_accounts(greeting);
-                return greeting.tell(greeting.end(self.began.elapsed()));
+                return greeting.tell(greeting.end());
             }
             Status::Failed(_) => return,
             Status::Reading => "reading the log",
@@ -258,7 +251,7 @@ impl Start {
         };
         if self.said.elapsed() >= PROGRESS {
             self.said = Instant::now();
-            let text = format!("{what}, {} s", self.began.elapsed().as_secs());
+            let text = format!("{what}, {} s", greeting.began.elapsed().as_secs());
             greeting.tell(vec![Said::new("starting", text)]);
         }
     }

@@ -4,7 +4,7 @@ mod reach;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::Instant;
 
 use courser_broker::{Authentication, Broker};
 use courser_settings::{ListenerProtocol, LogFormat, Settings};
@@ -52,6 +52,8 @@ pub(super) struct Greeting<'a> {
     pub(super) capped: Option<usize>,
     /// For whom it is said.
     pub(super) format: LogFormat,
+    /// When the start of the broker began.
+    pub(super) began: Instant,
 }
 
 impl Greeting<'_> {
@@ -132,11 +134,12 @@ impl Greeting<'_> {
         lines
     }
 
-    /// Once it serves, `took` after it began to read.
-    pub(super) fn end(&self, took: Duration) -> Vec<Said> {
+    /// Once it serves.
+    pub(super) fn end(&self) -> Vec<Said> {
         let mut lines = Vec::new();
         lines.extend(self.broker.recovered().map(|found| {
-            let text = format!("recovered: {found}; all in {} ms", took.as_millis());
+            let took = self.began.elapsed().as_millis();
+            let text = format!("recovered: {found}; all in {took} ms");
             Said::new("recovered", text)
         }));
         self.damage(&mut lines);
