@@ -89,7 +89,7 @@ ROWS = {
     "domain show": [Row("default " + S), Row("default -o json " + S)],
     "domain set": [Row("default --quota queued_messages=1000 -o json " + S)],
     "top": [Row("-n 1 " + S, says="memory"), Row("-n 1 -o json " + S)],
-    "events": [Row("--no-follow " + S, says="canary-client"), Row("--no-follow -o jsonl " + S)],
+    "events": [Row("--no-follow " + S, says="canary-client"), Row("--no-follow -o json " + S)],
     "errors": [Row(), Row("-o json"), Row("0x87")],
     "diagnose": [Row("- --with-names " + S, says="canary-client")],
     "context add": [

@@ -70,6 +70,9 @@ VERBS = {
     "set-password": (["user", "set-password", "fleet", "--password-file", "secret"], "replace the password of fleet? [y/N]"),
     "prune": (["backup", "prune", "backups", "--keep", "1"], "remove backups in backups but the last 1? [y/N]"),
     "remove": (["user", "remove", "fleet"], "remove the user fleet? [y/N]"),
+    "remove-role": (["user", "set", "fleet", "--remove-role", "device"], "take device from user fleet? [y/N]"),
+    "administration": (["role", "set", "device", "--administration", "read"], "set administration of role device to read? [y/N]"),
+    "deny": (["acl", "grant", "device", "all", "#", "--deny"], 'give "deny all #" to role device? [y/N]'),
 }
 
 

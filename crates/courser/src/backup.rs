@@ -1,11 +1,11 @@
 //! `courser backup` and `courser restore`.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use courser_admin::client::{Client, ClientError};
+use courser_admin::client::Client;
 use courser_broker::{
     BackupError, BackupReport, PruneMode, Pruned, prune_backups, restore_backup, verify_backup,
 };
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::cli::exit::{Exit, usage};
 use crate::cli::sure::Sure;
-use crate::operate::{Output, OutputFlags, ServerFlags, say};
+use crate::operate::{Output, OutputFlags, ServerFlags, Stop, say};
 
 /// How often a backup that is being made is looked at.
 const LOOK: Duration = Duration::from_millis(200);
@@ -129,12 +129,12 @@ pub(crate) fn run(arguments: &Backup) -> Exit {
         Verb::Create(create) => create.run(),
         Verb::Status { server, output } => server.ask(async |client| {
             let state = client.get("/api/v1/backup", &[]).await?;
-            output.output().value(&state);
+            output.output().value(&state)?;
             Ok(ended(&state))
         }),
         Verb::Stop { server, output } => server.ask(async |client| {
             let done = client.delete("/api/v1/backup").await?;
-            output.output().rows(&[done], &["done", "what"]);
+            output.output().rows(&[done], &["done", "what"])?;
             Ok(Exit::Done)
         }),
         Verb::Verify(verify) => {
@@ -178,7 +178,7 @@ impl Prune {
             Ok(done) => done,
             Err(error) => return refused(&error),
         };
-        match self.output.output() {
+        let said = match self.output.output() {
             Output::Table => self.in_words(&done),
             output => output.value(&json!({
                 "dry_run": self.dry_run,
@@ -188,11 +188,11 @@ impl Prune {
                 "bytes": done.bytes,
                 "bytes_needed": done.bytes_needed,
             })),
-        }
-        Exit::Done
+        };
+        said.into()
     }
 
-    fn in_words(&self, done: &Pruned) {
+    fn in_words(&self, done: &Pruned) -> Result<(), Exit> {
         let removed = match self.dry_run {
             true => "would be removed",
             false => "removed",
@@ -206,7 +206,7 @@ impl Prune {
             done.bytes_needed,
             first.copied().unwrap_or_default(),
             last.copied().unwrap_or_default()
-        ));
+        ))
     }
 }
 
@@ -226,14 +226,14 @@ impl Create {
         self.server.ask(async |client| {
             let begun = client.post_with("/api/v1/backup", &query).await?;
             if self.no_wait {
-                self.output.output().value(&begun);
+                self.output.output().value(&begun)?;
                 return Ok(Exit::Done);
             }
             self.wait(&client, &folder).await
         })
     }
 
-    async fn wait(&self, client: &Client, folder: &Path) -> Result<Exit, ClientError> {
+    async fn wait(&self, client: &Client, folder: &Path) -> Result<Exit, Stop> {
         loop {
             let state = client.get("/api/v1/backup", &[]).await?;
             if state["state"] == "running" {
@@ -241,22 +241,22 @@ impl Create {
                 continue;
             }
             match self.output.output() {
-                Output::Table => in_words(&state, folder),
-                output => output.value(&state),
+                Output::Table => in_words(&state, folder)?,
+                output => output.value(&state)?,
             }
             return Ok(ended(&state));
         }
     }
 }
 
-fn in_words(state: &Value, folder: &Path) {
+fn in_words(state: &Value, folder: &Path) -> Result<(), Exit> {
     for damage in state["damaged"].as_array().into_iter().flatten() {
         let damage = damage.as_str().unwrap_or_default();
         eprintln!("courser: DAMAGED, also in the backup: {damage}");
     }
     if let Some(error) = state["error"].as_str() {
         eprintln!("courser: there is no backup: {error}");
-        return;
+        return Ok(());
     }
     say(&format!(
         "backup {} in {}: {} bytes copied, {} bytes of earlier ones used again\n",
@@ -264,7 +264,7 @@ fn in_words(state: &Value, folder: &Path) {
         folder.display(),
         state["bytes_copied"],
         state["bytes_reused"]
-    ));
+    ))
 }
 
 /// 1 when it failed, or has copied damage.
@@ -281,7 +281,7 @@ fn told(report: &BackupReport, what: &str, output: Output) -> Exit {
     let made = i64::try_from(report.made.0).ok();
     let made = made.and_then(|made| Timestamp::from_millisecond(made).ok());
     let made = made.map_or_else(String::new, |made| made.to_string());
-    match output {
+    let said = match output {
         Output::Table => {
             for problem in &report.problems {
                 eprintln!("courser: {problem}");
@@ -297,7 +297,7 @@ fn told(report: &BackupReport, what: &str, output: Output) -> Exit {
                 report.files,
                 report.bytes,
                 report.partitions.len()
-            ));
+            ))
         }
         Output::Json | Output::Jsonl => {
             let partitions = report.partitions.iter();
@@ -312,15 +312,13 @@ fn told(report: &BackupReport, what: &str, output: Output) -> Exit {
                 "partitions": partitions,
                 "problems": report.problems,
                 "problems_total": report.problems_total,
-            }));
+            }))
         }
-    }
-    // What was printed is to be read before the code.
-    let _ = io::stdout().flush();
-    match report.problems_total {
+    };
+    Exit::from(said).or(match report.problems_total {
         0 => Exit::Done,
         _ => Exit::Refused,
-    }
+    })
 }
 
 fn refused(error: &BackupError) -> Exit {

@@ -28,7 +28,6 @@ mod subscribe;
 mod tests;
 mod version;
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -140,9 +139,7 @@ fn main() -> ExitCode {
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Courser::command(), "courser", &mut script);
-            // A closed pipe is no failure.
-            let _ = io::stdout().write_all(&script);
-            cli::exit::Exit::Done.into()
+            cli::print(&script).into()
         }
         Command::Inspect(arguments) => inspect::run(&arguments).into(),
         Command::Repair(arguments) => repair::run(&arguments).into(),

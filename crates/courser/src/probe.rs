@@ -53,8 +53,7 @@ pub(crate) fn run(arguments: &Probe) -> Exit {
                 })
                 .collect();
             let output = arguments.output.output();
-            output.rows(&rows, &["what", "found", "known"]);
-            Exit::Done
+            output.rows(&rows, &["what", "found", "known"]).into()
         }
         Err(error) => fail(&error),
     }

@@ -1,7 +1,6 @@
 //! `courser repair`: what is damaged in a data folder, and what its next start does about it. Offline.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
@@ -11,7 +10,7 @@ use courser_broker::{
 use courser_contract::PartitionId;
 use serde_json::{Value, json};
 
-use crate::cli::exit::Exit;
+use crate::cli::{self, exit::Exit};
 
 /// Streams of one partition that are named without --all.
 const NAMED: usize = 20;
@@ -92,9 +91,9 @@ pub(crate) fn run(arguments: &Repair) -> Exit {
         true => lines(&examined),
         false => words(&examined, arguments.all),
     };
-    let mut out = io::stdout().lock();
-    // Whoever read what was printed has seen enough.
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    if let Err(exit) = cli::write(&text) {
+        return exit;
+    }
     let is_left = examined.findings.iter().any(|finding| {
         let mut ends = finding.ends_by().into_iter();
         !ends.all(|order| examined.orders.contains(&order))

@@ -1,6 +1,5 @@
 //! `courser request`: sends a message and prints the answer (request and response of MQTT 5.0).
 
-use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -14,7 +13,7 @@ use crate::cli::exit::{Exit, fail, usage};
 use crate::cli::format::{self, Format, Target};
 use crate::cli::interrupt::Interrupt;
 use crate::cli::payload::PayloadFlags;
-use crate::cli::{topic_and_message, units};
+use crate::cli::{self, Reader, topic_and_message, units};
 
 /// Flags of `courser request`.
 #[derive(Args, Debug)]
@@ -172,9 +171,10 @@ impl Request {
             if let Err(why) = written {
                 eprintln!("courser: {why}");
             }
-            // A closed pipe is the reader's way to say that it is enough.
-            if io::stdout().lock().write_all(&line).is_err() {
-                break;
+            match cli::write(&line) {
+                Ok(Reader::There) => {}
+                Ok(Reader::Gone) => break,
+                Err(exit) => return Ok(exit),
             }
         }
         Ok(Exit::Done)

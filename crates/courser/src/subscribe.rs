@@ -1,6 +1,5 @@
 //! `courser sub`: prints messages as they come, with the letters of `mosquitto_sub`.
 
-use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -12,7 +11,7 @@ use crate::cli::exit::{Exit, fail, usage};
 use crate::cli::format::{self, Format, Target};
 use crate::cli::interrupt::Interrupt;
 use crate::cli::payload::PayloadFlags;
-use crate::cli::units;
+use crate::cli::{self, Reader, units};
 
 /// Flags of `courser sub`.
 #[derive(Args, Debug)]
@@ -189,10 +188,10 @@ impl Subscribe {
             {
                 eprintln!("courser: {why}");
             }
-            let mut out = io::stdout().lock();
-            // A closed pipe (`| head -1`) is the reader's way to say that it is enough.
-            if out.write_all(&line).and_then(|()| out.flush()).is_err() {
-                break;
+            match cli::write(&line) {
+                Ok(Reader::There) => {}
+                Ok(Reader::Gone) => break,
+                Err(exit) => return Ok(exit),
             }
             printed += 1;
         }

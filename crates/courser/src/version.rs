@@ -28,8 +28,7 @@ pub(crate) fn run(arguments: &Version) -> Exit {
     for (format, version) in FORMATS {
         all[format!("{format}_version")] = version.into();
     }
-    arguments.output.output().value(&all);
-    Exit::Done
+    arguments.output.output().value(&all).into()
 }
 
 #[cfg(test)]

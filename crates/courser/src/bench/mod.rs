@@ -79,12 +79,12 @@ fn traffic(mqtt: &Mqtt) -> Result<Exit, LoadError> {
     let outcome = with_progress(&mqtt.report, &mqtt.broker.pid, |watch| {
         load::run(&plan, watch)
     })?;
-    mqtt.report
-        .print(&traffic_rows(&plan, &outcome), mqtt.broker.label.as_deref());
+    let label = mqtt.broker.label.as_deref();
+    let shown = mqtt.report.print(&traffic_rows(&plan, &outcome), label);
     if let Some(file) = &mqtt.timeline {
         report::write_timeline(file, &outcome.timeline)?;
     }
-    Ok(verdict(&plan, &outcome))
+    Ok(shown.or(verdict(&plan, &outcome)))
 }
 
 fn with_progress<T>(
@@ -139,11 +139,9 @@ fn connections(connect: &Connect) -> Result<Exit, LoadError> {
     let storm: Storm = connect.storm(target);
     let outcome = load::storm(&storm, &connect.broker.pid)?;
     let whole = outcome.connected == storm.connections && outcome.alive == storm.connections;
-    connect.report.print(
-        &storm_rows(&storm, &outcome),
-        connect.broker.label.as_deref(),
-    );
-    Ok(if whole { Exit::Done } else { Exit::Refused })
+    let label = connect.broker.label.as_deref();
+    let shown = connect.report.print(&storm_rows(&storm, &outcome), label);
+    Ok(shown.or(if whole { Exit::Done } else { Exit::Refused }))
 }
 
 fn kept(
@@ -157,12 +155,11 @@ fn kept(
     };
     let outcome = run(&plan, &stored.broker.pid)?;
     let rows: Rows = stored_rows(kind, &outcome);
-    stored.report.print(&rows, stored.broker.label.as_deref());
-    Ok(if outcome.lost + outcome.wrong > 0 {
-        Exit::Refused
-    } else {
-        Exit::Done
-    })
+    let shown = stored.report.print(&rows, stored.broker.label.as_deref());
+    Ok(shown.or(match outcome.lost + outcome.wrong {
+        0 => Exit::Done,
+        _ => Exit::Refused,
+    }))
 }
 
 /// Pace and end of a run from the flags that say it.

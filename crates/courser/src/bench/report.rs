@@ -11,13 +11,15 @@ use courser_client::load::{
 use serde_json::{Map, Value, json};
 
 use super::arguments::{Output, Report};
+use crate::cli;
+use crate::cli::exit::{Exit, usage};
 
 /// Names and values in order; a unit is the last word of a name.
 pub(crate) type Rows = Vec<(&'static str, Value)>;
 
 impl Report {
     /// Prints the rows, and appends them to the CSV file if one is named.
-    pub(super) fn print(&self, rows: &Rows, label: Option<&str>) {
+    pub(super) fn print(&self, rows: &Rows, label: Option<&str>) -> Exit {
         let mut rows = rows.clone();
         if let Some(label) = label {
             rows.insert(0, ("label", json!(label)));
@@ -34,13 +36,10 @@ impl Report {
             Output::Json => format!("{:#}\n", object()),
             Output::Jsonl => format!("{}\n", object()),
         };
-        let shown = io::stdout().lock().write_all(text.as_bytes());
-        let saved = self
-            .csv
-            .as_deref()
-            .map_or(Ok(()), |file| append_csv(file, &rows));
-        for error in [shown.err(), saved.err()].into_iter().flatten() {
-            eprintln!("courser: cannot write the result: {error}");
+        let shown = cli::print(&text);
+        match self.csv.as_deref().map(|file| append_csv(file, &rows)) {
+            Some(Err(error)) => usage(&format!("cannot write the result: {error}")),
+            Some(Ok(())) | None => shown,
         }
     }
 }

@@ -40,6 +40,22 @@ impl From<Exit> for ExitCode {
     }
 }
 
+impl Exit {
+    /// This one, or where all was done, what comes after it.
+    pub(crate) const fn or(self, next: Self) -> Self {
+        match self {
+            Self::Done => next,
+            failed => failed,
+        }
+    }
+}
+
+impl From<Result<(), Exit>> for Exit {
+    fn from(done: Result<(), Exit>) -> Self {
+        done.map_or_else(|exit| exit, |()| Self::Done)
+    }
+}
+
 impl From<&ClientError> for Exit {
     fn from(error: &ClientError) -> Self {
         match error {

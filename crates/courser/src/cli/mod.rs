@@ -17,19 +17,39 @@ pub(crate) mod url;
 
 use std::io::{self, Write};
 
-use exit::Exit;
+use exit::{Exit, usage};
 
-/// Prints to standard output. Whoever reads it may stop early, as `head` does.
-pub(crate) fn print(text: &str) -> Exit {
+/// Who reads what was printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// Somebody.
+    There,
+    /// Nobody any more: whoever it was has seen enough, as `head` does.
+    Gone,
+}
+
+/// Prints to standard output.
+///
+/// # Errors
+/// How the command ends when not all can be written, which was said.
+pub(crate) fn write(text: impl AsRef<[u8]>) -> Result<Reader, Exit> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Exit::Done,
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
-        Err(error) => {
-            eprintln!("courser: cannot write to standard output: {error}");
-            Exit::Internal
-        }
+    let written = out.write_all(text.as_ref()).and_then(|()| out.flush());
+    match written {
+        Ok(()) => Ok(Reader::There),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Err(error) => Err(unwritten(&error)),
     }
+}
+
+/// Prints all that a command has to say.
+pub(crate) fn print(text: impl AsRef<[u8]>) -> Exit {
+    write(text).map(|_| ()).into()
+}
+
+/// How a command ends whose standard output does not take all.
+pub(crate) fn unwritten(error: &io::Error) -> Exit {
+    usage(&format!("cannot write to standard output: {error}"))
 }
 
 /// Topic and message out of what was named, by a flag or a URL, and two free arguments: with a topic that is named, the first of

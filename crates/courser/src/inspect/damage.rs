@@ -20,8 +20,8 @@ pub(super) fn run(arguments: &Damage) -> Exit {
         let found = client.get("/api/v1/damage", &[]).await?;
         let output = arguments.output.output();
         match output {
-            Output::Table => parts(&found, output),
-            Output::Json | Output::Jsonl => output.value(&found),
+            Output::Table => parts(&found, output)?,
+            Output::Json | Output::Jsonl => output.value(&found)?,
         }
         let is_whole = ["set_aside", "stopped", "rotten"]
             .iter()
@@ -35,7 +35,7 @@ fn rows<'a>(found: &'a Value, part: &str) -> &'a [Value] {
 }
 
 /// Each part with its own columns, if there is something in it.
-fn parts(found: &Value, output: Output) {
+fn parts(found: &Value, output: Output) -> Result<(), Exit> {
     let all = [
         (
             "set_aside",
@@ -58,17 +58,18 @@ fn parts(found: &Value, output: Output) {
         let rows = rows(found, part);
         if !rows.is_empty() {
             is_whole = false;
-            say(&format!("{title}:\n"));
-            output.rows(rows, columns);
+            say(&format!("{title}:\n"))?;
+            output.rows(rows, columns)?;
         }
     }
     for done in rows(found, "accepted") {
         say(&format!(
             "accepted at this start: {}\n",
             done.as_str().unwrap_or_default()
-        ));
+        ))?;
     }
     if is_whole {
-        say("nothing that is needed is damaged\n");
+        say("nothing that is needed is damaged\n")?;
     }
+    Ok(())
 }

@@ -15,6 +15,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use crate::cli::exit::Exit;
+use crate::cli::unwritten;
 use crate::repair::Repair;
 
 /// Look into files of the log, and what of a server's data is damaged
@@ -93,10 +94,7 @@ pub(crate) fn run(arguments: &Inspect) -> Exit {
         Ok(exit) => exit,
         // Whoever read what was printed has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
-        Err(error) => {
-            eprintln!("courser: cannot print: {error}");
-            Exit::Internal
-        }
+        Err(error) => unwritten(&error),
     }
 }
 

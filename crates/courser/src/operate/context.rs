@@ -169,14 +169,14 @@ fn change(contexts: &mut Contexts, verb: &Verb) -> Result<bool, Exit> {
             contexts.used.take_if(|used| used == name);
         }
         Verb::List(flags) => {
-            list(contexts, flags.output());
+            list(contexts, flags.output())?;
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-fn list(contexts: &Contexts, output: Output) {
+fn list(contexts: &Contexts, output: Output) -> Result<(), Exit> {
     let rows: Vec<Value> = contexts
         .by_name
         .iter()
@@ -194,5 +194,5 @@ fn list(contexts: &Contexts, output: Output) {
         })
         .collect();
     let columns = ["name", "server", "token_file", "mqtt", "username", "used"];
-    output.rows(&rows, &columns);
+    output.rows(&rows, &columns)
 }

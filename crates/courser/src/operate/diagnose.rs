@@ -11,9 +11,9 @@ use courser_admin::client::{Client, ClientError};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::print::say;
 use super::server::ServerFlags;
 use crate::cli::exit::Exit;
+use crate::cli::print;
 
 /// Flags of `courser diagnose`.
 #[derive(Args, Debug)]
@@ -121,10 +121,7 @@ fn write_private(file: &Path, text: &str) -> io::Result<()> {
 impl Diagnose {
     fn write(&self, text: &str) -> Exit {
         let file = match &self.file {
-            Some(file) if file.as_os_str() == "-" => {
-                say(text);
-                return Exit::Done;
-            }
+            Some(file) if file.as_os_str() == "-" => return print(text),
             Some(file) => file.clone(),
             None => PathBuf::from(format!(
                 "courser-diagnose-{}.json",
@@ -132,10 +129,7 @@ impl Diagnose {
             )),
         };
         match write_private(&file, text) {
-            Ok(()) => {
-                say(&format!("{}\n", file.display()));
-                Exit::Done
-            }
+            Ok(()) => print(&format!("{}\n", file.display())),
             Err(error) => {
                 eprintln!("courser: cannot write {}: {error}", file.display());
                 Exit::Refused

@@ -189,8 +189,7 @@ pub(crate) fn run(arguments: &Errors) -> Exit {
             .map(api)
             .chain(REASONS.map(reason))
             .collect();
-        output.rows(&all, &["code", "name", "hint"]);
-        return Exit::Done;
+        return output.rows(&all, &["code", "name", "hint"]).into();
     };
     let found = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => match u8::from_str_radix(digits, 16) {
@@ -206,10 +205,7 @@ pub(crate) fn run(arguments: &Errors) -> Exit {
         },
     };
     match found {
-        Some(found) => {
-            output.value(&found);
-            Exit::Done
-        }
+        Some(found) => output.value(&found).into(),
         None => {
             eprintln!("courser: there is no error {text}: courser errors lists all");
             Exit::NotFound

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use clap::Args;
-use courser_admin::client::{Client, ClientError};
+use courser_admin::client::Client;
 use serde_json::Value;
 
 use super::list::PAGE_MAX;
-use super::print::{Output, OutputFlags, plain, say};
-use super::server::ServerFlags;
+use super::print::{OutputFlags, plain};
+use super::sequence::{Sequence, Until};
+use super::server::{ServerFlags, Stop};
 use crate::cli::exit::Exit;
 
 /// How often the server is asked.
@@ -43,7 +44,15 @@ pub(crate) fn run(arguments: &EventsArguments) -> Exit {
 }
 
 impl EventsArguments {
-    async fn follow(&self, client: &Client) -> Result<Exit, ClientError> {
+    fn until(&self) -> Until {
+        match self.no_follow || self.count.is_some() {
+            true => Until::End,
+            false => Until::Interrupted("-C COUNT or --no-follow"),
+        }
+    }
+
+    async fn follow(&self, client: &Client) -> Result<Exit, Stop> {
+        let mut shown = Sequence::new(self.output.output(), self.until())?;
         let mut left = self.count.unwrap_or(u64::MAX);
         let mut after = (self.past || self.no_follow).then(|| "0".to_owned());
         let end = if self.no_follow {
@@ -60,10 +69,10 @@ impl EventsArguments {
             let events = page["items"].as_array().map_or(&[][..], Vec::as_slice);
             for event in events {
                 if left == 0 {
-                    return Ok(Exit::Done);
+                    break;
                 }
                 left -= 1;
-                self.say(event);
+                shown.add(event, in_words)?;
             }
             let next = page["next"].as_str().unwrap_or_default().to_owned();
             // A page is bounded: another one may be there already, also behind one of which nothing was wanted.
@@ -74,6 +83,7 @@ impl EventsArguments {
                 .as_ref()
                 .is_some_and(|end| is_behind(&numbers(&page), end));
             if left == 0 || (self.no_follow && (past || !more)) {
+                shown.end()?;
                 return Ok(Exit::Done);
             }
             if !more {
@@ -81,27 +91,21 @@ impl EventsArguments {
             }
         }
     }
+}
 
-    fn say(&self, event: &Value) {
-        match self.output.output() {
-            Output::Table => {
-                let text = |name: &str| plain(event[name].as_str().unwrap_or_default());
-                let mut line =
-                    format!("{} {} \"{}\"", text("at"), text("event"), text("client_id"));
-                if let Some(address) = event["address"].as_str() {
-                    line += &format!(" {}", plain(address));
-                }
-                if let Some(cause) = event["cause"].as_str() {
-                    line += &format!(": {}", plain(cause));
-                }
-                if let Some(code) = event["reason_code"].as_u64() {
-                    line += &format!(" (0x{code:02X}, see courser errors 0x{code:02X})");
-                }
-                say(&(line + "\n"));
-            }
-            Output::Json | Output::Jsonl => Output::Jsonl.value(event),
-        }
+fn in_words(event: &Value) -> String {
+    let text = |name: &str| plain(event[name].as_str().unwrap_or_default());
+    let mut line = format!("{} {} \"{}\"", text("at"), text("event"), text("client_id"));
+    if let Some(address) = event["address"].as_str() {
+        line += &format!(" {}", plain(address));
     }
+    if let Some(cause) = event["cause"].as_str() {
+        line += &format!(": {}", plain(cause));
+    }
+    if let Some(code) = event["reason_code"].as_u64() {
+        line += &format!(" (0x{code:02X}, see courser errors 0x{code:02X})");
+    }
+    line + "\n"
 }
 
 /// Where a page ends: a number for each shard.

@@ -6,9 +6,9 @@ use clap::Args;
 use courser_admin::client::{Client, ClientError};
 use serde_json::{Value, json};
 
-use super::print::{Output, is_terminal, say};
-use super::server::ServerFlags;
-use crate::cli::exit::Exit;
+use super::print::{Output, is_terminal, say_on};
+use super::server::{ServerFlags, Stop};
+use crate::cli::exit::{Exit, usage};
 use crate::cli::units::pause;
 
 /// Flags of every listing.
@@ -46,6 +46,11 @@ pub(super) struct Listing {
 impl ListFlags {
     /// Lists, once or again and again.
     pub(super) fn run(&self, server: &ServerFlags, listing: &Listing) -> Exit {
+        if self.watch.is_some() && self.output.output() == Output::Json {
+            return usage(
+                "-o json is one document, and --watch makes one after the other: say -o jsonl for one row a line",
+            );
+        }
         server.ask(async |client| {
             loop {
                 self.once(&client, listing).await?;
@@ -57,20 +62,20 @@ impl ListFlags {
         })
     }
 
-    async fn once(&self, client: &Client, listing: &Listing) -> Result<(), ClientError> {
+    /// All pages come before the first row is printed: a listing that fails prints nothing.
+    async fn once(&self, client: &Client, listing: &Listing) -> Result<(), Stop> {
         let (rows, next) = self.rows(client, listing).await?;
         if self.watch.is_some() && is_terminal() {
-            say("\x1b[H\x1b[2J");
+            say_on("\x1b[H\x1b[2J")?;
         }
         match self.output.output() {
-            Output::Table => {
-                Output::Table.rows(&rows, listing.columns);
-                if let Some(next) = next {
-                    eprintln!("courser: there is more: --limit N, or --cursor {next}");
-                }
+            output @ (Output::Table | Output::Jsonl) => {
+                say_on(&output.text_of_rows(&rows, listing.columns))?;
             }
-            Output::Json => Output::Json.value(&json!({"items": rows, "next": next})),
-            Output::Jsonl => Output::Jsonl.rows(&rows, listing.columns),
+            Output::Json => Output::Json.value(&json!({"items": rows, "next": next}))?,
+        }
+        if let (Output::Table, Some(next)) = (self.output.output(), next) {
+            eprintln!("courser: there is more: --limit N, or --cursor {next}");
         }
         Ok(())
     }

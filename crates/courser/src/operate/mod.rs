@@ -10,6 +10,7 @@ mod list;
 mod print;
 mod redirect;
 mod reload;
+mod sequence;
 mod server;
 mod targets;
 mod top;
@@ -25,7 +26,7 @@ pub(crate) use errors::{Errors, run as run_errors};
 pub(crate) use events::{EventsArguments, run as run_events};
 pub(crate) use print::{Output, OutputFlags, say};
 pub(crate) use reload::{Reload, run as run_reload};
-pub(crate) use server::ServerFlags;
+pub(crate) use server::{ServerFlags, Stop};
 pub(crate) use top::{Top, run as run_top};
 pub(crate) use verbs::{
     Clients, Listeners, RetainedMessages, Sessions, Subscriptions, run_clients, run_listeners,

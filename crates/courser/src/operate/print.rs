@@ -1,14 +1,16 @@
 //! Tables for people, JSON for programs. What a client has named itself cannot move a terminal's cursor: everything that is not
 //! plain text is escaped.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
 use clap::{Args, ValueEnum};
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::Value;
 
+use crate::cli::exit::Exit;
 pub(super) use crate::cli::plain::plain;
 use crate::cli::plain::plain_json;
+use crate::cli::{Reader, write};
 
 /// Form of the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -37,10 +39,23 @@ impl OutputFlags {
     }
 }
 
-/// Standard output; a closed pipe is the reader's way to say that it is enough.
-pub(crate) fn say(text: &str) {
-    let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+/// Says something; a closed pipe is the reader's way to say that it is enough.
+///
+/// # Errors
+/// How the command ends when not all can be written.
+pub(crate) fn say(text: &str) -> Result<(), Exit> {
+    write(text).map(|_| ())
+}
+
+/// The same of what has no end of its own.
+///
+/// # Errors
+/// As of [`say`]; and the command is done when nobody reads any more.
+pub(super) fn say_on(text: &str) -> Result<(), Exit> {
+    match write(text)? {
+        Reader::There => Ok(()),
+        Reader::Gone => Err(Exit::Done),
+    }
 }
 
 /// A value in a table.
@@ -56,29 +71,45 @@ fn cell(value: &Value) -> String {
 }
 
 impl Output {
-    /// Some rows. The table has these columns, JSON has all fields.
-    pub(crate) fn rows(self, rows: &[Value], columns: &[&str]) {
+    /// Says some rows. The table has these columns, JSON has all fields.
+    ///
+    /// # Errors
+    /// As of [`say`].
+    pub(crate) fn rows(self, rows: &[Value], columns: &[&str]) -> Result<(), Exit> {
+        say(&self.text_of_rows(rows, columns))
+    }
+
+    /// Says one thing: name and value a line, or JSON.
+    ///
+    /// # Errors
+    /// As of [`say`].
+    pub(crate) fn value(self, value: &Value) -> Result<(), Exit> {
+        say(&self.text(value))
+    }
+
+    /// What [`rows`](Self::rows) says.
+    pub(super) fn text_of_rows(self, rows: &[Value], columns: &[&str]) -> String {
         match self {
-            Self::Table => say(&table(rows, columns)),
-            Self::Json => self.value(&Value::Array(rows.to_vec())),
-            Self::Jsonl => rows.iter().for_each(|row| self.value(row)),
+            Self::Table => table(rows, columns),
+            Self::Json => self.text(&Value::Array(rows.to_vec())),
+            Self::Jsonl => rows.iter().map(|row| self.text(row)).collect(),
         }
     }
 
-    /// One thing: name and value a line, or JSON.
-    pub(crate) fn value(self, value: &Value) {
+    /// What [`value`](Self::value) says.
+    pub(super) fn text(self, value: &Value) -> String {
         match (self, value.as_object()) {
             (Self::Table, Some(fields)) => {
                 let width = fields.keys().map(String::len).max().unwrap_or(0);
                 let lines = fields
                     .iter()
                     .map(|(name, value)| format!("{name:width$}  {}\n", cell(value)));
-                say(&lines.collect::<String>());
+                lines.collect()
             }
-            (Self::Table | Self::Jsonl, _) => say(&(plain_json(&value.to_string()) + "\n")),
+            (Self::Table | Self::Jsonl, _) => plain_json(&value.to_string()) + "\n",
             (Self::Json, _) => {
                 let json = serde_json::to_string_pretty(value).unwrap_or_default();
-                say(&(plain_json(&json) + "\n"));
+                plain_json(&json) + "\n"
             }
         }
     }

@@ -25,8 +25,8 @@ pub(crate) fn run(arguments: &Reload) -> Exit {
             Output::Table => say(&serde_json::from_value(answer).map_or_else(
                 |error| format!("the server's answer is of another version: {error}\n"),
                 |answer| text(&answer),
-            )),
-            other => other.value(&answer),
+            ))?,
+            other => other.value(&answer)?,
         }
         Ok(Exit::Done)
     })

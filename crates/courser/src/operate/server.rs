@@ -30,6 +30,27 @@ pub(crate) struct ServerFlags {
     timeout: Duration,
 }
 
+/// Why a command ends before it has done all.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The server says no, or nothing.
+    Unanswered(ClientError),
+    /// The command has said why.
+    Said(Exit),
+}
+
+impl From<ClientError> for Stop {
+    fn from(error: ClientError) -> Self {
+        Self::Unanswered(error)
+    }
+}
+
+impl From<Exit> for Stop {
+    fn from(exit: Exit) -> Self {
+        Self::Said(exit)
+    }
+}
+
 impl ServerFlags {
     /// The client that is meant.
     fn client(&self) -> Result<Client, String> {
@@ -74,7 +95,7 @@ impl ServerFlags {
     /// Asks, and ends the command with what `ask` says or with how it failed.
     pub(crate) fn ask<F>(&self, ask: impl FnOnce(Client) -> F) -> Exit
     where
-        F: Future<Output = Result<Exit, ClientError>>,
+        F: Future<Output = Result<Exit, Stop>>,
     {
         let client = match self.client() {
             Ok(client) => client,
@@ -92,7 +113,10 @@ impl ServerFlags {
         };
         runtime.block_on(async {
             tokio::select! {
-                answered = ask(client) => answered.unwrap_or_else(|error| fail(&error)),
+                answered = ask(client) => answered.unwrap_or_else(|stop| match stop {
+                    Stop::Unanswered(error) => fail(&error),
+                    Stop::Said(exit) => exit,
+                }),
                 _ = tokio::signal::ctrl_c() => Exit::Interrupted,
             }
         })

@@ -97,9 +97,28 @@ impl Consent {
         &self.output
     }
 
-    /// Says what would be done to what a name stands for.
-    pub(super) fn would(&self, done: &str, name: &str) {
-        self.say(&[would(done, name)]);
+    /// The same of a change that may take nothing away: then there is no question.
+    ///
+    /// # Errors
+    /// As of [`ask`](Self::ask).
+    pub(super) fn ask_if(&self, takes: Option<&str>) -> Result<Meant, Exit> {
+        match takes {
+            Some(what) => self.ask(what),
+            None if self.dry_run => Ok(Meant::OnlySay),
+            None => Ok(Meant::Do),
+        }
+    }
+
+    /// Says all that would be done to what a name stands for; that may be nothing.
+    ///
+    /// # Errors
+    /// How the command ends when not all can be written.
+    pub(super) fn would(&self, done: &[String], name: &str) -> Result<(), Exit> {
+        let mut rows: Vec<Value> = done.iter().map(|done| would(done, name)).collect();
+        if rows.is_empty() {
+            rows.push(would_not(name));
+        }
+        self.say(&rows)
     }
 
     /// Does it to each, if it is meant.
@@ -116,19 +135,21 @@ impl Consent {
                     Ok(what) => done.push(what),
                     Err(error) if chosen.may_miss(&error) => {}
                     Err(error) => {
-                        self.say(&done);
-                        return Err(error);
+                        // What was done is said also where it cannot go on.
+                        self.say(&done)?;
+                        return Err(error.into());
                     }
                 }
             }
-            self.say(&done);
+            self.say(&done)?;
             Ok(Exit::Done)
         })
     }
 
-    fn say(&self, done: &[Value]) {
-        if !done.is_empty() {
-            self.output.output().rows(done, &["done", "what"]);
+    fn say(&self, done: &[Value]) -> Result<(), Exit> {
+        match done.is_empty() {
+            true => Ok(()),
+            false => self.output.output().rows(done, &["done", "what"]),
         }
     }
 }
@@ -139,12 +160,10 @@ async fn one(client: &Client, deed: &Deed, name: &str, meant: Meant) -> Result<V
         (Meant::OnlySay, _) => {
             let found = client.get(&path, &[]).await?;
             let there = deed.field.is_empty() || !found[deed.field].is_null();
-            let done = if there {
-                deed.what
-            } else {
-                "nothing to do for"
-            };
-            Ok(would(done, name))
+            Ok(match there {
+                true => would(deed.what, name),
+                false => would_not(name),
+            })
         }
         (Meant::Do, Act::Delete) => client.delete(&path).await,
         (Meant::Do, Act::Disable) => {
@@ -162,6 +181,11 @@ async fn one(client: &Client, deed: &Deed, name: &str, meant: Meant) -> Result<V
 /// A row of the answer.
 fn would(done: &str, name: &str) -> Value {
     json!({"done": format!("would {done}"), "what": name})
+}
+
+/// The row of what stays as it is.
+fn would_not(name: &str) -> Value {
+    json!({"done": "nothing to do for", "what": name})
 }
 
 impl<'n> Chosen<'n> {

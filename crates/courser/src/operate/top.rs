@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use courser_admin::client::{Client, ClientError};
+use courser_admin::client::Client;
 use serde_json::{Value, json};
 
-use super::print::{Output, OutputFlags, is_terminal, say};
-use super::server::ServerFlags;
+use super::print::{Output, OutputFlags, is_terminal};
+use super::sequence::{Sequence, Until};
+use super::server::{ServerFlags, Stop};
 use crate::cli::exit::Exit;
 use crate::cli::units::pause;
 
@@ -40,7 +41,12 @@ pub(crate) fn run(arguments: &Top) -> Exit {
 }
 
 impl Top {
-    async fn watch(&self, client: &Client) -> Result<Exit, ClientError> {
+    async fn watch(&self, client: &Client) -> Result<Exit, Stop> {
+        let until = match self.count {
+            Some(_) => Until::End,
+            None => Until::Interrupted("-n COUNT"),
+        };
+        let mut shown = Sequence::new(self.output.output(), until)?;
         let mut before: Option<(Instant, Value)> = None;
         let mut looks = 0;
         loop {
@@ -52,24 +58,22 @@ impl Top {
             }
             before = Some((at, counted));
             looks += 1;
-            self.say(&now);
+            shown.add(&now, in_words)?;
             if self.count.is_some_and(|count| looks >= count) {
+                shown.end()?;
                 return Ok(Exit::Done);
             }
             tokio::time::sleep(self.delay).await;
         }
     }
+}
 
-    fn say(&self, now: &Value) {
-        match self.output.output() {
-            Output::Table => {
-                say(if is_terminal() { "\x1b[H\x1b[2J" } else { "" });
-                Output::Table.value(now);
-                say(if is_terminal() { "" } else { "\n" });
-            }
-            Output::Json | Output::Jsonl => Output::Jsonl.value(now),
-        }
-    }
+fn in_words(now: &Value) -> String {
+    let (before, after) = match is_terminal() {
+        true => ("\x1b[H\x1b[2J", ""),
+        false => ("", "\n"),
+    };
+    format!("{before}{}{after}", Output::Table.text(now))
 }
 
 fn add_rates(now: &mut Value, before: &Value, span: Duration) {

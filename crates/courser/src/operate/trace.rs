@@ -3,10 +3,12 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use courser_admin::client::{Client, ClientError, escaped};
+use courser_admin::client::{Client, escaped};
 use serde_json::Value;
 
-use super::print::{Output, OutputFlags, plain, say};
+use super::print::{OutputFlags, plain};
+use super::sequence::{Sequence, Until};
+use super::server::Stop;
 use crate::cli::exit::Exit;
 use crate::cli::units;
 
@@ -30,7 +32,8 @@ pub(super) struct TraceArguments {
 
 impl TraceArguments {
     /// Asks again and again; the server's trace ends a while after the last time.
-    pub(super) async fn follow(&self, client: &Client) -> Result<Exit, ClientError> {
+    pub(super) async fn follow(&self, client: &Client) -> Result<Exit, Stop> {
+        let mut shown = Sequence::new(self.output.output(), self.until())?;
         let path = format!("/api/v1/clients/{}/trace", escaped(&self.client_id));
         let end = self.wait.and_then(|wait| Instant::now().checked_add(wait));
         let mut left = self.count.unwrap_or(u64::MAX);
@@ -46,18 +49,16 @@ impl TraceArguments {
             let lines = page["items"].as_array().map_or(&[][..], Vec::as_slice);
             for line in lines {
                 if left == 0 {
-                    return Ok(Exit::Done);
+                    break;
                 }
                 left -= 1;
-                self.say(line);
+                shown.add(line, in_words)?;
             }
-            if left == 0 {
-                return Ok(Exit::Done);
-            }
-            if end.is_some_and(|end| Instant::now() >= end) {
+            if left == 0 || end.is_some_and(|end| Instant::now() >= end) {
+                shown.end()?;
                 return Ok(match self.count {
-                    Some(_) => Exit::TimedOut,
-                    None => Exit::Done,
+                    Some(_) if left > 0 => Exit::TimedOut,
+                    Some(_) | None => Exit::Done,
                 });
             }
             // A page is bounded: another one may be there already.
@@ -68,18 +69,20 @@ impl TraceArguments {
         }
     }
 
-    fn say(&self, line: &Value) {
-        match self.output.output() {
-            Output::Table => {
-                let text = |name: &str| plain(line[name].as_str().unwrap_or_default());
-                let arrow = match line["direction"].as_str() {
-                    Some("received") => "<-",
-                    Some("sent") => "->",
-                    _ => "--",
-                };
-                say(&format!("{} {arrow} {}\n", text("at"), text("what")));
-            }
-            Output::Json | Output::Jsonl => Output::Jsonl.value(line),
+    fn until(&self) -> Until {
+        match self.count.is_some() || self.wait.is_some() {
+            true => Until::End,
+            false => Until::Interrupted("-C COUNT or -W DURATION"),
         }
     }
+}
+
+fn in_words(line: &Value) -> String {
+    let text = |name: &str| plain(line[name].as_str().unwrap_or_default());
+    let arrow = match line["direction"].as_str() {
+        Some("received") => "<-",
+        Some("sent") => "->",
+        _ => "--",
+    };
+    format!("{} {arrow} {}\n", text("at"), text("what"))
 }

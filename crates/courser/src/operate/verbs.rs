@@ -173,7 +173,7 @@ pub(crate) fn run_clients(arguments: &Clients) -> Exit {
         ClientVerb::Show { client_id, output } => arguments.server.ask(async |client| {
             let path = format!("/api/v1/clients/{}", escaped(client_id));
             let found = client.get(&path, &[]).await?;
-            show_client(&found, output.output());
+            show_client(&found, output.output())?;
             Ok(Exit::Done)
         }),
         ClientVerb::Kick(among) => among.run(
@@ -267,7 +267,7 @@ pub(crate) fn run_retained(arguments: &RetainedMessages) -> Exit {
             if let Err(why) = rewrite(&mut found, payload) {
                 eprintln!("courser: the payload is {why}");
             }
-            output.output().value(&found);
+            output.output().value(&found)?;
             Ok(Exit::Done)
         }),
         RetainedVerb::Delete(targets) => targets.run(
@@ -304,22 +304,22 @@ fn show(server: &ServerFlags, path: &str, name: &str, output: Output) -> Exit {
         let found = client
             .get(&format!("{path}/{}", escaped(name)), &[])
             .await?;
-        output.value(&found);
+        output.value(&found)?;
         Ok(Exit::Done)
     })
 }
 
 /// In parts for people; JSON as it is.
-fn show_client(found: &Value, output: Output) {
+fn show_client(found: &Value, output: Output) -> Result<(), Exit> {
     if output != Output::Table {
         return output.value(found);
     }
     for (part, title) in [("client", "connection"), ("session", "session")] {
         if found[part].is_null() {
-            say(&format!("no {title}\n"));
+            say(&format!("no {title}\n"))?;
         } else {
-            say(&format!("{title}:\n"));
-            output.value(&found[part]);
+            say(&format!("{title}:\n"))?;
+            output.value(&found[part])?;
         }
     }
     let mut events = found["events"].as_array().cloned().unwrap_or_default();
@@ -329,7 +329,8 @@ fn show_client(found: &Value, output: Output) {
         }
     }
     if !events.is_empty() {
-        say("\n");
-        output.rows(&events, &["at", "event", "address", "reason_code", "cause"]);
+        say("\n")?;
+        output.rows(&events, &["at", "event", "address", "reason_code", "cause"])?;
     }
+    Ok(())
 }

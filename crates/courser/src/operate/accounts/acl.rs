@@ -1,7 +1,7 @@
 //! `courser acl`: rules of roles, and which of them decides.
 
 use clap::{Args, Subcommand, ValueEnum};
-use courser_admin::client::Verb;
+use courser_admin::client::{Client, ClientError, Verb};
 use serde_json::json;
 
 use super::{role, send};
@@ -75,12 +75,12 @@ struct Deed {
 enum AclVerb {
     /// Rules of all roles; --filter role=NAME for those of one
     List(ListFlags),
-    /// Give a role a rule
+    /// Give a role a rule; one that denies is asked about
     Grant {
         #[command(flatten)]
         rule: RuleOfRole,
         #[command(flatten)]
-        output: OutputFlags,
+        consent: Consent,
     },
     /// Take a rule from a role: what it allowed stops at the next message
     Revoke {
@@ -121,6 +121,31 @@ impl RuleOfRole {
         )
     }
 
+    /// Gives it, if that is meant. What is denied may be what others live on: that is asked about.
+    fn grant(&self, server: &ServerFlags, consent: &Consent) -> Exit {
+        let what = format!("give \"{}\" to role {}", self.text(), self.role);
+        match consent.ask_if(self.deny.then_some(&what)) {
+            Ok(Meant::Do) => self.send(server, "add_rules", consent.output()),
+            Ok(Meant::OnlySay) => server.ask(async |client| {
+                let done = match self.is_there(&client).await? {
+                    true => Vec::new(),
+                    false => vec![format!("give \"{}\" to", self.text())],
+                };
+                consent.would(&done, &self.role)?;
+                Ok(Exit::Done)
+            }),
+            Err(exit) => exit,
+        }
+    }
+
+    /// Whether the role has it.
+    async fn is_there(&self, client: &Client) -> Result<bool, ClientError> {
+        let role = client.get(&role::path(&self.role), &[]).await?;
+        let text = self.text();
+        let mut rules = role["rules"].as_array().into_iter().flatten();
+        Ok(rules.any(|rule| rule.as_str() == Some(&text)))
+    }
+
     /// Takes it away, if that is meant.
     fn revoke(&self, server: &ServerFlags, consent: &Consent) -> Exit {
         let what = format!("take \"{}\" from role {}", self.text(), self.role);
@@ -134,15 +159,13 @@ impl RuleOfRole {
     /// Says that it would be taken away, if the role has it.
     fn would_go(&self, server: &ServerFlags, consent: &Consent) -> Exit {
         server.ask(async |client| {
-            let role = client.get(&role::path(&self.role), &[]).await?;
             let text = self.text();
-            let mut rules = role["rules"].as_array().into_iter().flatten();
-            if !rules.any(|rule| rule.as_str() == Some(&text)) {
+            if !self.is_there(&client).await? {
                 let (role, text) = (plain(&self.role), plain(&text));
                 eprintln!("courser: role {role} has no rule {text}");
                 return Ok(Exit::NotFound);
             }
-            consent.would(&format!("take \"{text}\" from"), &self.role);
+            consent.would(&[format!("take \"{text}\" from")], &self.role)?;
             Ok(Exit::Done)
         })
     }
@@ -180,7 +203,7 @@ pub(crate) fn run(arguments: &Acl) -> Exit {
                 own: Vec::new(),
             },
         ),
-        AclVerb::Grant { rule, output } => rule.send(server, "add_rules", output),
+        AclVerb::Grant { rule, consent } => rule.grant(server, consent),
         AclVerb::Revoke { rule, consent } => rule.revoke(server, consent),
         AclVerb::Test {
             user,
@@ -207,9 +230,9 @@ fn test(
         match output {
             Output::Table => {
                 let reason = decision["reason"].as_str().unwrap_or_default();
-                say(&(plain(reason) + "\n"));
+                say(&(plain(reason) + "\n"))?;
             }
-            Output::Json | Output::Jsonl => output.value(&decision),
+            Output::Json | Output::Jsonl => output.value(&decision)?,
         }
         Ok(match decision["allowed"].as_bool() {
             Some(true) => Exit::Done,

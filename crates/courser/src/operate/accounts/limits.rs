@@ -1,4 +1,4 @@
-//! Limits of users and roles on the command line: `--limit messages_per_second=100`, and `none` takes one away.
+//! Limits of users and roles on the command line: `--quota messages_per_second=100`, and `none` takes one away.
 
 use serde_json::{Map, Value};
 
@@ -31,6 +31,18 @@ pub(super) fn as_json(limits: &[Limit]) -> Value {
     Value::Object(fields.collect::<Map<_, _>>())
 }
 
+/// What would be another of somebody who has these now.
+pub(super) fn would(limits: &[Limit], now: &Value) -> Vec<String> {
+    let others = limits
+        .iter()
+        .filter(|limit| now[&limit.name].as_u64() != limit.value.map(u64::from));
+    let said = others.map(|limit| match limit.value {
+        Some(value) => format!("set {} to {value} for", limit.name),
+        None => format!("take the limit {} from", limit.name),
+    });
+    said.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,5 +55,13 @@ mod tests {
         for wrong in ["", "a", "a=", "a=-1", "a=1.5", "a=4294967296", "a=NONE"] {
             assert!(limit(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn only_what_is_another_would_change() {
+        let limits = ["a=1", "b=2", "c=none", "d=none"].map(|text| limit(text).expect("a limit"));
+        let now = serde_json::json!({"a": 1, "b": 1, "c": 1});
+        let said = ["set b to 2 for", "take the limit c from"];
+        assert_eq!(would(&limits, &now), said);
     }
 }

@@ -25,7 +25,7 @@ use crate::cli::exit::Exit;
 fn send(server: &ServerFlags, verb: Verb, path: &str, body: &Value, output: &OutputFlags) -> Exit {
     server.ask(async |client| {
         let done = client.send(verb, path, body).await?;
-        output.output().rows(&[done], &["done", "what"]);
+        output.output().rows(&[done], &["done", "what"])?;
         Ok(Exit::Done)
     })
 }
@@ -34,7 +34,7 @@ fn send(server: &ServerFlags, verb: Verb, path: &str, body: &Value, output: &Out
 fn show(server: &ServerFlags, path: &str, output: &OutputFlags) -> Exit {
     server.ask(async |client| {
         let found = client.get(path, &[]).await?;
-        output.output().value(&found);
+        output.output().value(&found)?;
         Ok(Exit::Done)
     })
 }

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use courser_admin::client::{Verb, escaped};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::limits::{self, Limit};
 use super::{send, show};
@@ -10,7 +10,7 @@ use crate::cli::exit::Exit;
 use crate::operate::list::{ListFlags, Listing};
 use crate::operate::print::OutputFlags;
 use crate::operate::server::ServerFlags;
-use crate::operate::targets::{Act, Deed, Targets};
+use crate::operate::targets::{Act, Consent, Deed, Meant, Targets};
 
 /// What users may do, by role
 #[derive(Args, Debug)]
@@ -66,21 +66,62 @@ enum RoleVerb {
         #[command(flatten)]
         output: OutputFlags,
     },
-    /// Change administration and limits
+    /// Change administration, which is asked about, and limits
     Set {
         /// Name of the role
         name: String,
-        /// What it may do with the interface of operators
-        #[arg(long, value_enum)]
-        administration: Option<Administration>,
-        /// A limit of everybody who has it, or =none to take it away; as often as wanted
-        #[arg(long = "quota", value_name = "NAME=NUMBER", value_parser = limits::limit)]
-        quotas: Vec<Limit>,
         #[command(flatten)]
-        output: OutputFlags,
+        change: RoleChange,
+        #[command(flatten)]
+        consent: Consent,
     },
     /// Remove roles that no user has
     Remove(Targets),
+}
+
+/// What becomes of a role.
+#[derive(Args, Debug)]
+struct RoleChange {
+    /// What it may do with the interface of operators
+    #[arg(long, value_enum)]
+    administration: Option<Administration>,
+    /// A limit of everybody who has it, or =none to take it away; as often as wanted
+    #[arg(long = "quota", value_name = "NAME=NUMBER", value_parser = limits::limit)]
+    quotas: Vec<Limit>,
+}
+
+impl RoleChange {
+    /// Makes it, if that is meant. Less administration can lock operators out, more lets others in: both are asked about.
+    fn run(&self, server: &ServerFlags, name: &str, consent: &Consent) -> Exit {
+        let administration = self.administration.map(Administration::name);
+        let what = administration.map(|it| format!("set administration of role {name} to {it}"));
+        match consent.ask_if(what.as_deref()) {
+            Ok(Meant::Do) => {
+                let change = json!({
+                    "administration": administration,
+                    "limits": limits::as_json(&self.quotas),
+                });
+                send(server, Verb::Patch, &path(name), &change, consent.output())
+            }
+            Ok(Meant::OnlySay) => server.ask(async |client| {
+                let role = client.get(&path(name), &[]).await?;
+                consent.would(&self.would(&role), name)?;
+                Ok(Exit::Done)
+            }),
+            Err(exit) => exit,
+        }
+    }
+
+    /// What would be another of a role that is like this now.
+    fn would(&self, role: &Value) -> Vec<String> {
+        let before = role["administration"].as_str().unwrap_or_default();
+        let administration = self.administration.map(Administration::name);
+        let administration = administration.filter(|after| *after != before);
+        let administration =
+            administration.map(|after| format!("set administration from {before} to {after} of"));
+        let limits = limits::would(&self.quotas, &role["limits"]);
+        administration.into_iter().chain(limits).collect()
+    }
 }
 
 pub(super) const PATH: &str = "/api/v1/roles";
@@ -113,15 +154,9 @@ pub(crate) fn run(arguments: &Roles) -> Exit {
         }
         RoleVerb::Set {
             name,
-            administration,
-            quotas,
-            output,
-        } => {
-            let administration = administration.map(Administration::name);
-            let change =
-                json!({"administration": administration, "limits": limits::as_json(quotas)});
-            send(server, Verb::Patch, &path(name), &change, output)
-        }
+            change,
+            consent,
+        } => change.run(server, name, consent),
         RoleVerb::Remove(targets) => targets.run(
             server,
             &Deed {

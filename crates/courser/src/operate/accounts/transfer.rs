@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 
 use crate::cli::exit::{Exit, usage};
 use crate::cli::new_file::{there_already, write};
+use crate::cli::print;
 use crate::cli::sure::Sure;
-use crate::operate::print::{OutputFlags, say};
+use crate::operate::print::OutputFlags;
 use crate::operate::server::ServerFlags;
 
 /// All users and roles at once
@@ -74,7 +75,7 @@ pub(crate) fn run(arguments: &Access) -> Exit {
             let path = format!("/api/v1/access?dry_run={dry_run}");
             server.ask(async |client| {
                 let imported = client.send(Verb::Put, &path, &table).await?;
-                output.output().value(&imported);
+                output.output().value(&imported)?;
                 Ok(Exit::Done)
             })
         }
@@ -86,8 +87,7 @@ fn export(server: &ServerFlags, file: Option<&Path>) -> Exit {
         let table = client.get("/api/v1/access", &[]).await?;
         let text = serde_json::to_string_pretty(&table).unwrap_or_default() + "\n";
         let Some(file) = file else {
-            say(&text);
-            return Ok(Exit::Done);
+            return Ok(print(&text));
         };
         Ok(match write(file, &text) {
             Ok(()) => Exit::Done,
@@ -146,13 +146,13 @@ pub(super) fn mosquitto(
             match client.send(Verb::Post, "/api/v1/users", &user).await {
                 Ok(made) => done.push(made),
                 Err(error) => {
-                    end = Err(error);
+                    end = Err(error.into());
                     break;
                 }
             }
         }
         if !done.is_empty() {
-            output.output().rows(&done, &["done", "what"]);
+            output.output().rows(&done, &["done", "what"])?;
         }
         end
     })

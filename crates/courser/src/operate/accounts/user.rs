@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use courser_admin::client::{Verb, escaped};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::limits::{self, Limit};
 use super::secret::PasswordFlags;
@@ -56,21 +56,14 @@ enum UserVerb {
         #[command(flatten)]
         output: OutputFlags,
     },
-    /// Give and take roles and limits
+    /// Give and take roles and limits; a role that is taken away is asked about
     Set {
         /// User name
         name: String,
-        /// A role that it gets; as often as wanted
-        #[arg(long, value_name = "ROLE")]
-        add_role: Vec<String>,
-        /// A role that it loses; as often as wanted
-        #[arg(long, value_name = "ROLE")]
-        remove_role: Vec<String>,
-        /// A limit, as messages_per_second=100, or =none to take it away; as often as wanted
-        #[arg(long = "quota", value_name = "NAME=NUMBER", value_parser = limits::limit)]
-        quotas: Vec<Limit>,
         #[command(flatten)]
-        output: OutputFlags,
+        change: UserChange,
+        #[command(flatten)]
+        consent: Consent,
     },
     /// Give another password: who came in with the old one is disconnected and keeps its session
     SetPassword {
@@ -104,6 +97,55 @@ enum UserVerb {
     },
 }
 
+/// What becomes of a user.
+#[derive(Args, Debug)]
+struct UserChange {
+    /// A role that it gets; as often as wanted
+    #[arg(long, value_name = "ROLE")]
+    add_role: Vec<String>,
+    /// A role that it loses; as often as wanted
+    #[arg(long, value_name = "ROLE")]
+    remove_role: Vec<String>,
+    /// A limit, as messages_per_second=100, or =none to take it away; as often as wanted
+    #[arg(long = "quota", value_name = "NAME=NUMBER", value_parser = limits::limit)]
+    quotas: Vec<Limit>,
+}
+
+impl UserChange {
+    /// Makes it, if that is meant.
+    fn run(&self, server: &ServerFlags, name: &str, consent: &Consent) -> Exit {
+        let what = format!("take {} from user {name}", self.remove_role.join(", "));
+        match consent.ask_if((!self.remove_role.is_empty()).then_some(&what)) {
+            Ok(Meant::Do) => {
+                let change = json!({
+                    "add_roles": self.add_role,
+                    "remove_roles": self.remove_role,
+                    "limits": limits::as_json(&self.quotas),
+                });
+                send(server, Verb::Patch, &path(name), &change, consent.output())
+            }
+            Ok(Meant::OnlySay) => server.ask(async |client| {
+                let user = client.get(&path(name), &[]).await?;
+                consent.would(&self.would(&user), name)?;
+                Ok(Exit::Done)
+            }),
+            Err(exit) => exit,
+        }
+    }
+
+    /// What would be another of a user that is like this now.
+    fn would(&self, user: &Value) -> Vec<String> {
+        let roles = user["roles"].as_array().map_or(&[][..], Vec::as_slice);
+        let has = |role: &String| roles.iter().any(|it| it.as_str() == Some(role));
+        let added = self.add_role.iter().filter(|role| !has(role));
+        let added = added.map(|role| format!("give {role} to"));
+        let removed = self.remove_role.iter().filter(|role| has(role));
+        let removed = removed.map(|role| format!("take {role} from"));
+        let limits = limits::would(&self.quotas, &user["limits"]);
+        added.chain(removed).chain(limits).collect()
+    }
+}
+
 const PATH: &str = "/api/v1/users";
 
 fn path(name: &str) -> String {
@@ -129,14 +171,9 @@ pub(crate) fn run(arguments: &Users) -> Exit {
         },
         UserVerb::Set {
             name,
-            add_role,
-            remove_role,
-            quotas,
-            output,
-        } => {
-            let change = json!({"add_roles": add_role, "remove_roles": remove_role, "limits": limits::as_json(quotas)});
-            send(server, Verb::Patch, &path(name), &change, output)
-        }
+            change,
+            consent,
+        } => change.run(server, name, consent),
         UserVerb::SetPassword {
             name,
             password,
@@ -164,7 +201,7 @@ fn set_password(
         Ok(Meant::OnlySay) => {
             return server.ask(async |client| {
                 client.get(&path(name), &[]).await?;
-                consent.would(REPLACE, name);
+                consent.would(&[REPLACE.to_owned()], name)?;
                 Ok(Exit::Done)
             });
         }
@@ -189,7 +226,7 @@ const fn deed(act: Act, what: &'static str) -> Deed {
     }
 }
 
-fn new_user(add: &UserVerb) -> Result<serde_json::Value, String> {
+fn new_user(add: &UserVerb) -> Result<Value, String> {
     let UserVerb::Add {
         name,
         role,
