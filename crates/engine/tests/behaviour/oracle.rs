@@ -197,8 +197,12 @@ impl Run {
     }
 
     fn finish(mut self) {
+        self.world.recalling = Recalling::AtOnce;
+        // A fence waits for what is not settled, and that for being sent again to the leader that there is now.
+        for other in [false, true] {
+            self.serve_again(other);
+        }
         let world = &mut self.world;
-        world.recalling = Recalling::AtOnce;
         world.settle();
         for id in [DURABLE, OTHER] {
             world.resend(id);

@@ -101,8 +101,10 @@ impl Front {
             if refusal.is_some() {
                 continue;
             }
-            if subscriptions.len() % PART_FILTERS == 0 {
-                parts.push(index);
+            match subscriptions.len() % PART_FILTERS {
+                0 if parts.is_empty() => parts.push(0),
+                0 => parts.push(index),
+                _ => {}
             }
             subscriptions.push(self.subscription_of(&asked, identifier));
         }
