@@ -21,8 +21,8 @@ pytestmark = pytest.mark.courser
 SOCKETS, DESCRIPTORS = 15_000, 20_000
 # Longer than it takes to open them all, so that all are there at once.
 CONNECT_SECONDS, DRIBBLE_SECONDS = 30, 8
-# What a round trip may take while two cores are busy with an attack.
-PATIENCE = 3
+# Who is not answered for so long has been forgotten: no figure of how fast a broker is, on whatever machine this runs.
+PATIENCE = 20
 BAD_USER, BUSY, TOO_OFTEN = 0x86, 0x89, 0x9F
 V3_REFUSED = (4, 5)
 

