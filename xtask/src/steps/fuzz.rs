@@ -11,7 +11,7 @@ use crate::report::Outcome;
 use anyhow::{Result, bail};
 
 /// Seconds of a short run, for all targets together.
-const SHORT_SECONDS: u64 = 180;
+const SHORT_SECONDS: u64 = 120;
 /// A target that needs more memory than this has a leak or believes a length that it was told.
 const MEGABYTES_MAX: u32 = 2048;
 
