@@ -29,11 +29,13 @@ pub enum UserState {
     Disabled,
 }
 
-/// Whether a role may change users and roles and use the rest of the admin interface.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// What a role may do with the admin interface; what is greater includes what is less.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Administration {
-    /// No.
+    /// Nothing.
     #[default]
     None,
     /// May look at everything.
@@ -165,14 +167,9 @@ impl Table {
         if user.state == UserState::Disabled {
             return Administration::None;
         }
-        let rank = |administration: &Administration| match administration {
-            Administration::None => 0,
-            Administration::Read => 1,
-            Administration::Full => 2,
-        };
         let roles = user.roles.iter().filter_map(|role| self.roles.get(role));
         let mine = roles.map(|role| role.administration);
-        mine.max_by_key(rank).unwrap_or_default()
+        mine.max().unwrap_or_default()
     }
 
     /// A domain.

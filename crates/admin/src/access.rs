@@ -3,9 +3,13 @@
 use std::net::SocketAddr;
 
 use axum::extract::{Request, State};
-use axum::http::header;
+use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use courser_access::Administration;
+use courser_broker::LogInError;
 
 use crate::AppState;
 use crate::error::{ApiError, Code};
@@ -28,8 +32,10 @@ pub enum Caller {
 /// Who somebody has proved to be: an extension of every request behind the check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
-    /// A name for logs: `uid:1000`, or `token`.
+    /// A name for logs: `uid:1000`, `token`, or `user:anna`.
     pub name: String,
+    /// What it may do here.
+    pub administration: Administration,
 }
 
 impl Caller {
@@ -43,38 +49,169 @@ impl Caller {
     }
 }
 
-/// Who asks: the user of the broker or root over the socket, whoever has the token elsewhere.
-fn principal(state: &AppState, request: &Request) -> Result<Principal, ApiError> {
-    let caller = request.extensions().get::<Caller>();
-    match caller {
-        Some(Caller::Local { uid }) => {
-            let own = rustix::process::geteuid().as_raw();
-            if *uid == own || *uid == 0 {
-                return Ok(Principal {
-                    name: format!("uid:{uid}"),
-                });
-            }
-            Err(ApiError::new(
-                Code::Forbidden,
-                "the socket is for the user of the broker and for root",
-            ))
+impl Principal {
+    /// Somebody who may do everything.
+    const fn full(name: String) -> Self {
+        Self {
+            name,
+            administration: Administration::Full,
         }
-        Some(Caller::Network { .. }) | None => by_token(state, request),
+    }
+
+    /// Whether it may do what needs this.
+    ///
+    /// # Errors
+    /// [`Code::Forbidden`].
+    pub(crate) fn may(&self, needed: Administration) -> Result<(), ApiError> {
+        if self.administration >= needed {
+            return Ok(());
+        }
+        let message = match self.administration {
+            Administration::Read => "the roles of this user let it look, and change nothing",
+            Administration::None | Administration::Full => {
+                "no role of this user has administration"
+            }
+        };
+        Err(ApiError::new(Code::Forbidden, message))
     }
 }
 
-fn by_token(state: &AppState, request: &Request) -> Result<Principal, ApiError> {
-    let given = request
-        .headers()
-        .get(header::AUTHORIZATION)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.strip_prefix("Bearer "));
-    match (given, &state.token) {
-        (Some(given), Some(token)) if token.is(given.trim()) => Ok(Principal {
-            name: "token".to_owned(),
+/// What somebody shows to say who it is.
+enum Shown {
+    /// Name and password, as one text.
+    Password(String),
+    Token(String),
+    /// A header that says neither.
+    Strange,
+    Nothing,
+}
+
+/// What of a request says who asks, and for what.
+struct Asking {
+    needed: Administration,
+    caller: Option<Caller>,
+    shown: Shown,
+    /// Whether a page in a browser sends it.
+    is_from_page: bool,
+}
+
+impl Asking {
+    fn of(request: &Request) -> Self {
+        Self {
+            needed: needed(request.method()),
+            caller: request.extensions().get::<Caller>().copied(),
+            shown: shown(request.headers()),
+            is_from_page: request.headers().contains_key(header::ORIGIN),
+        }
+    }
+
+    /// Who asks, if it may.
+    async fn let_in(self, state: &AppState) -> Result<Principal, ApiError> {
+        let needed = self.needed;
+        let principal = self.principal(state).await?;
+        principal.may(needed)?;
+        Ok(principal)
+    }
+
+    /// Whoever says a name is that user, whichever way it comes; else the socket tells who it is, and elsewhere the token.
+    async fn principal(self, state: &AppState) -> Result<Principal, ApiError> {
+        match (self.shown, self.caller) {
+            // A browser sends a password that it has kept with whatever any page asks of it.
+            (Shown::Password(_), _) if self.is_from_page => {
+                Err(unauthorized("pages do not log in by a password"))
+            }
+            (Shown::Password(both), caller) => by_password(state, caller, &both).await,
+            (_, Some(Caller::Local { uid })) => by_uid(uid),
+            (Shown::Token(given), _) => by_token(state, &given),
+            (Shown::Strange, _) => Err(unauthorized("the token is not right")),
+            (Shown::Nothing, _) => Err(unauthorized("no token was given")),
+        }
+    }
+}
+
+fn unauthorized(message: &str) -> ApiError {
+    ApiError::new(Code::Unauthorized, message)
+}
+
+/// Reads the header `Authorization` (RFC 6750, RFC 7617); the word before the credentials is the same in any case.
+fn shown(headers: &HeaderMap) -> Shown {
+    let Some(value) = headers.get(header::AUTHORIZATION) else {
+        return Shown::Nothing;
+    };
+    let Some((scheme, given)) = value.to_str().ok().and_then(|text| text.split_once(' ')) else {
+        return Shown::Strange;
+    };
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Shown::Token(given.trim().to_owned());
+    }
+    let decoded = scheme
+        .eq_ignore_ascii_case("basic")
+        .then(|| STANDARD.decode(given.trim()).ok());
+    match decoded.flatten().map(String::from_utf8) {
+        Some(Ok(both)) => Shown::Password(both),
+        Some(Err(_)) | None => Shown::Strange,
+    }
+}
+
+async fn by_password(
+    state: &AppState,
+    caller: Option<Caller>,
+    both: &str,
+) -> Result<Principal, ApiError> {
+    let wrong = || unauthorized("user name or password are not right");
+    // RFC 7617 section 2: the name ends at the first colon.
+    let (name, password) = both.split_once(':').ok_or_else(wrong)?;
+    let from = match caller {
+        Some(Caller::Network { address }) => Some(address.ip()),
+        Some(Caller::Local { .. }) | None => None,
+    };
+    match state.control.log_in(from, name, password.as_bytes()).await {
+        Ok(administration) => Ok(Principal {
+            name: format!("user:{name}"),
+            administration,
         }),
-        (Some(_), _) => Err(ApiError::new(Code::Unauthorized, "the token is not right")),
-        (None, _) => Err(ApiError::new(Code::Unauthorized, "no token was given")),
+        Err(LogInError::Wrong) => {
+            // Not the name: it may be a password that stands in its place.
+            let from = from.map_or_else(|| "the socket".to_owned(), |from| from.to_string());
+            tracing::warn!(
+                event = "operator_refused",
+                address = from,
+                "somebody has named an operator with a wrong password"
+            );
+            Err(wrong())
+        }
+        Err(error @ LogInError::Wait) => Err(ApiError::new(Code::LoginRate, error.to_string())),
+        Err(error @ LogInError::Busy) => Err(ApiError::new(Code::Busy, error.to_string())),
+        Err(error @ LogInError::Unavailable) => {
+            Err(ApiError::new(Code::Unavailable, error.to_string()))
+        }
+    }
+}
+
+/// The user of the broker, and root.
+fn by_uid(uid: u32) -> Result<Principal, ApiError> {
+    let own = rustix::process::geteuid().as_raw();
+    if uid == own || uid == 0 {
+        return Ok(Principal::full(format!("uid:{uid}")));
+    }
+    Err(ApiError::new(
+        Code::Forbidden,
+        "the socket is for the user of the broker and for root",
+    ))
+}
+
+fn by_token(state: &AppState, given: &str) -> Result<Principal, ApiError> {
+    match &state.token {
+        Some(token) if token.is(given) => Ok(Principal::full("token".to_owned())),
+        Some(_) | None => Err(unauthorized("the token is not right")),
+    }
+}
+
+/// What a request needs. Whoever may only look may look at everything but what a route keeps back by itself.
+fn needed(method: &Method) -> Administration {
+    match *method {
+        Method::GET | Method::HEAD => Administration::Read,
+        _ => Administration::Full,
     }
 }
 
@@ -84,7 +221,8 @@ pub(crate) async fn require(
     mut request: Request,
     next: Next,
 ) -> Response {
-    match principal(&state, &request) {
+    let asking = Asking::of(&request);
+    match asking.let_in(&state).await {
         Ok(principal) => {
             request.extensions_mut().insert(principal);
             next.run(request).await
@@ -106,8 +244,65 @@ pub(crate) async fn require_elsewhere(
     if local {
         return next.run(request).await;
     }
-    match principal(&state, &request) {
+    let asking = Asking::of(&request);
+    match asking.let_in(&state).await {
         Ok(_) => next.run(request).await,
         Err(error) => error.into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(value: &str) -> String {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::AUTHORIZATION, value.parse().expect("a header"));
+        match shown(&headers) {
+            Shown::Password(both) => format!("password {both}"),
+            Shown::Token(token) => format!("token {token}"),
+            Shown::Strange => "strange".to_owned(),
+            Shown::Nothing => "nothing".to_owned(),
+        }
+    }
+
+    #[test]
+    fn who_asks_is_read_as_the_standards_have_it() {
+        for (value, expected) in [
+            ("Bearer abc", "token abc"),
+            ("bearer  abc ", "token abc"),
+            ("Basic YW5uYTpzZWNyZXQ=", "password anna:secret"),
+            ("BASIC YW5uYTphOmI=", "password anna:a:b"),
+            ("Basic YW5uYQ", "strange"),
+            ("Basic /w==", "strange"),
+            ("Digest abc", "strange"),
+            ("Bearer", "strange"),
+        ] {
+            assert_eq!(read(value), expected, "{value:?}");
+        }
+        assert!(matches!(shown(&HeaderMap::new()), Shown::Nothing));
+    }
+
+    #[test]
+    fn who_may_look_changes_nothing() {
+        use Administration::{Full, None, Read};
+        let may = |administration, method| {
+            let name = "user:anna".to_owned();
+            let principal = Principal {
+                name,
+                administration,
+            };
+            principal.may(needed(&method)).is_ok()
+        };
+        for (administration, looks, changes) in [
+            (None, false, false),
+            (Read, true, false),
+            (Full, true, true),
+        ] {
+            assert_eq!(may(administration, Method::GET), looks);
+            for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+                assert_eq!(may(administration, method), changes);
+            }
+        }
     }
 }

@@ -1,10 +1,12 @@
 //! The client of the API, for commands: one question a connection.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
@@ -15,6 +17,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
+use zeroize::Zeroizing;
 
 use crate::Token;
 use crate::error::{ErrorBody, ErrorDetail};
@@ -43,11 +46,57 @@ pub enum Verb {
     Patch,
 }
 
+/// What says who asks. Neither `Debug` nor `Display` show a secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Credentials {
+    /// The token of the server.
+    Token(Token),
+    /// A user.
+    User(UserCredentials),
+}
+
+/// Name and password of a user.
+#[derive(Clone, PartialEq, Eq)]
+pub struct UserCredentials(Zeroizing<String>);
+
+impl fmt::Debug for UserCredentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("UserCredentials(…)")
+    }
+}
+
+impl Credentials {
+    /// Those of a user.
+    ///
+    /// # Errors
+    /// For people: the name cannot be said over HTTP.
+    pub fn user(name: &str, password: &str) -> Result<Self, String> {
+        if name.contains(':') {
+            // RFC 7617 section 2.
+            return Err(format!(
+                "\"{name}\" cannot be named over HTTP, because of the colon in it"
+            ));
+        }
+        let both = Zeroizing::new(format!("{name}:{password}"));
+        Ok(Self::User(UserCredentials(both)))
+    }
+
+    /// The value of the header `Authorization`.
+    fn header(&self) -> String {
+        match self {
+            Self::Token(token) => token.header(),
+            Self::User(UserCredentials(both)) => {
+                format!("Basic {}", STANDARD.encode(both.as_bytes()))
+            }
+        }
+    }
+}
+
 /// Asks one server.
 #[derive(Clone, Debug)]
 pub struct Client {
     server: Server,
-    token: Option<Token>,
+    credentials: Option<Credentials>,
     timeout: Duration,
 }
 
@@ -88,8 +137,8 @@ pub enum ClientError {
     },
 }
 
-impl std::fmt::Display for Server {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Socket(path) => write!(f, "{}", path.display()),
             Self::Http(place) => write!(f, "http://{place}"),
@@ -129,12 +178,12 @@ impl Server {
 }
 
 impl Client {
-    /// Of a server; the token is for HTTP.
+    /// Of a server, who asks with these; over a socket it is known without who asks.
     #[must_use]
-    pub const fn new(server: Server, token: Option<Token>, timeout: Duration) -> Self {
+    pub const fn new(server: Server, credentials: Option<Credentials>, timeout: Duration) -> Self {
         Self {
             server,
-            token,
+            credentials,
             timeout,
         }
     }
@@ -230,8 +279,8 @@ impl Client {
         body: Option<Bytes>,
     ) -> Result<Bytes, ClientError> {
         let mut request = Request::builder().method(method).uri(path);
-        if let Some(token) = &self.token {
-            request = request.header(AUTHORIZATION, token.header());
+        if let Some(credentials) = &self.credentials {
+            request = request.header(AUTHORIZATION, credentials.header());
         }
         if body.is_some() {
             request = request.header(CONTENT_TYPE, "application/json");
@@ -343,6 +392,14 @@ mod tests {
         for wrong in ["http://h", "https://h:1", "ftp://h:1"] {
             assert!(Server::parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_user_is_said_as_the_standard_has_it_and_not_shown() {
+        let anna = Credentials::user("anna", "a:b").expect("a name");
+        assert_eq!(anna.header(), "Basic YW5uYTphOmI=");
+        assert!(!format!("{anna:?}").contains("a:b"));
+        assert!(Credentials::user("an:na", "x").is_err());
     }
 
     #[test]

@@ -48,10 +48,10 @@ macro_rules! codes {
 codes! {
     /// A part of the question cannot be understood.
     BadRequest = 1000, "bad_request", BAD_REQUEST, "look at the page /api for what the route takes";
-    /// Nobody has said who asks, or the token is not right.
-    Unauthorized = 1001, "unauthorized", UNAUTHORIZED, "send the token of DATA/admin.token as \"Authorization: Bearer\", or use the socket DATA/admin.sock";
+    /// Nobody has said who asks, or token, user name or password are not right.
+    Unauthorized = 1001, "unauthorized", UNAUTHORIZED, "send the token of DATA/admin.token as \"Authorization: Bearer\", use the socket DATA/admin.sock, or say --operator NAME";
     /// Whoever asks may not do this.
-    Forbidden = 1002, "forbidden", FORBIDDEN, "ask as the user that runs the broker, or as root";
+    Forbidden = 1002, "forbidden", FORBIDDEN, "ask as the user that runs the broker, as root, or as a user of a role with the administration for it: courser role list";
     /// There is no such route.
     NoRoute = 1003, "no_route", NOT_FOUND, "the page /api lists all routes; is the command newer than the server?";
     /// There is no answer in time.
@@ -62,6 +62,8 @@ codes! {
     Unavailable = 1006, "unavailable", SERVICE_UNAVAILABLE, "look at /readyz, and try again when it says 200";
     /// The route does not take this method.
     BadMethod = 1007, "bad_method", METHOD_NOT_ALLOWED, "the page /api lists the methods of all routes";
+    /// Too many logins from this address have failed, or are under way.
+    LoginRate = 1008, "login_rate", TOO_MANY_REQUESTS, "wait a minute; the token and the socket do not wait";
     /// No connection has this client id.
     NoClient = 1100, "no_client", NOT_FOUND, "courser client list shows who is connected";
     /// No session is kept for this client id.
@@ -177,6 +179,7 @@ impl IntoResponse for ApiError {
         };
         let mut response = (self.code.status(), Json(body)).into_response();
         if self.code == Code::Unauthorized {
+            // Not Basic, although it is taken: a browser would ask for a password, and keep it for every page.
             let challenge = HeaderValue::from_static("Bearer realm=\"courser\"");
             response
                 .headers_mut()

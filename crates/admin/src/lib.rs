@@ -6,8 +6,8 @@
 //! | path | who may |
 //! |---|---|
 //! | `/healthz`, `/readyz` | anyone who reaches the address |
-//! | `/metrics` | anyone on this machine; elsewhere with a token |
-//! | `/api/v1/…` | with a token (`Authorization: Bearer`); over the socket `admin.sock` the user of the broker, and root |
+//! | `/metrics` | anyone on this machine; elsewhere as for the API |
+//! | `/api/v1/…` | with the token (`Authorization: Bearer`); over the socket `admin.sock` the user of the broker, and root; users by name and password (`Authorization: Basic`), as far as `administration` of their roles goes |
 //! | `/api`, `/api/v1/openapi.json` | anyone who reaches the address: what the API is, nothing of the broker |
 //!
 //! # Adding routes

@@ -16,8 +16,8 @@ use rand::rngs::SysRng;
 use router::SharedMatcher;
 
 use crate::access::{
-    Access, BootstrapError, HashPool, Logins, Presence, Secret, Throttle, TokenKeys, TokensError,
-    take_bootstrap,
+    Access, BootstrapError, HashPool, Logins, Operators, Presence, Secret, Throttle, TokenKeys,
+    TokensError, take_bootstrap,
 };
 use crate::backup::{Backups, Source};
 use crate::clock::Clock;
@@ -308,6 +308,8 @@ impl Broker {
             tokens,
             secret: Secret(secret),
         });
+        let clock = Clock::default();
+        let operators = Operators::new(Arc::clone(&logins), clock);
         let open = OpenListener::all(&entrances, &listeners, &doors.open, &config);
         let mut broker = Self {
             live: Arc::clone(&live),
@@ -320,7 +322,7 @@ impl Broker {
                 &dozes,
                 places,
                 &config.settings.classes,
-                Arc::clone(&access),
+                operators,
                 Arc::clone(&stop),
                 Arc::clone(&live),
             ),
@@ -337,7 +339,7 @@ impl Broker {
             .as_ref()
             .map_or(1, |kept| kept.folder.node().start);
         let (writer, reader) = SharedMatcher::new();
-        let (clock, connections) = (Clock::default(), Arc::new(AtomicUsize::new(0)));
+        let connections = Arc::new(AtomicUsize::new(0));
         let mut writer = Some(writer);
         let memory = Arc::new(MemoryBudget::new(config.memory_max, config.shards));
         let shards = ports.into_iter().zip(listeners.by_shard).zip(disks);

@@ -68,6 +68,11 @@ impl Clock {
         self.last
     }
 
+    /// This moment without the time of the day. One call of the vDSO.
+    pub(crate) fn tick(&self) -> Tick {
+        Tick(milliseconds(self.start.elapsed()))
+    }
+
     /// This moment, finer. One call of the vDSO.
     pub(crate) fn moment(&self) -> Moment {
         moment(self.start.elapsed())

@@ -48,7 +48,8 @@ mod sys;
 mod timer;
 
 pub use access::{
-    Access, BootstrapError, ChangeError, TokensError, first_administrator, write_bootstrap,
+    Access, BootstrapError, ChangeError, LogInError, TokensError, first_administrator,
+    write_bootstrap,
 };
 pub use backup::{
     BackupError, BackupReport, BackupStage, BackupState, PruneMode, Pruned, prune_backups,

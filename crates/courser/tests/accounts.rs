@@ -1,4 +1,4 @@
-//! `courser user|role|domain|acl|access` on running servers: what is done, what is not there, what is refused, and no server at all. Each case of
+//! `courser user|role|domain|acl|access` on running servers, and who asks: what is done, what is not there, what is refused, and no server at all. Each case of
 //! `tests/accounts/` has a server of its own, whose clients must log in.
 
 mod server;
@@ -63,6 +63,11 @@ fn domains() {
 #[test]
 fn rules() {
     cases("acl");
+}
+
+#[test]
+fn operators() {
+    cases("operator");
 }
 
 #[test]

@@ -23,7 +23,8 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use tokio::time::timeout;
-use utoipa::OpenApi;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::AppState;
@@ -39,8 +40,28 @@ const BODY_BYTES_MAX: usize = 256 * 1024;
 #[openapi(info(
     title = "Courser",
     description = "The API of one broker. Errors have stable numbers: courser errors CODE."
-))]
+), modifiers(&Schemes), security(("token" = []), ("user" = [])))]
 struct Document;
+
+/// How somebody says who asks.
+struct Schemes;
+
+impl Modify for Schemes {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let token = HttpBuilder::new()
+            .scheme(HttpAuthScheme::Bearer)
+            .description(Some("The token of DATA/admin.token: it may do everything."));
+        let user = HttpBuilder::new()
+            .scheme(HttpAuthScheme::Basic)
+            .description(Some(
+                "A user, as far as `administration` of its roles goes: with `read` GET alone, and no hashes of passwords; with `full` everything.",
+            ));
+        let components = document.components.get_or_insert_default();
+        for (name, scheme) in [("token", token), ("user", user)] {
+            components.add_security_scheme(name, SecurityScheme::Http(scheme.build()));
+        }
+    }
+}
 
 /// Routes behind the check of who asks.
 fn guarded() -> OpenApiRouter<AppState> {

@@ -15,8 +15,9 @@ pub(super) fn html(document: &OpenApi) -> String {
     let mut page = String::from(
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width\"><title>Courser API</title>\
          <link rel=stylesheet href=\"/api/page.css\">\
-         <h1>Courser API</h1><p>Send <code>Authorization: Bearer TOKEN</code> with the token of <code>DATA/admin.token</code>, or use \
-         the socket <code>DATA/admin.sock</code>. The document for tools is <a href=\"/api/v1/openapi.json\">openapi.json</a>.<dl>",
+         <h1>Courser API</h1><p>Send <code>Authorization: Bearer TOKEN</code> with the token of <code>DATA/admin.token</code>, or \
+         <code>Authorization: Basic</code> with name and password of a user whose role has <code>administration</code> (<code>read</code>: GET \
+         alone, and no hashes), or use the socket <code>DATA/admin.sock</code>. The document for tools is <a href=\"/api/v1/openapi.json\">openapi.json</a>.<dl>",
     );
     for (path, methods) in document["paths"].as_object().into_iter().flatten() {
         for (method, what) in methods.as_object().into_iter().flatten() {

@@ -17,22 +17,16 @@ use courser_access::{Principal, UserName, UserState, dummy_hash, scram as exchan
 use courser_contract::{FrontId, Tick};
 use courser_mqtt::codec::ReasonCode;
 use courser_mqtt::front::{AuthExchange, AuthStep, Authentication, Login};
-use hmac::{Hmac, KeyInit, Mac};
 use rand::rngs::StdRng;
-use sha2::Sha256;
 use zeroize::Zeroizing;
 
-use super::hashing::{Found, HashPool, Job, PasswordClaim, Proof, Reply, Verdict};
+use super::hashing::{Asker, Found, HashPool, Job, PasswordClaim, Proof, Reply, Verdict};
+use super::password::Remembered;
 use super::presence::{Presence, Present};
 use super::throttle::{Admission, Kind, LookedAt, Origin, Throttle};
 use super::tokens::TokenKeys;
 use super::{Access, Ends};
 use crate::peer::{Authentication as Asked, Peer};
-
-/// How long a password that was right is taken for right without being hashed again, in milliseconds.
-const REMEMBER_MS: u64 = 60_000;
-/// Passwords that are remembered on a shard.
-const REMEMBERED_MAX: usize = 10_000;
 
 /// What all shards share of logins.
 #[derive(Debug)]
@@ -45,6 +39,18 @@ pub(crate) struct Logins {
     pub(crate) tokens: Option<Arc<TokenKeys>>,
     /// Of this process alone: keys what is remembered, and salts of users that do not exist.
     pub(crate) secret: Secret,
+}
+
+impl Logins {
+    /// Hands over what the throttle has admitted; false when too much of its kind waits.
+    pub(super) fn submit(&self, job: Job, kind: Kind, now: Tick) -> bool {
+        let origin = job.origin;
+        let taken = self.pool.submit(job);
+        if !taken {
+            self.throttle.finished(origin, kind, LookedAt::NoGuess, now);
+        }
+        taken
+    }
 }
 
 /// Random bytes that are never shown.
@@ -78,8 +84,7 @@ struct Arrival {
 /// What connections of one shard share.
 struct Inner {
     arrivals: HashMap<FrontId, Arrival>,
-    /// Until when a password is remembered, by its key.
-    remembered: HashMap<[u8; 32], Tick>,
+    remembered: Remembered,
     ends: Ends,
     rng: StdRng,
     /// Logins that succeeded, and that were refused.
@@ -110,7 +115,7 @@ impl Accounts {
             now: Rc::default(),
             inner: Rc::new(RefCell::new(Inner {
                 arrivals: HashMap::new(),
-                remembered: HashMap::new(),
+                remembered: Remembered::default(),
                 ends: Ends::default(),
                 rng,
                 counted: [0; 2],
@@ -209,24 +214,10 @@ impl Accounts {
         (claim, matched): (PasswordClaim, bool),
     ) -> AuthStep {
         let now = self.now.get();
-        let table = self.logins.access.table();
-        // It may have changed while the password was being compared.
-        let still = table.user(claim.user.as_str()).is_some_and(|user| {
-            user.state == UserState::Enabled && Some(user.since) == claim.since
-        });
-        let right = matched && still;
-        let looked_at = if right {
-            LookedAt::NoGuess
-        } else {
-            LookedAt::Guess
-        };
-        self.logins
-            .throttle
-            .finished(origin, Kind::Password, looked_at, now);
-        if !right {
+        if !self.logins.is_right(origin, (&claim, matched), now) {
             return AuthStep::Refused(ReasonCode::BadUserNameOrPassword);
         }
-        self.inner.borrow_mut().remember(claim.key, now);
+        self.inner.borrow_mut().remembered.note(&claim, now);
         self.grant(front, claim.user.into(), Vec::new())
     }
 
@@ -275,70 +266,39 @@ impl Accounts {
         let Ok(user) = UserName::new(name) else {
             return AuthStep::Refused(ReasonCode::BadUserNameOrPassword);
         };
-        let table = self.logins.access.table();
-        let known = table
-            .user(name)
-            .filter(|user| user.state == UserState::Enabled)
-            .and_then(|user| Some((user.since, user.password.as_ref()?)));
-        let since = known.map(|(since, _)| since);
-        let key = self.key(name, since, password.0);
         let now = self.now.get();
-        let remembered = self.inner.borrow().remembered.get(&key).copied();
-        if since.is_some() && remembered.is_some_and(|until| now < until) {
-            return self.grant(login.front, user.into(), Vec::new());
+        let (claim, hash) = self.logins.claim(user, password.0);
+        if self.inner.borrow().remembered.has(&claim, now) {
+            return self.grant(login.front, claim.user.into(), Vec::new());
         }
         if self.logins.throttle.admit(origin, Kind::Password, now) == Admission::Wait {
             return AuthStep::Refused(ReasonCode::ConnectionRateExceeded);
         }
         let job = Job {
-            front: login.front,
+            asker: Asker::Front(login.front, self.reply.clone()),
             origin,
             proof: Proof::Password {
                 password: Zeroizing::new(password.0.to_vec()),
-                hash: known.map_or_else(dummy_hash, |(_, hash)| hash.clone()),
-                claim: PasswordClaim { user, since, key },
+                hash: hash.unwrap_or_else(dummy_hash),
+                claim,
             },
-            reply: self.reply.clone(),
         };
         self.submit(job, Kind::Password)
     }
 
     /// Hands over what the throttle has admitted.
     fn submit(&self, job: Job, kind: Kind) -> AuthStep {
-        let (origin, throttle) = (job.origin, &self.logins.throttle);
-        if self.logins.pool.submit(job) {
-            return AuthStep::Pending;
+        if self.logins.submit(job, kind, self.now.get()) {
+            AuthStep::Pending
+        } else {
+            AuthStep::Refused(ReasonCode::ServerBusy)
         }
-        throttle.finished(origin, kind, LookedAt::NoGuess, self.now.get());
-        AuthStep::Refused(ReasonCode::ServerBusy)
-    }
-
-    /// Under which a password is remembered: nobody without the secret can make one, or learn anything of it.
-    fn key(&self, name: &str, since: Option<u64>, password: &[u8]) -> [u8; 32] {
-        let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(&self.logins.secret.0)
-            .expect("HMAC takes keys of every length");
-        mac.update(&since.unwrap_or(u64::MAX).to_le_bytes());
-        mac.update(&(name.len() as u64).to_le_bytes());
-        mac.update(name.as_bytes());
-        mac.update(password);
-        mac.finalize().into_bytes().into()
     }
 }
 
 /// Whether a connection with this certificate may be this user: a certificate that names one lends itself to no other.
 fn names(certificate: Option<&str>, user: &str) -> bool {
     certificate.is_none_or(|name| name == user)
-}
-
-impl Inner {
-    fn remember(&mut self, key: [u8; 32], now: Tick) {
-        if self.remembered.len() >= REMEMBERED_MAX {
-            self.remembered.retain(|_, until| now < *until);
-        }
-        if self.remembered.len() < REMEMBERED_MAX {
-            self.remembered.insert(key, now.after_ms(REMEMBER_MS));
-        }
-    }
 }
 
 impl Authentication for Accounts {

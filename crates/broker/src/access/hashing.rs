@@ -26,10 +26,17 @@ const THREADS_MAX: usize = 4;
 
 /// A proof to be looked at.
 pub(crate) struct Job {
-    pub(crate) front: FrontId,
+    pub(crate) asker: Asker,
     pub(crate) origin: Origin,
     pub(crate) proof: Proof,
-    pub(crate) reply: Reply,
+}
+
+/// Who hears what came of it.
+pub(crate) enum Asker {
+    /// A connection of a shard.
+    Front(FrontId, Reply),
+    /// An operator: this is called on the thread that has looked, whether or not somebody still waits, and must return at once.
+    Operator(Box<dyn FnOnce(Found) + Send>),
 }
 
 /// What a client came with.
@@ -226,22 +233,27 @@ fn work((queue, more): &(Mutex<Queue>, Condvar)) {
     }
 }
 
-/// Looks at a proof and tells the shard what came of it.
+/// Looks at a proof and tells whoever asked what came of it.
 fn finish(job: Job, memory: &mut HashMemory) {
     let Job {
-        front,
+        asker,
         origin,
         proof,
-        reply,
     } = job;
-    let verdict = Verdict {
-        front,
-        origin,
-        found: look(proof, memory),
-    };
-    // The mailbox has room for all that can wait.
-    let _ = reply.mailbox.put(verdict);
-    reply.doze.wake();
+    let found = look(proof, memory);
+    match asker {
+        Asker::Front(front, reply) => {
+            let verdict = Verdict {
+                front,
+                origin,
+                found,
+            };
+            // The mailbox has room for all that can wait.
+            let _ = reply.mailbox.put(verdict);
+            reply.doze.wake();
+        }
+        Asker::Operator(tell) => tell(found),
+    }
 }
 
 /// Whether it is this password. A wrong one costs what it does for users that do not exist, whatever the hash: an imported one may be far

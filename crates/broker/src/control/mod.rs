@@ -10,17 +10,18 @@ mod listeners;
 mod rows;
 mod trace;
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use courser_access::{Command, Table};
+use courser_access::{Administration, Command, Table};
 use courser_contract::{FrontId, PartitionId, ShardId};
 use courser_engine::LostReference;
 use courser_mqtt::front::Redirect;
 use tokio::sync::oneshot;
 
-use crate::access::{Access, ChangeError};
+use crate::access::{ChangeError, LogInError, Operators};
 use crate::backup::{BackupError, BackupState, Backups};
 use crate::classes::Classes;
 use crate::doors::{Certificates, DoorCounters, Doors};
@@ -68,7 +69,7 @@ pub struct Control {
     places: Places,
     classes: Arc<Classes>,
     disk: Option<Arc<DiskState>>,
-    access: Arc<Access>,
+    operators: Operators,
     backups: Option<Arc<Backups>>,
     stop: Arc<crate::shard::StopSignal>,
     certificates: Arc<[Arc<Certificates>]>,
@@ -83,7 +84,7 @@ impl Control {
         dozes: &[Arc<Doze>],
         places: Places,
         classes: &[courser_settings::Class],
-        access: Arc<Access>,
+        operators: Operators,
         stop: Arc<crate::shard::StopSignal>,
         live: Arc<Live>,
     ) -> Self {
@@ -92,7 +93,7 @@ impl Control {
             places,
             classes: Arc::new(Classes::new(places, classes)),
             disk: None,
-            access,
+            operators,
             backups: None,
             stop,
             certificates: Arc::new([]),
@@ -218,16 +219,30 @@ impl Control {
     /// Users and roles now.
     #[must_use]
     pub fn accounts(&self) -> Arc<Table> {
-        self.access.table()
+        self.operators.access().table()
     }
 
     /// Whether users and roles are known yet.
     #[must_use]
     pub fn accounts_serve(&self) -> bool {
-        self.access.serves()
+        self.operators.access().serves()
     }
 
-    /// Changes users and roles as [`Access::change_at`] does; the revision that it made.
+    /// What the user of a name and password may do here, by its roles as they are now. The password is compared beside the shards, under
+    /// the limits that logins of clients have; `from` is the address of whoever asks, none where it came by a Unix socket.
+    ///
+    /// # Errors
+    /// [`LogInError`].
+    pub async fn log_in(
+        &self,
+        from: Option<IpAddr>,
+        name: &str,
+        password: &[u8],
+    ) -> Result<Administration, LogInError> {
+        self.operators.log_in(from, name, password).await
+    }
+
+    /// Changes users and roles as [`Access::change_at`](crate::Access::change_at) does; the revision that it made.
     ///
     /// # Errors
     /// [`ChangeError`].
@@ -237,7 +252,8 @@ impl Control {
         command: Command,
     ) -> Result<u64, ChangeError> {
         let (answer, answered) = oneshot::channel();
-        self.access.change_at(revision, command, move |result| {
+        let access = self.operators.access();
+        access.change_at(revision, command, move |result| {
             // Whoever waited may be gone.
             let _ = answer.send(result);
         });

@@ -16,6 +16,11 @@ pub(crate) struct Saved {
     /// `http://HOST:PORT`, a socket or a data folder.
     pub(crate) server: Option<String>,
     pub(crate) token_file: Option<PathBuf>,
+    /// The user that asks it.
+    #[serde(default)]
+    pub(crate) operator: Option<String>,
+    #[serde(default)]
+    pub(crate) operator_password_file: Option<PathBuf>,
     pub(crate) mqtt: Option<SavedBroker>,
 }
 
@@ -143,7 +148,7 @@ mod tests {
         let operators = Saved {
             server: Some("http://h:1".into()),
             token_file: Some("t".into()),
-            mqtt: None,
+            ..Saved::default()
         };
         let messages = Saved {
             mqtt: Some(SavedBroker {
@@ -166,6 +171,10 @@ mod tests {
         assert_eq!(Contexts::load(&path), Ok(Contexts::default()));
         contexts().save(&path).expect("saved");
         assert_eq!(Contexts::load(&path), Ok(contexts()));
+        let earlier = r#"{"used": null, "contexts": {"b": {"server": "s", "token_file": null, "mqtt": null}}}"#;
+        fs::write(&path, earlier).expect("written");
+        let read = Contexts::load(&path).expect("one of an earlier version");
+        assert_eq!(read.by_name["b"].server.as_deref(), Some("s"));
         fs::write(&path, "{}").expect("written");
         assert!(Contexts::load(&path).is_err());
     }

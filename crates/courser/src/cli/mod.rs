@@ -10,6 +10,7 @@ pub(crate) mod new_file;
 pub(crate) mod payload;
 pub(crate) mod place;
 pub(crate) mod plain;
+pub(crate) mod secret;
 pub(crate) mod settings;
 pub(crate) mod sure;
 pub(crate) mod units;

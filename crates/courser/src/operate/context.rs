@@ -51,6 +51,17 @@ struct New {
     /// File with its token
     #[arg(long, value_name = "FILE", requires = "server")]
     token_file: Option<PathBuf>,
+    /// The user that asks it
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "server",
+        conflicts_with = "token_file"
+    )]
+    operator: Option<String>,
+    /// File whose first line is the password of that user; without it the password is asked for each time
+    #[arg(long, value_name = "FILE", requires = "operator")]
+    operator_password_file: Option<PathBuf>,
     /// For pub, sub, request, bench and probe: mqtt://[user@]host[:port]; mqtts:// for TLS, ws:// and wss:// for WebSocket
     #[arg(long, value_name = "URL")]
     mqtt: Option<String>,
@@ -78,6 +89,8 @@ impl New {
         Ok(Saved {
             server,
             token_file: absolute(self.token_file.as_ref())?,
+            operator: self.operator.clone(),
+            operator_password_file: absolute(self.operator_password_file.as_ref())?,
             mqtt,
         })
     }
@@ -186,6 +199,8 @@ fn list(contexts: &Contexts, output: Output) -> Result<(), Exit> {
                 "name": name,
                 "server": saved.server,
                 "token_file": saved.token_file,
+                "operator": saved.operator,
+                "operator_password_file": saved.operator_password_file,
                 "mqtt": mqtt.map(|it| &it.url),
                 "username": mqtt.and_then(|it| it.username.as_ref()),
                 "password_file": mqtt.and_then(|it| it.password_file.as_ref()),
@@ -193,6 +208,14 @@ fn list(contexts: &Contexts, output: Output) -> Result<(), Exit> {
             })
         })
         .collect();
-    let columns = ["name", "server", "token_file", "mqtt", "username", "used"];
+    let columns = [
+        "name",
+        "server",
+        "token_file",
+        "operator",
+        "mqtt",
+        "username",
+        "used",
+    ];
     output.rows(&rows, &columns)
 }

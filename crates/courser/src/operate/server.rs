@@ -1,16 +1,19 @@
 //! Which server is asked, and how it ends when that does not answer.
 
+use std::cell::OnceCell;
 use std::future::Future;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use courser_admin::Token;
-use courser_admin::client::{Client, ClientError, Server};
+use courser_admin::client::{Client, ClientError, Credentials, Server};
 
 use crate::cli::contexts::{self, variable};
 use crate::cli::exit::{Exit, usage};
-use crate::cli::plain::plain_lines;
+use crate::cli::plain::{plain, plain_lines};
+use crate::cli::secret;
 use crate::cli::units::wait;
 
 /// Flags of every command that asks a server. Flags go before variables, those before the context.
@@ -22,12 +25,35 @@ pub(crate) struct ServerFlags {
     /// File with the token for HTTP [variable: COURSER_TOKEN_FILE]
     #[arg(long, value_name = "FILE", global = true)]
     token_file: Option<PathBuf>,
+    /// User that asks, as far as its roles have administration [variable: COURSER_OPERATOR]; without it the token or the socket says who asks
+    #[arg(
+        long,
+        value_name = "NAME",
+        global = true,
+        conflicts_with = "token_file"
+    )]
+    operator: Option<String>,
+    /// File whose first line is the password of that user; - is standard input [variable: COURSER_OPERATOR_PASSWORD_FILE]. Without it
+    /// you are asked
+    #[arg(long, value_name = "FILE", global = true)]
+    operator_password_file: Option<PathBuf>,
     /// A server that `courser context add` has named [variable: COURSER_CONTEXT]
     #[arg(long, value_name = "NAME", global = true, conflicts_with = "server")]
     context: Option<String>,
     /// How long an answer may take; a number alone is seconds
     #[arg(long, value_name = "DURATION", default_value = "35s", global = true, value_parser = wait)]
     timeout: Duration,
+    /// Made once: nobody is asked for a password twice.
+    #[arg(skip)]
+    client: OnceCell<Client>,
+}
+
+/// Who asks, as one place says it: flags, variables or a context.
+#[derive(Debug, Default)]
+struct Asking {
+    operator: Option<String>,
+    password_file: Option<PathBuf>,
+    token_file: Option<PathBuf>,
 }
 
 /// Why a command ends before it has done all.
@@ -54,32 +80,71 @@ impl From<Exit> for Stop {
 impl ServerFlags {
     /// The client that is meant.
     fn client(&self) -> Result<Client, String> {
+        if let Some(client) = self.client.get() {
+            return Ok(client.clone());
+        }
+        let client = self.make_client()?;
+        Ok(self.client.get_or_init(|| client).clone())
+    }
+
+    fn make_client(&self) -> Result<Client, String> {
         // A flag goes before any variable: who names a context must not get another server.
         let named = match (&self.server, &self.context) {
             (None, None) => variable("COURSER_SERVER"),
             (server, _) => server.clone(),
         };
-        // The token of a context is for its server: another one never gets it.
-        let (server, token_file) = match (named, self.saved()?) {
-            (Some(server), _) => (Server::parse(&server)?, None),
-            (None, Some((server, token_file))) => (Server::parse(&server)?, token_file),
-            (None, None) => (usual(), None),
+        // The secrets of a context are for its server: another one never gets them.
+        let (server, of_context) = match (named, self.saved()?) {
+            (Some(server), _) => (Server::parse(&server)?, Asking::default()),
+            (None, Some((server, asking))) => (Server::parse(&server)?, asking),
+            (None, None) => (usual(), Asking::default()),
         };
-        let given = self.token_file.clone();
-        let given = given.or_else(|| variable("COURSER_TOKEN_FILE").map(PathBuf::from));
-        let token_file = given.or(token_file);
-        let token = match (token_file, &server) {
+        let credentials = self.credentials(&server, of_context)?;
+        Ok(Client::new(server, credentials, self.timeout))
+    }
+
+    /// What says who asks; none: over a socket it is known, and elsewhere nobody is let in without.
+    fn credentials(
+        &self,
+        server: &Server,
+        of_context: Asking,
+    ) -> Result<Option<Credentials>, String> {
+        let flags = Asking {
+            operator: self.operator.clone(),
+            password_file: self.operator_password_file.clone(),
+            token_file: self.token_file.clone(),
+        };
+        let password_file = flags.password_file.clone();
+        let variables = Asking::of_variables();
+        let password_file = password_file.or_else(|| variables.password_file.clone());
+        let mut places = [flags, variables, of_context].into_iter();
+        let asking = places.find(Asking::says).unwrap_or_default();
+        if let Some(name) = asking.operator {
+            let password = match password_file.or(asking.password_file) {
+                Some(file) => secret::from_file(&file)?,
+                None if io::stdin().is_terminal() => {
+                    secret::typed(&format!("password of {}: ", plain(&name)))?
+                }
+                None => {
+                    return Err(format!(
+                        "the password of {name} is needed: --operator-password-file FILE, or - for standard input"
+                    ));
+                }
+            };
+            return Credentials::user(&name, &password).map(Some);
+        }
+        let token = match (asking.token_file, server) {
             (Some(file), _) => Some(Token::read(&file).map_err(|error| chain(&error))?),
             (None, Server::Http(place)) if is_here(place) => {
                 Token::read(Path::new("data/admin.token")).ok()
             }
             (None, Server::Http(_) | Server::Socket(_)) => None,
         };
-        Ok(Client::new(server, token, self.timeout))
+        Ok(token.map(Credentials::Token))
     }
 
-    /// Server and file of the token of the context that is meant.
-    fn saved(&self) -> Result<Option<(String, Option<PathBuf>)>, String> {
+    /// Server of the context that is meant, and who asks it.
+    fn saved(&self) -> Result<Option<(String, Asking)>, String> {
         let Some(meant) = contexts::meant(self.context.as_deref())? else {
             return Ok(None);
         };
@@ -88,7 +153,14 @@ impl ServerFlags {
                 "context \"{}\" says nothing of the API: add it again with --server SERVER",
                 meant.name
             )),
-            server => Ok(server.map(|server| (server, meant.saved.token_file))),
+            server => {
+                let asking = Asking {
+                    operator: meant.saved.operator,
+                    password_file: meant.saved.operator_password_file,
+                    token_file: meant.saved.token_file,
+                };
+                Ok(server.map(|server| (server, asking)))
+            }
         }
     }
 
@@ -120,6 +192,20 @@ impl ServerFlags {
                 _ = tokio::signal::ctrl_c() => Exit::Interrupted,
             }
         })
+    }
+}
+
+impl Asking {
+    fn of_variables() -> Self {
+        Self {
+            operator: variable("COURSER_OPERATOR"),
+            password_file: variable("COURSER_OPERATOR_PASSWORD_FILE").map(PathBuf::from),
+            token_file: variable("COURSER_TOKEN_FILE").map(PathBuf::from),
+        }
+    }
+
+    const fn says(&self) -> bool {
+        self.operator.is_some() || self.token_file.is_some()
     }
 }
 
@@ -155,7 +241,7 @@ fn fail(error: &ClientError) -> Exit {
         ClientError::Strange { .. } => Exit::Refused,
         ClientError::Refused { status, .. } => match status {
             400 => Exit::Usage,
-            401 | 403 => Exit::NotAuthorized,
+            401 | 403 | 429 => Exit::NotAuthorized,
             404 => Exit::NotFound,
             409 => Exit::Conflict,
             504 => Exit::TimedOut,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::{Extension, Json};
-use courser_access::{Command, DomainName, Table};
+use courser_access::{Administration, Command, DomainName, Table};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -28,12 +28,14 @@ pub(super) fn routes() -> OpenApiRouter<AppState> {
         .layer(DefaultBodyLimit::max(IMPORT_BYTES_MAX))
 }
 
-/// All users and roles, with hashes of passwords: keep it as you keep those.
-#[utoipa::path(get, path = "/api/v1/access", responses((status = 200, description = "Users and roles in the form that import takes", body = Object)))]
+/// All users and roles, with hashes of passwords: keep it as you keep those. Not for who may only look.
+#[utoipa::path(get, path = "/api/v1/access", responses((status = 200, description = "Users and roles in the form that import takes", body = Object), (status = 403, body = ErrorBody)))]
 async fn export(
     State(state): State<AppState>,
     Extension(principal): Extension<Principal>,
 ) -> Result<Json<Arc<Table>>, ApiError> {
+    // Whoever has the hash of somebody's password can guess it, and be that one.
+    principal.may(Administration::Full)?;
     let table = table(&state)?;
     tracing::info!(
         event = "access_exported",

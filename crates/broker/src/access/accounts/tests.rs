@@ -10,6 +10,7 @@ use courser_mqtt::front::Password;
 use courser_settings::Settings;
 use rand::SeedableRng;
 
+use super::super::password::REMEMBER_MS;
 use super::*;
 use crate::peer::Entrance;
 use crate::rings::Doze;
@@ -288,12 +289,12 @@ fn a_changed_password_is_remembered_no_more() {
 #[test]
 fn what_is_remembered_says_nothing_to_another_process() {
     let [one, two] = [Door::new(1), Door::new(2)];
-    let key = |door: &Door| door.accounts.key("anna", Some(1), b"right");
+    let key = |door: &Door| door.logins.key("anna", Some(1), b"right");
     assert_eq!(key(&one), key(&one));
     assert_ne!(key(&one), key(&two));
     assert!(!key(&one).windows(5).any(|bytes| bytes == b"right"));
     // What is hashed is told apart: where the name ends is part of it.
-    let of = |name, password| one.accounts.key(name, Some(1), password);
+    let of = |name, password| one.logins.key(name, Some(1), password);
     assert_ne!(of("anna", b"right"), of("annar", b"ight"));
 }
 

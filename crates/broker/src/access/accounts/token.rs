@@ -10,7 +10,7 @@ use courser_mqtt::front::{AuthStep, Login};
 use courser_token::{Grant, TOKEN_BYTES_MAX, TokenError};
 use zeroize::Zeroizing;
 
-use super::{Accounts, Admission, Job, Kind, LookedAt, Origin, Proof};
+use super::{Accounts, Admission, Asker, Job, Kind, LookedAt, Origin, Proof};
 use crate::clock::unix_seconds;
 
 /// Authentication Method of MQTT 5.0; its data is the token.
@@ -42,14 +42,13 @@ impl Accounts {
             return AuthStep::Refused(ReasonCode::ConnectionRateExceeded);
         }
         let job = Job {
-            front: login.front,
+            asker: Asker::Front(login.front, self.reply.clone()),
             origin,
             proof: Proof::Token {
                 token: Zeroizing::new(token.to_vec()),
                 verifier: keys.verifier(),
                 name,
             },
-            reply: self.reply.clone(),
         };
         self.submit(job, Kind::Token)
     }

@@ -1,0 +1,146 @@
+//! Operators who say their name and password: users of the table, compared on the same threads as clients and under the same limits of
+//! their address.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use courser_access::{Administration, UserName, dummy_hash};
+use courser_contract::Tick;
+use tokio::sync::oneshot;
+use zeroize::Zeroizing;
+
+use super::Access;
+use super::accounts::Logins;
+use super::hashing::{Asker, Found, Job, Proof};
+use super::password::Remembered;
+use super::throttle::{Admission, Kind, Origin};
+use crate::clock::Clock;
+
+/// Why an operator does not come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LogInError {
+    /// There is no such user, it is disabled, or this is not its password.
+    #[error("user name or password are not right")]
+    Wrong,
+    /// Too many logins have failed from this address, or too many are under way.
+    #[error("too many logins of this address have failed or are under way: wait a minute")]
+    Wait,
+    /// Too many passwords wait to be compared.
+    #[error("too many passwords wait to be compared: try again")]
+    Busy,
+    /// Users are not known yet, or the broker stops.
+    #[error("users and roles are not known: the broker is starting or stopping")]
+    Unavailable,
+}
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Operators(Arc<Inner>);
+
+struct Inner {
+    logins: Arc<Logins>,
+    /// That of the shards: they and operators count failures of the same addresses.
+    clock: Clock,
+    remembered: Mutex<Remembered>,
+}
+
+impl fmt::Debug for Operators {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Operators")
+    }
+}
+
+impl Inner {
+    fn remembered(&self) -> MutexGuard<'_, Remembered> {
+        self.remembered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was found, on a thread of the pool.
+    fn judge(&self, origin: Origin, found: Found) -> Result<(), LogInError> {
+        let Found::Password { claim, matched } = found else {
+            unreachable!("operators have passwords only");
+        };
+        let now = self.clock.tick();
+        if !self.logins.is_right(origin, (&claim, matched), now) {
+            return Err(LogInError::Wrong);
+        }
+        self.remembered().note(&claim, now);
+        Ok(())
+    }
+}
+
+impl Operators {
+    pub(crate) fn new(logins: Arc<Logins>, clock: Clock) -> Self {
+        Self(Arc::new(Inner {
+            logins,
+            clock,
+            remembered: Mutex::default(),
+        }))
+    }
+
+    /// Users and roles.
+    pub(crate) fn access(&self) -> &Arc<Access> {
+        &self.0.logins.access
+    }
+
+    /// What the user of this name and password may do; `from` is where it comes from, none: this machine, by a file.
+    pub(crate) async fn log_in(
+        &self,
+        from: Option<IpAddr>,
+        name: &str,
+        password: &[u8],
+    ) -> Result<Administration, LogInError> {
+        let access = self.access();
+        if !access.serves() {
+            return Err(LogInError::Unavailable);
+        }
+        let user = UserName::new(name).map_err(|_| LogInError::Wrong)?;
+        let (claim, hash) = self.0.logins.claim(user, password);
+        let now = self.0.clock.tick();
+        if !self.0.remembered().has(&claim, now) {
+            let proof = Proof::Password {
+                password: Zeroizing::new(password.to_vec()),
+                hash: hash.unwrap_or_else(dummy_hash),
+                claim,
+            };
+            let answered = self.compare(Origin::of(from), proof, now)?;
+            // Without an answer the broker stops.
+            answered.await.unwrap_or(Err(LogInError::Unavailable))?;
+        }
+        Ok(access.table().administration(name))
+    }
+
+    /// Hands a password to the pool; what comes of it counts also when nobody waits for it any more.
+    fn compare(
+        &self,
+        origin: Origin,
+        proof: Proof,
+        now: Tick,
+    ) -> Result<oneshot::Receiver<Result<(), LogInError>>, LogInError> {
+        let logins = &self.0.logins;
+        if logins.throttle.admit(origin, Kind::Password, now) == Admission::Wait {
+            return Err(LogInError::Wait);
+        }
+        let (answer, answered) = oneshot::channel();
+        let inner = Arc::clone(&self.0);
+        let tell = move |found| {
+            let _ = answer.send(inner.judge(origin, found));
+        };
+        let asker = Asker::Operator(Box::new(tell));
+        let job = Job {
+            asker,
+            origin,
+            proof,
+        };
+        match logins.submit(job, Kind::Password, now) {
+            true => Ok(answered),
+            false => Err(LogInError::Busy),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
