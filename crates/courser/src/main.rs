@@ -139,7 +139,7 @@ fn main() -> ExitCode {
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Courser::command(), "courser", &mut script);
-            cli::print(&script).into()
+            cli::exit::Exit::from(cli::write(&script).map(|_| ())).into()
         }
         Command::Inspect(arguments) => inspect::run(&arguments).into(),
         Command::Repair(arguments) => repair::run(&arguments).into(),

@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: &Repair) -> Exit {
         true => lines(&examined),
         false => words(&examined, arguments.all),
     };
-    if let Err(exit) = cli::write(&text) {
+    if let Err(exit) = cli::write(text.as_bytes()) {
         return exit;
     }
     let is_left = examined.findings.iter().any(|finding| {

@@ -33,9 +33,9 @@ pub(crate) enum Reader {
 ///
 /// # Errors
 /// How the command ends when not all can be written, which was said.
-pub(crate) fn write(text: impl AsRef<[u8]>) -> Result<Reader, Exit> {
+pub(crate) fn write(bytes: &[u8]) -> Result<Reader, Exit> {
     let mut out = io::stdout().lock();
-    let written = out.write_all(text.as_ref()).and_then(|()| out.flush());
+    let written = out.write_all(bytes).and_then(|()| out.flush());
     match written {
         Ok(()) => Ok(Reader::There),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
@@ -44,8 +44,8 @@ pub(crate) fn write(text: impl AsRef<[u8]>) -> Result<Reader, Exit> {
 }
 
 /// Prints all that a command has to say.
-pub(crate) fn print(text: impl AsRef<[u8]>) -> Exit {
-    write(text).map(|_| ()).into()
+pub(crate) fn print(text: &str) -> Exit {
+    write(text.as_bytes()).map(|_| ()).into()
 }
 
 /// How a command ends whose standard output does not take all.

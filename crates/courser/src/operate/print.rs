@@ -44,7 +44,7 @@ impl OutputFlags {
 /// # Errors
 /// How the command ends when not all can be written.
 pub(crate) fn say(text: &str) -> Result<(), Exit> {
-    write(text).map(|_| ())
+    write(text.as_bytes()).map(|_| ())
 }
 
 /// The same of what has no end of its own.
@@ -52,7 +52,7 @@ pub(crate) fn say(text: &str) -> Result<(), Exit> {
 /// # Errors
 /// As of [`say`]; and the command is done when nobody reads any more.
 pub(super) fn say_on(text: &str) -> Result<(), Exit> {
-    match write(text)? {
+    match write(text.as_bytes())? {
         Reader::There => Ok(()),
         Reader::Gone => Err(Exit::Done),
     }
