@@ -192,7 +192,6 @@ const fn entry(bug: Bug) -> Entry {
         Bug::CommitBeyondSynced => (Layer::Consensus, Worlds::Disk, 3, &["I1:", "I6:"]),
         Bug::SwapRecords => (Layer::Consensus, Worlds::Disk, 2, &["I1:", "I7:"]),
         Bug::NoDirectorySync => (Layer::Log, Worlds::Disk, 1, &["I1:", "I6:", "I7:"]),
-        Bug::SegmentMadeAgain => (Layer::Log, Worlds::Disk, 1, &["I1:", "I6:", "I7:"]),
         Bug::OldSegmentNotSynced => (Layer::Log, Worlds::Disk, 1, &["I1:", "I7:"]),
         Bug::SyncErrorIgnored => (Layer::Log, Worlds::Disk, 26, &["I1:", "I6:", "I7:"]),
         Bug::PiecesNotSynced => (Layer::Log, Worlds::Disk, 2, &["I7:"]),

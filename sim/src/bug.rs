@@ -72,8 +72,6 @@ bugs! {
     SwapRecords,
     /// On a disk: the folder of the log is never synced.
     NoDirectorySync,
-    /// On a disk: when the folder cannot be synced the log goes on with another segment (I2).
-    SegmentMadeAgain,
     /// On a disk: a segment that was left is not synced.
     OldSegmentNotSynced,
     /// On a disk: a failed sync counts as one that succeeded.
@@ -285,7 +283,6 @@ impl Bug {
             Self::ScrubEndsEarly => Some(PlantedLog::HeldTooShort),
             Self::TakeDamaged => Some(PlantedLog::TakeDamaged),
             Self::NoDirectorySync => Some(PlantedLog::SkipFolderSync),
-            Self::SegmentMadeAgain => Some(PlantedLog::PrepareAgain),
             Self::OldSegmentNotSynced => Some(PlantedLog::ForgetOlderSegment),
             Self::CutMissesBatch => Some(PlantedLog::CutShort),
             _ => None,

@@ -51,7 +51,6 @@ bank! {
     a_commit_index_beyond_what_is_synced: CommitBeyondSynced,
     two_records_that_are_swapped: SwapRecords,
     a_folder_that_is_never_synced: NoDirectorySync,
-    a_segment_that_is_made_again_when_the_folder_cannot_be_synced: SegmentMadeAgain,
     a_segment_that_is_left_without_a_sync: OldSegmentNotSynced,
     a_failed_sync_that_counts_as_done: SyncErrorIgnored,
     a_manifest_that_comes_before_its_pieces: PiecesNotSynced,

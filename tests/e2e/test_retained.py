@@ -60,6 +60,7 @@ def test_wildcard(mqtt):
     found = multi.messages(4)
     assert sorted(message.topic for message in found) == topics
     assert all(message.retain and message.qos == 0 and message.payload == message.topic.encode() for message in found)
+    publisher = mqtt.connect("later")
     publisher.publish(mqtt.topic("r/c"), b"marker", 0)
     assert plus.messages_until(b"marker") == []
     for topic in topics:

@@ -42,8 +42,6 @@ pub enum Planted {
     ClaimTooMuch,
     /// Names of segments are not made durable.
     SkipFolderSync,
-    /// A segment that could not be synced is made again, and the log goes on (I2).
-    PrepareAgain,
     /// Heads of segments leave out hard states.
     HeadWithoutHardStates,
     /// Segments are used again although older entries in them are needed.

@@ -621,7 +621,7 @@ fn a_file_without_a_header_that_is_alone_is_short_when_no_segment_is_so_small() 
     let mut recorded = Recorded::new();
     let place = recorded.write_synced(&[1]);
     let name = place.place.segment.file_name();
-    assert_eq!(recorded.disk.names(), [name.clone()]);
+    assert_eq!(recorded.disk.names(), [name.as_str()]);
     recorded.disk.truncate(&name, 0);
     let recovered = recorded.restart(2);
     assert_eq!(recovered.report.damages[0].kind, DamageKind::ShortFile);

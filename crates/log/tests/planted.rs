@@ -35,7 +35,6 @@ fn finds(seed: u64, planted: Planted) -> bool {
         | Planted::CleanUncovered
         | Planted::IgnoreHold
         | Planted::LowForEver
-        | Planted::PrepareAgain
         | Planted::CutShort
         | Planted::HeldTooShort => unreachable!("{planted:?} is looked for by the simulator"),
     }));

@@ -52,12 +52,10 @@ impl<D: Disk> Log<D> {
                     bytes: self.config.segment_bytes(),
                 });
             }
-            Err(PrepareError::Unsynced { what, source })
-                if !self.config.has(Planted::PrepareAgain) =>
-            {
+            Err(PrepareError::Unsynced { what, source }) => {
                 return self.or_fail(what, Err(source));
             }
-            Err(_) => {
+            Err(PrepareError::NoSpace | PrepareError::Failed { .. }) => {
                 self.counts.prepare_failures += 1;
                 self.prepare_blocked = true;
             }
