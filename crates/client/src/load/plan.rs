@@ -16,7 +16,7 @@ pub enum Pattern {
     Split,
     /// Each subscriber names every topic.
     All,
-    /// Each subscriber takes `PREFIX/#`.
+    /// Each subscriber takes all of them by one filter with a wildcard.
     Wildcard,
 }
 
@@ -119,8 +119,10 @@ pub struct Plan {
     pub publishers: usize,
     /// Connections that subscribe.
     pub subscribers: usize,
-    /// Topics, `PREFIX/0` and so on.
+    /// Topics.
     pub topics: usize,
+    /// What they are called, each with its number from 1 on in the place of `%i`; none: `PREFIX/0` and so on.
+    pub topic: Option<String>,
     /// QoS of publishing.
     pub qos: QoS,
     /// QoS of subscribing.
@@ -170,7 +172,22 @@ pub enum PlanError {
     /// A topic is longer than MQTT allows.
     #[error("the topic prefix is longer than 60000 bytes")]
     Prefix,
+    /// A topic that cannot be published to.
+    #[error("--topic must be a topic of at most 60000 bytes, without + and #")]
+    Topic,
+    /// Several topics would have the same name.
+    #[error("--topic must have {NUMBER} in it, which stands for the number of each topic")]
+    Same,
+    /// No filter takes exactly these topics.
+    #[error("--pattern wildcard needs a --topic in which {NUMBER} is a level of its own")]
+    NoWildcard,
 }
+
+/// What stands for the number of a topic in its name.
+const NUMBER: &str = "%i";
+
+/// Bytes of the longest name of topics before their numbers are in it.
+const NAME_BYTES_MAX: usize = 60_000;
 
 impl Plan {
     /// # Errors
@@ -186,8 +203,24 @@ impl Plan {
         if self.window == 0 || self.window > 32_767 {
             return Err(PlanError::Window);
         }
-        if self.prefix.len() > 60_000 {
+        if self.prefix.len() > NAME_BYTES_MAX {
             return Err(PlanError::Prefix);
+        }
+        self.topic
+            .as_ref()
+            .map_or(Ok(()), |topic| self.check_topic(topic))
+    }
+
+    fn check_topic(&self, topic: &str) -> Result<(), PlanError> {
+        if topic.is_empty() || topic.len() > NAME_BYTES_MAX || topic.contains(['+', '#', '\0']) {
+            return Err(PlanError::Topic);
+        }
+        if self.topics > 1 && !topic.contains(NUMBER) {
+            return Err(PlanError::Same);
+        }
+        let is_whole = |level: &str| level == NUMBER || !level.contains(NUMBER);
+        if self.pattern == Pattern::Wildcard && !topic.split('/').all(is_whole) {
+            return Err(PlanError::NoWildcard);
         }
         Ok(())
     }
@@ -195,7 +228,18 @@ impl Plan {
     /// Name of topic `k`.
     #[must_use]
     pub fn topic(&self, k: usize) -> String {
-        format!("{}/{k}", self.prefix)
+        match &self.topic {
+            Some(topic) => topic.replace(NUMBER, &(k + 1).to_string()),
+            None => format!("{}/{k}", self.prefix),
+        }
+    }
+
+    /// A filter that takes all topics.
+    fn wildcard(&self) -> String {
+        match &self.topic {
+            Some(topic) => topic.replace(NUMBER, "+"),
+            None => format!("{}/#", self.prefix),
+        }
     }
 
     /// A stream is one publisher on one topic: what order and loss are checked by.
@@ -224,7 +268,7 @@ impl Plan {
             .map_or(String::new(), |name| format!("$share/{name}/"));
         let named = |k: usize| format!("{share}{}", self.topic(k));
         match self.pattern {
-            Pattern::Wildcard => vec![format!("{share}{}/#", self.prefix)],
+            Pattern::Wildcard => vec![format!("{share}{}", self.wildcard())],
             Pattern::All => (0..self.topics).map(named).collect(),
             Pattern::Split if self.share.is_some() => (0..self.topics).map(named).collect(),
             Pattern::Split => (0..self.topics)

@@ -151,7 +151,7 @@ pub(crate) enum SubscribePattern {
     Split,
     /// Every subscriber names every topic
     All,
-    /// Every subscriber takes PREFIX/#
+    /// Every subscriber takes PREFIX/#, or --topic with + in the place of %i
     Wildcard,
 }
 
@@ -174,6 +174,10 @@ pub(crate) struct Mqtt {
     /// Topics
     #[arg(long, default_value_t = 1)]
     topics: usize,
+    /// Name of the topics instead of those below --prefix; %i stands for the number of each, from 1 on. Two runs at once take each
+    /// other's messages then
+    #[arg(short = 't', long, value_name = "TOPIC", conflicts_with = "prefix")]
+    topic: Option<String>,
     /// QoS of publishing
     #[arg(short = 'q', long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=2))]
     qos: u8,
@@ -183,7 +187,8 @@ pub(crate) struct Mqtt {
     /// Payload bytes, or a size such as 1KiB; from 24 bytes on every message is checked
     #[arg(short = 's', long, default_value = "128", value_name = "SIZE", value_parser = units::bytes)]
     size: usize,
-    /// Messages of QoS 1 and 2 that a publisher has without acknowledgement at most
+    /// Messages of QoS 1 and 2 that a publisher has without acknowledgement at most: in a closed loop the next one is sent when there is
+    /// room
     #[arg(short = 'w', long, default_value_t = 100)]
     window: u16,
     /// Deliveries under way at most, over all publishers; 0: no limit
@@ -204,7 +209,8 @@ pub(crate) struct Mqtt {
     /// Publishers' sessions do
     #[arg(long)]
     persistent_publishers: bool,
-    /// Messages a second, open loop: latency counts from when a message was due; none: as fast as the windows allow
+    /// Messages a second of all publishers, in an open loop: each is due at its time, whatever became of those before it, and latency
+    /// counts from then. Without it the loop is closed: as fast as the windows allow, and latency counts from sending
     #[arg(long, value_name = "PER-SECOND")]
     rate: Option<f64>,
     /// At a --rate, latency counts from when a message was sent, which waits for the window, and not from when it was due
@@ -240,6 +246,7 @@ impl Mqtt {
             publishers: 1,
             subscribers: 1,
             topics: 1,
+            topic: None,
             qos: 1,
             subscribe_qos: None,
             size: 128,
@@ -273,6 +280,7 @@ impl Mqtt {
             publishers,
             subscribers,
             topics,
+            topic: self.topic.clone(),
             qos: qos(self.qos),
             subscribe_qos: qos(self.subscribe_qos.unwrap_or(self.qos)),
             payload_bytes: self.size,
@@ -387,6 +395,7 @@ impl Stored {
             publishers: 1,
             subscribers: 1,
             topics: self.topics,
+            topic: None,
             qos: qos(self.qos),
             subscribe_qos: qos(self.qos),
             payload_bytes: self.size,

@@ -29,7 +29,7 @@ pub(crate) struct Bench {
 
 #[derive(Subcommand, Debug)]
 enum What {
-    /// Messages from publishers to subscribers
+    /// Messages from publishers to subscribers: in a closed loop as fast as they are taken, or with --rate in an open loop
     Mqtt(Box<Mqtt>),
     /// Many connections at once, then idle ones
     Connect(Box<Connect>),

@@ -15,6 +15,7 @@ pub(crate) fn plan() -> Plan {
         publishers: 1,
         subscribers: 1,
         topics: 1,
+        topic: None,
         qos: QoS::AtLeastOnce,
         subscribe_qos: QoS::AtLeastOnce,
         payload_bytes: 64,
@@ -100,4 +101,35 @@ fn what_cannot_run_is_refused() {
         .check(),
         Err(PlanError::Window)
     );
+}
+
+#[test]
+fn topics_are_called_as_is_said() {
+    let named = |topic: &str, topics, pattern| Plan {
+        topic: Some(topic.to_owned()),
+        topics,
+        pattern,
+        ..plan()
+    };
+    let plan = named("site/%i/state-%i", 3, Pattern::Split);
+    assert_eq!(plan.check(), Ok(()));
+    let topics: Vec<_> = (0..3).map(|k| plan.topic(k)).collect();
+    assert_eq!(
+        topics,
+        ["site/1/state-1", "site/2/state-2", "site/3/state-3"]
+    );
+    assert_eq!(plan.filters_of(0), topics);
+    let all = named("site/%i/state", 3, Pattern::Wildcard);
+    assert_eq!(all.check(), Ok(()));
+    assert_eq!(all.filters_of(0), ["site/+/state"]);
+    for (topic, topics, pattern, error) in [
+        ("site", 2, Pattern::Split, PlanError::Same),
+        ("", 1, Pattern::Split, PlanError::Topic),
+        ("site/#", 1, Pattern::Split, PlanError::Topic),
+        ("+/%i", 2, Pattern::Split, PlanError::Topic),
+        ("site/a%i", 2, Pattern::Wildcard, PlanError::NoWildcard),
+    ] {
+        assert_eq!(named(topic, topics, pattern).check(), Err(error), "{topic}");
+    }
+    assert_eq!(named("site", 1, Pattern::Split).check(), Ok(()));
 }
