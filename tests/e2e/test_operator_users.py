@@ -6,6 +6,7 @@ HTTP is Python's own.
 import base64
 import json
 import os
+import pty
 import subprocess
 import urllib.error
 import urllib.request
@@ -100,6 +101,53 @@ def test_no_page_uses_the_password_of_a_browser(server):
     assert (status, code) == (401, 1001)
     assert headers["WWW-Authenticate"].startswith("Bearer")
     assert ask(server, "root", "/api/v1/config/reload", "POST")[0] == 200
+
+
+def command_of(server, *arguments, **variables):
+    """A command that asks by HTTP, with no other settings of ours in its environment."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("COURSER_")}
+    return {
+        "args": [str(server.binary()), *arguments, "--server", server.http],
+        "cwd": server.folder,
+        "env": {**plain, "XDG_CONFIG_HOME": str(server.folder), **variables},
+    }
+
+
+def test_commands_say_who_asks(server):
+    """By flags, which go before variables; the password from a file or from standard input."""
+    by_variables = {"COURSER_OPERATOR": "anna", "COURSER_OPERATOR_PASSWORD_FILE": "secret"}
+    for words, given, code in (
+        (["client", "list"], None, 0),
+        (["user", "enable", "dev"], None, 4),
+        (["user", "enable", "dev", "--operator", "root"], None, 0),
+        (["user", "enable", "dev", "--operator", "root", "--operator-password-file", "-"], f"{PASSWORD}\n", 0),
+        (["user", "enable", "dev", "--operator", "root", "--operator-password-file", "-"], "a guess\n", 4),
+        (["user", "enable", "dev", "--token-file", "data/admin.token"], None, 0),
+    ):
+        done = subprocess.run(**command_of(server, *words, **by_variables), input=given, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == code, (words, done.stdout, done.stderr)
+
+
+def test_a_password_is_asked_for_once_and_not_shown(server):
+    """At a terminal; also by a command that asks the server several times."""
+    ours, theirs = pty.openpty()
+    try:
+        command = command_of(server, "client", "kick", "--all", "--yes", "--operator", "root")
+        with subprocess.Popen(**command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as process:
+            os.close(theirs)
+            screen = b""
+            try:
+                while part := os.read(ours, 1 << 16):
+                    screen += part
+                    if screen.endswith(b"password of root: "):
+                        os.write(ours, PASSWORD.encode() + b"\n")
+            except OSError:
+                # The other end of a terminal is gone.
+                pass
+            assert process.wait(60) == 0, screen
+    finally:
+        os.close(ours)
+    assert screen.count(b"password of root: ") == 1 and PASSWORD.encode() not in screen
 
 
 def test_the_log_says_who_has_changed_something(server):
