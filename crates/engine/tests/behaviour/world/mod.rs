@@ -63,6 +63,16 @@ struct Unsettled {
     publish: usize,
 }
 
+/// A fence that has not passed.
+struct WaitingFence {
+    at: PartitionId,
+    token: IndexToken,
+    /// Entries that each partition must have.
+    marks: BTreeMap<PartitionId, usize>,
+    /// Publishes that must be settled; those that a leader has lost are sent again.
+    unsettled: Vec<(PartitionId, u64)>,
+}
+
 pub(crate) struct World {
     pub(crate) nodes: BTreeMap<PartitionId, Node>,
     pub(crate) fx: Effects,
@@ -75,7 +85,7 @@ pub(crate) struct World {
     unsettled: BTreeMap<PartitionId, BTreeMap<u64, Unsettled>>,
     /// Answers of publishes: how many destinations still wait, and the worst result.
     pub(crate) publishes: Vec<(usize, Settled)>,
-    fences: Vec<(PartitionId, IndexToken, BTreeMap<PartitionId, usize>)>,
+    fences: Vec<WaitingFence>,
     next_slot: u32,
     /// Checkpoints that have become whole.
     pub(crate) checkpoints: usize,
@@ -179,6 +189,16 @@ impl World {
         let node = self.nodes.get_mut(&id).expect("a partition of the world");
         node.proposed.truncate(kept);
         while self.commit_one(id) {}
+        self.forget_proposed(id);
+    }
+
+    /// What was proposed and is lost: no fence waits for it, but for what is sent again.
+    fn forget_proposed(&mut self, id: PartitionId) {
+        let there = self.nodes[&id].log.len();
+        for fence in &mut self.fences {
+            let mark = fence.marks.entry(id).or_default();
+            *mark = there.min(*mark);
+        }
     }
 
     /// Stops a partition and starts it again from its checkpoint and its log.
@@ -219,6 +239,7 @@ impl World {
                 client.lost();
             }
         }
+        self.forget_proposed(id);
     }
 
     /// Sends again what is unsettled, in number order (M14).
@@ -462,26 +483,36 @@ impl World {
 
     /// A fence passes once all that was pushed before it is committed.
     fn pass_fences(&mut self) {
-        for (id, token) in std::mem::take(&mut self.fx.fences) {
+        for (at, token) in std::mem::take(&mut self.fx.fences) {
             let marks = self.nodes.iter().map(|(id, node)| {
                 let more = usize::from(node.partition.has_entry());
                 (*id, node.log.len() + node.proposed.len() + more)
             });
-            let marks = marks.collect();
-            self.fences.push((id, token, marks));
+            let unsettled = self.unsettled.iter();
+            self.fences.push(WaitingFence {
+                at,
+                token,
+                marks: marks.collect(),
+                unsettled: unsettled
+                    .flat_map(|(id, waiting)| waiting.keys().map(|number| (*id, *number)))
+                    .collect(),
+            });
         }
-        let nodes = &self.nodes;
-        let passed = |marks: &BTreeMap<PartitionId, usize>| {
-            marks.iter().all(|(id, mark)| nodes[id].log.len() >= *mark)
+        let (nodes, unsettled) = (&self.nodes, &self.unsettled);
+        let waits = |(id, number): &(PartitionId, u64)| {
+            unsettled
+                .get(id)
+                .is_some_and(|waiting| waiting.contains_key(number))
         };
-        let (now, later) = std::mem::take(&mut self.fences)
-            .into_iter()
-            .partition(|(_, _, marks)| passed(marks));
-        self.fences = later;
-        for (id, token, _) in Vec::from_iter::<Vec<_>>(now) {
+        let passed = self.fences.extract_if(.., |fence| {
+            let mut marks = fence.marks.iter();
+            marks.all(|(id, mark)| nodes[id].log.len() >= *mark)
+                && !fence.unsettled.iter().any(waits)
+        });
+        for fence in passed.collect::<Vec<_>>() {
             self.fx.events += 1;
-            self.call(id, |partition, now, fx| {
-                partition.handle_fence(now, token, fx)
+            self.call(fence.at, |partition, now, fx| {
+                partition.handle_fence(now, fence.token, fx)
             });
         }
     }
