@@ -168,8 +168,7 @@ impl Oracle {
             // Of a message that was sent again, the first copy may have come before the subscription, or as QoS 0 while the
             // subscriber was away, or may have been too old or without room: then the second one is the first that it can see.
             let whole = !msg.resent
-                || !may_be_dropped
-                    && got.qos > QoS::AtMostOnce
+                || got.qos > QoS::AtMostOnce
                     && it.spans.iter().any(|span| {
                         span.from < msg.first_sent
                             && span.qos > QoS::AtMostOnce
@@ -177,6 +176,7 @@ impl Oracle {
                             && !(span.no_local && msg.client == it.client)
                             && matches(&span.filter, &msg.topic)
                     });
+            let was_dropped = msg.resent && may_be_dropped;
             // What was left behind without an answer by a client that began anew is not before what it sends next: that may go by
             // another shard while the first connection's publish still waits for a leader, and is never sent again in its place.
             let in_order = !shared && whole && !refused;
@@ -189,9 +189,14 @@ impl Oracle {
                 );
                 let before = it.order.get(&key).copied();
                 let before = before.filter(|before| *before > id);
-                if msg.abandoned {
+                let excuse = match msg.abandoned {
+                    _ if was_dropped => Some(Excuse::DroppedBefore),
+                    true => Some(Excuse::Forgotten),
+                    false => None,
+                };
+                if let Some(excuse) = excuse {
                     if before.is_some() {
-                        self.uses.count(Excuse::Forgotten);
+                        self.uses.count(excuse);
                     }
                     return Ok(());
                 }

@@ -23,10 +23,12 @@ pub enum Excuse {
     ExchangeForgotten,
     /// A good-bye that nobody has heard: to the log the connection was lost (M26).
     GoodByeLost,
+    /// The first copy of a message was too old or had no room: the repeat is the first that can come.
+    DroppedBefore,
 }
 
 impl Excuse {
-    const COUNT: usize = Self::GoodByeLost as usize + 1;
+    const COUNT: usize = Self::DroppedBefore as usize + 1;
 }
 
 /// How often each one was needed.
