@@ -111,14 +111,6 @@ fn a_message_that_a_full_disk_refuses_may_have_come_live() {
     assert!(outcome.excused(Excuse::KeptNowhere) > 0, "it was needed");
 }
 
-/// M10, M14: a retained message that one partition refused, since the disk had only its reserve, was kept by another one when there was room again.
-#[test]
-fn a_message_that_is_refused_may_be_kept_elsewhere() {
-    let outcome = run_plan(Plan::on_disk(10_297));
-    assert_eq!(outcome.violation, None);
-    assert!(outcome.excused(Excuse::KeptElsewhere) > 0, "it was needed");
-}
-
 /// Disks on which calls fail all the time, also while a start reads checkpoints (one of these): the supervisor tries again.
 #[test]
 fn a_disk_that_fails_again_and_again_loses_nothing() {

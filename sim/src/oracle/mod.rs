@@ -44,7 +44,8 @@ pub(crate) struct Msg {
     /// When the publisher knew that the broker has it.
     pub(crate) acked: Option<u64>,
     pub(crate) refused: bool,
-    /// How often it was published: a repeat at QoS 2 is the same exchange.
+    /// How often it was published: a repeat at QoS 2 is the same exchange, unless a PUBREC may have ended that which refused it, for one of
+    /// several partitions (v5 [MQTT-4.3.3-9]).
     pub(crate) copies: u32,
     /// It was sent more than once.
     pub(crate) resent: bool,
@@ -300,8 +301,10 @@ impl Oracle {
     }
 
     pub(crate) fn resent(&mut self, msg: MsgId) {
+        let it = self.msgs.get(&msg);
+        let may_be_refused = it.is_some_and(|msg| self.comes_while_short(msg));
         if let Some(msg) = self.msgs.get_mut(&msg) {
-            msg.copies += u32::from(msg.qos == QoS::AtLeastOnce);
+            msg.copies += u32::from(msg.qos == QoS::AtLeastOnce || may_be_refused);
             msg.resent = true;
         }
     }

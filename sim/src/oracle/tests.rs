@@ -104,6 +104,46 @@ fn i4_what_is_sent_again_to_a_stranger_comes_again() {
     }
 }
 
+/// The first copy of a message was too old, one that was published after it was not yet, and the repeat came behind that (M20).
+#[test]
+fn i3_a_repeat_of_what_was_too_old_comes_late() {
+    for (again, may_be) in [(60, false), (119, false), (120, true)] {
+        let (mut oracle, publisher, receiver) = oracle();
+        oracle.wait_ms = Some(100);
+        subscribe(&mut oracle, receiver, 10);
+        let first = publish(&mut oracle, publisher, ONCE_OR_MORE, 20);
+        let second = publish(&mut oracle, publisher, ONCE_OR_MORE, 30);
+        oracle.got(receiver, &second, 40);
+        oracle.resent(id(&first));
+        oracle.got(receiver, &first, again);
+        assert_eq!(oracle.violation.is_none(), may_be, "at {again}");
+        assert_eq!(oracle.uses.of(Excuse::DroppedBefore) > 0, may_be);
+    }
+}
+
+/// One partition is set aside and refuses, which ends the exchange; others have stored the message, and do so again with each repeat, until its
+/// publisher hears of a refusal (v5 [MQTT-4.3.3-9]).
+#[test]
+fn i4_what_one_partition_has_refused_comes_again_from_the_others() {
+    for refuses in [false, true] {
+        let (mut oracle, publisher, receiver) = oracle();
+        subscribe(&mut oracle, receiver, 10);
+        if refuses {
+            oracle.disk_short(true, 5);
+        }
+        let got = publish(&mut oracle, publisher, (QoS::ExactlyOnce, false), 20);
+        oracle.got(receiver, &got, 30);
+        for again in [40, 50] {
+            oracle.resent(id(&got));
+            oracle.got(receiver, &got, again);
+        }
+        assert_eq!(oracle.violation.is_none(), refuses);
+        oracle.violation = None;
+        oracle.got(receiver, &got, 60);
+        assert!(oracle.violation.is_some(), "once for each that was sent");
+    }
+}
+
 /// A retained message was stored, its answer lost with the process, and its repeat refused by a full disk: it stays (M47).
 #[test]
 fn m33_what_is_refused_the_second_time_may_be_stored() {
