@@ -25,7 +25,7 @@ fn m47_a_disk_that_was_drained_has_room_again() {
 /// had come meanwhile ends with the process. To the log its connection was lost then (M9).
 #[test]
 fn m47_a_good_bye_waits_for_room_like_everything_else() {
-    let mut plan = Plan::draining(228);
+    let mut plan = Plan::draining(2);
     plan.disk
         .as_mut()
         .expect("it is on a disk")

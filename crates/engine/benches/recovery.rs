@@ -8,7 +8,7 @@ mod stored_support;
 use std::{collections::BTreeMap, time::Instant};
 
 use courser_contract::{AttachStage, Class, PartitionId};
-use courser_engine::{Partition, PartitionConfig, Restore};
+use courser_engine::{CheckpointPiece, Partition, PartitionConfig, Restore};
 use stored_support::Setup;
 
 /// Messages of an entry.
@@ -98,10 +98,23 @@ fn checkpoint(sessions: u32, messages: u64) {
         percentile(0.9),
         percentile(1.0)
     );
+    for (name, cold_from) in [("all is read", u64::MAX), ("all is left in the log", 0)] {
+        restore(&setup, &pieces, (name, cold_from), messages);
+    }
+}
+
+/// A partition out of its checkpoint.
+fn restore(
+    setup: &Setup,
+    pieces: &[CheckpointPiece],
+    (name, cold_from): (&str, u64),
+    messages: u64,
+) {
     let log: BTreeMap<_, _> = setup.log.iter().flatten().cloned().collect();
     let start = on_cpu();
     let mut restore = Restore::new(config());
-    for piece in &pieces {
+    restore.leave_cold(cold_from);
+    for piece in pieces {
         restore.piece(&piece.bytes).expect("as it was written");
     }
     let read = on_cpu();
@@ -114,7 +127,7 @@ fn checkpoint(sessions: u32, messages: u64) {
     let done = on_cpu();
     assert!(restored.encode_state() == setup.partition.encode_state());
     eprintln!(
-        "restore: pieces {:.0} ms, records {:.0} ms, {:.0} references/s in all",
+        "restore, {name}: pieces {:.0} ms, records {:.0} ms, {:.0} references/s in all",
         (read - start) / 1e6,
         (done - read) / 1e6,
         messages as f64 / (done - start) * 1e9

@@ -17,9 +17,11 @@ use crate::{Broker, NodeState, examine};
 
 const LINE: usize = 32;
 /// Every one of them, oldest first.
-const SAMPLES: &[&str] = &["format-1", "engine-2", "format-2", "format-3", "format-4"];
+const SAMPLES: &[&str] = &[
+    "format-1", "engine-2", "format-2", "format-3", "format-4", "format-5",
+];
 /// From this one on they have records that the cleaner has moved.
-const CLEANED: &[&str] = &["format-4"];
+const CLEANED: &[&str] = &["format-4", "format-5"];
 
 fn sample_path(name: &str) -> PathBuf {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data");

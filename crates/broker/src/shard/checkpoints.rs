@@ -21,7 +21,8 @@ use crate::clock::thread_cpu_us;
 use crate::stations::{CheckpointDone, Checkpointed, Job};
 use crate::store::Stores;
 
-/// Bytes of state that one turn writes at most: 700 messages of which each takes 3 bytes, and a look at a packed row that is in no cache.
+/// Bytes of state that one turn writes at most, of messages those with which the engine charges a look at each as well: so one chunk of 256, or
+/// a little more.
 const SLICE_BYTES: usize = 2 << 10;
 /// Pieces on their way to the reader at most: 1 MiB. The engine gathers slices, of whatever size, until a piece has 64 KiB.
 const PIECES_MAX: usize = 16;

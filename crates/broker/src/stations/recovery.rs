@@ -43,6 +43,8 @@ pub(crate) struct Found<D: Disk> {
     pub(crate) fate: Fate,
     /// It begins with nothing, behind this entry.
     pub(crate) began_behind: Option<LogIndex>,
+    /// Whether records that wait may stay in the log, unread: this start has found all of it whole.
+    pub(crate) may_stay: bool,
 }
 
 /// What was found of the partitions of one shard, by number.
@@ -162,8 +164,10 @@ fn hand_out<D: Disk>(
 ) -> Result<(), DiskFailure> {
     let mut by_shard: Vec<RecoveredShard<D>> = doors.iter().map(|_| Vec::new()).collect();
     let places = stored.places;
+    let is_whole = recovered.report.damages.is_empty();
     for id in places.kept() {
-        let found = stored.partition(id, &mut recovered)?;
+        let mut found = stored.partition(id, &mut recovered)?;
+        found.may_stay = is_whole && found.found.missing_live.is_empty();
         refuse_without_metadata(&found)?;
         by_shard[usize::from(places.shard_of(id).0)].push(found);
     }
@@ -270,6 +274,7 @@ impl<D: Disk> Stored<'_, D> {
             entries: self.log.reader(id),
             fate,
             began_behind,
+            may_stay: false,
         })
     }
 

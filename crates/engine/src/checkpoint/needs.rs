@@ -7,7 +7,7 @@ use courser_contract::{
 
 use super::{
     restore::{RestoreError, check_head, damaged, each_unit, kind_of},
-    unit::{AddressReader, Kind},
+    unit::{AddressReader, Kind, Named, Naming},
 };
 use crate::{
     canonical::{DecodeError, Reader, read_str},
@@ -52,11 +52,11 @@ pub struct NeededRecords {
     /// A unit that has not come whole.
     rest: Vec<u8>,
     units: u64,
-    /// The last entry that is in the checkpoint; none before the first unit.
-    end: Option<u64>,
+    /// None before the first unit.
+    naming: Option<Naming>,
     has_ended: bool,
-    /// Addresses of a unit, packed.
-    found: Vec<u64>,
+    /// Those of a unit.
+    found: Named,
 }
 
 impl NeededRecords {
@@ -67,9 +67,9 @@ impl NeededRecords {
             id,
             rest: Vec::new(),
             units: 0,
-            end: None,
+            naming: None,
             has_ended: false,
-            found: Vec::new(),
+            found: Named::new(),
         }
     }
 
@@ -86,10 +86,11 @@ impl NeededRecords {
         let mut rest = std::mem::take(&mut self.rest);
         each_unit(&mut rest, bytes, |kind, body| {
             self.unit(kind, body)?;
-            for packed in self.found.drain(..) {
+            for &packed in &self.found.addresses {
                 let address = Address::unpack(packed);
                 need(LogIndex(address.index), address.ordinal);
             }
+            self.found.clear();
             Ok(())
         })?;
         self.rest = rest;
@@ -112,21 +113,21 @@ impl NeededRecords {
         self.units += 1;
         let kind = kind_of(unit, kind)?;
         let mut reader = Reader::new(body);
-        match (kind, self.end) {
+        match (kind, self.naming) {
             (Kind::Head, None) => self.head(&mut reader),
             (Kind::Head, Some(_)) | (_, None) => {
                 Err(damaged(unit, DecodeError::Invalid("order of units")))
             }
-            (kind, Some(end)) => self
-                .addresses(kind, end, &mut reader)
+            (kind, Some(naming)) => self
+                .addresses(kind, naming, &mut reader)
                 .map_err(|cause| damaged(unit, cause)),
         }
     }
 
     fn head(&mut self, reader: &mut Reader<'_>) -> Result<(), RestoreError> {
-        check_head(reader, self.id)?;
+        let version = check_head(reader, self.id)?;
         let end = reader.read().map_err(|cause| damaged(0, cause))?;
-        self.end = Some(end);
+        self.naming = Some(Naming::new(version, end));
         Ok(())
     }
 
@@ -134,18 +135,18 @@ impl NeededRecords {
     fn addresses(
         &mut self,
         kind: Kind,
-        end: u64,
+        naming: Naming,
         reader: &mut Reader<'_>,
     ) -> Result<(), DecodeError> {
         match kind {
             Kind::Chunk => {
                 reader.read::<u64>()?;
-                let mut addresses = AddressReader::new(&mut self.found, end);
+                let mut addresses = AddressReader::new(&mut self.found, naming);
                 Chunk::read(reader, &mut Looks::default(), &mut addresses)?;
             }
             Kind::Retained => {
                 let count = reader.count(6)?;
-                let mut addresses = AddressReader::new(&mut self.found, end);
+                let mut addresses = AddressReader::new(&mut self.found, naming);
                 for _ in 0..count {
                     read_str(reader)?;
                     addresses.read(reader)?;
@@ -158,7 +159,7 @@ impl NeededRecords {
                 reader.read::<bool>()?;
                 reader.read::<bool>()?;
                 reader.read::<Cut>()?;
-                AddressReader::new(&mut self.found, end).read(reader)?;
+                AddressReader::new(&mut self.found, naming).read(reader)?;
             }
             Kind::End => self.has_ended = true,
             Kind::Head

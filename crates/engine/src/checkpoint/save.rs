@@ -8,8 +8,7 @@ use std::{
 use courser_contract::{PartitionId, Seq, SessionUid};
 
 use super::{
-    entry_set::EntrySet,
-    unit::{Addresses, Kind, Names, Output, STATE_VERSION},
+    unit::{Addresses, Kind, Names, Needed, Output, STATE_VERSION},
     walk::Walk,
 };
 use crate::{
@@ -44,7 +43,7 @@ pub(crate) struct Saving {
     pub(super) index: u64,
     pub(super) term: courser_contract::Term,
     pub(super) output: Output,
-    pub(super) needed: EntrySet,
+    pub(super) needed: Needed,
     pub(super) walk: Walk,
     /// Where the outboxes ended.
     pub(super) outboxes: BTreeMap<PartitionId, Seq>,
@@ -70,7 +69,7 @@ impl Saving {
             index: state.index,
             term: state.term,
             output: Output::default(),
-            needed: EntrySet::default(),
+            needed: Needed::default(),
             walk: Walk::default(),
             outboxes,
             last_leave: state.leaves.last_key_value().map(|(request, _)| *request),
@@ -226,7 +225,7 @@ impl Saving {
             let mut addresses = Addresses::new(out, needed);
             for (topic, slot) in topics {
                 write_str(topic, addresses.out);
-                addresses.write(names.records.address(slot));
+                addresses.write(names.records.said(slot));
                 count += 1;
             }
             out[start..start + 4].copy_from_slice(&count.to_le_bytes());
@@ -249,8 +248,8 @@ impl Saving {
             (forward.refusable == Refusable::Yes).write(out);
             forward.item.keep_retained.write(out);
             forward.item.cut.write(out);
-            let address = names.records.address(forward.item.slot);
-            Addresses::new(out, needed).write(address);
+            let said = names.records.said(forward.item.slot);
+            Addresses::new(out, needed).write(said);
         })
     }
 
@@ -289,7 +288,7 @@ impl Saving {
     pub(super) fn end(&mut self) {
         let units = self.output.units;
         self.output.unit(Kind::End, |out| units.write(out));
-        self.needed.settle();
+        self.needed.entries.settle();
     }
 }
 
@@ -320,7 +319,7 @@ fn write_chunk(
     chunk: &Chunk,
     names: Names<'_>,
     output: &mut Output,
-    needed: &mut EntrySet,
+    needed: &mut Needed,
 ) -> usize {
     output.unit(Kind::Chunk, |out| {
         number.write(out);

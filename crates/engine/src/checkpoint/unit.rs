@@ -12,14 +12,14 @@ use super::entry_set::EntrySet;
 use crate::{
     canonical::{DecodeError, Reader},
     look::Looks,
-    record::{Address, Records, Slot},
+    record::{Address, Records, Said, Slot},
     varint,
 };
 
 /// Version of this form. All up to it are read, later ones are refused by name.
 ///
-/// 2: sessions may have owners. 3: when entries came.
-pub const STATE_VERSION: u16 = 3;
+/// 2: sessions may have owners. 3: when entries came. 4: how long records are.
+pub const STATE_VERSION: u16 = 4;
 /// Bytes of a piece, the last one excepted.
 pub(super) const PIECE_BYTES: usize = 64 * 1024;
 pub(super) const UNIT_HEADER_BYTES: usize = 5;
@@ -83,6 +83,59 @@ impl Kind {
             16 => Self::Ages,
             _ => return None,
         })
+    }
+}
+
+/// Of which form the checkpoint is that is read, and how far it goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Naming {
+    /// Highest place in the log that may be named.
+    pub(super) end: u64,
+    /// Whether each address comes with the length of its record.
+    pub(super) has_lengths: bool,
+}
+
+impl Naming {
+    /// Of a checkpoint of this version, with entries up to `end`.
+    pub(super) const fn new(version: u16, end: u64) -> Self {
+        Self {
+            end,
+            has_lengths: version >= 4,
+        }
+    }
+}
+
+/// Records that a checkpoint names, in its order.
+#[derive(Debug)]
+pub(crate) struct Named {
+    /// Addresses, packed.
+    pub(super) addresses: Vec<u64>,
+    /// Eighths of the bytes of each record; 0: a start has to read it.
+    pub(super) eighths: Vec<u32>,
+}
+
+impl Named {
+    /// None.
+    pub(super) const fn new() -> Self {
+        Self {
+            addresses: Vec::new(),
+            eighths: Vec::new(),
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.addresses.clear();
+        self.eighths.clear();
+    }
+
+    /// Records so far.
+    pub(super) fn len(&self) -> usize {
+        self.addresses.len()
+    }
+
+    /// A start has to read this one.
+    pub(super) fn must_be_read(&mut self, number: Slot) {
+        self.eighths[number.0 as usize] = 0;
     }
 }
 
@@ -153,12 +206,21 @@ pub(crate) struct Names<'a> {
     pub(crate) looks: &'a Looks,
 }
 
-/// Writes addresses of records, each as a difference to the one before.
+/// Writes addresses of records, each as a difference to the one before, and how long the records are.
 #[derive(Debug)]
 pub(crate) struct Addresses<'a> {
     pub(crate) out: &'a mut Vec<u8>,
-    needed: &'a mut EntrySet,
+    needed: &'a mut Needed,
     last: Address,
+}
+
+/// What a checkpoint in the making has named.
+#[derive(Debug, Default)]
+pub(super) struct Needed {
+    /// Entries with records of it.
+    pub(super) entries: EntrySet,
+    /// How often a record was named.
+    pub(super) names: u64,
 }
 
 const START: Address = Address {
@@ -167,7 +229,7 @@ const START: Address = Address {
 };
 
 impl<'a> Addresses<'a> {
-    pub(crate) fn new(out: &'a mut Vec<u8>, needed: &'a mut EntrySet) -> Self {
+    pub(super) fn new(out: &'a mut Vec<u8>, needed: &'a mut Needed) -> Self {
         Self {
             out,
             needed,
@@ -175,8 +237,8 @@ impl<'a> Addresses<'a> {
         }
     }
 
-    /// Appends an address.
-    pub(crate) fn write(&mut self, address: Address) {
+    /// Appends what is said of a record.
+    pub(crate) fn write(&mut self, Said { address, eighths }: Said) {
         let step = address.index.wrapping_sub(self.last.index).cast_signed();
         varint::write(varint::zigzag(step), self.out);
         let eighth = i64::from(address.ordinal >> 3);
@@ -186,9 +248,11 @@ impl<'a> Addresses<'a> {
             0
         };
         varint::write(varint::zigzag(eighth - from), self.out);
+        varint::write(eighths.into(), self.out);
         if step != 0 {
-            self.needed.insert(address.index);
+            self.needed.entries.insert(address.index);
         }
+        self.needed.names += 1;
         self.last = address;
     }
 }
@@ -196,19 +260,18 @@ impl<'a> Addresses<'a> {
 /// Reads what [`Addresses`] wrote. Each address gets a place in a list; its number stands where the slot will.
 #[derive(Debug)]
 pub(crate) struct AddressReader<'a> {
-    found: &'a mut Vec<u64>,
-    /// Highest place in the log that may be named.
-    end: u64,
+    found: &'a mut Named,
+    naming: Naming,
     last: Address,
 }
 
 const ADDRESS: DecodeError = DecodeError::Invalid("address of a record");
 
 impl<'a> AddressReader<'a> {
-    pub(super) fn new(found: &'a mut Vec<u64>, end: u64) -> Self {
+    pub(super) fn new(found: &'a mut Named, naming: Naming) -> Self {
         Self {
             found,
-            end,
+            naming,
             last: START,
         }
     }
@@ -230,7 +293,14 @@ impl<'a> AddressReader<'a> {
         };
         let ordinal = from.checked_add(eighth).ok_or(ADDRESS)?;
         let ordinal = u32::try_from(ordinal).map_err(|_| ADDRESS)?;
-        if index == 0 || index > self.end || ordinal >= Address::EIGHTHS_MAX {
+        if index == 0 || index > self.naming.end || ordinal >= Address::EIGHTHS_MAX {
+            return Err(ADDRESS);
+        }
+        let eighths = match self.naming.has_lengths {
+            true => u32::try_from(varint::read(reader)?).map_err(|_| ADDRESS)?,
+            false => 0,
+        };
+        if eighths > Address::EIGHTHS_MAX - ordinal {
             return Err(ADDRESS);
         }
         let ordinal = ordinal << 3;
@@ -239,7 +309,8 @@ impl<'a> AddressReader<'a> {
         if Slot(number) == Slot::NONE {
             return Err(ADDRESS);
         }
-        self.found.push(self.last.pack());
+        self.found.addresses.push(self.last.pack());
+        self.found.eighths.push(eighths);
         Ok(Slot(number))
     }
 }

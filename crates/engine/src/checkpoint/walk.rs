@@ -10,6 +10,8 @@ use crate::{ids::PLACES_MAX, state::State};
 
 /// What it costs to look at something, in bytes written: places that are empty or done are not free.
 const VISIT: usize = 16;
+/// The same of a record that is named: it is looked at where it is, and most are in no cache.
+const NAME: usize = 4;
 /// Topics of a unit.
 const TOPICS_STEP: usize = 64;
 
@@ -44,7 +46,9 @@ impl Saving {
     pub(super) fn walk(&mut self, state: &mut State, budget: usize) {
         let mut spent = 0;
         while spent < budget && self.walk != Walk::Done {
+            let names = self.needed.names;
             spent += VISIT + self.step(state);
+            spent += NAME * (self.needed.names - names) as usize;
         }
     }
 

@@ -101,6 +101,11 @@ impl Records {
         self.blocks.recalled_bytes()
     }
 
+    /// One more is not in memory.
+    pub(super) const fn note_cold(&mut self) {
+        self.cold.records += 1;
+    }
+
     /// Whether its bytes are only in the log.
     #[inline]
     pub(crate) fn is_cold(&self, slot: Slot) -> bool {
@@ -245,6 +250,12 @@ impl Records {
         let mut fills = Vec::with_capacity(recalled.records.len());
         for (want, offset) in &recalled.records {
             if let Some(slot) = self.take_asked((want.index, want.byte)) {
+                if RecordRef::len_at(&recalled.bytes, *offset as usize) != want.len {
+                    // No record of what a checkpoint has said.
+                    self.note_lost(slot);
+                    taken.lost += 1;
+                    continue;
+                }
                 fills.push((slot, *offset, want.len));
                 if !self.cold.waiting.is_empty() {
                     let streams = self.cold.waiting.remove(&slot);
@@ -255,13 +266,18 @@ impl Records {
         self.fill_recalled(&recalled.bytes, &mut fills, recalled.records.len());
         for &Need { index, byte } in &recalled.lost {
             if let Some(slot) = self.take_asked((index, byte)) {
-                self.rows.get_mut(slot).block = LOST;
-                self.cold.waiting.remove(&slot);
+                self.note_lost(slot);
                 taken.lost += 1;
             }
         }
         self.note_tombstones(taken.lost);
         taken
+    }
+
+    /// The log does not give a record.
+    fn note_lost(&mut self, slot: u32) {
+        self.rows.get_mut(slot).block = LOST;
+        self.cold.waiting.remove(&slot);
     }
 
     /// A record that could not be read back is cold again: it may be read by now.

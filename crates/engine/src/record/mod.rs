@@ -41,6 +41,14 @@ pub(crate) struct Address {
     pub(crate) ordinal: u32,
 }
 
+/// What a checkpoint says of a record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Said {
+    pub(crate) address: Address,
+    /// Eighths of its bytes. 0: a start has to look at it, since it expires, or stands for a lost one.
+    pub(crate) eighths: u32,
+}
+
 const ORDINAL_BITS: u32 = 24;
 
 impl Address {
@@ -232,6 +240,26 @@ impl Records {
         }
     }
 
+    /// What a checkpoint says of it.
+    pub(crate) fn said(&self, slot: Slot) -> Said {
+        let row = self.rows.get(slot.0);
+        let len = match row.block {
+            COLD | ASKED => row.offset,
+            _ if self.tombstones > 0 && self.stands_for_lost(&row) => 0,
+            _ => {
+                let record = self.record(&row);
+                match record.expires_at() {
+                    Some(_) => 0,
+                    None => record.encoded_len() as u32,
+                }
+            }
+        };
+        Said {
+            address: row.address(),
+            eighths: len >> 3,
+        }
+    }
+
     /// Live records whose bytes are lost.
     #[inline]
     pub(crate) const fn tombstones(&self) -> usize {
@@ -294,6 +322,13 @@ impl Records {
     pub(crate) fn expect(&mut self, address: Address, refs: u32) -> Slot {
         self.live += 1;
         Slot(self.rows.expect(address, refs))
+    }
+
+    /// A row of a record of so many bytes that stays in the log. In the same order.
+    pub(crate) fn expect_cold(&mut self, address: Address, refs: u32, len: u32) -> Slot {
+        self.live += 1;
+        self.note_cold();
+        Slot(self.rows.expect_cold(address, refs, len))
     }
 
     /// The next row of an entry whose bytes have not come, with the byte of the entry at which its record begins. It no longer

@@ -7,7 +7,8 @@
 //! ```
 //! An open page has 20 bytes for each row, and its free rows are used for new records. Once the record of each row of a page is only in
 //! the log (`cold`), or stays in memory for good, the page is packed, see [`packed`]: some four bytes a row. The rows of a packed page whose records
-//! are in memory, or asked for, are kept besides. At a start pages are packed as soon as their rows are known, and open while their records come.
+//! are in memory, or asked for, are kept besides. At a start pages are packed as soon as their rows are known, and open while their records come; of those
+//! whose records stay in the log, the few rows that are expected are kept besides.
 
 mod packed;
 #[cfg(test)]
@@ -221,16 +222,38 @@ impl Rows {
     pub(super) fn expect(&mut self, address: Address, refs: u32) -> u32 {
         let (number, row) = self.next_place();
         *row = Row::new(EXPECTED, 0, refs, address);
-        let (at_page, at) = place(number);
-        if at + 1 == PAGE
-            && let Some(page) = self.pages[at_page as usize].take()
-        {
-            let packed = Box::new(Packed::expected(&page));
-            self.held_bytes -= PAGE_BYTES;
-            self.held_bytes += packed.held_bytes();
-            self.packed[at_page as usize] = Some(packed);
-        }
+        self.pack_made(number);
         number
+    }
+
+    /// The same of a row whose record, of so many bytes, stays in the log.
+    pub(super) fn expect_cold(&mut self, address: Address, refs: u32, len: u32) -> u32 {
+        let (number, row) = self.next_place();
+        *row = Row::new(COLD, len, refs, address);
+        self.calm[place(number).0 as usize].cold += 1;
+        self.pack_made(number);
+        number
+    }
+
+    /// Packs a page of a start with its last row. One of which some rows are expected, and many, stays open.
+    fn pack_made(&mut self, last: u32) {
+        let (at_page, at) = place(last);
+        if at + 1 < PAGE {
+            return;
+        }
+        match self.calm[at_page as usize].cold {
+            0 => self.pack_expected(at_page),
+            COLD_MIN.. => self.pack(at_page),
+            _ => {}
+        }
+    }
+
+    fn pack_expected(&mut self, at_page: u32) {
+        let page = self.pages[at_page as usize].take();
+        let packed = Packed::expected(&page.expect("a page that is made is open"));
+        self.held_bytes -= PAGE_BYTES;
+        self.held_bytes += packed.held_bytes();
+        self.packed[at_page as usize] = Some(Box::new(packed));
     }
 
     /// Adds a row and returns its number.

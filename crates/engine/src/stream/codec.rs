@@ -4,7 +4,7 @@
 //! u64 seq of the first   u16 positions   u8 flags: 1 some are done, 2 some are received
 //! 4 u64 done, if some are   4 u64 received, if some are
 //! looks: u16 n, then n times (u8 QoS and RETAIN << 2, identifiers); with n > 1 a byte for each reference that is not done
-//! for each reference that is not done: its record's address, as a difference to the one before
+//! for each reference that is not done: its record's address, as a difference to the one before, and the record's length
 //! ```
 
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Chunk {
         }
         self.write_looks(names.looks, out);
         for reference in self.live() {
-            addresses.write(names.records.address(reference.slot));
+            addresses.write(names.records.said(reference.slot));
         }
     }
 

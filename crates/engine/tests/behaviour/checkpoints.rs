@@ -60,7 +60,8 @@ fn furnished() -> World {
     world
 }
 
-fn whole(world: &mut World) -> Whole {
+/// The last checkpoint, once all that has happened is in one.
+pub(crate) fn whole(world: &mut World) -> Whole {
     let before = world.checkpoints;
     for _ in 0..10_000 {
         world.turn();

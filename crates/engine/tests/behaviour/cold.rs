@@ -1,8 +1,9 @@
 //! Records that wait for long are only in the log, and come back when somebody takes them (M17).
 
 use courser_contract::{DetachCause, Dropped, Publish, QoS, WallMs};
-use courser_engine::{Limits, LostStream, Overflow};
+use courser_engine::{Limits, LostStream, Overflow, Partition};
 
+use crate::checkpoints::whole;
 use crate::people::durable;
 use crate::world::{Acks, DURABLE, OTHER, Options, Recalling, World, message, to};
 
@@ -292,4 +293,76 @@ fn a_message_for_many_who_come_one_after_the_other_keeps_no_room() {
         assert_eq!(world.got(at), numbers(0..COUNT));
     }
     assert_eq!(world.now.tick, before, "nobody has waited for room");
+}
+
+/// A partition as a start makes it that leaves so many bytes of what waits in the log, and how many entries it has read.
+fn start(world: &mut World, cold_from: u64) -> (Partition, usize) {
+    let whole = whole(world);
+    let log = world.nodes[&DURABLE].log.iter().cloned().collect();
+    whole.restore_cold(world.config[&DURABLE].clone(), cold_from, &log)
+}
+
+#[test]
+fn a_start_leaves_what_waits_in_the_log_and_reads_what_may_be_needed_without_warning() {
+    let mut world = World::with_hot(Limits::default(), 64 << 20);
+    away(&mut world, "a", "t/#");
+    for payload in numbers(0..COUNT) {
+        world.send("t/plain", &payload, QoS::AtLeastOnce);
+    }
+    assert_eq!(cold(&world), 0);
+    let (started, read) = start(&mut world, 0);
+    assert_eq!((started.counts().cold_records, read), (COUNT as u64, 0));
+    let expires_at = Some(WallMs(world.now.wall.0 + 60_000));
+    world.publish(&Publish {
+        expires_at,
+        ..message("t/expires", "x", QoS::AtLeastOnce)
+    });
+    let (started, read) = start(&mut world, 0);
+    assert_eq!((started.counts().cold_records, read), (COUNT as u64, 1));
+    assert_eq!(started.records_in_memory().count(), 1);
+    // As much as is read at once, and no more.
+    let bytes = world.nodes[&DURABLE].partition.records_in_memory();
+    let bytes: usize = bytes.map(|(.., it)| it.encoded_len()).sum();
+    let (started, read) = start(&mut world, bytes as u64);
+    assert_eq!((started.counts().cold_records, read), (0, COUNT + 1));
+}
+
+#[test]
+fn m17_what_a_start_has_left_in_the_log_comes_in_order() {
+    let mut world = World::with_hot(Limits::default(), 64 << 20);
+    let a = away(&mut world, "a", "t");
+    for payload in numbers(0..COUNT) {
+        world.send("t", &payload, QoS::AtLeastOnce);
+    }
+    let (started, _) = start(&mut world, 0);
+    world.put(DURABLE, started);
+    world.elect(DURABLE);
+    world.settle();
+    world.attach(a, Options::durable());
+    world.send("t", &COUNT.to_string(), QoS::AtLeastOnce);
+    world.settle();
+    assert_eq!(world.got(a), numbers(0..COUNT + 1));
+    assert_eq!(world.nodes[&DURABLE].partition.counts().records, 0);
+}
+
+#[test]
+fn bytes_that_are_not_the_record_that_was_asked_for_are_not_delivered() {
+    let mut world = World::with_hot(Limits::default(), 64 << 20);
+    let a = away(&mut world, "a", "t");
+    for payload in ["0", "a longer one that makes it 8 bytes more", "2"] {
+        world.send("t", payload, QoS::AtLeastOnce);
+    }
+    let (started, _) = start(&mut world, 0);
+    world.damaged = true;
+    world.put(DURABLE, started);
+    world.elect(DURABLE);
+    world.settle();
+    world.recalling = Recalling::Held;
+    world.attach(a, Options::durable());
+    world.settle();
+    world.confuse_lengths(DURABLE);
+    world.recalling = Recalling::AtOnce;
+    world.settle();
+    assert_eq!(world.got(a), numbers(0..1));
+    assert!(world.nodes[&DURABLE].partition.has_lost());
 }

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use courser_cluster::{Group, GroupConfig, NodeId, Restored};
 use courser_contract::PartitionId;
 use courser_engine::Partition;
-use courser_log::{CheckpointStore, LoadedCheckpoints, Log, Recovered, SpaceState, StartId};
+use courser_log::{
+    CheckpointStore, LoadedCheckpoints, Log, Manifest, Recovered, SpaceState, StartId,
+};
 
 use super::super::{Event, World};
 use super::cleaner::Cleaning;
@@ -200,6 +202,9 @@ impl World {
                 ));
             }
             self.counts.replays += 1;
+            if self.plan.seed.is_multiple_of(3) {
+                partition = self.restore_unread(opened, manifest, &partition)?;
+            }
             if self.plan.bug == Some(Bug::ForgetInbox) {
                 partition.plant_forgotten_inbox();
             }
@@ -207,6 +212,26 @@ impl World {
         }
         self.replay_aside(opened, &mut partitions)?;
         Ok(partitions)
+    }
+
+    /// The same partition, with what waits left in the log.
+    fn restore_unread(
+        &self,
+        opened: &Opened,
+        manifest: &Manifest,
+        read: &Partition,
+    ) -> Result<Partition, String> {
+        let config = self.places.config(manifest.partition, &self.plan.limits);
+        let how = (Lacking::Unread, self.plan.bug);
+        let partition = restore(opened, manifest, config, how)?;
+        partition.check();
+        if partition.encode_state() != read.encode_state() {
+            return Err(format!(
+                "partition {}: M42: records that are left in the log change the state",
+                manifest.partition.0
+            ));
+        }
+        Ok(partition)
     }
 
     fn begin_running(&mut self, opened: Opened) -> Result<(), String> {

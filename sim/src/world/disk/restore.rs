@@ -14,6 +14,8 @@ pub(super) enum Lacking {
     Broken,
     /// Its streams stop (M44).
     Stops,
+    /// Nobody knows until it is asked for: what may stay in the log is not read.
+    Unread,
 }
 
 /// Restores a partition.
@@ -27,6 +29,9 @@ pub(super) fn restore(
     let content = |error: courser_engine::RestoreError| format!("M42: {error}");
     let mut reader = opened.store.reader(manifest).map_err(file)?;
     let mut restore = Restore::new(config);
+    if lacking == Lacking::Unread {
+        restore.leave_cold(0);
+    }
     while let Some(piece) = reader.next_piece().map_err(file)? {
         restore.piece(&piece).map_err(content)?;
     }
@@ -49,7 +54,7 @@ pub(super) fn restore(
             match (entries.read(index), lacking) {
                 (Ok(entry), _) => restore.live_entry(index, &entry.data).map_err(content)?,
                 (Err(_), Lacking::Stops) => drop(restore.lost_entry(index).map_err(content)?),
-                (Err(error), Lacking::Broken) => {
+                (Err(error), Lacking::Broken | Lacking::Unread) => {
                     return Err(format!("I1: a live entry cannot be read: {error}"));
                 }
             }

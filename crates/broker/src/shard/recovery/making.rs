@@ -21,6 +21,9 @@ use crate::stations::{Found, with_causes};
 const PIECES: usize = 8;
 /// Entries of the log that one slice reads or applies.
 const ENTRIES: usize = 256;
+/// Records that wait are read at a start if they have fewer bytes: those of all partitions take tens of milliseconds, and are there when
+/// their sessions come. More stay in the log until somebody asks for them.
+const READ_BYTES: u64 = 4 << 20;
 /// Batches with records that a cleaner has moved, of which one slice reads so many.
 const KEPT_BATCHES: usize = 4;
 
@@ -274,16 +277,25 @@ impl Making {
             for _ in 0..PIECES {
                 match reader.next_piece()? {
                     Some(piece) => restore.piece(&piece)?,
-                    None => {
-                        let wanted = restore.wanted()?;
-                        let mut ranges: Vec<_> = wanted.ranges().collect();
-                        ranges.reverse();
-                        return Ok(Stage::Kept(restore, ranges));
-                    }
+                    None => return self.wanted(restore),
                 }
             }
         }
         Ok(Stage::Pieces(restore))
+    }
+
+    /// All pieces have come.
+    fn wanted(&self, mut restore: Box<Restore>) -> Result<Stage, Unmade> {
+        if self.found.may_stay {
+            restore.leave_cold(READ_BYTES);
+        }
+        let wanted = restore.wanted()?;
+        let mut ranges: Vec<_> = wanted.ranges().collect();
+        ranges.reverse();
+        Ok(match ranges.is_empty() {
+            true => Stage::Entries(restore, ranges),
+            false => Stage::Kept(restore, ranges),
+        })
     }
 
     /// Takes some of what a cleaner has moved; whether there may be more. What is damaged is perhaps in its entry as well.

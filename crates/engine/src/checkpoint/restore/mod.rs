@@ -14,7 +14,7 @@ use bytes::Bytes;
 use courser_contract::{LogIndex, PartitionId};
 
 pub(super) use self::parts::Parts;
-use self::records::Filling;
+use self::records::{Filling, Placed};
 use super::{
     EntrySet,
     unit::{Kind, STATE_VERSION, UNIT_HEADER_BYTES},
@@ -22,6 +22,7 @@ use super::{
 use crate::{
     Partition, PartitionConfig,
     canonical::{DecodeError, Reader},
+    record::{Records, Slot},
     state::State,
 };
 
@@ -105,6 +106,7 @@ pub struct Restore {
     /// A unit that has not come whole.
     rest: Vec<u8>,
     parts: Parts,
+    cold_from: Option<u64>,
     filling: Option<Filling>,
 }
 
@@ -116,6 +118,7 @@ impl Restore {
             parts: Parts::new(config.id),
             config,
             rest: Vec::new(),
+            cold_from: None,
             filling: None,
         }
     }
@@ -128,6 +131,13 @@ impl Restore {
         each_unit(&mut self.rest, bytes, |kind, body| {
             self.parts.unit(kind, body)
         })
+    }
+
+    /// Records may stay in the log, if it has all of them, until somebody asks for them ([`Partition::take_question`]): those of which the
+    /// checkpoint says enough, if they have `bytes` or more together. Fewer are read, so that they are there when their streams come.
+    /// To be called before [`wanted`](Self::wanted).
+    pub const fn leave_cold(&mut self, bytes: u64) {
+        self.cold_from = Some(bytes);
     }
 
     /// What has been read so far.
@@ -147,10 +157,15 @@ impl Restore {
                 if !self.rest.is_empty() {
                     return Err(RestoreError::Incomplete);
                 }
-                let numbers = self.parts.seal()?;
-                self.parts.state.records.set_hot_max(self.config.hot_max());
-                let filling = Filling::new(&numbers, &mut self.parts.state.records);
-                pin_records(&mut self.parts.state, filling.slots());
+                let mut named = self.parts.seal()?;
+                let state = &mut self.parts.state;
+                each_pinned(state, |number, _| named.must_be_read(number));
+                state.records.set_hot_max(self.config.hot_max());
+                let filling = Filling::new(named, self.cold_from, &mut state.records);
+                let slots = filling.slots();
+                each_pinned(state, |number, records| {
+                    records.pin_expected(slots[number.0 as usize]);
+                });
                 self.filling.insert(filling)
             }
         };
@@ -212,8 +227,8 @@ impl Restore {
         self.wanted_once()?;
         let mut state = self.parts.state;
         let filling = self.filling.expect("it was just made");
-        let slots = filling.finish(&mut state.records)?;
-        place_records(&mut state, &slots);
+        let placed = filling.finish(&mut state.records)?;
+        place_records(&mut state, &placed);
         Ok(Partition::from_state(self.config, state))
     }
 }
@@ -240,18 +255,18 @@ pub(super) fn kind_of(unit: u64, kind: u8) -> Result<Kind, RestoreError> {
     kind.map_err(|cause| damaged(unit, cause))
 }
 
-/// What the first unit begins with: a version that is known, and the partition `id`.
-pub(super) fn check_head(reader: &mut Reader<'_>, id: PartitionId) -> Result<(), RestoreError> {
+/// What the first unit begins with: a version that is known, and the partition `id`. Gives the version.
+pub(super) fn check_head(reader: &mut Reader<'_>, id: PartitionId) -> Result<u16, RestoreError> {
     let at = |cause| damaged(0, cause);
-    let found: u16 = reader.read().map_err(at)?;
-    if !(1..=STATE_VERSION).contains(&found) {
-        return Err(RestoreError::Version { found });
+    let version: u16 = reader.read().map_err(at)?;
+    if !(1..=STATE_VERSION).contains(&version) {
+        return Err(RestoreError::Version { found: version });
     }
     let found: PartitionId = reader.read().map_err(at)?;
     if found != id {
         return Err(RestoreError::OtherPartition { found: found.0 });
     }
-    Ok(())
+    Ok(version)
 }
 
 /// Version of a checkpoint that a later version of this program has written, by its first piece: nobody may guess what it says, nor take it
@@ -271,8 +286,8 @@ fn next_unit(bytes: &[u8]) -> Option<(u8, &[u8])> {
     Some((kind, rest.get(..len)?))
 }
 
-/// Keeps in memory what may be needed without warning.
-fn pin_records(state: &mut State, slots: &[crate::record::Slot]) {
+/// What may be needed without warning stays in memory: gives the number of each record of that kind.
+fn each_pinned(state: &mut State, mut pin: impl FnMut(Slot, &mut Records)) {
     let State {
         records,
         groups,
@@ -280,7 +295,7 @@ fn pin_records(state: &mut State, slots: &[crate::record::Slot]) {
         outboxes,
         ..
     } = state;
-    let mut pin = |number: crate::record::Slot| records.pin_expected(slots[number.0 as usize]);
+    let mut pin = |number| pin(number, records);
     for (_, group) in groups.iter() {
         group.stream.iter().for_each(|(_, it)| pin(it.slot));
     }
@@ -289,12 +304,9 @@ fn pin_records(state: &mut State, slots: &[crate::record::Slot]) {
 }
 
 /// Gives each reference its slot, and counts bytes.
-fn place_records(state: &mut State, slots: &[crate::record::Slot]) {
+fn place_records(state: &mut State, placed: &Placed) {
     let records = &state.records;
-    let place = |number: crate::record::Slot| {
-        let slot = slots[number.0 as usize];
-        (slot, records.len_of(slot))
-    };
+    let place = |number| placed.find(number, records);
     for (_, session) in state.sessions.iter_mut() {
         session.stream.place(place);
     }

@@ -10,7 +10,7 @@ use courser_contract::{PartitionId, Seq, Term};
 use super::{Kind, Reader, RestoreError, Restored, State, check_head, damaged, kind_of};
 use crate::{
     canonical::{Canonical, DecodeError, read_str},
-    checkpoint::unit::AddressReader,
+    checkpoint::unit::{AddressReader, Named, Naming},
     entry::{SETS_MAX, Target},
     ids::{self, Owner},
     origins::Origins,
@@ -37,8 +37,10 @@ pub(in crate::checkpoint) struct Parts {
     pub(super) state: State,
     progress: Progress,
     units: u64,
-    /// Addresses by number, packed.
-    numbers: Vec<u64>,
+    /// How addresses are written.
+    naming: Naming,
+    /// Records by number.
+    numbers: Named,
     sets: BTreeMap<u32, Vec<Target>>,
     /// Where streams end.
     ends: Vec<(u64, u64)>,
@@ -53,7 +55,8 @@ impl Parts {
             state: State::new(id),
             progress: Progress::Begin,
             units: 0,
-            numbers: Vec::new(),
+            naming: Naming::new(0, 0),
+            numbers: Named::new(),
             sets: BTreeMap::new(),
             ends: Vec::new(),
             queued: 0,
@@ -128,8 +131,10 @@ impl Parts {
     }
 
     fn head(&mut self, reader: &mut Reader<'_>) -> Result<(), RestoreError> {
-        check_head(reader, self.state.id)?;
-        self.counters(reader).map_err(|cause| damaged(0, cause))
+        let version = check_head(reader, self.state.id)?;
+        self.counters(reader).map_err(|cause| damaged(0, cause))?;
+        self.naming = Naming::new(version, self.state.index);
+        Ok(())
     }
 
     fn counters(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
@@ -159,7 +164,7 @@ impl Parts {
 
     fn chunk(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
         let number: u64 = reader.read()?;
-        let mut addresses = AddressReader::new(&mut self.numbers, self.state.index);
+        let mut addresses = AddressReader::new(&mut self.numbers, self.naming);
         let before = addresses.count();
         let chunk = Chunk::read(reader, &mut self.state.looks, &mut addresses)?;
         self.queued += (addresses.count() - before) as u64;
@@ -185,7 +190,7 @@ impl Parts {
 
     fn retained(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
         let count = reader.count(6)?;
-        let mut addresses = AddressReader::new(&mut self.numbers, self.state.index);
+        let mut addresses = AddressReader::new(&mut self.numbers, self.naming);
         for _ in 0..count {
             let topic = read_str(reader)?;
             if router::check_topic(topic).is_err() {
@@ -220,7 +225,7 @@ impl Parts {
         };
         let keep_retained = reader.read()?;
         let cut = reader.read()?;
-        let mut addresses = AddressReader::new(&mut self.numbers, self.state.index);
+        let mut addresses = AddressReader::new(&mut self.numbers, self.naming);
         let slot = addresses.read(reader)?;
         let forward = Forward {
             item: Forwarded {
@@ -247,8 +252,8 @@ impl Parts {
         Ok(())
     }
 
-    /// All units have come: whether they fit each other. Returns the addresses by number.
-    pub(super) fn seal(&mut self) -> Result<Vec<u64>, RestoreError> {
+    /// All units have come: whether they fit each other. Returns the records by number.
+    pub(super) fn seal(&mut self) -> Result<Named, RestoreError> {
         if self.progress != Progress::Ended {
             return Err(RestoreError::Incomplete);
         }
@@ -262,7 +267,7 @@ impl Parts {
             self.state.sets[at] = Some(Rc::from(targets));
         }
         self.state.queued = self.queued;
-        Ok(std::mem::take(&mut self.numbers))
+        Ok(std::mem::replace(&mut self.numbers, Named::new()))
     }
 
     fn streams(&mut self) -> Result<(), DecodeError> {

@@ -5,7 +5,7 @@ use courser_contract::RecordRef;
 
 use super::RestoreError;
 use crate::{
-    checkpoint::EntrySet,
+    checkpoint::{EntrySet, unit::Named},
     lost::TOMBSTONE,
     record::{Address, Records, Slot},
 };
@@ -16,9 +16,12 @@ const BLOCK_BYTES: usize = 256 * 1024;
 /// Records whose bytes come from the log.
 #[derive(Debug)]
 pub(super) struct Filling {
-    /// Slot of each address in the order in which the checkpoint names them.
+    /// Slot of each record in the order in which the checkpoint names them, and eighths of its bytes if it stays in the log.
     slots: Vec<Slot>,
+    eighths: Vec<u32>,
     pub(super) wanted: EntrySet,
+    /// Rows whose bytes have not come.
+    missing: usize,
     block: Vec<u8>,
     /// Rows of the block, each with its byte there.
     fills: Vec<(Slot, u32)>,
@@ -27,35 +30,54 @@ pub(super) struct Filling {
 }
 
 impl Filling {
-    /// Makes a row of each address, in ascending order.
-    pub(super) fn new(numbers: &[u64], records: &mut Records) -> Self {
-        let count = u32::try_from(numbers.len()).expect("they are numbered by 32 bits");
-        let mut order: Vec<u32> = (0..count).collect();
-        let address_of = |number: &u32| numbers[*number as usize];
-        // Streams name ascending addresses: a sort that makes use of runs takes little more than a pass.
-        order.sort_by_key(address_of);
-        let mut slots = vec![Slot::NONE; numbers.len()];
-        let mut wanted = EntrySet::default();
-        for same in order.chunk_by(|a, b| address_of(a) == address_of(b)) {
-            let address = Address::unpack(address_of(&same[0]));
-            let refs = u32::try_from(same.len()).expect("no more than there are");
-            let slot = records.expect(address, refs);
-            wanted.insert(address.index);
-            for number in same {
-                slots[*number as usize] = slot;
-            }
-        }
-        wanted.settle();
-        Self {
-            slots,
-            wanted,
+    /// Makes a row of each record, in ascending order of addresses. From `cold_from` bytes on, all told, those of which the checkpoint
+    /// says the length are left in the log.
+    pub(super) fn new(named: Named, cold_from: Option<u64>, records: &mut Records) -> Self {
+        let order = in_order(&named.addresses);
+        let all = || order.chunk_by(|(one, _), (two, _)| one == two);
+        let stay = cold_from.is_some_and(|least| {
+            let bytes = all().map(|same| u64::from(size_of(same, &named.eighths)) << 3);
+            bytes.sum::<u64>() >= least
+        });
+        let mut filling = Self {
+            slots: vec![Slot::NONE; order.len()],
+            eighths: named.eighths,
+            wanted: EntrySet::default(),
+            missing: 0,
             block: Vec::new(),
             fills: Vec::new(),
             next: 0,
+        };
+        for same in all() {
+            let size = match stay {
+                true => size_of(same, &filling.eighths),
+                false => 0,
+            };
+            filling.add(same, size, records);
+        }
+        filling.wanted.settle();
+        filling
+    }
+
+    /// Makes a row of a record under its address and numbers. It stays in the log if so many eighths of bytes are said, more than none.
+    fn add(&mut self, same: &[(u64, u32)], eighths: u32, records: &mut Records) {
+        let address = Address::unpack(same[0].0);
+        let refs = u32::try_from(same.len()).expect("no more than there are");
+        let slot = match eighths {
+            0 => {
+                self.missing += 1;
+                self.wanted.insert(address.index);
+                records.expect(address, refs)
+            }
+            _ => records.expect_cold(address, refs, eighths << 3),
+        };
+        for (_, number) in same {
+            self.slots[*number as usize] = slot;
+            self.eighths[*number as usize] = eighths;
         }
     }
 
-    /// Slot of each address in the order in which the checkpoint names them.
+    /// Slot of each record in the order in which the checkpoint names them.
     pub(super) fn slots(&self) -> &[Slot] {
         &self.slots
     }
@@ -102,8 +124,7 @@ impl Filling {
         let start = record.start();
         self.block
             .extend_from_slice(&bytes[start..start + record.encoded_len()]);
-        self.fills.push((slot, offset));
-        self.next = slot.0 + 1;
+        self.fill((slot, offset));
         Ok(())
     }
 
@@ -113,13 +134,18 @@ impl Filling {
         while let Some((slot, _)) = records.take_expected(index, self.next) {
             let offset = u32::try_from(self.block.len()).expect("a block is far below 4 GiB");
             TOMBSTONE.encode(&mut self.block);
-            self.fills.push((slot, offset));
-            self.next = slot.0 + 1;
+            self.fill((slot, offset));
             lost += 1;
         }
         records.note_tombstones(lost);
         self.flush_full(records);
         lost
+    }
+
+    fn fill(&mut self, (slot, offset): (Slot, u32)) {
+        self.fills.push((slot, offset));
+        self.next = slot.0 + 1;
+        self.missing -= 1;
     }
 
     fn flush_full(&mut self, records: &mut Records) {
@@ -137,13 +163,53 @@ impl Filling {
     }
 
     /// All entries have come.
-    pub(super) fn finish(mut self, records: &mut Records) -> Result<Vec<Slot>, RestoreError> {
+    pub(super) fn finish(mut self, records: &mut Records) -> Result<Placed, RestoreError> {
         self.flush(records);
-        match records.first_expected() {
+        let missing = match self.missing {
+            0 => None,
+            _ => records.first_expected(),
+        };
+        match missing {
             Some(address) => Err(RestoreError::EntryMissing {
                 index: address.index,
             }),
-            None => Ok(self.slots),
+            None => Ok(Placed {
+                slots: self.slots,
+                eighths: self.eighths,
+            }),
         }
     }
+}
+
+/// Where the records of a checkpoint are.
+pub(super) struct Placed {
+    slots: Vec<Slot>,
+    eighths: Vec<u32>,
+}
+
+impl Placed {
+    /// The slot of a record by its number, and its bytes.
+    pub(super) fn find(&self, number: Slot, records: &Records) -> (Slot, u32) {
+        let at = number.0 as usize;
+        let slot = self.slots[at];
+        // Rows of one stream lie far apart: what the checkpoint says saves a look at each.
+        match self.eighths[at] {
+            0 => (slot, records.len_of(slot)),
+            eighths => (slot, eighths << 3),
+        }
+    }
+}
+
+/// Eighths of the bytes of a record. 0: it must be read, as one of its names says.
+fn size_of(same: &[(u64, u32)], eighths: &[u32]) -> u32 {
+    let sizes = same.iter().map(|(_, number)| eighths[*number as usize]);
+    sizes.min().unwrap_or(0)
+}
+
+/// Addresses with their numbers, ascending.
+fn in_order(addresses: &[u64]) -> Vec<(u64, u32)> {
+    let mut order: Vec<_> = addresses.iter().copied().zip(0..).collect();
+    // Streams name ascending addresses: a sort that makes use of runs takes little more than a pass.
+    order.sort();
+    order
 }

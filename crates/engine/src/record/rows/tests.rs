@@ -79,6 +79,47 @@ fn rows_whose_records_are_expected_take_no_more_before_they_come_than_after() {
     assert!(rows.held_bytes() < packed + PAGE_BYTES && rows.out.is_empty());
 }
 
+/// Of the records of a start all stay in the log but one in so many.
+fn left(one_in: u32) -> Rows {
+    let mut rows = Rows::default();
+    for at in 0..4 * PAGE as u32 + 9 {
+        let address = row(COLD, 1_000_000 + u64::from(at) / 50, 1).address();
+        let number = match at % one_in {
+            0 => rows.expect(address, 1),
+            _ => rows.expect_cold(address, 1, 170),
+        };
+        assert_eq!(number, at);
+    }
+    rows.check();
+    rows
+}
+
+#[test]
+fn rows_whose_records_stay_in_the_log_are_packed_and_the_others_find_theirs() {
+    for one_in in [2, 10, 5_000] {
+        let mut rows = left(one_in);
+        let open = rows.pages.iter().flatten().count();
+        assert_eq!(open, if one_in == 2 { 5 } else { 1 }, "one in {one_in}");
+        let end = rows.end() as u32;
+        for at in (0..end).step_by(one_in as usize) {
+            assert_eq!(rows.get(at).block, EXPECTED);
+            rows.get_expected(at).block = MOVING;
+            rows.get_mut(at).block = 7;
+        }
+        rows.check();
+        for at in 0..end {
+            let Row { block, offset, .. } = rows.get(at);
+            let is = if at % one_in == 0 {
+                (7, 0)
+            } else {
+                (COLD, 170)
+            };
+            assert_eq!((block, offset), is, "row {at}, one in {one_in}");
+        }
+        drop_all(&mut rows, &(0..end).collect::<Vec<_>>());
+    }
+}
+
 #[test]
 fn what_has_gone_from_packed_pages_takes_no_memory() {
     let (mut rows, numbers) = cold(64 * PAGE as u64);

@@ -80,7 +80,7 @@ pub(crate) struct World {
     pub(crate) commits: Commits,
     pub(crate) recalling: Recalling,
     pub(crate) clients: Vec<Client>,
-    config: BTreeMap<PartitionId, PartitionConfig>,
+    pub(crate) config: BTreeMap<PartitionId, PartitionConfig>,
     next_number: BTreeMap<PartitionId, u64>,
     unsettled: BTreeMap<PartitionId, BTreeMap<u64, Unsettled>>,
     /// Answers of publishes: how many destinations still wait, and the worst result.
@@ -229,7 +229,8 @@ impl World {
         });
     }
 
-    fn put(&mut self, id: PartitionId, started: Partition) {
+    /// A partition that was started takes the place of the one that was there. To be elected by the test.
+    pub(crate) fn put(&mut self, id: PartitionId, started: Partition) {
         let node = self.nodes.get_mut(&id).expect("a partition of the world");
         node.proposed.clear();
         node.reader = Reader::default();
