@@ -23,7 +23,7 @@ pub const PACKETS: [(&str, usize); 11] = [
 pub const VERSIONS: [&str; 2] = ["3.1.1", "5.0"];
 
 /// Reasons for which messages were not delivered.
-pub const DROPPED: [Dropped; 13] = [
+pub const DROPPED: [Dropped; 14] = [
     Dropped::NoSubscriber,
     Dropped::QueueFull,
     Dropped::Expired,
@@ -37,6 +37,7 @@ pub const DROPPED: [Dropped; 13] = [
     Dropped::TooOld,
     Dropped::Quota,
     Dropped::DiskFull,
+    Dropped::OverLimit,
 ];
 
 /// The word for a reason in reports.
@@ -56,6 +57,7 @@ pub const fn dropped_name(why: Dropped) -> &'static str {
         Dropped::TooOld => "too_old",
         Dropped::Quota => "quota",
         Dropped::DiskFull => "disk_full",
+        Dropped::OverLimit => "over_limit",
     }
 }
 

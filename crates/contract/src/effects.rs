@@ -81,6 +81,8 @@ pub enum Dropped {
     Quota,
     /// The disk has no room for it, and nobody could be told.
     DiskFull,
+    /// It was among more than may wait, since a limit was lowered.
+    OverLimit,
 }
 
 /// What a front asks before it goes on: the one gate of a client (I11).

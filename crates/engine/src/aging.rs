@@ -1,10 +1,12 @@
-//! What has waited, or was retained, for longer than it may: ended by the leader, in bounded steps.
+//! What has waited, or was retained, for longer than it may, and what waits beyond a limit that was lowered: ended by the leader, in
+//! bounded steps.
 //!
-//! Nobody has a timer. While there is a limit, all streams are looked at again and again, as often as the shortest limit asks for: a
-//! message goes at most a 32nd part of that, a second at least, after its time. Streams come by their places in the tables, and of a stream
+//! Nobody has a timer. While there is a limit of age, all streams are looked at again and again, as often as the shortest limit asks for: a
+//! message goes at most a 32nd part of that, a second at least, after its time. A limit of size, which is kept whenever a message comes, asks for
+//! one round when it was lowered. Streams come by their places in the tables, and of a stream
 //! the oldest messages: behind the first one that is young enough all are. What is under way stays (M30).
 
-use courser_contract::{Dropped, PartitionEffects, WallMs, is_own_topic};
+use courser_contract::{Dropped, PartitionEffects, SessionLimits, WallMs, is_own_topic};
 
 use crate::{
     Partition, PlantedPartition,
@@ -52,6 +54,10 @@ pub(crate) struct Aging {
     found: u32,
     /// The entry with what the last round has forgotten: nothing is forgotten, and counted, twice.
     forgets: u64,
+    /// The next round is also for sizes.
+    sizes_next: bool,
+    /// This one is.
+    sizes: bool,
 }
 
 impl Default for Aging {
@@ -62,8 +68,19 @@ impl Default for Aging {
             shortest: NONE,
             found: NONE,
             forgets: 0,
+            sizes_next: false,
+            sizes: false,
         }
     }
+}
+
+/// What counts in a stream.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// For how long a message may wait.
+    seconds: u32,
+    /// Whether no more may wait than the limits say.
+    size: bool,
 }
 
 /// Milliseconds from one round to the next for this limit.
@@ -79,8 +96,11 @@ impl Partition {
         self.watch_age(shortest);
     }
 
-    /// A limit counts from now on, in seconds; `u32::MAX` is none.
+    /// A limit counts from now on, in seconds; `u32::MAX` is none. Who does not lead looks at nothing, and begins with the settings when it does.
     pub(crate) fn watch_age(&mut self, seconds: u32) {
+        if !self.lead.decides() {
+            return;
+        }
         let aging = &mut self.lead.aging;
         aging.found = aging.found.min(seconds);
         if seconds >= aging.shortest {
@@ -90,6 +110,34 @@ impl Partition {
         let at = WallMs(self.wall().0 + apart(seconds));
         if self.lead.aging.at.is_none_or(|due| at < due) {
             self.arm_aging(Some(at));
+        }
+    }
+
+    /// A limit of what may wait counts from now on in all streams: one round ends what is beyond it.
+    pub(crate) fn watch_sizes(&mut self) {
+        if !self.lead.decides() {
+            return;
+        }
+        let aging = &mut self.lead.aging;
+        aging.sizes_next = true;
+        if aging.place == Place::Begin {
+            let now = self.wall();
+            self.arm_aging(Some(now));
+        }
+    }
+
+    /// Whether more waits in some stream than may.
+    pub(crate) fn has_more_than_may_wait(&self) -> bool {
+        let sessions = self.state.sessions.iter().map(|(number, _)| number);
+        let groups = self.state.groups.iter().map(|(number, _)| number);
+        sessions.chain(groups).any(|number| self.is_over(number))
+    }
+
+    /// The limits of a session count from now on.
+    pub(crate) fn watch_session(&mut self, number: u64, limits: SessionLimits) {
+        self.watch_age(limits.queued_seconds_max);
+        if self.is_over(number) {
+            self.watch_sizes();
         }
     }
 
@@ -107,7 +155,9 @@ impl Partition {
                 return self.arm_aging(Some(WallMs(wall.0 + APART_MIN_MS)));
             }
             Place::Begin => {
-                self.lead.aging.found = NONE;
+                let aging = &mut self.lead.aging;
+                aging.found = NONE;
+                aging.sizes = std::mem::take(&mut aging.sizes_next);
                 Place::Sessions(0, 0)
             }
             Place::Sessions(from, seq) => self.end_aged(Owner::Session, (from, seq), wall, fx),
@@ -119,10 +169,14 @@ impl Partition {
         if !is_over {
             return self.arm_aging(Some(wall));
         }
-        let shortest = self.lead.aging.found;
-        self.lead.aging.shortest = shortest;
-        let next = WallMs(wall.0 + apart(shortest));
-        self.arm_aging((shortest != NONE).then_some(next));
+        let aging = &mut self.lead.aging;
+        aging.shortest = aging.found;
+        let next = match aging.shortest {
+            _ if aging.sizes_next => Some(wall),
+            NONE => None,
+            shortest => Some(WallMs(wall.0 + apart(shortest))),
+        };
+        self.arm_aging(next);
     }
 
     /// Ends what has waited too long in streams from a place on.
@@ -140,9 +194,9 @@ impl Partition {
         let places = u32::try_from(places).expect("a table has at most 2^24 places");
         let mut left = MESSAGES;
         for place in from..places.min(from.saturating_add(STREAMS)) {
-            if let Some((number, seconds)) = self.limited_at(owner, place) {
-                self.lead.aging.found = self.lead.aging.found.min(seconds);
-                seq = self.end_aged_in(number, (seq, seconds), (&mut left, wall), fx);
+            if let Some((number, bounds)) = self.limited_at(owner, place) {
+                self.lead.aging.found = self.lead.aging.found.min(bounds.seconds);
+                seq = self.end_aged_in(number, (seq, bounds), (&mut left, wall), fx);
             }
             if left == 0 {
                 return Place::of(owner, place, seq);
@@ -157,8 +211,8 @@ impl Partition {
         }
     }
 
-    /// The stream at a place of a table, and how many seconds a message may wait there.
-    fn limited_at(&mut self, owner: Owner, place: u32) -> Option<(u64, u32)> {
+    /// The stream at a place of a table, if something of it may have to go.
+    fn limited_at(&mut self, owner: Owner, place: u32) -> Option<(u64, Bounds)> {
         let any = self.config.limits.queue_seconds_max;
         let (number, seconds) = match owner {
             Owner::Session => {
@@ -167,45 +221,60 @@ impl Partition {
             }
             Owner::Group => (self.state.groups.numbered_at_mut(place)?.0, any),
         };
-        (seconds != NONE).then_some((number, seconds))
+        let size = self.lead.aging.sizes;
+        (seconds != NONE || size).then_some((number, Bounds { seconds, size }))
     }
 
-    /// Ends what has waited for longer than `seconds` in a stream, from a position on; the position to go on at when `left` has run out.
+    /// Ends what is out of bounds in a stream, from a position on; the position to go on at when `left` has run out.
     fn end_aged_in(
         &mut self,
         number: u64,
-        (from, seconds): (u64, u32),
+        (from, bounds): (u64, Bounds),
         (left, wall): (&mut usize, WallMs),
         fx: &mut impl PartitionEffects,
     ) -> u64 {
         let mut seq = from;
-        let mut ended = 0;
+        let (mut old, mut over) = (0, 0);
         while *left > 0 {
             let waiting = self.stream_of(number);
             let Some((at, reference)) = waiting.and_then(|stream| stream.next_reference(seq))
             else {
                 break;
             };
-            if !self.is_too_old(reference.slot, seconds, wall) {
+            let is_old = self.is_too_old(reference.slot, bounds.seconds, wall);
+            let is_over = bounds.size && self.is_over(number)
+                || over > 0 && self.is_planted(PlantedPartition::TrimmedTooFar);
+            if !is_old && !is_over {
                 break;
             }
             *left -= 1;
             seq = at + 1;
-            let stays =
-                self.is_begun(number, at) && !self.is_planted(PlantedPartition::AgedUnderWay);
-            if !stays && !self.lead.doomed.contains(&(number, at)) {
-                self.doom(number, at, Fate::Expired);
-                ended += 1;
+            // What is on its way out of the log is not in the way of a limit of size for long.
+            let stays = self.is_begun(number, at)
+                && !self.is_planted(PlantedPartition::AgedUnderWay)
+                || !is_old && at < self.asked_to(number);
+            if stays || self.lead.doomed.contains(&(number, at)) {
+                continue;
             }
+            let (fate, ended) = match is_old {
+                true => (Fate::Expired, &mut old),
+                false => (Fate::Dropped, &mut over),
+            };
+            *ended += 1;
+            self.doom(number, at, fate);
         }
-        if ended > 0 && !self.is_planted(PlantedPartition::AgedUncounted) {
-            fx.dropped(Dropped::TooOld, ended);
+        if !self.is_planted(PlantedPartition::AgedUncounted) {
+            Self::count_dropped(Dropped::TooOld, old, fx);
+            Self::count_dropped(Dropped::OverLimit, over, fx);
         }
         seq
     }
 
     /// Whether a record came longer ago than it may have.
     fn is_too_old(&self, slot: Slot, seconds: u32, wall: WallMs) -> bool {
+        if seconds == NONE {
+            return false;
+        }
         let ages = &self.state.ages;
         let index = self.state.records.address(slot).index;
         // What a checkpoint of an earlier version has is as old as the first that this one has seen.

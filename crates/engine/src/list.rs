@@ -148,11 +148,10 @@ impl Partition {
         Some(SessionView { session })
     }
 
-    /// Tells the kept session at a place what it may use from now on; what waits there already stays.
+    /// Tells the kept session at a place what it may use from now on; what waits beyond that goes, the oldest first.
     pub fn limit_session_at(&mut self, place: u32, limits: SessionLimits) {
-        if let Some(session) = self.state.sessions.at_mut(place) {
-            session.lead.limits = limits;
-            self.watch_age(limits.queued_seconds_max);
+        if let Some(session) = self.state.sessions.at(place) {
+            self.limit_session(session.uid, limits);
         }
     }
 
@@ -163,11 +162,11 @@ impl Partition {
         Some(SessionView { session })
     }
 
-    /// Tells a kept session what it may use from now on; what waits there already stays.
+    /// Tells a kept session what it may use from now on; what waits beyond that goes, the oldest first.
     pub fn limit_session(&mut self, uid: SessionUid, limits: SessionLimits) {
         if let Some(session) = self.state.sessions.get_mut(uid.0) {
             session.lead.limits = limits;
-            self.watch_age(limits.queued_seconds_max);
+            self.watch_session(uid.0, limits);
         }
     }
 

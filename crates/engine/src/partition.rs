@@ -474,11 +474,17 @@ impl Partition {
         self.lead_ends(now, fx);
     }
 
-    /// Other limits, for what it decides from now on: what was let in stays (M4).
+    /// Other limits, for what it decides from now on. What waits beyond those of streams goes, the oldest first, in steps (`aging`).
     pub fn set_limits(&mut self, limits: crate::Limits) {
-        self.config.limits = limits;
+        let before = std::mem::replace(&mut self.config.limits, limits);
         self.state.records.set_hot_max(self.config.hot_max());
         self.watch_settings();
+        let limits = &self.config.limits;
+        if limits.queue_messages_max < before.queue_messages_max
+            || limits.queue_bytes_max < before.queue_bytes_max
+        {
+            self.watch_sizes();
+        }
     }
 
     /// Says how much room its disk has. While it is short, publishes that would be kept are refused; results, releases, forwards

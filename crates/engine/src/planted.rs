@@ -21,6 +21,8 @@ pub enum PlantedPartition {
     AgedUnderWay,
     /// What goes because it is too old is not counted.
     AgedUncounted,
+    /// Of a stream in which more waits than may all goes that waits.
+    TrimmedTooFar,
     /// A stream takes more than its limits say (I9).
     Unbounded,
     /// The hold of a QoS 2 publish is not found again (M28).

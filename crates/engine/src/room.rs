@@ -117,6 +117,15 @@ impl Partition {
         !is_taken || self.queue(stream).is_some_and(waits)
     }
 
+    /// Whether more waits in a stream than may: a limit was lowered.
+    pub(crate) fn is_over(&self, stream: u64) -> bool {
+        self.queue(stream).is_some_and(|(queue, reserved)| {
+            let most = Most::of(&self.config.limits, self.session_limits(stream));
+            i64::from(queue.live()) + reserved.messages > i64::from(most.messages)
+                || queue.bytes().saturating_add_signed(reserved.bytes) > most.bytes
+        })
+    }
+
     fn is_full(&self, stream: u64, bytes: u64) -> bool {
         self.queue(stream).is_some_and(|(queue, reserved)| {
             let most = Most::of(&self.config.limits, self.session_limits(stream));
@@ -270,6 +279,11 @@ impl Partition {
         match self.config.limits.overflow {
             Overflow::DropNewest | Overflow::RefusePublisher => return false,
             Overflow::DropOldest => {}
+        }
+        // What fits no empty stream makes no room: all that waits would go for nothing.
+        let most = Most::of(&self.config.limits, self.session_limits(stream));
+        if most.messages == 0 || bytes > most.bytes {
+            return false;
         }
         while self.is_full(stream, bytes) {
             let Some(seq) = self.oldest_droppable(stream) else {

@@ -39,6 +39,10 @@ impl Partition {
         self.rename_sets();
         self.find_due();
         self.watch_settings();
+        if self.has_more_than_may_wait() {
+            // The limits are lower than those of an earlier leader.
+            self.watch_sizes();
+        }
         self.begin_groups(began, fx);
         self.detach_all(fx);
         self.continue_scans(fx);

@@ -234,7 +234,7 @@ impl Partition {
         }
         session.lead.limits = limits;
         let is_named = !session.client_id.is_empty();
-        self.watch_age(limits.queued_seconds_max);
+        self.watch_session(uid.0, limits);
         if is_named {
             self.own(uid, Some(owner));
         }
@@ -302,7 +302,7 @@ impl Partition {
             client.tell_waiting(fx);
         }
         self.start_live(uid, live, fx);
-        self.watch_age(attaching.limits.queued_seconds_max);
+        self.watch_session(uid.0, attaching.limits);
         self.tell_groups(uid, fx);
         self.resume_scans(uid, fx);
     }

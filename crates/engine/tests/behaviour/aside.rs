@@ -274,3 +274,23 @@ fn m8_an_entry_may_name_a_target_set_that_a_skipped_one_has_defined() {
     );
     assert_eq!(partition.applied(), node.partition.applied());
 }
+
+/// A limit of age made something due that a partition which is set aside never does: its shard never slept again.
+#[test]
+fn a_limit_of_age_keeps_no_partition_awake_that_is_set_aside() {
+    let (mut world, last) = absent();
+    world.restart_aside(DURABLE, last, AsideFilters::Known);
+    world.settle();
+    let limits = courser_engine::Limits {
+        queue_seconds_max: 10,
+        queue_messages_max: 1,
+        ..courser_engine::Limits::default()
+    };
+    world.call(DURABLE, |it, _, _| it.set_limits(limits));
+    for _ in 0..20 {
+        world.pass_time(1_000);
+        world.settle();
+        let due = world.nodes[&DURABLE].partition.poll_timeout();
+        assert!(due.is_none_or(|due| due > world.now.tick), "{due:?}");
+    }
+}

@@ -21,5 +21,6 @@ mod sessions;
 mod shared;
 mod sizes;
 mod takeover;
+mod trimming;
 mod wills;
 mod world;
