@@ -97,20 +97,32 @@ impl Operators {
         if !access.serves() {
             return Err(LogInError::Unavailable);
         }
-        let user = UserName::new(name).map_err(|_| LogInError::Wrong)?;
+        let (origin, now) = (Origin::of(from), self.0.clock.tick());
+        let Ok(user) = UserName::new(name) else {
+            return Err(self.no_name(origin, now));
+        };
         let (claim, hash) = self.0.logins.claim(user, password);
-        let now = self.0.clock.tick();
         if !self.0.remembered().has(&claim, now) {
             let proof = Proof::Password {
                 password: Zeroizing::new(password.to_vec()),
                 hash: hash.unwrap_or_else(dummy_hash),
                 claim,
             };
-            let answered = self.compare(Origin::of(from), proof, now)?;
+            let answered = self.compare(origin, proof, now)?;
             // Without an answer the broker stops.
             answered.await.unwrap_or(Err(LogInError::Unavailable))?;
         }
         Ok(access.table().administration(name))
+    }
+
+    /// Somebody who comes with what is no name guesses as well: whoever asks without an end waits, and fills no log.
+    fn no_name(&self, origin: Origin, now: Tick) -> LogInError {
+        let throttle = &self.0.logins.throttle;
+        if throttle.waits(origin, now) {
+            return LogInError::Wait;
+        }
+        throttle.failed(origin, now);
+        LogInError::Wrong
     }
 
     /// Hands a password to the pool; what comes of it counts also when nobody waits for it any more.

@@ -130,6 +130,18 @@ fn s2_an_address_that_fails_waits_also_when_it_does_not_wait_for_the_answer() {
 }
 
 #[test]
+fn s2_what_is_no_name_counts_as_a_guess() {
+    let desk = Desk::new();
+    for _ in 0..5 {
+        let refused = (Err(LogInError::Wrong), None);
+        assert_eq!(desk.log_in("an\0na", "right"), refused);
+    }
+    let waits = (Err(LogInError::Wait), None);
+    assert_eq!(desk.log_in("an\0na", "right"), waits);
+    assert_eq!(desk.log_in("anna", "right"), waits);
+}
+
+#[test]
 fn what_was_right_is_remembered_until_the_user_is_another() {
     let mut desk = Desk::new();
     assert!(desk.log_in("anna", "right").1.is_some());
