@@ -27,7 +27,7 @@ use crate::{
     retained::Projection,
     room::Pace,
     route::Routed,
-    session::Subscribed,
+    session::{Held, OpenRequests, Subscribed},
     share::{Leaver, Parts},
 };
 
@@ -143,6 +143,7 @@ pub(crate) struct Subscribing {
     pub(crate) front: FrontId,
     pub(crate) session: SessionUid,
     pub(crate) part: RequestPart,
+    pub(crate) held: Held,
     pub(crate) results: Vec<SubscribeResult>,
     /// Scans that begin once L1 is ready.
     pub(crate) scans: Vec<u64>,
@@ -218,7 +219,9 @@ pub(crate) enum Indexed {
 #[derive(Debug)]
 pub(crate) struct Unsubscribing {
     pub(crate) front: FrontId,
+    pub(crate) session: SessionUid,
     pub(crate) part: RequestPart,
+    pub(crate) held: Held,
     pub(crate) existed: Vec<bool>,
     /// Shared groups that have not confirmed.
     pub(crate) leaves: Vec<u64>,
@@ -378,6 +381,8 @@ pub(crate) struct Lead {
     pub(crate) making: BTreeMap<(Box<str>, Box<str>), u64>,
     /// Groups in two parts.
     pub(crate) parts: Parts,
+    /// By session, those with a SUBSCRIBE or UNSUBSCRIBE that is not answered.
+    pub(crate) open_requests: HashMap<u64, OpenRequests, Hasher>,
     /// SUBSCRIBEs that wait for shared groups.
     pub(crate) joining: Vec<Subscribing>,
     /// UNSUBSCRIBEs that wait for shared groups.
@@ -422,6 +427,7 @@ impl Default for Lead {
             join_answers: HashMap::default(),
             making: BTreeMap::new(),
             parts: Parts::default(),
+            open_requests: HashMap::default(),
             joining: Vec::new(),
             leaving: Vec::new(),
             now: Now::default(),

@@ -11,7 +11,7 @@ use crate::{
     entry::{Gather, Haste, Rare, Trust},
     lead::{Lead, Role},
     recall::Recalls,
-    session::FORWARD_AGAIN_MS,
+    session::{FORWARD_AGAIN_MS, Request, Wanted},
     share::Leaver,
     state::{NoSink, State},
 };
@@ -215,13 +215,19 @@ impl Partition {
                 epoch,
                 part,
                 subscriptions,
-            } => self.subscribe((session, epoch), part, subscriptions, fx),
+            } => {
+                let what = Wanted::Subscribe(subscriptions);
+                self.request(session, Request { epoch, part, what }, fx);
+            }
             ToHome::Unsubscribe {
                 session,
                 epoch,
                 part,
                 filters,
-            } => self.unsubscribe((session, epoch), part, filters, fx),
+            } => {
+                let what = Wanted::Unsubscribe(filters);
+                self.request(session, Request { epoch, part, what }, fx);
+            }
             ToHome::Publish2 {
                 session,
                 epoch,

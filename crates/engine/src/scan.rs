@@ -315,6 +315,27 @@ impl Partition {
         }
     }
 
+    /// Scans of subscriptions that have ended or were made anew find nothing more, v5 [MQTT-3.3.1-11]; others that waited for one of them go on.
+    pub(crate) fn drop_replaced_scans(&mut self, uid: SessionUid, fx: &mut impl PartitionEffects) {
+        if self.lead.scans.is_empty() {
+            return;
+        }
+        let session = self.state.sessions.get(uid.0);
+        let extra = session.and_then(|session| session.extra.as_ref());
+        let is_replaced = |number: u64| extra.is_none_or(|it| !it.scans.contains_key(&number));
+        let mine = self.lead.scans.range((uid, 0)..=(uid, u64::MAX));
+        let replaced: Vec<_> = mine
+            .map(|(&key, _)| key)
+            .filter(|&(_, number)| is_replaced(number))
+            .collect();
+        for key in &replaced {
+            self.lead.scans.remove(key);
+        }
+        if !replaced.is_empty() {
+            self.scan_on(uid.0, fx);
+        }
+    }
+
     /// A session is attached again: its scans go on.
     pub(crate) fn resume_scans(&mut self, uid: SessionUid, fx: &mut impl PartitionEffects) {
         self.scan_on(uid.0, fx);

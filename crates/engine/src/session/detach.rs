@@ -375,6 +375,7 @@ impl Lead {
             self.scans.remove(&scan);
         }
         self.forget_doomed(uid.0);
+        self.open_requests.remove(&uid.0);
     }
 
     /// A stream is gone: nothing of it is to end any more.

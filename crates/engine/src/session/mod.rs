@@ -3,6 +3,7 @@
 mod attach;
 mod detach;
 mod qos2;
+mod requests;
 mod subscribe;
 mod subscriptions;
 
@@ -14,7 +15,12 @@ use courser_contract::{
     SubscriptionOptions, Tick, WallMs, Will,
 };
 
-pub(crate) use self::{detach::Plan, qos2::FORWARD_AGAIN_MS, subscriptions::Subscriptions};
+pub(crate) use self::{
+    detach::Plan,
+    qos2::FORWARD_AGAIN_MS,
+    requests::{Held, OpenRequests, Request, Wanted},
+    subscriptions::Subscriptions,
+};
 use crate::{entry::ScanState, stream::Stream};
 
 /// Packet ids of a session's own stream: `1 + seq mod 32767` (M30).
@@ -232,6 +238,11 @@ impl Session {
         if empty {
             self.extra = None;
         }
+    }
+
+    /// How many subscriptions it may have, of those that any session may.
+    pub(crate) fn subscriptions_max(&self, any: u32) -> usize {
+        any.min(self.lead.limits.subscriptions_max) as usize
     }
 
     /// Place of a subscription.

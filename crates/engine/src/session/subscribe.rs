@@ -5,7 +5,7 @@ use courser_contract::{
     RequestPart, RetainHandling, SessionUid, SubscribeResult, Subscription, ToFront,
 };
 
-use super::Session;
+use super::{Held, Session};
 use crate::{
     Partition,
     entry::Rare,
@@ -26,24 +26,35 @@ impl Partition {
         &mut self,
         (uid, epoch): (SessionUid, Epoch),
         part: RequestPart,
-        subscriptions: Vec<Subscription>,
+        (subscriptions, held): (Vec<Subscription>, Held),
         fx: &mut impl PartitionEffects,
     ) {
         let Some((_, front)) = self.session_of(uid, epoch) else {
-            return;
+            return self.request_answered(uid, &held, fx);
         };
         let mut subscribing = Subscribing {
             front,
             session: uid,
             part,
+            held,
             results: Vec::with_capacity(subscriptions.len()),
             scans: Vec::new(),
             joins: Vec::new(),
             reserved: 0,
         };
         let mut written = false;
-        for subscription in subscriptions {
-            let result = self.subscribe_one(subscription, &mut subscribing);
+        let earlier: Vec<_> = (0..subscriptions.len())
+            .map(|at| {
+                let one = &subscriptions[at];
+                let is_same = |it: &Subscription| it.filter == one.filter && it.share == one.share;
+                subscriptions[..at].iter().position(is_same)
+            })
+            .collect();
+        for (subscription, earlier) in subscriptions.into_iter().zip(earlier) {
+            // A packet counts as one SUBSCRIBE a filter, in order: v5 [MQTT-3.8.4-5].
+            let is_made = earlier
+                .is_some_and(|at| matches!(subscribing.results[at], SubscribeResult::Granted(_)));
+            let result = self.subscribe_one((subscription, is_made), &mut subscribing);
             written |= matches!(result, SubscribeResult::Granted(_));
             subscribing.results.push(result);
         }
@@ -54,9 +65,10 @@ impl Partition {
         }
     }
 
+    /// One filter; `is_made`: the packet has named it before.
     fn subscribe_one(
         &mut self,
-        subscription: Subscription,
+        (subscription, is_made): (Subscription, bool),
         subscribing: &mut Subscribing,
     ) -> SubscribeResult {
         let uid = subscribing.session;
@@ -66,13 +78,13 @@ impl Partition {
             .sessions
             .get_mut(uid.0)
             .expect("the caller saw it");
-        let max = max.min(session.lead.limits.subscriptions_max);
+        let max = session.subscriptions_max(max);
         let before = session.find(subscription.share.as_deref(), &subscription.filter);
         let before = before.map(|at| Asked::of(&session.subscriptions[at]));
-        let new = before.is_none();
+        let new = before.is_none() && !is_made;
         if new {
             let count = session.subscriptions.len() + session.lead.reserved_subscriptions as usize;
-            if count >= max as usize {
+            if count >= max {
                 return SubscribeResult::QuotaExceeded;
             }
             session.lead.reserved_subscriptions += 1;
@@ -123,6 +135,7 @@ impl Partition {
                 self.lead.scans.insert((uid, number), open);
             }
         }
+        self.drop_replaced_scans(uid, fx);
         self.join_groups(&subscribing, fx);
         match self.lead.unconfirmed.last_entry() {
             Some(mut last) => last.get_mut().push(Indexed::Subscribe(subscribing)),
@@ -160,6 +173,7 @@ impl Partition {
             results: subscribing.results,
         };
         fx.send_front(subscribing.front, message);
+        self.request_answered(subscribing.session, &subscribing.held, fx);
     }
 
     /// A part of an UNSUBSCRIBE.
@@ -167,15 +181,19 @@ impl Partition {
         &mut self,
         (uid, epoch): (SessionUid, Epoch),
         part: RequestPart,
-        filters: Vec<(Option<Box<str>>, Box<str>)>,
+        (filters, held): (Vec<(Option<Box<str>>, Box<str>)>, Held),
         fx: &mut impl PartitionEffects,
     ) {
         let Some((session, front)) = self.session_of(uid, epoch) else {
-            return;
+            return self.request_answered(uid, &held, fx);
         };
-        let existed: Vec<_> = filters
-            .iter()
-            .map(|(share, filter)| session.find(share.as_deref(), filter).is_some())
+        // The second of two that are the same finds nothing: v5 [MQTT-3.10.4-6].
+        let existed: Vec<_> = (0..filters.len())
+            .map(|at| {
+                let (share, filter) = &filters[at];
+                let is_there = session.find(share.as_deref(), filter).is_some();
+                is_there && !filters[..at].contains(&filters[at])
+            })
             .collect();
         let mut leaves = Vec::new();
         let mut written = false;
@@ -198,12 +216,15 @@ impl Partition {
         if written {
             self.lead.after(After::Unsubscribed(Box::new(Unsubscribing {
                 front,
+                session: uid,
                 part,
+                held,
                 existed,
                 leaves,
             })));
         } else {
             fx.send_front(front, ToFront::Unsubscribed { part, existed });
+            self.request_answered(uid, &held, fx);
         }
     }
 
@@ -213,6 +234,7 @@ impl Partition {
         unsubscribing: Unsubscribing,
         fx: &mut impl PartitionEffects,
     ) {
+        self.drop_replaced_scans(unsubscribing.session, fx);
         if !unsubscribing.leaves.is_empty() {
             self.lead.leaving.push(unsubscribing);
             return;
@@ -222,6 +244,7 @@ impl Partition {
             existed: unsubscribing.existed,
         };
         fx.send_front(unsubscribing.front, message);
+        self.request_answered(unsubscribing.session, &unsubscribing.held, fx);
     }
 
     /// Tells L1 what the applied entry changed.

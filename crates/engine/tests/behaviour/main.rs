@@ -15,6 +15,7 @@ mod oracle;
 mod owners;
 mod parts;
 mod people;
+mod requests;
 mod restarts;
 mod retained;
 mod sessions;

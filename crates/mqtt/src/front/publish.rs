@@ -55,13 +55,13 @@ impl Inbound {
 
     /// Publishes that count against our Receive Maximum: until PUBACK, PUBCOMP or a refusing PUBREC has left.
     fn under_way(&self) -> usize {
-        usize::from(self.qos1) + self.holds.len()
+        usize::from(self.qos1) + self.holds.counted()
     }
 
     /// Nothing in it is still needed.
     pub(super) fn is_idle(&self) -> bool {
         self.tickets.is_empty()
-            && self.holds.len() == 0
+            && self.holds.are_none()
             && self.refused.is_none()
             && self.aliases.is_empty()
     }

@@ -54,11 +54,11 @@ impl Front {
                 let answer = Answer::Due(ReasonCode::Success);
                 self.queue_ticket(now, incoming, Way::Direct, answer);
             }
-            (Hold::Releasing, ProtocolVersion::V5) => {
+            (Hold::Releasing | Hold::ReleasingEarlier, ProtocolVersion::V5) => {
                 let answer = Answer::Due(ReasonCode::PacketIdentifierInUse);
                 self.queue_ticket(now, incoming, Way::Direct, answer);
             }
-            (Hold::Releasing, ProtocolVersion::V311) => {
+            (Hold::Releasing | Hold::ReleasingEarlier, ProtocolVersion::V311) => {
                 return Err(Fault::protocol("the packet identifier is in use"));
             }
         }
@@ -84,6 +84,10 @@ impl Front {
             return self.hold_and_queue(now, incoming, Way::Direct, answer);
         }
         if fx.may(Asked::Publish(publish.topic)) == Permission::Denied {
+            if incoming.duplicate && self.peer.version == ProtocolVersion::V5 {
+                // Stored on an earlier connection, when there was a right to it: a PUBREC that refuses ends the exchange (M28).
+                self.end_hold(incoming.packet_id, fx);
+            }
             let answer = self.answer_refused(now, Refusal::NotAuthorized, REFUSED_MS);
             return self.hold_and_queue(now, incoming, Way::Direct, answer);
         }
@@ -161,23 +165,28 @@ impl Front {
                 }
                 self.send_ack(PacketType::Pubcomp, packet_id, ReasonCode::Success);
             }
-            Some(Hold::AtHome) => self.release(packet_id, fx),
+            Some(Hold::AtHome) => self.release(packet_id, Hold::Releasing, fx),
             // Of an earlier connection: the home knows.
-            None if kept => self.release(packet_id, fx),
+            None if kept => self.release(packet_id, Hold::ReleasingEarlier, fx),
             None => self.send_ack(
                 PacketType::Pubcomp,
                 packet_id,
                 ReasonCode::PacketIdentifierNotFound,
             ),
             // PUBCOMP is on the way.
-            Some(Hold::Releasing) => {}
+            Some(Hold::Releasing | Hold::ReleasingEarlier) => {}
         }
         Ok(())
     }
 
-    fn release(&mut self, packet_id: u16, fx: &mut impl FrontEffects) {
+    fn release(&mut self, packet_id: u16, hold: Hold, fx: &mut impl FrontEffects) {
         let inbound = self.inbound.get_or_insert_default();
-        inbound.holds.set(packet_id, Hold::Releasing);
+        inbound.holds.set(packet_id, hold);
+        self.end_hold(packet_id, fx);
+    }
+
+    /// Tells the home that a packet id is free.
+    fn end_hold(&self, packet_id: u16, fx: &mut impl FrontEffects) {
         let home = self.session.home;
         fx.send_home(
             home.partition,
@@ -191,8 +200,15 @@ impl Front {
 
     /// The home has let go of a packet id; the exchange is over.
     pub(super) fn handle_released(&mut self, packet_id: u16, existed: bool) {
-        if let Some(inbound) = &mut self.inbound {
-            inbound.holds.remove(packet_id);
+        let holds = self.inbound.as_mut().map(|inbound| &mut inbound.holds);
+        let releasing = holds.and_then(|holds| {
+            let hold = holds.get(packet_id)?;
+            let is_releasing = matches!(hold, Hold::Releasing | Hold::ReleasingEarlier);
+            is_releasing.then(|| holds.remove(packet_id))
+        });
+        if releasing.is_none() {
+            // It was refused, and nobody waits for a PUBCOMP; the packet id may be that of another exchange already.
+            return;
         }
         let reason = if existed {
             ReasonCode::Success

@@ -108,7 +108,9 @@ impl Front {
         if inbound.holds.get(entry.packet_id) == Some(Hold::Waits) {
             match (reason, entry.way) {
                 // v5 [MQTT-4.3.3-9]
-                _ if reason.is_error() => inbound.holds.remove(entry.packet_id),
+                _ if reason.is_error() => {
+                    inbound.holds.remove(entry.packet_id);
+                }
                 (ReasonCode::NoMatchingSubscribers, _) | (_, Way::Direct) => {
                     inbound.holds.set(entry.packet_id, Hold::Here);
                 }

@@ -116,17 +116,26 @@ pub(super) enum Hold {
     AtHome,
     /// PUBREL has come, the home removes it.
     Releasing,
+    /// The same of an exchange that began on an earlier connection: our Receive Maximum began anew with this one, v5 section 4.9.
+    ReleasingEarlier,
 }
 
 /// Holds by packet id. Clients count their ids up, so that changes are mostly at the ends.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
     sorted: VecDeque<(u16, Hold)>,
+    /// Those of them that do not count.
+    earlier: u16,
 }
 
 impl Holds {
-    pub(super) fn len(&self) -> usize {
-        self.sorted.len()
+    pub(super) fn are_none(&self) -> bool {
+        self.sorted.is_empty()
+    }
+
+    /// Exchanges that count against our Receive Maximum.
+    pub(super) fn counted(&self) -> usize {
+        self.sorted.len() - usize::from(self.earlier)
     }
 
     pub(super) fn get(&self, packet_id: u16) -> Option<Hold> {
@@ -135,16 +144,22 @@ impl Holds {
     }
 
     pub(super) fn set(&mut self, packet_id: u16, hold: Hold) {
-        match self.search(packet_id) {
-            Ok(index) => self.sorted[index].1 = hold,
-            Err(index) => self.sorted.insert(index, (packet_id, hold)),
-        }
+        let before = match self.search(packet_id) {
+            Ok(index) => Some(std::mem::replace(&mut self.sorted[index].1, hold)),
+            Err(index) => {
+                self.sorted.insert(index, (packet_id, hold));
+                None
+            }
+        };
+        self.earlier -= u16::from(before == Some(Hold::ReleasingEarlier));
+        self.earlier += u16::from(hold == Hold::ReleasingEarlier);
     }
 
-    pub(super) fn remove(&mut self, packet_id: u16) {
-        if let Ok(index) = self.search(packet_id) {
-            self.sorted.remove(index);
-        }
+    pub(super) fn remove(&mut self, packet_id: u16) -> Option<Hold> {
+        let index = self.search(packet_id).ok()?;
+        let (_, hold) = self.sorted.remove(index)?;
+        self.earlier -= u16::from(hold == Hold::ReleasingEarlier);
+        Some(hold)
     }
 
     fn search(&self, packet_id: u16) -> Result<usize, usize> {

@@ -231,3 +231,43 @@ fn a_retain_publish_that_goes_another_way_waits_for_the_earlier_one() {
     client.gives(&[]);
     assert_eq!(client.effects(), ["3: publish2 5 t 'x' to [3]"]);
 }
+
+#[test]
+fn an_exchange_of_an_earlier_connection_takes_nothing_of_receive_maximum() {
+    // v5 section 4.9: it began anew with the connection, and PUBREL takes nothing of it.
+    let mut client = Client::durable_with(V5, |config| {
+        config.receive_maximum = std::num::NonZeroU16::new(2).unwrap();
+    });
+    client.pubrels(9);
+    client.publishes("t", 2, 1);
+    client.publishes("t", 2, 2);
+    assert_eq!(client.effects().len(), 3, "all have gone home");
+    assert!(client.hears().is_empty());
+    client.told(ToFront::Released {
+        packet_id: 9,
+        existed: true,
+    });
+    assert_eq!(client.hears(), ["PUBCOMP 9"]);
+    client.publishes("t", 2, 3);
+    assert!(client.hears()[0].starts_with("DISCONNECT 0x93"));
+}
+
+#[test]
+fn a_repeat_that_is_refused_ends_its_exchange_at_home_m28() {
+    let mut client = Client::durable(V5);
+    client.shell.denied = vec!["publish t".to_owned()];
+    client.says(&Packet::Publish(again(5)));
+    assert_eq!(client.effects(), ["3: release 5"]);
+    assert_eq!(client.hears(), ["PUBREC 5 0x87"]);
+    // The packet id is free; what the home says of the old exchange is not about the new one.
+    client.shell.denied.clear();
+    client.publishes("t", 2, 5);
+    assert_eq!(client.effects().len(), 1);
+    client.told(ToFront::Released {
+        packet_id: 5,
+        existed: true,
+    });
+    assert!(client.hears().is_empty());
+    client.told(received(5, Settled::Ok, true));
+    assert_eq!(client.hears(), ["PUBREC 5"]);
+}

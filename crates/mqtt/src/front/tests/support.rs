@@ -320,7 +320,14 @@ impl Client {
 
     /// Attached to a durable session.
     pub(super) fn durable(version: ProtocolVersion) -> Self {
-        let mut client = Self::new(version, |_| {});
+        Self::durable_with(version, |_| {})
+    }
+
+    pub(super) fn durable_with(
+        version: ProtocolVersion,
+        set: impl FnOnce(&mut FrontConfig),
+    ) -> Self {
+        let mut client = Self::new(version, set);
         let expiry = [Property::SessionExpiryInterval(100)];
         client.connects(&Hello {
             clean_start: false,

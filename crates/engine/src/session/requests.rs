@@ -1,0 +1,179 @@
+//! SUBSCRIBE and UNSUBSCRIBE of a session, one behind the other where they name the same.
+//!
+//! What a request finds is what is applied. So one that names what an earlier one names, which is not answered yet, waits for it: a client need
+//! not wait for SUBACK before it unsubscribes (v5 [MQTT-3.10.4-2]). All others are under way together.
+
+use std::collections::VecDeque;
+use std::hash::BuildHasher;
+
+use courser_contract::{Epoch, PartitionEffects, RequestPart, SessionUid, Subscription};
+use hashbrown::HashMap;
+
+use crate::Partition;
+
+/// Share name and filter.
+pub(crate) type Name = (Option<Box<str>>, Box<str>);
+
+/// A part of a SUBSCRIBE or UNSUBSCRIBE.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) epoch: Epoch,
+    pub(crate) part: RequestPart,
+    pub(crate) what: Wanted,
+}
+
+/// What a request wants.
+#[derive(Debug)]
+pub(crate) enum Wanted {
+    Subscribe(Vec<Subscription>),
+    Unsubscribe(Vec<Name>),
+}
+
+/// What a request that is under way has to give back with its answer.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    names: Vec<u64>,
+    ends: bool,
+}
+
+/// Requests of a session that are not answered.
+#[derive(Debug, Default)]
+pub(crate) struct OpenRequests {
+    /// How often each name is in one that is under way, by its hash: where two names have one, a request waits that need not.
+    names: HashMap<u64, u32, foldhash::fast::FixedState>,
+    /// UNSUBSCRIBEs under way: they make room.
+    ends: u32,
+    waiting: VecDeque<Request>,
+    /// Somebody goes through `waiting`.
+    is_busy: bool,
+}
+
+impl Wanted {
+    fn hold(&self) -> Held {
+        let hasher = foldhash::fast::FixedState::default();
+        match self {
+            Self::Subscribe(subscriptions) => Held {
+                names: subscriptions
+                    .iter()
+                    .map(|it| hasher.hash_one((it.share.as_deref(), &*it.filter)))
+                    .collect(),
+                ends: false,
+            },
+            Self::Unsubscribe(names) => Held {
+                names: names
+                    .iter()
+                    .map(|(share, filter)| hasher.hash_one((share.as_deref(), &**filter)))
+                    .collect(),
+                ends: true,
+            },
+        }
+    }
+}
+
+impl OpenRequests {
+    fn take(&mut self, held: &Held) {
+        for name in &held.names {
+            *self.names.entry(*name).or_default() += 1;
+        }
+        self.ends += u32::from(held.ends);
+    }
+
+    fn give_back(&mut self, held: &Held) {
+        for name in &held.names {
+            if let Some(count) = self.names.get_mut(name) {
+                *count -= 1;
+                if *count == 0 {
+                    self.names.remove(name);
+                }
+            }
+        }
+        self.ends -= u32::from(held.ends);
+    }
+
+    fn has_any(&self, held: &Held) -> bool {
+        held.names.iter().any(|name| self.names.contains_key(name))
+    }
+
+    fn are_none(&self) -> bool {
+        self.names.is_empty() && self.ends == 0 && self.waiting.is_empty()
+    }
+}
+
+impl Partition {
+    /// A part of a SUBSCRIBE or UNSUBSCRIBE has come.
+    pub(crate) fn request(
+        &mut self,
+        uid: SessionUid,
+        request: Request,
+        fx: &mut impl PartitionEffects,
+    ) {
+        if self.session_of(uid, request.epoch).is_none() {
+            return;
+        }
+        let open = self.lead.open_requests.entry(uid.0).or_default();
+        open.waiting.push_back(request);
+        self.go_on_with_requests(uid, fx);
+    }
+
+    /// A request is answered: what it named is free.
+    pub(crate) fn request_answered(
+        &mut self,
+        uid: SessionUid,
+        held: &Held,
+        fx: &mut impl PartitionEffects,
+    ) {
+        if let Some(open) = self.lead.open_requests.get_mut(&uid.0) {
+            open.give_back(held);
+            self.go_on_with_requests(uid, fx);
+        }
+    }
+
+    /// Begins those that need not wait any more.
+    fn go_on_with_requests(&mut self, uid: SessionUid, fx: &mut impl PartitionEffects) {
+        // An answer that comes at once comes while its request is begun.
+        if self.is_busy_with_requests(uid, true) {
+            return;
+        }
+        while let Some((request, held)) = self.next_request_of(uid) {
+            let of = (uid, request.epoch);
+            match request.what {
+                Wanted::Subscribe(wanted) => self.subscribe(of, request.part, (wanted, held), fx),
+                Wanted::Unsubscribe(names) => {
+                    self.unsubscribe(of, request.part, (names, held), fx);
+                }
+            }
+        }
+        self.is_busy_with_requests(uid, false);
+        let open = &mut self.lead.open_requests;
+        if open.get(&uid.0).is_some_and(OpenRequests::are_none) {
+            open.remove(&uid.0);
+        }
+    }
+
+    /// Whether somebody was; from now on somebody is, or nobody.
+    fn is_busy_with_requests(&mut self, uid: SessionUid, is_busy: bool) -> bool {
+        let open = self.lead.open_requests.get_mut(&uid.0);
+        open.is_some_and(|open| std::mem::replace(&mut open.is_busy, is_busy))
+    }
+
+    /// Takes the oldest one that waits, if it need not; those of earlier connections are void.
+    fn next_request_of(&mut self, uid: SessionUid) -> Option<(Request, Held)> {
+        let session = self.state.sessions.get(uid.0)?;
+        let max = session.subscriptions_max(self.config.limits.subscriptions_max);
+        let count = session.subscriptions.len() + session.lead.reserved_subscriptions as usize;
+        let epoch = session.lead.live.is_some().then_some(session.epoch);
+        let open = self.lead.open_requests.get_mut(&uid.0)?;
+        open.waiting.retain(|request| Some(request.epoch) == epoch);
+        let first = open.waiting.front()?;
+        let held = first.what.hold();
+        let needs_room = match &first.what {
+            Wanted::Subscribe(wanted) => open.ends > 0 && count + wanted.len() > max,
+            Wanted::Unsubscribe(_) => false,
+        };
+        if needs_room || open.has_any(&held) {
+            return None;
+        }
+        open.take(&held);
+        Some((open.waiting.pop_front()?, held))
+    }
+}
