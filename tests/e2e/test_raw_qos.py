@@ -2,7 +2,7 @@
 
 import pytest
 import wire
-from wire import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, V5
+from wire import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBACK, UNSUBACK, V5
 
 
 def test_puback_repeats_id(raw):
@@ -294,6 +294,29 @@ def test_expiry_does_not_stop_qos2(raw):
     client.expect(PUBREL, packet_id=packet.packet_id)
     client.send(wire.ack(PUBCOMP, packet.packet_id))
     client.ping()
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_requests_without_waiting_for_answers(raw, kept):
+    """SUBSCRIBE and UNSUBSCRIBE of one filter in one write: the second finds the first, whatever it takes to store that.
+
+    v3 [MQTT-3.10.4-1] v3 [MQTT-3.10.4-2] v5 [MQTT-3.10.4-1] v5 [MQTT-3.10.4-2]
+    """
+    client = raw.resume("sub")[0] if kept else raw.connect("sub")
+    gone, stays = raw.topic("gone"), raw.topic("stays")
+    client.send(
+        wire.subscribe(raw.version, 1, [(gone, 1), (stays, 1)])
+        + wire.unsubscribe(raw.version, 2, [gone])
+        + wire.subscribe(raw.version, 3, [(gone, 1)])
+        + wire.unsubscribe(raw.version, 4, [gone])
+    )
+    for packet_id in (1, 3):
+        client.expect(SUBACK, packet_id=packet_id)
+        client.expect(UNSUBACK, packet_id=packet_id + 1)
+    publisher = raw.connect("pub")
+    publisher.publish(gone, b"gone", qos=1)
+    publisher.publish(stays, b"stays", qos=1)
+    client.message(payload=b"stays")
 
 
 @pytest.mark.restart
