@@ -61,7 +61,10 @@ fn s2_after_some_wrong_passwords_an_address_waits() {
 #[test]
 fn i12_before_there_are_accounts_nobody_comes_in() {
     let broker = broker(2, &[ACCOUNTS], |_| {});
-    assert_eq!(Hello::default().code(broker.addresses()[0]), 0x86);
+    let code = || Hello::default().code(broker.addresses()[0]);
+    // Until it is known whether there are any: 0x88.
+    let known = std::iter::repeat_with(code).find(|&code| code != 0x88);
+    assert_eq!(known, Some(0x86));
     broker.stop().expect("nothing failed");
 }
 
