@@ -32,6 +32,7 @@ impl Partition {
                 forwards,
             } => self.will_forwarded(&client_id, forwards),
             After::Subscribed(subscribing) => self.subscribed(*subscribing, fx),
+            After::TakenBack(subscribing) => self.answer_subscribe(*subscribing, fx),
             After::Unsubscribed(unsubscribing) => self.unsubscribed(*unsubscribing, fx),
             After::Held(holding) => self.held(holding, fx),
             After::Released {

@@ -80,6 +80,8 @@ pub(crate) enum After {
     },
     /// SUBACK, after L1.
     Subscribed(Box<Subscribing>),
+    /// The same of one that groups have refused, once that is undone.
+    TakenBack(Box<Subscribing>),
     /// UNSUBACK.
     Unsubscribed(Box<Unsubscribing>),
     /// A QoS 2 publish is stored.
@@ -151,6 +153,8 @@ pub(crate) struct Subscribing {
     pub(crate) reserved: u32,
     /// Shared groups that have not answered.
     pub(crate) joins: Vec<Joining>,
+    /// Something that a group has refused is being undone.
+    pub(crate) takes_back: bool,
 }
 
 /// A shared subscription that waits for its group.

@@ -126,8 +126,9 @@ impl Partition {
         }
     }
 
-    /// Takes the answers of groups that have come into a SUBACK.
-    pub(crate) fn take_join_answers(&mut self, subscribing: &mut Subscribing) {
+    /// Takes the answers of groups that have come into a SUBACK. Whether something has to be undone for them.
+    pub(crate) fn take_join_answers(&mut self, subscribing: &mut Subscribing) -> bool {
+        let mut takes_back = false;
         let uid = subscribing.session;
         let joins = std::mem::take(&mut subscribing.joins);
         for join in joins {
@@ -142,16 +143,17 @@ impl Partition {
                             SubscribeResult::Failed
                         }
                     };
-                    self.take_join_back(uid, join);
+                    takes_back |= self.take_join_back(uid, join);
                 }
             }
         }
+        takes_back
     }
 
     /// A group has refused: the session has what it had before. What it subscribed to before stays so, also where the group has just not
     /// said so (it is set aside, M39): it has the session as a member, and must hear of its connections when it serves again, or it would
-    /// know nothing of what the session names with its packet ids (M31).
-    fn take_join_back(&mut self, uid: SessionUid, join: Joining) {
+    /// know nothing of what the session names with its packet ids (M31). Whether that takes an entry.
+    fn take_join_back(&mut self, uid: SessionUid, join: Joining) -> bool {
         let known = self.group_of(uid, (&join.share, &join.filter)).is_some();
         let session = uid;
         let (filter, share) = (join.filter, Some(join.share));
@@ -168,13 +170,14 @@ impl Partition {
                 scan: 0,
             }),
             // Another SUBSCRIBE that was under way has joined.
-            None if known => {}
+            None if known => return false,
             None => self.write(&Rare::Unsubscribed {
                 session,
                 filter,
                 share,
             }),
         }
+        true
     }
 
     /// Tells all groups of a session that its connection came or went, also those that it has left and that have something

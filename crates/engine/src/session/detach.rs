@@ -165,6 +165,7 @@ impl Partition {
         };
         session.lead.sent_by_last = session.sent_below();
         self.lead.routed.forget();
+        self.lead.forget_waiting_requests(uid);
         if session.lead.live.take().is_some() {
             self.lead.attached -= 1;
             self.tell_groups(uid, fx);

@@ -192,6 +192,8 @@ impl Partition {
             let message = ToFront::Released { packet_id, existed };
             return fx.send_front(front, message);
         }
+        // Before its PUBREC only where the front has refused a repeat; then nobody was told that it is stored.
+        self.end_forwards_of(uid, packet_id);
         self.write_release(uid, packet_id);
         self.lead.after(After::Released {
             front,
@@ -448,22 +450,27 @@ impl Partition {
         let Some((mut holding, _)) = self.lead.holding.remove(&(uid, packet_id)) else {
             return;
         };
-        let open =
-            |waiter: &Waiter| matches!(waiter, Waiter::Hold(u, p) if (*u, *p) == (uid, packet_id));
-        let others: Vec<_> = self
-            .lead
-            .answers
-            .extract_if(|_, waiter| open(waiter))
-            .map(|(forward, _)| forward)
-            .collect();
-        for (to, seq) in others {
-            self.end_forward(to, seq);
-        }
+        self.end_forwards_of(uid, packet_id);
         self.write_release(uid, packet_id);
         holding.result = Settled::Refused(refusal);
         holding.forwards = 0;
         holding.must_wait = false;
         self.lead.after(After::Held(holding));
+    }
+
+    /// What of a hold's message is still on its way goes no further.
+    fn end_forwards_of(&mut self, uid: SessionUid, packet_id: u16) {
+        let of =
+            |waiter: &Waiter| matches!(waiter, Waiter::Hold(u, p) if (*u, *p) == (uid, packet_id));
+        let open: Vec<_> = self
+            .lead
+            .answers
+            .extract_if(|_, waiter| of(waiter))
+            .map(|(forward, _)| forward)
+            .collect();
+        for (to, seq) in open {
+            self.end_forward(to, seq);
+        }
     }
 
     /// A will is in its outboxes: the client id's next connection waits for their answers (M25).

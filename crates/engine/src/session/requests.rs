@@ -7,9 +7,12 @@ use std::collections::VecDeque;
 use std::hash::BuildHasher;
 
 use courser_contract::{Epoch, PartitionEffects, RequestPart, SessionUid, Subscription};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
-use crate::Partition;
+use crate::{Partition, lead::Lead};
+
+/// Requests that are looked at for one that need not wait; a client that sends more behind those waits for them.
+const LOOKED_AT: usize = 64;
 
 /// Share name and filter.
 pub(crate) type Name = (Option<Box<str>>, Box<str>);
@@ -43,7 +46,7 @@ pub(crate) struct OpenRequests {
     names: HashMap<u64, u32, foldhash::fast::FixedState>,
     /// UNSUBSCRIBEs under way: they make room.
     ends: u32,
-    waiting: VecDeque<Request>,
+    waiting: VecDeque<(Request, Held)>,
     /// Somebody goes through `waiting`.
     is_busy: bool,
 }
@@ -94,6 +97,26 @@ impl OpenRequests {
         held.names.iter().any(|name| self.names.contains_key(name))
     }
 
+    /// Place of the oldest that names nothing of an earlier one; there is room for so many subscriptions more.
+    fn first_ready(&self, room: usize) -> Option<usize> {
+        let mut passed = HashSet::<u64, foldhash::fast::FixedState>::default();
+        let mut ends = self.ends;
+        let waiting = self.waiting.iter().take(LOOKED_AT);
+        for (at, (request, held)) in waiting.enumerate() {
+            let needs_room = match &request.what {
+                Wanted::Subscribe(wanted) => ends > 0 && wanted.len() > room,
+                Wanted::Unsubscribe(_) => false,
+            };
+            let is_passed = held.names.iter().any(|name| passed.contains(name));
+            if !needs_room && !is_passed && !self.has_any(held) {
+                return Some(at);
+            }
+            passed.extend(&held.names);
+            ends += u32::from(held.ends);
+        }
+        None
+    }
+
     fn are_none(&self) -> bool {
         self.names.is_empty() && self.ends == 0 && self.waiting.is_empty()
     }
@@ -111,7 +134,8 @@ impl Partition {
             return;
         }
         let open = self.lead.open_requests.entry(uid.0).or_default();
-        open.waiting.push_back(request);
+        let held = request.what.hold();
+        open.waiting.push_back((request, held));
         self.go_on_with_requests(uid, fx);
     }
 
@@ -156,24 +180,24 @@ impl Partition {
         open.is_some_and(|open| std::mem::replace(&mut open.is_busy, is_busy))
     }
 
-    /// Takes the oldest one that waits, if it need not; those of earlier connections are void.
+    /// Takes the oldest one that need not wait.
     fn next_request_of(&mut self, uid: SessionUid) -> Option<(Request, Held)> {
         let session = self.state.sessions.get(uid.0)?;
         let max = session.subscriptions_max(self.config.limits.subscriptions_max);
         let count = session.subscriptions.len() + session.lead.reserved_subscriptions as usize;
-        let epoch = session.lead.live.is_some().then_some(session.epoch);
         let open = self.lead.open_requests.get_mut(&uid.0)?;
-        open.waiting.retain(|request| Some(request.epoch) == epoch);
-        let first = open.waiting.front()?;
-        let held = first.what.hold();
-        let needs_room = match &first.what {
-            Wanted::Subscribe(wanted) => open.ends > 0 && count + wanted.len() > max,
-            Wanted::Unsubscribe(_) => false,
-        };
-        if needs_room || open.has_any(&held) {
-            return None;
-        }
+        let at = open.first_ready(max.saturating_sub(count))?;
+        let (request, held) = open.waiting.remove(at)?;
         open.take(&held);
-        Some((open.waiting.pop_front()?, held))
+        Some((request, held))
+    }
+}
+
+impl Lead {
+    /// A connection is gone: what it has asked for and was not begun is void.
+    pub(crate) fn forget_waiting_requests(&mut self, uid: SessionUid) {
+        if let Some(open) = self.open_requests.get_mut(&uid.0) {
+            open.waiting.clear();
+        }
     }
 }

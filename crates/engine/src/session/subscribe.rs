@@ -5,7 +5,7 @@ use courser_contract::{
     RequestPart, RetainHandling, SessionUid, SubscribeResult, Subscription, ToFront,
 };
 
-use super::{Held, Session};
+use super::{Going, Held, Session};
 use crate::{
     Partition,
     entry::Rare,
@@ -40,6 +40,7 @@ impl Partition {
             results: Vec::with_capacity(subscriptions.len()),
             scans: Vec::new(),
             joins: Vec::new(),
+            takes_back: false,
             reserved: 0,
         };
         let mut written = false;
@@ -126,14 +127,17 @@ impl Partition {
     /// The entry with the subscriptions is applied.
     pub(crate) fn subscribed(&mut self, subscribing: Subscribing, fx: &mut impl PartitionEffects) {
         let uid = subscribing.session;
-        if let Some(session) = self.state.sessions.get_mut(uid.0) {
-            session.lead.reserved_subscriptions -= subscribing.reserved;
-            let scans = session.extra.iter().flat_map(|extra| &extra.scans);
-            let own = |number| subscribing.scans.binary_search(number).is_ok();
-            for (&number, scan) in scans.filter(|(number, _)| own(number)) {
-                let open = OpenScan::new(scan.filter.clone());
-                self.lead.scans.insert((uid, number), open);
-            }
+        let session = self.state.sessions.get_mut(uid.0);
+        // Whom nobody waits for joins no group: that would never hear of its end.
+        let Some(session) = session.filter(|it| it.lead.going != Going::Ended) else {
+            return;
+        };
+        session.lead.reserved_subscriptions -= subscribing.reserved;
+        let scans = session.extra.iter().flat_map(|extra| &extra.scans);
+        let own = |number| subscribing.scans.binary_search(number).is_ok();
+        for (&number, scan) in scans.filter(|(number, _)| own(number)) {
+            let open = OpenScan::new(scan.filter.clone());
+            self.lead.scans.insert((uid, number), open);
         }
         self.drop_replaced_scans(uid, fx);
         self.join_groups(&subscribing, fx);
@@ -163,11 +167,23 @@ impl Partition {
         mut subscribing: Subscribing,
         fx: &mut impl PartitionEffects,
     ) {
-        self.take_join_answers(&mut subscribing);
+        let takes_back = self.take_join_answers(&mut subscribing);
+        subscribing.takes_back |= takes_back;
         if !subscribing.joins.is_empty() {
             self.lead.joining.push(subscribing);
-            return;
+        } else if subscribing.takes_back {
+            self.lead.after(After::TakenBack(Box::new(subscribing)));
+        } else {
+            self.answer_subscribe(subscribing, fx);
         }
+    }
+
+    /// SUBACK of a part: what a later request finds is what this one has left.
+    pub(crate) fn answer_subscribe(
+        &mut self,
+        subscribing: Subscribing,
+        fx: &mut impl PartitionEffects,
+    ) {
         let message = ToFront::Subscribed {
             part: subscribing.part,
             results: subscribing.results,
@@ -231,10 +247,14 @@ impl Partition {
     /// The answer, unless shared groups have not confirmed.
     pub(crate) fn unsubscribed(
         &mut self,
-        unsubscribing: Unsubscribing,
+        mut unsubscribing: Unsubscribing,
         fx: &mut impl PartitionEffects,
     ) {
-        self.drop_replaced_scans(unsubscribing.session, fx);
+        let session = unsubscribing.session;
+        self.drop_replaced_scans(session, fx);
+        // What a later request finds is settled, also while a group that is set aside says nothing.
+        let held = std::mem::take(&mut unsubscribing.held);
+        self.request_answered(session, &held, fx);
         if !unsubscribing.leaves.is_empty() {
             self.lead.leaving.push(unsubscribing);
             return;
@@ -244,7 +264,6 @@ impl Partition {
             existed: unsubscribing.existed,
         };
         fx.send_front(unsubscribing.front, message);
-        self.request_answered(unsubscribing.session, &unsubscribing.held, fx);
     }
 
     /// Tells L1 what the applied entry changed.

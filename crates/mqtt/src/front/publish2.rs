@@ -79,16 +79,19 @@ impl Front {
     /// A repeat of an earlier connection goes to the home in any case: only the home knows whether it holds the packet id.
     fn publish_by_home(&mut self, now: Now, incoming: &Incoming<'_>, fx: &mut impl FrontEffects) {
         let publish = &incoming.publish;
-        if publish.retain && self.is_too_large_to_retain(publish.payload) {
-            let answer = self.answer_refused(now, Refusal::TooLarge, REFUSED_MS);
-            return self.hold_and_queue(now, incoming, Way::Direct, answer);
-        }
-        if fx.may(Asked::Publish(publish.topic)) == Permission::Denied {
+        let refusal = if publish.retain && self.is_too_large_to_retain(publish.payload) {
+            Some(Refusal::TooLarge)
+        } else if fx.may(Asked::Publish(publish.topic)) == Permission::Denied {
+            Some(Refusal::NotAuthorized)
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
             if incoming.duplicate && self.peer.version == ProtocolVersion::V5 {
-                // Stored on an earlier connection, when there was a right to it: a PUBREC that refuses ends the exchange (M28).
+                // Perhaps stored on an earlier connection, when it could be: a PUBREC that refuses ends the exchange (M28).
                 self.end_hold(incoming.packet_id, fx);
             }
-            let answer = self.answer_refused(now, Refusal::NotAuthorized, REFUSED_MS);
+            let answer = self.answer_refused(now, refusal, REFUSED_MS);
             return self.hold_and_queue(now, incoming, Way::Direct, answer);
         }
         let destinations = fx.destinations(publish.topic, publish.retain);
