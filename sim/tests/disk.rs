@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use courser_sim::{Counts, Excuse, Plan, replay_command, run_plan};
+use courser_sim::{Counts, Plan, replay_command, run_plan};
 
 /// Seeds of an ordinary test run, in as many parts as there are tests for them; `COURSER_DISK_SEEDS` by hand.
 const SEEDS: u64 = 1_000;
@@ -100,15 +100,6 @@ fn a_connect_that_comes_late_is_the_last_one() {
     let late = outcome.trace.find("conn 2 closed by its front: Lost");
     let next = outcome.trace.find("conn 4 closed by its front: TakenOver");
     assert!(next.is_some() && late > next, "the older one came later");
-}
-
-/// M10, M47: a full disk refused a retained message where it is kept; a clean session elsewhere had it live, and found the older one when it
-/// subscribed again.
-#[test]
-fn a_message_that_a_full_disk_refuses_may_have_come_live() {
-    let outcome = run_plan(Plan::on_disk(3_388));
-    assert_eq!(outcome.violation, None);
-    assert!(outcome.excused(Excuse::KeptNowhere) > 0, "it was needed");
 }
 
 /// Disks on which calls fail all the time, also while a start reads checkpoints (one of these): the supervisor tries again.

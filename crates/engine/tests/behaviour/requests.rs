@@ -56,6 +56,7 @@ fn an_unsubscribe_behind_a_subscribe_that_is_not_committed_ends_it() {
         let home = world.home(a).partition;
         if !home.is_volatile() {
             // Another one does not wait for that which waits.
+            world.turn();
             assert!(world.commit_one(home));
             world.turn();
             assert_eq!(world.clients[a].suback.len(), 2);
