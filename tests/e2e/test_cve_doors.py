@@ -204,7 +204,8 @@ def test_nanomq_no_default_credentials(tmp_path):
                 request = urllib.request.Request(f"{broker.http}/api/v1/clients", headers={"Authorization": header})
                 with pytest.raises(urllib.error.HTTPError) as refused:
                     urllib.request.urlopen(request, timeout=10)
-                assert refused.value.code in (401, 403)
+                # 429: too many guesses have come from here.
+                assert refused.value.code in (401, 403, 429)
 
 
 def test_cve_2026_33216_33247_monitoring_shows_no_secrets(tmp_path):

@@ -35,7 +35,7 @@ class Watching:
 
     def __init__(self, broker, *words):
         self.process = subprocess.Popen(
-            command(broker, *words, "--watch", "1", "-o", "json"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+            command(broker, *words, "--watch", "1", "-o", "jsonl"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
         )
         self.text = ""
 

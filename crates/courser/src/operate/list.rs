@@ -48,7 +48,7 @@ impl ListFlags {
     pub(super) fn run(&self, server: &ServerFlags, listing: &Listing) -> Exit {
         if self.watch.is_some() && self.output.output() == Output::Json {
             return usage(
-                "-o json is one document, and --watch makes one after the other: say -o jsonl for one row a line",
+                "-o json is one document, and --watch makes one after the other: say -o jsonl for one listing a line",
             );
         }
         server.ask(async |client| {
@@ -69,6 +69,10 @@ impl ListFlags {
             say_on("\x1b[H\x1b[2J")?;
         }
         match self.output.output() {
+            // Else nobody could tell where one listing ends.
+            Output::Jsonl if self.watch.is_some() => {
+                say_on(&Output::Jsonl.text(&json!({"items": rows, "next": next})))?;
+            }
             output @ (Output::Table | Output::Jsonl) => {
                 say_on(&output.text_of_rows(&rows, listing.columns))?;
             }
