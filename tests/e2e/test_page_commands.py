@@ -79,7 +79,6 @@ WAYS = {
     "docs/security.md": {
         "sub -L mqtts://broker.example/test/# --cafile authority.pem": Way(("-C", "1")),
         "bench connect -L mqtts://broker.example --rate 300": Way(("-n", "30", "--hold", "0")),
-        "acl grant device all sensors/+/secret --deny": YES,
     },
 }
 

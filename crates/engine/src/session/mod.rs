@@ -18,7 +18,7 @@ use courser_contract::{
 pub(crate) use self::{
     detach::Plan,
     qos2::FORWARD_AGAIN_MS,
-    requests::{Held, OpenRequests, Request, Wanted},
+    requests::{Held, Name, OpenRequests, Request, Wanted},
     subscriptions::Subscriptions,
 };
 use crate::{entry::ScanState, stream::Stream};

@@ -5,7 +5,7 @@ use courser_contract::{
     RequestPart, RetainHandling, SessionUid, SubscribeResult, Subscription, ToFront,
 };
 
-use super::{Going, Held, Session};
+use super::{Going, Held, Name, Session};
 use crate::{
     Partition,
     entry::Rare,
@@ -197,7 +197,7 @@ impl Partition {
         &mut self,
         (uid, epoch): (SessionUid, Epoch),
         part: RequestPart,
-        (filters, held): (Vec<(Option<Box<str>>, Box<str>)>, Held),
+        (filters, held): (Vec<Name>, Held),
         fx: &mut impl PartitionEffects,
     ) {
         let Some((session, front)) = self.session_of(uid, epoch) else {
