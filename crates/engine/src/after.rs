@@ -33,7 +33,9 @@ impl Partition {
             } => self.will_forwarded(&client_id, forwards),
             After::Subscribed(subscribing) => self.subscribed(*subscribing, fx),
             After::TakenBack(subscribing) => self.answer_subscribe(*subscribing, fx),
-            After::Unsubscribed(unsubscribing) => self.unsubscribed(*unsubscribing, fx),
+            After::Unsubscribed(unsubscribing, session, held) => {
+                self.unsubscribed(*unsubscribing, (session, &held), fx);
+            }
             After::Held(holding) => self.held(holding, fx),
             After::Released {
                 front,

@@ -82,8 +82,8 @@ pub(crate) enum After {
     Subscribed(Box<Subscribing>),
     /// The same of one that groups have refused, once that is undone.
     TakenBack(Box<Subscribing>),
-    /// UNSUBACK.
-    Unsubscribed(Box<Unsubscribing>),
+    /// UNSUBACK, with whose it is and what it names.
+    Unsubscribed(Box<Unsubscribing>, SessionUid, Held),
     /// A QoS 2 publish is stored.
     Held(Holding),
     /// A hold is gone.
@@ -223,9 +223,7 @@ pub(crate) enum Indexed {
 #[derive(Debug)]
 pub(crate) struct Unsubscribing {
     pub(crate) front: FrontId,
-    pub(crate) session: SessionUid,
     pub(crate) part: RequestPart,
-    pub(crate) held: Held,
     pub(crate) existed: Vec<bool>,
     /// Shared groups that have not confirmed.
     pub(crate) leaves: Vec<u64>,

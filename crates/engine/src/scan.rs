@@ -44,6 +44,15 @@ impl OpenScan {
 }
 
 impl Lead {
+    /// Takes scans of a session out by their numbers; how many.
+    pub(crate) fn forget_scans(&mut self, uid: SessionUid, is_over: impl Fn(u64) -> bool) -> usize {
+        let mine = (uid, 0)..=(uid, u64::MAX);
+        let over = self
+            .scans
+            .extract_if(mine, |&(_, number), _| is_over(number));
+        over.count()
+    }
+
     /// The scan of a session that may ask a partition: none while one waits for an answer.
     fn next_to_ask(&self, uid: SessionUid) -> Option<u64> {
         let scans = self.scans.range((uid, 0)..=(uid, u64::MAX));
@@ -323,15 +332,7 @@ impl Partition {
         let session = self.state.sessions.get(uid.0);
         let extra = session.and_then(|session| session.extra.as_ref());
         let is_replaced = |number: u64| extra.is_none_or(|it| !it.scans.contains_key(&number));
-        let mine = self.lead.scans.range((uid, 0)..=(uid, u64::MAX));
-        let replaced: Vec<_> = mine
-            .map(|(&key, _)| key)
-            .filter(|&(_, number)| is_replaced(number))
-            .collect();
-        for key in &replaced {
-            self.lead.scans.remove(key);
-        }
-        if !replaced.is_empty() {
+        if self.lead.forget_scans(uid, is_replaced) > 0 {
             self.scan_on(uid.0, fx);
         }
     }

@@ -126,9 +126,8 @@ impl Partition {
         }
     }
 
-    /// Takes the answers of groups that have come into a SUBACK. Whether something has to be undone for them.
-    pub(crate) fn take_join_answers(&mut self, subscribing: &mut Subscribing) -> bool {
-        let mut takes_back = false;
+    /// Takes the answers of groups that have come into a SUBACK.
+    pub(crate) fn take_join_answers(&mut self, subscribing: &mut Subscribing) {
         let uid = subscribing.session;
         let joins = std::mem::take(&mut subscribing.joins);
         for join in joins {
@@ -143,11 +142,10 @@ impl Partition {
                             SubscribeResult::Failed
                         }
                     };
-                    takes_back |= self.take_join_back(uid, join);
+                    subscribing.takes_back |= self.take_join_back(uid, join);
                 }
             }
         }
-        takes_back
     }
 
     /// A group has refused: the session has what it had before. What it subscribed to before stays so, also where the group has just not
@@ -365,7 +363,7 @@ impl Partition {
         let waiting = std::mem::take(&mut self.lead.leaving);
         for mut unsubscribing in waiting {
             unsubscribing.leaves.retain(|leave| *leave != request);
-            self.unsubscribed(unsubscribing, fx);
+            self.finish_unsubscribe(unsubscribing, fx);
         }
     }
 

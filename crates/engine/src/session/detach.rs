@@ -367,14 +367,7 @@ impl Lead {
         if session.lead.live.is_some() {
             self.attached -= 1;
         }
-        let scans: Vec<_> = self
-            .scans
-            .range((uid, 0)..=(uid, u64::MAX))
-            .map(|(key, _)| *key)
-            .collect();
-        for scan in scans {
-            self.scans.remove(&scan);
-        }
+        self.forget_scans(uid, |_| true);
         self.forget_doomed(uid.0);
         self.open_requests.remove(&uid.0);
     }

@@ -33,7 +33,7 @@ pub(crate) enum Wanted {
 }
 
 /// What a request that is under way has to give back with its answer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Held {
     names: Vec<u64>,
     ends: bool,
@@ -54,22 +54,19 @@ pub(crate) struct OpenRequests {
 impl Wanted {
     fn hold(&self) -> Held {
         let hasher = foldhash::fast::FixedState::default();
-        match self {
-            Self::Subscribe(subscriptions) => Held {
-                names: subscriptions
-                    .iter()
-                    .map(|it| hasher.hash_one((it.share.as_deref(), &*it.filter)))
-                    .collect(),
-                ends: false,
-            },
-            Self::Unsubscribe(names) => Held {
-                names: names
-                    .iter()
-                    .map(|(share, filter)| hasher.hash_one((share.as_deref(), &**filter)))
-                    .collect(),
-                ends: true,
-            },
-        }
+        let hash =
+            |share: &Option<Box<str>>, filter: &str| hasher.hash_one((share.as_deref(), filter));
+        let (names, ends) = match self {
+            Self::Subscribe(wanted) => {
+                let names = wanted.iter().map(|it| hash(&it.share, &it.filter));
+                (names.collect(), false)
+            }
+            Self::Unsubscribe(names) => {
+                let names = names.iter().map(|(share, filter)| hash(share, filter));
+                (names.collect(), true)
+            }
+        };
+        Held { names, ends }
     }
 }
 

@@ -167,8 +167,7 @@ impl Partition {
         mut subscribing: Subscribing,
         fx: &mut impl PartitionEffects,
     ) {
-        let takes_back = self.take_join_answers(&mut subscribing);
-        subscribing.takes_back |= takes_back;
+        self.take_join_answers(&mut subscribing);
         if !subscribing.joins.is_empty() {
             self.lead.joining.push(subscribing);
         } else if subscribing.takes_back {
@@ -230,31 +229,39 @@ impl Partition {
             written = true;
         }
         if written {
-            self.lead.after(After::Unsubscribed(Box::new(Unsubscribing {
+            let unsubscribing = Box::new(Unsubscribing {
                 front,
-                session: uid,
                 part,
-                held,
                 existed,
                 leaves,
-            })));
+            });
+            self.lead
+                .after(After::Unsubscribed(unsubscribing, uid, held));
         } else {
             fx.send_front(front, ToFront::Unsubscribed { part, existed });
             self.request_answered(uid, &held, fx);
         }
     }
 
-    /// The answer, unless shared groups have not confirmed.
+    /// The entry without the subscriptions is applied. What a later request finds is settled, also while a group that is set aside says
+    /// nothing.
     pub(crate) fn unsubscribed(
         &mut self,
-        mut unsubscribing: Unsubscribing,
+        unsubscribing: Unsubscribing,
+        (session, held): (SessionUid, &Held),
         fx: &mut impl PartitionEffects,
     ) {
-        let session = unsubscribing.session;
         self.drop_replaced_scans(session, fx);
-        // What a later request finds is settled, also while a group that is set aside says nothing.
-        let held = std::mem::take(&mut unsubscribing.held);
-        self.request_answered(session, &held, fx);
+        self.request_answered(session, held, fx);
+        self.finish_unsubscribe(unsubscribing, fx);
+    }
+
+    /// The answer, unless shared groups have not confirmed.
+    pub(crate) fn finish_unsubscribe(
+        &mut self,
+        unsubscribing: Unsubscribing,
+        fx: &mut impl PartitionEffects,
+    ) {
         if !unsubscribing.leaves.is_empty() {
             self.lead.leaving.push(unsubscribing);
             return;

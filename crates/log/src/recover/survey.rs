@@ -7,8 +7,7 @@ use std::{
 
 use super::report::Leftovers;
 use crate::{
-    config::LogConfig,
-    config::SEGMENT_BYTES_MIN,
+    config::{LogConfig, SEGMENT_BYTES_MIN},
     disk::Disk,
     error::OpenError,
     format::{Header, Seen, SegmentHeader},
