@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use super::print::OutputFlags;
 use super::server::ServerFlags;
+use super::targets::Consent;
 use crate::cli::exit::Exit;
 
 /// Sends a change and says what was done.
@@ -26,6 +27,20 @@ fn send(server: &ServerFlags, verb: Verb, path: &str, body: &Value, output: &Out
     server.ask(async |client| {
         let done = client.send(verb, path, body).await?;
         output.output().rows(&[done], &["done", "what"])?;
+        Ok(Exit::Done)
+    })
+}
+
+/// Says what a change would make of what a name stands for, as that is now.
+fn say_would(
+    server: &ServerFlags,
+    (name, path): (&str, &str),
+    consent: &Consent,
+    would: impl FnOnce(&Value) -> Vec<String>,
+) -> Exit {
+    server.ask(async |client| {
+        let now = client.get(path, &[]).await?;
+        consent.would(&would(&now), name)?;
         Ok(Exit::Done)
     })
 }

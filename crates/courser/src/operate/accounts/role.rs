@@ -5,7 +5,7 @@ use courser_admin::client::{Verb, escaped};
 use serde_json::{Value, json};
 
 use super::limits::{self, Limit};
-use super::{send, show};
+use super::{say_would, send, show};
 use crate::cli::exit::Exit;
 use crate::operate::list::{ListFlags, Listing};
 use crate::operate::print::OutputFlags;
@@ -103,10 +103,8 @@ impl RoleChange {
                 });
                 send(server, Verb::Patch, &path(name), &change, consent.output())
             }
-            Ok(Meant::OnlySay) => server.ask(async |client| {
-                let role = client.get(&path(name), &[]).await?;
-                consent.would(&self.would(&role), name)?;
-                Ok(Exit::Done)
+            Ok(Meant::OnlySay) => say_would(server, (name, &path(name)), consent, |role| {
+                self.would(role)
             }),
             Err(exit) => exit,
         }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::limits::{self, Limit};
 use super::secret::PasswordFlags;
-use super::{send, show, transfer};
+use super::{say_would, send, show, transfer};
 use crate::cli::exit::{Exit, usage};
 use crate::operate::list::{ListFlags, Listing};
 use crate::operate::print::OutputFlags;
@@ -124,10 +124,8 @@ impl UserChange {
                 });
                 send(server, Verb::Patch, &path(name), &change, consent.output())
             }
-            Ok(Meant::OnlySay) => server.ask(async |client| {
-                let user = client.get(&path(name), &[]).await?;
-                consent.would(&self.would(&user), name)?;
-                Ok(Exit::Done)
+            Ok(Meant::OnlySay) => say_would(server, (name, &path(name)), consent, |user| {
+                self.would(user)
             }),
             Err(exit) => exit,
         }
@@ -199,11 +197,8 @@ fn set_password(
     match consent.ask(&format!("{REPLACE} {name}")) {
         Ok(Meant::Do) => {}
         Ok(Meant::OnlySay) => {
-            return server.ask(async |client| {
-                client.get(&path(name), &[]).await?;
-                consent.would(&[REPLACE.to_owned()], name)?;
-                Ok(Exit::Done)
-            });
+            let would = |_: &Value| vec![REPLACE.to_owned()];
+            return say_would(server, (name, &path(name)), consent, would);
         }
         Err(exit) => return exit,
     }
