@@ -49,6 +49,8 @@ from small_disk import NoSmallDisk
 ROUND, FULL_ROUND = 20, 5
 # Fewer cycles may not come to all of it.
 BOTH_KINDS = ROUND + FULL_ROUND
+# The absent session keeps all of a round: on a fast machine that is more than a session may by default.
+LIMITS = {"queue_messages": 10_000_000, "queue_bytes": "4GiB"}
 # What is printed.
 WORK = [*COUNTED, "backups", "full disks"]
 
@@ -58,14 +60,12 @@ class Round:
 
     def __init__(self, folder: Path, seed: int, is_tight: bool):
         self.random = random.Random(seed)
-        # The absent session keeps all of a round: on a fast machine that is more than a session may by default.
-        limits = {"queue_messages": 10_000_000, "queue_bytes": "4GiB"}
         # The end of a process takes nothing from what is only written: half of the sessions are relaxed.
         classes = ", ".join('{ filter = "%s", class = "relaxed" }' % name for name in ("sub2", "pub1", "pub2"))
         settings = {"checkpoint_bytes": "1MiB", "sys_interval": 0, "classes": classes}
         beside = {"scrub_period": "1s", "backup_folders": '"backups"', **memory_of_round(is_tight)}
         (folder / "backups").mkdir(parents=True)
-        self.broker = Courser(folder, {**settings, **limits, **beside})
+        self.broker = Courser(folder, {**settings, **LIMITS, **beside})
         self.work = Work(self.broker)
         self.broker.keep_port = True
         self.broker.start()
@@ -139,8 +139,9 @@ class Round:
             time.sleep(0.01)
 
     def check_restored(self) -> None:
-        """A broker on what was restored gives the absent subscriber all that waits for it."""
-        restored = Courser(self.broker.folder / "from-backup", {"data": str(self.broker.folder / "restored"), "sys_interval": 0})
+        """A broker on what was restored, with the same limits, gives the absent subscriber all that waits for it."""
+        settings = {"data": str(self.broker.folder / "restored"), "sys_interval": 0, **LIMITS}
+        restored = Courser(self.broker.folder / "from-backup", settings)
         restored.start()
         again = Subscriber(self.absent.name, self.absent.qos, self.absent.topics)
         again.connect(restored.port)
