@@ -36,6 +36,7 @@ enum Worlds {
     Cold,
     TwoGroups,
     Tight,
+    Hasty,
     Members,
 }
 
@@ -107,6 +108,7 @@ impl Planted {
             Worlds::Cold => Plan::cold(seed),
             Worlds::TwoGroups => Plan::two_groups(seed),
             Worlds::Tight => Plan::tight(seed),
+            Worlds::Hasty => Plan::hasty(seed),
             Worlds::Members => Plan::members(seed),
             Worlds::Disk => Plan {
                 groups: false,
@@ -271,6 +273,12 @@ const fn entry(bug: Bug) -> Entry {
         Bug::OldPlaces => (Layer::Log, Worlds::Cold, 3, &["I1:"]),
         Bug::SkipCold => (Layer::Engine, Worlds::Cold, 1, &["I1:", "I3:"]),
         Bug::AllRelaxed => (Layer::Log, Worlds::Disk, 1, &["I1:", "I6:"]),
+        Bug::RequestsAtOnce => (
+            Layer::Engine,
+            Worlds::Hasty,
+            1,
+            &["I5:", "I1:", "M33:", "M38:"],
+        ),
         Bug::QueueUnbounded => (Layer::Engine, Worlds::Tight, 1, &["I9:"]),
         Bug::OutputUnbounded => (Layer::Front, Worlds::Tight, 1, &["I9:"]),
         Bug::RepeatWithoutDup => (Layer::Front, Worlds::Plain, 1, &["v5 [MQTT-3.3.1-1]:"]),

@@ -168,6 +168,8 @@ bugs! {
     ShortForEver,
     /// The will of a client that has said good-bye is sent (M26).
     WillKept,
+    /// What is asked about a filter does not wait for what was asked about it before (M38).
+    RequestsAtOnce,
     /// On a disk: a scrub is told that a segment ends before its last batch (I7).
     ScrubEndsEarly,
     /// On a disk: the log does not hear of the first entries that a checkpoint needs (M42).
@@ -256,6 +258,7 @@ impl Bug {
             Self::FoundLate => Some(PlantedPartition::FoundLate),
             Self::ForwardTwice => Some(PlantedPartition::ForwardedTwice),
             Self::WillKept => Some(PlantedPartition::WillKept),
+            Self::RequestsAtOnce => Some(PlantedPartition::RequestsAtOnce),
             Self::AttachBeforeDetach => Some(PlantedPartition::LetInEarly),
             Self::AsideAcknowledges => Some(PlantedPartition::AsideAcknowledges),
             Self::DeliverLost => Some(PlantedPartition::Delivered),

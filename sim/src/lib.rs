@@ -62,6 +62,7 @@ pub fn replay_command(plan: &Plan) -> String {
     let is_backed_up = plan.disk.as_ref().is_some_and(|disk| disk.backups > 0);
     let is_poisoned = plan.disk.as_ref().is_some_and(|disk| disk.poisons > 0);
     let drawn = match plan.disk {
+        _ if plan.hasty => Plan::hasty(plan.seed),
         Some(_) if plan.is_cold() => Plan::cold(plan.seed),
         Some(_) if drains => Plan::draining(plan.seed),
         Some(_) if is_backed_up => Plan::backed_up(plan.seed),
@@ -76,7 +77,7 @@ pub fn replay_command(plan: &Plan) -> String {
         None => Plan::new(plan.seed),
     };
     let is_cold = plan.is_cold();
-    let is_short = plan.disk.is_some() && !is_long && !is_cold && !is_poisoned;
+    let is_short = plan.disk.is_some() && !is_long && !is_cold && !is_poisoned && !plan.hasty;
     let mut command = format!(
         "cargo run --release -p courser-sim -- --seeds 1 --from {} --trace",
         plan.seed
@@ -92,6 +93,7 @@ pub fn replay_command(plan: &Plan) -> String {
         (is_backed_up, " --backups"),
         (is_poisoned, " --poisoned"),
         (is_cold, " --cold"),
+        (plan.hasty, " --hasty"),
         (plan.members > 0, " --members"),
         (plan.is_tight(), " --tight"),
         (

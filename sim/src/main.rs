@@ -43,6 +43,8 @@ struct Arguments {
     tight: bool,
     /// There, sessions that drop their oldest message.
     drop_oldest: bool,
+    /// Clients that do not wait for answers about filters.
+    hasty: bool,
     /// Nothing but the consensus of three members.
     members: bool,
     /// Deposals instead of those that the seed draws.
@@ -73,6 +75,7 @@ fn arguments() -> Result<Arguments> {
         two_groups: false,
         tight: false,
         drop_oldest: false,
+        hasty: false,
         members: false,
         deposals: None,
         no_kills: false,
@@ -101,6 +104,7 @@ fn arguments() -> Result<Arguments> {
             "--two-groups" => found.two_groups = true,
             "--tight" => found.tight = true,
             "--drop-oldest" => found.drop_oldest = true,
+            "--hasty" => found.hasty = true,
             "--members" => found.members = true,
             "--groups" => found.groups = true,
             "--no-groups" => found.no_groups = true,
@@ -116,7 +120,7 @@ fn arguments() -> Result<Arguments> {
             "--keep-going" => found.keep_going = true,
             other => {
                 bail!(
-                    "{other}: known are --seeds N, --from S, --bug NAME, --bank, --disk, --aging, --long-life, --draining, --backups, --poisoned, --cold, --trace, --keep-going, --groups, --no-groups, --one-group, --two-groups, --tight, --drop-oldest, --members, --deposals N, --no-deposals, --no-kills, --faulty-ms N"
+                    "{other}: known are --seeds N, --from S, --bug NAME, --bank, --disk, --aging, --long-life, --draining, --backups, --poisoned, --cold, --trace, --keep-going, --groups, --no-groups, --one-group, --two-groups, --tight, --drop-oldest, --hasty, --members, --deposals N, --no-deposals, --no-kills, --faulty-ms N"
                 )
             }
         }
@@ -163,6 +167,8 @@ fn main() -> Result<ExitCode> {
             Plan::long_life(seed)
         } else if arguments.aging {
             Plan::aging(seed)
+        } else if arguments.hasty {
+            Plan::hasty(seed)
         } else if arguments.disk {
             Plan::on_disk(seed)
         } else if arguments.members {

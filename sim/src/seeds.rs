@@ -46,6 +46,8 @@ pub struct Plan {
     pub one_group: u64,
     /// Groups among which those are drawn: 1 or 2.
     pub busy_groups: u64,
+    /// Whether clients ask about a filter again before they have an answer, and have many of them.
+    pub hasty: bool,
     /// Publishes that a client may have under way towards the broker.
     pub receive_maximum: u16,
     /// Bytes of most payloads, at most.
@@ -140,6 +142,7 @@ impl Plan {
             groups: GROUPS && rng.chance(50),
             one_group: 0,
             busy_groups: 1,
+            hasty: false,
             receive_maximum: *rng.pick(&[2, 10, 100]),
             payload_bytes: 30,
             returns: 40,
@@ -163,6 +166,20 @@ impl Plan {
             clients: plan.clients + 3,
             groups: true,
             one_group: 60,
+            ..plan
+        }
+    }
+
+    /// The plan of a seed whose clients do not wait for SUBACK and UNSUBACK: they ask about a filter again (M38), and have so many that a
+    /// session looks them up by their hash. On a disk with every second seed.
+    #[must_use]
+    pub fn hasty(seed: u64) -> Self {
+        let plan = match seed % 2 {
+            0 => Self::on_disk(seed),
+            _ => Self::new(seed),
+        };
+        Self {
+            hasty: true,
             ..plan
         }
     }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::thread;
 
-use support::{Client, broker, encode, publish};
+use support::{Client, broker, encode, publish, text};
 
 const CLIENTS: usize = 8;
 
@@ -311,5 +311,62 @@ fn what_was_sent_before_a_takeover_is_published() {
         assert_eq!(watcher.receive_publish().1, number.to_be_bytes());
     }
     drop(last);
+    broker.stop().expect("no shard failed");
+}
+
+/// SUBSCRIBE (0x82) or UNSUBSCRIBE (0xA2) of 3.1.1 for so many filters.
+fn about_many(first: u8, filters: std::ops::Range<usize>) -> Vec<u8> {
+    let mut body = vec![0, 1];
+    for number in filters {
+        body.extend(text(&format!("many/{number}")));
+        if first == 0x82 {
+            body.push(1);
+        }
+    }
+    encode(first, &body)
+}
+
+/// Turns of the shards while a client subscribes to so many filters with one packet.
+fn turns_for(filters: usize) -> u64 {
+    let broker = broker(1, &["sys.interval=0s"], |_| {});
+    let mut client = Client::connect(broker.addresses()[0], "many");
+    client.send_raw(&about_many(0x82, 0..filters));
+    assert_eq!(client.receive().body.len(), 2 + filters);
+    let summary = broker.stop().expect("no shard failed");
+    let turns = summary
+        .counters()
+        .into_iter()
+        .find(|(name, _)| name == "turns");
+    turns.expect("turns are counted").1
+}
+
+/// A SUBSCRIBE of many filters holds nobody up: at most four of its parts of 32 filters are done in a turn, between which the others are
+/// served.
+#[test]
+fn a_subscribe_of_many_filters_takes_many_turns() {
+    let (one, many) = (turns_for(1), turns_for(32 * 120));
+    assert!(many >= one + 20, "{many} turns, and {one} for one filter");
+}
+
+/// A connection that is lost between two parts leaves nothing that takes room of its session: all that it may have is there for the next.
+#[test]
+fn a_subscribe_whose_connection_is_lost_takes_no_room() {
+    const ROOM: usize = 1_000;
+    let settings = ["sys.interval=0s", "mqtt.subscriptions_max=1000"];
+    let broker = broker(2, &settings, |_| {});
+    let address = broker.addresses()[0];
+    for _ in 0..20 {
+        let mut client = Client::connect_with(address, "many", 4, 0, &[]);
+        client.send_raw(&about_many(0x82, 0..ROOM));
+        drop(client);
+        let mut client = Client::connect_with(address, "many", 4, 0, &[]);
+        client.send_raw(&about_many(0xA2, 0..ROOM));
+        assert_eq!(client.receive().first, 0xB0);
+        client.send_raw(&about_many(0x82, ROOM..2 * ROOM));
+        let suback = client.receive();
+        assert_eq!(suback.body[2..], [1; ROOM], "nothing is refused");
+        client.send_raw(&about_many(0xA2, ROOM..2 * ROOM));
+        assert_eq!(client.receive().first, 0xB0);
+    }
     broker.stop().expect("no shard failed");
 }

@@ -39,6 +39,8 @@ pub enum PlantedPartition {
     LetInEarly,
     /// The will of a client that has said good-bye is sent (M26).
     WillKept,
+    /// What is asked about a filter does not wait for what was asked about it before (M38).
+    RequestsAtOnce,
 }
 
 impl Partition {

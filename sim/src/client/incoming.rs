@@ -5,7 +5,8 @@ use courser_mqtt::codec::{
     Split, Suback,
 };
 
-use super::{Client, Ctx, Expected, Kind, Open, Owed, Phase, Request, wire};
+use super::requests::Request;
+use super::{Client, Ctx, Expected, Kind, Open, Owed, Phase, wire};
 use crate::oracle::Got;
 
 impl Client {
@@ -308,7 +309,7 @@ impl Client {
     fn suback(&mut self, suback: &Suback<'_>, ctx: &mut Ctx<'_>) {
         let Some(life) = self.life else { return };
         let packet_id = suback.packet_id.get();
-        let Some(Request::Subscribe(filters)) = self.requests.remove(&packet_id) else {
+        let Some((place, Request::Subscribe(filters))) = self.requests.answered(packet_id) else {
             return self.fail(ctx, &format!("SUBACK {packet_id} for no SUBSCRIBE"));
         };
         if suback.codes.len() != filters.len() {
@@ -339,17 +340,32 @@ impl Client {
                 self.fail(ctx, &format!("SUBSCRIBE to {filter} is refused: {code:?}"));
                 continue;
             }
-            ctx.oracle.subscribed(life, filter, *options, ctx.now);
+            if self.is_last_word(place, filter, ctx) {
+                ctx.oracle.subscribed(life, filter, *options, ctx.now);
+            }
         }
         self.scanned = true;
     }
 
     fn unsuback(&mut self, packet_id: u16, ctx: &mut Ctx<'_>) {
         let Some(life) = self.life else { return };
-        let Some(Request::Unsubscribe(filter)) = self.requests.remove(&packet_id) else {
+        let Some((place, Request::Unsubscribe(filter))) = self.requests.answered(packet_id) else {
             return self.fail(ctx, &format!("UNSUBACK {packet_id} for no UNSUBSCRIBE"));
         };
         ctx.note(format_args!("{} has unsubscribed from {filter}", self.id));
-        ctx.oracle.unsubscribed(life, &filter, ctx.now);
+        if self.is_last_word(place, &filter, ctx) {
+            ctx.oracle.unsubscribed(life, &filter, ctx.now);
+        }
+    }
+
+    /// M38: whether the answer to the request that had this place among those under way says what is so: nothing was asked about the filter
+    /// since. The answers come in the order of the requests, but for groups, which may be slow to confirm that somebody has left.
+    fn is_last_word(&self, place: usize, filter: &str, ctx: &mut Ctx<'_>) -> bool {
+        let (is_asked_before, is_asked_since) = self.requests.around(place, filter);
+        if is_asked_before && !filter.starts_with("$share/") {
+            let text = format!("M38: {filter} is answered before what was asked about it earlier");
+            self.fail(ctx, &text);
+        }
+        !is_asked_since
     }
 }

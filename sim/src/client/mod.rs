@@ -3,14 +3,16 @@
 mod classes;
 mod incoming;
 mod machine;
+mod requests;
 mod script;
 mod wire;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use courser_contract::Class;
-use courser_mqtt::codec::{ProtocolVersion, QoS, SubscriptionOptions};
+use courser_mqtt::codec::{ProtocolVersion, QoS};
 
+use self::requests::Requests;
 pub(crate) use self::script::group_names;
 use crate::oracle::{LifeId, MsgId, Oracle};
 use crate::rng::Rng;
@@ -129,13 +131,6 @@ enum Expected {
     Pubrec(u16),
 }
 
-/// A SUBSCRIBE or UNSUBSCRIBE under way.
-#[derive(Clone, Debug)]
-enum Request {
-    Subscribe(Vec<(String, SubscriptionOptions)>),
-    Unsubscribe(String),
-}
-
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
@@ -158,7 +153,7 @@ pub(crate) struct Client {
     sent: VecDeque<Sent>,
     expected: VecDeque<Expected>,
     quota: u16,
-    requests: BTreeMap<u16, Request>,
+    requests: Requests,
     open: BTreeMap<u16, Open>,
     /// QoS 2 deliveries between PUBLISH and PUBREL.
     received: BTreeMap<u16, MsgId>,
@@ -212,7 +207,7 @@ impl Client {
             sent: VecDeque::new(),
             expected: VecDeque::new(),
             quota: 0,
-            requests: BTreeMap::new(),
+            requests: Requests::default(),
             open: BTreeMap::new(),
             received: BTreeMap::new(),
             owed: VecDeque::new(),
@@ -308,8 +303,7 @@ impl Client {
         loop {
             let id = self.next_id;
             self.next_id = if id >= 400 { 1 } else { id + 1 };
-            let used = self.sent.iter().any(|sent| sent.packet_id == id)
-                || self.requests.contains_key(&id);
+            let used = self.sent.iter().any(|sent| sent.packet_id == id) || self.requests.has(id);
             if !used {
                 return id;
             }

@@ -2,14 +2,21 @@
 
 use courser_mqtt::codec::{ProtocolVersion, QoS, RetainHandling, SubscriptionOptions};
 
+use super::requests::Request;
 use super::wire::{self, Outgoing};
-use super::{Client, Command, Ctx, Expected, Kind, Phase, Request, Sent};
+use super::{Client, Command, Ctx, Expected, Kind, Phase, Sent};
 use crate::oracle::{Msg, Sub};
 
 /// A CONNECT without an answer is given up after this time.
 const CONNECT_PATIENCE_MS: u64 = 25_000;
 /// Requests under way at once.
 const REQUESTS_MAX: usize = 2;
+/// Of a client that does not wait for answers.
+const HASTY_REQUESTS_MAX: usize = 8;
+/// The engine looks up the filters of a session that has so many by their hash.
+const MANY_FILTERS: usize = 16;
+/// Filters beside those of the topics, so that a session has many.
+const FILLERS: u64 = 40;
 
 impl Client {
     /// One deed.
@@ -54,6 +61,9 @@ impl Client {
                 1 => self.leave_to_takeover(ctx),
                 _ => self.cut(ctx),
             };
+        }
+        if ctx.plan.hasty && ctx.rng.chance(25) {
+            return self.hurry(ctx);
         }
         match ctx.rng.below(20) {
             0..=2 => self.subscribe_some(ctx),
@@ -219,15 +229,40 @@ impl Client {
 
     fn subscribe_some(&mut self, ctx: &mut Ctx<'_>) {
         let mut filters: Vec<(String, SubscriptionOptions)> = Vec::new();
-        for _ in 0..ctx.rng.between(1, 2) {
+        for _ in 0..ctx.rng.between(1, if ctx.plan.hasty { 6 } else { 2 }) {
             let filter = some_filter(ctx);
-            let asked = self.requests.values().any(|request| request.names(&filter));
-            if !asked && filters.iter().all(|(known, _)| *known != filter) {
+            if self.may_name(&filter, ctx) && filters.iter().all(|(known, _)| *known != filter) {
                 let options = self.some_options(&filter, ctx);
                 filters.push((filter, options));
             }
         }
         self.subscribe(filters, ctx);
+    }
+
+    /// Asks about one filter again and again, and waits for no answer (v5 [MQTT-3.10.4-2]).
+    fn hurry(&mut self, ctx: &mut Ctx<'_>) {
+        let filter = some_filter(ctx);
+        for _ in 0..ctx.rng.between(2, 4) {
+            if ctx.rng.chance(50) {
+                let options = self.some_options(&filter, ctx);
+                self.subscribe(vec![(filter.clone(), options)], ctx);
+            } else {
+                self.unsubscribe(&filter, ctx);
+            }
+        }
+    }
+
+    /// Whether it asks about this filter now.
+    fn may_name(&self, filter: &str, ctx: &Ctx<'_>) -> bool {
+        ctx.plan.hasty || !self.requests.name(filter)
+    }
+
+    fn has_asked_enough(&self, ctx: &Ctx<'_>) -> bool {
+        let most = match ctx.plan.hasty {
+            true => HASTY_REQUESTS_MAX,
+            false => REQUESTS_MAX,
+        };
+        self.requests.len() >= most
     }
 
     fn some_options(&self, filter: &str, ctx: &mut Ctx<'_>) -> SubscriptionOptions {
@@ -257,10 +292,12 @@ impl Client {
 
     fn subscribe(&mut self, filters: Vec<(String, SubscriptionOptions)>, ctx: &mut Ctx<'_>) {
         let Some(life) = self.life else { return };
-        if self.requests.len() >= REQUESTS_MAX || filters.is_empty() {
+        if self.has_asked_enough(ctx) || filters.is_empty() {
             return;
         }
+        ctx.counts.many_filters += u64::from(ctx.oracle.filters_of(life) >= MANY_FILTERS);
         for (filter, options) in &filters {
+            ctx.counts.asked_again += u64::from(self.requests.name(filter));
             let sub = Sub {
                 qos: options.qos,
                 no_local: options.no_local,
@@ -282,12 +319,12 @@ impl Client {
             wire::subscribe(self.version, packet_id, &filters, identifier),
             ctx,
         );
-        self.requests.insert(packet_id, Request::Subscribe(filters));
+        self.requests.push(packet_id, Request::Subscribe(filters));
     }
 
     fn unsubscribe_one(&mut self, ctx: &mut Ctx<'_>) {
         let Some(life) = self.life else { return };
-        if self.requests.len() >= REQUESTS_MAX {
+        if self.has_asked_enough(ctx) {
             return;
         }
         let filters: Vec<_> = ctx.oracle.lives[life].subs.keys().cloned().collect();
@@ -295,25 +332,23 @@ impl Client {
             return;
         }
         let filter = ctx.rng.pick(&filters).clone();
-        // Answers of two requests about one filter could not be told apart.
-        if self.requests.values().any(|request| request.names(&filter)) {
+        if self.may_name(&filter, ctx) {
+            self.unsubscribe(&filter, ctx);
+        }
+    }
+
+    fn unsubscribe(&mut self, filter: &str, ctx: &mut Ctx<'_>) {
+        let Some(life) = self.life else { return };
+        if self.has_asked_enough(ctx) {
             return;
         }
+        ctx.counts.asked_again += u64::from(self.requests.name(filter));
         ctx.note(format_args!("{} unsubscribes from {filter}", self.id));
-        ctx.oracle.unsubscribing(life, &filter, ctx.now);
+        ctx.oracle.unsubscribing(life, filter, ctx.now);
         let packet_id = self.free_id();
-        self.send(wire::unsubscribe(self.version, packet_id, &filter), ctx);
+        self.send(wire::unsubscribe(self.version, packet_id, filter), ctx);
         self.requests
-            .insert(packet_id, Request::Unsubscribe(filter));
-    }
-}
-
-impl Request {
-    fn names(&self, filter: &str) -> bool {
-        match self {
-            Self::Subscribe(filters) => filters.iter().any(|(known, _)| known == filter),
-            Self::Unsubscribe(known) => known == filter,
-        }
+            .push(packet_id, Request::Unsubscribe(filter.to_owned()));
     }
 }
 
@@ -341,6 +376,9 @@ fn some_filter(ctx: &mut Ctx<'_>) -> String {
     if ctx.plan.groups && ctx.rng.chance(25) {
         let (share, filter) = group_names(ctx.rng.below(2));
         return format!("$share/{share}/{filter}");
+    }
+    if ctx.plan.hasty && ctx.rng.chance(50) {
+        return format!("h/{}", ctx.rng.below(FILLERS));
     }
     (*ctx.rng.pick(&filters)).to_owned()
 }

@@ -364,6 +364,12 @@ impl Oracle {
         life.fuzzy || life.doubtful || life.subs.len() > self.subscriptions_max
     }
 
+    /// Filters to which a session is or may be subscribed.
+    pub(crate) fn filters_of(&self, life: LifeId) -> usize {
+        let subs = self.lives[life].subs.values();
+        subs.filter(|sub| sub.gone.is_none()).count()
+    }
+
     /// I9: a session has no more subscriptions than it may have. A fuzzy life may be two sessions, each with its own.
     fn judge_subscriptions(&mut self, life: LifeId) {
         if self.lives[life].fuzzy || self.lives[life].doubtful {

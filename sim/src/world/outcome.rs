@@ -49,6 +49,10 @@ pub struct Counts {
     pub overflowed: u64,
     /// Subscriptions that were refused since a session had as many as it may have.
     pub refused: u64,
+    /// Times that a client asked about a filter about which it had no answer.
+    pub asked_again: u64,
+    /// SUBSCRIBEs of sessions with so many filters that they are looked up by their hash.
+    pub many_filters: u64,
     /// Copies of the disk that were recovered after a loss of power or a flipped bit.
     pub probes: u64,
     /// Starts from a disk.
@@ -98,6 +102,8 @@ impl Counts {
         self.too_old += other.too_old;
         self.overflowed += other.overflowed;
         self.refused += other.refused;
+        self.asked_again += other.asked_again;
+        self.many_filters += other.many_filters;
         self.probes += other.probes;
         self.recoveries += other.recoveries;
         self.checkpoints += other.checkpoints;

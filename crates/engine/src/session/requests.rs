@@ -9,7 +9,7 @@ use std::hash::BuildHasher;
 use courser_contract::{Epoch, PartitionEffects, RequestPart, SessionUid, Subscription};
 use hashbrown::{HashMap, HashSet};
 
-use crate::{Partition, lead::Lead};
+use crate::{Partition, lead::Lead, planted::PlantedPartition};
 
 /// Requests that are looked at for one that need not wait; a client that sends more behind those waits for them.
 const LOOKED_AT: usize = 64;
@@ -182,8 +182,10 @@ impl Partition {
         let session = self.state.sessions.get(uid.0)?;
         let max = session.subscriptions_max(self.config.limits.subscriptions_max);
         let count = session.subscriptions.len() + session.lead.reserved_subscriptions as usize;
+        let at_once = self.is_planted(PlantedPartition::RequestsAtOnce);
         let open = self.lead.open_requests.get_mut(&uid.0)?;
-        let at = open.first_ready(max.saturating_sub(count))?;
+        let ready = open.first_ready(max.saturating_sub(count));
+        let at = ready.or(at_once.then_some(0))?;
         let (request, held) = open.waiting.remove(at)?;
         open.take(&held);
         Some((request, held))

@@ -244,7 +244,7 @@ impl Partition {
     }
 
     /// The entry without the subscriptions is applied. What a later request finds is settled, also while a group that is set aside says
-    /// nothing.
+    /// nothing; its answer comes behind this one where no group is asked.
     pub(crate) fn unsubscribed(
         &mut self,
         unsubscribing: Unsubscribing,
@@ -252,8 +252,8 @@ impl Partition {
         fx: &mut impl PartitionEffects,
     ) {
         self.drop_replaced_scans(session, fx);
-        self.request_answered(session, held, fx);
         self.finish_unsubscribe(unsubscribing, fx);
+        self.request_answered(session, held, fx);
     }
 
     /// The answer, unless shared groups have not confirmed.
