@@ -94,7 +94,7 @@ impl<F: PartitionEffects> Sink for Leader<'_, F> {
         // a scan of retained messages may ask for.
         if let Some(live) = &session.lead.live
             && live.has_room()
-            && (live.pushed < session.stream.next() || self.lead.has_scan(session.uid))
+            && (live.pushed < session.stream.next() || self.lead.scans.has_any(session.uid))
         {
             self.lead.pump.push(session.uid.0);
         }

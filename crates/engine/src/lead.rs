@@ -27,6 +27,7 @@ use crate::{
     retained::Projection,
     room::Pace,
     route::Routed,
+    scan::OpenScans,
     session::{Held, OpenRequests, Subscribed},
     share::{Leaver, Parts},
 };
@@ -149,6 +150,8 @@ pub(crate) struct Subscribing {
     pub(crate) results: Vec<SubscribeResult>,
     /// Scans that begin once L1 is ready.
     pub(crate) scans: Vec<u64>,
+    /// One of them is for a filter that the session had: what an earlier one still looks for is not wanted any more.
+    pub(crate) replaces: bool,
     /// New subscriptions that count as reserved.
     pub(crate) reserved: u32,
     /// Shared groups that have not answered.
@@ -311,24 +314,6 @@ pub(crate) enum Fenced {
     Cut,
 }
 
-/// A scan of retained messages under way.
-#[derive(Debug)]
-pub(crate) struct OpenScan {
-    pub(crate) filter: Box<str>,
-    /// Topics that got a live message with RETAIN since the scan was asked for: what is found for them is older (M34).
-    pub(crate) overtaken: HashSet<Box<str>, Hasher>,
-    /// Its fence has passed.
-    pub(crate) begun: bool,
-    /// The question that a partition has been asked and has not answered.
-    pub(crate) asked: Option<u64>,
-    /// One is set aside: the scan stays open until a later leader asks it again.
-    pub(crate) withheld: bool,
-    /// Partitions that are still to be asked, the next one last.
-    pub(crate) waiting: Vec<PartitionId>,
-    /// Up to where partitions have answered: ahead of the cursors of the state while the entries of the finds are under way.
-    pub(crate) reached: Vec<(PartitionId, Box<str>)>,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Lead {
@@ -392,7 +377,7 @@ pub(crate) struct Lead {
     /// Changes of L1 that are not confirmed, and who waits for them.
     pub(crate) unconfirmed: BTreeMap<IndexToken, Vec<Indexed>>,
     pub(crate) fences: HashMap<IndexToken, Fenced, Hasher>,
-    pub(crate) scans: BTreeMap<(SessionUid, u64), OpenScan>,
+    pub(crate) scans: OpenScans,
     pub(crate) last_scan: u64,
     /// References whose end is proposed.
     pub(crate) doomed: HashSet<(u64, u64), Hasher>,
@@ -459,7 +444,7 @@ impl Default for Lead {
             tokens: 0,
             unconfirmed: BTreeMap::new(),
             fences: HashMap::default(),
-            scans: BTreeMap::new(),
+            scans: OpenScans::default(),
             last_scan: 0,
             doomed: HashSet::default(),
             pump: Vec::new(),
@@ -507,14 +492,6 @@ impl Lead {
     /// Asks for something after the entry that is being gathered.
     pub(crate) fn after(&mut self, after: After) {
         self.after.push_back((self.number + 1, after));
-    }
-
-    /// Whether a scan of retained messages of this session is under way.
-    pub(crate) fn has_scan(&self, uid: SessionUid) -> bool {
-        !self.scans.is_empty() && {
-            let mut scans = self.scans.range((uid, 0)..=(uid, u64::MAX));
-            scans.next().is_some()
-        }
     }
 
     /// Milliseconds from now to a moment on the wall, for timers.

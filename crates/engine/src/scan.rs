@@ -9,10 +9,14 @@ use std::{rc::Rc, sync::Arc};
 use crate::{
     Partition, PlantedPartition,
     entry::{PublishFact, Rare, RetainMark, ScanState, Target, TargetList, Targets},
-    lead::{After, Lead, OpenScan},
+    lead::After,
     retained::Scan,
     session::Subscribed,
 };
+
+mod open;
+
+pub(crate) use self::open::{OpenScan, OpenScans};
 
 /// Most messages of one answer: a page costs a question, an entry and a turn of each side, whatever is on it.
 const FIND_MAX: u32 = 255;
@@ -28,42 +32,6 @@ pub(crate) enum Goes {
     Routed,
 }
 
-impl OpenScan {
-    /// A scan that has not begun.
-    pub(crate) fn new(filter: Box<str>) -> Self {
-        Self {
-            filter,
-            overtaken: hashbrown::HashSet::default(),
-            begun: false,
-            asked: None,
-            withheld: false,
-            waiting: Vec::new(),
-            reached: Vec::new(),
-        }
-    }
-}
-
-impl Lead {
-    /// Takes scans of a session out by their numbers; how many.
-    pub(crate) fn forget_scans(&mut self, uid: SessionUid, is_over: impl Fn(u64) -> bool) -> usize {
-        let mine = (uid, 0)..=(uid, u64::MAX);
-        let over = self
-            .scans
-            .extract_if(mine, |&(_, number), _| is_over(number));
-        over.count()
-    }
-
-    /// The scan of a session that may ask a partition: none while one waits for an answer.
-    fn next_to_ask(&self, uid: SessionUid) -> Option<u64> {
-        let scans = self.scans.range((uid, 0)..=(uid, u64::MAX));
-        if scans.clone().any(|(_, open)| open.asked.is_some()) {
-            return None;
-        }
-        let mut waiting = scans.filter(|(_, open)| !open.waiting.is_empty());
-        waiting.next().map(|(&(_, number), _)| number)
-    }
-}
-
 impl Partition {
     /// The fence of some scans has passed: they may ask.
     pub(crate) fn begin_scans(
@@ -73,7 +41,7 @@ impl Partition {
         fx: &mut impl PartitionEffects,
     ) {
         for &number in scans {
-            let Some(open) = self.lead.scans.get_mut(&(uid, number)) else {
+            let Some(open) = self.lead.scans.get_mut(uid, number) else {
                 continue;
             };
             let exact = !open.filter.contains(['+', '#']);
@@ -114,14 +82,12 @@ impl Partition {
         let Ok(room @ 1..) = u32::try_from(room) else {
             return;
         };
-        let Some(number) = self.lead.next_to_ask(uid) else {
+        let asks = self.lead.next_request();
+        let Some((number, partition)) = self.lead.scans.ask(uid, asks) else {
             return;
         };
-        let asks = self.lead.next_request();
-        let open = self.lead.scans.get_mut(&(uid, number));
-        let open = open.expect("it was just seen");
-        let partition = open.waiting.pop().expect("it was just seen");
-        open.asked = Some(asks);
+        let open = self.lead.scans.get(uid, number);
+        let open = open.expect("it has just asked");
         let scan = session
             .extra
             .as_ref()
@@ -207,16 +173,10 @@ impl Partition {
     pub(crate) fn retained_found(&mut self, found: &RetainedFound, fx: &mut impl PartitionEffects) {
         let uid = found.scan.home.session;
         let number = found.scan.scan;
-        let Some(open) = self.lead.scans.get_mut(&(uid, number)) else {
+        let question = found.scan.question;
+        let Some(open) = self.lead.scans.answered(uid, number, question) else {
             return;
         };
-        if open
-            .asked
-            .take_if(|asks| *asks == found.scan.question)
-            .is_none()
-        {
-            return;
-        }
         let state = match &found.next {
             Some(topic) => {
                 open.waiting.push(found.partition);
@@ -230,7 +190,7 @@ impl Partition {
         let subscription =
             session.and_then(|session| Some((session, session.find(None, &open.filter)?)));
         let Some((session, at)) = subscription else {
-            self.lead.scans.remove(&(uid, number));
+            self.lead.scans.remove(uid, number);
             return self.scan_on(uid.0, fx);
         };
         let subscription = &session.subscriptions[at];
@@ -248,7 +208,7 @@ impl Partition {
                 self.deliver_found(uid, (record, &view), &list, fx);
             }
         }
-        if let Some(open) = self.lead.scans.get_mut(&(uid, number)) {
+        if let Some(open) = self.lead.scans.get_mut(uid, number) {
             open.overtaken = overtaken;
         }
         self.write(&Rare::ScanMoved {
@@ -265,9 +225,8 @@ impl Partition {
     /// leader.
     pub(crate) fn retained_withheld(&mut self, scan: ScanRef, fx: &mut impl PartitionEffects) {
         let uid = scan.home.session;
-        if let Some(open) = self.lead.scans.get_mut(&(uid, scan.scan))
-            && open.asked.take_if(|asks| *asks == scan.question).is_some()
-        {
+        let open = self.lead.scans.answered(uid, scan.scan, scan.question);
+        if let Some(open) = open {
             open.withheld = true;
             self.scan_on(uid.0, fx);
         }
@@ -312,11 +271,9 @@ impl Partition {
     }
 
     fn end_scan_if_done(&mut self, uid: SessionUid, number: u64) {
-        let done = self.lead.scans.get(&(uid, number)).is_some_and(|open| {
-            open.begun && open.asked.is_none() && !open.withheld && open.waiting.is_empty()
-        });
-        if done {
-            self.lead.scans.remove(&(uid, number));
+        let open = self.lead.scans.get(uid, number);
+        if open.is_some_and(OpenScan::is_done) {
+            self.lead.scans.remove(uid, number);
             self.write(&Rare::ScanEnded {
                 session: uid,
                 scan: number,
@@ -326,13 +283,13 @@ impl Partition {
 
     /// Scans of subscriptions that have ended or were made anew find nothing more, v5 [MQTT-3.3.1-11]; others that waited for one of them go on.
     pub(crate) fn drop_replaced_scans(&mut self, uid: SessionUid, fx: &mut impl PartitionEffects) {
-        if self.lead.scans.is_empty() {
+        if !self.lead.scans.has_any(uid) {
             return;
         }
         let session = self.state.sessions.get(uid.0);
         let extra = session.and_then(|session| session.extra.as_ref());
         let is_replaced = |number: u64| extra.is_none_or(|it| !it.scans.contains_key(&number));
-        if self.lead.forget_scans(uid, is_replaced) > 0 {
+        if self.lead.scans.forget(uid, is_replaced) > 0 {
             self.scan_on(uid.0, fx);
         }
     }
@@ -361,7 +318,7 @@ impl Partition {
     }
 
     fn note_overtaken(&mut self, targets: &[Target], view: &RecordView<'_>, how: Goes) {
-        for ((uid, _), open) in &mut self.lead.scans {
+        for (uid, open) in self.lead.scans.iter_mut() {
             if !router::filter_matches(&open.filter, view.topic)
                 || !targets.iter().any(|target| target.stream == uid.0)
             {

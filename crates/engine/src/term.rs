@@ -9,7 +9,7 @@ use crate::{
     Partition,
     entry::Rare,
     ids::Numbers,
-    lead::{After, Began, Due, Fenced, Holder, Indexed, Lead, OpenScan, Role},
+    lead::{After, Began, Due, Fenced, Holder, Indexed, Lead, Role},
     session::SessionLead,
     state::{GroupLead, IndexChanged},
 };
@@ -145,9 +145,7 @@ impl Partition {
             let uid = SessionUid(number);
             let scans: Vec<u64> = extra.scans.keys().copied().collect();
             for (&scan, open) in &extra.scans {
-                self.lead
-                    .scans
-                    .insert((uid, scan), OpenScan::new(open.filter.clone()));
+                self.lead.scans.open(uid, scan, open.filter.clone());
             }
             if !scans.is_empty() {
                 let token = self.lead.next_token();

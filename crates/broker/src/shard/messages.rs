@@ -1,6 +1,8 @@
 //! Messages of other shards, and of this one to itself: every kind in one place.
 
-use courser_contract::{Append, Delivery, Fence, FrontId, Publish, ShardId, ToFront, ToHome};
+use courser_contract::{
+    Append, Delivery, Fence, FrontId, Publish, ShardId, ToFront, ToHome, ToPartition,
+};
 
 use courser_engine::Pace;
 
@@ -168,6 +170,7 @@ impl Shard {
                 self.hold_message(from, to, message);
             }
             Message::Partition { from, to, message } => {
+                self.hub.budget.spend(scanned(&message) * Budget::SCAN);
                 self.with_partition(to, |it, now, fx| {
                     it.handle_partition(now, from, message, fx)
                 });
@@ -194,7 +197,11 @@ impl Shard {
     /// Messages about the index, fences and reports.
     fn handle_control(&mut self, from: ShardId, message: Message) {
         match message {
-            Message::Index(request) => self.hub.change_index(&request),
+            Message::Index(request) => {
+                let filters = request.change.add.len() + request.change.remove.len();
+                self.hub.budget.spend(filters as i64 * Budget::INDEXED);
+                self.hub.change_index(&request);
+            }
             Message::IndexPublished(round) => {
                 self.hub.batch(from).push(Message::IndexUsed(round));
             }
@@ -326,4 +333,13 @@ const fn filters(message: &ToHome) -> i64 {
         | ToHome::Detach { .. } => 0,
     };
     filters as i64
+}
+
+/// What a question for retained messages looks for, or its answer has found, and the question itself.
+fn scanned(message: &ToPartition) -> i64 {
+    match message {
+        ToPartition::ScanRetained(_) => 1,
+        ToPartition::RetainedFound(found) => 1 + found.records.len() as i64,
+        _ => 0,
+    }
 }

@@ -367,7 +367,7 @@ impl Lead {
         if session.lead.live.is_some() {
             self.attached -= 1;
         }
-        self.forget_scans(uid, |_| true);
+        self.scans.forget(uid, |_| true);
         self.forget_doomed(uid.0);
         self.open_requests.remove(&uid.0);
     }

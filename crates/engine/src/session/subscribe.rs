@@ -9,7 +9,7 @@ use super::{Going, Held, Name, Session};
 use crate::{
     Partition,
     entry::Rare,
-    lead::{After, Asked, Fenced, Indexed, Joining, OpenScan, Role, Subscribing, Unsubscribing},
+    lead::{After, Asked, Fenced, Indexed, Joining, Role, Subscribing, Unsubscribing},
     state::IndexChanged,
 };
 
@@ -39,6 +39,7 @@ impl Partition {
             held,
             results: Vec::with_capacity(subscriptions.len()),
             scans: Vec::new(),
+            replaces: false,
             joins: Vec::new(),
             takes_back: false,
             reserved: 0,
@@ -99,6 +100,7 @@ impl Partition {
         let scan = if retained && subscription.share.is_none() {
             self.lead.last_scan += 1;
             subscribing.scans.push(self.lead.last_scan);
+            subscribing.replaces |= !new;
             self.lead.last_scan
         } else {
             0
@@ -133,13 +135,15 @@ impl Partition {
             return;
         };
         session.lead.reserved_subscriptions -= subscribing.reserved;
-        let scans = session.extra.iter().flat_map(|extra| &extra.scans);
-        let own = |number| subscribing.scans.binary_search(number).is_ok();
-        for (&number, scan) in scans.filter(|(number, _)| own(number)) {
-            let open = OpenScan::new(scan.filter.clone());
-            self.lead.scans.insert((uid, number), open);
+        for &number in &subscribing.scans {
+            let extra = session.extra.as_ref();
+            if let Some(scan) = extra.and_then(|extra| extra.scans.get(&number)) {
+                self.lead.scans.open(uid, number, scan.filter.clone());
+            }
         }
-        self.drop_replaced_scans(uid, fx);
+        if subscribing.replaces {
+            self.drop_replaced_scans(uid, fx);
+        }
         self.join_groups(&subscribing, fx);
         match self.lead.unconfirmed.last_entry() {
             Some(mut last) => last.get_mut().push(Indexed::Subscribe(subscribing)),

@@ -1,0 +1,148 @@
+//! Scans of retained messages that are under way, of all sessions of a partition.
+
+use std::collections::BTreeMap;
+
+use courser_contract::{PartitionId, SessionUid};
+use hashbrown::{HashMap, HashSet};
+
+type Hasher = foldhash::fast::RandomState;
+
+/// A scan of retained messages under way.
+#[derive(Debug)]
+pub(crate) struct OpenScan {
+    pub(crate) filter: Box<str>,
+    /// Topics that got a live message with RETAIN since the scan was asked for: what is found for them is older (M34).
+    pub(crate) overtaken: HashSet<Box<str>, Hasher>,
+    /// Its fence has passed.
+    pub(crate) begun: bool,
+    /// The question that a partition has been asked and has not answered.
+    asked: Option<u64>,
+    /// One is set aside: the scan stays open until a later leader asks it again.
+    pub(crate) withheld: bool,
+    /// Partitions that are still to be asked, the next one last.
+    pub(crate) waiting: Vec<PartitionId>,
+    /// Up to where partitions have answered: ahead of the cursors of the state while the entries of the finds are under way.
+    pub(crate) reached: Vec<(PartitionId, Box<str>)>,
+}
+
+impl OpenScan {
+    fn new(filter: Box<str>) -> Self {
+        Self {
+            filter,
+            overtaken: HashSet::default(),
+            begun: false,
+            asked: None,
+            withheld: false,
+            waiting: Vec::new(),
+            reached: Vec::new(),
+        }
+    }
+
+    /// Nobody is asked or has to be.
+    pub(crate) const fn is_done(&self) -> bool {
+        self.begun && self.asked.is_none() && !self.withheld && self.waiting.is_empty()
+    }
+}
+
+/// What the scans of one session have in common.
+#[derive(Debug, Default)]
+struct OfSession {
+    /// One at least.
+    scans: usize,
+    /// One of them has asked and got no answer: the others wait.
+    is_asking: bool,
+}
+
+/// See the module. A session may have thousands, for as many filters: what happens to one of them looks at no others.
+#[derive(Debug, Default)]
+pub(crate) struct OpenScans {
+    scans: BTreeMap<(SessionUid, u64), OpenScan>,
+    sessions: HashMap<SessionUid, OfSession, Hasher>,
+}
+
+impl OpenScans {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.scans.is_empty()
+    }
+
+    /// Whether a session has any.
+    pub(crate) fn has_any(&self, uid: SessionUid) -> bool {
+        self.sessions.contains_key(&uid)
+    }
+
+    /// A scan that has not begun.
+    pub(crate) fn open(&mut self, uid: SessionUid, number: u64, filter: Box<str>) {
+        let before = self.scans.insert((uid, number), OpenScan::new(filter));
+        debug_assert!(before.is_none(), "numbers are given once");
+        self.sessions.entry(uid).or_default().scans += 1;
+    }
+
+    pub(crate) fn get(&self, uid: SessionUid, number: u64) -> Option<&OpenScan> {
+        self.scans.get(&(uid, number))
+    }
+
+    pub(crate) fn get_mut(&mut self, uid: SessionUid, number: u64) -> Option<&mut OpenScan> {
+        self.scans.get_mut(&(uid, number))
+    }
+
+    /// All of them, with the session of each.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (SessionUid, &mut OpenScan)> {
+        self.scans.iter_mut().map(|(&(uid, _), open)| (uid, open))
+    }
+
+    /// The next question of a session: the scan that asks, and the partition that is asked. None while one waits for an answer.
+    pub(crate) fn ask(&mut self, uid: SessionUid, question: u64) -> Option<(u64, PartitionId)> {
+        let of = self.sessions.get_mut(&uid).filter(|of| !of.is_asking)?;
+        let mut scans = self.scans.range_mut((uid, 0)..=(uid, u64::MAX));
+        let (&(_, number), open) = scans.find(|(_, open)| !open.waiting.is_empty())?;
+        of.is_asking = true;
+        open.asked = Some(question);
+        Some((number, open.waiting.pop()?))
+    }
+
+    /// The scan whose question is answered; none if it has not asked this one, or has its answer.
+    pub(crate) fn answered(
+        &mut self,
+        uid: SessionUid,
+        number: u64,
+        question: u64,
+    ) -> Option<&mut OpenScan> {
+        let open = self.scans.get_mut(&(uid, number))?;
+        open.asked.take_if(|asked| *asked == question)?;
+        if let Some(of) = self.sessions.get_mut(&uid) {
+            of.is_asking = false;
+        }
+        Some(open)
+    }
+
+    /// Takes scans of a session out by their numbers; how many.
+    pub(crate) fn forget(&mut self, uid: SessionUid, is_over: impl Fn(u64) -> bool) -> usize {
+        let mine = (uid, 0)..=(uid, u64::MAX);
+        let over = self
+            .scans
+            .extract_if(mine, |&(_, number), _| is_over(number));
+        let (count, asked) = over.fold((0, false), |(count, asked), (_, open)| {
+            (count + 1, asked | open.asked.is_some())
+        });
+        self.are_gone(uid, count, asked);
+        count
+    }
+
+    /// Takes one out.
+    pub(crate) fn remove(&mut self, uid: SessionUid, number: u64) {
+        if let Some(open) = self.scans.remove(&(uid, number)) {
+            self.are_gone(uid, 1, open.asked.is_some());
+        }
+    }
+
+    /// So many of a session are taken out, one of which may have asked.
+    fn are_gone(&mut self, uid: SessionUid, count: usize, asked: bool) {
+        if let Some(of) = self.sessions.get_mut(&uid) {
+            of.scans -= count;
+            of.is_asking &= !asked;
+            if of.scans == 0 {
+                self.sessions.remove(&uid);
+            }
+        }
+    }
+}
