@@ -7,14 +7,17 @@
 //! An orderly stop saves what the next start would have to apply, the longest first, for as long as the stop may take
 //! ([`Saves::All`]). A process that ends in the middle leaves a file that no manifest names, which the start removes.
 
+mod schedule;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-use courser_contract::{LogIndex, PartitionId, ShardId, Tick};
+use courser_contract::{LogIndex, PartitionId, ShardId, Term};
 use courser_engine::{DiskRoom, EntrySet};
 use courser_log::{BatchNumber, CheckpointAt, FileDisk};
 
+use self::schedule::Schedule;
 use super::Shard;
 use super::stop::Saves;
 use crate::clock::thread_cpu_us;
@@ -30,9 +33,6 @@ const PIECES_MAX: usize = 16;
 /// A stop saves a partition when the next start would apply at least so many bytes of entries: less are applied in less time
 /// than the syncs of a checkpoint take.
 const LAST_BYTES_MIN: u64 = 64 << 10;
-
-/// How often every partition is saved while the disk is short of room, in milliseconds.
-const HURRY_MS: u64 = 1_000;
 
 /// A shard's way to the reader.
 pub(crate) struct CheckpointLink {
@@ -64,92 +64,47 @@ enum Progress {
 /// Checkpoints of one shard's partitions.
 pub(crate) struct Checkpoints {
     link: CheckpointLink,
-    /// Bytes of log from one checkpoint of a partition to its next.
-    every: u64,
+    schedule: Schedule,
     progress: Progress,
+    /// The entry of the one that is under way.
+    at: CheckpointAt,
     /// Bytes of entries of its partition that were applied after the checkpoint before it.
     covers: u64,
-    /// While the disk is short of room: when all partitions are due again, whatever the log has taken.
-    hurry_at: Tick,
-    /// By place: where the log stands when the next one is due, and the entry of the last one.
-    due: Vec<(u64, CheckpointAt)>,
-    /// The lowest of those: most turns look at nothing else.
-    next_due: u64,
 }
 
 impl Checkpoints {
-    /// For these partitions, each with its place among all of the node: the first ones come spread over one interval.
+    /// For these partitions, each with its place among all of the node.
     pub(crate) fn new(
         link: CheckpointLink,
         every: u64,
         partitions: u16,
         owned: impl Iterator<Item = PartitionId>,
     ) -> Self {
-        let none = CheckpointAt {
-            index: LogIndex(0),
-            term: courser_contract::Term(0),
-        };
-        let due = owned.map(|id| match id.volatile_shard() {
-            // The place of partition 0: what it has is little, and keeps segments from going.
-            Some(ShardId(0)) => (every, none),
-            Some(_) => (u64::MAX, none),
-            None => (every * u64::from(id.0) / u64::from(partitions), none),
-        });
         Self {
             link,
-            every,
+            schedule: Schedule::new(every, partitions, owned),
             progress: Progress::None,
+            at: CheckpointAt {
+                index: LogIndex(0),
+                term: Term(0),
+            },
             covers: 0,
-            hurry_at: Tick(0),
-            due: due.collect(),
-            next_due: 0,
         }
     }
 
-    /// The place whose checkpoint has been due for longest; its next one is due an interval later.
-    fn take_due(&mut self, stands: u64) -> Option<usize> {
-        if stands < self.next_due {
-            return None;
-        }
-        let longest = (0..self.due.len()).min_by_key(|&place| self.due[place].0);
-        let place = longest.filter(|&place| self.due[place].0 <= stands);
-        if let Some(place) = place {
-            self.due[place].0 = stands + self.every;
-        }
-        let all = self.due.iter().map(|(due, _)| *due);
-        self.next_due = all.min().unwrap_or(u64::MAX);
-        place
-    }
-
-    /// The partition at `place` was made of the checkpoint at `at`.
+    /// See [`Schedule::restored`].
     pub(crate) fn restored(&mut self, place: usize, at: CheckpointAt) {
-        self.due[place].1 = at;
+        self.schedule.restored(place, at);
     }
 
-    /// The partition at `place` is set aside: its checkpoint stays as it is.
+    /// See [`Schedule::exclude`].
     pub(crate) fn exclude(&mut self, place: usize) {
-        self.due[place].0 = u64::MAX;
+        self.schedule.exclude(place);
     }
 
-    /// A start would have to replay an entry that the disk has lost: the partition at `place` is saved next, unless that was done
-    /// after the entry.
+    /// See [`Schedule::hasten`].
     pub(crate) fn hasten(&mut self, place: usize, entry: LogIndex) {
-        let (due, at) = &mut self.due[place];
-        if *due != u64::MAX && at.index < entry {
-            *due = 0;
-            self.next_due = 0;
-        }
-    }
-
-    /// A disk that is short of room gets some back only where a checkpoint lets segments go.
-    fn hurry(&mut self, stands: u64, now: Tick) {
-        self.hurry_at = now.after_ms(HURRY_MS);
-        for (due, _) in &mut self.due {
-            if *due != u64::MAX {
-                *due = stands;
-            }
-        }
-        self.next_due = stands;
+        self.schedule.hasten(place, entry);
     }
 
     /// Whether the next turn would go on, without anything from the reader.
@@ -197,11 +152,11 @@ impl Shard {
         let Stores::Disk(store) = &self.store else {
             return;
         };
-        let stands = store.log_bytes();
-        if self.disk_room == DiskRoom::Short && self.hub.now.tick >= checkpoints.hurry_at {
-            checkpoints.hurry(stands, self.hub.now.tick);
+        let (stands, now) = (store.log_bytes(), self.hub.now.tick);
+        if self.disk_room == DiskRoom::Short {
+            checkpoints.schedule.hurry(stands, now);
         }
-        if let Some(place) = checkpoints.take_due(stands) {
+        if let Some(place) = checkpoints.schedule.take_due(stands, now) {
             self.timed(|it| it.begin_checkpoint(checkpoints, place));
         }
     }
@@ -219,15 +174,19 @@ impl Shard {
     fn begin_checkpoint(&mut self, checkpoints: &mut Checkpoints, place: usize) {
         let saved = self.saveable(place);
         let at = saved.applied();
-        if at.index <= checkpoints.due[place].1.index || !saved.begin() {
+        if at.index <= checkpoints.schedule.saved(place).index || !saved.begin() {
             // Nothing for the next start to apply either: consensus has entries of its own.
             *saved.unsaved_bytes() = 0;
             return;
         }
         checkpoints.covers = *saved.unsaved_bytes();
-        checkpoints.due[place].1 = at;
+        checkpoints.at = at;
         checkpoints.progress = Progress::Pieces(place);
-        checkpoints.send(Job::CheckpointBegins(saved.id(), at));
+        checkpoints.send(Job::CheckpointBegins {
+            partition: saved.id(),
+            at,
+            shard: self.hub.id,
+        });
     }
 
     fn save_slice(&mut self, checkpoints: &mut Checkpoints, place: usize) {
@@ -310,7 +269,7 @@ impl Shard {
         let place = self.partitions.place(done.partition);
         match checkpoints.progress {
             Progress::Handed(under_way) if under_way == place => {}
-            // The reader could not write a piece.
+            // The reader could not begin, or not write a piece.
             Progress::Given {
                 place: under_way, ..
             } if under_way == place => {}
@@ -322,18 +281,24 @@ impl Shard {
             }
         }
         checkpoints.progress = Progress::None;
+        let (at, now) = (checkpoints.at, self.hub.now.tick);
         let unsaved = self.saveable(place).unsaved_bytes();
         match done.live {
             Some(_) => *unsaved -= checkpoints.covers,
             // What did not work now is tried again when it is due, not by a stop.
             None => *unsaved = 0,
         }
-        if let (Some(live), Stores::Disk(store)) = (done.live, &mut self.store) {
-            store.checkpointed(Checkpointed {
-                partition: done.partition,
-                at: checkpoints.due[place].1,
-                live,
-            });
-        }
+        let Stores::Disk(store) = &mut self.store else {
+            return;
+        };
+        let Some(live) = done.live else {
+            return checkpoints.schedule.failed(place, store.log_bytes(), now);
+        };
+        checkpoints.schedule.succeeded(place, at);
+        store.checkpointed(Checkpointed {
+            partition: done.partition,
+            at,
+            live,
+        });
     }
 }

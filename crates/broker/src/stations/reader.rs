@@ -28,8 +28,15 @@ pub(crate) enum Job<D: Disk> {
     Prepare(PrepareJob<D>),
     /// The folder of checkpoints, which recovery has opened; before any checkpoint.
     Checkpoints(CheckpointStore<D>, Box<Cleaner<D, CheckpointNeeds>>),
-    /// A partition begins a checkpoint at an entry.
-    CheckpointBegins(PartitionId, CheckpointAt),
+    /// A partition begins a checkpoint at an entry. It is answered once: when it counts, or as soon as it cannot be written.
+    CheckpointBegins {
+        /// Whose.
+        partition: PartitionId,
+        /// The entry.
+        at: CheckpointAt,
+        /// Who waits for the answer.
+        shard: ShardId,
+    },
     /// Its next piece.
     CheckpointPiece {
         /// Whose.
@@ -41,7 +48,7 @@ pub(crate) enum Job<D: Disk> {
         /// Who waits for that.
         shard: ShardId,
     },
-    /// Its last piece was the one before: make it the one that counts, and answer.
+    /// Its last piece was the one before: make it the one that counts.
     CheckpointEnds {
         /// Whose.
         partition: PartitionId,
@@ -71,7 +78,7 @@ pub(crate) enum Job<D: Disk> {
     End,
 }
 
-/// Answer to the end of a checkpoint, or to a piece that could not be written.
+/// What came of a checkpoint.
 #[derive(Debug)]
 pub(crate) struct CheckpointDone {
     /// Whose.
@@ -123,7 +130,11 @@ where
                     self.checkpoints = Some(store);
                     self.cleaner.begin(cleaner);
                 }
-                Job::CheckpointBegins(partition, at) => self.begin(partition, at),
+                Job::CheckpointBegins {
+                    partition,
+                    at,
+                    shard,
+                } => self.begin(partition, at, shard),
                 Job::CheckpointPiece {
                     partition,
                     bytes,
@@ -182,13 +193,15 @@ where
         Ok(HeldData { cut, checkpoints })
     }
 
-    /// One that cannot be begun has no writer, so its end is answered as given up.
-    fn begin(&mut self, partition: PartitionId, at: CheckpointAt) {
+    fn begin(&mut self, partition: PartitionId, at: CheckpointAt, shard: ShardId) {
         let store = self.checkpoints.as_ref();
         let store = store.expect("partitions are recovered before one is saved");
         match store.writer(partition, at) {
             Ok(writer) => drop(self.open.insert(partition, writer)),
-            Err(error) => self.failed(&error),
+            Err(error) => {
+                self.failed(&error);
+                self.answer(partition, shard, None);
+            }
         }
     }
 
@@ -210,8 +223,9 @@ where
     }
 
     fn end(&mut self, partition: PartitionId, live: &EntrySet, synced: Synced, shard: ShardId) {
+        // One that could not be begun, or lacks a piece, is answered.
         let Some(writer) = self.open.remove(&partition) else {
-            return self.answer(partition, shard, None);
+            return;
         };
         let mut ranges = LiveEntries::NONE;
         for (first, last) in live.ranges() {
