@@ -200,7 +200,8 @@ def run(arguments: argparse.Namespace) -> int:
                 found.cycle()
             messages = found.check()
         except Exception as error:  # Whatever it is: clients whose round nobody ends would keep the process.
-            print(found.broker.tail(), flush=True)
+            names = ["sub1", "sub2", found.absent.name, *(publisher.topic.split("/")[1] for publisher in found.publishers)]
+            print(found.broker.tail(), found.work.says_of(names), sep="\n", flush=True)
             code = failed(f"seed {seed}, folder {folder}: {error!r}", state["cycles"], begun)
             found.end()
             return code

@@ -167,6 +167,11 @@ class Work:
         for name, metric in COUNTED.items():
             self.counts[name] += int(counted[metric])
 
+    def says_of(self, names: list[str]) -> str:
+        """What the broker knows of clients, for whoever looks for a violation."""
+        asked = [self.courser(*what, "show", name, "--server", "data") for name in names for what in (["client"], ["session"])]
+        return "\n".join(found.stdout + found.stderr for found in asked)
+
     def begin_backup(self) -> None:
         """It goes on until it is done or the process ends."""
         self.courser("backup", "create", "backups", "--server", "data", "--no-wait")
