@@ -66,8 +66,10 @@ pub enum OpenError {
         /// Counter of this start.
         given: u32,
     },
-    /// The disk does not give the end of the log, so nobody can say whether something is missing.
-    #[error("{place}: cannot be read, and nothing says that it is older than the last sync")]
+    /// The disk does not give something of which nothing says that it is of no account, so nobody knows what is missing.
+    #[error(
+        "{place}: cannot be read, and what was acknowledged may be there: nothing was changed; check the disk, then start again"
+    )]
     Read {
         /// Where.
         place: Place,

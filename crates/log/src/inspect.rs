@@ -10,6 +10,8 @@ mod kept;
 
 use std::{collections::VecDeque, io};
 
+use bytes::Bytes;
+
 use crate::{
     disk::DiskFile,
     error::OpenError,
@@ -120,7 +122,11 @@ impl<F: DiskFile> SegmentInspector<F> {
     }
 
     fn step(&mut self) {
-        let seen = batch_at(&mut self.window, self.offset);
+        let seen = match batch_at(&mut self.window, self.offset) {
+            // As a start sees it: nothing of it can be saved.
+            BatchSeen::UnreadableBody(header, _) => BatchSeen::BadBody(header, Bytes::new()),
+            seen => seen,
+        };
         match seen {
             BatchSeen::Whole(batch) if self.follows(&batch.header) => {
                 let header = batch.header;
@@ -160,6 +166,7 @@ impl<F: DiskFile> SegmentInspector<F> {
             }
             BatchSeen::Whole(_)
             | BatchSeen::BadBody(..)
+            | BatchSeen::UnreadableBody(..)
             | BatchSeen::Nothing
             | BatchSeen::Other(_) => {
                 let later = self.later(self.offset);

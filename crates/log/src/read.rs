@@ -329,11 +329,16 @@ impl<D: Disk> Files<D> {
             BatchSeen::BadBody(header, body) if header.segment.get() == place.segment.0 => {
                 Ok((RawBatch { header, body }, Check::Checksums))
             }
+            BatchSeen::UnreadableBody(header, _) if header.segment.get() == place.segment.0 => {
+                let body = Bytes::new();
+                Ok((RawBatch { header, body }, Check::Checksums))
+            }
             BatchSeen::Unreadable(source) => Err(BatchFault::Disk(source)),
             BatchSeen::Whole(_)
             | BatchSeen::Nothing
             | BatchSeen::Other(_)
-            | BatchSeen::BadBody(..) => Err(BatchFault::Damaged),
+            | BatchSeen::BadBody(..)
+            | BatchSeen::UnreadableBody(..) => Err(BatchFault::Damaged),
         }
     }
 

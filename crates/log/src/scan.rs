@@ -101,9 +101,8 @@ impl<F: DiskFile> Window<F> {
         let ahead = (tail.len() as u64 + rest).min(self.len - offset);
         let read = match self.read(offset, ahead, &tail) {
             Ok(read) => read,
-            // What is ahead may be what cannot be read.
-            Err(_) if ahead > len => return self.read(offset, len, &[]).map_err(Fault::Unreadable),
-            Err(error) => return Err(Fault::Unreadable(error)),
+            // What is ahead may be what cannot be read; and a call that fails once is no word on what is there.
+            Err(_) => return self.read(offset, len, &[]).map_err(Fault::Unreadable),
         };
         self.chunk = read;
         self.at = offset;
@@ -158,6 +157,8 @@ pub(crate) enum BatchSeen {
     Other(u16),
     /// An intact header, and a body that is not the one that was written; with as much of it as there is.
     BadBody(BatchHeader, Bytes),
+    /// An intact header, and a body that the disk does not give.
+    UnreadableBody(BatchHeader, io::Error),
     /// All of it.
     Whole(RawBatch),
     /// The disk does not give it.
@@ -186,7 +187,7 @@ pub(crate) fn batch_at<F: DiskFile>(window: &mut Window<F>, offset: u64) -> Batc
         Err(Fault::End) => Bytes::new(),
         // What is not to be had now is not lost.
         Err(Fault::Unreadable(error)) if is_passing(&error) => return BatchSeen::Unreadable(error),
-        Err(Fault::Unreadable(_)) => return BatchSeen::BadBody(header, Bytes::new()),
+        Err(Fault::Unreadable(error)) => return BatchSeen::UnreadableBody(header, error),
     };
     if body.len() == body_bytes && crc32c::crc32c(&body) == header.body_crc.get() {
         BatchSeen::Whole(RawBatch { header, body })

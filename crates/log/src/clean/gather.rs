@@ -127,7 +127,9 @@ impl<F: DiskFile> Gathering<F> {
                 BatchSeen::Whole(batch) if batch.header.segment.get() == self.source.segment.0 => {
                     batch
                 }
-                BatchSeen::Unreadable(_) => return Err("it cannot be read"),
+                BatchSeen::Unreadable(_) | BatchSeen::UnreadableBody(..) => {
+                    return Err("it cannot be read");
+                }
                 BatchSeen::Whole(_)
                 | BatchSeen::Nothing
                 | BatchSeen::Other(_)

@@ -67,6 +67,7 @@ impl EntryFinder {
             let (header, body, check) = match batch_at(&mut inspector.window, offset) {
                 BatchSeen::Whole(batch) => (batch.header, batch.body, Check::Lengths),
                 BatchSeen::BadBody(header, body) => (header, body, Check::Checksums),
+                BatchSeen::UnreadableBody(header, _) => (header, Bytes::new(), Check::Checksums),
                 BatchSeen::Nothing | BatchSeen::Other(_) | BatchSeen::Unreadable(_) => {
                     offset += BLOCK;
                     continue;

@@ -1,6 +1,6 @@
 //! Bad places: torn or rotten (M44).
 
-use std::io;
+use bytes::Bytes;
 
 use super::{
     chain::{BLOCK, Chain, Link},
@@ -12,7 +12,7 @@ use crate::{
     error::OpenError,
     format::{BatchHeader, Header, Kind, Seen},
     ids::{BatchNumber, Place, SegmentNumber},
-    scan::{BatchSeen, Check, Frames, batch_at},
+    scan::{BatchSeen, Check, Fault, Frames, batch_at},
 };
 
 /// How a bad place is left.
@@ -44,14 +44,23 @@ struct Bad {
     /// The number of the batch that should be there; `None` when none was read before.
     expected: Option<BatchNumber>,
     /// Its header, when that is intact, and what there is of its body.
-    remains: Option<(BatchHeader, bytes::Bytes)>,
-    unreadable: Option<io::Error>,
+    remains: Option<(BatchHeader, Bytes)>,
     /// Later batches, by number.
     later: Vec<Candidate>,
     is_short: bool,
 }
 
 impl Bad {
+    /// Behind what is known to be of the bad batch itself.
+    fn behind(&self) -> Place {
+        let remains = self.remains.as_ref();
+        let bytes = remains.map_or(BLOCK, |(header, _)| header.file_bytes());
+        Place {
+            offset: self.place.offset + bytes,
+            ..self.place
+        }
+    }
+
     /// Whether nothing of the place counts beside a later batch: there is no batch, or the remains of one that the later
     /// batch's start has cut before it gave its number again.
     fn is_void_before(&self, next: &Candidate) -> bool {
@@ -104,7 +113,6 @@ impl<F: DiskFile> Chain<F> {
             place,
             expected: self.last.map(|last| last.number.next()),
             remains: None,
-            unreadable: None,
             later: self.search(place)?,
             is_short: self.files.get(&place.segment).is_some_and(|f| f.is_short),
         };
@@ -114,20 +122,17 @@ impl<F: DiskFile> Chain<F> {
                 let segment = place.segment;
                 return Err(OpenError::Version { segment, version });
             }
-            BatchSeen::Unreadable(error) => bad.unreadable = Some(error),
+            BatchSeen::Unreadable(error) => self.cannot_see(place, error)?,
             BatchSeen::Whole(batch) => {
                 let header = batch.header;
                 if self.is_later(&header, place)? {
                     bad.later.push(Candidate { place, header });
                 }
             }
-            BatchSeen::BadBody(header, body) => {
-                let number = BatchNumber(header.number.get());
-                let is_it = bad.expected.is_none_or(|expected| expected == number);
-                if is_it && self.is_later(&header, place)? {
-                    bad.expected = Some(number);
-                    bad.remains = Some((header, body));
-                }
+            BatchSeen::BadBody(header, body) => self.take_remains(&mut bad, header, body)?,
+            BatchSeen::UnreadableBody(header, error) => {
+                self.cannot_see(place, error)?;
+                self.take_remains(&mut bad, header, Bytes::new())?;
             }
         }
         bad.later = without_void(std::mem::take(&mut bad.later));
@@ -136,6 +141,22 @@ impl<F: DiskFile> Chain<F> {
             return Ok(way);
         }
         self.judge(bad)
+    }
+
+    /// Takes the header of a damaged batch, if it is the one that should be there.
+    fn take_remains(
+        &self,
+        bad: &mut Bad,
+        header: BatchHeader,
+        body: Bytes,
+    ) -> Result<(), OpenError> {
+        let number = BatchNumber(header.number.get());
+        let is_it = bad.expected.is_none_or(|expected| expected == number);
+        if is_it && self.is_later(&header, bad.place)? {
+            bad.expected = Some(number);
+            bad.remains = Some((header, body));
+        }
+        Ok(())
     }
 
     /// The usual end of a segment: no batch stands in the rest of it, and the next file begins with a whole one that goes on. Then no
@@ -170,7 +191,6 @@ impl<F: DiskFile> Chain<F> {
             place,
             expected: None,
             remains: None,
-            unreadable: None,
             later: vec![Candidate {
                 place: head,
                 header,
@@ -201,7 +221,7 @@ impl<F: DiskFile> Chain<F> {
     /// Those of one segment, from there on.
     fn search_in(&mut self, mut place: Place) -> Result<Vec<Candidate>, OpenError> {
         let mut found = Vec::new();
-        while let Some(seen) = self.header_at(place) {
+        while let Some(seen) = self.header_at(place)? {
             if let Seen::Header(header) = seen
                 && self.is_later(&header, place)?
             {
@@ -213,15 +233,20 @@ impl<F: DiskFile> Chain<F> {
     }
 
     /// `None` behind the end of the file.
-    fn header_at(&mut self, place: Place) -> Option<Seen<BatchHeader>> {
-        let window = &mut self.files.get_mut(&place.segment)?.window;
-        let left = window.len().checked_sub(place.offset)?;
+    fn header_at(&mut self, place: Place) -> Result<Option<Seen<BatchHeader>>, OpenError> {
+        let Some(found) = self.files.get_mut(&place.segment) else {
+            return Ok(None);
+        };
+        let left = found.window.len().saturating_sub(place.offset);
         if left == 0 {
-            return None;
+            return Ok(None);
         }
-        // What cannot be read says nothing.
-        let block = window.bytes(place.offset, left.min(BLOCK)).ok();
-        Some(block.map_or(Seen::Nothing, |block| BatchHeader::see(&block)))
+        match found.window.bytes(place.offset, left.min(BLOCK)) {
+            Ok(block) => return Ok(Some(BatchHeader::see(&block))),
+            Err(Fault::End) => {}
+            Err(Fault::Unreadable(error)) => self.cannot_see(place, error)?,
+        }
+        Ok(Some(Seen::Nothing))
     }
 
     /// Whether nothing is bad: the segment was full, and the log goes on with the head of a later one.
@@ -286,16 +311,9 @@ impl<F: DiskFile> Chain<F> {
         if (was_synced || bad.is_short) && !is_planted {
             return self.rot(bad);
         }
-        match bad.unreadable {
-            Some(source) => Err(OpenError::Read {
-                place: bad.place,
-                source,
-            }),
-            None => {
-                self.cut(&bad);
-                Ok(Way::End(Some(bad.place)))
-            }
-        }
+        self.has_seen_all(bad.place)?;
+        self.cut(&bad);
+        Ok(Way::End(Some(bad.place)))
     }
 
     /// Written and never known to be synced: the log ends before it.
@@ -356,6 +374,7 @@ impl<F: DiskFile> Chain<F> {
         self.picture.doubt(bad.place.segment, partitions);
         self.damage(bad.place, (first, last), kind);
         let Some(resume) = resume else {
+            self.has_seen_all(bad.behind())?;
             self.skip_to(last, &bad);
             return Ok(Way::End(None));
         };
@@ -392,7 +411,7 @@ impl<F: DiskFile> Chain<F> {
         &mut self,
         place: Place,
         header: &BatchHeader,
-        body: &bytes::Bytes,
+        body: &Bytes,
     ) -> Result<(u64, u64), OpenError> {
         let mut salvaged = 0;
         let check = if self.config.has(Planted::TakeDamaged) {

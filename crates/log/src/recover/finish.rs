@@ -13,6 +13,7 @@ use super::{
     picture::{Partition, Picture},
     report::{Damage, DamageKind, RecoveryReport},
     survey::{Found, Survey},
+    unseen::unused_are_seen,
 };
 use crate::{
     checkpoint::Manifests,
@@ -42,6 +43,8 @@ pub(super) fn finish<D: Disk>(
         tail,
         unproven,
     } = scanned;
+    unused_are_seen(&mut survey, &picture)?;
+    survey.remove_unfinished(&disk)?;
     report.segments = survey.files.len() as u64;
     report.records = picture.records;
     report.entries = picture.entries;

@@ -6,8 +6,8 @@
 //! batch is the **torn** end of the log: it is cut, with whatever was written behind it, and the next start's batches, with
 //! their higher counter, void what is still in the blocks.
 //!
-//! `survey` lists the files, `chain` is the pass, `bad` judges bad places, `picture` takes what the batches say, and `finish`
-//! makes a log of it that can be written.
+//! `survey` lists the files, `chain` is the pass, `bad` judges bad places, `unseen` knows what could not be read, `picture` takes what
+//! the batches say, and `finish` makes a log of it that can be written.
 
 mod bad;
 mod chain;
@@ -15,6 +15,7 @@ mod finish;
 mod picture;
 mod report;
 mod survey;
+mod unseen;
 
 use std::collections::BTreeMap;
 

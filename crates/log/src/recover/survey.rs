@@ -5,13 +5,13 @@ use std::{
     io,
 };
 
-use super::report::Leftovers;
+use super::{report::Leftovers, unseen::Unseen};
 use crate::{
     config::{LogConfig, SEGMENT_BYTES_MIN},
     disk::Disk,
     error::OpenError,
     format::{Header, Seen, SegmentHeader},
-    ids::{NodeIdentity, SegmentNumber},
+    ids::{NodeIdentity, Place, SegmentNumber},
     scan::{Fault, Window},
 };
 
@@ -21,6 +21,8 @@ pub(super) struct Survey<F> {
     pub(super) files: BTreeMap<SegmentNumber, Found<F>>,
     /// Files that hold nothing for sure, by the number of their name: recycling stopped half-way.
     pub(super) blank: VecDeque<SegmentNumber>,
+    /// Files that were being made: they never had a number.
+    pub(super) unfinished: Vec<String>,
     pub(super) next_segment: SegmentNumber,
     pub(super) leftovers: Leftovers,
     /// How large segments are or were, as headers say.
@@ -35,6 +37,8 @@ pub(super) struct Found<F> {
     pub(super) has_header: bool,
     /// Shorter than it was made: nothing that a loss of power does, since segments are filled before they get a header.
     pub(super) is_short: bool,
+    /// What of it could not be read.
+    pub(super) unseen: Option<Unseen>,
 }
 
 impl<F: crate::disk::DiskFile> Survey<F> {
@@ -42,27 +46,31 @@ impl<F: crate::disk::DiskFile> Survey<F> {
         let mut survey = Self {
             files: BTreeMap::new(),
             blank: VecDeque::new(),
+            unfinished: Vec::new(),
             next_segment: SegmentNumber(1),
             leftovers: Leftovers::default(),
             sizes: BTreeSet::new(),
         };
         let mut names = disk.list().map_err(cannot_open("the log's folder"))?;
         names.sort_unstable();
-        let mut unfinished = Vec::new();
         for name in names {
             match SegmentNumber::of_file_name(&name) {
                 Some(number) => survey.look(disk, config, number, &name)?,
-                None if name.ends_with(".new") => unfinished.push(name),
+                None if name.ends_with(".new") => survey.unfinished.push(name),
                 None => survey.leftovers.strangers += 1,
             }
         }
-        // Only now: the folder is this node's.
-        for name in unfinished {
-            disk.remove(&name).map_err(cannot_open(&name))?;
-            survey.leftovers.unfinished += 1;
-        }
+        survey.leftovers.unfinished = survey.unfinished.len() as u64;
         survey.measure_headless();
         Ok(survey)
+    }
+
+    /// Only once all was read: a start that is refused changes nothing.
+    pub(super) fn remove_unfinished<D: Disk<File = F>>(&self, disk: &D) -> Result<(), OpenError> {
+        for name in &self.unfinished {
+            disk.remove(name).map_err(cannot_open(name))?;
+        }
+        Ok(())
     }
 
     /// Says which files without a header are short. How large they were made is known from the headers of the others and not from the
@@ -91,9 +99,18 @@ impl<F: crate::disk::DiskFile> Survey<F> {
         self.next_segment = self.next_segment.max(number.next());
         let file = disk.open(name).map_err(cannot_open(name))?;
         let mut window = Window::new(file).map_err(cannot_open(name))?;
+        let mut unseen = None;
         let header = match window.bytes(0, size_of::<SegmentHeader>() as u64) {
             Ok(block) => SegmentHeader::see(&block),
-            Err(Fault::End | Fault::Unreadable(_)) => Seen::Nothing,
+            Err(Fault::End) => Seen::Nothing,
+            Err(Fault::Unreadable(source)) => {
+                let place = Place {
+                    segment: number,
+                    offset: 0,
+                };
+                unseen = Some(Unseen::new(place, source)?);
+                Seen::Nothing
+            }
         };
         let (has_header, is_short) = match header {
             Seen::Header(header) => {
@@ -125,6 +142,7 @@ impl<F: crate::disk::DiskFile> Survey<F> {
             window,
             has_header,
             is_short,
+            unseen,
         };
         self.files.insert(number, found);
         Ok(())
