@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-use courser_contract::{LogIndex, PartitionId, ShardId, Term};
+use courser_contract::{LogIndex, PartitionId, Term};
 use courser_engine::{DiskRoom, EntrySet};
 use courser_log::{BatchNumber, CheckpointAt, FileDisk};
 
