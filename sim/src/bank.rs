@@ -25,7 +25,6 @@ pub enum Layer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Worlds {
     Plain,
-    Brief,
     OneGroup,
     Disk,
     LongDisk,
@@ -92,13 +91,6 @@ impl Planted {
     pub fn plan(&self, seed: u64) -> Plan {
         match self.worlds {
             Worlds::Plain => Plan::new(seed),
-            // What comes late is not hidden by what comes after it.
-            Worlds::Brief => Plan {
-                groups: false,
-                faulty_ms: 2_000,
-                commit_ms: 150,
-                ..Plan::new(seed)
-            },
             Worlds::OneGroup => Plan::one_group(seed),
             Worlds::LongDisk => Plan::long_life(seed),
             Worlds::Draining => Plan::draining(seed),
@@ -171,7 +163,7 @@ const fn entry(bug: Bug) -> Entry {
         Bug::LoseBatch => (Layer::Shell, Worlds::Plain, 2, &["I1:", "I13:"]),
         Bug::DamagePayload => (Layer::Shell, Worlds::Plain, 2, &["I5:"]),
         Bug::DeliverTwice => (Layer::Shell, Worlds::Plain, 2, &["I4:", "M30:"]),
-        Bug::SkipFence => (Layer::Shell, Worlds::Brief, 1_289, &["M33:", "M34:"]),
+        Bug::SkipFence => (Layer::Shell, Worlds::OneGroup, 44, &["M33:", "M34:"]),
         Bug::NoTimers => (Layer::Engine, Worlds::Plain, 1, &["M26:", "M33:", "I13:"]),
         Bug::LoseEntry => (Layer::Consensus, Worlds::Plain, 18, &["I1:"]),
         Bug::EarlyPubrel => (Layer::Engine, Worlds::Plain, 4, &["I4:", "M30:"]),
