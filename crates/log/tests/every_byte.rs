@@ -190,3 +190,82 @@ fn d9_any_bit_changed_is_said_or_changes_nothing() {
 fn d9_without_a_witness_only_the_last_batch_can_be_taken_for_torn() {
     flip(false);
 }
+
+/// A synced log of two segments, a witness at its end; what it holds.
+fn record_two() -> (MemDisk, BTreeMap<u16, Vec<Vec<u8>>>) {
+    let disk = MemDisk::new();
+    let (mut log, _) = open(&disk, 1, &Manifests::new()).expect("an empty folder");
+    let mut batch = log.new_batch();
+    let mut choices = Choices::new(11);
+    let mut all: BTreeMap<u16, Vec<Vec<u8>>> = BTreeMap::new();
+    let mut behind = 0;
+    while behind < 3 {
+        let id = choices.below(3) as u16;
+        let data = vec![choices.next_u64() as u8 | 1; 5_000 + choices.below(6_000) as usize];
+        let entries = all.entry(id).or_default();
+        entries.push(data.clone());
+        write(
+            &mut log,
+            &mut batch,
+            &[entry(id, entries.len() as u64, &data)],
+        );
+        log.sync().expect("synced");
+        behind += u64::from(log.segments() > 1);
+    }
+    log.witness().expect("written");
+    let bytes: usize = all.values().flatten().map(Vec::len).sum();
+    assert!(bytes as u64 > SEGMENT_BYTES_MIN / 2 && log.segments() == 2);
+    (disk.kill(), all)
+}
+
+/// Bytes of headers, and some of those of entries, which are all alike.
+fn places(bytes: &[u8]) -> impl Iterator<Item = usize> {
+    let used = bytes.iter().rposition(|byte| *byte != 0);
+    let used = used.map_or(0, |at| at + 1);
+    (0..used).filter(|at| at % 4_096 < 160 || at % 61 == 0)
+}
+
+/// What a start finds of it is what was written, up to some entry, and it says so where something is missing.
+fn is_all_or_said(disk: &MemDisk, all: &BTreeMap<u16, Vec<Vec<u8>>>, what: &str) {
+    let opened = open(disk, 2, &Manifests::new());
+    let (_, recovered) = opened.unwrap_or_else(|error| panic!("{what}: {error}"));
+    let state = found(&recovered);
+    for (id, entries) in all {
+        let none = Vec::new();
+        let found = state.get(id).unwrap_or(&none);
+        assert!(entries.starts_with(found), "{what}: wrong record of {id}");
+        assert!(
+            found == entries || recovered.damage(PartitionId(*id)).is_some(),
+            "{what}: {id} lost something and nobody says so: {}",
+            recovered.report
+        );
+    }
+}
+
+#[test]
+fn d9_a_bit_of_any_byte_of_two_segments_is_said_or_changes_nothing() {
+    let (recorded, all) = record_two();
+    for name in recorded.names() {
+        let bytes = recorded.bytes(&name).expect("it is there");
+        for at in places(&bytes) {
+            let disk = recorded.fork();
+            disk.rot(&name, at as u64, 1 << (at % 8));
+            is_all_or_said(&disk, &all, &format!("{name}, byte {at}"));
+        }
+    }
+}
+
+/// What is behind the cut is known from the second one.
+#[test]
+fn d3_the_first_of_two_segments_cut_at_any_place_is_said() {
+    let (recorded, all) = record_two();
+    let name = recorded.names().remove(0);
+    let bytes = recorded.bytes(&name).expect("it is there");
+    for cut in places(&bytes) {
+        let disk = recorded.fork();
+        let mut cut_off = bytes.clone();
+        cut_off[cut..].fill(0);
+        disk.replace(&name, cut_off);
+        is_all_or_said(&disk, &all, &format!("cut at {cut}"));
+    }
+}
