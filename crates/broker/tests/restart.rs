@@ -218,6 +218,71 @@ fn m26_a_delayed_will_of_a_lost_connection_outlives_the_broker() {
     stop(broker);
 }
 
+/// They are due before the first partition has told the others whom its sessions are: those of all partitions wait for that.
+#[test]
+fn m26_wills_that_are_due_at_a_start_come_to_sessions_of_all_partitions() {
+    const WILLS: u16 = 24;
+    let folder = folder();
+    let (broker, address) = start(folder.path());
+    let (mut watcher, _) = keep(address, "watcher");
+    watcher.subscribe("will", 1);
+    leave(watcher);
+    for number in 0..WILLS {
+        // Will Delay Interval 1, and the session's own end after a second or 100.
+        let session = [0x11, 0, 0, 0, [1, 100][usize::from(number % 2)]];
+        let mut will = vec![5, 0x18, 0, 0, 0, 1];
+        will.extend(text("will"));
+        will.extend(text(&number.to_string()));
+        let client_id = format!("dying-{number}");
+        drop(Client::open_session(
+            address, &client_id, 5, 0x0C, &session, &will,
+        ));
+    }
+    thread::sleep(Duration::from_millis(200));
+    stop(broker);
+    thread::sleep(Duration::from_millis(1_200));
+    let (broker, address) = start(folder.path());
+    let (mut watcher, present) = keep(address, "watcher");
+    assert!(present);
+    let mut came: Vec<u16> = (0..WILLS)
+        .map(|_| watcher.receive_publish().1)
+        .map(|payload| String::from_utf8_lossy(&payload).parse().expect("a number"))
+        .collect();
+    came.sort_unstable();
+    assert_eq!(came, (0..WILLS).collect::<Vec<_>>());
+    stop(broker);
+}
+
+/// A will that waits at a start for what it goes by is owed: who comes back first does not take it back (v5 [MQTT-3.1.2-8]).
+#[test]
+fn m26_a_will_that_is_due_at_a_start_goes_though_its_client_comes_back() {
+    let folder = folder();
+    let (broker, address) = start(folder.path());
+    let (mut watcher, _) = keep(address, "watcher");
+    watcher.subscribe("will", 1);
+    leave(watcher);
+    let session = [0x11, 0, 0, 0, 100];
+    let mut will = vec![5, 0x18, 0, 0, 0, 1];
+    will.extend(text("will"));
+    will.extend(text("gone"));
+    drop(Client::open_session(
+        address, "dying", 5, 0x0C, &session, &will,
+    ));
+    thread::sleep(Duration::from_millis(200));
+    stop(broker);
+    thread::sleep(Duration::from_millis(1_200));
+    let (broker, address) = start(folder.path());
+    let (back, present) = Client::session(address, "dying", 5, KEEP, &session);
+    assert!(present);
+    let (mut watcher, _) = keep(address, "watcher");
+    assert_eq!(
+        watcher.receive_publish(),
+        ("will".to_owned(), b"gone".to_vec())
+    );
+    drop(back);
+    stop(broker);
+}
+
 #[test]
 fn m26_sessions_and_messages_expire_while_the_broker_is_away() {
     let folder = folder();

@@ -231,6 +231,12 @@ pub trait PartitionEffects {
     /// (M12).
     fn slow_down(&mut self, _front: FrontId) {}
 
+    /// Whether L1 has the filters of all partitions. Until then, at a start, what begins here would miss sessions elsewhere: wills and the ends
+    /// of sessions wait.
+    fn routes_all(&self) -> bool {
+        true
+    }
+
     /// Whether the user to whom a session belongs may publish its will now: its rights may have changed since it left it (I11).
     fn permits_will(&mut self, owner: &str, client_id: &str, topic: &str) -> WillPermission;
 

@@ -1,6 +1,6 @@
 //! What is due (M20): proposed by the leader, in bounded steps.
 
-use courser_contract::{Dropped, PartitionEffects, SessionUid, WallMs, WillPermission};
+use courser_contract::{Dropped, PartitionEffects, SessionUid, WallMs};
 
 use crate::{
     Partition,
@@ -61,7 +61,7 @@ impl Partition {
             return;
         }
         let taken = self.lead.clients.contains_key(&session.client_id);
-        if taken || self.will_permission(uid, fx) == WillPermission::NotYet {
+        if taken || !self.can_will_go(uid, fx) {
             self.ask_again(Due::SessionEnd(uid.0), wall);
         } else {
             self.lead.expired += 1;
@@ -72,19 +72,24 @@ impl Partition {
     /// The delay of a will is over (v5 [MQTT-3.1.3-9]).
     fn will_is_due(&mut self, uid: SessionUid, fx: &mut impl PartitionEffects) {
         let wall = self.wall();
-        let Some(session) = self.state.sessions.get(uid.0) else {
-            return;
-        };
-        let due = session.extra.as_ref().and_then(|extra| extra.will_due);
-        if due.is_none_or(|at| at > wall) {
+        if !self.is_will_due(uid) {
             return;
         }
-        let taken = self.lead.clients.contains_key(&session.client_id);
-        if taken || self.will_permission(uid, fx) == WillPermission::NotYet {
+        let session = self.state.sessions.get(uid.0);
+        let taken = session.is_some_and(|it| self.lead.clients.contains_key(&it.client_id));
+        if taken || !self.can_will_go(uid, fx) {
             self.ask_again(Due::Will(uid.0), wall);
         } else {
             self.publish_will(uid, fx);
         }
+    }
+
+    /// Whether a will waits whose delay is over.
+    pub(crate) fn is_will_due(&self, uid: SessionUid) -> bool {
+        let session = self.state.sessions.get(uid.0);
+        let extra = session.and_then(|session| session.extra.as_ref());
+        let due = extra.and_then(|extra| extra.will_due);
+        due.is_some_and(|at| at <= self.wall())
     }
 
     fn ask_again(&mut self, due: Due, wall: WallMs) {

@@ -145,6 +145,10 @@ impl PartitionEffects for PartitionFx<'_> {
         PartitionId::volatile_of(self.hub.id)
     }
 
+    fn routes_all(&self) -> bool {
+        self.hub.serves
+    }
+
     fn permits_will(&mut self, _: &str, _: &str, _: &str) -> courser_contract::WillPermission {
         // Nobody logs in here.
         courser_contract::WillPermission::Granted

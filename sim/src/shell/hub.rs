@@ -39,6 +39,8 @@ pub(crate) struct Hub {
     pub(crate) index: Option<IndexWriter>,
     /// Term of each durable partition's leader, as this shard has heard.
     pub(crate) terms: BTreeMap<PartitionId, Term>,
+    /// The node serves: all filters are in L1.
+    pub(crate) serves: bool,
     pub(crate) index_asked: u64,
     pub(crate) index_confirmed: u64,
     pub(crate) rng: Rng,
@@ -72,6 +74,7 @@ impl Hub {
             heirs: BTreeSet::new(),
             index: (id.0 == 0).then(|| IndexWriter::new(places.shards)),
             terms: BTreeMap::new(),
+            serves: false,
             index_asked: 0,
             index_confirmed: 0,
             rng,

@@ -155,6 +155,11 @@ impl Shard {
         (self.hub.index_asked, self.hub.index_confirmed)
     }
 
+    /// The node serves.
+    pub(crate) const fn serve(&mut self) {
+        self.hub.serves = true;
+    }
+
     /// Whether every shard knows a leader of every partition.
     pub(crate) fn knows_leaders(&self) -> bool {
         self.hub.terms.len() == usize::from(self.hub.places.logs())

@@ -19,6 +19,7 @@ impl World {
         let (asked, confirmed) = counts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         if asked == confirmed && self.shards.iter().all(Shard::knows_leaders) {
             self.serving = true;
+            self.shards.iter_mut().for_each(Shard::serve);
             self.note(format_args!("the node serves"));
         }
     }

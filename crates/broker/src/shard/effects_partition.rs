@@ -166,6 +166,10 @@ impl PartitionEffects for PartitionFx<'_> {
         self.shard.hub.batch(front.shard).push_slow(front);
     }
 
+    fn routes_all(&self) -> bool {
+        self.shard.hub.serving
+    }
+
     fn permits_will(&mut self, owner: &str, client_id: &str, topic: &str) -> WillPermission {
         may_publish_will(&self.shard.hub.access, owner, client_id, topic)
     }

@@ -88,7 +88,7 @@ impl Partition {
         let stored = stored.map(SessionUid);
         let ending = stored.is_some_and(|uid| self.is_ending(uid));
         match stored {
-            Some(uid) if !ending && !attach.clean_start => return self.resume(attach, uid),
+            Some(uid) if !ending && !attach.clean_start => return self.resume(attach, uid, fx),
             Some(uid) if !ending => self.end_session(uid, fx),
             Some(_) | None => {}
         }
@@ -131,7 +131,11 @@ impl Partition {
     }
 
     /// Takes a stored session up (v3 [MQTT-3.1.2-4], v5 [MQTT-3.1.2-5]).
-    fn resume(&mut self, attach: &Attach, uid: SessionUid) {
+    fn resume(&mut self, attach: &Attach, uid: SessionUid, fx: &mut impl PartitionEffects) {
+        // It was to go, and had to wait at a start: who comes now does not take it back (v5 [MQTT-3.1.2-8]).
+        if self.is_will_due(uid) {
+            self.publish_will(uid, fx);
+        }
         let epoch = self.lead.next_epoch();
         let window = self.window(attach.receive_maximum);
         let session = self

@@ -111,7 +111,7 @@ impl Partition {
         let Some(will) = self.will(uid) else {
             return WillFate::Deleted;
         };
-        let known = self.will_permission(uid, fx) != WillPermission::NotYet;
+        let can_go = self.can_will_go(uid, fx);
         match cause {
             DetachCause::Disconnect if !self.is_planted(PlantedPartition::WillKept) => {
                 WillFate::Deleted
@@ -121,7 +121,7 @@ impl Partition {
             | DetachCause::Lost
             | DetachCause::TakenOver
             | DetachCause::ServerStops => match will.delay_seconds.min(expiry) {
-                0 if known => WillFate::Now,
+                0 if can_go => WillFate::Now,
                 delay => WillFate::At(WallMs(wall.0 + u64::from(delay) * 1_000)),
             },
         }
@@ -133,6 +133,11 @@ impl Partition {
             return None;
         }
         session.extra.as_ref()?.will.as_deref()
+    }
+
+    /// Whether a will of this session would come to all whom it is for, and its right is known. Neither is so at the beginning of a start.
+    pub(crate) fn can_will_go(&self, uid: SessionUid, fx: &mut impl PartitionEffects) -> bool {
+        fx.routes_all() && self.will_permission(uid, fx) != WillPermission::NotYet
     }
 
     /// Whether the owner of a session may publish its will. A volatile partition does not know the owner: its sessions end with their
