@@ -85,6 +85,22 @@ def test_two_thousand_to_a_wildcard(mqtt):
         publisher.publish_many([(topic, b"") for topic in topics[some : some + 500]], 1, retain=True)
 
 
+def test_more_than_an_output_holds_at_qos_0(mqtt):
+    """Retained messages of several MiB all come to a subscriber of QoS 0, however slowly it reads: none is dropped for want of room.
+
+    v3 [MQTT-3.3.1-6] v5 [MQTT-3.3.1-9]
+    """
+    publisher = mqtt.connect("pub")
+    topics = [mqtt.topic(f"large/{number}") for number in range(200)]
+    payloads = {topic: b"%05d" % number * (6_000 if number % 50 else 50_000) for number, topic in enumerate(topics)}
+    for topic, payload in payloads.items():
+        publisher.publish(topic, payload, 1, retain=True)
+    found = mqtt.subscriber(mqtt.topic("large/#"), qos=0).messages(len(topics), 60)
+    assert {message.topic: message.payload for message in found} == payloads
+    for topic in topics:
+        publisher.publish(topic, b"", 1, retain=True)
+
+
 def test_resubscribe_sends_again(mqtt):
     """The same filter again: retained messages are sent again (5.0: Retain Handling 0), live ones are not lost.
 

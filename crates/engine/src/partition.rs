@@ -191,6 +191,7 @@ impl Partition {
                 last,
                 kind,
             } => self.outcome(session, epoch, (first.0, last.0), kind, fx),
+            ToHome::PageTaken { session, epoch } => self.page_taken(session, epoch, fx),
             ToHome::Attach(attach) => self.attach(attach, fx),
             ToHome::Unclaim {
                 client_id,

@@ -1,8 +1,9 @@
 //! Retained messages for new subscriptions (M34), and the answers to others' questions for them.
 
 use courser_contract::{
-    AppendKey, DeliverFlags, DeliverTo, Delivery, Dropped, HomeRef, PartitionEffects, PartitionId,
-    QoS, Record, RecordView, RetainedFound, RetainedScan, ScanRef, SessionUid, ToPartition,
+    AppendKey, DeliverFlags, DeliverTo, Delivery, Dropped, Epoch, HomeRef, PartitionEffects,
+    PartitionId, QoS, Record, RecordView, RetainedFound, RetainedScan, ScanRef, SessionUid,
+    ToFront, ToPartition,
 };
 use std::{rc::Rc, sync::Arc};
 
@@ -20,6 +21,8 @@ pub(crate) use self::open::{OpenScan, OpenScans};
 
 /// Most messages of one answer: a page costs a question, an entry and a turn of each side, whatever is on it.
 const FIND_MAX: u32 = 255;
+/// Most bytes of one answer, or one message.
+const FIND_BYTES_MAX: usize = 32 << 10;
 /// Most topics that one question looks at.
 const VISITS_MAX: usize = 1_024;
 
@@ -150,17 +153,23 @@ impl Partition {
         if found.len() < asked {
             fx.dropped(Dropped::Damaged, (asked - found.len()) as u64);
         }
-        let records = found
-            .into_iter()
-            .map(|slot| self.state.records.get(slot))
-            .filter(|record| record.expires_at().is_none_or(|at| at > wall))
-            .map(|record| record.to_record())
-            .collect();
+        let mut records: Vec<Record> = Vec::new();
+        let (mut bytes, mut next) = (0, end.next);
+        let found = found.into_iter().map(|slot| self.state.records.get(slot));
+        for record in found.filter(|record| record.expires_at().is_none_or(|at| at > wall)) {
+            let record = record.to_record();
+            bytes += record.view().encoded_len();
+            if let (true, Some(last)) = (bytes > FIND_BYTES_MAX, records.last()) {
+                next = Some(last.view().topic.into());
+                break;
+            }
+            records.push(record);
+        }
         let answer = RetainedFound {
             scan: scan.scan,
             partition: self.config.id,
             records,
-            next: end.next,
+            next,
             at: wall,
         };
         let to = scan.scan.home.partition;
@@ -200,14 +209,16 @@ impl Partition {
         let list = Rc::new(TargetList::of_one(target));
         // Nothing of what is delivered here changes what overtakes.
         let overtaken = std::mem::take(&mut open.overtaken);
+        let mut routed = 0;
         for record in &found.records {
             let view = record.view();
             let late = !overtaken.is_empty() && overtaken.contains(view.topic);
             let own = client.is_some() && view.publisher == client;
             if !late && !own {
-                self.deliver_found(uid, (record, &view), &list, fx);
+                routed += self.deliver_found(uid, (record, &view), &list, fx);
             }
         }
+        self.pace_found(uid, routed, fx);
         if let Some(open) = self.lead.scans.get_mut(uid, number) {
             open.overtaken = overtaken;
         }
@@ -232,13 +243,40 @@ impl Partition {
         }
     }
 
+    /// What has gone at QoS 0 has no place in the window: the front says when its client has taken it, or an output would be full of retained
+    /// messages and drop the rest.
+    fn pace_found(&mut self, uid: SessionUid, routed: u64, fx: &mut impl PartitionEffects) {
+        let session = self.state.sessions.get(uid.0);
+        if let Some(live) = session.and_then(|session| session.lead.live.as_ref())
+            && routed > 0
+            && self.lead.scans.has_sent(uid, routed)
+        {
+            fx.send_front(live.front, ToFront::RetainedPage);
+        }
+    }
+
+    /// Its answer.
+    pub(crate) fn page_taken(
+        &mut self,
+        uid: SessionUid,
+        epoch: Epoch,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let session = self.state.sessions.get(uid.0);
+        if session.is_some_and(|session| session.epoch == epoch) {
+            self.lead.scans.front_has_room(uid);
+            self.scan_on(uid.0, fx);
+        }
+    }
+
+    /// Bytes that have gone to a connection without a place in its window.
     fn deliver_found(
         &mut self,
         uid: SessionUid,
         (record, view): (&Record, &RecordView<'_>),
         list: &Rc<TargetList>,
         fx: &mut impl PartitionEffects,
-    ) {
+    ) -> u64 {
         let target = &list.targets[0];
         if view.qos.min(target.qos) > QoS::AtMostOnce {
             // Who published was asked above for the last time.
@@ -246,11 +284,13 @@ impl Partition {
                 publisher: None,
                 ..*view
             };
-            return self.store_for(&view, list, fx);
+            self.store_for(&view, list, fx);
+            return 0;
         }
         let session = self.state.sessions.get(uid.0);
         let Some(live) = session.and_then(|session| session.lead.live.as_ref()) else {
-            return fx.dropped(Dropped::Offline, 1);
+            fx.dropped(Dropped::Offline, 1);
+            return 0;
         };
         let to = DeliverTo {
             front: live.front,
@@ -268,6 +308,7 @@ impl Partition {
             record: Some(record.as_ref()),
         };
         fx.deliver(delivery, std::slice::from_ref(&to));
+        view.encoded_len() as u64
     }
 
     fn end_scan_if_done(&mut self, uid: SessionUid, number: u64) {
@@ -296,6 +337,7 @@ impl Partition {
 
     /// A session is attached again: its scans go on.
     pub(crate) fn resume_scans(&mut self, uid: SessionUid, fx: &mut impl PartitionEffects) {
+        self.lead.scans.front_has_room(uid);
         self.scan_on(uid.0, fx);
     }
 

@@ -65,6 +65,7 @@ fn group_line(partition: PartitionId, message: &ToHome) -> Option<String> {
         | ToHome::Unclaim { .. }
         | ToHome::Subscribe { .. }
         | ToHome::Unsubscribe { .. }
+        | ToHome::PageTaken { .. }
         | ToHome::Outcome { .. }
         | ToHome::Publish2 { .. }
         | ToHome::Release { .. }
@@ -90,6 +91,7 @@ fn owed_line(front: FrontId, message: &ToFront) -> Option<String> {
         | ToFront::ConnectRefused(_)
         | ToFront::TakenOver
         | ToFront::Closed(_)
+        | ToFront::RetainedPage
         | ToFront::Subscribed { .. }
         | ToFront::Unsubscribed { .. }
         | ToFront::Received { .. }

@@ -325,6 +325,7 @@ const fn filters(message: &ToHome) -> i64 {
         ToHome::Attach(_)
         | ToHome::Unclaim { .. }
         | ToHome::Owned { .. }
+        | ToHome::PageTaken { .. }
         | ToHome::Outcome { .. }
         | ToHome::GroupOutcome { .. }
         | ToHome::Named { .. }

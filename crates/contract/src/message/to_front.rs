@@ -37,6 +37,9 @@ pub enum ToFront {
         /// Whether each filter was subscribed to.
         existed: Vec<bool>,
     },
+    /// As many retained messages of QoS 0 as are sent without a word of the front have gone before this; answered by [`ToHome::PageTaken`]
+    /// (M34).
+    RetainedPage,
     /// Answer to [`ToHome::Publish2`].
     Received {
         /// Packet id of the hold.

@@ -78,6 +78,13 @@ pub enum ToHome {
         /// Filters as the client wrote them, with share names split off.
         filters: Vec<(Option<Box<str>>, Box<str>)>,
     },
+    /// Answer to [`ToFront::RetainedPage`], once the client has taken nearly all that was sent before it: there is room for more.
+    PageTaken {
+        /// Session.
+        session: SessionUid,
+        /// Attachment.
+        epoch: Epoch,
+    },
     /// What became of deliveries `first..=last` of the session's own stream.
     Outcome {
         /// Session.

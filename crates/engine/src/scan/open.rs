@@ -44,6 +44,9 @@ impl OpenScan {
     }
 }
 
+/// Found messages of QoS 0 that are sent before the front is asked whether its client takes them, in bytes: an output has room for more.
+const UNASKED_BYTES: u64 = 32 << 10;
+
 /// What the scans of one session have in common.
 #[derive(Debug, Default)]
 struct OfSession {
@@ -51,6 +54,9 @@ struct OfSession {
     scans: usize,
     /// One of them has asked and got no answer: the others wait.
     is_asking: bool,
+    /// Bytes of QoS 0 that were sent since the front was asked last, and whether it has not answered.
+    sent: u64,
+    waits_for_front: bool,
 }
 
 /// See the module. A session may have thousands, for as many filters: what happens to one of them looks at no others.
@@ -90,9 +96,31 @@ impl OpenScans {
         self.scans.iter_mut().map(|(&(uid, _), open)| (uid, open))
     }
 
-    /// The next question of a session: the scan that asks, and the partition that is asked. None while one waits for an answer.
+    /// So many bytes of QoS 0 were sent. Whether the front is to be asked: until it has answered no scan of the session asks for more.
+    pub(crate) fn has_sent(&mut self, uid: SessionUid, bytes: u64) -> bool {
+        let Some(of) = self.sessions.get_mut(&uid) else {
+            return false;
+        };
+        of.sent += bytes;
+        of.waits_for_front |= of.sent >= UNASKED_BYTES;
+        of.waits_for_front
+    }
+
+    /// The front has room for more, or is a new one.
+    pub(crate) fn front_has_room(&mut self, uid: SessionUid) {
+        if let Some(of) = self.sessions.get_mut(&uid) {
+            of.sent = 0;
+            of.waits_for_front = false;
+        }
+    }
+
+    /// The next question of a session: the scan that asks, and the partition that is asked. None while one waits for an answer, or for
+    /// the front.
     pub(crate) fn ask(&mut self, uid: SessionUid, question: u64) -> Option<(u64, PartitionId)> {
-        let of = self.sessions.get_mut(&uid).filter(|of| !of.is_asking)?;
+        let of = self.sessions.get_mut(&uid)?;
+        if of.is_asking || of.waits_for_front {
+            return None;
+        }
         let mut scans = self.scans.range_mut((uid, 0)..=(uid, u64::MAX));
         let (&(_, number), open) = scans.find(|(_, open)| !open.waiting.is_empty())?;
         of.is_asking = true;

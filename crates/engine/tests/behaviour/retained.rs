@@ -103,6 +103,59 @@ fn a_scan_stays_within_the_sessions_window_m34() {
     assert_eq!(seen, expected, "each once, in topic order");
 }
 
+/// v5 [MQTT-3.3.1-9]: what goes at QoS 0 has no place in the window, and an output drops what is above its bound.
+#[test]
+fn a_scan_at_qos_0_waits_for_its_reader_m34() {
+    const MESSAGES: usize = 300;
+    let mut world = World::new();
+    for n in 0..MESSAGES {
+        // One alone is more than a page.
+        let bytes = if n == 100 { 100_000 } else { 2_000 };
+        let payload = format!("{n:03}{}", "x".repeat(bytes));
+        world.retain(&format!("t/{n:03}"), &payload, QoS::AtMostOnce);
+    }
+    world.settle();
+    let a = client(&mut world, "a");
+    world.clients[a].acks = Acks::Held;
+    world.subscribe(a, to("t/#", QoS::AtLeastOnce));
+    let mut seen = Vec::new();
+    loop {
+        let got = world.got(a);
+        let bytes: usize = got.iter().map(String::len).sum();
+        let largest = got.iter().map(String::len).max().unwrap_or_default();
+        assert!(bytes < (64 << 10) + largest, "{bytes} at once");
+        seen.extend(got.into_iter().map(|payload| payload[..3].to_owned()));
+        if !world.clients[a].page_untaken {
+            break;
+        }
+        world.take_page(a);
+    }
+    let expected: Vec<_> = (0..MESSAGES).map(|n| format!("{n:03}")).collect();
+    assert_eq!(seen, expected, "each once, in topic order");
+}
+
+/// The reader that was waited for is gone: the next connection has room.
+#[test]
+fn a_scan_at_qos_0_goes_on_with_the_next_connection_m34() {
+    let mut world = World::new();
+    for n in 0..100 {
+        let payload = format!("{n:03}{}", "x".repeat(2_000));
+        world.retain(&format!("t/{n:03}"), &payload, QoS::AtMostOnce);
+    }
+    world.settle();
+    let a = client(&mut world, "a");
+    world.clients[a].acks = Acks::Held;
+    world.subscribe(a, to("t/#", QoS::AtLeastOnce));
+    let before = world.got(a).len();
+    assert!(before < 50 && world.clients[a].page_untaken);
+    world.detach(a, DetachCause::Lost);
+    world.clients[a].page_untaken = false;
+    world.clients[a].acks = Acks::Auto;
+    world.attach(a, Options::durable());
+    world.settle();
+    assert!(before + world.got(a).len() >= 100);
+}
+
 #[test]
 fn a_scan_goes_on_after_a_restart_m34() {
     let mut world = World::new();

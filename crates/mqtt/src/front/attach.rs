@@ -41,7 +41,8 @@ impl Front {
             | ToFront::Unsubscribed { .. }
             | ToFront::Received { .. }
             | ToFront::Released { .. }
-            | ToFront::Finished { .. } => {}
+            | ToFront::Finished { .. }
+            | ToFront::RetainedPage => {}
         }
     }
 

@@ -9,13 +9,14 @@ use std::collections::VecDeque;
 
 use courser_contract::{
     Asked, DeliverTo, Delivery, Dropped, FrontEffects, Now, OutcomeKind, Permission, QoS, Record,
-    Source, Tick,
+    Source, Tick, ToHome,
 };
 
 use super::acks::Outcomes;
 use super::alias::AliasesOut;
 use super::close::Fault;
 use super::groups::Groups;
+use super::output::Output;
 use super::prepared::{AliasUse, Prepared, Sizes, Variant};
 use super::window::{Exchange, Given, Place, Window};
 use super::{Front, Phase, PlantedFront};
@@ -373,6 +374,24 @@ impl Front {
     /// The output went below its low mark: what was held is sent. Costs a comparison when nothing is held.
     pub fn handle_output_room(&mut self, now: Now, fx: &mut impl FrontEffects) {
         self.send_held(now, fx);
+        self.tell_page_taken(fx);
+    }
+
+    /// The home has sent a page of retained messages at QoS 0, and waits with the next one.
+    pub(super) fn handle_retained_page(&mut self, fx: &mut impl FrontEffects) {
+        self.session.owes_page = true;
+        self.tell_page_taken(fx);
+    }
+
+    /// Says that there is room for the next page, once nearly all of the last one is written.
+    fn tell_page_taken(&mut self, fx: &mut impl FrontEffects) {
+        let has_room = self.output.len() < Output::LOW_BYTES && !self.output.is_blocked();
+        if self.session.owes_page && has_room {
+            self.session.owes_page = false;
+            let (home, epoch) = (self.session.home, self.session.epoch);
+            let session = home.session;
+            fx.send_home(home.partition, ToHome::PageTaken { session, epoch });
+        }
     }
 
     /// Sends what was held, as far as there is room: the session's own first, shared messages can go to others.

@@ -124,6 +124,8 @@ struct Session {
     home: HomeRef,
     epoch: Epoch,
     claim: Claim,
+    /// Its home waits to hear that the client has taken what it was sent of retained messages.
+    owes_page: bool,
 }
 
 impl Session {
@@ -203,6 +205,7 @@ impl Front {
                 },
                 epoch: Epoch(0),
                 claim: Claim::ByHome,
+                owes_page: false,
             },
             id,
             peer: Peer {
@@ -422,6 +425,7 @@ impl Front {
             ToFront::NothingOwed { name } => self.handle_nothing_owed(now, name, fx),
             ToFront::Void { group, seq } => self.handle_void(now, (group, seq), fx),
             ToFront::Finished { group, seq } => self.handle_finished(group, seq),
+            ToFront::RetainedPage => self.handle_retained_page(fx),
             // Answers of an attach that is long over.
             ToFront::Attached(_) | ToFront::Claimed { .. } | ToFront::ConnectRefused(_) => {}
         }

@@ -129,6 +129,8 @@ pub(crate) struct Client {
     next_group_id: u16,
     /// Names no packet ids.
     pub(crate) silent: bool,
+    /// Its home waits with more retained messages of QoS 0.
+    pub(crate) page_untaken: bool,
     /// Groups that have said what they owe.
     pub(crate) owed: Vec<GroupRef>,
     /// What groups that it has left do not want packet ids for any more.
@@ -162,6 +164,7 @@ impl Client {
             next_packet_id: 0,
             next_group_id: 0,
             silent: false,
+            page_untaken: false,
             owed: Vec::new(),
             void: Vec::new(),
             open: Vec::new(),
@@ -276,6 +279,13 @@ impl Client {
                 self.void.push((group, seq));
                 Vec::new()
             }
+            ToFront::RetainedPage => {
+                self.page_untaken = true;
+                match self.acks {
+                    Acks::Auto => self.take_page(),
+                    Acks::Held => Vec::new(),
+                }
+            }
             ToFront::NothingOwed { .. } | ToFront::Finished { .. } => Vec::new(),
             ToFront::Release { source, seq, .. } => {
                 self.held.remove(&(source, seq));
@@ -283,6 +293,17 @@ impl Client {
                 vec![self.outcome(source, seq, OutcomeKind::Done)]
             }
         }
+    }
+
+    /// The client has read what its home waits for.
+    pub(crate) fn take_page(&mut self) -> Vec<(PartitionId, ToHome)> {
+        if !std::mem::take(&mut self.page_untaken) {
+            return Vec::new();
+        }
+        let home = self.home.expect("it is connected");
+        let session = home.session;
+        let epoch = self.epoch;
+        vec![(home.partition, ToHome::PageTaken { session, epoch })]
     }
 
     /// A delivery reaches the client.

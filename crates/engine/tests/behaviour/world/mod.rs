@@ -643,6 +643,14 @@ impl World {
         self.settle();
     }
 
+    /// A client has read the retained messages that its home waits for.
+    pub(crate) fn take_page(&mut self, at: usize) {
+        for (to, message) in self.clients[at].take_page() {
+            self.send_home(to, message);
+        }
+        self.settle();
+    }
+
     /// Payloads that a client got since the last call.
     pub(crate) fn got(&mut self, at: usize) -> Vec<String> {
         let got = std::mem::take(&mut self.clients[at].got);

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU16;
 
-use courser_contract::{QoS, WallMs};
+use courser_contract::{QoS, ToFront, WallMs};
 
 use super::support::{Client, Hello, V5, V311, to_group, to_session, view};
 use crate::codec::{Packet, Pingreq, Property};
@@ -128,6 +128,32 @@ fn a_client_that_does_not_read_holds_references() {
         assert_eq!(ids(&heard), expected);
         assert!(client.effects().is_empty());
         const { assert!(Output::LOW_BYTES < 64 * 1024) };
+    }
+}
+
+/// M34: the home waits with more retained messages of QoS 0 until these are written.
+#[test]
+fn a_page_of_retained_messages_is_taken_once_it_is_written() {
+    let page_taken = |client: &mut Client| {
+        let told = client.effects();
+        told.iter().filter(|it| it.contains("PageTaken")).count()
+    };
+    let mut client = Client::attached(V5);
+    client.told(ToFront::RetainedPage);
+    assert_eq!(page_taken(&mut client), 1, "at once: nothing waits");
+    let payload = [b'x'; 40_000];
+    client.gets(
+        view("t", QoS::AtMostOnce, &payload),
+        &super::support::to_front(QoS::AtMostOnce),
+    );
+    client.told(ToFront::RetainedPage);
+    assert_eq!(page_taken(&mut client), 0, "the output has it");
+    client.hears();
+    for expected in [1, 0] {
+        client
+            .front
+            .handle_output_room(client.now, &mut client.shell);
+        assert_eq!(page_taken(&mut client), expected);
     }
 }
 

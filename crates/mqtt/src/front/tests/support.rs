@@ -204,6 +204,7 @@ fn to_home(message: &ToHome) -> String {
         ToHome::Unsubscribe { part, filters, .. } => {
             format!("unsubscribe {} {filters:?}", part_name(*part))
         }
+        ToHome::PageTaken { .. } => "PageTaken".to_owned(),
         ToHome::Outcome {
             first, last, kind, ..
         } => format!("outcome {}..={} {kind:?}", first.0, last.0),
