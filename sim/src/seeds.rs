@@ -255,6 +255,23 @@ impl Plan {
         self
     }
 
+    /// The same world where one topic of each partition may be retained until all converges: most others are refused there.
+    #[must_use]
+    pub const fn retaining_few(mut self) -> Self {
+        self.limits.retained_messages_max = 1;
+        self
+    }
+
+    /// Whether few topics may be retained.
+    pub(crate) const fn retains_few(&self) -> bool {
+        self.limits.retained_messages_max == 1
+    }
+
+    /// Whether publishes are refused for want of room.
+    pub(crate) const fn refuses(&self) -> bool {
+        self.retains_few()
+    }
+
     /// Whether limits are such that they are reached.
     pub(crate) const fn is_tight(&self) -> bool {
         self.output_bytes_max < OUTPUT_BYTES_MAX

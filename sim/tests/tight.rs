@@ -29,6 +29,19 @@ fn i9_nor_where_the_oldest_is_dropped() {
     }
 }
 
+/// Where no more topics may be retained, a QoS 2 message is stored for its subscribers and refused where it would be kept. A 3.1.1 client
+/// hears nothing of it and sends it again on each connection.
+#[test]
+fn i4_what_is_refused_where_it_would_be_kept_comes_once_m28() {
+    let mut delivered = 0;
+    for seed in 1..=SEEDS {
+        let outcome = run_plan(Plan::new(seed).retaining_few());
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        delivered += outcome.counts.delivered;
+    }
+    assert!(delivered > 50 * SEEDS, "the rest arrives");
+}
+
 /// 716: a client that has no answer sends what was retained again, behind newer messages.
 #[test]
 fn m34_a_retained_message_that_came_again_is_not_older() {
@@ -53,4 +66,7 @@ fn i9_is_the_only_rule_that_finds_what_has_no_limit() {
 fn a_replay_command_names_the_limits() {
     let command = replay_command(&Plan::tight(7));
     assert!(command.ends_with("--from 7 --trace --tight"), "{command}");
+    let command = replay_command(&Plan::new(7).retaining_few());
+    let ends = command.ends_with("--from 7 --trace --retain-few");
+    assert!(ends, "{command}");
 }

@@ -35,8 +35,9 @@ pub use ids::{
 pub use message::{
     Append, AppendKey, Attach, AttachStage, Attached, CloseReason, ConnectRefusal, DeliverFlags,
     DeliverTo, Delivery, GroupName, GroupRef, HomeRef, Inheritance, Join, JoinResult, LeaveCause,
-    OutcomeKind, PassedOn, Published2, Refusal, RequestPart, RetainedFound, RetainedScan, ScanRef,
-    SessionLimits, Settled, Source, Tell, ToFront, ToHome, ToPartition, VolatilePart, owner_name,
+    OutcomeKind, PassedOn, Published2, PubrecCan, Refusal, RequestPart, RetainedFound,
+    RetainedScan, ScanRef, SessionLimits, Settled, Source, Tell, ToFront, ToHome, ToPartition,
+    VolatilePart, owner_name,
 };
 pub use needs::{Need, Needs, NeedsScan};
 pub use recall::{Question, Recalled, StreamWants, Want};

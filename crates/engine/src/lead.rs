@@ -10,8 +10,8 @@ use std::{
 use compact_str::CompactString;
 use courser_contract::{
     Attach, ClientHash, DeliverTo, Epoch, FrontId, GroupRef, HomeRef, IndexToken, Join, JoinResult,
-    Now, PartitionId, RequestPart, RetainedScan, Seq, SessionLimits, SessionUid, Settled,
-    SubscribeResult, SubscriptionOptions, Term, Tick, ToPartition, WallMs,
+    Now, PartitionId, PubrecCan, RequestPart, RetainedScan, Seq, SessionLimits, SessionUid,
+    Settled, SubscribeResult, SubscriptionOptions, Term, Tick, ToPartition, WallMs,
 };
 use hashbrown::{HashMap, HashSet};
 
@@ -242,6 +242,8 @@ pub(crate) struct Holding {
     pub(crate) forwards: usize,
     /// Whether PUBREC waits for their answers (M28).
     pub(crate) must_wait: bool,
+    /// Whether it can say that one of them refuses.
+    pub(crate) pubrec: PubrecCan,
     pub(crate) result: Settled,
 }
 

@@ -222,6 +222,9 @@ impl Client {
                 continue;
             }
             ctx.oracle.resent(sent.msg);
+            if self.version == ProtocolVersion::V5 {
+                ctx.oracle.may_begin_anew(sent.msg);
+            }
             if sent.qos == QoS::AtLeastOnce {
                 self.expected.push_back(Expected::Puback(sent.packet_id));
             } else {

@@ -119,6 +119,8 @@ pub(crate) struct Oracle {
     wait_ms: Option<u64>,
     /// Sessions have limits that are reached: what has no room is dropped (M12).
     drops: bool,
+    /// Publishes are refused for want of room at any time, by one partition and not by another (M10).
+    refuses: bool,
     /// Subscriptions that a session may have (I9).
     subscriptions_max: usize,
     /// A kill or a deposal has happened.
@@ -144,6 +146,7 @@ impl Oracle {
             uses: Uses::default(),
             wills: Wills::default(),
             drops: plan.is_tight(),
+            refuses: plan.refuses(),
             subscriptions_max: plan.limits.subscriptions_max as usize,
             wait_ms: plan.ages().then_some(1_000 * seconds),
             faulted: false,
@@ -243,6 +246,14 @@ impl Oracle {
 
     /// Whether the disk may have had only its reserve when a message came to where it is stored.
     fn comes_while_short(&self, msg: &Msg) -> bool {
+        if self.refuses {
+            return true;
+        }
+        self.comes_while_all_refuse(msg)
+    }
+
+    /// The same of all partitions at once, since the disk is one.
+    fn comes_while_all_refuse(&self, msg: &Msg) -> bool {
         let arrival = msg.first_sent..=msg.first_sent + ARRIVAL_MS;
         let overlaps = |(from, to): &(u64, Option<u64>)| {
             *from <= *arrival.end() && to.is_none_or(|to| *arrival.start() <= to)
@@ -253,9 +264,11 @@ impl Oracle {
     /// Whether the disk may have come to its reserve, or to more than that, while a message was on its way to where it is stored.
     fn comes_when_room_changes(&self, msg: &Msg) -> bool {
         let arrival = msg.first_sent..=msg.first_sent + ARRIVAL_MS;
-        self.short
-            .iter()
-            .any(|(from, to)| arrival.contains(from) || to.is_some_and(|to| arrival.contains(&to)))
+        let mut changes = self.short.iter();
+        self.refuses
+            || changes.any(|(from, to)| {
+                arrival.contains(from) || to.is_some_and(|to| arrival.contains(&to))
+            })
     }
 
     /// A session begins.
@@ -302,10 +315,19 @@ impl Oracle {
 
     pub(crate) fn resent(&mut self, msg: MsgId) {
         let it = self.msgs.get(&msg);
-        let may_be_refused = it.is_some_and(|msg| self.comes_while_short(msg));
+        let may_be_refused = it.is_some_and(|msg| self.comes_while_all_refuse(msg));
         if let Some(msg) = self.msgs.get_mut(&msg) {
             msg.copies += u32::from(msg.qos == QoS::AtLeastOnce || may_be_refused);
             msg.resent = true;
+        }
+    }
+
+    /// What is sent again may have been refused by a PUBREC that was lost, which ended its exchange: it is another one then
+    /// (v5 [MQTT-4.3.3-9]). Version 3.1.1 has no such PUBREC (M28).
+    pub(crate) fn may_begin_anew(&mut self, msg: MsgId) {
+        let refuses = self.refuses;
+        if let Some(msg) = self.msgs.get_mut(&msg) {
+            msg.copies += u32::from(refuses && msg.qos == QoS::ExactlyOnce);
         }
     }
 

@@ -10,6 +10,13 @@ const OUTPUT_OWN_BYTES: usize = 64 * 1024;
 const OUTPUT_SLACK_BYTES: usize = 16 * 1024;
 
 impl Shard {
+    /// Other limits for all that is here.
+    pub(crate) fn set_limits(&mut self, limits: &Limits) {
+        for owned in self.partitions.values_mut() {
+            owned.partition.set_limits(limits.clone());
+        }
+    }
+
     /// What is above its limit; none: nothing.
     pub(crate) fn above_limits(
         &mut self,

@@ -1,5 +1,7 @@
 //! After the faults: everything must converge, serve, and every acknowledged message is counted again (I13).
 
+use courser_engine::Limits;
+
 use super::World;
 use crate::client::Client;
 
@@ -18,6 +20,7 @@ impl World {
         }
         self.healing = true;
         self.heal_disk();
+        self.retain_all();
         self.note(format_args!("faults end"));
         if !self.converge("after the faults") {
             return;
@@ -39,6 +42,17 @@ impl World {
             self.count_dropped();
             let dropped = self.counts.too_old + self.counts.overflowed;
             self.oracle.recount(self.now, dropped);
+        }
+    }
+
+    /// More may be retained: a client that could not be told of a refusal goes on when its message is kept (M28).
+    fn retain_all(&mut self) {
+        if self.plan.retains_few() {
+            let limits = &mut self.plan.limits;
+            limits.retained_messages_max = Limits::default().retained_messages_max;
+            for shard in &mut self.shards {
+                shard.set_limits(&self.plan.limits);
+            }
         }
     }
 

@@ -81,4 +81,16 @@ pub struct Published2 {
     pub destinations: crate::Destinations,
     /// For each of them what [`Append::cut`] says.
     pub cuts: crate::Cuts,
+    /// What its PUBREC can say.
+    pub pubrec: PubrecCan,
+}
+
+/// What a PUBREC says in the client's version (M28).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PubrecCan {
+    /// 5.0: also that the message is refused, which ends the exchange (v5 [MQTT-4.3.3-9]).
+    Refuse,
+    /// 3.1.1: only that it is taken. The exchange of a message that is refused stays open, and the client sends it again on its next
+    /// connection (v3 [MQTT-4.4.0-1]).
+    OnlyAccept,
 }

@@ -7,9 +7,9 @@ use courser_contract::{
     Append, AppendKey, AppendNumber, Attach, AttachStage, Attached, Class, ClientHash, Cut, Cuts,
     DeliverTo, Delivery, Destinations, DetachCause, Dropped, Epoch, FrontId, GroupRef, HomeRef,
     IndexChange, IndexToken, Now, Origin, OutcomeKind, PartitionEffects, PartitionId, Publish,
-    Published2, QoS, Record, RecordView, RequestPart, RetainHandling, Seq, SessionLimits, Settled,
-    ShardId, Source, Subscription, SubscriptionOptions, Term, Tick, ToFront, ToHome, ToPartition,
-    VolatilePart, WallMs,
+    Published2, PubrecCan, QoS, Record, RecordView, RequestPart, RetainHandling, Seq,
+    SessionLimits, Settled, ShardId, Source, Subscription, SubscriptionOptions, Term, Tick,
+    ToFront, ToHome, ToPartition, VolatilePart, WallMs,
 };
 use courser_engine::{Partition, PartitionConfig};
 
@@ -359,6 +359,7 @@ impl Bench {
                 record: Record::copy_of(&RecordView::from(&publish)),
                 destinations: Destinations::from_slice(&[self.shell.own]),
                 cuts: Cuts::from_slice(&[Cut::default()]),
+                pubrec: PubrecCan::Refuse,
             };
             let message = ToHome::Publish2 {
                 session: home.session,

@@ -1,8 +1,8 @@
 //! QoS 2 publishes of durable sessions (M28): one entry stores the message, the hold, and its places on the way to others.
 
 use courser_contract::{
-    AppendKey, Dropped, Epoch, PartitionEffects, PartitionId, Published2, Refusal, Seq, SessionUid,
-    Settled, Tell, Term, ToFront, ToPartition,
+    AppendKey, Dropped, Epoch, PartitionEffects, PartitionId, Published2, PubrecCan, Refusal, Seq,
+    SessionUid, Settled, Tell, Term, ToFront, ToPartition,
 };
 
 use super::{Session, detach::Awaited};
@@ -75,7 +75,10 @@ impl Partition {
             Hold::Proposed(hash) if hash == publish.hash => return,
             Hold::Committed(hash) if hash == publish.hash => {
                 match self.lead.holding.get_mut(&(uid, packet_id)) {
-                    Some((holding, _)) => holding.front = front,
+                    Some((holding, _)) => {
+                        holding.front = front;
+                        holding.pubrec = publish.pubrec;
+                    }
                     None if self.lead.inherited.contains_key(&uid) => {
                         let waiting = &mut self.lead.waiting_holds;
                         waiting.insert((uid, packet_id), front);
@@ -136,6 +139,7 @@ impl Partition {
             forwards: spread.forwards,
             // What is in outboxes here does not outlive the process: PUBREC waits until it is where it is kept (I1).
             must_wait: spread.refusable || self.is_volatile() && spread.forwards > 0,
+            pubrec: publish.pubrec,
             result: Settled::Ok,
         }));
     }
@@ -168,12 +172,7 @@ impl Partition {
     }
 
     fn answer_held(&self, holding: &Holding, fx: &mut impl PartitionEffects) {
-        let message = ToFront::Received {
-            packet_id: holding.packet_id,
-            result: holding.result,
-            matched: true,
-        };
-        fx.send_front(holding.front, message);
+        fx.send_front(holding.front, holding.received(holding.result));
     }
 
     /// PUBREL, or a refusal that ends the hold.
@@ -382,25 +381,14 @@ impl Partition {
                 self.forward_taken(waiter, fx);
             }
             (Settled::Refused(refusal), Some(Waiter::Hold(uid, packet_id))) => {
-                self.end_forward(from, seq);
-                fx.dropped(Dropped::Quota, 1);
-                self.refuse_hold(uid, packet_id, refusal);
+                self.held_refused((from, seq), (uid, packet_id), refusal, fx);
             }
             (Settled::Refused(_), Some(Waiter::Will(client_id))) => {
                 self.end_forward(from, seq);
                 fx.dropped(Dropped::Rejected, 1);
                 self.forward_taken(Some(Waiter::Will(client_id)), fx);
             }
-            (Settled::Refused(_), None) => {
-                let retry_at = self.lead.now.tick.after_ms(RETRY_MS);
-                if let Some(outbox) = self.state.outboxes.get(from) {
-                    self.lead
-                        .senders
-                        .entry(from)
-                        .or_default()
-                        .refused(outbox, seq, retry_at);
-                }
-            }
+            (Settled::Refused(_), None) => self.forward_later(from, seq),
         }
         // Only what waited behind this one can go now.
         if self.lead.senders.get(&from).is_some_and(Sender::has_ready) {
@@ -445,7 +433,41 @@ impl Partition {
         }
     }
 
-    /// A destination refused before PUBREC: one entry ends the hold and what is still on its way (M28).
+    /// A destination refused before PUBREC. One that cannot say so leaves hold and forwards: without them the client's repeat would be
+    /// another message to the destinations that took this one, over and over (M28, I4).
+    fn held_refused(
+        &mut self,
+        (to, seq): (PartitionId, Seq),
+        (uid, packet_id): (SessionUid, u16),
+        refusal: Refusal,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let goes_on = self.state.sessions.get(uid.0).is_some();
+        if let Some((holding, _)) = self.lead.holding.get(&(uid, packet_id))
+            && holding.pubrec == PubrecCan::OnlyAccept
+            && goes_on
+        {
+            let refused = holding.received(Settled::Refused(refusal));
+            fx.send_front(holding.front, refused);
+            let waiter = Waiter::Hold(uid, packet_id);
+            self.lead.answers.insert((to, seq), waiter);
+            return self.forward_later(to, seq);
+        }
+        self.end_forward(to, seq);
+        fx.dropped(Dropped::Quota, 1);
+        self.refuse_hold(uid, packet_id, refusal);
+    }
+
+    /// A refused forward stays, and is sent again.
+    fn forward_later(&mut self, to: PartitionId, seq: Seq) {
+        let retry_at = self.lead.now.tick.after_ms(RETRY_MS);
+        if let Some(outbox) = self.state.outboxes.get(to) {
+            let sender = self.lead.senders.entry(to).or_default();
+            sender.refused(outbox, seq, retry_at);
+        }
+    }
+
+    /// One entry ends a hold and what is still on its way.
     fn refuse_hold(&mut self, uid: SessionUid, packet_id: u16, refusal: Refusal) {
         let Some((mut holding, _)) = self.lead.holding.remove(&(uid, packet_id)) else {
             return;
@@ -488,6 +510,17 @@ impl Partition {
             self.lead
                 .answers
                 .insert(forward, Waiter::Will(client_id.clone()));
+        }
+    }
+}
+
+impl Holding {
+    /// What its front is told.
+    const fn received(&self, result: Settled) -> ToFront {
+        ToFront::Received {
+            packet_id: self.packet_id,
+            result,
+            matched: true,
         }
     }
 }

@@ -47,6 +47,7 @@ fn furnished() -> World {
         session: home.session,
         epoch: world.clients[0].epoch,
         publish: Box::new(courser_contract::Published2 {
+            pubrec: courser_contract::PubrecCan::Refuse,
             packet_id: 7,
             hash: 1,
             record: courser_contract::Record::copy_of(&(&publish).into()),

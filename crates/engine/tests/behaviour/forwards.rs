@@ -1,9 +1,9 @@
 //! What a partition sends to another (M19, M28): QoS 2 publishes whose retained message lives elsewhere.
 
-use courser_contract::{DetachCause, QoS, Refusal, Settled};
+use courser_contract::{DetachCause, PubrecCan, QoS, Refusal, Settled};
 use courser_engine::Limits;
 
-use crate::people::{clean, durable, release, retain2};
+use crate::people::{clean, durable, release, retain2, retain2_as};
 use crate::world::{Commits, DURABLE, OTHER, Options, World, to};
 
 /// A QoS 2 publish with RETAIN to a topic whose retained message the other partition keeps. Its payload is its packet id.
@@ -56,6 +56,72 @@ fn a_refusal_before_pubrec_ends_the_hold_m28() {
     assert_eq!(world.clients[a].pubcomp, [(1, false)], "no hold is left");
     let counts = world.nodes[&DURABLE].partition.counts();
     assert_eq!((counts.outbox_messages, counts.records), (0, 0));
+}
+
+/// What 3.1.1 cannot refuse: the client says the same again on its next connection, for as long as it takes.
+#[test]
+fn i4_a_refusal_that_nobody_can_be_told_leaves_the_hold_m28() {
+    let full = Limits {
+        retained_messages_max: 0,
+        ..Limits::default()
+    };
+    let refused = Settled::Refused(Refusal::QuotaExceeded);
+    let mut world = World::with_limits(full);
+    let a = client(&mut world);
+    let reader = durable(&mut world, "reader");
+    world.subscribe(reader, to("other/t", QoS::ExactlyOnce));
+    let publish = |world: &mut World, packet_id: u16| {
+        let message = ("other/t", &*packet_id.to_string());
+        retain2_as(world, a, packet_id, message, PubrecCan::OnlyAccept);
+        world.settle();
+    };
+    publish(&mut world, 5);
+    assert_eq!(world.got(reader), ["5"]);
+    assert_eq!(world.clients[a].pubrec, [(5, refused, true)]);
+    for _ in 0..3 {
+        world.detach(a, DetachCause::Lost);
+        world.pass_time(10_000);
+        world.settle();
+        world.attach(a, Options::durable());
+        world.clients[a].pubrec.clear();
+        publish(&mut world, 5);
+        assert!(world.got(reader).is_empty(), "a repeat is nothing new");
+        assert!(world.clients[a].pubrec.is_empty(), "it waits");
+        world.pass_time(1_000);
+        world.settle();
+        assert_eq!(world.clients[a].pubrec, [(5, refused, true)]);
+    }
+    let counts = world.nodes[&DURABLE].partition.counts();
+    assert_eq!((counts.outbox_messages, counts.records), (1, 1));
+    // There is room again: what is waited for is kept, once.
+    world.call(OTHER, |it, _, _| it.set_limits(Limits::default()));
+    world.clients[a].pubrec.clear();
+    world.pass_time(1_000);
+    world.settle();
+    assert_eq!(world.clients[a].pubrec, [(5, Settled::Ok, true)]);
+    assert_eq!(world.nodes[&OTHER].partition.counts().retained_messages, 1);
+    release(&mut world, a, 5);
+    assert_eq!(world.clients[a].pubcomp, [(5, true)]);
+    assert!(world.got(reader).is_empty());
+}
+
+/// Who ends its session wants no PUBREC any more: nothing is tried again for it.
+#[test]
+fn a_refusal_behind_the_end_of_its_session_is_the_last_m28() {
+    let mut world = World::with_limits(Limits {
+        retained_messages_max: 0,
+        ..Limits::default()
+    });
+    let a = client(&mut world);
+    let message = ("other/t", "5");
+    retain2_as(&mut world, a, 5, message, PubrecCan::OnlyAccept);
+    world.settle();
+    assert_eq!(world.nodes[&DURABLE].partition.counts().outbox_messages, 1);
+    world.detach(a, DetachCause::Lost);
+    world.attach(a, Options::clean());
+    world.pass_time(1_000);
+    world.settle();
+    assert_eq!(world.nodes[&DURABLE].partition.counts().outbox_messages, 0);
 }
 
 #[test]

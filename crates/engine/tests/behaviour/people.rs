@@ -1,6 +1,6 @@
 //! Clients as many tests want them.
 
-use courser_contract::{Publish, Published2, QoS, Record, RequestPart, ToHome, Will};
+use courser_contract::{Publish, Published2, PubrecCan, QoS, Record, RequestPart, ToHome, Will};
 
 use crate::world::{Options, World, message};
 
@@ -34,7 +34,7 @@ pub(crate) fn will(topic: &str, delay_seconds: u32) -> Options {
     }
 }
 
-/// A QoS 2 publish to the home.
+/// A QoS 2 publish of a 5.0 client to the home.
 pub(crate) fn publish2(
     world: &mut World,
     at: usize,
@@ -44,19 +44,37 @@ pub(crate) fn publish2(
     hash: u64,
 ) {
     let publish = message(topic, payload, QoS::ExactlyOnce);
-    hold(world, at, (packet_id, hash), &publish);
+    hold(world, at, (packet_id, hash), &publish, PubrecCan::Refuse);
 }
 
-/// A QoS 2 publish with RETAIN to the home.
+/// The same with RETAIN.
 pub(crate) fn retain2(world: &mut World, at: usize, packet_id: u16, topic: &str, payload: &str) {
+    retain2_as(world, at, packet_id, (topic, payload), PubrecCan::Refuse);
+}
+
+/// The same of a client of either version.
+pub(crate) fn retain2_as(
+    world: &mut World,
+    at: usize,
+    packet_id: u16,
+    (topic, payload): (&str, &str),
+    pubrec: PubrecCan,
+) {
     let publish = Publish {
         retain: true,
         ..message(topic, payload, QoS::ExactlyOnce)
     };
-    hold(world, at, (packet_id, u64::from(packet_id)), &publish);
+    let named = (packet_id, u64::from(packet_id));
+    hold(world, at, named, &publish, pubrec);
 }
 
-fn hold(world: &mut World, at: usize, (packet_id, hash): (u16, u64), publish: &Publish<'_>) {
+fn hold(
+    world: &mut World,
+    at: usize,
+    (packet_id, hash): (u16, u64),
+    publish: &Publish<'_>,
+    pubrec: PubrecCan,
+) {
     let destinations = world.fx.route(publish.topic, publish.retain);
     let home = world.home(at);
     let publish = Publish {
@@ -72,6 +90,7 @@ fn hold(world: &mut World, at: usize, (packet_id, hash): (u16, u64), publish: &P
             record: Record::copy_of(&(&publish).into()),
             cuts: destinations.iter().map(|_| world.fx.cut).collect(),
             destinations,
+            pubrec,
         }),
     };
     world.send_home(home.partition, message);

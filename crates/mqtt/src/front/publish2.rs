@@ -2,8 +2,8 @@
 //! durable (M28).
 
 use courser_contract::{
-    Asked, FrontEffects, Now, Permission, Published2, Record, RecordView, Refusal, Routed, Settled,
-    Ticket, ToHome,
+    Asked, FrontEffects, Now, Permission, Published2, PubrecCan, Record, RecordView, Refusal,
+    Routed, Settled, Ticket, ToHome,
 };
 
 use super::close::Fault;
@@ -112,6 +112,10 @@ impl Front {
                     record: Record::copy_of(&RecordView::from(publish)),
                     destinations,
                     cuts,
+                    pubrec: match self.peer.version {
+                        ProtocolVersion::V5 => PubrecCan::Refuse,
+                        ProtocolVersion::V311 => PubrecCan::OnlyAccept,
+                    },
                 }),
             },
         );

@@ -6,9 +6,9 @@ use std::rc::Rc;
 
 use courser_contract::{
     Asked, Attached, CloseCause, DeliverFlags, DeliverTo, Delivery, Destinations, Dropped, Epoch,
-    FrontEffects, FrontId, GroupRef, HomeRef, Now, PartitionId, Permission, Publish, QoS, Record,
-    RecordView, RequestPart, Routed, Seq, SessionUid, ShardId, Source, Tick, Ticket, ToFront,
-    ToHome, WallMs,
+    FrontEffects, FrontId, GroupRef, HomeRef, Now, PartitionId, Permission, Publish, PubrecCan,
+    QoS, Record, RecordView, RequestPart, Routed, Seq, SessionUid, ShardId, Source, Tick, Ticket,
+    ToFront, ToHome, WallMs,
 };
 
 use crate::codec::{
@@ -225,11 +225,15 @@ fn to_home(message: &ToHome) -> String {
         ToHome::Publish2 { publish, .. } => {
             let view = publish.record.view();
             format!(
-                "publish2 {} {} '{}' to {:?}",
+                "publish2 {} {} '{}' to {:?}{}",
                 publish.packet_id,
                 view.topic,
                 String::from_utf8_lossy(view.payload),
-                publish.destinations.iter().map(|p| p.0).collect::<Vec<_>>()
+                publish.destinations.iter().map(|p| p.0).collect::<Vec<_>>(),
+                match publish.pubrec {
+                    PubrecCan::Refuse => "",
+                    PubrecCan::OnlyAccept => ", not to be refused",
+                }
             )
         }
         ToHome::Release { packet_id, .. } => format!("release {packet_id}"),
