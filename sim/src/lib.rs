@@ -100,6 +100,7 @@ pub fn replay_command(plan: &Plan) -> String {
             plan.limits.overflow == Overflow::DropOldest,
             " --drop-oldest",
         ),
+        (plan.refuses_publishers(), " --refuse"),
         (plan.retains_few(), " --retain-few"),
         (plan.busy_groups > 1, " --two-groups"),
         (plan.one_group > 0 && plan.busy_groups == 1, " --one-group"),

@@ -43,6 +43,8 @@ struct Arguments {
     tight: bool,
     /// There, sessions that drop their oldest message.
     drop_oldest: bool,
+    /// There, sessions that refuse their publishers.
+    refuse: bool,
     /// Worlds where one topic of each partition may be retained.
     retain_few: bool,
     /// Clients that do not wait for answers about filters.
@@ -77,6 +79,7 @@ fn arguments() -> Result<Arguments> {
         two_groups: false,
         tight: false,
         drop_oldest: false,
+        refuse: false,
         retain_few: false,
         hasty: false,
         members: false,
@@ -107,6 +110,7 @@ fn arguments() -> Result<Arguments> {
             "--two-groups" => found.two_groups = true,
             "--tight" => found.tight = true,
             "--drop-oldest" => found.drop_oldest = true,
+            "--refuse" => found.refuse = true,
             "--retain-few" => found.retain_few = true,
             "--hasty" => found.hasty = true,
             "--members" => found.members = true,
@@ -124,7 +128,7 @@ fn arguments() -> Result<Arguments> {
             "--keep-going" => found.keep_going = true,
             other => {
                 bail!(
-                    "{other}: known are --seeds N, --from S, --bug NAME, --bank, --disk, --aging, --long-life, --draining, --backups, --poisoned, --cold, --trace, --keep-going, --groups, --no-groups, --one-group, --two-groups, --tight, --drop-oldest, --retain-few, --hasty, --members, --deposals N, --no-deposals, --no-kills, --faulty-ms N"
+                    "{other}: known are --seeds N, --from S, --bug NAME, --bank, --disk, --aging, --long-life, --draining, --backups, --poisoned, --cold, --trace, --keep-going, --groups, --no-groups, --one-group, --two-groups, --tight, --drop-oldest, --refuse, --retain-few, --hasty, --members, --deposals N, --no-deposals, --no-kills, --faulty-ms N"
                 )
             }
         }
@@ -189,6 +193,9 @@ fn main() -> Result<ExitCode> {
         let mut plan = plan.with_bug(arguments.bug);
         if arguments.drop_oldest {
             plan = plan.dropping_oldest();
+        }
+        if arguments.refuse {
+            plan = plan.refusing();
         }
         if arguments.retain_few {
             plan = plan.retaining_few();

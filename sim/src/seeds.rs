@@ -255,6 +255,18 @@ impl Plan {
         self
     }
 
+    /// The same world whose sessions without room refuse their publishers (M12).
+    #[must_use]
+    pub const fn refusing(mut self) -> Self {
+        self.limits.overflow = Overflow::RefusePublisher;
+        self
+    }
+
+    /// Whether sessions without room refuse their publishers.
+    pub(crate) fn refuses_publishers(&self) -> bool {
+        self.limits.overflow == Overflow::RefusePublisher
+    }
+
     /// The same world where one topic of each partition may be retained until all converges: most others are refused there.
     #[must_use]
     pub const fn retaining_few(mut self) -> Self {
@@ -268,8 +280,8 @@ impl Plan {
     }
 
     /// Whether publishes are refused for want of room.
-    pub(crate) const fn refuses(&self) -> bool {
-        self.retains_few()
+    pub(crate) fn refuses(&self) -> bool {
+        self.retains_few() || self.refuses_publishers()
     }
 
     /// Whether limits are such that they are reached.

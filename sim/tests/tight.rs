@@ -29,6 +29,18 @@ fn i9_nor_where_the_oldest_is_dropped() {
     }
 }
 
+/// Sessions that refuse their publishers (M12): what was acknowledged comes, whatever its QoS.
+#[test]
+fn i1_nothing_is_dropped_where_publishers_are_refused() {
+    let mut sum = Counts::default();
+    for seed in 1..=SEEDS {
+        let outcome = run_plan(Plan::tight(seed).refusing());
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        sum.add(&outcome.counts);
+    }
+    assert!(sum.delivered > 100 * SEEDS, "the rest arrives: {sum:?}");
+}
+
 /// Where no more topics may be retained, a QoS 2 message is stored for its subscribers and refused where it would be kept. A 3.1.1 client
 /// hears nothing of it and sends it again on each connection.
 #[test]
@@ -66,6 +78,8 @@ fn i9_is_the_only_rule_that_finds_what_has_no_limit() {
 fn a_replay_command_names_the_limits() {
     let command = replay_command(&Plan::tight(7));
     assert!(command.ends_with("--from 7 --trace --tight"), "{command}");
+    let command = replay_command(&Plan::tight(7).refusing());
+    assert!(command.ends_with("--trace --tight --refuse"), "{command}");
     let command = replay_command(&Plan::new(7).retaining_few());
     let ends = command.ends_with("--from 7 --trace --retain-few");
     assert!(ends, "{command}");

@@ -8,7 +8,7 @@ use courser_contract::{
 };
 
 use crate::{
-    Partition,
+    Overflow, Partition,
     entry::{
         Haste, PackedTargets, PublishFact, Rare, SETS_MAX, SettledAs, Target, TargetList, Targets,
     },
@@ -197,6 +197,14 @@ impl Partition {
                 answer(key, Settled::Ok, fx);
             }
             Some(fitting) => self.write_publish(key, append.keep_retained, &fitting, view),
+        }
+    }
+
+    /// Whether a session or group of this partition refuses a message that begins here (M12).
+    pub(crate) fn own_refuse(&mut self, view: &RecordView<'_>, cut: Cut) -> bool {
+        self.config.limits.overflow == Overflow::RefusePublisher && {
+            let list = self.own_targets(view, cut);
+            self.is_any_full(list.stored(), view.encoded_len() as u64)
         }
     }
 

@@ -67,14 +67,11 @@ impl Partition {
         }
         let limits = &self.config.limits;
         let refusable = !matches!(append.key, AppendKey::Unanswered);
-        if limits.overflow == Overflow::RefusePublisher && refusable {
-            let bytes = view.encoded_len() as u64;
-            if stored
-                .iter()
-                .any(|target| self.is_full(target.stream, bytes))
-            {
-                return full(Dropped::QueueFull);
-            }
+        if limits.overflow == Overflow::RefusePublisher
+            && refusable
+            && self.is_any_full(stored, view.encoded_len() as u64)
+        {
+            return full(Dropped::QueueFull);
         }
         if append.keep_retained {
             let admitted = self.admit_retained(view);
@@ -124,6 +121,13 @@ impl Partition {
             i64::from(queue.live()) + reserved.messages > i64::from(most.messages)
                 || queue.bytes().saturating_add_signed(reserved.bytes) > most.bytes
         })
+    }
+
+    /// Whether one of these streams has no room for so many bytes.
+    pub(crate) fn is_any_full(&self, targets: &[Target], bytes: u64) -> bool {
+        targets
+            .iter()
+            .any(|target| self.is_full(target.stream, bytes))
     }
 
     fn is_full(&self, stream: u64, bytes: u64) -> bool {

@@ -171,6 +171,7 @@ impl Client {
                 life
             }
         };
+        ctx.oracle.lives[life].lasts = self.asked.expiry_seconds > 0;
         ctx.note(format_args!(
             "{} is up: present {present}, life {life}",
             self.id

@@ -98,6 +98,8 @@ pub(crate) struct Life {
     /// What it has is not known: a part of what was done in it is lost. What it gets must have been published, no more.
     pub(crate) doubtful: bool,
     pub(crate) resumed: bool,
+    /// It outlives its connections.
+    pub(crate) lasts: bool,
     pub(crate) subs: BTreeMap<String, Sub>,
     pub(crate) spans: Vec<Span>,
     pub(crate) seen: BTreeMap<MsgId, Seen>,
@@ -119,6 +121,8 @@ pub(crate) struct Oracle {
     wait_ms: Option<u64>,
     /// Sessions have limits that are reached: what has no room is dropped (M12).
     drops: bool,
+    /// Sessions that outlive their connections drop nothing that somebody else has published: they refuse it (M12).
+    keeps_all: bool,
     /// Publishes are refused for want of room at any time, by one partition and not by another (M10).
     refuses: bool,
     /// Subscriptions that a session may have (I9).
@@ -146,6 +150,7 @@ impl Oracle {
             uses: Uses::default(),
             wills: Wills::default(),
             drops: plan.is_tight(),
+            keeps_all: plan.refuses_publishers(),
             refuses: plan.refuses(),
             subscriptions_max: plan.limits.subscriptions_max as usize,
             wait_ms: plan.ages().then_some(1_000 * seconds),

@@ -16,6 +16,13 @@ impl Oracle {
     pub(crate) fn recount(&mut self, now: u64, dropped: u64) {
         self.settle_wills(now);
         let missed: Vec<_> = self.missed().collect();
+        let mut refusing = missed.iter().filter(|(life, id)| {
+            self.keeps_all && self.lives[*life].lasts && self.msgs[id].life.is_some()
+        });
+        let unrefused = refusing.next().map(|&(number, id)| {
+            let who = self.named(number, id);
+            format!("I1: {who} was acknowledged where it is to be refused, and never came")
+        });
         let uncounted = missed
             .get(usize::try_from(dropped).unwrap_or(usize::MAX))
             .map(|&(number, id)| {
@@ -31,7 +38,8 @@ impl Oracle {
             gone.then(|| format!("M20: {who} was gone within {after} ms, as if it were too old"))
         });
         let left = dropped.saturating_sub(missed.len() as u64);
-        let broken = uncounted
+        let broken = unrefused
+            .or(uncounted)
             .or(early)
             .or_else(|| self.recount_groups(left))
             .or_else(|| self.uninformed());

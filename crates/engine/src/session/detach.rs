@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::{Going, Session};
 use crate::{
-    Partition,
+    Overflow, Partition,
     entry::Rare,
     lead::{After, Due, Holder, Lead},
     planted::PlantedPartition,
@@ -263,6 +263,11 @@ impl Partition {
                 plan.outbox.push((to, cut));
             }
         }
+        // Only a client can be refused: what nobody waits for is dropped where there is no room.
+        if plan.own && awaited == Awaited::ByClient && self.own_refuse(view, plan.own_cut) {
+            plan.refused = true;
+            return plan;
+        }
         if plan.own && keeper == Some(id) {
             plan.keep_here = self.admit_retained(view).is_ok();
             plan.refused = !plan.keep_here;
@@ -284,13 +289,18 @@ impl Partition {
         if plan.keeper.is_some_and(|keeper| keeper != self.config.id) {
             self.lead.last_kept_elsewhere = self.lead.number + 1;
         }
+        // The destination decides by the same limits.
+        let all_refuse = self.config.limits.overflow == Overflow::RefusePublisher;
+        let mut some_refuses = false;
         for &(to, cut) in &plan.outbox {
             let keep_retained = plan.keeper == Some(to);
+            let refusable = keep_retained || all_refuse;
+            some_refuses |= refusable;
             self.write(&Rare::Forward {
                 to,
                 keep_retained,
                 session: Some(session),
-                refusable: keep_retained,
+                refusable,
                 cut,
             });
             self.lead.reserved_forwards += 1;
@@ -308,9 +318,7 @@ impl Partition {
         }
         Spread {
             forwards: plan.outbox.len(),
-            refusable: plan
-                .keeper
-                .is_some_and(|keeper| plan.outbox.iter().any(|(to, _)| *to == keeper)),
+            refusable: some_refuses,
         }
     }
 
@@ -345,7 +353,7 @@ pub(crate) struct Plan {
     pub(crate) own_cut: Cut,
     /// This partition keeps it as the topic's retained message.
     pub(crate) keep_here: bool,
-    /// This partition should, and has no room.
+    /// This partition has no room for it: as the retained message, or in a session that refuses its publishers.
     pub(crate) refused: bool,
     /// Who keeps it as the retained message.
     pub(crate) keeper: Option<PartitionId>,

@@ -1,9 +1,11 @@
 //! Limits of sessions, and what goes when they are reached.
 
-use courser_contract::{DetachCause, Dropped, Publish, QoS, Refusal, SessionLimits, Settled};
+use courser_contract::{
+    DetachCause, Dropped, Publish, PubrecCan, QoS, Refusal, SessionLimits, Settled,
+};
 use courser_engine::{DiskRoom, Limits, MemoryRoom, Overflow, Pace};
 
-use crate::people::{durable, publish2, release, retain2};
+use crate::people::{durable, publish2, release, retain2, retain2_as};
 use crate::world::{Acks, Commits, DURABLE, OTHER, Options, World, message, to};
 
 fn limited(overflow: Overflow) -> World {
@@ -197,6 +199,75 @@ fn while_memory_is_short_only_those_get_messages_who_take_them_i9() {
     let after = world.send("away/3", "after", QoS::AtLeastOnce);
     world.settle();
     assert!(world.is_acked(after));
+}
+
+/// The policy counts for QoS 2 of a session as for QoS 1, wherever the full session is: PUBREC says so, and nothing is dropped behind it.
+#[test]
+fn i1_a_full_session_refuses_qos2_by_its_policy_m12_m28() {
+    let refused = Settled::Refused(Refusal::QuotaExceeded);
+    for place in [DURABLE, OTHER] {
+        let mut world = limited(Overflow::RefusePublisher);
+        let reader = world.client("reader");
+        let options = Options {
+            place,
+            ..Options::durable()
+        };
+        world.attach(reader, options.clone());
+        world.subscribe(reader, to("t", QoS::ExactlyOnce));
+        world.detach(reader, DetachCause::Lost);
+        let sender = durable(&mut world, "sender");
+        for packet_id in 1..=5 {
+            publish2(&mut world, sender, packet_id, "t", "m", packet_id.into());
+            world.settle();
+        }
+        let expected = [Settled::Ok, Settled::Ok, Settled::Ok, refused, refused];
+        let answers: Vec<_> = world.clients[sender]
+            .pubrec
+            .iter()
+            .map(|answer| answer.1)
+            .collect();
+        assert_eq!(answers, expected, "{place:?}");
+        assert_eq!(world.fx.dropped.get(&Dropped::QueueFull), None, "{place:?}");
+        assert_eq!(world.fx.dropped.get(&Dropped::Quota), Some(&2));
+        world.attach(reader, options);
+        assert_eq!(world.got(reader).len(), 3, "{place:?}");
+        publish2(&mut world, sender, 4, "t", "later", 6);
+        world.settle();
+        assert_eq!(world.got(reader), ["later"], "{place:?}: the id is free");
+    }
+}
+
+/// Who cannot be told waits: its message is taken as soon as the full session has room.
+#[test]
+fn i1_what_a_full_session_refuses_to_3_1_1_waits_for_its_room_m28() {
+    let mut world = limited(Overflow::RefusePublisher);
+    let reader = world.client("reader");
+    let options = Options {
+        place: OTHER,
+        ..Options::durable()
+    };
+    world.attach(reader, options.clone());
+    world.subscribe(reader, to("other/t", QoS::ExactlyOnce));
+    world.detach(reader, DetachCause::Lost);
+    let sender = durable(&mut world, "sender");
+    let publish = |world: &mut World, packet_id: u16| {
+        let message = ("other/t", &*packet_id.to_string());
+        retain2_as(world, sender, packet_id, message, PubrecCan::OnlyAccept);
+        world.settle();
+    };
+    for packet_id in 1..=4 {
+        publish(&mut world, packet_id);
+    }
+    let refused = Settled::Refused(Refusal::QuotaExceeded);
+    let last = world.clients[sender].pubrec.last();
+    assert_eq!(last, Some(&(4, refused, true)));
+    world.attach(reader, options);
+    world.settle();
+    world.pass_time(1_000);
+    world.settle();
+    let last = world.clients[sender].pubrec.last();
+    assert_eq!(last, Some(&(4, Settled::Ok, true)));
+    assert_eq!(world.got(reader), ["1", "2", "3", "4"]);
 }
 
 /// What was admitted and then refused stayed counted as under way, and the next clearing of a topic ended the process.
