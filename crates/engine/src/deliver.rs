@@ -72,6 +72,7 @@ impl<F: PartitionEffects> Sink for Leader<'_, F> {
             flags: DeliverFlags {
                 retain: stored.retain,
                 duplicate: false,
+                shared: false,
             },
             identifiers: target.identifiers.clone(),
         });
@@ -379,6 +380,7 @@ impl Partition {
                 flags: DeliverFlags {
                     retain: look::retain(reference.look),
                     duplicate: (seq < live.sent_before) != (wrong_dup && seq % 20 == 7),
+                    shared: false,
                 },
                 identifiers: looks.identifiers(reference.look).cloned(),
             };

@@ -107,7 +107,8 @@ impl Partition {
 
     /// Who gets a message that is not stored.
     fn receiver(&mut self, target: &Target, view: &RecordView<'_>) -> Option<DeliverTo> {
-        let (front, retain, identifiers) = match ids::owner(target.stream) {
+        let owner = ids::owner(target.stream);
+        let (front, retain, identifiers) = match owner {
             Owner::Session => {
                 let session = self.state.sessions.get(target.stream)?;
                 let live = session.lead.live.as_ref()?;
@@ -127,6 +128,7 @@ impl Partition {
             flags: DeliverFlags {
                 retain,
                 duplicate: false,
+                shared: owner == Owner::Group,
             },
             identifiers,
         })

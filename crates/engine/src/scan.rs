@@ -300,6 +300,7 @@ impl Partition {
             flags: DeliverFlags {
                 retain: true,
                 duplicate: false,
+                shared: false,
             },
             identifiers: target.identifiers.clone(),
         };

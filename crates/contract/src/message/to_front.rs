@@ -187,6 +187,8 @@ pub struct DeliverFlags {
     pub retain: bool,
     /// Sent before: DUP.
     pub duplicate: bool,
+    /// It comes by a shared subscription, also where [`DeliverTo::source`] says nothing.
+    pub shared: bool,
 }
 
 /// Stream of a delivery of QoS > 0.

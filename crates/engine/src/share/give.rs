@@ -163,6 +163,7 @@ fn deliver_given<'a>(
         flags: DeliverFlags {
             retain: keep && look::retain(reference.look),
             duplicate: given.duplicate,
+            shared: true,
         },
         identifiers: asked
             .and_then(|asked| asked.identifier)

@@ -39,6 +39,33 @@ fn members_take_turns() {
     }
 }
 
+/// What the front needs to know of a message that the member may not have: also of QoS 0, whether the group has stored it or not.
+#[test]
+fn i11_what_a_group_gives_is_marked_at_each_qos() {
+    for granted in [QoS::AtMostOnce, QoS::ExactlyOnce] {
+        let mut world = World::new();
+        let members = members(&mut world, 2, &Options::durable(), granted);
+        let alone = world.client("alone");
+        world.attach(alone, Options::durable());
+        world.subscribe(alone, to("t/#", granted));
+        for qos in [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce] {
+            for _ in 0..2 {
+                world.send("t/x", "m", qos);
+                world.settle();
+            }
+        }
+        for (at, count, shared) in [
+            (members[0], 3, true),
+            (members[1], 3, true),
+            (alone, 6, false),
+        ] {
+            let got = &world.clients[at].got;
+            assert_eq!(got.len(), count, "{granted:?}");
+            assert!(got.iter().all(|got| got.shared == shared), "{got:?}");
+        }
+    }
+}
+
 #[test]
 fn a_detached_members_qos1_goes_to_others_in_order_m35() {
     // v5 [MQTT-4.8.2-4] lets it stay for QoS 2 only

@@ -120,6 +120,12 @@ impl Outbound {
     }
 }
 
+/// A member of a group that may not have what the group gives it.
+const NOT_SHARED: Fault = Fault {
+    reason: ReasonCode::NotAuthorized,
+    text: "a shared subscription of this session is not allowed any more",
+};
+
 impl Front {
     /// A delivery for this front.
     #[inline]
@@ -153,7 +159,7 @@ impl Front {
             return fx.dropped(Dropped::OutputFull, 1);
         }
         if fx.may(Asked::Receive(prepared.delivery.view.topic)) == Permission::Denied {
-            return fx.dropped(Dropped::Denied, 1);
+            return self.refuse_unstored(to, fx);
         }
         match self.variant(prepared, to) {
             Ok((_, sizes))
@@ -279,13 +285,16 @@ impl Front {
                 self.end_given(to);
                 self.outcome(place, OutcomeKind::Skipped, fx);
             }
-            Source::Group(_) => self.fail(
-                Fault {
-                    reason: ReasonCode::NotAuthorized,
-                    text: "a shared subscription of this session is not allowed any more",
-                },
-                fx,
-            ),
+            Source::Group(_) => self.fail(NOT_SHARED, fx),
+        }
+    }
+
+    /// The same of one that nobody keeps. The others of its group get the next ones.
+    #[cold]
+    fn refuse_unstored(&mut self, to: &DeliverTo, fx: &mut impl FrontEffects) {
+        fx.dropped(Dropped::Denied, 1);
+        if to.flags.shared {
+            self.fail(NOT_SHARED, fx);
         }
     }
 

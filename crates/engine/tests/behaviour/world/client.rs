@@ -21,6 +21,7 @@ pub(crate) struct Got {
     pub(crate) packet_id: Option<u16>,
     pub(crate) retain: bool,
     pub(crate) duplicate: bool,
+    pub(crate) shared: bool,
     pub(crate) identifiers: Vec<u32>,
 }
 
@@ -34,6 +35,7 @@ impl Got {
             packet_id: to.packet_id,
             retain: to.flags.retain,
             duplicate: to.flags.duplicate,
+            shared: to.flags.shared,
             identifiers: to.identifiers.as_deref().unwrap_or_default().to_vec(),
         }
     }

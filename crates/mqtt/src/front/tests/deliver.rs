@@ -76,6 +76,7 @@ fn dup_and_retain_are_those_of_the_delivery() {
     let flags = DeliverFlags {
         retain: true,
         duplicate: true,
+        shared: false,
     };
     for version in [V311, V5] {
         let mut client = Client::attached(version);

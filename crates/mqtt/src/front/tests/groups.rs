@@ -56,8 +56,9 @@ fn given(seq: u64, packet_id: u16, duplicate: bool) -> DeliverTo {
     DeliverTo {
         packet_id: Some(packet_id),
         flags: DeliverFlags {
-            retain: false,
             duplicate,
+            shared: true,
+            ..DeliverFlags::default()
         },
         ..to_group(seq, QoS::ExactlyOnce)
     }

@@ -161,6 +161,28 @@ fn a_member_without_the_right_leaves_its_group_the_message() {
     assert_eq!(effects.last().map(String::as_str), Some("close Fault(135)"));
 }
 
+/// I11: with QoS 0 as with the others, or the group would go on giving it what it may not have, and each would be lost.
+#[test]
+fn i11_a_member_without_the_right_leaves_its_group_at_qos_0_too() {
+    for version in [V311, V5] {
+        let mut client = denied(Client::durable(version), &["receive no"]);
+        client.effects();
+        let mut to = to_front(QoS::AtMostOnce);
+        to.flags.shared = true;
+        client.gets(view("yes", QoS::AtMostOnce, b"1"), &to);
+        assert_eq!(client.hears().len(), 1);
+        client.gets(view("no", QoS::AtMostOnce, b"2"), &to);
+        let effects = client.effects();
+        assert_eq!(effects[0], "dropped Denied 1");
+        assert_eq!(effects.last().map(String::as_str), Some("close Fault(135)"));
+        let heard = client.hears();
+        match version {
+            V5 => assert!(heard[0].starts_with("DISCONNECT 0x87"), "{heard:?}"),
+            V311 => assert!(heard.is_empty(), "{heard:?}"),
+        }
+    }
+}
+
 #[test]
 fn a_resumed_session_is_not_asked_before_it_is_there() {
     let mut client = denied(Client::new(V5, |_| ()), &["receive no"]);

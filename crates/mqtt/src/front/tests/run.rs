@@ -37,7 +37,7 @@ fn to(identifiers: &[u32], retain: bool) -> DeliverTo {
     let identifiers = (!identifiers.is_empty()).then(|| Arc::from(identifiers));
     let flags = DeliverFlags {
         retain,
-        duplicate: false,
+        ..DeliverFlags::default()
     };
     DeliverTo {
         identifiers,
