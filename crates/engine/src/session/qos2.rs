@@ -383,9 +383,18 @@ impl Partition {
             (Settled::Refused(refusal), Some(Waiter::Hold(uid, packet_id))) => {
                 self.held_refused((from, seq), (uid, packet_id), refusal, fx);
             }
-            (Settled::Refused(_), Some(Waiter::Will(client_id))) => {
-                self.end_forward(from, seq);
-                fx.dropped(Dropped::Rejected, 1);
+            (Settled::Refused(refusal), Some(Waiter::Will(client_id))) => {
+                match refusal {
+                    // It will: who has the client id next does not wait for that.
+                    Refusal::Unavailable => self.forward_later(from, seq),
+                    Refusal::QuotaExceeded
+                    | Refusal::NotAuthorized
+                    | Refusal::TooLarge
+                    | Refusal::Unspecified => {
+                        self.end_forward(from, seq);
+                        fx.dropped(Dropped::Rejected, 1);
+                    }
+                }
                 self.forward_taken(Some(Waiter::Will(client_id)), fx);
             }
             (Settled::Refused(_), None) => self.forward_later(from, seq),

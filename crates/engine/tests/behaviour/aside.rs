@@ -1,12 +1,12 @@
 //! A partition that is set aside acknowledges nothing and lets nobody wait for ever (M39, M44).
 
 use courser_contract::{
-    DetachCause, LogIndex, QoS, Refusal, Settled, SubscribeResult, Subscription,
+    DetachCause, Dropped, LogIndex, QoS, Refusal, Settled, SubscribeResult, Subscription,
     SubscriptionOptions,
 };
 use courser_engine::{AsideFilters, Partition, left_of_skipped};
 
-use crate::people::publish2;
+use crate::people::{publish2, will};
 use crate::world::{Acks, DURABLE, OTHER, Options, World, to};
 
 /// A session with a subscription that is away, and the place of the last entry before its messages.
@@ -273,6 +273,37 @@ fn m8_an_entry_may_name_a_target_set_that_a_skipped_one_has_defined() {
         "its one message"
     );
     assert_eq!(partition.applied(), node.partition.applied());
+}
+
+/// A will for it is acknowledged to nobody, and waits as what a restart finds in the outbox does: for as long as it is set aside (I1, M19). The
+/// client id does not.
+#[test]
+fn i1_a_will_for_a_partition_that_is_set_aside_waits_until_it_serves_m39() {
+    let mut world = World::new();
+    let last = world.nodes[&OTHER].partition.applied();
+    world.restart_aside(OTHER, last, AsideFilters::Known);
+    world.settle();
+    let a = world.client("a");
+    let mut options = will("other/will", 0);
+    if let Some(will) = &mut options.will {
+        will.retain = true;
+    }
+    world.attach(a, options);
+    world.detach(a, DetachCause::Lost);
+    world.attach(a, Options::durable());
+    let waiting = |world: &World| world.nodes[&DURABLE].partition.counts().outbox_messages;
+    for _ in 0..5 {
+        world.pass_time(1_000);
+        world.settle();
+    }
+    assert_eq!(waiting(&world), 1);
+    assert_eq!(world.fx.dropped.get(&Dropped::Rejected), None);
+    world.restart(OTHER);
+    world.settle();
+    world.pass_time(5_000);
+    world.settle();
+    assert_eq!(waiting(&world), 0);
+    assert_eq!(world.nodes[&OTHER].partition.counts().retained_messages, 1);
 }
 
 /// A limit of age made something due that a partition which is set aside never does: its shard never slept again.
