@@ -351,7 +351,7 @@ impl Batch {
         pushed
     }
 
-    /// It fits an empty batch: it is shorter than the entry that it comes from, which did.
+    /// It fits an empty batch, whatever the size of the batch that it comes from: the cleaner sees to that ([`kept_bytes_max`]).
     fn push_kept(
         &mut self,
         partition: PartitionId,
@@ -359,6 +359,11 @@ impl Batch {
         byte: u32,
         data: &[u8],
     ) -> Push {
+        // `Full` for ever would hold up all that waits behind it.
+        assert!(
+            data.len() <= kept_bytes_max(self.limit),
+            "M45: bytes that are kept together fit an empty batch"
+        );
         let bytes = KEPT_HEADER_BYTES + data.len();
         if frame_bytes(bytes) > self.room() {
             return Push::Full;
@@ -488,6 +493,11 @@ impl Batch {
     pub(crate) const fn partitions(&self) -> u64 {
         self.partitions
     }
+}
+
+/// Bytes that an empty batch of at most `limit` bytes keeps as one record.
+pub(crate) const fn kept_bytes_max(limit: usize) -> usize {
+    (limit - BATCH_HEADER_BYTES - FRAME_BYTES - KEPT_HEADER_BYTES) / FRAME_ALIGN * FRAME_ALIGN
 }
 
 /// Bytes of a frame with its data; those of an entry at most, since its frame may be the short one.

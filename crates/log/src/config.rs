@@ -141,12 +141,18 @@ impl LogConfig {
     /// A batch takes at most this much of the file: 4 MiB or a quarter of a segment, whichever is less (M45).
     #[must_use]
     pub const fn batch_bytes_max(&self) -> usize {
-        let quarter = self.segment_bytes / 4;
-        let quarter = quarter - quarter % BLOCK_BYTES as u64;
-        if quarter < BATCH_BYTES_MAX as u64 {
-            quarter as usize
-        } else {
-            BATCH_BYTES_MAX
-        }
+        batch_bytes_max(self.segment_bytes)
+    }
+}
+
+/// What a batch takes at most in segments of `segment_bytes` (M45). Older segments may have larger ones: the setting may have been
+/// lowered.
+pub(crate) const fn batch_bytes_max(segment_bytes: u64) -> usize {
+    let quarter = segment_bytes / 4;
+    let quarter = quarter - quarter % BLOCK_BYTES as u64;
+    if quarter < BATCH_BYTES_MAX as u64 {
+        quarter as usize
+    } else {
+        BATCH_BYTES_MAX
     }
 }

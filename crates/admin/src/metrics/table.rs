@@ -237,7 +237,7 @@ metrics! {
         |it| disk(it, "recall_held_up");
     "recall_index", Gauge of Bytes, "Memory of the reading's indexes, which say where the cleaner has moved messages; part of that of `log`",
         |it| disk(it, "recall_index_bytes");
-    "cleaner_given_up", Counter of Things, "Segments and checkpoints that the cleaner left as they are: damaged, or with more in them than was thought",
+    "cleaner_given_up", Counter of Things, "Segments and checkpoints that the cleaner left as they are: damaged, with more in them than was thought, or with a message that is larger than a batch",
         |it| disk(it, "cleaner_given_up");
     "log_recovered_entries", Gauge of Things, "Entries that the last start read",
         |it| disk(it, "log_recovered_entries");

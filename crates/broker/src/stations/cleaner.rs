@@ -204,7 +204,7 @@ where
 
     fn publish(&self, cleaner: &Cleaner<D, CheckpointNeeds>) {
         let counts = cleaner.counts();
-        let left = counts.given_up + counts.too_full;
+        let left = counts.given_up + counts.too_full + counts.too_large;
         self.state.set(Counter::CleanerReadBytes, counts.read_bytes);
         self.state.set(Counter::CleanerGivenUp, left);
     }

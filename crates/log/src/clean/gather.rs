@@ -63,6 +63,8 @@ pub(super) struct Gathering<F> {
     window: Window<F>,
     offset: u64,
     wanted: Vec<Wanted>,
+    /// Bytes that are kept as one at most.
+    kept_max: usize,
     /// Records that this pass and later ones move, about.
     pub(super) left: u64,
     /// Where the next pass begins.
@@ -79,6 +81,21 @@ pub(super) struct Gathering<F> {
     pub(super) records: u64,
 }
 
+/// Why a segment is not gathered to its end.
+#[derive(Debug)]
+pub(super) enum Obstacle {
+    /// It is not what was written, or the checkpoint is not.
+    Damaged(&'static str),
+    /// A record of this entry is larger than a batch, since segments were larger when it was written: it stays where it is.
+    TooLarge(PartitionId, LogIndex),
+}
+
+impl From<&'static str> for Obstacle {
+    fn from(why: &'static str) -> Self {
+        Self::Damaged(why)
+    }
+}
+
 /// How far a step has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gathered {
@@ -89,14 +106,15 @@ pub(super) enum Gathered {
 }
 
 impl<F: DiskFile> Gathering<F> {
-    /// Of what one pass moves of a segment.
-    pub(super) fn new(source: Source, window: Window<F>, pass: Pass) -> Self {
+    /// Of what one pass moves of a segment, at most `kept_max` bytes as one.
+    pub(super) fn new(source: Source, window: Window<F>, pass: Pass, kept_max: usize) -> Self {
         let Pass { wanted, left, next } = pass;
         Self {
             source,
             window,
             offset: BLOCK_BYTES as u64,
             wanted,
+            kept_max,
             left,
             next,
             buffer: Vec::new(),
@@ -120,7 +138,7 @@ impl<F: DiskFile> Gathering<F> {
     }
 
     /// Reads on.
-    pub(super) fn step(&mut self, needs: &impl Needs) -> Result<Gathered, &'static str> {
+    pub(super) fn step(&mut self, needs: &impl Needs) -> Result<Gathered, Obstacle> {
         let end = self.offset + STEP_BYTES;
         while !self.is_read && self.offset < end && self.buffer.len() < GATHERED_MAX {
             let batch = match batch_at(&mut self.window, self.offset) {
@@ -128,12 +146,12 @@ impl<F: DiskFile> Gathering<F> {
                     batch
                 }
                 BatchSeen::Unreadable(_) | BatchSeen::UnreadableBody(..) => {
-                    return Err("it cannot be read");
+                    return Err("it cannot be read".into());
                 }
                 BatchSeen::Whole(_)
                 | BatchSeen::Nothing
                 | BatchSeen::Other(_)
-                | BatchSeen::BadBody(..) => return Err("a batch is not what was written"),
+                | BatchSeen::BadBody(..) => return Err("a batch is not what was written".into()),
             };
             let number = BatchNumber(batch.header.number.get());
             self.batch(&batch, needs)?;
@@ -150,7 +168,7 @@ impl<F: DiskFile> Gathering<F> {
     }
 
     /// Takes what is wanted of a batch. Of two entries of one index in it the later one counts.
-    fn batch(&mut self, batch: &RawBatch, needs: &impl Needs) -> Result<(), &'static str> {
+    fn batch(&mut self, batch: &RawBatch, needs: &impl Needs) -> Result<(), Obstacle> {
         let tag = batch.header.tag.get();
         let frames: Option<Vec<RawFrame>> = Frames::new(&batch.body, tag, Check::Lengths).collect();
         for frame in frames
@@ -191,7 +209,7 @@ impl<F: DiskFile> Gathering<F> {
         base: u32,
         bytes: &Bytes,
         needs: &impl Needs,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), Obstacle> {
         let key = (frame.partition, frame.index, base);
         let from = self
             .wanted
@@ -212,6 +230,9 @@ impl<F: DiskFile> Gathering<F> {
             let len = needs.record_bytes(bytes, at as u32);
             let record = len.and_then(|len| bytes.get(at..at + len));
             let record = record.ok_or("an entry has no record where a checkpoint names one")?;
+            if record.len() > self.kept_max {
+                return Err(Obstacle::TooLarge(frame.partition, frame.index));
+            }
             let bytes_before = before
                 .filter(|(order, until)| {
                     let near = *until..=until.saturating_add(GAP_MAX);
@@ -226,8 +247,10 @@ impl<F: DiskFile> Gathering<F> {
         Ok(())
     }
 
-    /// Adds a record; to the extent before it, with what lies between them, if there is something that does.
+    /// Adds a record; to the extent before it, with what lies between them, if there is something that does and a batch holds both.
     fn put(&mut self, wanted: Wanted, term: Term, between: Option<&[u8]>, record: &[u8]) {
+        let before = self.extents.last().map_or(0, |extent| extent.len);
+        let between = between.filter(|it| before + it.len() + record.len() <= self.kept_max);
         let at = self.buffer.len();
         self.buffer.extend_from_slice(between.unwrap_or_default());
         self.buffer.extend_from_slice(record);

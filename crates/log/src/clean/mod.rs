@@ -34,7 +34,7 @@ mod weighing;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use courser_contract::{Needs, PartitionId};
+use courser_contract::{LogIndex, Needs, PartitionId};
 
 pub use self::{
     budget::Budget,
@@ -99,6 +99,8 @@ pub struct Cleaner<D: Disk, N: Needs> {
     mean: u64,
     /// Damaged segments.
     left_alone: BTreeSet<SegmentNumber>,
+    /// Segments with a record that is larger than a batch, and its entry.
+    pinned: BTreeMap<SegmentNumber, (PartitionId, LogIndex)>,
     /// A checkpoint has come since the last survey.
     has_news: bool,
     /// Live bytes of which it was told.
@@ -132,6 +134,7 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
             means: BTreeMap::new(),
             mean: MEAN_BYTES,
             left_alone: BTreeSet::new(),
+            pinned: BTreeMap::new(),
             has_news: true,
             told: 0,
             grown: 0,
@@ -280,6 +283,14 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
             Pressure::None => self.budget.allows(bytes.min(self.segment_bytes)),
             Pressure::Short => true,
         }
+    }
+
+    /// Whether a record that no batch holds is still needed where it is, as far as the checkpoints say.
+    fn is_pinned(&self, segment: SegmentNumber) -> bool {
+        self.pinned.get(&segment).is_some_and(|(partition, index)| {
+            let manifest = self.manifests.get(partition);
+            manifest.is_some_and(|manifest| manifest.live.contains(*index))
+        })
     }
 
     /// Begins to read what a partition's checkpoint needs.

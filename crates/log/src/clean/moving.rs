@@ -7,13 +7,18 @@ use courser_contract::{Need, Needs, PartitionId};
 use super::{
     CHUNK_BYTES, Cleaner, State, Step,
     checkpoint::{CheckpointScan, Scanned},
-    gather::{Gathered, Gathering},
+    gather::{Gathered, Gathering, Obstacle},
     survey::Source,
     talk::Question,
     wants::{Address, Wants},
 };
 use crate::{
-    batch::frame_bytes, disk::Disk, format::KEPT_HEADER_BYTES, ids::SegmentNumber, record::Record,
+    batch::{frame_bytes, kept_bytes_max},
+    config::batch_bytes_max,
+    disk::Disk,
+    format::KEPT_HEADER_BYTES,
+    ids::SegmentNumber,
+    record::Record,
     scan::Window,
 };
 
@@ -89,7 +94,8 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
         let file = self.disk.open(&segment.file_name());
         match file.and_then(Window::new) {
             Ok(window) => {
-                let mut gathering = Gathering::new(source, window, wants.finish());
+                let kept_max = kept_bytes_max(batch_bytes_max(self.segment_bytes));
+                let mut gathering = Gathering::new(source, window, wants.finish(), kept_max);
                 gathering.is_begun = is_begun;
                 self.state = State::Gathering(Box::new(gathering));
                 Step::Again
@@ -117,7 +123,14 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
         let step = gathering.step(&self.needs);
         self.counts.read_bytes += gathering.read_bytes() - before;
         match step {
-            Err(why) => return self.leave(segment, why.to_owned()),
+            Err(Obstacle::Damaged(why)) => return self.leave(segment, why.to_owned()),
+            // What of it is in the log twice now says the same.
+            Err(Obstacle::TooLarge(partition, index)) => {
+                self.counts.too_large += 1;
+                self.pinned.insert(segment, (partition, index));
+                self.plan.pop_front();
+                return Step::Again;
+            }
             Ok(Gathered::More) => {}
             // Nothing is written yet: it can still be left.
             Ok(Gathered::Full) if !gathering.is_begun && self.is_too_full(&gathering) => {

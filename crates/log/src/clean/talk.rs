@@ -44,6 +44,8 @@ pub struct CleanerCounts {
     pub read_bytes: u64,
     /// Segments that had more in them than was thought and were left.
     pub too_full: u64,
+    /// Segments that were left since a record of them is larger than a batch: it was written when `log.segment_bytes` was larger.
+    pub too_large: u64,
     /// Segments and checkpoints that were left since they are damaged.
     pub given_up: u64,
 }

@@ -65,7 +65,7 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
     fn make_plan(&mut self, weigher: &Weigher) {
         let segments = weigher.survey.segments.iter().zip(&weigher.counts);
         let weighed: Vec<Weighed> = segments
-            .filter(|(it, _)| !self.left_alone.contains(&it.number))
+            .filter(|(it, _)| !self.left_alone.contains(&it.number) && !self.is_pinned(it.number))
             .map(|(it, records)| {
                 let mean = self.means.get(&it.number).copied().unwrap_or(self.mean);
                 Weighed {
@@ -79,6 +79,7 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
         if let Some(oldest) = weigher.survey.segments.first() {
             self.means = self.means.split_off(&oldest.number);
             self.left_alone = self.left_alone.split_off(&oldest.number);
+            self.pinned = self.pinned.split_off(&oldest.number);
         }
     }
 }

@@ -4,7 +4,7 @@ mod world;
 
 use std::collections::VecDeque;
 
-use courser_log::{Pressure, SpaceState};
+use courser_log::{Pressure, SegmentNumber, SpaceState};
 use world::{Fault, World};
 
 const SEGMENT: u64 = 64 << 10;
@@ -75,6 +75,69 @@ fn m41_a_record_that_is_not_moved_is_missed() {
         }
     });
     assert!(lost.is_err(), "the test above finds what is lost");
+}
+
+/// Live traffic that earns the cleaner what it needs, for long enough.
+fn clean_all(world: &mut World) {
+    for _ in 0..100 {
+        world.gift += 1 << 20;
+        world.earn(Pressure::None);
+        assert!(world.clean(u64::MAX));
+    }
+}
+
+/// Records that follow each other are kept as one. Where segments were larger, so were batches: what was one entry in one of them
+/// is more than a batch holds now.
+#[test]
+fn m45_what_large_segments_hold_is_moved_in_the_batches_of_small_ones() {
+    for seed in [2, 5, 8] {
+        let mut world = World::new(seed, 16 * SEGMENT);
+        world.streams = 1;
+        while world.log.segments() < 4 {
+            world.put(150, 400);
+        }
+        world.needed.retain(|(_, _, index, _)| index % 5 == 0);
+        (0..3).for_each(|partition| world.checkpoint(partition));
+        world.restart_with(SEGMENT);
+        clean_all(&mut world);
+        let counts = world.cleaner.counts();
+        assert!(counts.segments >= 2, "seed {seed}: {counts:?}");
+        world.lose_power();
+    }
+}
+
+/// One that is larger than a batch holds its segment as if it lay in pieces, for as long as it is needed, and no other segment.
+#[test]
+fn m45_a_record_of_a_larger_batch_stays_where_it_is() {
+    let mut world = World::new(5, 16 * SEGMENT);
+    while world.log.segments() < 2 {
+        world.put(12, 400);
+    }
+    let large = std::iter::repeat_with(|| world.put(1, 60_000)[0]);
+    let large = large.take(20).collect::<Vec<_>>();
+    let large = large.into_iter().max_by_key(|it| world.bytes_of(*it));
+    let large = large.expect("there are some");
+    assert!(world.bytes_of(large) > SEGMENT as usize / 4);
+    while world.log.segments() < 4 {
+        world.put(12, 400);
+    }
+    world.forget_some(70);
+    world.forget_longer_than(1_000);
+    world.needed.insert(large);
+    (0..3).for_each(|partition| world.checkpoint(partition));
+    world.restart_with(SEGMENT);
+    clean_all(&mut world);
+    let counts = world.cleaner.counts();
+    assert_eq!((counts.too_large, counts.segments), (1, 2), "{counts:?}");
+    let second = SegmentNumber(2);
+    assert!(world.log.source(second).is_some(), "it is in use");
+    world.forget(&large);
+    (0..3).for_each(|partition| world.checkpoint(partition));
+    clean_all(&mut world);
+    let counts = world.cleaner.counts();
+    assert_eq!(counts.too_large, 1, "{counts:?}");
+    assert!(world.log.source(second).is_none(), "it was cleaned");
+    world.lose_power();
 }
 
 /// A disk that is full but for its reserve, of which one segment is left: that is what the cleaner needs, and it gets more back.

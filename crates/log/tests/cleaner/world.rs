@@ -118,6 +118,8 @@ pub(crate) struct World {
     batch: Batch,
     starts: u32,
     last: [u64; PARTITIONS as usize],
+    /// Streams of a partition.
+    pub(crate) streams: u64,
     /// Every record that was written.
     written: BTreeMap<(u16, u64, u32), Bytes>,
     /// What is needed now, and what the checkpoint that counts says is.
@@ -155,6 +157,7 @@ impl World {
             config,
             starts: 1,
             last: [0; PARTITIONS as usize],
+            streams: STREAMS,
             written: BTreeMap::new(),
             needed: BTreeSet::new(),
             saved: BTreeMap::new(),
@@ -187,7 +190,7 @@ impl World {
             entry.resize(entry.len().next_multiple_of(8) + 8, 9);
             self.written.insert((partition, index, byte), record.into());
             for _ in 0..1 + self.choices.below(8) / 7 {
-                let stream = self.choices.below(STREAMS);
+                let stream = self.choices.below(self.streams);
                 let reference = (partition, stream, index, byte);
                 if self.needed.insert(reference) {
                     references.push(reference);
@@ -235,6 +238,14 @@ impl World {
         let mut choices = self.choices;
         self.needed.retain(|_| choices.below(100) >= share);
         self.choices = choices;
+    }
+
+    /// References to long records.
+    pub(crate) fn forget_longer_than(&mut self, bytes: usize) {
+        let written = &self.written;
+        self.needed.retain(|(partition, _, index, byte)| {
+            written[&(*partition, *index, *byte)].len() <= bytes
+        });
     }
 
     /// A checkpoint of what one partition needs now.
@@ -310,6 +321,20 @@ impl World {
         }
         self.cleaned += self.cleaner.counts().segments - before;
         true
+    }
+
+    /// A restart with segments of another size.
+    pub(crate) fn restart_with(&mut self, segment: u64) {
+        let mut config = LogConfig::new(NODE, segment).expect("a good size");
+        config.reserve_segments = self.config.reserve_segments;
+        config.spare_segments = self.config.spare_segments;
+        self.config = config;
+        self.lose_power();
+    }
+
+    /// Bytes of a record.
+    pub(crate) fn bytes_of(&self, (partition, _, index, byte): Reference) -> usize {
+        self.written[&(partition, index, byte)].len()
     }
 
     /// The power goes; all that checkpoints name must be there, and all entries behind them.
