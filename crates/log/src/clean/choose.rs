@@ -19,8 +19,15 @@ pub(super) struct Weighed {
     pub(super) live: u64,
 }
 
-/// A plan is no longer: what it was made of changes.
-const PLAN_MAX: usize = 8;
+/// A plan has room for so many, however little live traffic writes until the next one.
+const PLAN_MIN: usize = 8;
+
+/// Segments of a plan, where live traffic fills so many until the next one is made: twice as many, for those that are half live give back
+/// half of themselves, and a log that holds too much shrinks. No more: what a plan was made of changes.
+pub(super) fn plan_max(filled_until_next: u64) -> usize {
+    let twice = usize::try_from(filled_until_next.saturating_mul(2));
+    twice.unwrap_or(usize::MAX).max(PLAN_MIN)
+}
 
 impl Pressure {
     /// Of so many bytes at most so many may be live for a segment to be worth it.
@@ -32,12 +39,17 @@ impl Pressure {
     }
 }
 
-/// Segments to be cleaned, best first.
+/// Segments to be cleaned, best first, at most `plan_max` of them.
 ///
 /// What a segment gives is its dead bytes, for as long as they will stay free: the older it is, the less will die in it by
 /// itself, so its age counts. What it costs is reading it and writing what lives. Where the disk is short, only dead bytes
 /// count.
-pub(super) fn choose(segments: &[Weighed], active: u64, pressure: Pressure) -> Vec<SegmentNumber> {
+pub(super) fn choose(
+    segments: &[Weighed],
+    active: u64,
+    pressure: Pressure,
+    plan_max: usize,
+) -> Vec<SegmentNumber> {
     let bytes: u64 = segments.iter().map(|it| it.bytes).sum();
     let live: u64 = segments.iter().map(|it| it.live.min(it.bytes)).sum();
     let is_due = match pressure {
@@ -53,7 +65,7 @@ pub(super) fn choose(segments: &[Weighed], active: u64, pressure: Pressure) -> V
         .map(|it| (value(it, active, pressure), it.segment))
         .collect();
     worth.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
-    worth.truncate(PLAN_MAX);
+    worth.truncate(plan_max);
     worth.into_iter().map(|(_, segment)| segment).collect()
 }
 
@@ -81,7 +93,7 @@ mod tests {
     }
 
     fn chosen(segments: &[Weighed], pressure: Pressure) -> Vec<u64> {
-        let chosen = choose(segments, 100, pressure);
+        let chosen = choose(segments, 100, pressure, PLAN_MIN);
         chosen.into_iter().map(|it| it.0).collect()
     }
 
@@ -100,6 +112,15 @@ mod tests {
             chosen(&[weighed(7, 901), weighed(8, 900)], Pressure::Short),
             [8]
         );
+    }
+
+    #[test]
+    fn a_plan_frees_more_than_is_written_until_the_next_one() {
+        let segments: Vec<Weighed> = (1..=400).map(|it| weighed(it, 10)).collect();
+        for filled in [0, 2, 4, 5, 50] {
+            let chosen = choose(&segments, 500, Pressure::None, plan_max(filled));
+            assert_eq!(chosen.len() as u64, (2 * filled).max(8));
+        }
     }
 
     #[test]

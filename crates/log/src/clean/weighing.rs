@@ -5,7 +5,7 @@ use courser_contract::{Need, Needs, PartitionId};
 use super::{
     Cleaner, State, Step,
     checkpoint::{CheckpointScan, Scanned},
-    choose::{Weighed, choose},
+    choose::{Weighed, choose, plan_max},
     survey::Survey,
     weigh::{Locator, Weigher},
 };
@@ -75,7 +75,9 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
                 }
             })
             .collect();
-        self.plan = choose(&weighed, weigher.survey.active, self.pressure).into();
+        let plan_max = plan_max(self.look_at.div_ceil(self.segment_bytes));
+        let active = weigher.survey.active;
+        self.plan = choose(&weighed, active, self.pressure, plan_max).into();
         if let Some(oldest) = weigher.survey.segments.first() {
             self.means = self.means.split_off(&oldest.number);
             self.left_alone = self.left_alone.split_off(&oldest.number);

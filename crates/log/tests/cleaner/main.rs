@@ -172,6 +172,36 @@ fn m47_on_a_full_disk_the_cleaner_works_in_the_last_segment_of_the_reserve() {
     world.lose_power();
 }
 
+/// However many segments a backlog has left of which little is needed, more of them are given back than live traffic fills.
+#[test]
+fn m41_a_large_log_of_which_little_is_needed_shrinks() {
+    let mut world = World::new(2, SEGMENT);
+    while world.log.segments() < 130 {
+        world.put(46, 300);
+    }
+    world.forget_some(98);
+    (0..3).for_each(|partition| world.checkpoint(partition));
+    let large = world.log.segments() as u64;
+    let until = world.log.counts().live_bytes() + large * SEGMENT / 2;
+    for turn in 0.. {
+        if world.log.counts().live_bytes() >= until {
+            break;
+        }
+        // Of each segment a few are needed: none becomes free by itself.
+        for reference in world.put(46, 300).iter().skip(1) {
+            world.forget(reference);
+        }
+        if turn % 9 == 0 {
+            (0..3).for_each(|partition| world.checkpoint(partition));
+        }
+        world.earn(Pressure::None);
+        assert!(world.clean(u64::MAX));
+    }
+    let left = world.log.segments() as u64;
+    assert!(left <= large * 2 / 3, "{left} segments of {large} are left");
+    world.lose_power();
+}
+
 /// Half of the messages are read in order, half go to sessions that read now and then; as much is read as is written, and as
 /// much waits as the log may hold dead besides.
 #[test]
