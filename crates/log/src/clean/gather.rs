@@ -10,8 +10,9 @@ use super::{
     wants::{Address, Pass},
 };
 use crate::{
+    batch::frame_bytes,
     disk::DiskFile,
-    format::{BLOCK_BYTES, Kind},
+    format::{BLOCK_BYTES, FRAME_ALIGN, KEPT_HEADER_BYTES, Kind},
     ids::BatchNumber,
     read::kept_of,
     record::Record,
@@ -76,9 +77,10 @@ pub(super) struct Gathering<F> {
     is_read: bool,
     /// Something of it is on its way into the log.
     pub(super) is_begun: bool,
-    /// Bytes and records gathered so far.
+    /// Bytes and records gathered so far, and those that are kept as one.
     pub(super) bytes: u64,
     pub(super) records: u64,
+    kept: u64,
 }
 
 /// Why a segment is not gathered to its end.
@@ -124,7 +126,21 @@ impl<F: DiskFile> Gathering<F> {
             is_begun: false,
             bytes: 0,
             records: 0,
+            kept: 0,
         }
+    }
+
+    /// What this is of all that this pass and later ones move, if it is so much of the records gathered so far.
+    pub(super) fn of_all_left(&self, so_far: u64) -> u128 {
+        u128::from(so_far) * u128::from(self.left) / u128::from(self.records.max(1))
+    }
+
+    /// Whether the log would have no room in the middle of what this pass and later ones move.
+    pub(super) fn lacks_room(&self) -> bool {
+        let frames = self.kept * frame_bytes(KEPT_HEADER_BYTES + FRAME_ALIGN) as u64;
+        let needed = self.of_all_left(self.bytes + frames);
+        // Headers of batches, and what fills their last blocks.
+        needed + needed / 16 > u128::from(self.source.room)
     }
 
     /// Bytes of the file that were gone through.
@@ -259,15 +275,18 @@ impl<F: DiskFile> Gathering<F> {
         self.bytes += len as u64;
         match self.extents.last_mut() {
             Some(extent) if between.is_some() => extent.len += len,
-            Some(_) | None => self.extents.push(Extent {
-                order: wanted.order,
-                partition: wanted.partition,
-                term,
-                index: wanted.index,
-                byte: wanted.byte,
-                at,
-                len,
-            }),
+            Some(_) | None => {
+                self.kept += 1;
+                self.extents.push(Extent {
+                    order: wanted.order,
+                    partition: wanted.partition,
+                    term,
+                    index: wanted.index,
+                    byte: wanted.byte,
+                    at,
+                    len,
+                });
+            }
         }
     }
 

@@ -46,7 +46,7 @@ use self::{
     checkpoint::CheckpointScan,
     gather::Gathering,
     moving::Needing,
-    wants::{RECORDS_MAX, Wants},
+    wants::{Address, RECORDS_MAX},
     weighing::Weighing,
 };
 use crate::{
@@ -67,6 +67,8 @@ const MEAN_BYTES: u64 = 256;
 enum State<F, S> {
     Idle,
     Asked,
+    /// Part of a segment is moved; the log is asked whether the rest from there on may be.
+    AskedAgain(Address),
     Weighing(Box<Weighing<F, S>>),
     /// The needs of a segment are collected.
     Needing(Box<Needing<F, S>>),
@@ -174,6 +176,7 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
             State::Idle => !self.plan.is_empty(),
             State::Gathering(gathering) => !gathering.out.is_empty(),
             State::Asked
+            | State::AskedAgain(_)
             | State::Weighing(_)
             | State::Needing(_)
             | State::Writing(_)
@@ -196,7 +199,7 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
         self.look_at = (LOOK_SEGMENTS * self.segment_bytes).max(bytes / 8);
         self.grown = 0;
         self.has_news = false;
-        let is_worth = survey.has_room && !survey.segments.is_empty();
+        let is_worth = survey.room > 0 && !survey.segments.is_empty();
         self.state = match is_worth {
             true => State::Weighing(Box::new(Weighing::new(survey))),
             false => State::Idle,
@@ -208,9 +211,13 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
         let state = std::mem::replace(&mut self.state, State::Idle);
         self.state = match (state, source) {
             (State::Doubting(segment, why), Some(_)) => State::Left(segment, why),
-            (_, Some(source)) => {
-                let wants = Wants::new(None, self.records_max);
-                State::Needing(Box::new(Needing::new(source, wants)))
+            (state, Some(source)) => {
+                let from = if let State::AskedAgain(from) = state {
+                    Some(from)
+                } else {
+                    None
+                };
+                State::Needing(Box::new(Needing::new(source, from, self.records_max)))
             }
             (_, None) => {
                 self.plan.pop_front();
@@ -231,6 +238,7 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
             }
             other @ (State::Idle
             | State::Asked
+            | State::AskedAgain(_)
             | State::Weighing(_)
             | State::Needing(_)
             | State::Gathering(_)
@@ -244,6 +252,7 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Idle => self.begin(),
             waiting @ (State::Asked
+            | State::AskedAgain(_)
             | State::Writing(_)
             | State::Ending(_)
             | State::Doubting(..)) => {

@@ -34,13 +34,14 @@ pub(super) struct Needing<F, S> {
 }
 
 impl<F, S> Needing<F, S> {
-    pub(super) fn new(source: Source, wants: Wants) -> Self {
+    /// Of what has not been moved: all, or what is from an address on.
+    pub(super) fn new(source: Source, from: Option<Address>, records_max: usize) -> Self {
         Self {
             left: source.partitions.clone(),
             source,
-            wants,
+            wants: Wants::new(from, records_max),
             open: None,
-            is_begun: false,
+            is_begun: from.is_some(),
         }
     }
 }
@@ -114,7 +115,7 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
         if gathering.is_read() {
             self.learn(&gathering);
             if let Some(from) = gathering.next {
-                return self.next_pass(*gathering, from);
+                return self.next_pass(segment, from);
             }
             self.state = State::Ending(segment);
             return Step::Write(vec![Record::Cleaned { segment }]);
@@ -132,8 +133,11 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
                 return Step::Again;
             }
             Ok(Gathered::More) => {}
-            // Nothing is written yet: it can still be left.
-            Ok(Gathered::Full) if !gathering.is_begun && self.is_too_full(&gathering) => {
+            // Nothing is written yet: it can still be left. Without room it must be.
+            Ok(Gathered::Full)
+                if !gathering.is_begun && self.is_too_full(&gathering)
+                    || gathering.lacks_room() =>
+            {
                 self.learn(&gathering);
                 self.counts.too_full += 1;
                 self.plan.pop_front();
@@ -145,21 +149,16 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
         Step::Again
     }
 
-    /// What is above this address is still to be moved.
-    fn next_pass(&mut self, gathering: Gathering<D::File>, from: Address) -> Step {
-        let wants = Wants::new(Some(from), self.records_max);
-        let mut needing = Needing::new(gathering.source, wants);
-        needing.is_begun = gathering.is_begun;
-        self.state = State::Needing(Box::new(needing));
-        Step::Again
+    /// What is above this address is still to be moved, if there is room for it: others have written meanwhile.
+    fn next_pass(&mut self, segment: SegmentNumber, from: Address) -> Step {
+        self.state = State::AskedAgain(from);
+        Step::Ask(Question::Source(segment))
     }
 
     /// Whether a segment has more in it than is worth moving: all that is wanted, if it is as large as what was read.
     fn is_too_full(&self, gathering: &Gathering<D::File>) -> bool {
         let share = self.pressure.live_max(gathering.source.bytes);
-        let needed = u128::from(gathering.bytes) * u128::from(gathering.left);
-        let needed = needed / u128::from(gathering.records.max(1));
-        needed > u128::from(share)
+        gathering.of_all_left(gathering.bytes) > u128::from(share)
     }
 
     /// Remembers how large its needed records are.

@@ -8,6 +8,7 @@ use courser_contract::{LogIndex, PartitionId};
 use crate::{
     config::Planted,
     disk::Disk,
+    format::BLOCK_BYTES,
     ids::{BatchNumber, SegmentNumber},
     kept::KeptEntries,
     log::{Log, Segment},
@@ -22,8 +23,8 @@ pub struct Survey {
     pub(crate) partitions: BTreeSet<PartitionId>,
     /// The segment that is written.
     pub(crate) active: u64,
-    /// Room for the next segment without taking the last one of the reserve.
-    pub(crate) has_room: bool,
+    /// Bytes of kept records that there is room for.
+    pub(crate) room: u64,
 }
 
 /// Entries of a partition, from the first to the last.
@@ -45,6 +46,8 @@ pub(crate) struct Surveyed {
 pub struct Source {
     pub(crate) segment: SegmentNumber,
     pub(crate) bytes: u64,
+    /// Bytes of kept records that there is room for.
+    pub(crate) room: u64,
     /// Its last batch.
     pub(crate) last: BatchNumber,
     /// Entries that begin in it, each run with the byte of the batch with the first, ascending.
@@ -103,7 +106,7 @@ impl<D: Disk> Log<D> {
         let closed = self.segments.range(..self.active.segment);
         let mut survey = Survey {
             active: self.active.segment.0,
-            has_room: self.has_room_to_clean(),
+            room: self.room_to_clean(),
             ..Survey::default()
         };
         for (number, segment) in closed {
@@ -123,21 +126,30 @@ impl<D: Disk> Log<D> {
         survey
     }
 
-    /// Whether what lives in a segment has room beyond the one that is being written: without it the writer would stop in the
-    /// middle, before the segment is free.
-    fn has_room_to_clean(&self) -> bool {
-        self.ready.len() + self.free.len() > 0
-            || self.space.free_bytes >= self.config.segment_bytes()
+    /// Bytes of kept records that have room beyond the segment that is being written: with more of them the writer would stop in the
+    /// middle, before anything is free, and acknowledgements with it.
+    ///
+    /// What one segment takes may go into the last one of the reserve, which is given back at once. Of what takes several, one stays for
+    /// acknowledgements meanwhile (M47).
+    fn room_to_clean(&self) -> u64 {
+        let segment = self.config.segment_bytes();
+        let makeable = self.space.free_bytes / segment;
+        let there = makeable.saturating_add((self.ready.len() + self.free.len()) as u64);
+        let taken = there.saturating_sub(1).max(there.min(1));
+        // The header, and an end into which the next batch does not fit.
+        let lost = (BLOCK_BYTES + self.config.batch_bytes_max()) as u64;
+        taken.saturating_mul(segment - lost)
     }
 
-    /// What of a segment counts; `None` when it is none any more that may be cleaned, or there is no room for what lives in it.
+    /// What of a segment counts; `None` when it is none any more that may be cleaned, or there is no room for anything.
     #[must_use]
     pub fn source(&self, number: SegmentNumber) -> Option<Source> {
         let segment = self.segments.get(&number)?;
         if number >= self.active.segment || !self.is_cleanable(number, segment) {
             return None;
         }
-        if !self.has_room_to_clean() {
+        let room = self.room_to_clean();
+        if room == 0 {
             return None;
         }
         let mut entries = Vec::new();
@@ -149,6 +161,7 @@ impl<D: Disk> Log<D> {
         Some(Source {
             segment: number,
             bytes: segment.bytes,
+            room,
             last: segment.last,
             entries,
             kept: joined(kept_runs(segment).collect()),

@@ -139,7 +139,7 @@ mod tests {
             ],
             partitions: [PartitionId(1)].into(),
             active: 9,
-            has_room: true,
+            room: u64::MAX,
         })
     }
 

@@ -74,6 +74,7 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
                     live: records.saturating_mul(mean),
                 }
             })
+            .filter(|it: &Weighed| it.live <= weigher.survey.room)
             .collect();
         let plan_max = plan_max(self.look_at.div_ceil(self.segment_bytes));
         let active = weigher.survey.active;

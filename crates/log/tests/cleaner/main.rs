@@ -172,6 +172,39 @@ fn m47_on_a_full_disk_the_cleaner_works_in_the_last_segment_of_the_reserve() {
     world.lose_power();
 }
 
+/// What lives in one large segment takes many small ones: in the middle of it the log would have no room, nothing would be free yet, and
+/// acknowledgements would wait behind what is moved.
+#[test]
+fn m47_what_finds_no_room_is_not_begun() {
+    // In one pass, and in many.
+    for seed in [2, 1] {
+        let mut world = World::new(seed, 16 * SEGMENT);
+        while world.log.segments() < 4 {
+            world.put(12, 400);
+        }
+        world.restart_with(SEGMENT);
+        let large = world.log.segments();
+        while world.log.segments() == large {
+            world.put(12, 400);
+        }
+        world.forget_some(30);
+        (0..3).for_each(|partition| world.checkpoint(partition));
+        world.leave_room(5 * SEGMENT);
+        world.earn(Pressure::Short);
+        assert!(world.clean(u64::MAX));
+        // The one in which the restart was has little in it.
+        assert!(world.cleaner.counts().bytes < SEGMENT, "it would not end");
+        world.put(1, 400);
+        world.leave_room(25 * SEGMENT);
+        (0..3).for_each(|partition| world.checkpoint(partition));
+        world.earn(Pressure::Short);
+        assert!(world.clean(u64::MAX));
+        let counts = world.cleaner.counts();
+        assert!(counts.segments >= 3, "there is room: {counts:?}");
+        world.lose_power();
+    }
+}
+
 /// However many segments a backlog has left of which little is needed, more of them are given back than live traffic fills.
 #[test]
 fn m41_a_large_log_of_which_little_is_needed_shrinks() {

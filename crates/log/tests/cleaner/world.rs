@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use courser_contract::{LogIndex, Need, Needs, NeedsScan, PartitionId, Term};
 use courser_log::{
-    Batch, CheckpointAt, CheckpointStore, Cleaner, LiveEntries, Log, LogConfig, Manifests,
+    Batch, CheckpointAt, CheckpointStore, Cleaner, Disk, LiveEntries, Log, LogConfig, Manifests,
     NodeIdentity, Pressure, Push, Question, Record, StartId, Step,
     testing::{Choices, MemDisk},
 };
@@ -172,6 +172,14 @@ impl World {
     pub(crate) fn set_capacity(&mut self, bytes: u64) {
         self.disk.set_capacity(Some(bytes));
         self.log.refresh_space();
+    }
+
+    /// So many bytes more find room on the log's disk.
+    pub(crate) fn leave_room(&mut self, bytes: u64) {
+        const LARGE: u64 = 1 << 40;
+        self.disk.set_capacity(Some(LARGE));
+        let used = LARGE - self.disk.free_bytes().expect("it answers");
+        self.set_capacity(used + bytes);
     }
 
     /// An entry with some records, each needed in one or two streams.
