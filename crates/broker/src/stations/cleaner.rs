@@ -16,7 +16,7 @@ use super::orders::{Mark, Order, OrderReceiver, OrderSender, orders};
 use super::reader::Job;
 use crate::rings::Doze;
 
-/// How long the cleaner waits for more budget.
+/// How long the cleaner waits for more budget, and for what cannot be read for the moment.
 const BUDGET_LOOK: Duration = Duration::from_millis(200);
 
 /// How often it looks whether the start is over.
@@ -66,6 +66,8 @@ pub(crate) struct CleanerStation<D: Disk> {
     state: Arc<DiskState>,
     /// When the cleaner was told how much live traffic has written.
     told_at: Instant,
+    /// Something could not be read, and nothing was written since.
+    is_held_up: bool,
 }
 
 impl<D> CleanerStation<D>
@@ -92,6 +94,7 @@ where
             doze,
             state,
             told_at: Instant::now(),
+            is_held_up: false,
         };
         let ports = CleanerPorts {
             orders: receiver,
@@ -171,14 +174,31 @@ where
                 Pause::Job
             }
             Step::Write(records) => {
+                self.is_held_up = false;
                 self.write(records);
                 Pause::Job
+            }
+            Step::HeldUp { why } => {
+                self.tell_hold_up(&why);
+                Pause::For(BUDGET_LOOK)
             }
             Step::GaveUp { segment, why } => {
                 let segment = segment.map(|segment| segment.0);
                 tracing::error!(event = "cleaner_gave_up", segment, why);
                 Pause::None
             }
+        }
+    }
+
+    /// Once, until something is cleaned again.
+    #[cold]
+    fn tell_hold_up(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.is_held_up, true) {
+            tracing::warn!(
+                event = "cleaner_held_up",
+                why,
+                "what the cleaner reads is not to be had for the moment: it is tried again until it is"
+            );
         }
     }
 

@@ -2,6 +2,7 @@
 
 use courser_contract::{Need, Needs, NeedsScan, PartitionId};
 
+use super::obstacle::Trouble;
 use crate::{
     checkpoint::{CheckpointReader, CheckpointStore, Manifests},
     disk::{Disk, DiskFile},
@@ -31,22 +32,22 @@ impl<F: DiskFile, S: NeedsScan> CheckpointScan<F, S> {
         manifests: &Manifests,
         needs: &N,
         partition: PartitionId,
-    ) -> Result<Self, String>
+    ) -> Result<Self, Trouble>
     where
         D: Disk<File = F>,
         N: Needs<Scan = S>,
     {
-        let manifest = manifests.get(&partition).ok_or("there is no manifest")?;
-        let reader = store.reader(manifest).map_err(|error| error.to_string())?;
+        let manifest = manifests.get(&partition);
+        let manifest = manifest.ok_or_else(|| "there is no manifest".to_owned())?;
+        let reader = store.reader(manifest)?;
         let scan = needs.scan(partition);
         Ok(Self { reader, scan })
     }
 
     /// Reads on.
-    pub(super) fn step(&mut self, need: &mut dyn FnMut(Need)) -> Result<Scanned, String> {
+    pub(super) fn step(&mut self, need: &mut dyn FnMut(Need)) -> Result<Scanned, Trouble> {
         for _ in 0..PIECES {
-            let piece = self.reader.next_piece();
-            match piece.map_err(|error| error.to_string())? {
+            match self.reader.next_piece()? {
                 Some(piece) => self.scan.piece(&piece, need)?,
                 None => return Ok(Scanned::All),
             }
@@ -55,8 +56,9 @@ impl<F: DiskFile, S: NeedsScan> CheckpointScan<F, S> {
     }
 
     /// All pieces have come. Gives their bytes.
-    pub(super) fn finish(self) -> Result<u64, String> {
+    pub(super) fn finish(self) -> Result<u64, Trouble> {
         let (_, bytes) = self.reader.so_far();
-        self.scan.finish().map(|()| bytes)
+        self.scan.finish()?;
+        Ok(bytes)
     }
 }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use courser_contract::{LogIndex, Needs, PartitionId, Term};
 
 use super::{
+    obstacle::{Obstacle, Trouble},
     survey::Source,
     wants::{Address, Pass},
 };
@@ -83,21 +84,6 @@ pub(super) struct Gathering<F> {
     kept: u64,
 }
 
-/// Why a segment is not gathered to its end.
-#[derive(Debug)]
-pub(super) enum Obstacle {
-    /// It is not what was written, or the checkpoint is not.
-    Damaged(&'static str),
-    /// A record of this entry is larger than a batch, since segments were larger when it was written: it stays where it is.
-    TooLarge(PartitionId, LogIndex),
-}
-
-impl From<&'static str> for Obstacle {
-    fn from(why: &'static str) -> Self {
-        Self::Damaged(why)
-    }
-}
-
 /// How far a step has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gathered {
@@ -161,8 +147,8 @@ impl<F: DiskFile> Gathering<F> {
                 BatchSeen::Whole(batch) if batch.header.segment.get() == self.source.segment.0 => {
                     batch
                 }
-                BatchSeen::Unreadable(_) | BatchSeen::UnreadableBody(..) => {
-                    return Err("it cannot be read".into());
+                BatchSeen::Unreadable(error) | BatchSeen::UnreadableBody(_, error) => {
+                    return Err(Obstacle::Trouble(Trouble::from(error)));
                 }
                 BatchSeen::Whole(_)
                 | BatchSeen::Nothing

@@ -18,6 +18,8 @@
 //! open and is read to its end. Memory does not grow with the segment: what is needed of one that has more small records than a pass
 //! moves ([`Cleaner::with_records_max`]) goes in passes by address, and only the last of them ends with *cleaned*.
 //!
+//! What cannot be read for the moment says nothing of the disk: the cleaner comes back to it.
+//!
 //! The cleaner has no thread and no clock: whoever runs it calls [`Cleaner::step`], asks the log what it wants to know, writes
 //! what it gives, and says when that is synced.
 
@@ -26,6 +28,7 @@ mod checkpoint;
 mod choose;
 mod gather;
 mod moving;
+mod obstacle;
 mod survey;
 mod talk;
 mod wants;
@@ -46,6 +49,7 @@ use self::{
     checkpoint::CheckpointScan,
     gather::Gathering,
     moving::Needing,
+    obstacle::Trouble,
     wants::{Address, RECORDS_MAX},
     weighing::Weighing,
 };
@@ -303,7 +307,7 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
     }
 
     /// Begins to read what a partition's checkpoint needs.
-    fn scan(&self, partition: PartitionId) -> Result<CheckpointScan<D::File, N::Scan>, String> {
+    fn scan(&self, partition: PartitionId) -> Result<CheckpointScan<D::File, N::Scan>, Trouble> {
         CheckpointScan::new(&self.store, &self.manifests, &self.needs, partition)
     }
 

@@ -7,7 +7,8 @@ use courser_contract::{Need, Needs, PartitionId};
 use super::{
     CHUNK_BYTES, Cleaner, State, Step,
     checkpoint::{CheckpointScan, Scanned},
-    gather::{Gathered, Gathering, Obstacle},
+    gather::{Gathered, Gathering},
+    obstacle::{Obstacle, Trouble},
     survey::Source,
     talk::Question,
     wants::{Address, Wants},
@@ -102,7 +103,7 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
                 Step::Again
             }
             // Used again meanwhile, if it is not damaged: the next survey tells.
-            Err(error) => self.leave(segment, error.to_string()),
+            Err(error) => self.leave(segment, error.into()),
         }
     }
 
@@ -124,7 +125,12 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
         let step = gathering.step(&self.needs);
         self.counts.read_bytes += gathering.read_bytes() - before;
         match step {
-            Err(Obstacle::Damaged(why)) => return self.leave(segment, why.to_owned()),
+            // Nothing of the batch that could not be read was taken.
+            Err(Obstacle::Trouble(Trouble::Passing(why))) => {
+                self.state = State::Gathering(gathering);
+                return Step::HeldUp { why };
+            }
+            Err(Obstacle::Trouble(why)) => return self.leave(segment, why),
             // What of it is in the log twice now says the same.
             Err(Obstacle::TooLarge(partition, index)) => {
                 self.counts.too_large += 1;
@@ -192,9 +198,15 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
         Step::Write(records)
     }
 
-    /// A segment cannot be read. Perhaps nothing of it is needed any more and it was used again: the log knows.
-    fn leave(&mut self, segment: SegmentNumber, why: String) -> Step {
-        self.state = State::Doubting(segment, why);
-        Step::Ask(Question::Source(segment))
+    /// A segment cannot be read. Perhaps nothing of it is needed any more and it was used again: the log knows. Or it can be read later: it
+    /// is the first of the plan still.
+    fn leave(&mut self, segment: SegmentNumber, why: Trouble) -> Step {
+        match why {
+            Trouble::Passing(why) => Step::HeldUp { why },
+            Trouble::Damaged(why) => {
+                self.state = State::Doubting(segment, why);
+                Step::Ask(Question::Source(segment))
+            }
+        }
     }
 }

@@ -22,6 +22,11 @@ pub enum Step {
     Ask(Question),
     /// To be written in this order, and synced; then [`crate::clean::Cleaner::written`].
     Write(Vec<Record>),
+    /// Something cannot be read for the moment, such as for want of a descriptor. Another step after a while tries it again.
+    HeldUp {
+        /// Why.
+        why: String,
+    },
     /// A segment stays as it is: it, or what the checkpoint says of it, is damaged. Another step follows.
     GaveUp {
         /// Which, if it is one.

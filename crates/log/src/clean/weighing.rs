@@ -6,6 +6,7 @@ use super::{
     Cleaner, State, Step,
     checkpoint::{CheckpointScan, Scanned},
     choose::{Weighed, choose, plan_max},
+    obstacle::Trouble,
     survey::Survey,
     weigh::{Locator, Weigher},
 };
@@ -53,7 +54,12 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
         });
         let step = match read {
             Ok(()) => Step::Again,
-            Err(why) => {
+            Err(Trouble::Passing(why)) => {
+                // Once more from the beginning.
+                (self.has_news, self.look_at) = (true, 0);
+                return Step::HeldUp { why };
+            }
+            Err(Trouble::Damaged(why)) => {
                 weigher.exclude(partition);
                 self.gave_up(None, why)
             }

@@ -4,7 +4,7 @@ mod world;
 
 use std::collections::VecDeque;
 
-use courser_log::{Pressure, SegmentNumber, SpaceState};
+use courser_log::{Pressure, SegmentNumber, SpaceState, testing::Call};
 use world::{Fault, World};
 
 const SEGMENT: u64 = 64 << 10;
@@ -202,6 +202,31 @@ fn m47_what_finds_no_room_is_not_begun() {
         let counts = world.cleaner.counts();
         assert!(counts.segments >= 3, "there is room: {counts:?}");
         world.lose_power();
+    }
+}
+
+/// What a disk does not give for the moment is not damaged: nothing is left alone for it.
+#[test]
+fn d7_the_cleaner_comes_back_to_what_could_not_be_read_for_the_moment() {
+    for call in [Call::Open, Call::Read] {
+        let (mut held_up, mut cleaned) = (0, 0);
+        for after in [0, 1, 2, 5, 20] {
+            let mut world = World::new(2, SEGMENT);
+            while world.log.segments() < 8 {
+                world.put(12, 400);
+            }
+            world.forget_some(70);
+            (0..3).for_each(|partition| world.checkpoint(partition));
+            world.fail(call, after);
+            clean_all(&mut world);
+            let counts = world.cleaner.counts();
+            assert_eq!(counts.given_up, 0, "{call:?} {after}: {counts:?}");
+            assert!(counts.segments >= 7, "{call:?} {after}: {counts:?}");
+            held_up += world.held_up;
+            cleaned += world.cleaned;
+            world.lose_power();
+        }
+        assert!(held_up > 0 && cleaned > 0, "{call:?} fails");
     }
 }
 

@@ -2,13 +2,14 @@
 //! written. After each crash all that the checkpoints name must be there, byte for byte.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 
 use bytes::Bytes;
 use courser_contract::{LogIndex, Need, Needs, NeedsScan, PartitionId, Term};
 use courser_log::{
     Batch, CheckpointAt, CheckpointStore, Cleaner, Disk, LiveEntries, Log, LogConfig, Manifests,
     NodeIdentity, Pressure, Push, Question, Record, StartId, Step,
-    testing::{Choices, MemDisk},
+    testing::{Call, Choices, MemDisk},
 };
 
 const NODE: NodeIdentity = NodeIdentity(42);
@@ -131,6 +132,8 @@ pub(crate) struct World {
     pub(crate) cleaned: u64,
     /// Budget besides what live traffic earns.
     pub(crate) gift: u64,
+    /// Times that the cleaner could not read something for the moment.
+    pub(crate) held_up: u64,
     /// Bytes of all checkpoints.
     pub(crate) checkpoint_bytes: u64,
 }
@@ -164,6 +167,7 @@ impl World {
             fault: Fault::None,
             cleaned: 0,
             gift: 0,
+            held_up: 0,
             checkpoint_bytes: 0,
         }
     }
@@ -172,6 +176,13 @@ impl World {
     pub(crate) fn set_capacity(&mut self, bytes: u64) {
         self.disk.set_capacity(Some(bytes));
         self.log.refresh_space();
+    }
+
+    /// Calls to the disks of log and checkpoints that fail for the moment, from after so many of them on.
+    pub(crate) fn fail(&self, call: Call, after: u64) {
+        for disk in [&self.disk, &self.checkpoints] {
+            disk.fail(call, after, 4, ErrorKind::TimedOut);
+        }
     }
 
     /// So many bytes more find room on the log's disk.
@@ -324,6 +335,7 @@ impl World {
                     self.background();
                     self.cleaner.written();
                 }
+                Step::HeldUp { .. } => self.held_up += 1,
                 Step::GaveUp { segment, why } => panic!("{segment:?}: {why}"),
             }
         }

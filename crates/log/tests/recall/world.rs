@@ -262,7 +262,7 @@ impl World {
                     }
                     writes -= 1;
                 }
-                Step::GaveUp { .. } => return,
+                Step::GaveUp { .. } | Step::HeldUp { .. } => return,
             }
         }
     }

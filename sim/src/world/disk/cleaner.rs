@@ -101,6 +101,10 @@ impl World {
                 self.disk_later(ms, |life| DiskEvent::CleanerAsks(life, question));
             }
             Step::Write(records) => self.order_of_cleaner(records),
+            Step::HeldUp { why } => {
+                self.note(format_args!("the cleaner is held up: {why}"));
+                self.wake_cleaner(BUDGET_LOOK_MS);
+            }
             Step::GaveUp { segment, why } => {
                 self.note(format_args!("the cleaner gives up {segment:?}: {why}"));
                 self.wake_cleaner(3);
