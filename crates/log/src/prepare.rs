@@ -1,4 +1,4 @@
-//! Making segments ready ahead of need: the slow part, a value that is sent to another thread and run there.
+//! Making segments ready ahead of need, and removing those above it: the slow part, a value that is sent to another thread and run there.
 //!
 //! A segment that is ready has its number in its name and in its header, all of its blocks are allocated and written once,
 //! and file and name are durable: rolling into it changes no metadata. Zeros are written and not only reserved, because the
@@ -38,68 +38,117 @@ pub(crate) struct NewSegment {
     pub(crate) syncs_folder: bool,
 }
 
-/// A segment to be made ready; may take some 100 ms of disk time, so it runs where nobody waits.
+/// A segment to be made ready, and files to be removed; may take some 100 ms of disk time, so it runs where nobody waits.
 #[derive(Debug)]
 #[must_use = "a job does nothing until it is run, and the log waits for what it gives"]
 pub struct PrepareJob<D> {
     pub(crate) disk: D,
-    pub(crate) new: NewSegment,
-    /// A file in which nothing is live, to be used again.
-    pub(crate) recycle: Option<SegmentNumber>,
-    /// Files that are above need.
-    pub(crate) remove: Vec<SegmentNumber>,
+    pub(crate) make: Option<Make>,
+    pub(crate) remove: Remove,
 }
 
 /// What came of a [`PrepareJob`]; for [`crate::Log::prepared`].
 #[derive(Debug)]
 pub struct Prepared<F> {
-    pub(crate) segment: SegmentNumber,
-    pub(crate) recycled: Option<SegmentNumber>,
-    pub(crate) result: Result<F, PrepareError>,
+    pub(crate) made: Option<Made<F>>,
+    pub(crate) removed: Removed,
 }
 
 impl<F> Prepared<F> {
-    /// Why there is no segment, when there is none.
+    /// Why something was not done, when it was not.
     #[must_use]
     pub fn error(&self) -> Option<&PrepareError> {
-        self.result.as_ref().err()
+        let made = self.made.as_ref();
+        let error = made.and_then(|made| made.result.as_ref().err());
+        error.or_else(|| self.removed.result.as_ref().err())
     }
 }
 
 impl<D: Disk> PrepareJob<D> {
     /// Does the work.
     pub fn run(self) -> Prepared<D::File> {
-        let result = self.remove_spare().and_then(|()| match self.recycle {
-            Some(old) => self.recycled(old),
-            None => self.created(),
-        });
-        Prepared {
+        let made = self.make.map(|make| make.run(&self.disk));
+        // Last: files that cannot be removed are no reason to have no segment.
+        let removed = self.remove.run(&self.disk);
+        Prepared { made, removed }
+    }
+}
+
+/// Files that are above need, to be removed.
+#[derive(Debug)]
+pub(crate) struct Remove {
+    pub(crate) files: Vec<SegmentNumber>,
+    /// Always, but for a planted bug.
+    pub(crate) syncs_folder: bool,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Removed {
+    /// So many are.
+    pub(crate) count: u64,
+    pub(crate) result: Result<(), PrepareError>,
+}
+
+impl Remove {
+    /// Their room is there once their names are durably gone, and not before.
+    pub(crate) fn run<D: Disk>(self, disk: &D) -> Removed {
+        let mut count = 0;
+        for segment in self.files {
+            match disk.remove(&segment.file_name()) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    let result = Err(failed("removing a spare segment")(error));
+                    return Removed { count, result };
+                }
+            }
+            count += 1;
+        }
+        let result = match self.syncs_folder && count > 0 {
+            true => sync_folder(disk),
+            false => Ok(()),
+        };
+        Removed { count, result }
+    }
+}
+
+/// A segment to be made ready.
+#[derive(Debug)]
+pub(crate) struct Make {
+    pub(crate) new: NewSegment,
+    /// A file in which nothing is live, to be used again.
+    pub(crate) recycle: Option<SegmentNumber>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Made<F> {
+    pub(crate) segment: SegmentNumber,
+    pub(crate) was_recycled: bool,
+    pub(crate) result: Result<F, PrepareError>,
+}
+
+impl Make {
+    pub(crate) fn run<D: Disk>(self, disk: &D) -> Made<D::File> {
+        let result = match self.recycle {
+            Some(old) => self.recycled(disk, old),
+            None => self.created(disk),
+        };
+        Made {
             segment: self.new.segment,
-            recycled: self.recycle,
+            was_recycled: self.recycle.is_some(),
             result,
         }
     }
 
-    fn remove_spare(&self) -> Result<(), PrepareError> {
-        for segment in &self.remove {
-            match self.disk.remove(&segment.file_name()) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(failed("removing a spare segment")(error)),
-            }
-        }
-        Ok(())
-    }
-
     /// The name first: until the header is written, the old number in it says that the file holds nothing.
-    fn recycled(&self, old: SegmentNumber) -> Result<D::File, PrepareError> {
+    fn recycled<D: Disk>(&self, disk: &D, old: SegmentNumber) -> Result<D::File, PrepareError> {
         let name = self.new.segment.file_name();
-        self.disk
-            .rename(&old.file_name(), &name)
+        disk.rename(&old.file_name(), &name)
             .map_err(failed("renaming a segment"))?;
-        self.sync_folder()?;
-        let file = self
-            .disk
+        self.sync_folder(disk)?;
+        let file = disk
             .open(&name)
             .map_err(failed("opening a recycled segment"))?;
         write_header(&file, self.new).map_err(failed("writing a segment's header"))?;
@@ -108,33 +157,32 @@ impl<D: Disk> PrepareJob<D> {
         Ok(file)
     }
 
-    fn created(&self) -> Result<D::File, PrepareError> {
+    fn created<D: Disk>(&self, disk: &D) -> Result<D::File, PrepareError> {
         let name = format!("{:010}.new", self.new.segment.0);
-        let file = self
-            .disk
-            .create(&name)
-            .map_err(failed("creating a segment"))?;
+        let file = disk.create(&name).map_err(failed("creating a segment"))?;
         if let Err(error) = fill(&file, self.new) {
             drop(file);
             // What is left is removed at the next start if not now.
-            let _removed = self.disk.remove(&name);
+            let _removed = disk.remove(&name);
             return Err(error);
         }
-        self.disk
-            .rename(&name, &self.new.segment.file_name())
+        disk.rename(&name, &self.new.segment.file_name())
             .map_err(failed("renaming a segment"))?;
-        self.sync_folder()?;
+        self.sync_folder(disk)?;
         Ok(file)
     }
 
-    fn sync_folder(&self) -> Result<(), PrepareError> {
-        if self.new.syncs_folder {
-            self.disk
-                .sync_dir()
-                .map_err(unsynced("syncing the log's folder"))?;
+    fn sync_folder<D: Disk>(&self, disk: &D) -> Result<(), PrepareError> {
+        match self.new.syncs_folder {
+            true => sync_folder(disk),
+            false => Ok(()),
         }
-        Ok(())
     }
+}
+
+fn sync_folder(disk: &impl Disk) -> Result<(), PrepareError> {
+    let synced = disk.sync_dir();
+    synced.map_err(unsynced("syncing the log's folder"))
 }
 
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> PrepareError {

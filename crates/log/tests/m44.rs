@@ -904,6 +904,83 @@ fn d8_the_log_leaves_room_for_the_checkpoint_that_frees_it() {
     again.expect("the same batch has room in what was freed");
 }
 
+/// Files that hold nothing and are not ready: all but the segments that are counted.
+fn spare(log: &Log<MemDisk>, disk: &MemDisk) -> usize {
+    let ready = support::config().ahead_segments + support::config().reserve_segments;
+    disk.names().len() - log.segments() - ready as usize
+}
+
+fn prepare_all(log: &mut Log<MemDisk>) {
+    while let Some(job) = log.prepare() {
+        log.prepared(job.run()).expect("synced");
+    }
+}
+
+/// `docs/operations/disk.md`: at most `spare_segments`, also where nobody writes any more.
+#[test]
+fn i9_segments_that_a_checkpoint_frees_are_removed_without_another_segment_begun() {
+    let mut recorded = Recorded::new();
+    while recorded.log.segments() < 40 {
+        recorded.write_synced(&[1]);
+    }
+    prepare_all(&mut recorded.log);
+    assert_eq!(spare(&recorded.log, &recorded.disk), 0);
+    let at = support::checkpoint_at(recorded.last[&1], 1);
+    let freed = recorded
+        .log
+        .set_checkpoint(PartitionId(1), at, Default::default());
+    assert_eq!(spare(&recorded.log, &recorded.disk), freed);
+    let rolls = recorded.log.counts().rolls;
+    prepare_all(&mut recorded.log);
+    let counts = recorded.log.counts();
+    assert_eq!(spare(&recorded.log, &recorded.disk), 1);
+    assert_eq!((counts.rolls, counts.removed), (rolls, freed as u64 - 1));
+    recorded.log.check();
+}
+
+/// The next segment waits behind what is removed.
+#[test]
+fn i9_no_job_removes_many_segments() {
+    let mut recorded = Recorded::new();
+    while recorded.log.segments() < 60 {
+        recorded.write_synced(&[1]);
+    }
+    prepare_all(&mut recorded.log);
+    let at = support::checkpoint_at(recorded.last[&1], 1);
+    let live = Default::default();
+    recorded.log.set_checkpoint(PartitionId(1), at, live);
+    let mut jobs = 0;
+    while let Some(job) = recorded.log.prepare() {
+        let before = recorded.disk.names().len();
+        recorded.log.prepared(job.run()).expect("synced");
+        assert!(before - recorded.disk.names().len() <= 16);
+        jobs += 1;
+    }
+    assert!(jobs > 3);
+}
+
+#[test]
+fn d8_files_of_another_size_give_their_room_on_a_full_disk() {
+    let mut recorded = Recorded::new();
+    while recorded.log.segments() < 6 {
+        recorded.write_synced(&[1]);
+    }
+    recorded.disk = recorded.disk.kill();
+    let (mut log, _) = open_with(&recorded.disk, 2, 2 * SEGMENT);
+    prepare_all(&mut log);
+    let at = support::checkpoint_at(recorded.last[&1], 1);
+    recorded.batch = log.new_batch();
+    recorded.log = log;
+    recorded.write_synced(&[2]);
+    let used = recorded.disk.used();
+    recorded.disk.set_capacity(Some(used));
+    let live = Default::default();
+    let freed = recorded.log.set_checkpoint(PartitionId(1), at, live);
+    prepare_all(&mut recorded.log);
+    let counts = recorded.log.counts();
+    assert_eq!((counts.removed, counts.created), (freed as u64, 3));
+}
+
 #[test]
 fn d5_after_a_failed_sync_everything_is_refused() {
     let mut recorded = Recorded::new();

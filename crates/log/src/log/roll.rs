@@ -14,61 +14,79 @@ use crate::{
     ids::SegmentNumber,
     kept::KeptEntries,
     live::LiveEntries,
-    prepare::{NewSegment, PrepareJob, Prepared, write_header},
+    prepare::{Made, Make, NewSegment, PrepareJob, Prepared, Remove, write_header},
     record::CheckpointAt,
 };
 
+/// Files of one job: some milliseconds each, and the next segment waits behind them.
+const REMOVED_AT_ONCE: usize = 16;
+
 impl<D: Disk> Log<D> {
-    /// Work that makes one more segment ready, when one is wanted, there is room for it, and none is under way. Run it on
-    /// another thread and give the result to [`Log::prepared`]. Call it after each write and each [`Log::prepared`]; it is
+    /// Work that makes one more segment ready, when one is wanted and there is room for it, and removes files above need; none while some is
+    /// under way. Run it on another thread and give the result to [`Log::prepared`]. Call it after each write and each [`Log::prepared`]; it is
     /// cheap when nothing is to be done.
     pub fn prepare(&mut self) -> Option<PrepareJob<D>> {
-        let wanted = self.config.ahead_segments + self.config.reserve_segments;
-        let enough = self.ready.len() >= wanted as usize;
-        if enough || self.preparing || self.failed || self.prepare_blocked {
+        if self.preparing || self.failed || self.prepare_blocked {
             return None;
         }
-        if self.free.is_empty() && !self.has_room_for_one() {
+        let wanted = self.config.ahead_segments + self.config.reserve_segments;
+        let lacking = (wanted as usize).saturating_sub(self.ready.len());
+        let makes = lacking > 0 && (!self.free.is_empty() || self.has_room_for_one());
+        let make = makes.then(|| self.make());
+        let remove = self.remove(lacking.saturating_sub(1));
+        if make.is_none() && remove.files.is_empty() {
             return None;
         }
         self.preparing = true;
-        Some(self.job())
+        Some(PrepareJob {
+            disk: self.disk.clone(),
+            make,
+            remove,
+        })
     }
 
-    /// Takes what a [`PrepareJob`] made.
+    /// Takes what a [`PrepareJob`] has done.
     ///
     /// # Errors
-    /// When a sync of it failed: final, as for [`Log::sync`]. A segment that could not be made for another reason is only counted.
+    /// When a sync of it failed: final, as for [`Log::sync`]. What could not be done for another reason is only counted.
     pub fn prepared(&mut self, done: Prepared<D::File>) -> Result<(), WriteError> {
         self.preparing = false;
-        match done.result {
-            // The writer was faster and made one of its own.
-            Ok(_) if done.segment < self.active.segment => self.free.push_back(done.segment),
-            Ok(file) => {
-                self.count_prepared(done.recycled);
-                self.ready.push_back(Ready {
-                    segment: done.segment,
-                    file,
-                    bytes: self.config.segment_bytes(),
-                });
-            }
-            Err(PrepareError::Unsynced { what, source }) => {
-                return self.or_fail(what, Err(source));
-            }
-            Err(PrepareError::NoSpace | PrepareError::Failed { .. }) => {
-                self.counts.prepare_failures += 1;
-                self.prepare_blocked = true;
+        self.counts.removed += done.removed.count;
+        let made = done.made.map_or(Ok(None), |made| self.made(made));
+        let made = made.map(|ready| self.ready.extend(ready));
+        for result in [made, done.removed.result] {
+            match result {
+                Ok(()) => {}
+                Err(PrepareError::Unsynced { what, source }) => {
+                    return self.or_fail(what, Err(source));
+                }
+                Err(PrepareError::NoSpace | PrepareError::Failed { .. }) => {
+                    self.counts.prepare_failures += 1;
+                    self.prepare_blocked = true;
+                }
             }
         }
         self.measure_space();
         Ok(())
     }
 
-    fn count_prepared(&mut self, recycled: Option<SegmentNumber>) {
-        match recycled {
-            Some(_) => self.counts.recycled += 1,
-            None => self.counts.created += 1,
+    /// A segment that was made, if it is of use.
+    fn made(&mut self, made: Made<D::File>) -> Result<Option<Ready<D::File>>, PrepareError> {
+        let file = made.result?;
+        if made.segment < self.active.segment {
+            // The writer was faster and made one of its own.
+            self.free.push_back(made.segment);
+            return Ok(None);
         }
+        match made.was_recycled {
+            true => self.counts.recycled += 1,
+            false => self.counts.created += 1,
+        }
+        Ok(Some(Ready {
+            segment: made.segment,
+            file,
+            bytes: self.config.segment_bytes(),
+        }))
     }
 
     /// Says that a checkpoint of a partition is durable: of the entries at or below its index only `live` ones are needed.
@@ -123,16 +141,9 @@ impl<D: Disk> Log<D> {
         if self.free.is_empty() && !self.has_room_for_one() {
             return Err(WriteError::NoSpace);
         }
-        let done = self.job().run();
-        match done.result {
-            Ok(file) => {
-                self.count_prepared(done.recycled);
-                Ok(Ready {
-                    segment: done.segment,
-                    file,
-                    bytes: self.config.segment_bytes(),
-                })
-            }
+        let made = self.make().run(&self.disk);
+        match self.made(made) {
+            Ok(ready) => Ok(ready.expect("its number is the highest")),
             Err(PrepareError::NoSpace) => {
                 self.counts.prepare_failures += 1;
                 self.measure_space();
@@ -144,19 +155,25 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    fn job(&mut self) -> PrepareJob<D> {
+    fn make(&mut self) -> Make {
         let segment = self.next_segment;
         self.next_segment = segment.next();
-        let recycle = self.free.pop_front();
-        let spare = self.config.spare_segments as usize;
-        let above = self.free.len().saturating_sub(spare);
-        self.unwanted.extend(self.free.drain(..above));
-        self.counts.removed += self.unwanted.len() as u64;
-        PrepareJob {
-            disk: self.disk.clone(),
+        Make {
             new: self.new_segment(segment),
-            recycle,
-            remove: std::mem::take(&mut self.unwanted),
+            recycle: self.free.pop_front(),
+        }
+    }
+
+    /// Some of the files above need, when so many more are to be made ready: the others are for the next jobs, so that none is long.
+    fn remove(&mut self, lacking: usize) -> Remove {
+        let keep = self.config.spare_segments as usize + lacking;
+        let above = self.free.len().saturating_sub(keep);
+        let count = REMOVED_AT_ONCE.min(self.unwanted.len());
+        let mut files: Vec<SegmentNumber> = self.unwanted.drain(..count).collect();
+        files.extend(self.free.drain(..above.min(REMOVED_AT_ONCE - count)));
+        Remove {
+            files,
+            syncs_folder: !self.config.has(Planted::SkipFolderSync),
         }
     }
 

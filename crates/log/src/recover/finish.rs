@@ -23,7 +23,7 @@ use crate::{
     ids::{BatchNumber, Place, SegmentNumber, StartId},
     live::LiveEntries,
     log::{Active, LastBatch, Log, LogCounts, Ready, Segment, Space, SpaceState},
-    prepare::{NewSegment, PrepareJob, write_header},
+    prepare::{Make, NewSegment, Remove, write_header},
     record::HardState,
 };
 
@@ -330,8 +330,13 @@ fn first_segment<D: Disk>(
         None => {
             let segment = stock.next_segment;
             stock.next_segment = segment.next();
-            let job = PrepareJob {
-                disk: disk.clone(),
+            // They may be what takes the room.
+            let spare = Remove {
+                files: std::mem::take(&mut stock.unwanted),
+                syncs_folder: !config.has(Planted::SkipFolderSync),
+            };
+            spare.run(disk).result.map_err(WriteError::from)?;
+            let make = Make {
                 new: NewSegment {
                     segment,
                     bytes: config.segment_bytes(),
@@ -340,9 +345,8 @@ fn first_segment<D: Disk>(
                     syncs_folder: !config.has(Planted::SkipFolderSync),
                 },
                 recycle: stock.free.pop_front(),
-                remove: std::mem::take(&mut stock.unwanted),
             };
-            let file = job.run().result.map_err(WriteError::from)?;
+            let file = make.run(disk).result.map_err(WriteError::from)?;
             Ready {
                 segment,
                 file,
