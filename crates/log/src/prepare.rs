@@ -15,7 +15,7 @@ use zerocopy::{
 };
 
 use crate::{
-    disk::{Disk, DiskFile},
+    disk::{Disk, DiskFile, is_passing},
     error::PrepareError,
     format::{BLOCK_BYTES, Header, SEGMENT_MAGIC, SEGMENT_VERSION, SegmentHeader},
     ids::{NodeIdentity, SegmentNumber, StartId},
@@ -87,29 +87,38 @@ pub(crate) struct Remove {
 pub(crate) struct Removed {
     /// So many are.
     pub(crate) count: u64,
+    /// Those that are still there.
+    pub(crate) left: Vec<SegmentNumber>,
     pub(crate) result: Result<(), PrepareError>,
 }
 
 impl Remove {
     /// Their room is there once their names are durably gone, and not before.
     pub(crate) fn run<D: Disk>(self, disk: &D) -> Removed {
+        let mut left = self.files;
         let mut count = 0;
-        for segment in self.files {
+        let mut result = Ok(());
+        while let Some(segment) = left.last() {
             match disk.remove(&segment.file_name()) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
-                    let result = Err(failed("removing a spare segment")(error));
-                    return Removed { count, result };
+                    result = Err(failed("removing a spare segment")(error));
+                    break;
                 }
             }
+            left.pop();
             count += 1;
         }
-        let result = match self.syncs_folder && count > 0 {
-            true => sync_folder(disk),
-            false => Ok(()),
-        };
-        Removed { count, result }
+        if self.syncs_folder && count > 0 {
+            // What is left is still there in either case; a failed sync counts for more.
+            result = sync_folder(disk).and(result);
+        }
+        Removed {
+            count,
+            left,
+            result,
+        }
     }
 }
 
@@ -126,48 +135,83 @@ pub(crate) struct Make {
 pub(crate) struct Made<F> {
     pub(crate) segment: SegmentNumber,
     pub(crate) was_recycled: bool,
+    /// Where none was made: the file that was to be used again, under the number that it has now, and what it is good for.
+    pub(crate) left: Option<(SegmentNumber, Use)>,
     pub(crate) result: Result<F, PrepareError>,
 }
 
+/// What a file is good for that did not become a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// To be tried again: there was no room, or something was not to be had for the moment.
+    Again,
+    /// Its room alone: what failed may fail for good, and would stand in the way of a new file.
+    Room,
+}
+
+impl Use {
+    fn after(error: &PrepareError) -> Self {
+        match error {
+            PrepareError::NoSpace => Self::Again,
+            PrepareError::Failed { source, .. } | PrepareError::Unsynced { source, .. } => {
+                match is_passing(source) {
+                    true => Self::Again,
+                    false => Self::Room,
+                }
+            }
+        }
+    }
+}
+
 impl Make {
-    pub(crate) fn run<D: Disk>(self, disk: &D) -> Made<D::File> {
+    pub(crate) fn run<D: Disk>(mut self, disk: &D) -> Made<D::File> {
+        let was_recycled = self.recycle.is_some();
         let result = match self.recycle {
             Some(old) => self.recycled(disk, old),
             None => self.created(disk),
         };
+        let error = result.as_ref().err();
+        let left = error.and_then(|error| Some((self.recycle?, Use::after(error))));
         Made {
             segment: self.new.segment,
-            was_recycled: self.recycle.is_some(),
+            was_recycled,
+            left,
             result,
         }
     }
 
     /// The name first: until the header is written, the old number in it says that the file holds nothing.
-    fn recycled<D: Disk>(&self, disk: &D, old: SegmentNumber) -> Result<D::File, PrepareError> {
+    ///
+    /// A file that did not get its new header is no worse than before: whatever is in it then, it is not written as a segment before a whole
+    /// header under a higher number was synced. So a sync of the header that finds no room is none that failed for the log. One of the folder
+    /// is: it stands for all names that were changed before it, and nobody knows which of them are durable.
+    fn recycled<D: Disk>(&mut self, disk: &D, old: SegmentNumber) -> Result<D::File, PrepareError> {
         let name = self.new.segment.file_name();
         disk.rename(&old.file_name(), &name)
             .map_err(failed("renaming a segment"))?;
+        self.recycle = Some(self.new.segment);
         self.sync_folder(disk)?;
         let file = disk
             .open(&name)
             .map_err(failed("opening a recycled segment"))?;
         write_header(&file, self.new).map_err(failed("writing a segment's header"))?;
-        file.sync()
-            .map_err(unsynced("syncing a segment's header"))?;
+        sync_unused(&file, "syncing a segment's header")?;
         Ok(file)
     }
 
     fn created<D: Disk>(&self, disk: &D) -> Result<D::File, PrepareError> {
         let name = format!("{:010}.new", self.new.segment.0);
         let file = disk.create(&name).map_err(failed("creating a segment"))?;
-        if let Err(error) = fill(&file, self.new) {
+        let named = fill(&file, self.new).and_then(|()| {
+            disk.rename(&name, &self.new.segment.file_name())
+                .map_err(failed("renaming a segment"))
+        });
+        if let Err(error) = named {
             drop(file);
             // What is left is removed at the next start if not now.
             let _removed = disk.remove(&name);
             return Err(error);
         }
-        disk.rename(&name, &self.new.segment.file_name())
-            .map_err(failed("renaming a segment"))?;
         self.sync_folder(disk)?;
         Ok(file)
     }
@@ -221,21 +265,22 @@ fn fill<F: DiskFile>(file: &F, new: NewSegment) -> Result<(), PrepareError> {
             .map_err(failed("filling a segment with zeros"))?;
         at += len as u64;
         if at - synced >= FILL_SYNC_BYTES {
-            sync_filled(file)?;
+            sync_unused(file, "syncing a new segment")?;
             synced = at;
         }
     }
     write_header(file, new).map_err(failed("writing a segment's header"))?;
-    sync_filled(file)
+    sync_unused(file, "syncing a new segment")
 }
 
-/// A file system that finds room as late as at the sync says here that it has none: the file is not in use yet, and goes.
-fn sync_filled<F: DiskFile>(file: &F) -> Result<(), PrepareError> {
+/// A file system that finds room as late as at the sync says here that it has none: the file is not in use yet, and nothing that was written
+/// into it is counted on.
+fn sync_unused<F: DiskFile>(file: &F, what: &'static str) -> Result<(), PrepareError> {
     file.sync().map_err(|source| {
         if is_full(&source) {
             PrepareError::NoSpace
         } else {
-            unsynced("syncing a new segment")(source)
+            unsynced(what)(source)
         }
     })
 }

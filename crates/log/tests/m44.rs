@@ -77,17 +77,22 @@ impl Recorded {
             if let Some(job) = self.log.prepare() {
                 self.log.prepared(job.run()).expect("synced");
             }
-            let next = self.last.entry(1).or_insert(0);
-            *next += 1;
-            let record = entry(1, *next, &data(1, *next, 3_000));
-            self.batch.clear();
-            assert_eq!(self.batch.push(&record), Push::Taken);
-            if let Err(error) = self.log.write(&mut self.batch) {
+            if let Err(error) = self.write_next() {
                 return error;
             }
             self.log.sync().expect("synced");
             look(&self.log);
         }
+    }
+
+    /// One batch, with the next entry of partition 1, if it is taken.
+    fn write_next(&mut self) -> Result<BatchPlace, WriteError> {
+        let next = self.last.entry(1).or_insert(0);
+        *next += 1;
+        let record = entry(1, *next, &data(1, *next, 3_000));
+        self.batch.clear();
+        assert_eq!(self.batch.push(&record), Push::Taken);
+        self.log.write(&mut self.batch)
     }
 
     /// One batch, with a vote of partition 1 for node 1.
@@ -979,6 +984,122 @@ fn d8_files_of_another_size_give_their_room_on_a_full_disk() {
     prepare_all(&mut recorded.log);
     let counts = recorded.log.counts();
     assert_eq!((counts.removed, counts.created), (freed as u64, 3));
+}
+
+/// A log with one segment in which nothing is live, and none that is ready.
+fn with_one_free() -> Recorded {
+    let mut recorded = Recorded::new();
+    while recorded.log.segments() < 2 {
+        recorded.write_synced(&[1]);
+    }
+    let at = support::checkpoint_at(recorded.last[&1], 1);
+    let live = Default::default();
+    assert_eq!(recorded.log.set_checkpoint(PartitionId(1), at, live), 1);
+    // Nothing else is to be had.
+    let used = recorded.disk.used();
+    recorded.disk.set_capacity(Some(used));
+    recorded
+}
+
+/// The reserve went away piece by piece under shortage, for the log tries again five times a second.
+#[test]
+fn m47_a_segment_whose_preparation_fails_is_used_when_it_is_tried_again() {
+    let calls = [
+        (Call::Rename, ErrorKind::OutOfMemory),
+        (Call::Open, ErrorKind::OutOfMemory),
+        (Call::Write, ErrorKind::StorageFull),
+        (Call::Sync, ErrorKind::StorageFull),
+    ];
+    for (call, kind) in calls {
+        let mut recorded = with_one_free();
+        recorded.disk.fail(call, 0, 3, kind);
+        let bytes = recorded.log.segments_bytes();
+        for _ in 0..3 {
+            recorded.log.refresh_space();
+            let job = recorded.log.prepare().expect("one is free");
+            recorded.log.prepared(job.run()).expect("no failed sync");
+            recorded.log.check();
+            assert_eq!(recorded.log.segments_bytes(), bytes, "{call:?}");
+        }
+        assert_eq!(recorded.log.counts().prepare_failures, 3, "{call:?}");
+        recorded.log.refresh_space();
+        let job = recorded.log.prepare().expect("it is still there");
+        recorded.log.prepared(job.run()).expect("synced");
+        assert_eq!(recorded.log.counts().recycled, 1, "{call:?}");
+        while recorded.log.segments() < 2 {
+            recorded.write_synced(&[2]);
+        }
+        let manifests = support::manifest(recorded.last[&1], 1, recorded.log.synced());
+        let opened = open(&recorded.disk.kill(), 2, &manifests);
+        let (_, recovered) = opened.expect("opens");
+        assert_eq!(recovered.report.damages, [], "{call:?}");
+        assert_eq!(entries(&recovered, 2) as u64, recorded.last[&2]);
+    }
+}
+
+#[test]
+fn m47_a_segment_that_the_writer_could_not_have_is_had_later() {
+    let mut recorded = with_one_free();
+    // The name that it gets when it is used again.
+    recorded
+        .disk
+        .fail(Call::Rename, 0, 1, ErrorKind::StorageFull);
+    let error = loop {
+        match recorded.write_next() {
+            Ok(_) => recorded.log.sync().expect("synced"),
+            Err(error) => break error,
+        };
+    };
+    assert!(matches!(error, WriteError::NoSpace), "{error}");
+    let again = recorded.log.write(&mut recorded.batch);
+    again.expect("the segment is still there");
+    assert_eq!(recorded.log.counts().recycled, 1);
+}
+
+/// A file that the disk does not let be used any more makes room for another one, and does not stand in its way for good.
+#[test]
+fn d6_a_segment_that_cannot_be_written_is_removed() {
+    let mut recorded = with_one_free();
+    recorded.disk.fail(Call::Write, 0, 1, ErrorKind::Other);
+    let job = recorded.log.prepare().expect("one is free");
+    recorded.log.prepared(job.run()).expect("no failed sync");
+    recorded.log.refresh_space();
+    let files = recorded.disk.names().len();
+    let created = recorded.log.counts().created;
+    prepare_all(&mut recorded.log);
+    let counts = recorded.log.counts();
+    assert_eq!((counts.removed, counts.created), (1, created + 1));
+    assert_eq!(recorded.disk.names().len(), files);
+}
+
+#[test]
+fn m47_files_that_could_not_be_removed_are_removed_later() {
+    let mut recorded = Recorded::new();
+    while recorded.log.segments() < 10 {
+        recorded.write_synced(&[1]);
+    }
+    prepare_all(&mut recorded.log);
+    let at = support::checkpoint_at(recorded.last[&1], 1);
+    let live = Default::default();
+    let freed = recorded.log.set_checkpoint(PartitionId(1), at, live);
+    recorded.disk.fail(Call::Remove, 2, 2, ErrorKind::Other);
+    for removed in [2, 2, freed as u64 - 1] {
+        recorded.log.refresh_space();
+        prepare_all(&mut recorded.log);
+        assert_eq!(recorded.log.counts().removed, removed);
+    }
+    assert_eq!(spare(&recorded.log, &recorded.disk), 1);
+}
+
+#[test]
+fn d6_a_new_segment_that_cannot_get_its_name_leaves_no_file() {
+    let mut recorded = Recorded::new();
+    recorded.write_synced(&[1]);
+    let names = recorded.disk.names();
+    recorded.disk.fail(Call::Rename, 0, 1, ErrorKind::Other);
+    let job = recorded.log.prepare().expect("none is ready");
+    recorded.log.prepared(job.run()).expect("no failed sync");
+    assert_eq!(recorded.disk.names(), names);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::{
     ids::SegmentNumber,
     kept::KeptEntries,
     live::LiveEntries,
-    prepare::{Made, Make, NewSegment, PrepareJob, Prepared, Remove, write_header},
+    prepare::{Made, Make, NewSegment, PrepareJob, Prepared, Remove, Use, write_header},
     record::CheckpointAt,
 };
 
@@ -52,6 +52,7 @@ impl<D: Disk> Log<D> {
     pub fn prepared(&mut self, done: Prepared<D::File>) -> Result<(), WriteError> {
         self.preparing = false;
         self.counts.removed += done.removed.count;
+        self.unwanted.extend(done.removed.left);
         let made = done.made.map_or(Ok(None), |made| self.made(made));
         let made = made.map(|ready| self.ready.extend(ready));
         for result in [made, done.removed.result] {
@@ -70,8 +71,13 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// A segment that was made, if it is of use.
+    /// A segment that was made, if it is of use; the file that became none is not forgotten.
     fn made(&mut self, made: Made<D::File>) -> Result<Option<Ready<D::File>>, PrepareError> {
+        match made.left {
+            Some((segment, Use::Again)) => self.free.push_back(segment),
+            Some((segment, Use::Room)) => self.unwanted.push(segment),
+            None => {}
+        }
         let file = made.result?;
         if made.segment < self.active.segment {
             // The writer was faster and made one of its own.
