@@ -197,6 +197,7 @@ impl Partition {
         };
         self.state.apply(at, bytes, Trust::Own, &mut leader)?;
         self.lead.applied = head.number;
+        self.lead.passed.clear();
         self.tell_index(fx);
         while let Some((number, _)) = self.lead.after.front()
             && *number <= head.number
@@ -432,6 +433,7 @@ impl Partition {
             return;
         };
         self.lead.routed.forget();
+        self.lead.passed.remove(&uid.0);
         if session.lead.live.replace(live).is_none() {
             self.lead.attached += 1;
         }

@@ -25,7 +25,7 @@ use crate::{
     orphans::Orphans,
     outbox::{Inbox, Sender},
     retained::Projection,
-    room::Pace,
+    room::{Pace, Passed},
     route::Routed,
     scan::OpenScans,
     session::{Held, OpenRequests, Subscribed},
@@ -383,6 +383,8 @@ pub(crate) struct Lead {
     pub(crate) last_scan: u64,
     /// References whose end is proposed.
     pub(crate) doomed: HashSet<(u64, u64), Hasher>,
+    /// What was passed of streams on the way to what may be dropped; forgotten with each entry that is applied, and when what stayed in one may go.
+    pub(crate) passed: HashMap<u64, Passed, Hasher>,
     /// Sessions to which more may be pushed.
     pub(crate) pump: Vec<u64>,
     pub(crate) free_sets: Vec<u32>,
@@ -449,6 +451,7 @@ impl Default for Lead {
             scans: OpenScans::default(),
             last_scan: 0,
             doomed: HashSet::default(),
+            passed: HashMap::default(),
             pump: Vec::new(),
             free_sets: Vec::new(),
             routed: Routed::default(),

@@ -1,6 +1,8 @@
 //! Room in streams and in the retained store: the leader counts what is committed and what it has proposed (M4), and a full
 //! session drops by its policy (M12).
 
+mod passed;
+
 use courser_contract::{
     Append, AppendKey, Dropped, PartitionEffects, PartitionId, RecordView, Refusal, Seq,
     SessionLimits, SessionUid, ToPartition,
@@ -14,6 +16,8 @@ use crate::{
     session::Reserved,
     stream::Stream,
 };
+
+pub(crate) use self::passed::Passed;
 
 /// What a partition tells the shard of a publisher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -299,9 +303,9 @@ impl Partition {
         true
     }
 
-    fn oldest_droppable(&self, stream: u64) -> Option<u64> {
+    fn oldest_droppable(&mut self, stream: u64) -> Option<u64> {
         let (queue, _) = self.queue(stream)?;
-        let mut seq = match ids::owner(stream) {
+        let from = match ids::owner(stream) {
             Owner::Session => {
                 let from = self.state.sessions.get(stream)?.droppable_from();
                 // What is on its way out of the log is as good as under way: else those who lag would never get anything.
@@ -309,13 +313,11 @@ impl Partition {
             }
             Owner::Group => queue.floor(),
         };
-        loop {
-            seq = queue.next_live(seq)?;
-            if !self.is_begun(stream, seq) && !self.lead.doomed.contains(&(stream, seq)) {
-                return Some(seq);
-            }
-            seq += 1;
-        }
+        let mut passed = self.lead.passed.get(&stream).copied().unwrap_or_default();
+        let stays = |seq| self.is_begun(stream, seq) || self.lead.doomed.contains(&(stream, seq));
+        let found = passed.next_droppable(from, |seq| queue.next_live(seq), stays);
+        self.lead.passed.insert(stream, passed);
+        found
     }
 
     /// Whether somebody has a message, has begun an exchange for it or has finished it: it stays (M30).

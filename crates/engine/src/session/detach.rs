@@ -169,6 +169,7 @@ impl Partition {
             return;
         };
         session.lead.sent_by_last = session.sent_below();
+        self.lead.passed.remove(&uid.0);
         self.lead.routed.forget();
         self.lead.forget_waiting_requests(uid);
         if session.lead.live.take().is_some() {

@@ -32,6 +32,8 @@ impl Partition {
     /// Gives out what waits, as far as members have room.
     pub(crate) fn pump_group(&mut self, number: u64, fx: &mut impl PartitionEffects) {
         let at = self.group_ref(number);
+        // What came back from a member may be dropped again.
+        self.lead.passed.remove(&number);
         let Some(shared) = self.state.groups.get_mut(number) else {
             return;
         };
