@@ -26,7 +26,11 @@ impl Partition {
                 front,
                 epoch,
             } => self.claimed(&client_id, front, epoch, fx),
-            After::Detached { client_id, open } => self.detached(client_id, &open, fx),
+            After::Detached {
+                client_id,
+                session,
+                open,
+            } => self.detached(client_id, session, &open, fx),
             After::WillForwarded {
                 client_id,
                 forwards,

@@ -3,7 +3,7 @@
 //!
 //! Nobody has a timer. While there is a limit of age, all streams are looked at again and again, as often as the shortest limit asks for: a
 //! message goes at most a 32nd part of that, a second at least, after its time. A limit of size, which is kept whenever a message comes, asks for
-//! one round when it was lowered. Streams come by their places in the tables, and of a stream
+//! one round when it was lowered, and when a connection ends for which such a round spared something. Streams come by their places in the tables, and of a stream
 //! the oldest messages: behind the first one that is young enough all are. What is under way stays (M30).
 
 use courser_contract::{Dropped, PartitionEffects, SessionLimits, WallMs, is_own_topic};

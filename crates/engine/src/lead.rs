@@ -72,6 +72,7 @@ pub(crate) enum After {
     /// The front of a session has let go.
     Detached {
         client_id: CompactString,
+        session: SessionUid,
         open: Vec<PartitionId>,
     },
     /// A will went into this many outboxes.

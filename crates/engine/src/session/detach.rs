@@ -61,7 +61,11 @@ impl Partition {
             // Also when a new leader detaches what it found attached: a connection that comes meanwhile waits (M25).
             self.hold(&client_id, Holder::Leaving, owner.as_ref().map(|it| &*it.0));
         }
-        self.lead.after(After::Detached { client_id, open });
+        self.lead.after(After::Detached {
+            client_id,
+            session: uid,
+            open,
+        });
     }
 
     fn write_detach(
@@ -327,9 +331,14 @@ impl Partition {
     pub(crate) fn detached(
         &mut self,
         client_id: CompactString,
+        session: SessionUid,
         open: &[PartitionId],
         fx: &mut impl PartitionEffects,
     ) {
+        // What a limit that was lowered spared for its connection has nobody now.
+        if self.is_over(session.0) {
+            self.watch_sizes();
+        }
         if !client_id.is_empty() {
             self.let_go(client_id, open, fx);
         }

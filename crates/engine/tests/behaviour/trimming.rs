@@ -101,6 +101,24 @@ fn i9_what_waits_beyond_a_lowered_limit_goes_the_oldest_first_and_is_counted() {
     }
 }
 
+/// What is under way stays for its connection, and no longer.
+#[test]
+fn i9_what_a_round_spared_for_a_connection_goes_with_it() {
+    let mut world = World::new();
+    let a = waiting(&mut world, 0..20);
+    world.clients[a].acks = Acks::Held;
+    world.attach(a, Options::durable());
+    assert_eq!(world.got(a), numbers(0..10), "its window");
+    set(&mut world, limits(5));
+    round(&mut world);
+    assert!(queued(&world) > 5, "what it has and has asked for");
+    world.detach(a, DetachCause::Lost);
+    round(&mut world);
+    assert_eq!((queued(&world), over_limit(&world)), (5, 15));
+    world.attach(a, Options::durable());
+    assert_eq!(world.got(a), numbers(15..20), "the oldest went first");
+}
+
 #[test]
 fn bytes_are_a_limit_as_well() {
     let mut world = World::new();
