@@ -121,7 +121,10 @@ impl Partition {
             .lead
             .proposed_holds
             .insert(packet_id, Some(publish.hash));
-        self.lead.holding.remove(&(uid, packet_id));
+        if self.lead.holding.remove(&(uid, packet_id)).is_some() {
+            // Its client has forgotten the message that had this id before. What is said of that would be taken for an answer to this one.
+            self.end_forwards_of(uid, packet_id);
+        }
         self.write(&Rare::Held {
             session: uid,
             packet_id,

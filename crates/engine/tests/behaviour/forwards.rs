@@ -72,7 +72,8 @@ fn i4_a_refusal_that_nobody_can_be_told_leaves_the_hold_m28() {
     world.subscribe(reader, to("other/t", QoS::ExactlyOnce));
     let publish = |world: &mut World, packet_id: u16| {
         let message = ("other/t", &*packet_id.to_string());
-        retain2_as(world, a, packet_id, message, PubrecCan::OnlyAccept);
+        let named = (packet_id, packet_id.into());
+        retain2_as(world, a, named, message, PubrecCan::OnlyAccept);
         world.settle();
     };
     publish(&mut world, 5);
@@ -114,7 +115,7 @@ fn a_refusal_behind_the_end_of_its_session_is_the_last_m28() {
     });
     let a = client(&mut world);
     let message = ("other/t", "5");
-    retain2_as(&mut world, a, 5, message, PubrecCan::OnlyAccept);
+    retain2_as(&mut world, a, (5, 5), message, PubrecCan::OnlyAccept);
     world.settle();
     assert_eq!(world.nodes[&DURABLE].partition.counts().outbox_messages, 1);
     world.detach(a, DetachCause::Lost);
@@ -122,6 +123,29 @@ fn a_refusal_behind_the_end_of_its_session_is_the_last_m28() {
     world.pass_time(1_000);
     world.settle();
     assert_eq!(world.nodes[&DURABLE].partition.counts().outbox_messages, 0);
+}
+
+/// The same id with another hash: its PUBREC waits for its own message, not for that of the exchange which the client has forgotten.
+#[test]
+fn i2_a_packet_id_that_is_used_anew_is_not_answered_for_the_earlier_message_m28() {
+    let mut world = World::new();
+    let a = client(&mut world);
+    world.commits = Commits::Held;
+    for (hash, topic) in [(5, "other/t"), (6, "other/u")] {
+        let message = (topic, "m");
+        retain2_as(&mut world, a, (5, hash), message, PubrecCan::Refuse);
+        while world.commit_one(DURABLE) {}
+        world.turn();
+    }
+    // The destination has taken the first one only.
+    assert!(world.commit_one(OTHER));
+    world.turn();
+    while world.commit_one(DURABLE) {}
+    world.turn();
+    assert!(world.clients[a].pubrec.is_empty(), "it is on its way");
+    world.settle();
+    assert_eq!(world.clients[a].pubrec, [(5, Settled::Ok, true)]);
+    assert_eq!(world.nodes[&OTHER].partition.counts().retained_messages, 2);
 }
 
 #[test]

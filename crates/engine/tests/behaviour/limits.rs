@@ -252,7 +252,8 @@ fn i1_what_a_full_session_refuses_to_3_1_1_waits_for_its_room_m28() {
     let sender = durable(&mut world, "sender");
     let publish = |world: &mut World, packet_id: u16| {
         let message = ("other/t", &*packet_id.to_string());
-        retain2_as(world, sender, packet_id, message, PubrecCan::OnlyAccept);
+        let named = (packet_id, packet_id.into());
+        retain2_as(world, sender, named, message, PubrecCan::OnlyAccept);
         world.settle();
     };
     for packet_id in 1..=4 {

@@ -49,14 +49,15 @@ pub(crate) fn publish2(
 
 /// The same with RETAIN.
 pub(crate) fn retain2(world: &mut World, at: usize, packet_id: u16, topic: &str, payload: &str) {
-    retain2_as(world, at, packet_id, (topic, payload), PubrecCan::Refuse);
+    let named = (packet_id, packet_id.into());
+    retain2_as(world, at, named, (topic, payload), PubrecCan::Refuse);
 }
 
-/// The same of a client of either version.
+/// The same of a client of either version, with a packet id and a hash.
 pub(crate) fn retain2_as(
     world: &mut World,
     at: usize,
-    packet_id: u16,
+    named: (u16, u64),
     (topic, payload): (&str, &str),
     pubrec: PubrecCan,
 ) {
@@ -64,7 +65,6 @@ pub(crate) fn retain2_as(
         retain: true,
         ..message(topic, payload, QoS::ExactlyOnce)
     };
-    let named = (packet_id, u64::from(packet_id));
     hold(world, at, named, &publish, pubrec);
 }
 
