@@ -21,6 +21,7 @@ use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -40,6 +41,8 @@ use crate::stations::{CopyDoor, Counter};
 const BYTES_PER_SECOND_MIN: u64 = 256 << 10;
 /// How often settings are looked at while there is nothing to do.
 const LOOK: Duration = Duration::from_millis(500);
+/// How often it looks whether it is to stop, while the writer does not answer.
+const ANSWER_LOOK: Duration = Duration::from_millis(50);
 /// Streams that are named for a damage, and in the log of the process.
 const NAMED_MAX: usize = 1_000;
 const TOLD_MAX: usize = 20;
@@ -131,16 +134,30 @@ impl Scrubber {
         self.pace.borrow().wait_until(Instant::now() + span)
     }
 
-    /// Segments that hold something and are not written any more.
-    fn sealed(&self) -> Vec<HeldSegment> {
-        let mut segments = self.door.requests.segments().unwrap_or_default();
+    /// Segments that hold something, the one that is written as the last. A writer without room does not answer: nobody knows then, and
+    /// what is known of damage stays (I5).
+    fn segments(&self) -> Result<Vec<HeldSegment>, Stopped> {
+        let answered = self.door.requests.segments();
+        loop {
+            match answered.recv_timeout(ANSWER_LOOK) {
+                Ok(segments) => return Ok(segments),
+                Err(RecvTimeoutError::Timeout) => self.rest(Duration::ZERO)?,
+                // A writer that has ended: the process does soon.
+                Err(RecvTimeoutError::Disconnected) => self.rest(LOOK)?,
+            }
+        }
+    }
+
+    /// Those that are not written any more.
+    fn sealed(&self) -> Result<Vec<HeldSegment>, Stopped> {
+        let mut segments = self.segments()?;
         segments.pop();
-        segments
+        Ok(segments)
     }
 
     /// Reads all that there is once.
     fn pass(&mut self) -> Result<(), Stopped> {
-        let segments = self.sealed();
+        let segments = self.sealed()?;
         let total: u64 = segments.iter().map(|segment| segment.bytes).sum();
         for segment in &segments {
             self.look_at_suspects()?;
@@ -154,7 +171,7 @@ impl Scrubber {
             self.pace.borrow_mut().set(pace.max(BYTES_PER_SECOND_MIN));
             self.segment(segment)?;
         }
-        let left = self.sealed();
+        let left = self.sealed()?;
         let damage = self.door.state.damage();
         damage.segments_left(|number| left.iter().any(|it| it.segment.0 == number));
         self.door.state.add(Counter::ScrubPasses, 1);
@@ -166,7 +183,7 @@ impl Scrubber {
         if !self.door.state.damage().is_suspicious() || self.control.status() != Status::Serving {
             return Ok(());
         }
-        let mut segments = self.door.requests.segments().unwrap_or_default();
+        let mut segments = self.segments()?;
         let written = segments.pop().map(|it| it.segment.0);
         let has = |number| segments.iter().any(|it| it.segment.0 == number);
         let damage = self.door.state.damage();
@@ -184,7 +201,7 @@ impl Scrubber {
         let check = self.read(segment.segment, |file| check_segment(file, segment))?;
         let check = check.unwrap_or_else(|error| unreadable(segment, &error));
         // One that was used again meanwhile is not that segment any more.
-        let is_there = check.damages.is_empty() || self.sealed().contains(segment);
+        let is_there = check.damages.is_empty() || self.sealed()?.contains(segment);
         if is_there {
             self.door.state.add(Counter::ScrubbedSegments, 1);
             self.door.state.add(Counter::ScrubbedBytes, segment.bytes);

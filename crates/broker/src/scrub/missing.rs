@@ -82,7 +82,7 @@ impl Scrubber {
     /// known that they may have been where the damage is, and the pieces of an entry there may all be right.
     fn strike_readable(&self, lost: &mut BTreeSet<RecordAt>) -> Result<(), Stopped> {
         let mut finder = RecordFinder::new(lost);
-        for segment in self.door.requests.segments().unwrap_or_default() {
+        for segment in self.segments()? {
             if may_have(&segment, lost) {
                 // What of it cannot be read is not found.
                 let _ = self.read(segment.segment, |file| finder.segment(file, &segment))?;

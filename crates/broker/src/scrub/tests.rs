@@ -1,12 +1,23 @@
 //! Damage that a running broker finds by itself.
 
+use std::cell::RefCell;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::Scrubber;
+use crate::backup::pace::{Pace, Stopped};
+use crate::config::Config;
+use crate::live::Live;
+use crate::repair::RottenPlace;
 use crate::shard::support::{Client, broker_on, publish};
+use crate::stations::{CopyDoor, DiskState, RequestDoor};
 use courser_engine::LostStream;
+use courser_settings::Sources;
 
 use crate::{Accepted, Broker, Finding, NodeState, Verb, examine, repair};
 
@@ -281,5 +292,53 @@ fn a_scrub_that_is_turned_off_reads_nothing() {
     store(&broker, "first", 60);
     thread::sleep(Duration::from_millis(700));
     assert_eq!(counted(&broker, "scrub_segments"), 0);
+    broker.stop().expect("nothing failed");
+}
+
+/// A writer that waits for room does not say which segments there are. Nothing follows from that: what is damaged stays known, and so
+/// does what is still to be looked at.
+#[test]
+fn d8_damage_is_not_forgotten_while_the_writer_does_not_answer() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let broker = broker_on(folder.path(), 1, &["scrub.period=0s", "sys.interval=0s"]);
+    let settings = Sources::new().check().expect("there are none");
+    let (requests, asked) = RequestDoor::new(&Arc::default());
+    let (state, stop) = (
+        Arc::new(DiskState::new(1)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let mut scrubber = Scrubber {
+        folder: folder.path().join("log"),
+        door: CopyDoor {
+            jobs: mpsc::channel().0,
+            requests,
+            state: Arc::clone(&state),
+        },
+        control: broker.control().clone(),
+        live: Arc::new(Live::new(Arc::new(Config::new(settings)))),
+        pace: RefCell::new(Pace::new(1, Arc::clone(&stop))),
+        stop: Arc::clone(&stop),
+    };
+    let place = RottenPlace {
+        segment: 7,
+        offset: 4_096,
+        what: "it is damaged".to_owned(),
+        messages: 1,
+        streams: Vec::new(),
+    };
+    state.damage().scrubbed(7, vec![place.clone()]);
+    state.damage().suspect(9);
+    let writer = thread::spawn(move || {
+        while let Ok(request) = asked.recv() {
+            drop(request);
+            stop.store(true, Ordering::Release);
+        }
+    });
+    assert_eq!(scrubber.look_at_suspects(), Err(Stopped));
+    assert_eq!(scrubber.pass(), Err(Stopped));
+    assert!(state.damage().is_suspicious(), "it is looked at later");
+    assert_eq!(state.damage().get().rotten, [place]);
+    drop(scrubber);
+    writer.join().expect("it does not panic");
     broker.stop().expect("nothing failed");
 }

@@ -33,6 +33,8 @@ pub(crate) use orders::{Checkpointed, Mark, Order, OrderSender};
 pub(crate) use reader::{CheckpointDone, Job};
 pub(crate) use recall::QuestionDoor;
 pub(crate) use recovery::{Found, RecoveredShard, found_in, with_causes, without_metadata};
+#[cfg(test)]
+pub(crate) use requests::RequestDoor;
 pub(crate) use requests::{CopyDoor, HeldData, NotHeld};
 pub use start::StationsError;
 pub(crate) use start::{DiskPorts, Stations};

@@ -100,9 +100,11 @@ impl RequestDoor {
         self.send(Request::Hold(segments));
     }
 
-    /// Which segments hold something; blocks until the writer has an answer.
-    pub(crate) fn segments(&self) -> Option<Vec<HeldSegment>> {
-        self.ask(Request::Segments)
+    /// Which segments hold something. The answer comes once the writer has room, however long that takes; from one that has ended none does.
+    pub(crate) fn segments(&self) -> mpsc::Receiver<Vec<HeldSegment>> {
+        let (answer, answered) = mpsc::sync_channel(1);
+        self.send(Request::Segments(answer));
+        answered
     }
 
     /// Where everything is; blocks until the writer has an answer.
