@@ -1,10 +1,12 @@
 //! Making a backup of a running broker.
 
+use std::cell::RefCell;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, IoSlice, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use courser_contract::WallMs;
 use courser_log::inspect::check_segment;
@@ -13,7 +15,7 @@ use rustix::fs::Advice;
 use sha2::{Digest, Sha256};
 
 use super::manifest::{FileLine, Manifest, Sum, folder_of};
-use super::pace::Pace;
+use super::pace::{Pace, Stopped};
 use super::store::{Store, private_file};
 use super::{BackupError, Progress, Source};
 use crate::stations::{CopyDoor, HeldData};
@@ -27,7 +29,7 @@ const BESIDE: [&str; 3] = ["node", "repair", "crash"];
 pub(super) struct Making<'a> {
     pub(super) source: &'a Source,
     pub(super) store: &'a Store,
-    pub(super) pace: Pace,
+    pub(super) pace: RefCell<Pace>,
     pub(super) progress: &'a Progress,
     /// Set when segments are not held any more.
     pub(super) lost: Arc<AtomicBool>,
@@ -116,7 +118,7 @@ impl Making<'_> {
         {
             self.still_held()?;
             // What was damaged when it was copied still is, and the copy may have become so.
-            self.check(segment, &self.store.file(&known.stored))?;
+            self.check(segment, &self.store.file(&known.stored), Reads::FromDisk)?;
             self.progress.change(|state| state.bytes_reused += kept);
             return Ok(known.clone());
         }
@@ -126,7 +128,7 @@ impl Making<'_> {
         let sum = self.copy((&file, &source), &to, kept)?;
         // Only now: what was read until it was lost may be anything.
         self.still_held()?;
-        self.check(segment, &to)?;
+        self.check(segment, &to, Reads::FromMemory)?;
         Ok(FileLine {
             path,
             stored,
@@ -235,8 +237,7 @@ impl Making<'_> {
         let mut at = 0;
         while at < bytes {
             let len = CHUNK_BYTES.min(bytes - at);
-            self.pace.set(self.progress.pace());
-            self.pace.spend(len).map_err(|_| BackupError::Stopped)?;
+            self.spend(len).map_err(|Stopped| BackupError::Stopped)?;
             let chunk = &mut buffer[..len as usize];
             file.read_at(chunk, at)
                 .map_err(|source| BackupError::Read {
@@ -250,9 +251,28 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// Damage is not lost on the way: the copy has it as the original, and whoever made it hears of it.
-    fn check(&self, segment: &HeldSegment, copy: &Path) -> Result<(), BackupError> {
-        let found = check_segment(open(copy)?, segment);
+    /// So many bytes are read, at the pace that is wanted now.
+    fn spend(&self, bytes: u64) -> Result<(), Stopped> {
+        let mut pace = self.pace.borrow_mut();
+        pace.set(self.progress.pace());
+        pace.spend(bytes)
+    }
+
+    /// Whether it is to go on.
+    fn go_on(&self) -> Result<(), Stopped> {
+        self.pace.borrow().wait_until(Instant::now())
+    }
+
+    /// Damage is not lost on the way: the copy has it as the original, and whoever made it hears of it. What was read until it was told to
+    /// stop says nothing.
+    fn check(&self, segment: &HeldSegment, copy: &Path, reads: Reads) -> Result<(), BackupError> {
+        let file = Paced {
+            file: open(copy)?,
+            reads,
+            of: self,
+        };
+        let found = check_segment(file, segment);
+        self.go_on().map_err(|Stopped| BackupError::Stopped)?;
         let found = found.map_err(|error| BackupError::Damaged {
             path: copy.to_owned(),
             why: error.to_string(),
@@ -267,6 +287,49 @@ impl Making<'_> {
             let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
         }
         Ok(())
+    }
+}
+
+/// What reading a copy costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reads {
+    /// As much as copying it.
+    FromDisk,
+    /// Nothing: it was just written.
+    FromMemory,
+}
+
+/// A copy that is read at the pace of the backup, and not any more when that is to stop.
+struct Paced<'a> {
+    file: RealFile,
+    reads: Reads,
+    of: &'a Making<'a>,
+}
+
+impl DiskFile for Paced<'_> {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let going_on = match self.reads {
+            Reads::FromDisk => self.of.spend(buf.len() as u64),
+            Reads::FromMemory => self.of.go_on(),
+        };
+        going_on.map_err(|Stopped| io::Error::from(io::ErrorKind::Interrupted))?;
+        self.file.read_at(buf, offset)
+    }
+
+    fn write_at(&self, _bufs: &[IoSlice<'_>], _offset: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn set_len(&self, _len: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 

@@ -24,6 +24,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+use std::cell::RefCell;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -402,7 +403,7 @@ fn make(source: &Source, store: &Store, progress: &Progress, stop: Arc<AtomicBoo
     let making = Making {
         source,
         store,
-        pace: Pace::new(progress.pace(), stop),
+        pace: RefCell::new(Pace::new(progress.pace(), stop)),
         progress,
         lost: Arc::new(AtomicBool::new(false)),
     };

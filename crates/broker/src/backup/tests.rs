@@ -312,6 +312,41 @@ fn a_full_backup_and_two_incremental_ones_under_load_are_the_states_at_their_cut
 
 /// Segments were cleaned and used again, so that there is no replaying from the first entry: what a backup gives is compared with what a
 /// start makes of the folder that it is of. Nothing comes between the two.
+/// What the last backup has is read, to see whether it is whole still. That costs the disk as much as copying it.
+#[test]
+fn i10_what_a_backup_reuses_is_read_at_its_pace_and_not_on_when_it_stops() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let (data, backups) = (folder.path().join("data"), folder.path().join("backups"));
+    let broker = start(&data, 1);
+    fill(&broker);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| load(&broker, &stop));
+        wait("segments fill", || created(&broker) >= 3);
+        stop.store(true, Ordering::Release);
+    });
+    assert_eq!(backup(&broker, &backups).stage, BackupStage::Done);
+    let control = broker.control();
+    // A segment takes days.
+    control
+        .begin_backup(&backups, Some(1))
+        .expect("it can begin");
+    wait("it comes to the segments", || {
+        control.backup().bytes_total > 0
+    });
+    thread::sleep(Duration::from_millis(300));
+    let state = control.backup();
+    assert_eq!((state.stage, state.bytes_reused), (BackupStage::Running, 0));
+    assert!(control.stop_backup());
+    wait("it stops", || {
+        control.backup().stage != BackupStage::Running
+    });
+    let state = control.backup();
+    assert_eq!(state.error, Some(BackupError::Stopped.to_string()));
+    assert_eq!((state.bytes_reused, state.damaged.len()), (0, 0));
+    broker.stop().expect("nothing failed");
+}
+
 #[test]
 fn a_full_backup_and_an_incremental_one_have_what_the_cleaner_has_moved() {
     let folder = tempfile::tempdir().expect("a folder for a test");
