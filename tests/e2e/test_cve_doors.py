@@ -121,6 +121,46 @@ def test_cve_2026_25627_announced_more_than_sent(web):
     assert time.monotonic() - began > 0.5
 
 
+def ping_flood(sock, mib=96):
+    """Sends pings of the largest size and reads nothing, for as long as the broker takes them. How many MiB it took."""
+    pings = frame(9, b"p" * 125) * 1000
+    sock.settimeout(2)
+    taken = 0
+    with contextlib.suppress(TimeoutError, ConnectionError):
+        while taken < mib * MIB:
+            sock.sendall(pings)
+            taken += len(pings)
+    return taken // MIB
+
+
+@pytest.mark.parametrize("when", ["before CONNECT", "after CONNECT"])
+@pytest.mark.parametrize("protocol", ["ws", "wss"])
+def test_pings_without_reading(tmp_path, protocol, when):
+    """A client that sends pings and reads no answer is answered the newest of them (RFC 6455 5.5.3): memory does not grow."""
+    authority = Authority(tmp_path / "certificates")
+    files = authority.issue("server", "server", doors.server_names()) if protocol == "wss" else None
+    with running(Courser, tmp_path / "broker", listeners=listener("web", protocol, LOOPBACK, files), connect_timeout="60s") as broker:
+        sock = socket.socket()
+        # What the kernel holds of the answers is not in question.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.settimeout(10)
+        sock.connect(places(broker)["web"])
+        if files:
+            context = ssl.create_default_context(cafile=str(authority.certificate))
+            sock = context.wrap_socket(sock, server_hostname="localhost")
+        sock.sendall(UPGRADE + b"\r\n")
+        assert b"101" in sock.recv(4096)
+        if when == "after CONNECT":
+            sock.sendall(frame(2, wire.connect(V5, "pings")))
+            assert sock.recv(4096)[:1] == b"\x82"
+        before = broker.rss_bytes()
+        taken = ping_flood(sock)
+        grown = (broker.rss_bytes() - before) // MIB
+        assert grown < 32, f"{grown} MiB for {taken} MiB of pings"
+        RawClient(broker.address, V5).connect("beside")
+        sock.close()
+
+
 def test_cve_2017_7652_no_descriptors_and_a_reload(tmp_path):
     """All descriptors are used up and SIGHUP comes: whatever cannot be read then, nobody comes in without a password."""
     with running(WithAccounts, tmp_path) as broker:

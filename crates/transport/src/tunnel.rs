@@ -69,6 +69,8 @@ pub struct Tunnel {
     out: Vec<u8>,
     /// How much of that is written.
     written: usize,
+    /// Bytes that TLS was given and has not written, without what it adds to them.
+    sealed: usize,
     /// Whether the other side has closed.
     ended: bool,
     /// Whether this side has said good-bye.
@@ -120,6 +122,7 @@ impl Tunnel {
             spill: Vec::new(),
             out,
             written: 0,
+            sealed: 0,
             ended: false,
             closed: false,
         }
@@ -174,6 +177,7 @@ impl Tunnel {
         };
         let filled = into.filled;
         self.encrypt();
+        self.answer();
         self.ended |= match (&result, &self.web) {
             (Err(_), _) => true,
             (Ok(End::Reached), _) => true,
@@ -215,6 +219,15 @@ impl Tunnel {
         }
     }
 
+    /// Bytes that wait to be written, about: never more than one [`send`](Self::send) takes and a few frames of WebSocket.
+    #[must_use]
+    pub fn unwritten_bytes(&self) -> usize {
+        match &self.tls {
+            Some(_) => self.sealed,
+            None => self.out.len() - self.written,
+        }
+    }
+
     /// Takes bytes of MQTT, at most 64 KiB; how many. To be called when nothing waits to be written.
     pub fn send<'a>(&mut self, slices: impl Iterator<Item = &'a [u8]>) -> usize {
         let mut room = SEND_BYTES;
@@ -241,6 +254,7 @@ impl Tunnel {
                 }
                 // Without a limit all of it is taken.
                 let _ = tls.writer().write_vectored(&all[..count]);
+                self.sealed += SEND_BYTES - room;
             }
             (Web::Off, None) => {
                 for piece in pieces {
@@ -258,7 +272,7 @@ impl Tunnel {
     /// Those of the socket, but that it would block.
     pub fn write(&mut self, socket: &mut dyn Write) -> io::Result<Sent> {
         let mut bytes = 0;
-        while self.wants_write() {
+        while self.wants_write() || self.answer() {
             let written = match &mut self.tls {
                 Some(tls) => tls.write_tls(&mut *socket),
                 None => socket.write(&self.out[self.written..]),
@@ -267,9 +281,7 @@ impl Tunnel {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => {
                     bytes += count;
-                    if self.tls.is_none() {
-                        self.written += count;
-                    }
+                    self.note_written(count);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Ok(Sent {
@@ -281,7 +293,6 @@ impl Tunnel {
                 Err(error) => return Err(error),
             }
         }
-        self.forget_written();
         Ok(Sent {
             bytes,
             rest: Rest::None,
@@ -310,7 +321,34 @@ impl Tunnel {
         if !self.out.is_empty() {
             // Without a limit all of it is taken.
             let _ = tls.writer().write_all(&self.out);
-            self.written = self.out.len();
+            self.sealed += self.out.len();
+            self.forget_written();
+        }
+    }
+
+    /// Lets the answer to the newest ping go if nothing else waits: whether it did.
+    fn answer(&mut self) -> bool {
+        if self.wants_write() {
+            return false;
+        }
+        match &mut self.web {
+            Web::On(frames) if !frames.pong.is_empty() => {
+                self.out.append(&mut frames.pong);
+                self.encrypt();
+                true
+            }
+            Web::On(_) | Web::Off | Web::Accepting(_) | Web::Connecting(_) => false,
+        }
+    }
+
+    fn note_written(&mut self, count: usize) {
+        if self.tls.is_none() {
+            self.written += count;
+        } else {
+            self.sealed = self.sealed.saturating_sub(count);
+        }
+        if !self.wants_write() {
+            self.sealed = 0;
             self.forget_written();
         }
     }

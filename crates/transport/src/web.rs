@@ -7,6 +7,8 @@
 //! - no extension is agreed on: a frame that uses one, as for compression, is a fault
 //! - a frame, and a message of several, is at most as large as a packet may be; before CONNECT was accepted as large as that
 //!   may be. So the bytes of one frame are all that is held.
+//! - of pings that come while earlier bytes wait for the socket only the newest is answered (RFC 6455 5.5.3): who pings and does not read
+//!   fills no memory
 
 use std::io::{self, Read, Write};
 
@@ -27,6 +29,8 @@ const PROTOCOL: &str = "mqtt";
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Bytes that are read of a frame at a time, and kept for a connection that is idle.
 const READ_BYTES: usize = 2 * 1024;
+/// First byte of a pong: control frames are never in parts (RFC 6455 5.5).
+const PONG: u8 = 0x8A;
 
 /// From which web pages connections may come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -122,6 +126,8 @@ pub(crate) struct Connecting {
 pub(crate) struct Frames {
     context: WebSocketContext,
     limits: WebLimits,
+    /// The answer to the newest ping, as a frame, until nothing that was said before waits any more.
+    pub(crate) pong: Vec<u8>,
     /// Whether the other side has said good-bye.
     pub(crate) ended: bool,
 }
@@ -357,6 +363,7 @@ impl Frames {
         Self {
             context: WebSocketContext::new(role, Some(config)),
             limits,
+            pong: Vec::new(),
             ended: false,
         }
     }
@@ -376,36 +383,44 @@ impl Frames {
         into: &mut Plain<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), WebError> {
-        let mut pipe = Pipe { received, out };
-        loop {
-            let fault = match self.context.read(&mut pipe) {
-                Ok(Message::Binary(bytes)) => {
-                    into.put(&bytes);
-                    continue;
-                }
-                // Pings are answered by the library.
-                Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => continue,
+        let pong = &mut self.pong;
+        let mut pipe = Pipe {
+            received,
+            out,
+            pong,
+        };
+        let fault = loop {
+            match self.context.read(&mut pipe) {
+                Ok(Message::Binary(bytes)) => into.put(&bytes),
+                // Pings are answered by the library, which writes that with the next read.
+                Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => {}
                 Ok(Message::Close(_)) => {
                     self.ended = true;
-                    continue;
+                    // Who has said good-bye is answered nothing more.
+                    pipe.pong.clear();
                 }
-                Ok(Message::Text(_)) | Err(Error::Utf8(_)) => WebError::Text,
+                Ok(Message::Text(_)) | Err(Error::Utf8(_)) => break WebError::Text,
                 Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(Error::ConnectionClosed | Error::AlreadyClosed) => {
                     self.ended = true;
                     return Ok(());
                 }
-                Err(Error::Capacity(_)) => WebError::FrameTooLarge,
-                Err(_) => WebError::BadFrame,
-            };
-            self.close(fault, pipe.out);
-            return Err(fault);
-        }
+                Err(Error::Capacity(_)) => break WebError::FrameTooLarge,
+                Err(_) => break WebError::BadFrame,
+            }
+        };
+        self.close(fault, out);
+        Err(fault)
     }
 
     /// Makes one binary frame.
     pub(crate) fn send(&mut self, bytes: Vec<u8>, out: &mut Vec<u8>) {
-        let mut pipe = Pipe { received: &[], out };
+        let pong = &mut self.pong;
+        let mut pipe = Pipe {
+            received: &[],
+            out,
+            pong,
+        };
         // It cannot fail but after a close, where nobody listens any more.
         let _ = self.context.write(&mut pipe, Message::Binary(bytes.into()));
         let _ = self.context.flush(&mut pipe);
@@ -429,20 +444,29 @@ impl Frames {
 
     /// Says good-bye.
     pub(crate) fn end(&mut self, code: CloseCode, out: &mut Vec<u8>) {
-        let mut pipe = Pipe { received: &[], out };
+        let pong = &mut self.pong;
+        let mut pipe = Pipe {
+            received: &[],
+            out,
+            pong,
+        };
         let frame = CloseFrame {
             code,
             reason: tungstenite::Utf8Bytes::from_static(""),
         };
         // After a close of the other side there is nothing to say.
         let _ = self.context.close(&mut pipe, Some(frame));
+        // Nothing is said after it.
+        self.pong.clear();
     }
 }
 
-/// What the library takes for a stream: the bytes at hand, and a vector for what it writes.
+/// What the library takes for a stream: the bytes at hand, a vector for what it writes, and the place of one pong. It takes all at once, so
+/// that each write is one whole frame.
 struct Pipe<'a> {
     received: &'a [u8],
     out: &'a mut Vec<u8>,
+    pong: &'a mut Vec<u8>,
 }
 
 impl Read for Pipe<'_> {
@@ -456,7 +480,12 @@ impl Read for Pipe<'_> {
 
 impl Write for Pipe<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.out.extend_from_slice(bytes);
+        if bytes.first() == Some(&PONG) {
+            self.pong.clear();
+            self.pong.extend_from_slice(bytes);
+        } else {
+            self.out.extend_from_slice(bytes);
+        }
         Ok(bytes.len())
     }
 

@@ -156,7 +156,8 @@ fn burden(connection: &mut Connection) -> Burden {
     if connection.life != Life::Open {
         return Burden::Nothing;
     }
-    if connection.write_blocked && connection.front.output().len() >= MUCH_BYTES {
+    let unwritten = connection.front.output().len() + connection.transport.unwritten_bytes();
+    if connection.write_blocked && unwritten >= MUCH_BYTES {
         return Burden::Stalled;
     }
     let rest = connection.rest.as_ref();

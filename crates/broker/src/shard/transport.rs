@@ -158,6 +158,14 @@ impl Transport {
         }
     }
 
+    /// Bytes that the layers have for the socket.
+    pub(crate) fn unwritten_bytes(&self) -> usize {
+        match self {
+            Self::Plain(_) => 0,
+            Self::Layered(layered) => layered.tunnel.unwritten_bytes(),
+        }
+    }
+
     /// Whether there is something to read without the socket.
     #[inline]
     pub(crate) fn has_more(&self) -> bool {

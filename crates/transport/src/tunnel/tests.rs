@@ -472,6 +472,103 @@ fn frames(bytes: &[u8]) -> (Vec<u8>, Vec<u8>, Result<(), TunnelError>) {
     (arrived, wire, result)
 }
 
+/// A server behind a finished upgrade, over TLS or not, and the client's end of the TLS alone.
+fn upgraded(over_tls: bool) -> (Tunnel, Option<Tunnel>) {
+    let (mut server, mut client) = if over_tls {
+        let ca = Ca::new("authority");
+        let config = tls::server(&server_material(&ca)).expect("a good set-up");
+        let trusted = tls::client(&trust(&ca)).expect("a good set-up");
+        let name = tls::server_name("broker.example").expect("a name");
+        let server = Tunnel::server(Some(config.config), Some(&web()));
+        let client = Tunnel::client(Some((trusted, name)), None);
+        let mut pair = Pair::new(server.expect("TLS begins"), client.expect("TLS begins"));
+        pair.run().expect("a good handshake");
+        (pair.server, Some(pair.client))
+    } else {
+        let server = Tunnel::server(None, Some(&web())).expect("it begins");
+        (server, None)
+    };
+    say(&mut server, client.as_mut(), &request(&[]));
+    let mut answer = Vec::new();
+    server.write(&mut answer).expect("a vector takes all");
+    if let Some(client) = &mut client {
+        feed(client, &answer, &mut Vec::new()).expect("good records");
+    }
+    assert!(server.is_open());
+    (server, client)
+}
+
+/// Gives a server what its client sends.
+fn say(server: &mut Tunnel, client: Option<&mut Tunnel>, bytes: &[u8]) {
+    let mut wire = bytes.to_vec();
+    if let Some(client) = client {
+        client.send([bytes].into_iter());
+        wire.clear();
+        client.write(&mut wire).expect("a vector takes all");
+    }
+    feed(server, &wire, &mut Vec::new()).expect("good frames");
+}
+
+#[test]
+fn i9_pings_of_a_client_that_does_not_read_fill_no_memory() {
+    for over_tls in [false, true] {
+        let (mut server, mut client) = upgraded(over_tls);
+        for number in 0..10_000_u16 {
+            let payload = [&number.to_be_bytes()[..], &[0; 123]].concat();
+            say(&mut server, client.as_mut(), &frame(0x89, &payload));
+            let waits = server.unwritten_bytes();
+            assert!((1..256).contains(&waits), "{waits} after {number}");
+        }
+        let mut wire = Vec::new();
+        server.write(&mut wire).expect("a vector takes all");
+        assert_eq!(server.unwritten_bytes(), 0);
+        let mut said = Vec::new();
+        match &mut client {
+            Some(client) => feed(client, &wire, &mut said).expect("good records"),
+            None => said = wire,
+        }
+        let pong = |number: u16| [&[0x8A, 125][..], &number.to_be_bytes(), &[0; 123]].concat();
+        assert_eq!(
+            said,
+            [pong(0), pong(9_999)].concat(),
+            "the first, and the newest"
+        );
+        // Who reads is answered each time.
+        say(&mut server, client.as_mut(), &frame(0x89, b"again"));
+        assert!(server.wants_write());
+    }
+}
+
+#[test]
+fn no_ping_is_answered_behind_a_good_bye() {
+    let (mut server, _) = upgraded(false);
+    say(
+        &mut server,
+        None,
+        &[frame(0x89, b"1"), frame(0x89, b"2")].concat(),
+    );
+    say(
+        &mut server,
+        None,
+        &[frame(0x89, b"3"), frame(0x88, &[0x03, 0xE8])].concat(),
+    );
+    let mut wire = Vec::new();
+    server.write(&mut wire).expect("a vector takes all");
+    assert_eq!(wire, [0x8A, 1, b'2', 0x88, 2, 0x03, 0xE8]);
+}
+
+#[test]
+fn what_waits_to_be_written_is_known() {
+    for over_tls in [false, true] {
+        let (mut server, _) = upgraded(over_tls);
+        assert_eq!(server.unwritten_bytes(), 0);
+        server.send([&[7; 5_000][..]].into_iter());
+        assert!((5_000..5_100).contains(&server.unwritten_bytes()));
+        server.write(&mut io::sink()).expect("it takes all");
+        assert_eq!(server.unwritten_bytes(), 0);
+    }
+}
+
 // v3 [MQTT-6.0.0-2], v5 [MQTT-6.0.0-2]: packets are not aligned on frames.
 #[test]
 fn packets_may_span_frames_and_share_them() {
