@@ -1,6 +1,8 @@
 """Floods of those who have not logged in: half-open connections, guessed passwords, passwords to be hashed. Who has logged in is served."""
 
+import base64
 import contextlib
+import http.client
 import os
 import resource
 import socket
@@ -168,6 +170,40 @@ def test_brute_force(tmp_path, version):
         assert reasons[-1] in often
         assert answer(login(broker.address, version, "root", password, "127.0.0.2")) in often
         assert answer(login(broker.address, version, "root", password, "127.0.0.1")) == 0
+
+
+def operator(broker, password, source):
+    """The status of a request to the API with this password."""
+    host, port = broker.http.removeprefix("http://").split(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=30, source_address=(source, 0))
+    token = base64.b64encode(b"root:" + password).decode()
+    connection.request("GET", "/api/v1/clients", headers={"Authorization": f"Basic {token}"})
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
+def test_brute_force_of_somebody_who_is_there(tmp_path):
+    """The victim has just logged in, over MQTT and over HTTP, so that its password is remembered: who guesses and has to wait does not
+    hear from that which of many passwords is right."""
+    with running(WithAccounts, tmp_path) as broker:
+        password = broker.password.encode()
+        victim, guesser = "127.0.0.1", "127.0.0.2"
+        assert answer(login(broker.address, V5, "root", password, victim)) == 0
+        assert operator(broker, password, victim) == 200
+        # The last of these wrong ones has a wait of 8 seconds behind it.
+        wrong = 0
+        while wrong < 8:
+            reason = answer(login(broker.address, V5, "root", b"guess%d" % wrong, guesser))
+            assert reason in (BAD_USER, TOO_OFTEN), reason
+            wrong += reason == BAD_USER
+            time.sleep(0.05)
+        reasons = {answer(login(broker.address, V5, "root", guess, guesser)) for guess in [b"wrong", password] * 10}
+        assert reasons == {TOO_OFTEN}, reasons
+        statuses = [operator(broker, password, guesser) for _ in range(5)]
+        assert statuses == [429] * 5
+        assert answer(login(broker.address, V5, "root", password, victim)) == 0
+        assert operator(broker, password, victim) == 200
 
 
 @pytest.mark.timeout(120)

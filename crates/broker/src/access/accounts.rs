@@ -267,12 +267,15 @@ impl Accounts {
             return AuthStep::Refused(ReasonCode::BadUserNameOrPassword);
         };
         let now = self.now.get();
+        let throttle = &self.logins.throttle;
+        // Before what is remembered is looked at: who has to wait would learn by it which of many passwords is right.
+        if throttle.admit(origin, Kind::Password, now) == Admission::Wait {
+            return AuthStep::Refused(ReasonCode::ConnectionRateExceeded);
+        }
         let (claim, hash) = self.logins.claim(user, password.0);
         if self.inner.borrow().remembered.has(&claim, now) {
+            throttle.finished(origin, Kind::Password, LookedAt::NoGuess, now);
             return self.grant(login.front, claim.user.into(), Vec::new());
-        }
-        if self.logins.throttle.admit(origin, Kind::Password, now) == Admission::Wait {
-            return AuthStep::Refused(ReasonCode::ConnectionRateExceeded);
         }
         let job = Job {
             asker: Asker::Front(login.front, self.reply.clone()),

@@ -14,7 +14,7 @@ use super::Access;
 use super::accounts::Logins;
 use super::hashing::{Asker, Found, Job, Proof};
 use super::password::Remembered;
-use super::throttle::{Admission, Kind, Origin};
+use super::throttle::{Admission, Kind, LookedAt, Origin};
 use crate::clock::Clock;
 
 /// Why an operator does not come in.
@@ -101,8 +101,15 @@ impl Operators {
         let Ok(user) = UserName::new(name) else {
             return Err(self.no_name(origin, now));
         };
+        let throttle = &self.0.logins.throttle;
+        // Before what is remembered is looked at, as for clients.
+        if throttle.admit(origin, Kind::Password, now) == Admission::Wait {
+            return Err(LogInError::Wait);
+        }
         let (claim, hash) = self.0.logins.claim(user, password);
-        if !self.0.remembered().has(&claim, now) {
+        if self.0.remembered().has(&claim, now) {
+            throttle.finished(origin, Kind::Password, LookedAt::NoGuess, now);
+        } else {
             let proof = Proof::Password {
                 password: Zeroizing::new(password.to_vec()),
                 hash: hash.unwrap_or_else(dummy_hash),
@@ -125,7 +132,7 @@ impl Operators {
         LogInError::Wrong
     }
 
-    /// Hands a password to the pool; what comes of it counts also when nobody waits for it any more.
+    /// Hands a password that was admitted to the pool; what comes of it counts also when nobody waits for it any more.
     fn compare(
         &self,
         origin: Origin,
@@ -133,9 +140,6 @@ impl Operators {
         now: Tick,
     ) -> Result<oneshot::Receiver<Result<(), LogInError>>, LogInError> {
         let logins = &self.0.logins;
-        if logins.throttle.admit(origin, Kind::Password, now) == Admission::Wait {
-            return Err(LogInError::Wait);
-        }
         let (answer, answered) = oneshot::channel();
         let inner = Arc::clone(&self.0);
         let tell = move |found| {

@@ -322,8 +322,13 @@ fn s2_an_address_that_guesses_waits_and_costs_no_hash() {
     );
     assert_eq!(
         door.log_in("anna", "right"),
+        waits,
+        "not even what another address has just proved"
+    );
+    assert_eq!(
+        door.log_in_from("198.51.100.1:1", "anna", "right"),
         right(None),
-        "what is known needs no hash"
+        "which is remembered there"
     );
     door.at(999);
     assert_eq!(door.log_in("anna", "guess"), waits);

@@ -130,6 +130,18 @@ fn s2_an_address_that_fails_waits_also_when_it_does_not_wait_for_the_answer() {
 }
 
 #[test]
+fn s2_what_is_remembered_tells_nothing_to_an_address_that_waits() {
+    let desk = Desk::new();
+    assert!(desk.log_in("anna", "right").1.is_some());
+    for _ in 0..5 {
+        assert_eq!(desk.log_in("ben", "wrong").0, Err(LogInError::Wrong));
+    }
+    let waits = (Err(LogInError::Wait), None);
+    assert_eq!(desk.log_in("anna", "wrong"), waits);
+    assert_eq!(desk.log_in("anna", "right"), waits);
+}
+
+#[test]
 fn s2_what_is_no_name_counts_as_a_guess() {
     let desk = Desk::new();
     for _ in 0..5 {
