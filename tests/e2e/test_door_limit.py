@@ -23,6 +23,9 @@ PER_ADDRESS = 1_024
 THREADS = min(max(len(os.sched_getaffinity(0)) // 4, 1), 4)
 BEYOND = 60
 FLOODER, OTHER = "127.0.0.2", "127.0.0.3"
+# Both come through one proxy, which says who they are.
+BEHIND = {FLOODER: b"PROXY TCP4 192.0.2.7 127.0.0.1 4711 1883\r\n", OTHER: b"PROXY TCP4 192.0.2.8 127.0.0.1 4711 1883\r\n"}
+PROXIED = 'proxies = ["127.0.0.0/8"], insecure_anonymous = true, address_connects_per_second = 0'
 # What each sends of its handshake, so that it is under way.
 BEGINS = {"mqtts": b"\x16\x03\x01\x02\x00\x01\x00", "ws": b"GET /mqtt HTTP/1.1\r\nHost: x\r\n"}
 UPGRADE = (
@@ -31,8 +34,16 @@ UPGRADE = (
 )
 
 
-def begun(place, protocol):
-    sock = socket.create_connection(place, timeout=30, source_address=(FLOODER, 0))
+def reached(place, source, behind):
+    """A connection of this address, or of the one that a proxy has for it."""
+    sock = socket.create_connection(place, timeout=30, source_address=(OTHER if behind else source, 0))
+    if behind:
+        sock.sendall(BEHIND[source])
+    return sock
+
+
+def begun(place, protocol, behind):
+    sock = reached(place, FLOODER, behind)
     # Ends by RST: no port of this address stays in use behind the test.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     with contextlib.suppress(OSError):
@@ -56,11 +67,11 @@ def is_closed(sock):
         return True
 
 
-def comes_in(place, protocol, authority, source):
+def comes_in(place, protocol, authority, source, behind):
     """Whether a whole handshake and CONNECT from this address are taken."""
     context = ssl.create_default_context(cafile=str(authority.certificate))
     with contextlib.ExitStack() as open_sockets:
-        sock = open_sockets.enter_context(socket.create_connection(place, timeout=30, source_address=(source, 0)))
+        sock = open_sockets.enter_context(reached(place, source, behind))
         try:
             if protocol == "ws":
                 sock.sendall(UPGRADE)
@@ -78,14 +89,17 @@ def comes_in(place, protocol, authority, source):
             return False
 
 
+@pytest.mark.parametrize("behind", [False, True], ids=["direct", "behind a proxy"])
 @pytest.mark.parametrize("protocol", BEGINS)
-def test_handshakes_of_one_address_have_a_bound(tmp_path, protocol):
-    """As many as may be are held; each one beyond is closed and counted as over the limit, and nothing else is counted."""
+def test_handshakes_of_one_address_have_a_bound(tmp_path, protocol, behind):
+    """As many as may be are held; each one beyond is closed and counted as over the limit, and nothing else is counted. Behind a proxy
+    it is the address in the header that counts, before the handshakes begin."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     authority = Authority(tmp_path / "certificates")
     files = authority.issue("server", "server", doors.server_names()) if protocol == "mqtts" else None
-    door = listener("door", protocol, f'{LOOPBACK}, handshake_timeout = "60s"', files)
+    more = f", {PROXIED}" if behind else ""
+    door = listener("door", protocol, f'{LOOPBACK}, handshake_timeout = "60s"{more}', files)
     with running(Courser, tmp_path / "broker", listeners=door) as broker:
         place = places(broker)["door"]
         there = RawClient(broker.address, V5)
@@ -94,18 +108,18 @@ def test_handshakes_of_one_address_have_a_bound(tmp_path, protocol):
         try:
             # Until so many were refused: by how many threads they are counted is the machine's matter.
             while len(attackers) < THREADS * PER_ADDRESS + BEYOND and refused(broker).get("over_limit", 0) < BEYOND:
-                attackers += [begun(place, protocol) for _ in range(20)]
+                attackers += [begun(place, protocol, behind) for _ in range(20)]
             until(lambda: sum(map(is_closed, attackers)) >= BEYOND, "those beyond the limit are closed")
             until(lambda: sum(map(is_closed, attackers)) == refused(broker)["over_limit"], "each one that is closed is counted")
             held = len(attackers) - refused(broker)["over_limit"]
             assert PER_ADDRESS <= held <= THREADS * PER_ADDRESS, f"{held} of one address are under way"
             assert {reason for reason, count in refused(broker).items() if count} == {"over_limit"}, refused(broker)
             there.ping()
-            assert comes_in(place, protocol, authority, OTHER), "another address has handshakes of its own"
+            assert comes_in(place, protocol, authority, OTHER, behind), "another address has handshakes of its own"
         finally:
             for sock in attackers:
                 sock.close()
-        until(lambda: comes_in(place, protocol, authority, FLOODER), "places of handshakes that ended are free")
+        until(lambda: comes_in(place, protocol, authority, FLOODER, behind), "places of handshakes that ended are free")
         there.ping()
         counted = refused(broker)["over_limit"]
     assert f"door_over_limit={counted} " in broker.output()

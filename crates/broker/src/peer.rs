@@ -95,11 +95,13 @@ impl<T> Limited<T> {
 }
 
 /// Why a listener does not let one more connection in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotNow {
     /// Its address has as many as it may have.
+    #[error("its address has as many connections as it may have")]
     TooMany,
     /// As many as there may be have just come, of its address or of all.
+    #[error("as many connections as may come in a second have come")]
     TooFast,
 }
 

@@ -37,10 +37,14 @@ impl DoorCounters {
 
     /// Counts one that comes when there are enough.
     pub(super) fn not_now(&self, why: NotNow) {
-        Self::count(match why {
+        Self::count(self.of(why));
+    }
+
+    const fn of(&self, why: NotNow) -> &AtomicU64 {
+        match why {
             NotNow::TooMany => &self.over_limit,
             NotNow::TooFast => &self.too_fast,
-        });
+        }
     }
 
     /// The CPU time of a thread that ends.
@@ -58,6 +62,7 @@ impl DoorCounters {
             Refused::Tunnel(TunnelError::Tls(_) | TunnelError::Full) => &self.tls,
             Refused::Tunnel(TunnelError::Web(_)) => &self.web,
             Refused::Identity(_) => &self.identity,
+            Refused::NotNow(why) => self.of(*why),
         };
         Self::count(counter);
         tracing::debug!(

@@ -14,6 +14,7 @@ use tokio::net::{TcpStream, UnixStream};
 use super::certificates::Certificates;
 use super::inbox::LooseSocket;
 use super::web::Web;
+use crate::peer::NotNow;
 
 /// Most bytes that are read before the handshakes are over.
 const BYTES_MAX: usize = 16 * 1024;
@@ -55,6 +56,8 @@ pub(crate) enum Refused {
     Tunnel(#[from] TunnelError),
     #[error(transparent)]
     Identity(#[from] IdentityError),
+    #[error(transparent)]
+    NotNow(#[from] NotNow),
 }
 
 /// A connection whose handshakes are over.
@@ -73,18 +76,24 @@ impl Steps {
             || address.is_some_and(|address| self.proxies.iter().any(|it| it.contains(address)))
     }
 
-    /// Takes all the steps.
+    /// Takes all the steps. Behind a proxy `may_come` is asked once the address is known, before a handshake costs anything.
     pub(crate) async fn enter(
         &self,
         socket: &Socket,
         address: Option<SocketAddr>,
+        may_come: impl FnMut(Option<IpAddr>) -> Result<(), NotNow>,
     ) -> Result<Entered, Refused> {
-        tokio::time::timeout(self.timeout, self.walk(socket, address))
+        tokio::time::timeout(self.timeout, self.walk(socket, address, may_come))
             .await
             .unwrap_or(Err(Refused::TimedOut))
     }
 
-    async fn walk(&self, socket: &Socket, address: Option<SocketAddr>) -> Result<Entered, Refused> {
+    async fn walk(
+        &self,
+        socket: &Socket,
+        address: Option<SocketAddr>,
+        mut may_come: impl FnMut(Option<IpAddr>) -> Result<(), NotNow>,
+    ) -> Result<Entered, Refused> {
         let mut walk = Walk {
             address,
             head: (!self.proxies.is_empty()).then(Vec::new),
@@ -102,7 +111,7 @@ impl Steps {
             let mut bytes = [0; READ_BYTES];
             let count = socket.read(&mut bytes).await.map_err(Refused::Lost)?;
             received += count;
-            let result = walk.receive(&bytes[..count]);
+            let result = walk.receive(&bytes[..count], &mut may_come);
             // What a layer has to say to a fault goes out, too.
             if let Some(tunnel) = &mut walk.tunnel {
                 socket.write(tunnel).await.map_err(Refused::Lost)?;
@@ -139,7 +148,11 @@ impl Walk {
         self.head.is_none() && self.tunnel.as_ref().is_none_or(|tunnel| tunnel.is_open())
     }
 
-    fn receive(&mut self, bytes: &[u8]) -> Result<(), Refused> {
+    fn receive(
+        &mut self,
+        bytes: &[u8],
+        may_come: &mut impl FnMut(Option<IpAddr>) -> Result<(), NotNow>,
+    ) -> Result<(), Refused> {
         let Some(head) = &mut self.head else {
             return self.pass_on(bytes);
         };
@@ -148,6 +161,7 @@ impl Walk {
             return Ok(());
         };
         self.address = header.source.or(self.address);
+        may_come(self.address.map(|address| address.ip()))?;
         let head = self.head.take().unwrap_or_default();
         self.pass_on(head.get(header.length..).unwrap_or_default())
     }

@@ -4,8 +4,8 @@
 //! systemd) is accepted here, on threads of its own, so that no handshake takes time of a shard's turn; once a connection may
 //! speak MQTT it goes to a shard ([`Inbox`]) and never comes back.
 //!
-//! Bounds: [`HANDSHAKES_MAX`] handshakes under way a thread, a quarter of them from one address; each in
-//! `handshake_timeout` and 16 KiB.
+//! Bounds: [`HANDSHAKES_MAX`] handshakes under way a thread, a quarter of them from one address, behind a proxy from the one in its header; each
+//! in `handshake_timeout` and 16 KiB.
 
 mod arrivals;
 mod bind;
@@ -19,7 +19,7 @@ mod web;
 
 use std::cell::Cell;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ use self::web::Web;
 use crate::config::Anonymous;
 use crate::listen::ListenError;
 use crate::live::Live;
-use crate::peer::{Entrance, ListenerId, Peer};
+use crate::peer::{Entrance, ListenerId, NotNow, Peer};
 
 /// Handshakes under way at once on one thread.
 const HANDSHAKES_MAX: usize = 4096;
@@ -322,6 +322,15 @@ struct Room {
     addresses: Arc<Guests>,
 }
 
+/// What a connection holds of that which its address may have.
+#[derive(Debug, Default)]
+struct Shares {
+    /// Among the handshakes under way, until they are over.
+    _handshake: Option<Guest>,
+    /// Among the connections, until it ends.
+    connection: Option<Guest>,
+}
+
 /// A listening socket on the runtime.
 enum Accepting {
     Tcp(TcpListener),
@@ -401,39 +410,53 @@ impl Room {
                 .counters
                 .refuse(&door.entrance.name, address, &Refused::NoProxy);
         }
-        // Behind a proxy all have its address until the header is read.
-        let counted = ip.filter(|_| door.steps.proxies.is_empty());
-        let handshake = counted.map(|ip| self.addresses.enter(ip));
-        if self.handshakes.get() >= HANDSHAKES_MAX || matches!(handshake, Some(None)) {
+        if self.handshakes.get() >= HANDSHAKES_MAX {
             return DoorCounters::count(&self.counters.over_limit);
         }
-        let guest = match door.entrance.let_in(counted) {
-            Ok(guest) => guest,
+        // Behind a proxy all have its address until the header is read.
+        let is_behind = !door.steps.proxies.is_empty();
+        let known = match is_behind {
+            true => door.entrance.let_in(None).map(|_| Shares::default()),
+            false => self.take_shares(ip, |ip| door.entrance.let_in(ip)),
+        };
+        let mut shares = match known {
+            Ok(shares) => shares,
             Err(why) => return self.counters.not_now(why),
         };
         self.handshakes.set(self.handshakes.get() + 1);
         let (room, door) = (Rc::clone(self), Arc::clone(door));
         tokio::task::spawn_local(async move {
-            let entered = door.steps.enter(&socket, address).await;
-            drop(handshake);
+            let may_come = |ip| {
+                shares = room.take_shares(ip, |ip| door.entrance.let_in_behind(ip))?;
+                Ok(())
+            };
+            let entered = door.steps.enter(&socket, address, may_come).await;
             room.handshakes.set(room.handshakes.get() - 1);
             match entered {
-                Ok(entered) => room.hand_over(&door, socket, entered, guest),
+                Ok(entered) => room.hand_over(&door, socket, entered, shares.connection),
                 Err(refused) => room.counters.refuse(&door.entrance.name, address, &refused),
             }
         });
     }
 
-    /// Gives a connection to a shard. `guest`: of its address, where that was known when it came.
-    fn hand_over(&self, door: &Door, socket: Socket, entered: Entered, guest: Option<Guest>) {
-        let ip = entered.address.map(|address| address.ip());
-        let guest = match guest {
-            None if !door.steps.proxies.is_empty() => match door.entrance.let_in_behind(ip) {
-                Ok(guest) => guest,
-                Err(why) => return self.counters.not_now(why),
-            },
-            guest => guest,
+    /// What a connection takes of that which its address may have.
+    fn take_shares(
+        &self,
+        ip: Option<IpAddr>,
+        let_in: impl FnOnce(Option<IpAddr>) -> Result<Option<Guest>, NotNow>,
+    ) -> Result<Shares, NotNow> {
+        let handshake = match ip {
+            Some(ip) => Some(self.addresses.enter(ip).ok_or(NotNow::TooMany)?),
+            None => None,
         };
+        Ok(Shares {
+            _handshake: handshake,
+            connection: let_in(ip)?,
+        })
+    }
+
+    /// Gives a connection to a shard.
+    fn hand_over(&self, door: &Door, socket: Socket, entered: Entered, guest: Option<Guest>) {
         // A socket that the runtime does not give back has failed.
         let Ok(socket) = socket.loosen() else {
             return DoorCounters::count(&self.counters.lost);
