@@ -240,7 +240,10 @@ fn finish(job: Job, memory: &mut HashMemory) {
         origin,
         proof,
     } = job;
-    let found = look(proof, memory);
+    tell(asker, origin, look(proof, memory));
+}
+
+fn tell(asker: Asker, origin: Origin, found: Found) {
     match asker {
         Asker::Front(front, reply) => {
             let verdict = Verdict {
@@ -248,7 +251,7 @@ fn finish(job: Job, memory: &mut HashMemory) {
                 origin,
                 found,
             };
-            // The mailbox has room for all that can wait.
+            // It takes all.
             let _ = reply.mailbox.put(verdict);
             reply.doze.wake();
         }
@@ -294,10 +297,11 @@ fn look(proof: Proof, memory: &mut HashMemory) -> Found {
 }
 
 impl Reply {
-    /// For a shard.
+    /// For a shard. How many verdicts wait for it is bounded by the throttle, for each of them holds a part of its address's share: one that
+    /// was dropped would hold it for ever.
     pub(crate) fn new(doze: Arc<Doze>) -> Self {
         Self {
-            mailbox: Arc::new(Mailbox::new(PASSWORDS_MAX + TOKENS_MAX + THREADS_MAX)),
+            mailbox: Arc::new(Mailbox::unbounded()),
             doze,
         }
     }
@@ -305,7 +309,34 @@ impl Reply {
 
 #[cfg(test)]
 mod tests {
+    use courser_contract::ShardId;
+
     use super::*;
+
+    #[test]
+    fn i9_no_verdict_is_lost_however_late_its_shard_takes_it() {
+        // More than could ever wait to be looked at.
+        const VERDICTS: u32 = 4 * (PASSWORDS_MAX + TOKENS_MAX) as u32;
+        let reply = Reply::new(Arc::new(Doze::default()));
+        for slot in 0..VERDICTS {
+            let front = FrontId {
+                shard: ShardId(0),
+                slot,
+                generation: 0,
+            };
+            tell(
+                Asker::Front(front, reply.clone()),
+                Origin::Local,
+                Found::Token {
+                    grant: Err(TokenError::Malformed),
+                    name: None,
+                },
+            );
+        }
+        let taken = reply.mailbox.take();
+        let slots = taken.iter().map(|verdict| verdict.front.slot);
+        assert!(slots.eq(0..VERDICTS));
+    }
 
     #[test]
     fn s2_a_wrong_password_of_an_imported_user_costs_as_much_as_any_other() {

@@ -1,4 +1,4 @@
-//! A bounded queue into a shard from threads that are none, for what is rare: whoever fills it wakes the shard.
+//! A queue into a shard from threads that are none, for what is rare: whoever fills it wakes the shard.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +21,11 @@ impl<T> Mailbox<T> {
             queue: Mutex::default(),
             filled: AtomicBool::new(false),
         }
+    }
+
+    /// Empty, for what is bounded where it comes from and must not be lost: nothing ever comes back.
+    pub(crate) fn unbounded() -> Self {
+        Self::new(usize::MAX)
     }
 
     fn queue(&self) -> MutexGuard<'_, VecDeque<T>> {
