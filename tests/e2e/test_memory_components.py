@@ -6,6 +6,11 @@ import subprocess
 import urllib.request
 
 import pytest
+import wire
+from broker import until
+from doors import WithAccounts, running
+from raw import RawClient
+from wire import V5
 
 pytestmark = pytest.mark.courser
 
@@ -53,6 +58,18 @@ def test_who_holds_memory(brokers, raw):
     after, allocated = held(broker)
     assert sum(after.values()) == allocated
     assert after["partitions"] - before["partitions"] < 0.2 * size * count, (before, after)
+
+
+def test_memory_of_hashes_is_given_back(tmp_path):
+    """A login needs 19 MiB for its hash. Soon after it nothing holds them: a small process is not short of memory because somebody came in."""
+    with running(WithAccounts, tmp_path) as broker:
+        before, _ = held(broker)
+        client = RawClient(broker.address, V5)
+        client.send(wire.connect(V5, "in", username="root", password=broker.password.encode()))
+        client.expect(wire.CONNACK, reason=0)
+        assert allocated(broker)["access"] >= 19 << 20
+        until(lambda: held(broker)[0]["access"] < before["access"] + (4 << 20), "the memory of the hash is given back")
+        client.close()
 
 
 def test_components(brokers, raw):

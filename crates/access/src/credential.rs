@@ -75,9 +75,28 @@ impl fmt::Debug for PasswordHash {
     }
 }
 
-/// Memory of hashing, to be used again by one thread after the other login. Grows to what the hashes need: 19 MiB for our own.
+/// Memory of hashing, to be used again by one thread after the other login. Grows to what the hashes need: 19 MiB for our own. It stays so
+/// large until [`trim`](Self::trim), or until it is dropped.
 #[derive(Default)]
 pub struct HashMemory(Vec<Block>);
+
+impl HashMemory {
+    /// What our own hashes need.
+    pub const OWN_KIB: u32 = MEMORY_KIB;
+
+    /// What it holds.
+    #[must_use]
+    pub const fn kib(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Gives all of it back if it is more than our own hashes need: an imported one that is dearer comes seldom.
+    pub fn trim(&mut self) {
+        if self.kib() > MEMORY_KIB as usize {
+            *self = Self::default();
+        }
+    }
+}
 
 impl fmt::Debug for HashMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -302,7 +302,10 @@ impl Broker {
             .map_err(StartError::Random)?;
         let logins = Arc::new(Logins {
             access: Arc::clone(&access),
-            pool: HashPool::new(thread::available_parallelism().map_or(1, NonZero::get)),
+            pool: HashPool::new(
+                thread::available_parallelism().map_or(1, NonZero::get),
+                config.memory_max,
+            ),
             throttle: Throttle::default(),
             presence: Presence::default(),
             tokens,

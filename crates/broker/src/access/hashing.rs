@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use courser_access::{HashMemory, PasswordHash, UserName, dummy_hash};
 use courser_contract::FrontId;
@@ -23,6 +24,10 @@ const PASSWORDS_MAX: usize = 128;
 const TOKENS_MAX: usize = 1024;
 /// Threads at most: memory and cores that a flood of logins can take.
 const THREADS_MAX: usize = 4;
+/// The part of `memory.max` that threads may have for hashes at once, one divided by this; one thread there is in any case.
+const MEMORY_PART: u64 = 4;
+/// A thread for which nothing has waited for so long gives its memory back. Logins that follow on one another find it there.
+const IDLE: Duration = Duration::from_millis(500);
 
 /// A proof to be looked at.
 pub(crate) struct Job {
@@ -147,11 +152,11 @@ impl Queue {
 }
 
 impl HashPool {
-    /// For a machine with so many cores: half of them, four at most.
-    pub(crate) fn new(cores: usize) -> Self {
+    /// For a machine with so many cores, half of which it may take, and a process that may have so many bytes, a quarter of which.
+    pub(crate) fn new(cores: usize, memory_max: u64) -> Self {
         Self {
             shared: Arc::default(),
-            threads_max: (cores / 2).clamp(1, THREADS_MAX),
+            threads_max: threads_max(cores, memory_max),
         }
     }
 
@@ -213,23 +218,43 @@ impl Drop for HashPool {
     }
 }
 
-fn work((queue, more): &(Mutex<Queue>, Condvar)) {
+fn threads_max(cores: usize, memory_max: u64) -> usize {
+    let each = u64::from(HashMemory::OWN_KIB) << 10;
+    let fit = memory_max / MEMORY_PART / each;
+    let fit = usize::try_from(fit).unwrap_or(usize::MAX);
+    (cores / 2).min(fit).clamp(1, THREADS_MAX)
+}
+
+fn work(shared: &(Mutex<Queue>, Condvar)) {
     let mut memory = HashMemory::default();
-    loop {
-        let mut held = lock(queue);
-        let job = loop {
-            if held.ended {
-                return;
-            }
-            if let Some(job) = held.pop() {
-                break job;
-            }
-            held.idle += 1;
-            held = more.wait(held).unwrap_or_else(PoisonError::into_inner);
-            held.idle -= 1;
-        };
-        drop(held);
+    while let Some(job) = wait(shared, &mut memory) {
         finish(job, &mut memory);
+    }
+}
+
+/// The next job; none: there will be no more. Memory is given back while there is none.
+fn wait((queue, more): &(Mutex<Queue>, Condvar), memory: &mut HashMemory) -> Option<Job> {
+    let mut held = lock(queue);
+    loop {
+        if held.ended {
+            return None;
+        }
+        if let Some(job) = held.pop() {
+            return Some(job);
+        }
+        held.idle += 1;
+        if memory.kib() == 0 {
+            held = more.wait(held).unwrap_or_else(PoisonError::into_inner);
+        } else {
+            let (again, waited) = more
+                .wait_timeout(held, IDLE)
+                .unwrap_or_else(PoisonError::into_inner);
+            held = again;
+            if waited.timed_out() {
+                *memory = HashMemory::default();
+            }
+        }
+        held.idle -= 1;
     }
 }
 
@@ -240,7 +265,9 @@ fn finish(job: Job, memory: &mut HashMemory) {
         origin,
         proof,
     } = job;
-    tell(asker, origin, look(proof, memory));
+    let found = look(proof, memory);
+    memory.trim();
+    tell(asker, origin, found);
 }
 
 fn tell(asker: Asker, origin: Origin, found: Found) {
@@ -336,6 +363,46 @@ mod tests {
         let taken = reply.mailbox.take();
         let slots = taken.iter().map(|verdict| verdict.front.slot);
         assert!(slots.eq(0..VERDICTS));
+    }
+
+    #[test]
+    fn i9_what_a_dear_hash_took_is_given_back_and_a_small_process_has_one_thread() {
+        let dear = "$argon2id$v=19$m=20480,t=1,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+        let dear: PasswordHash = dear.parse().expect("a hash that is dearer than ours");
+        let mut memory = HashMemory::default();
+        let mut compare = |hash: PasswordHash| {
+            let proof = Proof::Password {
+                password: Zeroizing::new(b"wrong".to_vec()),
+                hash,
+                claim: PasswordClaim {
+                    user: UserName::new("anna").expect("a name"),
+                    since: None,
+                    key: [0; 32],
+                },
+            };
+            let job = Job {
+                asker: Asker::Operator(Box::new(|_| {})),
+                origin: Origin::Local,
+                proof,
+            };
+            finish(job, &mut memory);
+            memory.kib()
+        };
+        assert_eq!(compare(dummy_hash()), HashMemory::OWN_KIB as usize);
+        assert_eq!(compare(dear), 0);
+        for (cores, mib, threads) in [
+            (16, 4_096, 4),
+            (4, 4_096, 2),
+            (16, 256, 3),
+            (16, 64, 1),
+            (1, 1, 1),
+        ] {
+            assert_eq!(
+                threads_max(cores, mib << 20),
+                threads,
+                "{cores} cores, {mib} MiB"
+            );
+        }
     }
 
     #[test]
