@@ -3,6 +3,9 @@
 //! Two bounded memories: the last events of all, for those who watch, and the last few of each client id, so that one client that
 //! comes and goes without end does not push out what happened to the others. A client that has connected and nothing more is not in
 //! the second one: its connection knows since when it is there, and thousands of them cost nothing here.
+//!
+//! Connections that came with a client id and never got its session are apart: anybody who may connect can name the client id of somebody
+//! else. The newest of them is kept for each, in a memory of the same bound, so that they push out nothing that has happened.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -38,22 +41,76 @@ pub struct PastEvent {
     pub address: Option<SocketAddr>,
 }
 
-/// The events of one client id, and when the last one came.
+/// The events of one client id with their numbers, and when the last one came.
 #[derive(Debug, Default)]
 struct OfClient {
     last: u64,
-    events: VecDeque<PastEvent>,
+    events: VecDeque<(u64, PastEvent)>,
+}
+
+/// The last few events of each client id.
+#[derive(Debug)]
+struct Pasts {
+    /// Events of one client id.
+    most: usize,
+    clients: HashMap<Box<str>, OfClient>,
+    /// Client ids by the number of their last event.
+    order: BTreeMap<u64, Box<str>>,
+}
+
+impl Pasts {
+    fn new(most: usize) -> Self {
+        Self {
+            most,
+            clients: HashMap::new(),
+            order: BTreeMap::new(),
+        }
+    }
+
+    fn note(&mut self, number: u64, event: PastEvent) {
+        let client_id = event.client_id.clone();
+        let of = self.clients.entry(client_id.clone()).or_default();
+        self.order.remove(&of.last);
+        of.last = number;
+        if of.events.len() == self.most {
+            of.events.pop_front();
+        }
+        of.events.push_back((number, event));
+        self.order.insert(number, client_id);
+        if self.clients.len() > CLIENTS_MAX
+            && let Some((_, oldest)) = self.order.pop_first()
+        {
+            self.clients.remove(&oldest);
+        }
+    }
+
+    fn of_client(&self, client_id: &str) -> impl Iterator<Item = &(u64, PastEvent)> {
+        let of = self.clients.get(client_id).into_iter();
+        of.flat_map(|of| &of.events)
+    }
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct History {
     /// Number of the next event.
     next: u64,
     watched: VecDeque<PastEvent>,
-    clients: HashMap<Box<str>, OfClient>,
-    /// Client ids by the number of their last event.
-    order: BTreeMap<u64, Box<str>>,
+    /// What has happened to sessions.
+    clients: Pasts,
+    /// Ends of connections that never got one.
+    refused: Pasts,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            next: 0,
+            watched: VecDeque::new(),
+            clients: Pasts::new(OF_CLIENT_MAX),
+            refused: Pasts::new(1),
+        }
+    }
 }
 
 impl History {
@@ -72,45 +129,30 @@ impl History {
 
     /// Begins a client's past with its first connection when that ends, not when it begins.
     fn note_of_known(&mut self, number: u64, event: &PastEvent, since: Option<WallMs>) {
-        let is_known = self.clients.contains_key(&event.client_id);
-        match event.what {
-            Happened::Connected if !is_known => return,
-            Happened::Connected => {}
-            Happened::Closed(_) => {
-                if let Some(at) = since.filter(|_| !is_known) {
-                    let connected = PastEvent {
-                        at,
-                        what: Happened::Connected,
-                        ..event.clone()
-                    };
-                    self.note_of_client(number, connected);
-                }
+        let is_known = self.clients.clients.contains_key(&event.client_id);
+        match (event.what, since) {
+            (Happened::Connected, _) if !is_known => return,
+            (Happened::Connected, _) => {}
+            (Happened::Closed(_), None) => return self.refused.note(number, event.clone()),
+            (Happened::Closed(_), Some(_)) if is_known => {}
+            (Happened::Closed(_), Some(at)) => {
+                let connected = PastEvent {
+                    at,
+                    what: Happened::Connected,
+                    ..event.clone()
+                };
+                self.clients.note(number, connected);
             }
         }
-        self.note_of_client(number, event.clone());
-    }
-
-    fn note_of_client(&mut self, number: u64, event: PastEvent) {
-        let client_id = event.client_id.clone();
-        let of = self.clients.entry(client_id.clone()).or_default();
-        self.order.remove(&of.last);
-        of.last = number;
-        if of.events.len() == OF_CLIENT_MAX {
-            of.events.pop_front();
-        }
-        of.events.push_back(event);
-        self.order.insert(number, client_id);
-        if self.clients.len() > CLIENTS_MAX
-            && let Some((_, oldest)) = self.order.pop_first()
-        {
-            self.clients.remove(&oldest);
-        }
+        self.clients.note(number, event.clone());
     }
 
     /// The last events of a client id, oldest first.
     pub(crate) fn of_client(&self, client_id: &str) -> Vec<PastEvent> {
-        let of = self.clients.get(client_id);
-        of.map_or_else(Vec::new, |of| of.events.iter().cloned().collect())
+        let refused = self.refused.of_client(client_id);
+        let mut all: Vec<_> = self.clients.of_client(client_id).chain(refused).collect();
+        all.sort_by_key(|(number, _)| *number);
+        all.into_iter().map(|(_, event)| event.clone()).collect()
     }
 
     /// Events from number `from` on, at most `limit`, with the number to go on with. `u64::MAX`: none, from now on.
@@ -146,8 +188,13 @@ mod tests {
     const CLOSED: Happened = Happened::Closed(CloseCause::Lost);
 
     impl History {
-        /// Of a connection to which no session was attached.
+        /// Of a connection that got its session at once.
         fn note_closed(&mut self, at: u64, client_id: &str) {
+            self.note(event(at, client_id, CLOSED), Some(WallMs(at)));
+        }
+
+        /// Of one that never got one.
+        fn note_refused(&mut self, at: u64, client_id: &str) {
             self.note(event(at, client_id, CLOSED), None);
         }
     }
@@ -163,7 +210,7 @@ mod tests {
         for at in 1..=5_000 {
             history.note_closed(at, "busy");
         }
-        assert_eq!(times(&history.of_client("quiet")), [0]);
+        assert_eq!(times(&history.of_client("quiet")), [0, 0]);
         let busy = times(&history.of_client("busy"));
         assert_eq!(busy, (4_993..=5_000).collect::<Vec<_>>());
         assert_eq!(history.of_client("nobody"), []);
@@ -183,9 +230,9 @@ mod tests {
             [],
             "nothing happened to it for the longest time"
         );
-        assert_eq!(times(&history.of_client("first")), [0, 9_000]);
-        assert_eq!(history.clients.len(), CLIENTS_MAX);
-        assert_eq!(history.order.len(), CLIENTS_MAX);
+        assert_eq!(times(&history.of_client("first")), [0, 0, 9_000]);
+        assert_eq!(history.clients.clients.len(), CLIENTS_MAX);
+        assert_eq!(history.clients.order.len(), CLIENTS_MAX);
     }
 
     #[test]
@@ -213,7 +260,7 @@ mod tests {
         let connected = |at, client_id| event(at, client_id, Happened::Connected);
         history.note(connected(5, "c"), Some(WallMs(4)));
         assert_eq!(history.of_client("c"), []);
-        assert!(history.clients.is_empty() && history.order.is_empty());
+        assert!(history.clients.clients.is_empty() && history.clients.order.is_empty());
         history.note(event(7, "c", CLOSED), Some(WallMs(4)));
         history.note(connected(9, "c"), Some(WallMs(9)));
         let past = [connected(4, "c"), event(7, "c", CLOSED), connected(9, "c")];
@@ -226,7 +273,25 @@ mod tests {
     #[test]
     fn who_was_refused_never_connected() {
         let mut history = History::default();
-        history.note_closed(3, "c");
+        history.note_refused(3, "c");
         assert_eq!(history.of_client("c"), [event(3, "c", CLOSED)]);
+    }
+
+    #[test]
+    fn i10_who_is_refused_a_client_id_takes_nothing_from_its_past() {
+        let mut history = History::default();
+        history.note_closed(1, "anna");
+        for at in 2..100 {
+            history.note_refused(at, "anna");
+        }
+        assert_eq!(times(&history.of_client("anna")), [1, 1, 99]);
+        history.note_closed(100, "anna");
+        assert_eq!(times(&history.of_client("anna")), [1, 1, 99, 100]);
+        for at in 0..2 * CLIENTS_MAX as u64 {
+            history.note_refused(1_000 + at, &format!("c{at}"));
+        }
+        assert_eq!(times(&history.of_client("anna")), [1, 1, 100]);
+        assert_eq!(history.refused.clients.len(), CLIENTS_MAX);
+        assert_eq!(history.refused.order.len(), CLIENTS_MAX);
     }
 }
