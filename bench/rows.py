@@ -31,7 +31,7 @@ class Row:
     name: str
     arguments: tuple[str, ...]
     figures: tuple[Figure, ...]
-    # Whether a run of this row has nothing to lose: losses of QoS 0 or of a storm are not the row's business.
+    # Whether a run of this row has nothing to lose: losses of QoS 0 or of a storm are not the row's business. A connection that failed is.
     may_lose: bool = False
     skip: tuple[str, ...] = ()
     # So many seconds after the load began the longest turn of ours is read.
@@ -89,9 +89,10 @@ ROWS = (
 
 
 def is_whole(row: Row, result: dict[str, Any]) -> bool:
-    """Whether nothing that must arrive was lost, repeated or out of order."""
-    wrong = ("lost", "duplicates_unmarked", "out_of_order", "foreign", "failures", "wrong")
-    return row.may_lose or all(result.get(name, 0) == 0 for name in wrong)
+    """Whether the run and each of its connections came to its end, and nothing that must arrive was lost, repeated or out of order."""
+    lost = ("lost", "duplicates_unmarked", "out_of_order", "foreign", "wrong")
+    wrong = ("failures",) if row.may_lose else ("failures", *lost)
+    return all(result.get(name, 0) == 0 for name in wrong)
 
 
 def durable(*arguments: str) -> tuple[str, ...]:

@@ -133,7 +133,7 @@ def limit(results: Results, row: Row, figure: Figure, brokers: list[str]) -> flo
 
 def shown(found: list[float], whole: bool) -> str:
     if not found:
-        return "–"
+        return "–" if whole else "– †"
     middle = statistics.median(found)
     digits = 0 if middle >= 100 else 1 if middle >= 10 else 3 if middle < 1 else 2
     spread = f" ({min(found):.{digits}f}–{max(found):.{digits}f})" if len(found) > 1 else ""
