@@ -32,6 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use courser_contract::{LogIndex, PartitionId, WallMs};
+use courser_engine::DiskRoom;
 use courser_log::FileDisk;
 use courser_memory::{Component, Scope};
 
@@ -111,6 +112,11 @@ pub enum BackupError {
     /// Reader or writer of the log do not answer.
     #[error("{0}")]
     NotHeld(String),
+    /// What is copied could not be held.
+    #[error(
+        "the disk of the log is short of room, which a backup would keep from being given back: begin it again when the server takes messages again"
+    )]
+    NoRoom,
     /// The disk needed the space.
     #[error(
         "given up: the disk of the log became short of room and needed the segments that were to be copied"
@@ -307,6 +313,10 @@ impl Backups {
     /// Begins one, at so many bytes a second or what the settings say.
     pub(crate) fn begin(&self, folder: &Path, pace: Option<u64>) -> Result<(), BackupError> {
         self.check_place(folder)?;
+        // What it would hold is what gives room, and the log's reader has checkpoints to finish.
+        if self.source.door.state.room() == DiskRoom::Short {
+            return Err(BackupError::NoRoom);
+        }
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.as_ref().is_some_and(|it| !it.is_finished()) {
             return Err(BackupError::Running);

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,15 +18,17 @@ use courser_log::inspect::{Found, RecordKind, SegmentInspector};
 use courser_log::{
     CheckpointAt, CheckpointStore, Disk, FileDisk, Log, LogConfig, Manifests, RecoveredEntry,
 };
+use courser_settings::Sources;
 
 use super::*;
 use crate::Broker;
 use crate::access::{Access, Metadata};
+use crate::config::Config;
 use crate::node::DataFolder;
 use crate::repair::judge::Given;
 use crate::shard::making::{MadeFor, Making, is_of_partition};
 use crate::slots::{Places, Relaxed};
-use crate::stations::found_in;
+use crate::stations::{DiskState, RequestDoor, found_in};
 
 /// Two of them in relaxed partitions.
 const CLIENTS: [&str; 4] = ["a", "relaxed/b", "c", "relaxed/d"];
@@ -312,6 +315,33 @@ fn a_full_backup_and_two_incremental_ones_under_load_are_the_states_at_their_cut
 
 /// Segments were cleaned and used again, so that there is no replaying from the first entry: what a backup gives is compared with what a
 /// start makes of the folder that it is of. Nothing comes between the two.
+/// It would hold what gives room, and the log's reader, who finishes the checkpoints that do.
+#[test]
+fn m47_no_backup_is_begun_while_the_disk_is_short_of_room() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let (data, beside) = (folder.path().join("data"), folder.path().join("backups"));
+    fs::create_dir(&data).expect("a folder");
+    let (requests, _asked) = RequestDoor::new(&Arc::default());
+    let state = Arc::new(DiskState::new(1));
+    let source = Source {
+        door: CopyDoor {
+            jobs: mpsc::channel().0,
+            requests,
+            state: Arc::clone(&state),
+        },
+        data,
+        folders: vec![folder.path().display().to_string()],
+        node: [7; 16],
+    };
+    let settings = Sources::new().check().expect("there are none");
+    let live = Arc::new(Live::new(Arc::new(Config::new(settings))));
+    let backups = Backups::new(source, live);
+    state.set_room(DiskRoom::Short);
+    let refused = backups.begin(&beside, None);
+    assert!(matches!(refused, Err(BackupError::NoRoom)), "{refused:?}");
+    assert!(!beside.exists(), "nothing is begun");
+}
+
 /// What the last backup has is read, to see whether it is whole still. That costs the disk as much as copying it.
 #[test]
 fn i10_what_a_backup_reuses_is_read_at_its_pace_and_not_on_when_it_stops() {

@@ -19,7 +19,7 @@ use super::disk::DiskState;
 use super::reader::Job;
 use crate::rings::Doze;
 
-/// The writer answers between two batches; one that has no room does not answer, and then nothing is copied.
+/// The writer answers between two batches; one that has no room refuses, and then nothing is copied.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// What the writer is asked for.

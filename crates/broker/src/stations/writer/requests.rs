@@ -49,14 +49,16 @@ impl<D: Disk> Writer<D> {
         put_off.or_else(|| self.requests.try_recv().ok())
     }
 
-    /// Says where everything is, to whoever asks for that alone: the other requests wait until there is room.
+    /// Says where everything is, to whoever asks for that alone. Who wants to copy hears at once that he cannot: the log's reader waits for
+    /// that answer, and finishes the checkpoints that give room. The other requests wait until there is some.
     pub(super) fn tell_places(&mut self) {
         while let Ok(request) = self.requests.try_recv() {
             match request {
                 Request::Places(answer) => {
                     let _ = answer.send(self.log.places());
                 }
-                Request::Cut { .. } | Request::Hold(_) | Request::Segments(_) => {
+                Request::Cut { .. } => {}
+                Request::Hold(_) | Request::Segments(_) => {
                     self.put_off.push_back(request);
                 }
             }

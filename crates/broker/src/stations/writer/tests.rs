@@ -18,6 +18,7 @@ use crate::latency::Histogram;
 use crate::rings::Doze;
 use crate::stations::disk::{Counter, DiskFailure, DiskState};
 use crate::stations::orders::{Checkpointed, Mark, Order, OrderSender, orders};
+use crate::stations::requests::Request;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -31,6 +32,7 @@ struct World {
     /// The reader's end: nothing is made ready, but by a test.
     _jobs: mpsc::Receiver<Job<MemDisk>>,
     prepared: mpsc::Sender<Prepared<MemFile>>,
+    requests: mpsc::Sender<Request>,
 }
 
 fn open(disk: &MemDisk, counter: u32) -> (Log<MemDisk>, Recovered) {
@@ -58,6 +60,7 @@ impl World {
         let state = Arc::new(DiskState::new(1));
         let (jobs, jobs_taken) = mpsc::channel();
         let (prepared_sent, prepared) = mpsc::channel();
+        let (requests, asked) = mpsc::channel();
         let (senders, receivers) = (0..shards)
             .map(|_| orders(Arc::default(), Arc::clone(&doze)))
             .unzip();
@@ -68,7 +71,7 @@ impl World {
             jobs,
             prepared,
             cleaner: None,
-            requests: mpsc::channel().1,
+            requests: asked,
         };
         Self {
             disk,
@@ -79,6 +82,7 @@ impl World {
             doze,
             _jobs: jobs_taken,
             prepared: prepared_sent,
+            requests,
         }
     }
 
@@ -434,6 +438,23 @@ fn a_writer_without_room_ends_with_its_shards() {
         Some(answered),
         "all that was answered, and no more"
     );
+}
+
+/// The log's reader waits for that answer, and it finishes the checkpoints that give room.
+#[test]
+fn m47_who_wants_to_copy_a_log_without_room_is_refused_at_once() {
+    let mut world = World::new(1);
+    world.begin();
+    world.fill_up();
+    let (answer, answered) = mpsc::sync_channel(1);
+    let cut = Request::Cut {
+        answer,
+        lost: Arc::default(),
+    };
+    world.requests.send(cut).expect("the writer is there");
+    let refused = answered.recv_timeout(PATIENCE);
+    assert_eq!(refused.err(), Some(mpsc::RecvTimeoutError::Disconnected));
+    world.end();
 }
 
 /// The order that tells of a checkpoint waits behind the one that needs the room.
