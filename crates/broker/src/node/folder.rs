@@ -219,6 +219,23 @@ impl DataFolder {
         Ok(())
     }
 
+    /// Makes room for notes of panics, while there is some, and leaves out what does not count (M50). Without room the file stays as it is: a
+    /// full disk keeps nobody from starting.
+    pub(crate) fn reserve_crash(&self, crashes: &Crashes) {
+        let text = crashes.encode();
+        if fs::read(self.crash()).is_ok_and(|there| there == text.as_bytes()) {
+            return;
+        }
+        let new = format!("{CRASH}.new");
+        if let Err(error) = replace(&self.path, (&new, CRASH), text.as_bytes()) {
+            tracing::warn!(
+                event = "crash_room_not_made",
+                %error,
+                "a panic is perhaps not noted while the disk is full"
+            );
+        }
+    }
+
     /// Where checkpoints are.
     pub(crate) fn checkpoints(&self) -> PathBuf {
         self.path.join(CHECKPOINTS)

@@ -1,20 +1,24 @@
 //! Which entries made the program panic when they were applied (M50): the file `DATA/crash`.
 //!
-//! One line a panic, `apply PARTITION INDEX`, appended and synced by the thread that panics, so that it must not need much. A
+//! One line a panic, `apply PARTITION INDEX`, written and synced by the thread that panics, so that it must not need much. A
 //! line that is cut or is none says nothing: then one panic more is needed.
+//!
+//! Each start writes the file anew: with no more lines than count, and with empty ones behind them. A note takes the place of these, so that
+//! it needs no room: a full disk is no reason to panic at the same entry at each start.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use courser_contract::{LogIndex, PartitionId};
 
 /// So many panics at one entry set its partition aside.
 pub(crate) const PANICS: u32 = 2;
-/// More than all that can be of use.
-const BYTES_MAX: u64 = 1 << 20;
+/// The file is a multiple of this, of which so much at least is empty lines: for a panic of each shard.
+const BLOCK_BYTES: usize = 4_096;
+const ROOM_BYTES: usize = 2_560;
 
 /// How often which entry made the program panic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,31 +59,39 @@ impl Crashes {
         self.0.len() < before
     }
 
-    /// The file.
+    /// The file, with room for more notes. More panics at one entry than set its partition aside say no more than these.
     pub(crate) fn encode(&self) -> String {
         let lines = self.0.iter();
         let lines = lines.map(|((id, index), panics)| {
-            format!("apply {} {}\n", id.0, index.0).repeat(*panics as usize)
+            format!("apply {} {}\n", id.0, index.0).repeat(PANICS.min(*panics) as usize)
         });
-        lines.collect()
+        let mut text: String = lines.collect();
+        let bytes = (text.len() + ROOM_BYTES).next_multiple_of(BLOCK_BYTES);
+        text.extend(std::iter::repeat_n('\n', bytes - text.len()));
+        text
     }
 }
 
-/// Notes that applying an entry has panicked. Durable when it returns.
+/// Notes that applying an entry has panicked, in place of empty lines where there are some. Durable when it returns. Shards may panic together.
 ///
 /// # Errors
 /// Those of the disk.
 pub(crate) fn note(path: &Path, id: PartitionId, index: LogIndex) -> io::Result<()> {
     let mut file = OpenOptions::new()
-        .append(true)
+        .read(true)
+        .write(true)
         .create(true)
+        .truncate(false)
         .mode(0o600)
         .open(path)?;
-    if file.metadata()?.len() > BYTES_MAX {
-        return Ok(());
-    }
+    file.lock()?;
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    let said = text.iter().rposition(|byte| *byte != b'\n');
+    let end = said.map_or(0, |last| last as u64 + 1);
     // Behind a line that was cut.
-    file.write_all(format!("\napply {} {}\n", id.0, index.0).as_bytes())?;
+    let line = format!("\napply {} {}\n", id.0, index.0);
+    file.write_all_at(line.as_bytes(), end)?;
     file.sync_all()?;
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::File::open(folder)?.sync_all()
@@ -119,6 +131,39 @@ mod tests {
         fs::write(&path, crashes.encode()).expect("there is room");
         assert_eq!(Crashes::read(&path).expect("it can be read"), crashes);
         assert!(crashes.forget(ID) && !crashes.forget(ID));
+    }
+
+    #[test]
+    fn m50_a_note_needs_no_room_of_the_disk() {
+        let folder = tempfile::tempdir().expect("a folder for a test");
+        let path = folder.path().join("crash");
+        fs::write(&path, Crashes::default().encode()).expect("there is room");
+        let bytes = || fs::metadata(&path).expect("it is there").len();
+        let before = bytes();
+        // Of 64 shards at once.
+        for index in 0..64 {
+            note(&path, ID, LogIndex(u64::MAX / 4 + index / 2)).expect("there is room");
+        }
+        assert_eq!(bytes(), before, "what is there is written over");
+        let crashes = Crashes::read(&path).expect("it can be read");
+        assert_eq!(crashes.0.len(), 32);
+        assert!(crashes.0.values().all(|panics| *panics == PANICS));
+    }
+
+    #[test]
+    fn m50_however_many_notes_there_are_the_next_one_counts() {
+        let folder = tempfile::tempdir().expect("a folder for a test");
+        let path = folder.path().join("crash");
+        fs::write(&path, "apply 3 7\n".repeat(200_000)).expect("there is room");
+        for _ in 0..PANICS {
+            note(&path, ID, LogIndex(8)).expect("there is room");
+        }
+        let crashes = Crashes::read(&path).expect("it can be read");
+        assert_eq!(
+            crashes.bad_entry(ID, LogIndex(0), |_| false),
+            Some(LogIndex(8))
+        );
+        assert_eq!(crashes.encode().len(), BLOCK_BYTES, "what counts is little");
     }
 
     #[test]

@@ -124,6 +124,8 @@ impl Stations {
         }
         let (cleaner, cleaner_ports) =
             CleanerStation::new(jobs.clone(), Arc::clone(&writer_doze), Arc::clone(&state));
+        let given = folder.given()?;
+        folder.reserve_crash(&given.crashes);
         state.note_crashes_in(folder.crash());
         let recall = RecallStation::new(
             open(folder.log())?.reading_around(),
@@ -138,7 +140,7 @@ impl Stations {
             config: log_config(config, folder)?,
             start: folder.start(),
             places: config.places(),
-            given: folder.given()?,
+            given,
             doors,
             parts: WriterParts {
                 shards: receivers,
