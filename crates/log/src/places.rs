@@ -3,9 +3,15 @@
 //! A look-up gives the place of a batch at or before the entry; from there batches are read on. So the table has one item for
 //! a stretch and not one for an entry: about 24 bytes for each partition and 256 KiB of log.
 //!
+//! Items of one segment stand together and are shared by all copies of the table: there are as many items as a large log has stretches, and
+//! the writer, for which nobody commits meanwhile, neither copies them for a reader nor goes through them when segments become free.
+//!
 //! Invariant: runs of a partition ascend and do not overlap; what was replaced is no longer in them.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use courser_contract::{LogIndex, PartitionId};
 
@@ -25,24 +31,38 @@ pub(crate) const STRETCH_BYTES: u64 = 256 << 10;
 struct Item {
     first: LogIndex,
     last: LogIndex,
-    segment: SegmentNumber,
     /// Block of the first batch.
     block: u32,
 }
 
 impl Item {
-    fn place(&self) -> Place {
+    fn place(&self, segment: SegmentNumber) -> Place {
         Place {
-            segment: self.segment,
+            segment,
             offset: u64::from(self.block) * BLOCK_BYTES as u64,
         }
+    }
+}
+
+/// Items whose batches begin in one segment: at least one.
+#[derive(Clone, Debug)]
+struct Chunk {
+    segment: SegmentNumber,
+    /// Copied when it grows and somebody else has it: of the segment that is written alone.
+    items: Arc<Vec<Item>>,
+}
+
+impl Chunk {
+    fn ends(&self) -> (&Item, &Item) {
+        let ends = self.items.first().zip(self.items.last());
+        ends.expect("a chunk has an item")
     }
 }
 
 /// Places of one partition's entries.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PartitionPlaces {
-    items: Vec<Item>,
+    chunks: Vec<Chunk>,
     /// What comes next begins a stretch of its own.
     fresh: bool,
     /// Entries that lie in pieces, by index: the places of their batches.
@@ -60,24 +80,38 @@ impl PartitionPlaces {
             self.cut(first);
         }
         let block = block_of(place);
-        if let Some(item) = self.items.last_mut()
-            && !replaces
-            && !self.fresh
-            && item.segment == place.segment
+        let goes_on = !replaces && !self.fresh;
+        if let Some(chunk) = self.chunks.last_mut()
+            && goes_on
+            && chunk.segment == place.segment
+            && let (_, item) = chunk.ends()
             && item.last.0 + 1 == first.0
             && u64::from(block - item.block) * (BLOCK_BYTES as u64) < STRETCH_BYTES
             && !self.pieces.contains_key(&item.last)
+            && let Some(item) = Arc::make_mut(&mut chunk.items).last_mut()
         {
             item.last = last;
             return;
         }
         self.fresh = false;
-        self.items.push(Item {
+        self.push(first, last, place);
+    }
+
+    fn push(&mut self, first: LogIndex, last: LogIndex, place: Place) {
+        let item = Item {
             first,
             last,
-            segment: place.segment,
-            block,
-        });
+            block: block_of(place),
+        };
+        match self.chunks.last_mut() {
+            Some(chunk) if chunk.segment == place.segment => {
+                Arc::make_mut(&mut chunk.items).push(item);
+            }
+            Some(_) | None => self.chunks.push(Chunk {
+                segment: place.segment,
+                items: Arc::new(vec![item]),
+            }),
+        }
     }
 
     /// Takes an entry whose pieces are at these places.
@@ -88,34 +122,34 @@ impl PartitionPlaces {
         if self.last().is_some_and(|known| index <= known) {
             self.cut(index);
         }
-        self.items.push(Item {
-            first: index,
-            last: index,
-            segment: first.segment,
-            block: block_of(first),
-        });
+        self.push(index, index, first);
         self.pieces.insert(index, places);
     }
 
     /// Forgets `from` and all above it.
     fn cut(&mut self, from: LogIndex) {
-        while let Some(item) = self.items.last_mut() {
-            if item.first >= from {
-                self.items.pop();
-            } else {
-                item.last = item.last.min(LogIndex(from.0 - 1));
-                break;
+        while let Some(chunk) = self.chunks.last_mut() {
+            if chunk.ends().0.first >= from {
+                self.chunks.pop();
+                continue;
             }
+            let items = Arc::make_mut(&mut chunk.items);
+            items.truncate(items.partition_point(|item| item.first < from));
+            if let Some(item) = items.last_mut() {
+                item.last = item.last.min(LogIndex(from.0 - 1));
+            }
+            break;
         }
         self.pieces.split_off(&from);
     }
 
-    /// Forgets what is in a segment.
-    pub(crate) fn forget(&mut self, segment: SegmentNumber) {
-        self.items.retain(|item| item.segment != segment);
-        self.pieces
-            .retain(|_, places| places.iter().all(|place| place.segment != segment));
-        self.kept.retain(|place| place.segment != segment);
+    /// Forgets what is in these segments. Cost: a look at each segment with something of the partition, however much it is.
+    pub(crate) fn forget(&mut self, segments: &BTreeSet<SegmentNumber>) {
+        let stays = |place: &Place| !segments.contains(&place.segment);
+        self.chunks
+            .retain(|chunk| !segments.contains(&chunk.segment));
+        self.pieces.retain(|_, places| places.iter().all(stays));
+        self.kept.retain(stays);
     }
 
     /// Takes a batch with kept records.
@@ -135,9 +169,10 @@ impl PartitionPlaces {
         &self,
         segment: SegmentNumber,
     ) -> impl Iterator<Item = (LogIndex, LogIndex, u64)> + '_ {
-        let items = self.items.iter();
-        let items = items.filter(move |item| item.segment == segment);
-        items.map(|item| (item.first, item.last, item.place().offset))
+        let chunks = self.chunks.iter();
+        let chunks = chunks.filter(move |chunk| chunk.segment == segment);
+        let items = chunks.flat_map(|chunk| chunk.items.iter());
+        items.map(move |item| (item.first, item.last, item.place(segment).offset))
     }
 
     /// Whether a segment has a piece of an entry of which `is_live`.
@@ -153,29 +188,41 @@ impl PartitionPlaces {
 
     /// The last entry.
     pub(crate) fn last(&self) -> Option<LogIndex> {
-        self.items.last().map(|item| item.last)
+        self.chunks.last().map(|chunk| chunk.ends().1.last)
     }
 
     /// Where to look for an entry.
     pub(crate) fn find(&self, index: LogIndex) -> Option<Found<'_>> {
-        let after = self.items.partition_point(|item| item.first <= index);
-        let item = self.items.get(after.checked_sub(1)?)?;
+        let begins = |chunk: &Chunk| chunk.ends().0.first <= index;
+        let after = self.chunks.partition_point(begins);
+        let chunk = self.chunks.get(after.checked_sub(1)?)?;
+        let after = chunk.items.partition_point(|item| item.first <= index);
+        let item = chunk.items.get(after.checked_sub(1)?)?;
         if index > item.last {
             return None;
         }
         Some(match self.pieces.get(&index) {
             Some(places) => Found::Pieces(places),
-            None => Found::From(item.place()),
+            None => Found::From(item.place(chunk.segment)),
         })
     }
 
     /// Runs of entries whose batches begin at a place or behind it, ascending.
     pub(crate) fn runs_from(&self, place: Place) -> impl Iterator<Item = RunFound> + '_ {
-        let from = self.items.partition_point(|item| item.place() < place);
-        self.items[from..].iter().map(|item| RunFound {
+        let from = self
+            .chunks
+            .partition_point(|chunk| chunk.ends().1.place(chunk.segment) < place);
+        let items = self.chunks[from..].iter().flat_map(move |chunk| {
+            let segment = chunk.segment;
+            let from = chunk
+                .items
+                .partition_point(|item| item.place(segment) < place);
+            chunk.items[from..].iter().map(move |item| (item, segment))
+        });
+        items.map(|(item, segment)| RunFound {
             first: item.first,
             last: item.last,
-            place: item.place(),
+            place: item.place(segment),
             in_pieces: self.pieces.contains_key(&item.first),
         })
     }
@@ -183,8 +230,13 @@ impl PartitionPlaces {
     /// The first of `first..=last` that is nowhere.
     pub(crate) fn first_missing(&self, first: LogIndex, last: LogIndex) -> Option<LogIndex> {
         let mut wanted = first;
-        let after = self.items.partition_point(|item| item.last < first);
-        for item in &self.items[after..] {
+        let ends = |chunk: &Chunk| chunk.ends().1.last < first;
+        let chunks = &self.chunks[self.chunks.partition_point(ends)..];
+        let items = chunks.iter().flat_map(|chunk| {
+            let after = chunk.items.partition_point(|item| item.last < first);
+            &chunk.items[after..]
+        });
+        for item in items {
             if item.first > wanted {
                 break;
             }
@@ -220,7 +272,8 @@ pub(crate) struct RunFound {
     pub(crate) in_pieces: bool,
 }
 
-/// Where all that the log has was at some moment; for a [`crate::RecordReader`]. About 24 bytes for each partition and 256 KiB.
+/// Where all that the log has was at some moment; for a [`crate::RecordReader`]. About 24 bytes for each partition and 256 KiB, shared with the
+/// log and with others of its kind.
 #[derive(Clone, Debug, Default)]
 pub struct LogPlaces {
     pub(crate) places: Places,
@@ -257,9 +310,9 @@ impl Places {
             .add_kept(place);
     }
 
-    pub(crate) fn forget(&mut self, segment: SegmentNumber) {
+    pub(crate) fn forget(&mut self, segments: &BTreeSet<SegmentNumber>) {
         for partition in self.partitions.values_mut() {
-            partition.forget(segment);
+            partition.forget(segments);
         }
     }
 

@@ -287,7 +287,8 @@ impl<D: Disk> Log<D> {
         EntryReader::new(self.disk.clone(), partition, places)
     }
 
-    /// Where everything is now, for a reader on another thread. Cost: a copy of about 24 bytes for each partition and 256 KiB.
+    /// Where everything is now, for a reader on another thread. Cost: that of 24 bytes for each partition
+    /// and segment; what is in the segment that is written is copied when it grows again.
     #[must_use]
     pub fn places(&self) -> LogPlaces {
         let known = self.partitions.iter();

@@ -1,6 +1,6 @@
 //! From one segment to the next: heads, segments made ready, segments used again.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use courser_contract::PartitionId;
 
@@ -272,7 +272,7 @@ impl<D: Disk> Log<D> {
         if is_early {
             return 0;
         }
-        let dead: Vec<SegmentNumber> = self
+        let dead: BTreeSet<SegmentNumber> = self
             .segments
             .range(..self.active.segment)
             .filter(|(number, segment)| !self.is_held(**number) && self.is_dead(segment))
@@ -282,12 +282,14 @@ impl<D: Disk> Log<D> {
             let segment = self.segments.remove(number);
             let was_moved = segment.as_ref().is_some_and(|it| it.moved.is_some());
             self.counts.cleaned += u64::from(was_moved);
-            self.places.forget(*number);
             if segment.is_some_and(|segment| segment.bytes == self.config.segment_bytes()) {
                 self.free.push_back(*number);
             } else {
                 self.unwanted.push(*number);
             }
+        }
+        if !dead.is_empty() {
+            self.places.forget(&dead);
         }
         dead.len()
     }

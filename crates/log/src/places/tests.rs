@@ -1,4 +1,7 @@
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use courser_contract::LogIndex;
 use proptest::prelude::*;
@@ -59,7 +62,7 @@ proptest! {
                 }
                 Op::Roll => place = Place { segment: place.segment.next(), offset: 4096 },
                 Op::ForgetOldest if oldest < place.segment.0 => {
-                    places.forget(SegmentNumber(oldest));
+                    places.forget(&BTreeSet::from([SegmentNumber(oldest)]));
                     naive.retain(|_, places| places[0].segment.0 != oldest);
                     oldest += 1;
                 }
@@ -87,4 +90,46 @@ proptest! {
             );
         }
     }
+}
+
+/// The writer commits for nobody while it copies the table or takes freed segments out of it (I10).
+#[test]
+fn i10_a_copy_and_freed_segments_touch_no_place_of_other_segments() {
+    const SEGMENTS: u64 = 6;
+    let mut places = PartitionPlaces::default();
+    let entry = |index: u64| {
+        let place = Place {
+            segment: SegmentNumber(1 + index / 100),
+            offset: 4096 + index % 100 * STRETCH_BYTES,
+        };
+        (LogIndex(index), place)
+    };
+    for index in 1..SEGMENTS * 100 {
+        let (index, place) = entry(index);
+        places.add(index, index, place);
+    }
+    let copy = places.clone();
+    let (next, place) = entry(SEGMENTS * 100 - 1);
+    places.add(LogIndex(next.0 + 1), LogIndex(next.0 + 1), place);
+    places.forget(&BTreeSet::from([1, 3, 4].map(SegmentNumber)));
+    let shared = |of: &PartitionPlaces, segment: u64| {
+        let chunk = of.chunks.iter().find(|it| it.segment.0 == segment);
+        chunk.map(|chunk| Arc::as_ptr(&chunk.items))
+    };
+    for segment in 1..=SEGMENTS {
+        let found = shared(&places, segment);
+        match segment {
+            1 | 3 | 4 => assert_eq!(found, None),
+            // What is written goes on by itself.
+            SEGMENTS => assert_ne!(found, shared(&copy, segment)),
+            _ => assert_eq!(found, shared(&copy, segment)),
+        }
+    }
+    for index in 1..SEGMENTS * 100 {
+        let (index, place) = entry(index);
+        assert_eq!(copy.find(index), Some(Found::From(place)));
+        let is_gone = matches!(place.segment.0, 1 | 3 | 4);
+        assert_eq!(places.find(index).is_none(), is_gone);
+    }
+    assert_eq!(copy.last(), Some(next));
 }
