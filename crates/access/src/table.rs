@@ -200,12 +200,12 @@ impl Table {
         own.or(of_roles).or(self.everybody())
     }
 
-    /// Whether somebody could change this table: an enabled user with a credential and full administration.
+    /// Whether somebody could change this table: an enabled user with a password and full administration. SCRAM does not count, for operators
+    /// cannot log in by it.
     #[must_use]
     pub fn has_administrator(&self) -> bool {
         self.users.iter().any(|(name, user)| {
-            (user.password.is_some() || user.scram.is_some())
-                && self.administration(name.as_str()) == Administration::Full
+            user.password.is_some() && self.administration(name.as_str()) == Administration::Full
         })
     }
 }

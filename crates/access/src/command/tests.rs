@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::scram::ScramKeys;
 use crate::{HashMemory, PasswordHash, SALT_BYTES, WireError};
 
 fn user_name(text: &str) -> UserName {
@@ -118,6 +119,29 @@ fn the_last_administrator_stays() {
     }
     change(table, Command::PutUser(user_name("second"), root)).unwrap();
     assert_eq!(change(table, Command::RemoveUser(name)), Ok(()));
+}
+
+#[test]
+fn i12_who_has_keys_of_scram_alone_is_no_administrator_for_operators_log_in_by_passwords() {
+    let table = &mut Table::default();
+    let admin = Role {
+        administration: Administration::Full,
+        ..Role::default()
+    };
+    change(table, Command::PutRole(role_name("admin"), admin)).unwrap();
+    let by_scram = User {
+        scram: Some(ScramKeys::new(b"pw", [1; SALT_BYTES])),
+        ..user(&["admin"])
+    };
+    change(table, Command::PutUser(user_name("device"), by_scram)).unwrap();
+    assert!(!table.has_administrator());
+    let root = User {
+        password: hash("pw"),
+        ..user(&["admin"])
+    };
+    change(table, Command::PutUser(user_name("root"), root)).unwrap();
+    let last = change(table, Command::RemoveUser(user_name("root")));
+    assert_eq!(last, Err(Refusal::LastAdministrator));
 }
 
 #[test]
