@@ -135,11 +135,11 @@ impl Throttle {
             return Admission::Wait;
         }
         let it = addresses.known.entry(origin).or_default();
-        if now < it.until || it.under_way[kind as usize] >= kind.max() {
-            return Admission::Wait;
-        }
         if it.failures > 0 && now >= it.failed_at.after_ms(FORGET_MS) {
             it.failures = 0;
+        }
+        if now < it.until || !it.has_share(kind) {
+            return Admission::Wait;
         }
         it.under_way[kind as usize] += 1;
         Admission::Go
@@ -183,6 +183,15 @@ impl Throttle {
 }
 
 impl Known {
+    /// Whether one more may be looked at. Each guess beyond the free ones has its own wait: what comes with it waits for what becomes of it.
+    fn has_share(&self, kind: Kind) -> bool {
+        if self.failures >= FREE {
+            !self.is_busy()
+        } else {
+            self.under_way[kind as usize] < kind.max()
+        }
+    }
+
     fn is_busy(&self) -> bool {
         self.under_way != [0; 2]
     }
@@ -230,6 +239,26 @@ mod tests {
             "others do not wait"
         );
         assert!(fails(&throttle, Tick(0).after_ms(3_600_000 + FORGET_MS)));
+    }
+
+    #[test]
+    fn s2_behind_each_wait_an_address_has_one_guess() {
+        let throttle = Throttle::default();
+        assert!((0..FREE).all(|_| fails(&throttle, Tick(0))));
+        let mut now = Tick(0).after_ms(FIRST_MS);
+        for wait in [2 * FIRST_MS, 4 * FIRST_MS] {
+            let admits = |kind| throttle.admit(ONE, kind, now) == Admission::Go;
+            assert!(admits(Kind::Password));
+            assert!(!admits(Kind::Password) && !admits(Kind::Token));
+            throttle.finished(ONE, Kind::Password, LookedAt::Guess, now);
+            assert!(!admits(Kind::Password) && throttle.waits(ONE, now));
+            now = now.after_ms(wait);
+        }
+        let right = throttle.admit(ONE, Kind::Token, now);
+        assert_eq!(right, Admission::Go);
+        throttle.finished(ONE, Kind::Token, LookedAt::NoGuess, now);
+        let next = throttle.admit(ONE, Kind::Token, now);
+        assert_eq!(next, Admission::Go, "what is right costs no wait");
     }
 
     #[test]
