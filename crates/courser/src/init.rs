@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use courser_access::UserName;
 use courser_broker::{first_administrator, write_bootstrap};
-use courser_settings::template;
+use courser_settings::{quoted, template};
 
 use crate::cli::exit::Exit;
-use crate::cli::new_file::{there_already, write};
+use crate::cli::new_file::{take_back, there_already, write};
 use crate::cli::print;
 
 /// Flags of `courser init`.
@@ -82,7 +82,7 @@ pub(crate) fn run(arguments: &Init) -> Exit {
     }
 }
 
-/// The file first: where one is there already, nothing is made.
+/// The file first: where one is there already, nothing is made. Without an account it is of no use, and goes again.
 fn with_accounts(arguments: &Init, text: &str) -> Exit {
     let name = match UserName::new(&arguments.admin) {
         Ok(name) => name,
@@ -111,6 +111,7 @@ fn with_accounts(arguments: &Init, text: &str) -> Exit {
             password = &*password,
         )),
         Err(error) => {
+            take_back(file);
             let mut text = error.to_string();
             if let Some(source) = std::error::Error::source(&error) {
                 text = format!("{text}: {source}");
@@ -122,7 +123,7 @@ fn with_accounts(arguments: &Init, text: &str) -> Exit {
 }
 
 fn asking_for_accounts(text: &str, data: &Path) -> String {
-    let folder = format!("path = {:?}", data.display().to_string());
+    let folder = format!("path = {}", quoted(&data.display().to_string()));
     text.replacen(DATA, &folder, 1).replacen(WITHOUT, WITH, 1)
 }
 
@@ -133,9 +134,11 @@ fn cannot_write(file: &Path, error: &io::Error) -> Exit {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::fs;
+    use std::path::{Path, PathBuf};
 
-    use super::{SHORT, asking_for_accounts};
+    use super::{Init, SHORT, asking_for_accounts, run};
+    use crate::cli::exit::Exit;
     use courser_settings::{Login, Settings, Sources, template};
 
     #[test]
@@ -148,6 +151,41 @@ mod tests {
             let read = Sources::new().file("courser.toml", &text).check();
             assert_eq!(read.as_ref(), Ok(&expected));
         }
+    }
+
+    #[test]
+    fn any_name_of_a_folder_is_read_as_it_is() {
+        for folder in ["a\u{7f}b", "a\tb\nc", "a\u{301}", "back\\slash", "ü"] {
+            let text = asking_for_accounts(SHORT, Path::new(folder));
+            let read = Sources::new().file("courser.toml", &text).check();
+            let path = read.map(|settings| settings.data.path);
+            assert_eq!(path, Ok(PathBuf::from(folder)), "{folder:?}");
+        }
+    }
+
+    #[test]
+    fn i12_an_init_that_cannot_make_the_account_leaves_nothing_that_stops_the_next_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let no_folder = folder.path().join("taken");
+        fs::write(&no_folder, "").expect("a file");
+        let with = |data: PathBuf| Init {
+            file: folder.path().join("courser.toml"),
+            full: false,
+            no_accounts: false,
+            accounts: false,
+            admin: "admin".to_owned(),
+            data,
+        };
+        let stopped = with(no_folder);
+        assert_eq!(run(&stopped), Exit::Refused);
+        assert!(!stopped.file.exists());
+        let whole = with(folder.path().join("data"));
+        assert_eq!(run(&whole), Exit::Done);
+        let read = Sources::new().file(
+            "courser.toml",
+            &fs::read_to_string(&whole.file).expect("it is there"),
+        );
+        assert_eq!(read.check().expect("good settings").data.path, whole.data);
     }
 
     /// Both as it is and with every key in force it says the defaults.

@@ -421,8 +421,9 @@ impl Value for String {
     }
 }
 
-/// As TOML reads it.
-pub(crate) fn quoted(text: &str) -> String {
+/// A text as TOML reads it, in its quotes.
+#[must_use]
+pub fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for character in text.chars() {

@@ -1,6 +1,6 @@
 //! Files that a command makes for its user: never over one that is there.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -10,15 +10,24 @@ use super::exit::Exit;
 /// Writes a file for its owner only, and waits until it is on the disk.
 ///
 /// # Errors
-/// [`io::ErrorKind::AlreadyExists`]: it is there, and left as it is.
+/// [`io::ErrorKind::AlreadyExists`]: it is there, and left as it is. After any other one nothing is there.
 pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
         .open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
+    let written = file
+        .write_all(text.as_bytes())
+        .and_then(|()| file.sync_all());
+    // Half of it would keep the next try out.
+    written.inspect_err(|_| take_back(path))
+}
+
+/// Removes what [`write`] has made, because what goes with it could not be made.
+pub(crate) fn take_back(path: &Path) {
+    // What cannot be removed is named by the next try.
+    let _ = fs::remove_file(path);
 }
 
 /// Says that it was there.
