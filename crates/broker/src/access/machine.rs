@@ -2,12 +2,15 @@
 //!
 //! It leads when its group does. The leader checks a change against the table with all that was proposed before it, so that a change is
 //! either refused at once or cannot fail (M4). Answers leave in the order of the entries.
+//!
+//! A session belongs to a user by its name. So a new user waits until shards have ended the sessions of all that are gone: it could have the name
+//! of one of these, and would inherit what that one was to get. What comes behind it waits with it, which keeps the order.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use courser_access::Table;
+use courser_access::{Command, Table, UserName};
 use courser_contract::{LogIndex, Term, WallMs};
 use courser_log::CheckpointAt;
 
@@ -25,6 +28,10 @@ pub(crate) struct Metadata {
     /// All that is proposed.
     ahead: Table,
     leads: bool,
+    /// Asked for and not settled, in order.
+    asked: VecDeque<Submitted>,
+    /// Revision by which users went last, since the start.
+    went_at: u64,
     /// Proposed by this leader and not committed, in order.
     under_way: VecDeque<Submitted>,
     /// The last entry that was applied.
@@ -43,6 +50,8 @@ impl Metadata {
             table: Table::default(),
             ahead: Table::default(),
             leads: false,
+            asked: VecDeque::new(),
+            went_at: 0,
             under_way: VecDeque::new(),
             applied: CheckpointAt {
                 index: LogIndex(0),
@@ -84,6 +93,41 @@ impl Metadata {
         }
     }
 
+    /// Whether nothing waits here: then more may be [taken](Self::take).
+    pub(crate) fn is_idle(&self) -> bool {
+        self.asked.is_empty()
+    }
+
+    /// Takes what was asked for.
+    pub(crate) fn take(&mut self, asked: VecDeque<Submitted>) {
+        self.asked.extend(asked);
+    }
+
+    /// Whether there is one to settle.
+    pub(crate) fn has_next(&self) -> bool {
+        let next = self.asked.front();
+        next.is_some_and(|next| !self.must_wait(&next.command))
+    }
+
+    /// The next one to settle.
+    pub(crate) fn take_next(&mut self) -> Option<Submitted> {
+        self.has_next().then(|| self.asked.pop_front())?
+    }
+
+    /// Whether a change makes users while there are sessions of others that are gone.
+    fn must_wait(&self, command: &Command) -> bool {
+        let is_new = |name: &UserName| self.ahead.user(name.as_str()).is_none();
+        let makes_users = match command {
+            Command::PutUser(name, _) => is_new(name),
+            Command::Replace(table) => table.users().any(|(name, _)| is_new(name)),
+            Command::RemoveUser(_)
+            | Command::PutRole(..)
+            | Command::RemoveRole(_)
+            | Command::PutDomain(..) => false,
+        };
+        self.leads && makes_users && !self.access.has_swept(self.went_at)
+    }
+
     /// Settles a change: the entry to be proposed. None: it is refused, and its sender knows.
     pub(crate) fn propose(&mut self, submitted: Submitted, wall: WallMs) -> Option<Bytes> {
         if !self.leads {
@@ -102,6 +146,9 @@ impl Metadata {
             return None;
         }
         self.ahead.apply(&submitted.command);
+        if let Command::RemoveUser(_) | Command::Replace(_) = submitted.command {
+            self.went_at = self.ahead.revision();
+        }
         let bytes = entry::encode(&submitted.command, wall.0);
         self.under_way.push_back(submitted);
         Some(bytes.into())

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use courser_access::{Command, Limits, Refusal, Table};
+use courser_contract::ShardId;
 
 use super::mailbox::Mailbox;
 use crate::rings::Doze;
@@ -54,6 +55,8 @@ pub struct Access {
     /// Whether partition 0 has told what there is.
     serves: AtomicBool,
     inbox: Mailbox<Submitted>,
+    /// By shard: the last revision of whose users it keeps no session of anybody else.
+    swept: Vec<AtomicU64>,
     /// Who sleeps, by shard.
     dozes: Vec<Arc<Doze>>,
 }
@@ -79,6 +82,7 @@ impl Access {
             revision: AtomicU64::new(0),
             serves: AtomicBool::new(false),
             inbox: Mailbox::new(WAITING_MAX),
+            swept: dozes.iter().map(|_| AtomicU64::new(0)).collect(),
             dozes: dozes.to_vec(),
         }
     }
@@ -163,6 +167,22 @@ impl Access {
     /// Takes the changes that wait.
     pub(crate) fn take_asked(&self) -> VecDeque<Submitted> {
         self.inbox.take()
+    }
+
+    /// A shard has ended all sessions of users that are gone at a revision.
+    pub(crate) fn note_swept(&self, shard: ShardId, revision: u64) {
+        if let Some(swept) = self.swept.get(usize::from(shard.0)) {
+            swept.store(revision, Ordering::Release);
+        }
+        if let Some(doze) = self.dozes.first() {
+            doze.wake();
+        }
+    }
+
+    /// Whether no shard has sessions of users that were gone at a revision.
+    pub(crate) fn has_swept(&self, revision: u64) -> bool {
+        let mut all = self.swept.iter();
+        all.all(|swept| swept.load(Ordering::Acquire) >= revision)
     }
 
     /// The settings have other limits. The table is no newer by that: shards take it with the settings.

@@ -236,6 +236,10 @@ impl Shard {
             return;
         };
         if place >= self.partitions.len() {
+            if !self.sweep.again {
+                let revision = self.hub.table.revision();
+                self.hub.access.note_swept(self.hub.id, revision);
+            }
             return self.sweep.end(self.hub.now.tick);
         }
         let owned = self.partitions.at(place);

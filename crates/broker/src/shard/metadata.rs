@@ -57,15 +57,15 @@ impl Shard {
         }
     }
 
-    /// Proposes the changes that wait.
+    /// Proposes the changes that wait for nothing.
     pub(super) fn propose_changes(&mut self) {
         let Some(machine) = &mut self.metadata else {
             return;
         };
-        if !self.hub.access.is_asked() {
-            return;
+        if machine.is_idle() && self.hub.access.is_asked() {
+            machine.take(self.hub.access.take_asked());
         }
-        for submitted in self.hub.access.take_asked() {
+        while let Some(submitted) = machine.take_next() {
             if let Some(entry) = machine.propose(submitted, self.hub.now.wall) {
                 self.store.propose(Places::METADATA, entry);
             }
@@ -74,7 +74,9 @@ impl Shard {
 
     /// Whether a turn would find a change to propose.
     pub(super) fn has_change(&self) -> bool {
-        self.metadata.is_some() && self.hub.access.is_asked()
+        self.metadata.as_ref().is_some_and(|machine| {
+            machine.has_next() || (machine.is_idle() && self.hub.access.is_asked())
+        })
     }
 
     /// What checkpoints see at a place: partition 0 is where other shards have nothing with a log.

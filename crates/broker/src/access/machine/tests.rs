@@ -1,6 +1,7 @@
 use std::sync::mpsc;
 
-use courser_access::{Command, Refusal, Role, RoleName, User, UserName};
+use courser_access::{Command, Limits, Refusal, Role, RoleName, User, UserName};
+use courser_contract::ShardId;
 
 use super::*;
 
@@ -45,6 +46,50 @@ fn submit_at(
 
 fn machine() -> Metadata {
     Metadata::new(Arc::new(Access::alone()))
+}
+
+#[test]
+fn i11_a_new_user_inherits_no_session_of_one_that_is_gone() {
+    let dozes = [Arc::default(), Arc::default()];
+    let access = Arc::new(Access::new(&dozes, Limits::default()));
+    let mut machine = Metadata::new(Arc::clone(&access));
+    machine.handle_leader();
+    let (sender, receiver) = mpsc::channel();
+    let asked = [
+        put_user("anna"),
+        Command::RemoveUser(user("anna")),
+        Command::PutRole(RoleName::new("reader").unwrap(), Role::default()),
+        put_user("anna"),
+        put_user("ben"),
+    ];
+    let asked = asked.map(|command| {
+        let sender = sender.clone();
+        Submitted {
+            command,
+            only_at: None,
+            answer: Box::new(move |result| sender.send(result).unwrap()),
+        }
+    });
+    machine.take(asked.into());
+    let settle = |machine: &mut Metadata| {
+        while let Some(submitted) = machine.take_next() {
+            let entry = machine.propose(submitted, WallMs(7)).unwrap();
+            machine.handle_committed(&entry).unwrap();
+        }
+        receiver.try_iter().map(Result::unwrap).collect::<Vec<_>>()
+    };
+    assert_eq!(settle(&mut machine), [1, 2, 3], "it is gone");
+    assert!(!machine.is_idle());
+    access.note_swept(ShardId(0), 3);
+    access.note_swept(ShardId(1), 1);
+    assert!(
+        settle(&mut machine).is_empty(),
+        "one shard may have its sessions"
+    );
+    access.note_swept(ShardId(1), 2);
+    assert!(machine.has_next());
+    assert_eq!(settle(&mut machine), [4, 5], "in their order");
+    assert!(machine.is_idle());
 }
 
 #[test]
