@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use axum::extract::{Request, State};
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -231,17 +232,49 @@ pub(crate) async fn require(
     }
 }
 
-/// The same, but anyone on this machine may.
+/// Whether a program of this machine asks for itself, as far as can be seen: a proxy that passes on what others ask says so, or keeps the name
+/// that they have asked for, as a browser does whose page has had its own name lead here.
+fn is_from_here(request: &Request) -> bool {
+    match request.extensions().get::<Caller>() {
+        Some(Caller::Local { .. }) => true,
+        Some(caller @ Caller::Network { .. }) => {
+            caller.is_local() && !is_passed_on(request.headers()) && asks_for_here(request)
+        }
+        None => false,
+    }
+}
+
+fn is_passed_on(headers: &HeaderMap) -> bool {
+    let says_so = |name: &str| {
+        matches!(name, "forwarded" | "via" | "x-real-ip") || name.starts_with("x-forwarded-")
+    };
+    headers.keys().any(|name| says_so(name.as_str()))
+}
+
+/// Whether the host that a request names, if it does, is an address or `localhost`.
+fn asks_for_here(request: &Request) -> bool {
+    let mut named = request.headers().get_all(header::HOST).iter();
+    let of_headers = named.all(|host| {
+        let host = host.to_str().ok().and_then(|host| host.parse().ok());
+        host.is_some_and(|host| is_here(&host))
+    });
+    of_headers && request.uri().authority().is_none_or(is_here)
+}
+
+fn is_here(authority: &Authority) -> bool {
+    let host = authority.host();
+    let address = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    host.eq_ignore_ascii_case("localhost")
+        || address.unwrap_or(host).parse::<std::net::IpAddr>().is_ok()
+}
+
+/// The same, but any program of this machine may.
 pub(crate) async fn require_elsewhere(
     State(state): State<AppState>,
     request: Request,
     next: Next,
 ) -> Response {
-    let local = request
-        .extensions()
-        .get::<Caller>()
-        .is_some_and(Caller::is_local);
-    if local {
+    if is_from_here(&request) {
         return next.run(request).await;
     }
     let asking = Asking::of(&request);
@@ -281,6 +314,65 @@ mod tests {
             assert_eq!(read(value), expected, "{value:?}");
         }
         assert!(matches!(shown(&HeaderMap::new()), Shown::Nothing));
+    }
+
+    fn is_let_in(caller: Caller, headers: &[(&str, &str)]) -> bool {
+        let mut request = Request::new(axum::body::Body::empty());
+        request.extensions_mut().insert(caller);
+        for (name, value) in headers {
+            let name: axum::http::HeaderName = name.parse().expect("a name");
+            let value = value.parse().expect("a value");
+            request.headers_mut().append(name, value);
+        }
+        is_from_here(&request)
+    }
+
+    #[test]
+    fn i12_what_a_proxy_passes_on_is_not_of_this_machine() {
+        let from = |text: &str| Caller::Network {
+            address: text.parse().expect("an address"),
+        };
+        let here = from("127.0.0.1:4000");
+        for host in [
+            "127.0.0.1:8080",
+            "[::1]:8080",
+            "localhost:8080",
+            "LOCALHOST",
+            "192.0.2.1",
+        ] {
+            assert!(is_let_in(here, &[("host", host)]), "{host}");
+            assert!(
+                !is_let_in(from("192.0.2.1:4000"), &[("host", host)]),
+                "{host}"
+            );
+            for passed_on in [
+                "Forwarded",
+                "X-Forwarded-For",
+                "X-Forwarded-Proto",
+                "Via",
+                "X-Real-IP",
+            ] {
+                let headers = [("host", host), (passed_on, "127.0.0.1")];
+                assert!(!is_let_in(here, &headers), "{passed_on}");
+            }
+        }
+        // A page whose own name leads to this machine.
+        for host in [
+            "broker.example",
+            "broker.example:8080",
+            "localhost.example",
+            "127.0.0.1.example",
+            "",
+            " ",
+        ] {
+            assert!(!is_let_in(here, &[("host", host)]), "{host:?}");
+        }
+        assert!(!is_let_in(
+            here,
+            &[("host", "localhost"), ("host", "broker.example")]
+        ));
+        assert!(is_let_in(here, &[]), "of HTTP 1.0");
+        assert!(is_let_in(Caller::Local { uid: 0 }, &[("host", "any")]));
     }
 
     #[test]
