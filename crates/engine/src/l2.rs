@@ -1,7 +1,7 @@
 //! L2: filters of this partition to streams, and the cached target lists of topics (M8, M37).
 //!
-//! What several subscriptions of one session match becomes one target: the highest QoS, all identifiers, RETAIN as published
-//! if one of them asks for it (v3 [MQTT-3.3.5-1], v5 [MQTT-3.3.4-2], v5 [MQTT-3.3.4-3]). Equal lists are kept once, however
+//! What several subscriptions of one session match becomes one target: the highest QoS, the identifiers of all, RETAIN as published
+//! if one of them asks for it (v3 [MQTT-3.3.5-1], v5 [MQTT-3.3.4-2], v5 [MQTT-3.3.4-4]). Equal lists are kept once, however
 //! many topics have them.
 
 use std::{
@@ -17,7 +17,8 @@ use smallvec::SmallVec;
 
 use crate::entry::{RetainMark, SettledAs, Target, TargetList};
 
-/// Identifiers that one delivery carries at most; a session with more overlapping subscriptions gets the lowest ones.
+/// Identifiers that one delivery carries at most, since an entry counts them in a byte; a session with more overlapping subscriptions gets
+/// the lowest ones.
 const IDENTIFIERS_MAX: usize = 255;
 
 /// One subscription in the trie. Equal when it is of the same stream: a filter has each stream once.
@@ -287,7 +288,7 @@ fn merge(same: &[Entry]) -> Target {
         .map(|entry| entry.identifier)
         .filter(|&identifier| identifier != 0)
         .collect();
-    identifiers.dedup();
+    // Two subscriptions with one identifier give it twice: v5 section 3.3.4.
     identifiers.truncate(IDENTIFIERS_MAX);
     let keep = same.iter().any(|entry| entry.retain_as_published);
     Target {

@@ -241,8 +241,33 @@ fn overlapping_subscriptions_are_one_delivery_with_the_highest_qos_and_all_ident
     assert_eq!(got.len(), 1);
     assert_eq!(
         (got[0].qos, &got[0].identifiers[..]),
-        (QoS::ExactlyOnce, &[3, 7][..])
+        (QoS::ExactlyOnce, &[3, 7, 7][..])
     );
+}
+
+/// v5 [MQTT-3.3.4-4], as far as an entry counts identifiers: in one byte.
+#[test]
+fn of_more_than_255_identifiers_a_delivery_has_the_lowest() {
+    const LEVELS: u32 = 8;
+    const MOST: u32 = 255;
+    for (first, step) in [(7, 0), (1, 1)] {
+        let mut world = World::new();
+        let a = durable(&mut world, "a");
+        for number in 0..1 << LEVELS {
+            // Each level of the topic is a 1: in the filter as it is, or as a wildcard.
+            let levels = (0..LEVELS).map(|level| ["1", "+"][(number >> level & 1) as usize]);
+            let filter = levels.collect::<Vec<_>>().join("/");
+            let mut subscription = to(&filter, QoS::AtLeastOnce);
+            subscription.identifier = Some(first + step * number);
+            world.subscribe(a, subscription);
+        }
+        world.send(&["1"; LEVELS as usize].join("/"), "x", QoS::AtLeastOnce);
+        world.settle();
+        let got = &world.clients[a].got;
+        assert_eq!(got.len(), 1);
+        let lowest: Vec<u32> = (0..MOST).map(|number| first + step * number).collect();
+        assert_eq!(got[0].identifiers, lowest);
+    }
 }
 
 #[test]
