@@ -97,6 +97,8 @@ pub struct Front {
     phase: Phase,
     /// When the client was last heard; before CONNECT, when the socket was accepted.
     heard: Tick,
+    /// How much of the packet that has not ended was there then.
+    heard_bytes: u32,
     session: Session,
     id: FrontId,
     peer: Peer,
@@ -183,9 +185,9 @@ enum Flow {
     Wait,
 }
 
-/// Each part of a packet of at least this size counts as life: one large packet may take longer than the keep-alive, and no PINGREQ
-/// can pass it.
-const LARGE_PACKET_BYTES: usize = 1000;
+/// So much more of a packet that has not ended counts as life: one large packet may take longer than the keep-alive, and no PINGREQ
+/// can pass it. Less does not, or a byte now and then would hold a connection for as long as a packet can be made to last.
+const PROGRESS_BYTES: usize = 1000;
 
 impl Front {
     /// A front for a socket that was just accepted.
@@ -196,6 +198,7 @@ impl Front {
             config,
             phase: Phase::AwaitConnect,
             heard: now.tick,
+            heard_bytes: 0,
             session: Session {
                 client_id: CompactString::default(),
                 publisher: ClientHash::default(),
@@ -232,6 +235,7 @@ impl Front {
         let mut consumed = 0;
         let mut heard = false;
         let mut packets = 0;
+        let mut unfinished = 0;
         while self.wants_read() {
             match Frame::split(&data[consumed..], self.packet_bytes_max()) {
                 Ok(Split::Whole(frame)) => match self.handle_frame(now, &frame, fx) {
@@ -250,8 +254,9 @@ impl Front {
                         self.fail(fault, fx);
                     }
                 },
-                Ok(Split::Need(more)) => {
-                    heard |= data.len() - consumed + more >= LARGE_PACKET_BYTES;
+                Ok(Split::Need(_)) => {
+                    unfinished = data.len() - consumed;
+                    heard |= unfinished >= self.heard_bytes as usize + PROGRESS_BYTES;
                     break;
                 }
                 Err(error) => self.fail(error.into(), fx),
@@ -259,6 +264,8 @@ impl Front {
         }
         if heard && !matches!(self.phase, Phase::AwaitConnect) {
             self.heard = now.tick;
+            // Below the largest packet, which is below 2^28.
+            self.heard_bytes = unfinished as u32;
         }
         self.config.packets_received.add(self.peer.version, packets);
         consumed

@@ -203,7 +203,7 @@ pub(super) const fn of_disconnect(reason: ReasonCode) -> &'static str {
     match reason {
         ReasonCode::ServerBusy => "a publish could not be stored in time; send it again later",
         ReasonCode::ServerShuttingDown => "the server is being stopped; try again later",
-        ReasonCode::KeepAliveTimeout => "nothing came for one and a half times the keep-alive",
+        ReasonCode::KeepAliveTimeout => "no packet came for one and a half times the keep-alive",
         ReasonCode::SessionTakenOver => "another connection has come with this client identifier",
         ReasonCode::QuotaExceeded => {
             "no room is left for this client: memory, or a limit of its user"

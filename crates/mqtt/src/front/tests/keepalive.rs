@@ -82,6 +82,47 @@ fn a_part_of_a_packet_is_no_life_but_progress_of_a_large_one_is() {
 }
 
 #[test]
+fn a_large_packet_must_come_on() {
+    // v3 [MQTT-3.1.2-24], v5 [MQTT-3.1.2-22]: 1,000 bytes more of it in one and a half times the keep-alive.
+    const LEAST: usize = 1000;
+    let mut large = publish("t", 0, 0);
+    let payload = vec![0; 5 * LEAST];
+    large.payload = &payload;
+    for version in [V311, V5] {
+        let mut client = with_keep_alive(version, 1);
+        let bytes = client.encoded(&Packet::Publish(large));
+        client.gives(&bytes[..LEAST + LEAST / 2]);
+        for byte in bytes[LEAST + LEAST / 2..].chunks(1).take(2) {
+            client.passes(1_000);
+            client.gives(byte);
+        }
+        assert_eq!(client.effects().last().unwrap(), "close KeepAlive");
+
+        let mut client = with_keep_alive(version, 1);
+        for half in bytes.chunks(LEAST / 2) {
+            client.gives(half);
+            client.passes(700);
+        }
+        assert_eq!(client.effects().len(), 1, "published");
+    }
+}
+
+#[test]
+fn what_came_of_the_next_packet_behind_one_that_counts_does_not_count_again() {
+    let mut large = publish("t", 0, 0);
+    let payload = [0; 5_000];
+    large.payload = &payload;
+    let mut client = with_keep_alive(V5, 10);
+    let mut bytes = client.encoded(&Packet::Pingreq(Pingreq));
+    bytes.extend(client.encoded(&Packet::Publish(large)));
+    client.gives(&bytes[..2_000]);
+    client.passes(14_000);
+    client.gives(&bytes[2_000..2_999]);
+    client.passes(1_000);
+    assert_eq!(client.effects().last().unwrap(), "close KeepAlive");
+}
+
+#[test]
 fn no_keep_alive_is_no_timer() {
     let mut client = with_keep_alive(V5, 0);
     assert_eq!(client.front.poll_timeout(), None);

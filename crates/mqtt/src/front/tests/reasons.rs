@@ -113,7 +113,7 @@ fn each_end_says_why() {
             },
         ),
         (
-            "nothing came for one and a half times the keep-alive",
+            "no packet came for one and a half times the keep-alive",
             |it| {
                 it.passes(200_000);
             },
