@@ -136,7 +136,7 @@ fn answers_to_a_refused_connect() {
             panic!("whole")
         };
         let error = Connect::decode(&frame, &Limits::DEFAULT).expect_err("refused");
-        let answer = error.connack_version(Connect::peek_version(&frame));
+        let answer = error.connack_version(Connect::peek_version(frame.body()));
         let found = answer.map(|version| {
             let mut out = Vec::new();
             let connack = Packet::Connack(Connack::refused(error.reason()));

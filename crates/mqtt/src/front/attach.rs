@@ -23,10 +23,10 @@ impl Front {
             ToFront::Claimed { epoch } => self.handle_claimed(epoch, fx),
             ToFront::ConnectRefused(refusal) => self.handle_connect_refused(refusal, fx),
             ToFront::TakenOver => {
-                self.refuse(ReasonCode::ServerBusy, CloseCause::TakenOver, fx);
+                self.refuse((ReasonCode::ServerBusy, ""), CloseCause::TakenOver, fx);
             }
             ToFront::Closed(_) => self.refuse(
-                ReasonCode::ServerUnavailable,
+                (ReasonCode::ServerUnavailable, ""),
                 CloseCause::Administrative,
                 fx,
             ),
@@ -78,7 +78,7 @@ impl Front {
             ConnectRefusal::TakenOver => (ReasonCode::ServerBusy, Some(CloseCause::TakenOver)),
         };
         if doomed.is_none() {
-            self.send_connack_refused(reason);
+            self.send_connack_refused((reason, ""));
         }
         if claimed {
             self.unclaim(fx);
@@ -119,14 +119,14 @@ impl Front {
     /// to the session is let go without its will: it was never accepted.
     pub(super) fn refuse(
         &mut self,
-        reason: ReasonCode,
+        (reason, text): (ReasonCode, &str),
         cause: CloseCause,
         fx: &mut impl FrontEffects,
     ) {
         if let Phase::Connecting(connecting) = &self.phase
             && connecting.doomed.is_none()
         {
-            self.send_connack_refused(reason);
+            self.send_connack_refused((reason, text));
             self.doom(End::new(DetachCause::Disconnect, cause), fx);
         }
     }
@@ -161,11 +161,12 @@ impl Front {
         };
         match connecting.step {
             Step::ClientAnswers | Step::Verdict => {
-                self.refuse(ReasonCode::NotAuthorized, CloseCause::ConnectTimeout, fx);
+                let why = (ReasonCode::NotAuthorized, "the login took too long");
+                self.refuse(why, CloseCause::ConnectTimeout, fx);
             }
             Step::Claiming | Step::Opening(_) => {
                 let reason = ReasonCode::ServerUnavailable;
-                self.refuse(reason, CloseCause::Refused(reason.byte()), fx);
+                self.refuse((reason, ""), CloseCause::Refused(reason.byte()), fx);
             }
         }
     }

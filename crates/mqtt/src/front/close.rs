@@ -90,7 +90,7 @@ impl Front {
             ),
             // The version is not known, or CONNACK is the only answer that may be given.
             Phase::AwaitConnect => self.close_unattached(cause, fx),
-            Phase::Connecting(_) => self.refuse(fault.reason, cause, fx),
+            Phase::Connecting(_) => self.refuse((fault.reason, fault.text), cause, fx),
             Phase::Closed => {}
         }
     }
@@ -258,7 +258,11 @@ impl Front {
             Phase::AwaitConnect => self.close_unattached(CloseCause::ServerStops, fx),
             // 0x8B is not in the table of CONNACK.
             Phase::Connecting(_) => {
-                self.refuse(ReasonCode::ServerUnavailable, CloseCause::ServerStops, fx);
+                let why = (
+                    ReasonCode::ServerUnavailable,
+                    of_disconnect(ReasonCode::ServerShuttingDown),
+                );
+                self.refuse(why, CloseCause::ServerStops, fx);
             }
             Phase::Attached => self.close_for(CloseReason::ServerStops, fx),
             Phase::Closed => {}
@@ -279,7 +283,7 @@ impl Front {
         match self.phase {
             Phase::AwaitConnect => self.close_unattached(cause, fx),
             // CONNACK has no reason of its own for an end.
-            Phase::Connecting(_) => self.refuse(ReasonCode::NotAuthorized, cause, fx),
+            Phase::Connecting(_) => self.refuse((ReasonCode::NotAuthorized, text), cause, fx),
             Phase::Attached => {
                 let (detach, expiry_seconds) = match how {
                     Revocation::EndsSession => (DetachCause::Disconnect, Some(0)),

@@ -14,7 +14,8 @@ use super::config::{Feature, FrontConfig};
 use super::publish::contract_qos;
 use super::{Flow, Front, Peer, Phase, PlantedFront, ProblemInformation, SessionEnds};
 use crate::codec::{
-    Connect, Frame, PACKET_BYTES_MAX, Packet, PacketType, ProtocolVersion, ReasonCode,
+    Connect, DecodeError, Frame, PACKET_BYTES_MAX, Packet, PacketType, Properties, ProtocolVersion,
+    ReasonCode,
 };
 
 /// A connection between CONNECT and CONNACK.
@@ -81,39 +82,56 @@ impl Front {
         let connect = match Connect::decode(frame, &self.config.limits) {
             Ok(connect) => connect,
             Err(error) => {
-                if let Some(version) = error.connack_version(Connect::peek_version(frame)) {
-                    self.peer.version = version;
-                    self.send_connack_refused(error.reason());
-                }
-                let cause = CloseCause::Fault(error.reason().byte());
-                return self.close_unattached(cause, fx);
+                let text = error.kind().text();
+                return self.refuse_unread((error, text), frame.body(), fx);
             }
         };
         self.peer = peer_of(&connect, &self.config);
-        if let Err(reason) = self.check_connect(&connect) {
-            return self.refuse_unattached(reason, fx);
+        if let Err(fault) = self.check_connect(&connect) {
+            return self.refuse_unattached(fault, fx);
         }
         self.begin_login(now, &connect, fx);
     }
 
-    fn check_connect(&self, connect: &Connect<'_>) -> Result<(), ReasonCode> {
+    /// A CONNECT that cannot be read, of which `body` has come: CONNACK says why, where the version is known and has one for it.
+    fn refuse_unread(
+        &mut self,
+        (error, text): (DecodeError, &str),
+        body: &[u8],
+        fx: &mut impl FrontEffects,
+    ) {
+        if let Some(version) = error.connack_version(Connect::peek_version(body)) {
+            self.peer.version = version;
+            if let Some(properties) = Connect::peek_properties(body) {
+                self.peer.packet_bytes_max = packet_bytes_max_of(&properties);
+                self.peer.problem_information = problem_information_of(&properties);
+            }
+            self.send_connack_refused((error.reason(), text));
+        }
+        let cause = CloseCause::Fault(error.reason().byte());
+        self.close_unattached(cause, fx);
+    }
+
+    fn check_connect(&self, connect: &Connect<'_>) -> Result<(), Fault> {
         let Some(will) = &connect.will else {
             return Ok(());
         };
+        let fault = |reason, text| Err(Fault { reason, text });
         // v5 [MQTT-3.2.2-13], v5 [MQTT-3.2.2-12]
         if will.retain && self.config.retain == Feature::Off {
-            return Err(ReasonCode::RetainNotSupported);
+            return fault(ReasonCode::RetainNotSupported, "");
         }
         // Refused here, because nobody could be told when the will is due.
         if will.retain && self.is_too_large_to_retain(will.payload.as_bytes()) {
-            return Err(ReasonCode::QuotaExceeded);
+            let text = "the will is larger than what may be retained";
+            return fault(ReasonCode::QuotaExceeded, text);
         }
         if contract_qos(will.qos) > self.config.maximum_qos {
-            return Err(ReasonCode::QosNotSupported);
+            return fault(ReasonCode::QosNotSupported, "");
         }
-        // What only the server publishes to.
         if is_own_topic(will.topic.as_str()) {
-            return Err(ReasonCode::NotAuthorized);
+            let text = "only the server publishes to the topic of the will";
+            return fault(ReasonCode::NotAuthorized, text);
         }
         Ok(())
     }
@@ -193,7 +211,8 @@ impl Front {
         match step {
             AuthStep::Accepted(_) if !may_leave_will(&connecting.attach, fx) => {
                 let reason = ReasonCode::NotAuthorized;
-                self.refuse(reason, CloseCause::Refused(reason.byte()), fx);
+                let text = "the client may not publish to the topic of its will";
+                self.refuse((reason, text), CloseCause::Refused(reason.byte()), fx);
             }
             AuthStep::Accepted(data) => {
                 connecting.auth_data = data;
@@ -217,7 +236,7 @@ impl Front {
                 }
             }
             AuthStep::Refused(reason) => {
-                self.refuse(reason, CloseCause::Refused(reason.byte()), fx);
+                self.refuse((reason, ""), CloseCause::Refused(reason.byte()), fx);
             }
             AuthStep::Pending => connecting.step = Step::Verdict,
         }
@@ -271,9 +290,9 @@ impl Front {
         Ok(Flow::Next)
     }
 
-    fn refuse_unattached(&mut self, reason: ReasonCode, fx: &mut impl FrontEffects) {
-        self.send_connack_refused(reason);
-        self.close_unattached(CloseCause::Refused(reason.byte()), fx);
+    fn refuse_unattached(&mut self, fault: Fault, fx: &mut impl FrontEffects) {
+        self.send_connack_refused((fault.reason, fault.text));
+        self.close_unattached(CloseCause::Refused(fault.reason.byte()), fx);
     }
 }
 
@@ -295,9 +314,7 @@ fn peer_of(connect: &Connect<'_>, config: &FrontConfig) -> Peer {
     let ends = connect.version == ProtocolVersion::V5
         && properties.session_expiry_interval().unwrap_or(0) == 0;
     Peer {
-        packet_bytes_max: properties
-            .maximum_packet_size()
-            .map_or(PACKET_BYTES_MAX, |size| size.get()),
+        packet_bytes_max: packet_bytes_max_of(properties),
         session_ends: if ends {
             SessionEnds::WithConnection
         } else {
@@ -313,11 +330,21 @@ fn peer_of(connect: &Connect<'_>, config: &FrontConfig) -> Peer {
             .min(config.topic_alias_out_max),
         keep_alive_seconds: keep_alive_of(connect, config),
         version: connect.version,
-        problem_information: if properties.request_problem_information() == Some(false) {
-            ProblemInformation::Unwanted
-        } else {
-            ProblemInformation::Wanted
-        },
+        problem_information: problem_information_of(properties),
+    }
+}
+
+fn packet_bytes_max_of(properties: &Properties<'_>) -> u32 {
+    properties
+        .maximum_packet_size()
+        .map_or(PACKET_BYTES_MAX, |size| size.get())
+}
+
+fn problem_information_of(properties: &Properties<'_>) -> ProblemInformation {
+    if properties.request_problem_information() == Some(false) {
+        ProblemInformation::Unwanted
+    } else {
+        ProblemInformation::Wanted
     }
 }
 

@@ -7,10 +7,17 @@ use crate::codec::{
 };
 
 impl Front {
-    /// A CONNACK that cannot be sent is left out: 3.1.1 has no code for some reasons, v3 [MQTT-3.2.2-6].
+    /// A CONNACK that cannot be sent is left out: 3.1.1 has no code for some reasons, v3 [MQTT-3.2.2-6]. Without a text it says what its
+    /// reason says.
     #[cold]
-    pub(super) fn send_connack_refused(&mut self, reason: ReasonCode) {
-        let builder = self.explained(PropertyScope::Connack, of_connack(reason));
+    pub(super) fn send_connack_refused(&mut self, (reason, text): (ReasonCode, &str)) {
+        let text = match (reason, text) {
+            // Who speaks neither version may not know what follows the code.
+            (ReasonCode::UnsupportedProtocolVersion, _) => "",
+            (_, "") => of_connack(reason),
+            (_, text) => text,
+        };
+        let builder = self.explained(PropertyScope::Connack, text);
         let connack = |properties| Connack {
             properties,
             ..Connack::refused(reason)
@@ -156,8 +163,6 @@ fn first_error(codes: &[u8]) -> Option<ReasonCode> {
 
 const fn of_connack(reason: ReasonCode) -> &'static str {
     match reason {
-        // Who speaks neither version may not know what follows the code.
-        ReasonCode::UnsupportedProtocolVersion => "",
         ReasonCode::BadUserNameOrPassword => "this does not prove who the client is",
         ReasonCode::NotAuthorized => "the client may not connect here",
         ReasonCode::ServerUnavailable => "the session cannot be served yet; try again later",

@@ -115,10 +115,28 @@ impl fmt::Debug for Will<'_> {
 }
 
 impl<'a> Connect<'a> {
-    /// The version that a CONNECT asks for, even if the rest of it is wrong; `None` for names and levels that are not spoken.
+    /// The version that a CONNECT asks for, even if the rest of its body is wrong or missing; `None` for names and levels that are not
+    /// spoken.
     #[must_use]
-    pub fn peek_version(frame: &Frame<'_>) -> Option<ProtocolVersion> {
-        read_version(&mut Reader::new(frame.body())).ok()
+    pub fn peek_version(body: &[u8]) -> Option<ProtocolVersion> {
+        read_version(&mut Reader::new(body)).ok()
+    }
+
+    /// Its properties, even if what follows them is wrong or missing, or if there are more than a limit of ours; `None` where they are
+    /// wrong or missing themselves. They say how a refusal may look.
+    #[must_use]
+    pub fn peek_properties(body: &'a [u8]) -> Option<Properties<'a>> {
+        let mut reader = Reader::new(body);
+        let version = read_version(&mut reader).ok()?;
+        // Flags and the keep-alive.
+        reader.bytes(3).ok()?;
+        read_properties(
+            &mut reader,
+            version,
+            PropertyScope::Connect,
+            &Limits::STANDARD,
+        )
+        .ok()
     }
 
     /// Reads CONNECT by the level that it carries.

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use super::subscribe::{QOS1, QOS2, subscribed};
 use super::support::*;
-use crate::codec::{Property, ProtocolVersion};
+use crate::codec::{self, Binary, Properties, Property, ProtocolVersion, TopicName};
 use crate::front::{Redirect, RedirectKind};
 use courser_contract::{ConnectRefusal, Refusal, Routed, SubscribeResult, ToFront};
 
@@ -97,6 +97,103 @@ fn a_text_never_makes_a_packet_too_large() {
     // v5 [MQTT-3.2.2-19], v5 [MQTT-3.4.2-2], v5 [MQTT-3.5.2-2], v5 [MQTT-3.9.2-1], v5 [MQTT-3.11.2-1]
     let small = [Property::MaximumPacketSize(NonZeroU32::new(24).unwrap())];
     assert_eq!(refusals(V5, &hello(&small)), vec![None; 5]);
+}
+
+/// A CONNECT of 5.0 with these properties; `rest` follows them.
+fn raw_connect(flags: u8, properties: &[u8], rest: &[u8]) -> Vec<u8> {
+    let mut body = b"\x00\x04MQTT\x05".to_vec();
+    body.extend([flags, 0, 0, properties.len() as u8]);
+    body.extend(properties);
+    body.extend(rest);
+    let mut bytes = vec![0x10, body.len() as u8];
+    bytes.extend(body);
+    bytes
+}
+
+/// What a client hears whose first packet is this.
+fn refusal_of(bytes: &[u8]) -> Vec<Option<String>> {
+    let mut client = Client::new(V5, |config| config.limits.client_id_bytes_max = 8);
+    client.gives(bytes);
+    texts(&client.receives(), V5)
+}
+
+/// CONNECT that cannot be taken: flags, properties, what follows, and the fault that CONNACK names.
+const BAD_CONNECTS: [(u8, &[u8], &[u8], &str); 5] = [
+    (3, &[], b"\x00\x01c", "the reserved CONNECT flag is set"),
+    (
+        2,
+        &[],
+        b"\x00\x01",
+        "a field reaches beyond the end of the packet",
+    ),
+    (2, &[], b"\x00\x01\xFF", "a string is not valid UTF-8"),
+    (
+        2,
+        &[0x21, 0, 0],
+        b"\x00\x01c",
+        "a property has a value that the standard forbids",
+    ),
+    (
+        2,
+        &[],
+        b"\x00\x09123456789",
+        "the client identifier is longer than the limit",
+    ),
+];
+
+#[test]
+fn a_connect_that_cannot_be_taken_hears_what_is_wrong_with_it() {
+    for (flags, properties, rest, text) in BAD_CONNECTS {
+        let told = refusal_of(&raw_connect(flags, properties, rest));
+        assert_eq!(told, [Some(text.to_owned())]);
+    }
+}
+
+#[test]
+fn a_connect_that_cannot_be_taken_is_answered_as_it_asks() {
+    // v5 [MQTT-3.1.2-29], v5 [MQTT-3.2.2-19]: no problem information, or at most 24 bytes.
+    for asked in [&[0x17, 0][..], &[0x27, 0, 0, 0, 24]] {
+        for (flags, properties, rest, text) in BAD_CONNECTS {
+            let all = [properties, asked].concat();
+            let told = refusal_of(&raw_connect(flags, &all, rest));
+            // What it asks for is not known where its properties cannot be read.
+            let expected = (!properties.is_empty()).then(|| text.to_owned());
+            assert_eq!(told, [expected], "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_will_that_may_not_be_left_is_named_as_the_reason() {
+    let will = |topic, retain| codec::Will {
+        topic: TopicName::new(topic).unwrap(),
+        payload: Binary::new(b"gone").unwrap(),
+        qos: codec::QoS::AtMostOnce,
+        retain,
+        properties: Properties::EMPTY,
+    };
+    for (will, text) in [
+        (
+            will("$SYS/x", false),
+            "only the server publishes to the topic of the will",
+        ),
+        (
+            will("t", true),
+            "the will is larger than what may be retained",
+        ),
+        (
+            will("no", false),
+            "the client may not publish to the topic of its will",
+        ),
+    ] {
+        let mut client = Client::new(V5, |config| config.retained_payload_bytes_max = 3);
+        client.shell.denied.push("publish no".to_owned());
+        client.connects(&Hello {
+            will: Some(will),
+            ..Hello::default()
+        });
+        assert_eq!(texts(&client.receives(), V5), [Some(text.to_owned())]);
+    }
 }
 
 #[test]
