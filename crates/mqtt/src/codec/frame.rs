@@ -70,6 +70,22 @@ impl<'a> Frame<'a> {
         }
     }
 
+    /// The type of the packet at the front of `buffer` and what has come of its body, however large it is to become; `None` where its
+    /// fixed header is wrong or not whole.
+    #[must_use]
+    pub fn begun(buffer: &[u8]) -> Option<(PacketType, &[u8])> {
+        let (&first, rest) = buffer.split_first()?;
+        let packet_type = check_first(first).ok()?;
+        match varint::read(rest).ok()? {
+            Varint::Value(body_len, taken) => {
+                let come = &rest[taken..];
+                let body = come.get(..body_len as usize).unwrap_or(come);
+                Some((packet_type, body))
+            }
+            Varint::Incomplete => None,
+        }
+    }
+
     /// The packet type.
     #[must_use]
     pub const fn packet_type(&self) -> PacketType {

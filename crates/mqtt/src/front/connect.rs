@@ -14,8 +14,8 @@ use super::config::{Feature, FrontConfig};
 use super::publish::contract_qos;
 use super::{Flow, Front, Peer, Phase, PlantedFront, ProblemInformation, SessionEnds};
 use crate::codec::{
-    Connect, DecodeError, Frame, PACKET_BYTES_MAX, Packet, PacketType, Properties, ProtocolVersion,
-    ReasonCode,
+    Connect, DecodeError, DecodeErrorKind, Frame, PACKET_BYTES_MAX, Packet, PacketType, Properties,
+    ProtocolVersion, ReasonCode,
 };
 
 /// A connection between CONNECT and CONNACK.
@@ -91,6 +91,24 @@ impl Front {
             return self.refuse_unattached(fault, fx);
         }
         self.begin_login(now, &connect, fx);
+    }
+
+    /// No packet begins here. A CONNECT that is too large has told its version nonetheless, unless that has not come yet.
+    #[cold]
+    pub(super) fn fail_unread(
+        &mut self,
+        error: DecodeError,
+        data: &[u8],
+        fx: &mut impl FrontEffects,
+    ) {
+        match (&self.phase, error.kind(), Frame::begun(data)) {
+            (
+                Phase::AwaitConnect,
+                DecodeErrorKind::PacketTooLarge,
+                Some((PacketType::Connect, body)),
+            ) => self.refuse_unread((error, ""), body, fx),
+            _ => self.fail(error.into(), fx),
+        }
     }
 
     /// A CONNECT that cannot be read, of which `body` has come: CONNACK says why, where the version is known and has one for it.

@@ -259,7 +259,7 @@ impl Front {
                     heard |= unfinished >= self.heard_bytes as usize + PROGRESS_BYTES;
                     break;
                 }
-                Err(error) => self.fail(error.into(), fx),
+                Err(error) => self.fail_unread(error, &data[consumed..], fx),
             }
         }
         if heard && !matches!(self.phase, Phase::AwaitConnect) {

@@ -522,6 +522,45 @@ fn a_connect_above_its_own_limit_closes() {
 }
 
 #[test]
+fn a_connect_above_its_own_limit_is_told_so_in_5_0() {
+    // v5 section 3.2.2.2, 0x95; 3.1.1 has no such return code: v3 [MQTT-3.2.2-6]
+    let limit = |config: &mut crate::front::FrontConfig| config.connect_bytes_max = 64;
+    let too_large = |version: u8, properties: &[u8]| {
+        let mut bytes = b"\x10\xC8\x01\x00\x04MQTT".to_vec();
+        bytes.extend([version, 2, 0, 60, properties.len() as u8]);
+        bytes.extend(properties);
+        bytes
+    };
+    let text = Some("CONNECT is larger than it may be before a login".to_owned());
+    for (version, properties, texts) in [
+        (5, &[][..], &[text][..]),
+        // No problem information, at most 24 bytes.
+        (5, &[0x17, 0], &[None]),
+        (5, &[0x27, 0, 0, 0, 24], &[None]),
+        (4, &[], &[]),
+        (3, &[], &[]),
+    ] {
+        let mut client = Client::new(V5, limit);
+        client.gives(&too_large(version, properties));
+        let bytes = client.receives();
+        assert_eq!(super::support::texts(&bytes, V5), texts, "{version}");
+        let connacks = lines(&bytes, V5);
+        assert!(connacks.iter().all(|line| line == "CONNACK 0x95"));
+        assert_eq!(client.effects(), ["close Fault(149)"]);
+    }
+    // Only CONNECT may be the first packet, and only its version decides.
+    for other in [
+        &b"\x30\xC8\x01\x00\x04MQTT\x05"[..],
+        b"\x10\xC8\x01\x00\x04MQTT",
+    ] {
+        let mut client = Client::new(V5, limit);
+        client.gives(other);
+        assert!(client.receives().is_empty());
+        assert_eq!(client.effects(), ["close Fault(149)"]);
+    }
+}
+
+#[test]
 fn no_connect_in_time_closes() {
     let mut client = Client::new(V5, |_| {});
     client.gives(b"\x10\x0D\x00\x04MQ");
