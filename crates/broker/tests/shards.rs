@@ -272,6 +272,17 @@ fn clients_cannot_write_values_of_the_broker() {
     }
     let puback = client.receive();
     assert_eq!((puback.first, &puback.body[..3]), (0x40, &[0, 9, 0x87][..]));
+    // QoS 2 too, of a clean session and of one that is kept, which goes by another way (M28): its Session Expiry Interval is 60 s.
+    let kept = &[0x11, 0, 0, 0, 60];
+    for mut client in [client, Client::connect_with(address, "kept", 5, 0x02, kept)] {
+        let mut body = vec![0, 6];
+        body.extend(b"$SYS/x");
+        body.extend([0, 10, 0]);
+        client.send(0x34, &body);
+        let pubrec = client.receive();
+        let expected = (0x50, &[0, 10, 0x87][..]);
+        assert_eq!((pubrec.first, &pubrec.body[..3]), expected);
+    }
     broker.stop().expect("no shard failed");
 }
 

@@ -3,7 +3,7 @@
 
 use courser_contract::{
     Asked, FrontEffects, Now, Permission, Published2, PubrecCan, Record, RecordView, Refusal,
-    Routed, Settled, Ticket, ToHome,
+    Routed, Settled, Ticket, ToHome, is_own_topic,
 };
 
 use super::close::Fault;
@@ -81,7 +81,10 @@ impl Front {
         let publish = &incoming.publish;
         let refusal = if publish.retain && self.is_too_large_to_retain(publish.payload) {
             Some(Refusal::TooLarge)
-        } else if fx.may(Asked::Publish(publish.topic)) == Permission::Denied {
+        } else if is_own_topic(publish.topic)
+            || fx.may(Asked::Publish(publish.topic)) == Permission::Denied
+        {
+            // What only the server publishes to has no destinations for a client, which must not look as if nobody subscribed.
             Some(Refusal::NotAuthorized)
         } else {
             None

@@ -99,6 +99,26 @@ fn nobody_subscribes_to_qos_2() {
     }
 }
 
+/// What only the server publishes to: a kept session is refused as every other one is, not told that nobody subscribes.
+#[test]
+fn m28_a_value_of_the_broker_is_refused_to_a_kept_session() {
+    let mut client = Client::durable(V5);
+    client.shell.destinations = Vec::new();
+    client.publishes("$SYS/broker/x", 2, 1);
+    assert_eq!(client.hears(), ["PUBREC 1 0x87"]);
+    assert!(client.effects().is_empty());
+    // v3 [MQTT-3.3.5-2]: nothing that would say it was taken, and the connection ends.
+    let mut client = Client::durable(V311);
+    client.shell.destinations = Vec::new();
+    client.publishes("$SYS/broker/x", 2, 1);
+    client.passes(0);
+    assert!(client.hears().is_empty());
+    assert_eq!(
+        client.effects().last().map(String::as_str),
+        Some("close Refused(135)")
+    );
+}
+
 #[test]
 fn pubrel_for_an_unknown_packet_id() {
     // v5 [MQTT-3.7.2-1]
