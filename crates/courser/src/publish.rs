@@ -162,16 +162,12 @@ enum Said {
     End,
 }
 
-/// Hands lines over until there are no more, or nobody wants them.
-fn read_lines(to: &SyncSender<Said>) {
-    for line in io::stdin().lock().split(b'\n') {
+/// Hands lines over until there are no more, or nobody wants them. A line ends before its newline; all else in it is the message, also a
+/// carriage return, as with Mosquitto.
+fn read_lines(from: impl BufRead, to: &SyncSender<Said>) {
+    for line in from.split(b'\n') {
         let said = match line {
-            Ok(mut line) => {
-                if line.last() == Some(&b'\r') {
-                    line.pop();
-                }
-                Said::Line(line)
-            }
+            Ok(line) => Said::Line(line),
             Err(error) => Said::Failed(error),
         };
         if to.send(said).is_err() {
@@ -282,7 +278,7 @@ impl Publish {
         interrupt.wakes(move || wake.try_send(Said::Nothing).unwrap_or_default());
         let reader = thread::Builder::new().name("lines".to_owned());
         reader
-            .spawn(move || read_lines(&lines))
+            .spawn(move || read_lines(io::stdin().lock(), &lines))
             .map_err(ClientError::Io)?;
         while interrupt.ending().is_none() {
             match said.recv() {
@@ -323,5 +319,25 @@ impl Publish {
         if self.debug && !self.quiet {
             eprintln!("courser: {what}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_keeps_its_carriage_return() {
+        let (to, from) = mpsc::sync_channel(8);
+        read_lines(&b"a\r\n\nb\rc\r"[..], &to);
+        drop(to);
+        let lines: Vec<Vec<u8>> = from
+            .into_iter()
+            .filter_map(|said| match said {
+                Said::Line(line) => Some(line),
+                Said::Nothing | Said::Failed(_) | Said::End => None,
+            })
+            .collect();
+        assert_eq!(lines, [&b"a\r"[..], b"", b"b\rc\r"]);
     }
 }

@@ -32,7 +32,8 @@ pub(crate) struct Subscribe {
     #[arg(short = 'v', long)]
     verbose: bool,
     /// How to print a message: %t topic, %p payload, %x payload as hex, %q QoS, %r retained, %l length, %j JSON, %J JSON with
-    /// JSON payload, %I time, %U Unix time, %m packet id, %A %C %D %E %F %P %R %S properties of MQTT 5, @X strftime
+    /// JSON payload, %I time, %U Unix time, %m packet id, %A %C %D %E %F %P %R %S properties of MQTT 5, @X strftime; %10t, %-10t, %010l
+    /// widths, %.3t at most three characters
     #[arg(short = 'F', long, value_name = "FORMAT")]
     format: Option<String>,
     #[command(flatten)]

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
+use std::iter::Peekable;
+use std::str::Chars;
 
 use courser_client::{Message, MessageProperty, QoS};
 use jiff::{Timestamp, Zoned, tz::TimeZone};
@@ -49,17 +51,152 @@ impl Target {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
     Text(String),
-    Field(char),
+    Field(char, Shape),
     Time(char),
+}
+
+/// The widest that a field can be made.
+const WIDTH_MAX: usize = 10_000;
+
+/// What stands between `%` and the letter of a field, as Mosquitto has it: `-` for what is filled up at its right, `0` to fill up numbers and
+/// payloads with zeros, the least width, and behind a point the most characters of a text. A width is also the most of a payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Shape {
+    side: Side,
+    fill: Fill,
+    /// 0: as wide as it is.
+    width: usize,
+    characters_max: Option<usize>,
+}
+
+/// Where a field stands in its width.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Side {
+    #[default]
+    Right,
+    Left,
+}
+
+/// What stands before a field that is not as wide as it is to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Fill {
+    #[default]
+    Spaces,
+    Zeros,
+}
+
+/// What a shape does to a field depends on what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Number,
+    Payload,
+    /// As it is, whatever its shape.
+    Fixed,
+}
+
+impl Kind {
+    const fn of(letter: char) -> Self {
+        match letter {
+            't' | 'C' | 'D' | 'I' | 'R' => Self::Text,
+            'l' | 'm' | 'A' | 'E' | 'F' | 'S' => Self::Number,
+            'p' | 'x' | 'X' => Self::Payload,
+            _ => Self::Fixed,
+        }
+    }
+}
+
+impl Shape {
+    /// Takes what stands before the letter.
+    fn parse(chars: &mut Peekable<Chars<'_>>) -> Result<Self, String> {
+        let mut shape = Self::default();
+        if chars.next_if_eq(&'-').is_some() {
+            shape.side = Side::Left;
+        }
+        if chars.next_if_eq(&'0').is_some() {
+            shape.fill = Fill::Zeros;
+        }
+        shape.width = number(chars)?;
+        if chars.next_if_eq(&'.').is_some() {
+            shape.characters_max = Some(number(chars)?);
+        }
+        Ok(shape)
+    }
+
+    /// What there is to see of a text.
+    fn cut(self, kind: Kind, text: &str) -> &str {
+        let most = match kind {
+            Kind::Text => self.characters_max,
+            Kind::Payload if self.width > 0 => Some(self.width),
+            Kind::Payload | Kind::Number | Kind::Fixed => None,
+        };
+        let end = most.and_then(|most| text.char_indices().nth(most));
+        end.map_or(text, |(end, _)| &text[..end])
+    }
+
+    fn write(self, kind: Kind, text: &str, out: &mut Vec<u8>) {
+        let fill = match (kind, self.side, self.fill) {
+            (Kind::Fixed, ..) => return out.extend_from_slice(text.as_bytes()),
+            (Kind::Number | Kind::Payload, Side::Right, Fill::Zeros) => b'0',
+            (Kind::Number | Kind::Payload | Kind::Text, ..) => b' ',
+        };
+        self.fill_up(fill, (text.as_bytes(), text.chars().count()), out);
+    }
+
+    fn write_bytes(self, payload: &[u8], out: &mut Vec<u8>) {
+        let shown = match self.width {
+            0 => payload,
+            width => &payload[..payload.len().min(width)],
+        };
+        let fill = match (self.side, self.fill) {
+            (Side::Right, Fill::Zeros) => b'0',
+            (Side::Right, Fill::Spaces) | (Side::Left, _) => b' ',
+        };
+        self.fill_up(fill, (shown, shown.len()), out);
+    }
+
+    fn fill_up(self, fill: u8, (bytes, wide): (&[u8], usize), out: &mut Vec<u8>) {
+        let fills = std::iter::repeat_n(fill, self.width.saturating_sub(wide));
+        match self.side {
+            Side::Right => {
+                out.extend(fills);
+                out.extend_from_slice(bytes);
+            }
+            Side::Left => {
+                out.extend_from_slice(bytes);
+                out.extend(fills);
+            }
+        }
+    }
+}
+
+/// The number that comes next; 0 without a digit.
+fn number(chars: &mut Peekable<Chars<'_>>) -> Result<usize, String> {
+    let mut number = 0;
+    while let Some(digit) = chars.peek().and_then(|c| c.to_digit(10)) {
+        chars.next();
+        number = number * 10 + digit as usize;
+        if number > WIDTH_MAX {
+            return Err(format!(
+                "a field can be {WIDTH_MAX} characters wide at most"
+            ));
+        }
+    }
+    Ok(number)
+}
+
+/// A field as wide as it is.
+fn whole(letter: char) -> Part {
+    Part::Field(letter, Shape::default())
 }
 
 impl Format {
     /// Payload alone, or topic and payload, each message on a line of its own unless `end_of_line` is false.
     pub(crate) fn plain(verbose: bool, end_of_line: bool, target: Target) -> Self {
         let mut parts = if verbose {
-            vec![Part::Field('t'), Part::Text(" ".into()), Part::Field('p')]
+            vec![whole('t'), Part::Text(" ".into()), whole('p')]
         } else {
-            vec![Part::Field('p')]
+            vec![whole('p')]
         };
         if end_of_line {
             parts.push(Part::Text("\n".into()));
@@ -79,22 +216,26 @@ impl Format {
         }
     }
 
-    /// A format string of `-F`: `%` and a letter for a field, `@` and a letter for the time as `strftime` has it, `\n` and the
+    /// A format string of `-F`: `%` and a letter for a field, between them how wide it is to be ([`Shape`]), `@` and a letter for the time as `strftime` has it, `\n` and the
     /// like for characters.
     ///
     /// # Errors
-    /// With a letter that means nothing.
+    /// With a letter that means nothing, or a width above [`WIDTH_MAX`].
     pub(crate) fn parse(text: &str, end_of_line: bool, target: Target) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut literal = String::new();
-        let mut chars = text.chars();
+        let mut chars = text.chars().peekable();
         while let Some(c) = chars.next() {
             match c {
                 '%' | '@' | '\\' => {
+                    let shape = match c {
+                        '%' => Shape::parse(&mut chars)?,
+                        _ => Shape::default(),
+                    };
                     let next = chars
                         .next()
                         .ok_or_else(|| format!("\"{text}\" ends after {c}"))?;
-                    match special(c, next)? {
+                    match special(c, next, shape)? {
                         Part::Text(text) => literal.push_str(&text),
                         part => {
                             push_text(&mut parts, &mut literal);
@@ -142,7 +283,7 @@ impl Format {
         for part in &self.parts {
             match part {
                 Part::Text(text) => out.extend_from_slice(text.as_bytes()),
-                Part::Field(letter) => printed.field(*letter, out),
+                Part::Field(letter, shape) => printed.field(*letter, *shape, out),
                 Part::Time(letter) => time(*letter, at, out),
             }
         }
@@ -167,7 +308,7 @@ fn push_text(parts: &mut Vec<Part>, literal: &mut String) {
     }
 }
 
-fn special(introducer: char, letter: char) -> Result<Part, String> {
+fn special(introducer: char, letter: char, shape: Shape) -> Result<Part, String> {
     let text = |text: &str| Ok(Part::Text(text.into()));
     match (introducer, letter) {
         ('%', '%') => text("%"),
@@ -181,9 +322,11 @@ fn special(introducer: char, letter: char) -> Result<Part, String> {
         ('\\', 'a') => text("\u{7}"),
         ('\\', 'v') => text("\u{b}"),
         ('%', 'A' | 'C' | 'D' | 'E' | 'F' | 'I' | 'J' | 'P' | 'R' | 'S' | 'U' | 'X') => {
-            Ok(Part::Field(letter))
+            Ok(Part::Field(letter, shape))
         }
-        ('%', 'd' | 'j' | 'l' | 'm' | 'p' | 'q' | 'r' | 't' | 'x') => Ok(Part::Field(letter)),
+        ('%', 'd' | 'j' | 'l' | 'm' | 'p' | 'q' | 'r' | 't' | 'x') => {
+            Ok(Part::Field(letter, shape))
+        }
         ('@', letter) if letter.is_ascii_alphabetic() => Ok(Part::Time(letter)),
         _ => Err(format!(
             "\"{introducer}{letter}\" means nothing in a format; %p is the payload, %t the topic"
@@ -192,12 +335,12 @@ fn special(introducer: char, letter: char) -> Result<Part, String> {
 }
 
 impl Printed<'_> {
-    fn field(&self, letter: char, out: &mut Vec<u8>) {
+    fn field(&self, letter: char, shape: Shape, out: &mut Vec<u8>) {
         let (message, at) = (self.message, self.at);
         let mut text = String::new();
         match letter {
             't' => text.push_str(&message.topic),
-            'p' => return out.extend_from_slice(&self.payload),
+            'p' => return shape.write_bytes(&self.payload, out),
             'x' => hex(&message.payload, false, &mut text),
             'X' => hex(&message.payload, true, &mut text),
             'l' => put(&mut text, message.payload.len()),
@@ -218,12 +361,14 @@ impl Printed<'_> {
             'J' => put(&mut text, self.json(true)),
             _ => property(letter, message, &mut text),
         }
+        let kind = Kind::of(letter);
+        let cut = shape.cut(kind, &text);
         let text = match (self.target, letter) {
-            (Target::Program, _) => text,
-            (Target::Terminal, 'j' | 'J') => plain_json(&text),
-            (Target::Terminal, _) => plain(&text),
+            (Target::Program, _) => cut.to_owned(),
+            (Target::Terminal, 'j' | 'J') => plain_json(cut),
+            (Target::Terminal, _) => plain(cut),
         };
-        out.extend_from_slice(text.as_bytes());
+        shape.write(kind, &text, out);
     }
 
     /// One JSON object; the payload as a string, or as JSON itself where it is some.
@@ -371,6 +516,57 @@ mod tests {
         }
     }
 
+    /// What Mosquitto 2.0.11 prints of the same message.
+    #[test]
+    fn fields_are_as_wide_as_is_asked_for() {
+        for (format, expected) in [
+            ("[%10t]", "[       a/b]"),
+            ("[%-10t]", "[a/b       ]"),
+            ("[%010t]", "[       a/b]"),
+            ("[%.2t]", "[a/]"),
+            ("[%10.2t]", "[        a/]"),
+            ("[%-10.2t]", "[a/        ]"),
+            ("[%.t]", "[]"),
+            ("[%2t]", "[a/b]"),
+            ("[%.3C]", "[tex]"),
+            ("[%010l]", "[0000000007]"),
+            ("[%10l]", "[         7]"),
+            ("[%-10l]", "[7         ]"),
+            ("[%-010l]", "[7         ]"),
+            ("[%.3l]", "[7]"),
+            ("[%5E]", "[     ]"),
+            ("[%05E]", "[00000]"),
+            ("[%10p]", "[   {\"n\":1}]"),
+            ("[%-10p]", "[{\"n\":1}   ]"),
+            ("[%010p]", "[000{\"n\":1}]"),
+            ("[%3p]", "[{\"n]"),
+            ("[%.3p]", "[{\"n\":1}]"),
+            ("[%4X]", "[7B22]"),
+            ("[%5q%05r]", "[11]"),
+            ("[%20P]", "[k:1 k:2]"),
+            ("[%10%]", "[%]"),
+        ] {
+            assert_eq!(written(format), expected, "{format}");
+        }
+    }
+
+    #[test]
+    fn a_width_counts_what_is_seen() {
+        let message = Message {
+            topic: "\u{e4}\u{1b}b".into(),
+            ..message()
+        };
+        let written = |format: &str, target| {
+            let format = Format::parse(format, false, target).expect("a good format");
+            let mut out = Vec::new();
+            let said = format.write(&message, Timestamp::UNIX_EPOCH, &mut out);
+            assert_eq!(said, Ok(()));
+            String::from_utf8(out).expect("text")
+        };
+        assert_eq!(written("%5t", Target::Program), "  \u{e4}\u{1b}b");
+        assert_eq!(written("%10.2t", Target::Terminal), "   \u{e4}\\u{1b}");
+    }
+
     #[test]
     fn a_message_as_json_has_everything() {
         let text: serde_json::Value = serde_json::from_str(&written("%j")).expect("JSON");
@@ -383,7 +579,9 @@ mod tests {
 
     #[test]
     fn what_means_nothing_is_refused() {
-        for format in ["%", "%z", "\\q", "a@1"] {
+        for format in [
+            "%", "%z", "\\q", "a@1", "%10", "%0-10l", "%10001t", "%.10001t", "@10H",
+        ] {
             assert!(
                 Format::parse(format, false, Target::Program).is_err(),
                 "{format}"
