@@ -185,7 +185,8 @@ impl TopicPattern {
     /// Whether there is a topic that both it and this filter match. Cost: the levels of both.
     #[must_use]
     pub fn overlaps(&self, filter: &str, who: &Identity) -> bool {
-        if self.is_barred_by_dollar(filter) || self.bars_by_dollar(filter, who) {
+        let is_barred = self.is_barred_by_dollar(filter) || self.bars_by_dollar(filter, who);
+        if is_barred || self.meets_in_no_topic(filter) {
             return false;
         }
         let mut levels = self.levels.iter();
@@ -205,6 +206,15 @@ impl TopicPattern {
             }
         }
         levels.next().is_none()
+    }
+
+    /// Whether both match the empty text and nothing else: that is no topic (v3 [MQTT-4.7.3-1], v5 [MQTT-4.7.3-1]).
+    fn meets_in_no_topic(&self, filter: &str) -> bool {
+        match (&self.levels[..], self.hash) {
+            ([Level::Literal(text)], true) => text.is_empty() && filter == "+",
+            ([Level::Any], false) => filter == "/#",
+            _ => false,
+        }
     }
 
     /// v3 [MQTT-4.7.2-1], v5 [MQTT-4.7.2-1]: a wildcard at the beginning is not for `$` topics.

@@ -57,7 +57,7 @@ impl Partition {
         let Some(session) = self.state.sessions.get(uid.0) else {
             return;
         };
-        if session.lead.going == Going::Ended || session.ends_at.is_none_or(|at| at > wall) {
+        if session.lead.going == Going::Ended || !self.has_expired(uid) {
             return;
         }
         let taken = self.lead.clients.contains_key(&session.client_id);
@@ -82,6 +82,13 @@ impl Partition {
         } else {
             self.publish_will(uid, fx);
         }
+    }
+
+    /// Whether the time of a session is over (v5 [MQTT-3.1.2-23]).
+    pub(crate) fn has_expired(&self, uid: SessionUid) -> bool {
+        let session = self.state.sessions.get(uid.0);
+        let ends_at = session.and_then(|session| session.ends_at);
+        ends_at.is_some_and(|at| at <= self.wall())
     }
 
     /// Whether a will waits whose delay is over.

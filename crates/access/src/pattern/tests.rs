@@ -206,3 +206,20 @@ proptest! {
         prop_assert_eq!(pattern.overlaps(&filter, &who), overlaps, "{} overlaps {}", text, filter);
     }
 }
+
+/// `/#` is also for its parent level, which is empty: that is no topic.
+#[test]
+fn i11_what_meets_in_the_empty_text_alone_does_not_meet() {
+    let who = who("c1", "anna");
+    for (text, filter, overlaps) in [
+        ("/#", "+", false),
+        ("+", "/#", false),
+        ("/#", "/#", true),
+        ("/#", "+/+", true),
+        ("+/#", "/#", true),
+        ("/#", "#", true),
+    ] {
+        let found = pattern(text).overlaps(filter, &who);
+        assert_eq!(found, overlaps, "{text} overlaps {filter}");
+    }
+}

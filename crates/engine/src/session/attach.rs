@@ -87,8 +87,10 @@ impl Partition {
         let stored = self.state.by_client.get(client_id).copied();
         let stored = stored.map(SessionUid);
         let ending = stored.is_some_and(|uid| self.is_ending(uid));
+        // Its end may be late, at a start: then it waits for what its will goes by.
+        let is_new = attach.clean_start || stored.is_some_and(|uid| self.has_expired(uid));
         match stored {
-            Some(uid) if !ending && !attach.clean_start => return self.resume(attach, uid, fx),
+            Some(uid) if !ending && !is_new => return self.resume(attach, uid, fx),
             Some(uid) if !ending => self.end_session(uid, fx),
             Some(_) | None => {}
         }

@@ -139,9 +139,11 @@ impl Partition {
         session.extra.as_ref()?.will.as_deref()
     }
 
-    /// Whether a will of this session would come to all whom it is for, and its right is known. Neither is so at the beginning of a start.
+    /// Whether a will of this session would come to all whom it is for, and its right is known. Neither is so at the beginning of a start. True
+    /// of a session without one.
     pub(crate) fn can_will_go(&self, uid: SessionUid, fx: &mut impl PartitionEffects) -> bool {
-        fx.routes_all() && self.will_permission(uid, fx) != WillPermission::NotYet
+        self.will(uid).is_none()
+            || fx.routes_all() && self.will_permission(uid, fx) != WillPermission::NotYet
     }
 
     /// Whether the owner of a session may publish its will. A volatile partition does not know the owner: its sessions end with their
