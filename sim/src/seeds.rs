@@ -387,7 +387,7 @@ impl Plan {
             limits,
             clients: plan.clients.clamp(4, 6),
             groups: seed.is_multiple_of(2),
-            faulty_ms: rng.between(12_000, 16_000),
+            faulty_ms: rng.between(12_500, 16_500),
             link_ms: plan.link_ms.min(2),
             socket_ms: plan.socket_ms.min(5),
             pause_ms: 30,
