@@ -39,15 +39,15 @@ fn first_line(from: impl BufRead) -> io::Result<String> {
     Ok(line.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// A line that the terminal does not show.
+/// A line that the terminal does not show. It is silent before it asks: what is typed in answer is neither shown nor thrown away.
 fn hidden(prompt: &str) -> io::Result<String> {
-    eprint!("{prompt}");
-    io::stderr().flush()?;
     let stdin = io::stdin();
     let before = tcgetattr(&stdin)?;
     let mut silent = before.clone();
     silent.local_modes.remove(LocalModes::ECHO);
     tcsetattr(&stdin, OptionalActions::Flush, &silent)?;
+    eprint!("{prompt}");
+    io::stderr().flush()?;
     let line = first_line(stdin.lock());
     tcsetattr(&stdin, OptionalActions::Flush, &before)?;
     eprintln!();
