@@ -15,7 +15,7 @@ use crate::{
 /// Things that are done in one call.
 const DUE_MAX: usize = 256;
 /// When something is asked again that could not be decided.
-const ASK_AGAIN_MS: u64 = 1_000;
+pub(crate) const ASK_AGAIN_MS: u64 = 1_000;
 /// A chunk is looked at for expired messages at most this often.
 const EXPIRY_STEP_MS: u64 = 1_000;
 
