@@ -16,9 +16,8 @@ mod tests;
 pub(crate) use self::missing::Missing;
 
 use std::cell::RefCell;
-use std::fs::File;
-use std::io::{self, IoSlice};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
@@ -28,10 +27,9 @@ use std::time::{Duration, Instant};
 use courser_log::inspect::{InspectError, InspectedDamage, SegmentCheck, check_segment};
 use courser_log::{DiskFile, FileDisk, HeldSegment, RealFile, SegmentNumber, is_passing};
 use courser_memory::{Component, Scope};
-use rustix::fs::Advice;
 
 use crate::Status;
-use crate::backup::pace::{Pace, Stopped};
+use crate::backup::pace::{Pace, SlowFile, Stopped, forget_pages};
 use crate::control::Control;
 use crate::live::Live;
 use crate::repair::RottenPlace;
@@ -214,7 +212,7 @@ impl Scrubber {
     fn read<T>(
         &self,
         segment: SegmentNumber,
-        read: impl FnOnce(Slowly<'_>) -> Result<T, InspectError>,
+        read: impl FnOnce(SlowFile<'_>) -> Result<T, InspectError>,
     ) -> Result<Result<T, InspectError>, Stopped> {
         let path = self.folder.join(segment.file_name());
         forget_pages(&path);
@@ -226,13 +224,31 @@ impl Scrubber {
             }
         };
         let found = match opened {
-            Ok(file) => read(Slowly { file, of: self }),
+            Ok(file) => read(SlowFile::new(file, |file, buf, at| {
+                self.read_some(file, buf, at)
+            })),
             Err(error) => Err(error.into()),
         };
         forget_pages(&path);
         match self.stop.load(Ordering::Acquire) {
             true => Err(Stopped),
             false => Ok(found),
+        }
+    }
+
+    /// One read of a segment.
+    fn read_some(&self, file: &RealFile, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let mut pace = self.pace.borrow_mut();
+        // Others are to be looked at first.
+        if self.door.state.damage().is_suspicious() {
+            pace.set(u64::MAX);
+        }
+        pace.spend(buf.len() as u64)?;
+        loop {
+            match file.read_at(buf, offset) {
+                Err(error) if is_passing(&error) => pace.wait_until(Instant::now() + LOOK)?,
+                read => return read,
+            }
         }
     }
 
@@ -293,54 +309,5 @@ fn unreadable(segment: &HeldSegment, error: &InspectError) -> SegmentCheck {
     SegmentCheck {
         damages: vec![(0, InspectedDamage::Unreadable { error })],
         missing: segment.entries.clone(),
-    }
-}
-
-/// What is in memory says nothing about the disk, and is not wanted there afterwards.
-fn forget_pages(path: &Path) {
-    if let Ok(file) = File::open(path) {
-        let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
-    }
-}
-
-/// A file that is read at a pace.
-struct Slowly<'a> {
-    file: RealFile,
-    of: &'a Scrubber,
-}
-
-impl DiskFile for Slowly<'_> {
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        let stopped = |Stopped| io::Error::from(io::ErrorKind::Interrupted);
-        let mut pace = self.of.pace.borrow_mut();
-        // Others are to be looked at first.
-        if self.of.door.state.damage().is_suspicious() {
-            pace.set(u64::MAX);
-        }
-        pace.spend(buf.len() as u64).map_err(stopped)?;
-        loop {
-            match self.file.read_at(buf, offset) {
-                Err(error) if is_passing(&error) => {
-                    pace.wait_until(Instant::now() + LOOK).map_err(stopped)?
-                }
-                read => return read,
-            }
-        }
-    }
-
-    fn write_at(&self, _bufs: &[IoSlice<'_>], _offset: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn set_len(&self, _len: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
     }
 }

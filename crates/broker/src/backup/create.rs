@@ -1,8 +1,7 @@
 //! Making a backup of a running broker.
 
 use std::cell::RefCell;
-use std::fs::File;
-use std::io::{self, IoSlice, Write};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,11 +10,10 @@ use std::time::Instant;
 use courser_contract::WallMs;
 use courser_log::inspect::check_segment;
 use courser_log::{DiskFile, FileDisk, HeldSegment, RealFile, is_same_segment};
-use rustix::fs::Advice;
 use sha2::{Digest, Sha256};
 
 use super::manifest::{FileLine, Manifest, Sum, folder_of};
-use super::pace::{Pace, Stopped};
+use super::pace::{Pace, SlowFile, Stopped, forget_pages};
 use super::store::{Store, private_file};
 use super::{BackupError, Progress, Source};
 use crate::stations::{CopyDoor, HeldData};
@@ -266,11 +264,13 @@ impl Making<'_> {
     /// Damage is not lost on the way: the copy has it as the original, and whoever made it hears of it. What was read until it was told to
     /// stop says nothing.
     fn check(&self, segment: &HeldSegment, copy: &Path, reads: Reads) -> Result<(), BackupError> {
-        let file = Paced {
-            file: open(copy)?,
-            reads,
-            of: self,
-        };
+        let file = SlowFile::new(open(copy)?, |file, buf, offset| {
+            match reads {
+                Reads::FromDisk => self.spend(buf.len() as u64)?,
+                Reads::FromMemory => self.go_on()?,
+            }
+            file.read_at(buf, offset)
+        });
         let found = check_segment(file, segment);
         self.go_on().map_err(|Stopped| BackupError::Stopped)?;
         let found = found.map_err(|error| BackupError::Damaged {
@@ -282,10 +282,8 @@ impl Making<'_> {
             tracing::error!(event = "backup_of_damage", what = text);
             self.progress.change(|state| state.damaged.push(text));
         }
-        // It is not read again soon: the pages are for others.
-        if let Ok(file) = File::open(copy) {
-            let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
-        }
+        // It is not read again soon.
+        forget_pages(copy);
         Ok(())
     }
 }
@@ -297,40 +295,6 @@ enum Reads {
     FromDisk,
     /// Nothing: it was just written.
     FromMemory,
-}
-
-/// A copy that is read at the pace of the backup, and not any more when that is to stop.
-struct Paced<'a> {
-    file: RealFile,
-    reads: Reads,
-    of: &'a Making<'a>,
-}
-
-impl DiskFile for Paced<'_> {
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        let going_on = match self.reads {
-            Reads::FromDisk => self.of.spend(buf.len() as u64),
-            Reads::FromMemory => self.of.go_on(),
-        };
-        going_on.map_err(|Stopped| io::Error::from(io::ErrorKind::Interrupted))?;
-        self.file.read_at(buf, offset)
-    }
-
-    fn write_at(&self, _bufs: &[IoSlice<'_>], _offset: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn set_len(&self, _len: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
 }
 
 fn open(path: &Path) -> Result<RealFile, BackupError> {

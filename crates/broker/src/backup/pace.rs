@@ -1,9 +1,15 @@
 //! Work that nobody waits for, at a pace that nobody feels.
 
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use courser_log::{DiskFile, RealFile};
+use rustix::fs::Advice;
 
 /// How long it may take until somebody who is told to stop has stopped.
 const STEP: Duration = Duration::from_millis(50);
@@ -13,6 +19,61 @@ const CREDIT: Duration = Duration::from_millis(200);
 /// Told to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stopped;
+
+impl From<Stopped> for io::Error {
+    fn from(_: Stopped) -> Self {
+        io::ErrorKind::Interrupted.into()
+    }
+}
+
+/// Fills bytes from an offset of a file on, when that may be.
+type Read<'a> = dyn Fn(&RealFile, &mut [u8], u64) -> io::Result<()> + 'a;
+
+/// A file that is read only, and not faster than whoever reads it wants.
+pub(crate) struct SlowFile<'a> {
+    file: RealFile,
+    read: Box<Read<'a>>,
+}
+
+impl<'a> SlowFile<'a> {
+    /// Each read goes by `read`.
+    pub(crate) fn new(
+        file: RealFile,
+        read: impl Fn(&RealFile, &mut [u8], u64) -> io::Result<()> + 'a,
+    ) -> Self {
+        let read = Box::new(read);
+        Self { file, read }
+    }
+}
+
+impl DiskFile for SlowFile<'_> {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        (self.read)(&self.file, buf, offset)
+    }
+
+    fn write_at(&self, _bufs: &[IoSlice<'_>], _offset: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn set_len(&self, _len: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// What is in memory says nothing about the disk, and is not wanted there afterwards.
+pub(crate) fn forget_pages(path: &Path) {
+    if let Ok(file) = File::open(path) {
+        let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
+    }
+}
 
 /// So many bytes a second, and no more.
 #[derive(Debug)]
