@@ -192,20 +192,35 @@ fn m32_a_qos_2_delivery_goes_on_where_it_was() {
     stop(broker);
 }
 
+/// A kept session that waits for wills, and is away.
+fn watch_wills(address: SocketAddr) {
+    let (mut watcher, _) = keep(address, "watcher");
+    watcher.subscribe("will", 1);
+    leave(watcher);
+}
+
+/// Session Expiry Interval.
+const fn expires(seconds: u8) -> [u8; 5] {
+    [0x11, 0, 0, 0, seconds]
+}
+
+/// A client whose connection is lost; with its session's expiry and its will's delay in seconds.
+fn die(address: SocketAddr, client_id: &str, (expiry, delay): (u8, u8), payload: &str) {
+    let mut will = vec![5, 0x18, 0, 0, 0, delay];
+    will.extend(text("will"));
+    will.extend(text(payload));
+    let session = expires(expiry);
+    drop(Client::open_session(
+        address, client_id, 5, 0x0C, &session, &will,
+    ));
+}
+
 #[test]
 fn m26_a_delayed_will_of_a_lost_connection_outlives_the_broker() {
     let folder = folder();
     let (broker, address) = start(folder.path());
-    let (mut watcher, _) = keep(address, "watcher");
-    watcher.subscribe("will", 1);
-    leave(watcher);
-    // Session Expiry Interval 100; Will Delay Interval 2.
-    let session = [0x11, 0, 0, 0, 100];
-    let mut will = vec![5, 0x18, 0, 0, 0, 2];
-    will.extend(text("will"));
-    will.extend(text("gone"));
-    let (client, _) = Client::open_session(address, "dying", 5, 0x0C, &session, &will);
-    drop(client);
+    watch_wills(address);
+    die(address, "dying", (100, 2), "gone");
     thread::sleep(Duration::from_millis(200));
     stop(broker);
     let (broker, address) = start(folder.path());
@@ -224,19 +239,11 @@ fn m26_wills_that_are_due_at_a_start_come_to_sessions_of_all_partitions() {
     const WILLS: u16 = 24;
     let folder = folder();
     let (broker, address) = start(folder.path());
-    let (mut watcher, _) = keep(address, "watcher");
-    watcher.subscribe("will", 1);
-    leave(watcher);
+    watch_wills(address);
     for number in 0..WILLS {
-        // Will Delay Interval 1, and the session's own end after a second or 100.
-        let session = [0x11, 0, 0, 0, [1, 100][usize::from(number % 2)]];
-        let mut will = vec![5, 0x18, 0, 0, 0, 1];
-        will.extend(text("will"));
-        will.extend(text(&number.to_string()));
+        let expiry = [1, 100][usize::from(number % 2)];
         let client_id = format!("dying-{number}");
-        drop(Client::open_session(
-            address, &client_id, 5, 0x0C, &session, &will,
-        ));
+        die(address, &client_id, (expiry, 1), &number.to_string());
     }
     thread::sleep(Duration::from_millis(200));
     stop(broker);
@@ -258,21 +265,13 @@ fn m26_wills_that_are_due_at_a_start_come_to_sessions_of_all_partitions() {
 fn m26_a_will_that_is_due_at_a_start_goes_though_its_client_comes_back() {
     let folder = folder();
     let (broker, address) = start(folder.path());
-    let (mut watcher, _) = keep(address, "watcher");
-    watcher.subscribe("will", 1);
-    leave(watcher);
-    let session = [0x11, 0, 0, 0, 100];
-    let mut will = vec![5, 0x18, 0, 0, 0, 1];
-    will.extend(text("will"));
-    will.extend(text("gone"));
-    drop(Client::open_session(
-        address, "dying", 5, 0x0C, &session, &will,
-    ));
+    watch_wills(address);
+    die(address, "dying", (100, 1), "gone");
     thread::sleep(Duration::from_millis(200));
     stop(broker);
     thread::sleep(Duration::from_millis(1_200));
     let (broker, address) = start(folder.path());
-    let (back, present) = Client::session(address, "dying", 5, KEEP, &session);
+    let (back, present) = Client::session(address, "dying", 5, KEEP, &expires(100));
     assert!(present);
     let (mut watcher, _) = keep(address, "watcher");
     assert_eq!(
@@ -287,9 +286,8 @@ fn m26_a_will_that_is_due_at_a_start_goes_though_its_client_comes_back() {
 fn m26_sessions_and_messages_expire_while_the_broker_is_away() {
     let folder = folder();
     let (broker, address) = start(folder.path());
-    let expiry = |seconds: u8| [0x11, 0, 0, 0, seconds];
-    let (short, _) = Client::session(address, "short", 5, KEEP, &expiry(1));
-    let (mut long, _) = Client::session(address, "long", 5, KEEP, &expiry(100));
+    let (short, _) = Client::session(address, "short", 5, KEEP, &expires(1));
+    let (mut long, _) = Client::session(address, "long", 5, KEEP, &expires(100));
     long.send(0x82, &[&[0, 1, 0][..], &text("t"), &[1]].concat());
     assert_eq!(long.receive().first, 0x90);
     drop(short);
@@ -310,9 +308,9 @@ fn m26_sessions_and_messages_expire_while_the_broker_is_away() {
     stop(broker);
     thread::sleep(Duration::from_millis(1_500));
     let (broker, address) = start(folder.path());
-    let (_, present) = Client::session(address, "short", 5, KEEP, &expiry(1));
+    let (_, present) = Client::session(address, "short", 5, KEEP, &expires(1));
     assert!(!present, "its second is over");
-    let (mut long, present) = Client::session(address, "long", 5, KEEP, &expiry(100));
+    let (mut long, present) = Client::session(address, "long", 5, KEEP, &expires(100));
     assert!(present);
     let Packet { body, .. } = long.receive();
     assert!(
