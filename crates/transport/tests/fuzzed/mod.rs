@@ -9,6 +9,8 @@ use courser_transport::{Origins, Tunnel, WebLimits, WebServer};
 const FRAME_BYTES: usize = 1024;
 /// What a server may say to an upgrade, and to a fault.
 const ANSWER_BYTES: usize = 512;
+/// First byte of a pong.
+const PONG: u8 = 0x8A;
 /// A request that is let in.
 const UPGRADE: &[u8] = b"GET /mqtt HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n";
@@ -61,9 +63,9 @@ struct Taken {
     fault: Option<String>,
 }
 
-/// A stream in one piece and the same in two are taken alike, and cost no more than they are long.
+/// A stream in one piece and the same in two are taken alike but for pongs, and cost no more than they are long.
 fn cut_anywhere(before: &[u8], at: usize, stream: &[u8]) {
-    let whole = take(before, &[stream]);
+    let mut whole = take(before, &[stream]);
     let (first, second) = stream.split_at(at.min(stream.len()));
     let mut parts = take(before, &[first, second]);
     assert!(whole.mqtt.len() <= stream.len());
@@ -72,7 +74,38 @@ fn cut_anywhere(before: &[u8], at: usize, stream: &[u8]) {
         // What came in the same piece as a fault is not handed on.
         parts.mqtt.truncate(whole.mqtt.len());
     }
+    let pongs = take_pongs(&mut whole.said);
+    let pongs_of_parts = take_pongs(&mut parts.said);
     assert_eq!(whole, parts, "cut at {at}");
+    // Of pings that came together the newest is answered, unless a close is (RFC 6455 5.5.2, 5.5.3).
+    assert!(pongs.len() <= 1, "cut at {at}: {pongs:?}");
+    let is_bye = whole.fault.is_some() || whole.has_ended;
+    assert!(
+        pongs.last() == pongs_of_parts.last() || (is_bye && pongs.is_empty()),
+        "cut at {at}: {pongs:?}, {pongs_of_parts:?}"
+    );
+}
+
+/// Takes the pongs out of what a server said: each is a frame of its own, unmasked, and shorter than 126 bytes.
+fn take_pongs(said: &mut Vec<u8>) -> Vec<Vec<u8>> {
+    let head = match said.windows(4).position(|end| end == b"\r\n\r\n") {
+        Some(end) if said.starts_with(b"HTTP/") => end + 4,
+        _ => 0,
+    };
+    let frames = said.split_off(head);
+    let mut pongs = Vec::new();
+    let mut rest = &frames[..];
+    while let [kind, length, ..] = *rest {
+        let (frame, after) = rest.split_at(2 + usize::from(length));
+        if kind == PONG {
+            pongs.push(frame.to_vec());
+        } else {
+            said.extend_from_slice(frame);
+        }
+        rest = after;
+    }
+    said.extend_from_slice(rest);
+    pongs
 }
 
 fn take(before: &[u8], pieces: &[&[u8]]) -> Taken {
