@@ -1,7 +1,8 @@
 //! `cargo xtask instructions`: what a step of the data path costs in instructions, against what is recorded.
 //!
 //! Wall time on a shared machine says little; the count of instructions is the same on every run with the same
-//! compiler, C library and valgrind. With others it is not comparable, and nothing is judged.
+//! compiler, C library, valgrind and processor. So each kind of processor has a record of its own; with other tools than its nothing
+//! is judged.
 
 mod compare;
 mod environment;
@@ -17,10 +18,11 @@ use compare::Comparison;
 use environment::Environment;
 use record::Record;
 use std::fs;
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
-/// What was counted when somebody last looked at it.
-const RECORD: &str = "bench/instructions.toml";
+/// Folder of what was counted when somebody last looked at it, a file for each kind of processor.
+const RECORDS: &str = "bench/instructions";
 
 /// What to do with the counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,23 +42,24 @@ pub(crate) fn run(repo: &Repo, purpose: Purpose) -> Result<ExitCode> {
     let environment = Environment::here(repo)?;
     let counts = measure::measure(repo)?;
     // A file that is to be replaced may be missing or broken.
-    let record = match (purpose, recorded(repo)) {
+    let record = match (purpose, recorded(repo, &environment)) {
         (_, Ok(record)) => record,
-        (Purpose::Bless, Err(_)) => Record::default(),
+        (Purpose::Bless, Err(_)) => None,
         (Purpose::Compare, Err(error)) => return Err(error),
     };
-    let comparison = Comparison::new(&record.counts, &counts);
+    let differences = differences(record.as_ref(), &environment);
+    let comparison = Comparison::new(&record.unwrap_or_default().counts, &counts);
     println!("{comparison}");
     println!("{}", share::Share::of(&counts)?);
-    let differences = record.environment.differences(&environment);
     match purpose {
         Purpose::Bless => {
+            let path = path_for(&environment);
             let record = Record {
                 environment,
                 counts,
             };
-            fs::write(repo.path(RECORD), record.text())?;
-            println!("{RECORD} is written");
+            fs::write(repo.path(&path), record.text())?;
+            println!("{path} is written");
             Ok(ExitCode::SUCCESS)
         }
         Purpose::Compare if !differences.is_empty() => {
@@ -73,15 +76,16 @@ pub(crate) fn run(repo: &Repo, purpose: Purpose) -> Result<ExitCode> {
 /// # Errors
 /// When the benchmarks cannot be built or run, or the record cannot be read.
 pub(crate) fn step(repo: &Repo) -> Result<Outcome> {
-    let record = recorded(repo)?;
     if let Err(error) = runner::install_valgrind() {
         return Ok(Outcome::NotRun(format!("{error:#}")));
     }
-    let differences = record.environment.differences(&Environment::here(repo)?);
+    let environment = Environment::here(repo)?;
+    let record = recorded(repo, &environment)?;
+    let differences = differences(record.as_ref(), &environment);
     if !differences.is_empty() {
         return Ok(Outcome::NotRun(differences.join("; ")));
     }
-    let comparison = compared(repo, &record)?;
+    let comparison = compared(repo, &record.unwrap_or_default())?;
     println!("{comparison}");
     Ok(Outcome::Counted(comparison.tests()))
 }
@@ -98,9 +102,24 @@ fn compared(repo: &Repo, record: &Record) -> Result<Comparison> {
     Ok(Comparison::or_least(&record.counts, &first, &second))
 }
 
-fn recorded(repo: &Repo) -> Result<Record> {
-    match fs::read_to_string(repo.path(RECORD)) {
-        Ok(text) => Record::parse(&text),
-        Err(error) => bail!("{RECORD}: {error}; `cargo xtask instructions --bless` writes it"),
+/// What was recorded on this kind of processor, if anything was.
+fn recorded(repo: &Repo, environment: &Environment) -> Result<Option<Record>> {
+    let path = path_for(environment);
+    match fs::read_to_string(repo.path(&path)) {
+        Ok(text) => Record::parse(&text).map(Some),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => bail!("{path}: {error}"),
     }
+}
+
+/// Why counts of this machine cannot be compared with the record.
+fn differences(record: Option<&Record>, environment: &Environment) -> Vec<String> {
+    match record {
+        Some(record) => record.environment.differences(environment),
+        None => vec![format!("there is no {}", path_for(environment))],
+    }
+}
+
+fn path_for(environment: &Environment) -> String {
+    format!("{RECORDS}/{}.toml", environment.slug())
 }

@@ -68,7 +68,7 @@ enum Command {
     Clauses,
     /// Instruction counts of the data path against the recorded ones; fails when one grew by more than 3 %.
     Instructions {
-        /// Record the new counts in bench/instructions.toml.
+        /// Record the new counts in bench/instructions, for this kind of processor.
         #[arg(long)]
         bless: bool,
     },

@@ -48,6 +48,16 @@ impl Environment {
             .collect()
     }
 
+    /// The processor as a part of a file's name: small letters, digits, `_` and single hyphens.
+    pub(super) fn slug(&self) -> String {
+        let cpu = self.cpu.to_ascii_lowercase();
+        let words = cpu.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        words
+            .filter(|word| !word.is_empty())
+            .collect::<Vec<_>>()
+            .join("-")
+    }
+
     /// Each thing with its name in the record.
     pub(super) fn named(&self) -> [(&'static str, &str); 4] {
         [
@@ -125,6 +135,16 @@ mod tests {
             Some("rustc 1.95.0 (59807616e 2026-04-14) x86_64-unknown-linux-gnu")
         );
         assert_eq!(rustc_and_host("rustc 1.95.0\n"), None);
+    }
+
+    #[test]
+    fn each_processor_has_a_file() {
+        let environment = Environment {
+            cpu: "x86_64 with avx2, AuthenticAMD family 25 model 1 stepping 1".to_owned(),
+            ..Environment::default()
+        };
+        let file = "x86_64-with-avx2-authenticamd-family-25-model-1-stepping-1";
+        assert_eq!(environment.slug(), file);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use toml::{Table, Value};
 
 const HEAD: &str = "\
 # Instructions of each benchmark case, by crate and operation, counted by valgrind. `cargo xtask instructions` counts
-# again and fails when one grew by more than 3 %; with `--bless` it writes this file. The commit says why one grew.
+# again and fails when one grew by more than 3 %; with `--bless` it writes the file of its processor. The commit says why one grew.
 ";
 const ENVIRONMENT: &str = "environment";
 
