@@ -232,7 +232,7 @@ pub trait PartitionEffects {
     fn slow_down(&mut self, _front: FrontId) {}
 
     /// Whether L1 has the filters of all partitions. Until then, at a start, what begins here would miss sessions elsewhere: wills and the ends
-    /// of sessions wait.
+    /// of sessions that have one wait.
     fn routes_all(&self) -> bool {
         true
     }

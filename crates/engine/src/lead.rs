@@ -261,7 +261,15 @@ pub(crate) struct Client {
     /// Forwards of a will that the next holder waits for.
     pub(crate) wills: u32,
     /// The one that waits; a newer one displaces it.
-    pub(crate) waiting: Option<Box<Attach>>,
+    pub(crate) waiting: Option<Waiting>,
+}
+
+/// A connection that waits for its client id.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) attach: Box<Attach>,
+    /// When it asked.
+    pub(crate) since: WallMs,
 }
 
 /// Who has a client id.

@@ -193,7 +193,7 @@ impl Partition {
         for (client_id, mut client) in self.lead.clients.drain() {
             if let Some(waiting) = client.waiting.take() {
                 let refused = ToFront::ConnectRefused(ConnectRefusal::Unavailable);
-                fx.send_front(waiting.front, refused);
+                fx.send_front(waiting.attach.front, refused);
             }
             match client.holder {
                 // Its session is elsewhere and goes on.

@@ -57,11 +57,12 @@ impl Partition {
         let Some(session) = self.state.sessions.get(uid.0) else {
             return;
         };
-        if session.lead.going == Going::Ended || !self.has_expired(uid) {
+        let detaches = session.is_detaching();
+        if session.lead.going == Going::Ended || !(detaches || self.has_expired(uid, wall)) {
             return;
         }
         let taken = self.lead.clients.contains_key(&session.client_id);
-        if taken || !self.can_will_go(uid, fx) {
+        if detaches || taken || !self.can_will_go(uid, fx) {
             self.ask_again(Due::SessionEnd(uid.0), wall);
         } else {
             self.lead.expired += 1;
@@ -72,31 +73,34 @@ impl Partition {
     /// The delay of a will is over (v5 [MQTT-3.1.3-9]).
     fn will_is_due(&mut self, uid: SessionUid, fx: &mut impl PartitionEffects) {
         let wall = self.wall();
-        if !self.is_will_due(uid) {
+        let Some(session) = self.state.sessions.get(uid.0) else {
+            return;
+        };
+        let detaches = session.is_detaching();
+        if !(detaches || self.is_will_due(uid, wall)) {
             return;
         }
-        let session = self.state.sessions.get(uid.0);
-        let taken = session.is_some_and(|it| self.lead.clients.contains_key(&it.client_id));
-        if taken || !self.can_will_go(uid, fx) {
+        let taken = self.lead.clients.contains_key(&session.client_id);
+        if detaches || taken || !self.can_will_go(uid, fx) {
             self.ask_again(Due::Will(uid.0), wall);
         } else {
             self.publish_will(uid, fx);
         }
     }
 
-    /// Whether the time of a session is over (v5 [MQTT-3.1.2-23]).
-    pub(crate) fn has_expired(&self, uid: SessionUid) -> bool {
+    /// Whether the time of a session was over at a moment (v5 [MQTT-3.1.2-23]).
+    pub(crate) fn has_expired(&self, uid: SessionUid, at: WallMs) -> bool {
         let session = self.state.sessions.get(uid.0);
         let ends_at = session.and_then(|session| session.ends_at);
-        ends_at.is_some_and(|at| at <= self.wall())
+        ends_at.is_some_and(|end| end <= at)
     }
 
-    /// Whether a will waits whose delay is over.
-    pub(crate) fn is_will_due(&self, uid: SessionUid) -> bool {
+    /// Whether a will waits whose delay was over at a moment.
+    pub(crate) fn is_will_due(&self, uid: SessionUid, at: WallMs) -> bool {
         let session = self.state.sessions.get(uid.0);
         let extra = session.and_then(|session| session.extra.as_ref());
         let due = extra.and_then(|extra| extra.will_due);
-        due.is_some_and(|at| at <= self.wall())
+        due.is_some_and(|due| due <= at)
     }
 
     fn ask_again(&mut self, due: Due, wall: WallMs) {

@@ -6,7 +6,7 @@
 use compact_str::CompactString;
 use courser_contract::{
     Attach, AttachStage, Attached, ConnectRefusal, DetachCause, Epoch, Fence, FrontId, HomeRef,
-    PartitionEffects, PartitionId, Seq, SessionLimits, SessionUid, ToFront, owner_name,
+    PartitionEffects, PartitionId, Seq, SessionLimits, SessionUid, ToFront, WallMs, owner_name,
 };
 
 use super::{Going, Live, group_name};
@@ -14,7 +14,7 @@ use crate::{
     Partition, PlantedPartition,
     entry::{AttachFact, Rare},
     ids::Owner,
-    lead::{After, Attaching, Client, Fenced, Holder, Role},
+    lead::{After, Attaching, Client, Fenced, Holder, Role, Waiting},
 };
 
 impl Partition {
@@ -34,12 +34,13 @@ impl Partition {
             return refuse(attach.front, ConnectRefusal::NotAuthorized, fx);
         }
         let planted_early = self.is_planted(PlantedPartition::LetInEarly);
+        let since = self.wall();
         match self.lead.clients.get_mut(&attach.client_id) {
-            None => self.take_client(&attach, fx),
+            None => self.take_client(&attach, since, fx),
             Some(client) => {
                 let client_id = planted_early.then(|| attach.client_id.clone());
-                if let Some(displaced) = client.waiting.replace(attach) {
-                    refuse(displaced.front, ConnectRefusal::TakenOver, fx);
+                if let Some(displaced) = client.waiting.replace(Waiting { attach, since }) {
+                    refuse(displaced.attach.front, ConnectRefusal::TakenOver, fx);
                 }
                 match client_id {
                     None => client.tell(fx),
@@ -76,8 +77,9 @@ impl Partition {
         mine(held) && mine(stored)
     }
 
-    /// Gives a client id that nobody holds to a connection.
-    fn take_client(&mut self, attach: &Attach, fx: &mut impl PartitionEffects) {
+    /// Gives a client id that nobody holds to a connection that has asked for it since a moment: what became due behind that is not held against
+    /// it.
+    fn take_client(&mut self, attach: &Attach, since: WallMs, fx: &mut impl PartitionEffects) {
         if !self.may_have(attach) {
             refuse(attach.front, ConnectRefusal::NotAuthorized, fx);
             self.lead.clients.remove(&attach.client_id);
@@ -88,9 +90,9 @@ impl Partition {
         let stored = stored.map(SessionUid);
         let ending = stored.is_some_and(|uid| self.is_ending(uid));
         // Its end may be late, at a start: then it waits for what its will goes by.
-        let is_new = attach.clean_start || stored.is_some_and(|uid| self.has_expired(uid));
+        let is_new = attach.clean_start || stored.is_some_and(|it| self.has_expired(it, since));
         match stored {
-            Some(uid) if !ending && !is_new => return self.resume(attach, uid, fx),
+            Some(uid) if !ending && !is_new => return self.resume(attach, since, uid, fx),
             Some(uid) if !ending => self.end_session(uid, fx),
             Some(_) | None => {}
         }
@@ -133,9 +135,15 @@ impl Partition {
     }
 
     /// Takes a stored session up (v3 [MQTT-3.1.2-4], v5 [MQTT-3.1.2-5]).
-    fn resume(&mut self, attach: &Attach, uid: SessionUid, fx: &mut impl PartitionEffects) {
-        // It was to go, and had to wait at a start: who comes now does not take it back (v5 [MQTT-3.1.2-8]).
-        if self.is_will_due(uid) {
+    fn resume(
+        &mut self,
+        attach: &Attach,
+        since: WallMs,
+        uid: SessionUid,
+        fx: &mut impl PartitionEffects,
+    ) {
+        // It was to go, and had to wait at a start: who comes then does not take it back (v5 [MQTT-3.1.2-8]).
+        if self.is_will_due(uid, since) {
             self.publish_will(uid, fx);
         }
         let epoch = self.lead.next_epoch();
@@ -376,7 +384,7 @@ impl Partition {
             return;
         }
         match client.waiting.take() {
-            Some(attach) => self.take_client(&attach, fx),
+            Some(Waiting { attach, since }) => self.take_client(&attach, since, fx),
             None => {
                 self.lead.clients.remove(client_id);
             }

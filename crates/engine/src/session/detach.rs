@@ -13,7 +13,6 @@ use crate::{
     entry::Rare,
     lead::{After, Due, Holder, Lead},
     planted::PlantedPartition,
-    timeouts::ASK_AGAIN_MS,
 };
 
 /// What becomes of the will of a session that loses its connection.
@@ -95,8 +94,6 @@ impl Partition {
             WillFate::Deleted => self.write(&Rare::WillTaken { session: uid }),
             WillFate::Now => self.publish_will(uid, fx),
             WillFate::At(at) => {
-                // One that is due and has to wait is looked at once this is applied.
-                let at = at.max(WallMs(wall.0 + ASK_AGAIN_MS));
                 self.lead.due.insert(at, Due::Will(uid.0));
             }
         }

@@ -212,6 +212,11 @@ impl Session {
         self.owner.as_ref().map(|owner| &*owner.0)
     }
 
+    /// Whether the end of its attachment, which says when its will and its own end are due, is proposed and not applied yet.
+    pub(crate) fn is_detaching(&self) -> bool {
+        self.attached && self.lead.going == Going::Detached
+    }
+
     /// The part that few sessions have, made when it is first needed.
     pub(crate) fn extra_mut(&mut self) -> &mut Extra {
         self.extra.get_or_insert_default()

@@ -2,7 +2,7 @@
 
 use courser_contract::{ConnectRefusal, DetachCause, QoS};
 
-use crate::people::{clean, durable};
+use crate::people::{clean, durable, will};
 use crate::world::{Acks, Commits, DURABLE, Options, World, to};
 
 #[test]
@@ -29,6 +29,29 @@ fn a_second_connection_takes_over_only_once_the_first_has_let_go_m25() {
         assert!(world.got(first).is_empty());
         assert_eq!(world.got(second).len(), usize::from(present));
     }
+}
+
+#[test]
+fn who_waits_while_the_time_of_its_session_runs_out_takes_it_up_m25() {
+    // v5 [MQTT-3.1.2-5], v5 [MQTT-3.1.3-9]
+    let mut world = World::new();
+    let reader = durable(&mut world, "reader");
+    world.subscribe(reader, to("will", QoS::AtLeastOnce));
+    let short = Options {
+        expiry_seconds: 1,
+        ..will("will", 1)
+    };
+    let first = world.client("same");
+    world.attach(first, short.clone());
+    world.commits = Commits::Held;
+    let second = world.client("same");
+    world.connect(second, short);
+    assert!(world.clients[first].taken_over);
+    world.pass_time(1_500);
+    world.settle();
+    let attached = world.clients[second].attached.clone();
+    assert!(attached.expect("it is attached").present);
+    assert!(world.got(reader).is_empty(), "it was back in time");
 }
 
 #[test]

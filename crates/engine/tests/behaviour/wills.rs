@@ -3,7 +3,7 @@
 use courser_contract::{DetachCause, QoS};
 
 use crate::people::{clean, durable, will};
-use crate::world::{DURABLE, OTHER, Options, World, to};
+use crate::world::{Commits, DURABLE, OTHER, Options, World, to};
 
 #[test]
 fn a_will_is_published_when_the_connection_is_lost_and_not_after_a_good_bye() {
@@ -53,6 +53,32 @@ fn a_delayed_will_waits_and_a_return_takes_it_back() {
     world.pass_time(4_000_000);
     world.settle();
     assert!(world.got(reader).is_empty(), "v5 [MQTT-3.1.2-10]: once");
+}
+
+#[test]
+fn a_will_and_an_end_that_are_due_before_the_end_of_the_attachment_is_applied_come_m20() {
+    // v5 [MQTT-3.1.2-8], v5 [MQTT-3.1.2-23]
+    let mut world = World::new();
+    let reader = durable(&mut world, "reader");
+    world.subscribe(reader, to("will", QoS::AtLeastOnce));
+    let a = world.client("a");
+    let options = Options {
+        expiry_seconds: 1,
+        ..will("will", 1)
+    };
+    world.attach(a, options);
+    world.commits = Commits::Held;
+    for (to, message) in world.clients[a].detach(DetachCause::Lost) {
+        world.send_home(to, message);
+    }
+    world.pass_time(1_500);
+    world.pass_time(1_500);
+    world.settle();
+    world.commits = Commits::AtOnce;
+    world.pass_time(1_000);
+    world.settle();
+    assert_eq!(world.got(reader), ["gone"]);
+    assert_eq!(world.nodes[&DURABLE].partition.counts().sessions, 1);
 }
 
 #[test]
