@@ -127,6 +127,33 @@ def test_messages_of_any_size(open_doors, name, door, version):
             client.release()
 
 
+@pytest.mark.parametrize("door", ["tls", "ws", "wss", "unix"])
+def test_retained_messages_wait_for_a_reader_that_pauses(open_doors, door):
+    """All of many MiB come at QoS 0 to one that reads nothing for a while, also where layers below MQTT hold the last of them back.
+
+    v3 [MQTT-3.3.1-6] v5 [MQTT-3.3.1-9]
+    """
+    library = Library(open_doors[0], "paho", 5)
+    try:
+        topics = [library.topic(f"paused/{number}") for number in range(2_000)]
+        publisher = library.connect("pub")
+        publisher.publish_many([(topic, bytes(6_000)) for topic in topics], 1, retain=True)
+        reader = client_of(library, door, open_doors)
+        acknowledged = reader.client.on_subscribe
+
+        def pauses(*arguments):
+            acknowledged(*arguments)
+            time.sleep(2)
+
+        reader.client.on_subscribe = pauses
+        reader.subscribe([Subscription(library.topic("paused/#"), 0)])
+        assert sorted(message.topic for message in reader.messages(len(topics), 60)) == sorted(topics)
+        publisher.publish_many([(topic, b"") for topic in topics], 1, retain=True)
+    finally:
+        for client in library.made:
+            client.release()
+
+
 def test_a_certificate_of_somebody_else_stays_out(open_doors, authority, tmp_path):
     """A client shows a certificate of an authority that the listener does not know, or none: no connection, and none for its user."""
     other = Authority(tmp_path, "other")

@@ -178,8 +178,10 @@ impl Shard {
         let mut close = None;
         loop {
             let before = connection.front.output().len();
-            match connection.send(&mut self.hub.counters) {
-                Written::All | Written::Blocked => {}
+            let made_room = match connection.send(&mut self.hub.counters) {
+                // Also when nothing is left here and what layers below still had is out at last.
+                Written::All => true,
+                Written::Blocked => connection.front.output().len() < before,
                 Written::Broken => {
                     close = match connection.life {
                         Life::Open => self.lose(id, &mut connection),
@@ -191,9 +193,9 @@ impl Shard {
                     };
                     break;
                 }
-            }
+            };
             let left = connection.front.output().len();
-            if left >= Output::LOW_BYTES || left == before || !connection.takes_events() {
+            if left >= Output::LOW_BYTES || !made_room || !connection.takes_events() {
                 break;
             }
             let now = self.hub.now;
