@@ -282,11 +282,13 @@ impl Shard {
         }
         checkpoints.progress = Progress::None;
         let (at, now) = (checkpoints.at, self.hub.now.tick);
+        let stops = self.saving() == Saves::All;
         let unsaved = self.saveable(place).unsaved_bytes();
         match done.live {
             Some(_) => *unsaved -= checkpoints.covers,
-            // What did not work now is tried again when it is due, not by a stop.
-            None => *unsaved = 0,
+            // A stop tries each once.
+            None if stops => *unsaved = 0,
+            None => {}
         }
         let Stores::Disk(store) = &mut self.store else {
             return;

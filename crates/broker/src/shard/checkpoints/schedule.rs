@@ -126,11 +126,11 @@ impl Schedule {
         }
     }
 
-    /// One was given up: it is due again in a while, behind all others that are due by then. Whether or not the partition goes on: segments
+    /// One was given up: it is due again in a while, which others have meanwhile. Whether or not the partition, or any other, goes on: segments
     /// may be needed for nothing but what it would save.
     pub(super) fn failed(&mut self, place: usize, stands: u64, now: Tick) {
         self.turns[place].rests_until = now.after_ms(AGAIN_MS);
-        self.bring_forward(place, stands + 1);
+        self.bring_forward(place, stands);
     }
 
     fn bring_forward(&mut self, place: usize, due: u64) {
@@ -186,11 +186,11 @@ mod tests {
         assert_eq!(schedule.saved(0), at(10), "it does not count");
         assert_eq!(schedule.take_due(EVERY, Tick(0)), Some(1), "others go on");
         schedule.succeeded(1, at(20));
-        assert_eq!(schedule.take_due(EVERY + 1, Tick(0)), None, "it rests");
+        assert_eq!(schedule.take_due(EVERY, Tick(0)), None, "it rests");
         let later = Tick(0).after_ms(AGAIN_MS);
-        assert_eq!(schedule.take_due(EVERY + 1, later), Some(0));
+        assert_eq!(schedule.take_due(EVERY, later), Some(0));
         schedule.succeeded(0, at(20));
-        assert_eq!(schedule.take_due(EVERY + 1, later), None);
+        assert_eq!(schedule.take_due(EVERY, later), None);
     }
 
     /// M44: damage that only a checkpoint of earlier entries covers.
