@@ -192,6 +192,23 @@ def test_d8_a_full_disk_refuses_and_recovers(small_disk):
     assert found.stop() == 0
 
 
+def test_an_init_without_room_can_be_tried_again(small_disk):
+    """What `init` could not write whole is not there, so that the next try makes it."""
+    data, filler = small_disk / "data", small_disk / "filler"
+    data.mkdir()
+    with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+        while True:
+            file.write(bytes(4096))
+    command = [str(Courser.binary()), "init", "--data", str(data)]
+    refused = subprocess.run(command, cwd=small_disk.parent, capture_output=True, text=True, timeout=60, check=False)
+    assert refused.returncode != 0 and "No space left" in refused.stderr
+    assert list(data.iterdir()) == []
+    filler.unlink()
+    made = subprocess.run(command, cwd=small_disk.parent, capture_output=True, text=True, timeout=60, check=False)
+    assert made.returncode == 0, made.stderr
+    assert (data / "bootstrap").stat().st_size > 0
+
+
 @pytest.mark.timeout(60 + 10 * FILL_CYCLES)
 def test_d8_a_disk_that_is_filled_and_drained_again_and_again(small_disk):
     """M47: the same process through many full disks."""

@@ -113,7 +113,7 @@ fn new_password() -> Result<Zeroizing<String>, BootstrapError> {
 /// Writes the file into a data folder, which is made if it is not there. One that is there is an error.
 ///
 /// # Errors
-/// [`BootstrapError::File`].
+/// [`BootstrapError::File`]; nothing is there then that was not before.
 pub fn write_bootstrap(folder: &Path, table: &Table) -> Result<PathBuf, BootstrapError> {
     let path = folder.join(NAME);
     let write = || -> io::Result<()> {
@@ -128,9 +128,15 @@ pub fn write_bootstrap(folder: &Path, table: &Table) -> Result<PathBuf, Bootstra
             .create_new(true)
             .mode(0o600)
             .open(&path)?;
-        file.write_all(&serde_json::to_vec(table)?)?;
-        file.sync_all()?;
-        File::open(folder)?.sync_all()
+        let text = serde_json::to_vec(table)?;
+        let written = file
+            .write_all(&text)
+            .and_then(|()| file.sync_all())
+            .and_then(|()| File::open(folder)?.sync_all());
+        written.inspect_err(|_| {
+            // Half of it would keep the next try out, and the server from starting. What cannot be removed is named by either.
+            let _ = fs::remove_file(&path);
+        })
     };
     match write() {
         Ok(()) => Ok(path),
