@@ -207,21 +207,16 @@ impl Partition {
         let no_local = subscription.options.no_local;
         let client = no_local.then(|| session.publisher());
         let list = Rc::new(TargetList::of_one(target));
-        // Nothing of what is delivered here changes what overtakes.
-        let overtaken = std::mem::take(&mut open.overtaken);
         let mut routed = 0;
         for record in &found.records {
             let view = record.view();
-            let late = !overtaken.is_empty() && overtaken.contains(view.topic);
+            let late = self.lead.scans.is_overtaken(uid, number, view.topic);
             let own = client.is_some() && view.publisher == client;
             if !late && !own {
                 routed += self.deliver_found(uid, (record, &view), &list, fx);
             }
         }
         self.pace_found(uid, routed, fx);
-        if let Some(open) = self.lead.scans.get_mut(uid, number) {
-            open.overtaken = overtaken;
-        }
         self.write(&Rare::ScanMoved {
             session: uid,
             scan: number,
@@ -361,20 +356,14 @@ impl Partition {
     }
 
     fn note_overtaken(&mut self, targets: &[Target], view: &RecordView<'_>, how: Goes) {
-        for (uid, open) in self.lead.scans.iter_mut() {
-            if !router::filter_matches(&open.filter, view.topic)
-                || !targets.iter().any(|target| target.stream == uid.0)
-            {
-                continue;
-            }
-            let comes = match how {
-                Goes::Stored => true,
-                Goes::Routed => self.state.has_live(uid.0),
-            };
-            if comes {
-                open.overtaken.insert(view.topic.into());
-            }
-        }
+        let streams = targets.iter().map(|target| target.stream);
+        let get_it = streams.filter(|&stream| match how {
+            Goes::Stored => true,
+            Goes::Routed => self.state.has_live(stream),
+        });
+        self.lead
+            .scans
+            .note_live(view.topic, get_it.map(SessionUid));
     }
 
     /// Stores a message for the whole of a short list of sessions of this partition, or for those of them that have room.

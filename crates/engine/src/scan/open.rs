@@ -1,9 +1,13 @@
 //! Scans of retained messages that are under way, of all sessions of a partition.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, hash::BuildHasher};
 
 use courser_contract::{PartitionId, SessionUid};
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
+
+use self::overtaken::Overtaken;
+
+mod overtaken;
 
 type Hasher = foldhash::fast::RandomState;
 
@@ -11,8 +15,8 @@ type Hasher = foldhash::fast::RandomState;
 #[derive(Debug)]
 pub(crate) struct OpenScan {
     pub(crate) filter: Box<str>,
-    /// Topics that got a live message with RETAIN since the scan was asked for: what is found for them is older (M34).
-    pub(crate) overtaken: HashSet<Box<str>, Hasher>,
+    /// How many live messages with RETAIN had been noted when it was asked for.
+    since: u64,
     /// Its fence has passed.
     pub(crate) begun: bool,
     /// The question that a partition has been asked and has not answered.
@@ -26,10 +30,10 @@ pub(crate) struct OpenScan {
 }
 
 impl OpenScan {
-    fn new(filter: Box<str>) -> Self {
+    fn new(filter: Box<str>, since: u64) -> Self {
         Self {
             filter,
-            overtaken: HashSet::default(),
+            since,
             begun: false,
             asked: None,
             withheld: false,
@@ -57,6 +61,7 @@ struct OfSession {
     /// Bytes of QoS 0 that were sent since the front was asked last, and whether it has not answered.
     sent: u64,
     waits_for_front: bool,
+    overtaken: Overtaken,
 }
 
 /// See the module. A session may have thousands, for as many filters: what happens to one of them looks at no others.
@@ -64,6 +69,9 @@ struct OfSession {
 pub(crate) struct OpenScans {
     scans: BTreeMap<(SessionUid, u64), OpenScan>,
     sessions: HashMap<SessionUid, OfSession, Hasher>,
+    /// Live messages with RETAIN that were noted.
+    live: u64,
+    topics: Hasher,
 }
 
 impl OpenScans {
@@ -78,7 +86,8 @@ impl OpenScans {
 
     /// A scan that has not begun.
     pub(crate) fn open(&mut self, uid: SessionUid, number: u64, filter: Box<str>) {
-        let before = self.scans.insert((uid, number), OpenScan::new(filter));
+        let open = OpenScan::new(filter, self.live);
+        let before = self.scans.insert((uid, number), open);
         debug_assert!(before.is_none(), "numbers are given once");
         self.sessions.entry(uid).or_default().scans += 1;
     }
@@ -91,9 +100,28 @@ impl OpenScans {
         self.scans.get_mut(&(uid, number))
     }
 
-    /// All of them, with the session of each.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (SessionUid, &mut OpenScan)> {
-        self.scans.iter_mut().map(|(&(uid, _), open)| (uid, open))
+    /// A live message with RETAIN goes to those of some sessions that have scans: what these still find for its topic is older (M34). A look-up
+    /// for each session, however many scans there are.
+    pub(crate) fn note_live(&mut self, topic: &str, sessions: impl Iterator<Item = SessionUid>) {
+        self.live += 1;
+        let topic = self.topics.hash_one(topic);
+        for uid in sessions {
+            if let Some(of) = self.sessions.get_mut(&uid) {
+                of.overtaken.note(topic, self.live);
+            }
+        }
+    }
+
+    /// Whether a session got a live message with RETAIN for a topic since one of its scans was asked for.
+    pub(crate) fn is_overtaken(&self, uid: SessionUid, number: u64, topic: &str) -> bool {
+        let open = self.scans.get(&(uid, number));
+        let overtaken = self.sessions.get(&uid).map(|of| &of.overtaken);
+        match (open, overtaken) {
+            (Some(open), Some(overtaken)) if !overtaken.is_empty() => {
+                overtaken.has_since(self.topics.hash_one(topic), open.since)
+            }
+            (_, _) => false,
+        }
     }
 
     /// So many bytes of QoS 0 were sent. Whether the front is to be asked: until it has answered no scan of the session asks for more.
