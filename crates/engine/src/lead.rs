@@ -14,6 +14,7 @@ use courser_contract::{
     Settled, SubscribeResult, SubscriptionOptions, Term, Tick, ToPartition, WallMs,
 };
 use hashbrown::{HashMap, HashSet};
+use smallvec::SmallVec;
 
 use crate::{
     aging::Aging,
@@ -248,6 +249,9 @@ pub(crate) struct Holding {
     pub(crate) result: Settled,
 }
 
+/// Forwards of one message without an answer.
+pub(crate) type OpenForwards = SmallVec<[(PartitionId, Seq); 2]>;
+
 /// A client id that somebody has or wants (M24, M25).
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -364,8 +368,8 @@ pub(crate) struct Lead {
     pub(crate) forwarded: Vec<(PartitionId, Seq)>,
     /// Forwards whose answers somebody waits for.
     pub(crate) answers: HashMap<(PartitionId, Seq), Waiter, Hasher>,
-    /// Holds whose PUBREC waits for answers, with how many.
-    pub(crate) holding: HashMap<(SessionUid, u16), (Holding, usize), Hasher>,
+    /// Holds whose PUBREC waits for answers, with the forwards that have none.
+    pub(crate) holding: HashMap<(SessionUid, u16), (Holding, OpenForwards), Hasher>,
     /// Forwards of earlier leaders that may be refused and are not answered, by session: which holds they belong to is not known.
     pub(crate) inherited: BTreeMap<SessionUid, BTreeSet<(PartitionId, Seq)>>,
     /// Holds of earlier leaders whose PUBREC waits for those of their session, with the front that asked again (M28).

@@ -9,7 +9,7 @@ use super::{Session, detach::Awaited};
 use crate::{
     DiskRoom, MemoryRoom, Pace, Partition, PlantedPartition,
     entry::{Haste, Rare},
-    lead::{After, Holding, Waiter},
+    lead::{After, Holding, OpenForwards, Waiter},
     outbox::{Refusable, Sender},
 };
 
@@ -121,10 +121,8 @@ impl Partition {
             .lead
             .proposed_holds
             .insert(packet_id, Some(publish.hash));
-        if self.lead.holding.remove(&(uid, packet_id)).is_some() {
-            // Its client has forgotten the message that had this id before. What is said of that would be taken for an answer to this one.
-            self.end_forwards_of(uid, packet_id);
-        }
+        // Its client has forgotten the message that had this id before. What is said of that would be taken for an answer to this one.
+        self.drop_holding(uid, packet_id);
         self.write(&Rare::Held {
             session: uid,
             packet_id,
@@ -166,12 +164,12 @@ impl Partition {
             drop(forwards);
             return self.answer_held(&holding, fx);
         }
-        for forward in forwards {
-            self.lead
-                .answers
-                .insert(forward, Waiter::Hold(uid, packet_id));
+        let open: OpenForwards = forwards.collect();
+        for &forward in &open {
+            let waiter = Waiter::Hold(uid, packet_id);
+            self.lead.answers.insert(forward, waiter);
         }
-        self.lead.holding.insert((uid, packet_id), (holding, count));
+        self.lead.holding.insert((uid, packet_id), (holding, open));
     }
 
     fn answer_held(&self, holding: &Holding, fx: &mut impl PartitionEffects) {
@@ -195,7 +193,7 @@ impl Partition {
             return fx.send_front(front, message);
         }
         // Before its PUBREC only where the front has refused a repeat; then nobody was told that it is stored.
-        self.end_forwards_of(uid, packet_id);
+        self.drop_holding(uid, packet_id);
         self.write_release(uid, packet_id);
         self.lead.after(After::Released {
             front,
@@ -205,7 +203,6 @@ impl Partition {
     }
 
     fn write_release(&mut self, uid: SessionUid, packet_id: u16) {
-        self.lead.holding.remove(&(uid, packet_id));
         self.lead.waiting_holds.remove(&(uid, packet_id));
         if let Some(session) = self.state.sessions.get_mut(uid.0) {
             session.lead.proposed_holds.insert(packet_id, None);
@@ -381,7 +378,7 @@ impl Partition {
             (Settled::Ok, waiter) => {
                 self.end_inherited(from, seq, fx);
                 self.end_forward(from, seq);
-                self.forward_taken(waiter, fx);
+                self.forward_taken((from, seq), waiter, fx);
             }
             (Settled::Refused(refusal), Some(Waiter::Hold(uid, packet_id))) => {
                 self.held_refused((from, seq), (uid, packet_id), refusal, fx);
@@ -398,7 +395,7 @@ impl Partition {
                         fx.dropped(Dropped::Rejected, 1);
                     }
                 }
-                self.forward_taken(Some(Waiter::Will(client_id)), fx);
+                self.forward_taken((from, seq), Some(Waiter::Will(client_id)), fx);
             }
             (Settled::Refused(_), None) => self.forward_later(from, seq),
         }
@@ -419,7 +416,12 @@ impl Partition {
         fact.write(&mut self.gather, haste, &mut self.lead.scratch);
     }
 
-    fn forward_taken(&mut self, waiter: Option<Waiter>, fx: &mut impl PartitionEffects) {
+    fn forward_taken(
+        &mut self,
+        forward: (PartitionId, Seq),
+        waiter: Option<Waiter>,
+        fx: &mut impl PartitionEffects,
+    ) {
         match waiter {
             None => {}
             Some(Waiter::Will(client_id)) => {
@@ -429,16 +431,14 @@ impl Partition {
                 self.pass_on(&client_id, fx);
             }
             Some(Waiter::Hold(uid, packet_id)) => {
-                let Some((_, left)) = self.lead.holding.get_mut(&(uid, packet_id)) else {
+                let hold = (uid, packet_id);
+                let Some((_, open)) = self.lead.holding.get_mut(&hold) else {
                     return;
                 };
-                *left -= 1;
-                if *left == 0 {
-                    let (holding, _) = self
-                        .lead
-                        .holding
-                        .remove(&(uid, packet_id))
-                        .expect("it was just seen");
+                open.retain(|it| *it != forward);
+                if open.is_empty()
+                    && let Some((holding, _)) = self.lead.holding.remove(&hold)
+                {
                     self.answer_held(&holding, fx);
                 }
             }
@@ -481,10 +481,9 @@ impl Partition {
 
     /// One entry ends a hold and what is still on its way.
     fn refuse_hold(&mut self, uid: SessionUid, packet_id: u16, refusal: Refusal) {
-        let Some((mut holding, _)) = self.lead.holding.remove(&(uid, packet_id)) else {
+        let Some(mut holding) = self.drop_holding(uid, packet_id) else {
             return;
         };
-        self.end_forwards_of(uid, packet_id);
         self.write_release(uid, packet_id);
         holding.result = Settled::Refused(refusal);
         holding.forwards = 0;
@@ -492,19 +491,15 @@ impl Partition {
         self.lead.after(After::Held(holding));
     }
 
-    /// What of a hold's message is still on its way goes no further.
-    fn end_forwards_of(&mut self, uid: SessionUid, packet_id: u16) {
-        let of =
-            |waiter: &Waiter| matches!(waiter, Waiter::Hold(u, p) if (*u, *p) == (uid, packet_id));
-        let open: Vec<_> = self
-            .lead
-            .answers
-            .extract_if(|_, waiter| of(waiter))
-            .map(|(forward, _)| forward)
-            .collect();
+    /// A hold whose PUBREC waits does so no more, if there is one: what of its message is still on its way goes no further.
+    fn drop_holding(&mut self, uid: SessionUid, packet_id: u16) -> Option<Holding> {
+        let (holding, open) = self.lead.holding.remove(&(uid, packet_id))?;
         for (to, seq) in open {
-            self.end_forward(to, seq);
+            if self.lead.answers.remove(&(to, seq)).is_some() {
+                self.end_forward(to, seq);
+            }
         }
+        Some(holding)
     }
 
     /// A will is in its outboxes: the client id's next connection waits for their answers (M25).
