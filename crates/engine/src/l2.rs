@@ -109,6 +109,8 @@ impl std::fmt::Debug for L2 {
 
 /// Lists in the pool before it is looked through for the first time.
 const SWEEP_MIN: usize = 64;
+/// Nodes whose visit costs as much as a filter that goes (measured: a session of 9,900 filters took 12 ms to end, 43 ns a node).
+const CHANGE: u64 = 28;
 
 /// What a change did to the set of filters that lead to this partition (M38).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,7 +214,12 @@ impl L2 {
         list
     }
 
-    /// What matches have cost since this was asked last. A topic whose targets are known costs nothing.
+    /// So many filters go with the end of a session: counted as matches are.
+    pub(crate) const fn note_changes(&mut self, filters: usize) {
+        self.visited += filters as u64 * CHANGE;
+    }
+
+    /// What matches have cost since this was asked last, and what ends of sessions do. A topic whose targets are known costs nothing.
     #[inline]
     pub(crate) fn take_visited(&mut self) -> Visited {
         Visited(std::mem::take(&mut self.visited))

@@ -16,6 +16,8 @@ use crate::{
 const DUE_MAX: usize = 256;
 /// When something is asked again that could not be decided.
 pub(crate) const ASK_AGAIN_MS: u64 = 1_000;
+/// Once sessions with so many subscriptions have ended in one call, further ones end in the next: an entry is applied as a whole.
+const FILTERS_ENDED_MAX: usize = 1_000;
 /// A chunk is looked at for expired messages at most this often.
 const EXPIRY_STEP_MS: u64 = 1_000;
 
@@ -36,38 +38,45 @@ impl Partition {
         let wall = self.wall();
         let mut due = Vec::new();
         self.lead.due.pop_due(wall, DUE_MAX, &mut due);
+        let mut ended = 0;
         for (_, due) in due {
             match due {
+                Due::SessionEnd(_) if ended >= FILTERS_ENDED_MAX => {
+                    self.lead.due.insert(wall, due);
+                }
                 Due::Expiry { stream, chunk } => self.expire_chunk(stream, chunk, wall, fx),
                 Due::Retained {
                     slot,
                     index,
                     ordinal,
                 } => self.expire_retained(Slot(slot), Address { index, ordinal }),
-                Due::SessionEnd(number) => self.expire_session(SessionUid(number), fx),
+                Due::SessionEnd(number) => ended += self.expire_session(SessionUid(number), fx),
                 Due::Will(number) => self.will_is_due(SessionUid(number), fx),
                 Due::Aging => self.look_at_ages(wall, fx),
             }
         }
     }
 
-    /// A session's time is over (v5 [MQTT-3.1.2-23]). While a connection is on its way it may be taken up instead: asked again.
-    fn expire_session(&mut self, uid: SessionUid, fx: &mut impl PartitionEffects) {
+    /// A session's time is over (v5 [MQTT-3.1.2-23]). While a connection is on its way it may be taken up instead: asked again. How many
+    /// subscriptions end with it.
+    fn expire_session(&mut self, uid: SessionUid, fx: &mut impl PartitionEffects) -> usize {
         let wall = self.wall();
         let Some(session) = self.state.sessions.get(uid.0) else {
-            return;
+            return 0;
         };
         let detaches = session.is_detaching();
         if session.lead.going == Going::Ended || !(detaches || self.has_expired(uid, wall)) {
-            return;
+            return 0;
         }
+        let filters = session.subscriptions.len();
         let taken = self.lead.clients.contains_key(&session.client_id);
         if detaches || taken || !self.can_will_go(uid, fx) {
             self.ask_again(Due::SessionEnd(uid.0), wall);
-        } else {
-            self.lead.expired += 1;
-            self.end_session(uid, fx);
+            return 0;
         }
+        self.lead.expired += 1;
+        self.end_session(uid, fx);
+        filters
     }
 
     /// The delay of a will is over (v5 [MQTT-3.1.3-9]).

@@ -192,6 +192,7 @@ impl Partition {
         self.write(&Rare::SessionEnded { session: uid });
         if let Some(session) = self.state.sessions.get_mut(uid.0) {
             session.lead.going = Going::Ended;
+            self.state.l2.note_changes(session.subscriptions.len());
         }
     }
 

@@ -13,6 +13,9 @@ use crate::{
     state::IndexChanged,
 };
 
+/// Filters that L1 hears of at once: it is told of the end of a session with thousands in parts, between which it does other work.
+const INDEX_CHANGES_MAX: usize = 128;
+
 impl Partition {
     /// The session of a front's message, if the message is of its present attachment.
     pub(crate) fn session_of(&self, uid: SessionUid, epoch: Epoch) -> Option<(&Session, FrontId)> {
@@ -282,14 +285,17 @@ impl Partition {
         if self.state.index_changes.is_empty() {
             return;
         }
-        let mut change = IndexChange::default();
-        for (filter, changed) in std::mem::take(&mut self.state.index_changes) {
-            match changed {
-                IndexChanged::Added => change.add.push(filter),
-                IndexChanged::Removed => change.remove.push(filter),
+        let mut changes = std::mem::take(&mut self.state.index_changes).into_iter();
+        while changes.len() > 0 {
+            let mut change = IndexChange::default();
+            for (filter, changed) in changes.by_ref().take(INDEX_CHANGES_MAX) {
+                match changed {
+                    IndexChanged::Added => change.add.push(filter),
+                    IndexChanged::Removed => change.remove.push(filter),
+                }
             }
+            self.change_index(change, fx);
         }
-        self.change_index(change, fx);
     }
 
     pub(crate) fn change_index(&mut self, change: IndexChange, fx: &mut impl PartitionEffects) {

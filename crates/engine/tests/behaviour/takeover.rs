@@ -114,6 +114,34 @@ fn the_next_connection_waits_for_what_the_last_one_published_m25() {
 }
 
 #[test]
+fn i10_sessions_with_many_subscriptions_end_a_few_at_a_time() {
+    let mut world = World::new();
+    for name in ["a", "b", "c"] {
+        let at = world.client(name);
+        let options = Options {
+            expiry_seconds: 10,
+            ..Options::durable()
+        };
+        world.attach(at, options);
+        let filters = (0..600).map(|number| to(&format!("{name}/{number}"), QoS::AtLeastOnce));
+        let (home, message) = world.clients[at].subscribe(filters.collect());
+        world.send_home(home, message);
+        world.settle();
+        world.detach(at, DetachCause::Lost);
+    }
+    let sessions = |world: &World| world.nodes[&DURABLE].partition.counts().sessions;
+    world.pass_time(10_000);
+    world.settle();
+    assert_eq!(sessions(&world), 1, "an entry ends 1,200 subscriptions");
+    world.pass_time(0);
+    world.settle();
+    assert_eq!(sessions(&world), 0);
+    for topic in ["a/0", "b/300", "c/599"] {
+        assert!(world.fx.route(topic, false).is_empty(), "{topic}");
+    }
+}
+
+#[test]
 fn messages_of_an_older_attachment_are_dropped_m24() {
     let mut world = World::new();
     let a = durable(&mut world, "a");
