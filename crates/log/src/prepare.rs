@@ -55,12 +55,19 @@ pub struct Prepared<F> {
 }
 
 impl<F> Prepared<F> {
-    /// Why something was not done, when it was not.
+    /// Why no segment was made, when one was to be.
     #[must_use]
     pub fn error(&self) -> Option<&PrepareError> {
         let made = self.made.as_ref();
-        let error = made.and_then(|made| made.result.as_ref().err());
-        error.or_else(|| self.removed.result.as_ref().err())
+        made.and_then(|made| made.result.as_ref().err())
+    }
+
+    /// How many files were removed, or why one was not.
+    ///
+    /// # Errors
+    /// [`PrepareError`].
+    pub fn removed(&self) -> Result<u64, &PrepareError> {
+        self.removed.result.as_ref().map(|()| self.removed.count)
     }
 }
 

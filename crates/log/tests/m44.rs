@@ -1092,6 +1092,29 @@ fn m47_files_that_could_not_be_removed_are_removed_later() {
 }
 
 #[test]
+fn d6_a_file_that_cannot_be_removed_keeps_no_segment_from_being_made() {
+    let mut recorded = Recorded::new();
+    while recorded.log.segments() < 10 {
+        recorded.write_synced(&[1]);
+    }
+    prepare_all(&mut recorded.log);
+    let at = support::checkpoint_at(recorded.last[&1], 1);
+    let live = Default::default();
+    recorded.log.set_checkpoint(PartitionId(1), at, live);
+    let denied = ErrorKind::PermissionDenied;
+    recorded.disk.fail(Call::Remove, 0, 1_000, denied);
+    prepare_all(&mut recorded.log);
+    let before = recorded.log.counts();
+    assert_eq!(before.removed, 0);
+    while recorded.log.counts().rolls < before.rolls + 5 {
+        recorded.write_synced(&[1]);
+        prepare_all(&mut recorded.log);
+    }
+    let counts = recorded.log.counts();
+    assert_eq!(counts.rolls_unprepared, before.rolls_unprepared);
+}
+
+#[test]
 fn d6_a_new_segment_that_cannot_get_its_name_leaves_no_file() {
     let mut recorded = Recorded::new();
     recorded.write_synced(&[1]);

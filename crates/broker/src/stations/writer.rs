@@ -97,6 +97,8 @@ pub(crate) struct Writer<D: Disk> {
     holding: Holding,
     /// When the free space was looked at last.
     looked: Instant,
+    /// A file that nobody needs could not be removed, and this was told.
+    is_stuck: bool,
     /// What was in the log at the start.
     recovered_bytes: u64,
 }
@@ -146,6 +148,7 @@ impl<D: Disk> Writer<D> {
             put_off: VecDeque::new(),
             holding: Holding::default(),
             looked: Instant::now(),
+            is_stuck: false,
             recovered_bytes,
         }
     }
@@ -422,10 +425,25 @@ impl<D: Disk> Writer<D> {
                 let error = with_causes(error);
                 tracing::error!(event = "segment_not_made", error);
             }
+            self.tell_removed(prepared.removed());
             self.log.prepared(prepared)?;
             self.look_ahead();
         }
         Ok(())
+    }
+
+    /// Says once that a file cannot be removed, until one can: it is tried again with each segment and look at the disk.
+    fn tell_removed(&mut self, removed: Result<u64, &PrepareError>) {
+        match removed {
+            Ok(0) => {}
+            Ok(_) => self.is_stuck = false,
+            Err(error) => {
+                if !std::mem::replace(&mut self.is_stuck, true) {
+                    let error = with_causes(error);
+                    tracing::warn!(event = "segment_not_removed", error);
+                }
+            }
+        }
     }
 
     /// Answers what the cleaner has asked.

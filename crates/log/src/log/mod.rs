@@ -67,6 +67,8 @@ pub struct Log<D: Disk> {
     pub(crate) preparing: bool,
     /// The last attempt failed: not again before somebody asks for room or a segment is begun.
     pub(crate) prepare_blocked: bool,
+    /// The same of a file that is to go.
+    pub(crate) remove_blocked: bool,
     /// Something may have died since segments were last looked at.
     pub(crate) sweep: bool,
     pub(crate) space: Space,

@@ -26,12 +26,13 @@ impl<D: Disk> Log<D> {
     /// under way. Run it on another thread and give the result to [`Log::prepared`]. Call it after each write and each [`Log::prepared`]; it is
     /// cheap when nothing is to be done.
     pub fn prepare(&mut self) -> Option<PrepareJob<D>> {
-        if self.preparing || self.failed || self.prepare_blocked {
+        if self.preparing || self.failed {
             return None;
         }
         let wanted = self.config.ahead_segments + self.config.reserve_segments;
         let lacking = (wanted as usize).saturating_sub(self.ready.len());
-        let makes = lacking > 0 && (!self.free.is_empty() || self.has_room_for_one());
+        let wants_one = lacking > 0 && !self.prepare_blocked;
+        let makes = wants_one && (!self.free.is_empty() || self.has_room_for_one());
         let make = makes.then(|| self.make());
         let remove = self.remove(lacking.saturating_sub(1));
         if make.is_none() && remove.files.is_empty() {
@@ -55,20 +56,25 @@ impl<D: Disk> Log<D> {
         self.unwanted.extend(done.removed.left);
         let made = done.made.map_or(Ok(None), |made| self.made(made));
         let made = made.map(|ready| self.ready.extend(ready));
-        for result in [made, done.removed.result] {
-            match result {
-                Ok(()) => {}
-                Err(PrepareError::Unsynced { what, source }) => {
-                    return self.or_fail(what, Err(source));
-                }
-                Err(PrepareError::NoSpace | PrepareError::Failed { .. }) => {
-                    self.counts.prepare_failures += 1;
-                    self.prepare_blocked = true;
-                }
-            }
-        }
+        // One does not hold up the other: a file that cannot be removed is no reason to have no segment.
+        self.prepare_blocked |= self.is_put_off(made)?;
+        self.remove_blocked |= self.is_put_off(done.removed.result)?;
         self.measure_space();
         Ok(())
+    }
+
+    /// Whether something could not be done, and is tried again with the next segment or look at the disk.
+    fn is_put_off(&mut self, result: Result<(), PrepareError>) -> Result<bool, WriteError> {
+        match result {
+            Ok(()) => Ok(false),
+            Err(PrepareError::Unsynced { what, source }) => {
+                self.or_fail(what, Err(source)).map(|()| false)
+            }
+            Err(PrepareError::NoSpace | PrepareError::Failed { .. }) => {
+                self.counts.prepare_failures += 1;
+                Ok(true)
+            }
+        }
     }
 
     /// A segment that was made, if it is of use; the file that became none is not forgotten.
@@ -133,6 +139,7 @@ impl<D: Disk> Log<D> {
         }
         self.counts.rolls += 1;
         self.prepare_blocked = false;
+        self.remove_blocked = false;
         // Once more: a sync of it that failed before an earlier start may have left a header that only looks durable.
         let header = write_header(&self.active.file, self.new_segment(self.active.segment));
         self.or_fail("writing a segment's header", header)?;
@@ -172,11 +179,15 @@ impl<D: Disk> Log<D> {
 
     /// Some of the files above need, when so many more are to be made ready: the others are for the next jobs, so that none is long.
     fn remove(&mut self, lacking: usize) -> Remove {
+        let most = match self.remove_blocked {
+            true => 0,
+            false => REMOVED_AT_ONCE,
+        };
         let keep = self.config.spare_segments as usize + lacking;
         let above = self.free.len().saturating_sub(keep);
-        let count = REMOVED_AT_ONCE.min(self.unwanted.len());
+        let count = most.min(self.unwanted.len());
         let mut files: Vec<SegmentNumber> = self.unwanted.drain(..count).collect();
-        files.extend(self.free.drain(..above.min(REMOVED_AT_ONCE - count)));
+        files.extend(self.free.drain(..above.min(most - count)));
         Remove {
             files,
             syncs_folder: !self.config.has(Planted::SkipFolderSync),

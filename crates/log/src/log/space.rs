@@ -31,17 +31,22 @@ impl<D: Disk> Log<D> {
         self.space
     }
 
-    /// Bytes of the disk that segments take: those with batches, those that are ready and those that hold nothing.
+    /// Bytes of the disk that segments take: those with batches, those that are ready and those that hold nothing, each of the size that it was made
+    /// with; not those that are to be removed.
     #[must_use]
     pub fn segments_bytes(&self) -> u64 {
-        let segments = self.segments.len() + self.ready.len() + self.free.len();
-        segments as u64 * self.config.segment_bytes()
+        let written = self.segments.values().map(|segment| segment.bytes);
+        let ready = self.ready.iter().map(|ready| ready.bytes);
+        // Only files of the present size are used again.
+        let free = self.free.len() as u64 * self.config.segment_bytes();
+        written.chain(ready).sum::<u64>() + free
     }
 
     /// Asks the disk for its room. Done by the log whenever a segment changes hands; call it now and then so that space that
     /// others freed or took is seen. A disk that does not answer counts as full.
     pub fn refresh_space(&mut self) -> Space {
         self.prepare_blocked = false;
+        self.remove_blocked = false;
         self.measure_space()
     }
 

@@ -19,7 +19,7 @@ use crate::{
     checkpoint::Manifests,
     config::{LogConfig, Planted},
     disk::{Disk, DiskFile},
-    error::{OpenError, WriteError},
+    error::{OpenError, PrepareError, WriteError},
     ids::{BatchNumber, Place, SegmentNumber, StartId},
     live::LiveEntries,
     log::{Active, LastBatch, Log, LogCounts, Ready, Segment, Space, SpaceState},
@@ -111,6 +111,7 @@ pub(super) fn finish<D: Disk>(
         next_segment: stock.next_segment,
         preparing: false,
         prepare_blocked: false,
+        remove_blocked: false,
         sweep: true,
         space: Space {
             ready_bytes: 0,
@@ -335,7 +336,11 @@ fn first_segment<D: Disk>(
                 files: std::mem::take(&mut stock.unwanted),
                 syncs_folder: !config.has(Planted::SkipFolderSync),
             };
-            spare.run(disk).result.map_err(WriteError::from)?;
+            let removed = spare.run(disk);
+            if let Err(error @ PrepareError::Unsynced { .. }) = removed.result {
+                return Err(WriteError::from(error).into());
+            }
+            stock.unwanted = removed.left;
             let make = Make {
                 new: NewSegment {
                     segment,
