@@ -82,6 +82,14 @@ pub(crate) struct Told {
 }
 
 impl Told {
+    /// As a checkpoint has it.
+    pub(crate) fn to_bytes(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.last.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.digest.to_le_bytes());
+        bytes
+    }
+
     fn apply(&mut self, index: LogIndex, entry: &[u8]) {
         assert!(index.0 > self.last, "entries come in order");
         self.last = index.0;
@@ -201,15 +209,26 @@ impl Node {
     }
 
     fn make_durable(&mut self, write: Write) {
-        if let Some(log) = &mut self.log {
-            log.write(&write.records, write.replaces.is_some());
-        }
         if let Some((index, term)) = write.replaces {
+            let told = self.told_at(index);
+            if let (Some(log), Some(told)) = (&mut self.log, told) {
+                log.replace((index, term), &told);
+            }
             self.durable.replace(index, term);
+        }
+        if let Some(log) = &mut self.log {
+            log.write(&write.records);
         }
         for record in write.records {
             self.durable.apply(record);
         }
+    }
+
+    /// What it was told up to a checkpoint that it has.
+    fn told_at(&self, index: LogIndex) -> Option<Told> {
+        let mut checkpoints = self.checkpoints.iter();
+        let found = checkpoints.find(|it| it.descriptor.index == index)?;
+        Some(found.told)
     }
 
     /// Persists and polls until nothing is under way.
@@ -232,7 +251,9 @@ impl Node {
             self.make_durable(write);
         }
         let seed = self.durable.entries.len() as u64;
-        let log = self.log.take().map(|log| log.restart(seed, &self.durable));
+        let told = self.told_at(self.durable.snapshot.0);
+        let log = self.log.take();
+        let log = log.map(|log| log.restart(seed, &self.durable, told.as_ref()));
         let fresh = Self::new(
             self.config.clone(),
             self.durable.clone(),
@@ -264,6 +285,9 @@ impl Node {
             descriptor: descriptor.clone(),
             told: self.told,
         });
+        if let Some(log) = &mut self.log {
+            log.checkpoint((index, term), &self.told);
+        }
         self.durable.checkpoint(index, term);
         self.group.offer_snapshot(descriptor);
         self.group.compact(index);
