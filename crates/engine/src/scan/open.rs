@@ -112,13 +112,18 @@ impl OpenScans {
         }
     }
 
-    /// Whether a session got a live message with RETAIN for a topic since one of its scans was asked for.
+    /// Whether a session got any live message with RETAIN while it had scans.
+    pub(crate) fn has_overtaken(&self, uid: SessionUid) -> bool {
+        let of = self.sessions.get(&uid);
+        of.is_some_and(|of| !of.overtaken.is_empty())
+    }
+
+    /// Whether it got one for a topic since one of its scans was asked for.
     pub(crate) fn is_overtaken(&self, uid: SessionUid, number: u64, topic: &str) -> bool {
-        let open = self.scans.get(&(uid, number));
-        let overtaken = self.sessions.get(&uid).map(|of| &of.overtaken);
-        match (open, overtaken) {
-            (Some(open), Some(overtaken)) if !overtaken.is_empty() => {
-                overtaken.has_since(self.topics.hash_one(topic), open.since)
+        match (self.scans.get(&(uid, number)), self.sessions.get(&uid)) {
+            (Some(open), Some(of)) => {
+                let topic = self.topics.hash_one(topic);
+                of.overtaken.has_since(topic, open.since)
             }
             (_, _) => false,
         }
