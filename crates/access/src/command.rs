@@ -159,8 +159,16 @@ impl Table {
         self.revision += 1;
         match command {
             Command::PutUser(name, user) => {
-                let since = self.since_of(name, user);
-                self.put_user(name.clone(), user, since);
+                let [since, account] = [self.since_of(name, user), self.account_of(name)];
+                let user = user.clone();
+                self.put_user(
+                    name,
+                    User {
+                        since,
+                        account,
+                        ..user
+                    },
+                );
             }
             Command::RemoveUser(name) => {
                 self.users.remove_mut(name);
@@ -191,18 +199,30 @@ impl Table {
                 );
                 for (name, user) in &table.users {
                     let since = before.since_of(name, user).min(self.revision);
-                    self.put_user(name.clone(), user, since);
+                    let account = before.account_of(name);
+                    let user = User::clone(user);
+                    self.put_user(
+                        name,
+                        User {
+                            since,
+                            account,
+                            ..user
+                        },
+                    );
                 }
             }
         }
     }
 
-    fn put_user(&mut self, name: UserName, user: &User, since: u64) {
-        let user = User {
-            since,
-            ..user.clone()
-        };
-        self.users.insert_mut(name, Arc::new(user));
+    fn put_user(&mut self, name: &UserName, user: User) {
+        self.users.insert_mut(name.clone(), Arc::new(user));
+    }
+
+    /// Who has the name has the account, whatever changes of it.
+    fn account_of(&self, name: &UserName) -> u64 {
+        self.users
+            .get(name)
+            .map_or(self.revision, |user| user.account)
     }
 
     /// A user stays the same to its connections as long as its credentials and its right to come in do.

@@ -211,6 +211,8 @@ pub struct Rights {
     limits: Limits,
     /// [`crate::User::since`] of the user.
     since: u64,
+    /// [`crate::User::account`] of the user; none: it came with a token, or there is no such user.
+    account: Option<u64>,
     refused: Decision,
     kept: HashMap<CompactString, Kept, FixedState>,
 }
@@ -236,6 +238,9 @@ impl Rights {
         let limits = who.principal.limits(table);
         Self {
             since: user.map_or(0, |user| user.since),
+            account: user
+                .filter(|_| who.principal.granted.is_none())
+                .map(|user| user.account),
             refused: user.map_or(Decision::NoUser, |_| Decision::Disabled),
             roles,
             limits,
@@ -268,6 +273,12 @@ impl Rights {
     #[must_use]
     pub const fn who(&self) -> &Identity {
         &self.who
+    }
+
+    /// Number of the account by which it is here. None: it came with a token, whose issuer vouches for it.
+    #[must_use]
+    pub const fn account(&self) -> Option<u64> {
+        self.account
     }
 
     /// Limits of the user and its roles.

@@ -65,6 +65,10 @@ pub struct User {
     /// [`Table::apply`].
     #[serde(skip)]
     pub since: u64,
+    /// Number of its account: revision of the table by which it was made. Who is removed and made again has the name and another number.
+    /// 0: it was made by a version that did not count. Set by [`Table::apply`].
+    #[serde(skip)]
+    pub account: u64,
 }
 
 /// A role.

@@ -56,6 +56,8 @@ struct WireUser {
     limits: Option<WireLimits>,
     #[prost(uint64, tag = "7")]
     since: u64,
+    #[prost(uint64, tag = "8")]
+    account: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -233,6 +235,7 @@ fn wire_user(name: &UserName, user: &User) -> WireUser {
         roles: user.roles.iter().map(ToString::to_string).collect(),
         limits: wire_limits(user.limits),
         since: user.since,
+        account: user.account,
     }
 }
 
@@ -254,6 +257,7 @@ fn user_of(user: WireUser) -> Result<(UserName, User), WireError> {
             roles: roles.collect::<Result<_, _>>()?,
             limits: limits_of(user.limits),
             since: user.since,
+            account: user.account,
         },
     ))
 }

@@ -19,6 +19,7 @@ mod effects;
 mod ids;
 mod message;
 mod needs;
+mod owner;
 mod recall;
 mod record;
 mod session;
@@ -37,9 +38,10 @@ pub use message::{
     DeliverTo, Delivery, GroupName, GroupRef, HomeRef, Inheritance, Join, JoinResult, LeaveCause,
     OutcomeKind, PassedOn, Published2, PubrecCan, Refusal, RequestPart, RetainedFound,
     RetainedScan, ScanRef, SessionLimits, Settled, Source, Tell, ToFront, ToHome, ToPartition,
-    VolatilePart, owner_name,
+    VolatilePart,
 };
 pub use needs::{Need, Needs, NeedsScan};
+pub use owner::{ACCOUNT, BEHIND_NAME, are_different_accounts, owner_account, owner_name};
 pub use recall::{Question, Recalled, StreamWants, Want};
 pub use record::{Publish, QoS, RECORD_VERSION, Record, RecordRef, RecordView};
 pub use session::{

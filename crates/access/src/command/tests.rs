@@ -171,6 +171,36 @@ fn a_user_stays_the_same_as_long_as_its_credentials_do() {
 }
 
 #[test]
+fn i8_an_account_lasts_until_its_user_is_removed() {
+    let table = &mut Table::default();
+    let anna = user_name("anna");
+    let account = |table: &Table| table.user("anna").unwrap().account;
+    let with = |password: &str| User {
+        password: hash(password),
+        ..User::default()
+    };
+    let put = |password: &str| Command::PutUser(anna.clone(), with(password));
+    change(table, Command::PutRole(role_name("r"), role(&[]))).unwrap();
+    change(table, put("a")).unwrap();
+    change(table, put("b")).unwrap();
+    change(table, Command::Replace(Box::new(table.clone()))).unwrap();
+    assert_eq!(account(table), 2, "whatever changes of it");
+    assert_eq!(Table::decode(&table.encode()).as_ref(), Ok(&*table));
+    change(table, Command::RemoveUser(anna.clone())).unwrap();
+    change(table, put("b")).unwrap();
+    assert_eq!(account(table), 6, "a namesake is somebody else");
+    let with_ben = {
+        let mut table = table.clone();
+        let ben = Command::PutUser(user_name("ben"), User::default());
+        change(&mut table, ben).unwrap();
+        table
+    };
+    change(table, Command::Replace(Box::new(with_ben))).unwrap();
+    assert_eq!(account(table), 6);
+    assert_eq!(table.user("ben").unwrap().account, 7, "an import makes it");
+}
+
+#[test]
 fn tables_are_exported_and_imported_as_json() {
     let mut table = Table::default();
     change(

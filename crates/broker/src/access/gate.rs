@@ -6,7 +6,7 @@ use courser_access::{
 use courser_contract::{Asked, Attach, Permission, SessionLimits, Tick, WillPermission};
 
 use super::Access;
-use super::owner::{from_owner, to_owner};
+use super::owner::Owner;
 
 /// What is known of a connection's rights.
 #[derive(Debug)]
@@ -122,9 +122,17 @@ impl Gate {
         }
     }
 
-    /// To whom its session belongs, and what that may use. None: nobody has logged in.
+    /// To whom its session belongs. None: nobody has logged in.
+    pub(crate) fn owner(&self) -> Option<Box<str>> {
+        match self {
+            Self::Open(_) | Self::Shut => None,
+            Self::Client(client) => Some(Owner::of(&client.rights).to_text()),
+        }
+    }
+
+    /// The same, and what that may use.
     pub(crate) fn ownership(&self, table: &Table) -> Option<(Box<str>, SessionLimits)> {
-        let owner = self.principal().map(to_owner)?;
+        let owner = self.owner()?;
         Some((owner, session_limits(self.limits(table))))
     }
 
@@ -193,8 +201,9 @@ impl Client {
 
 /// What a kept session may use by what counts now; `owner` is to whom it belongs, if to anybody.
 pub(crate) fn limits_of_session(table: &Table, owner: Option<&str>) -> SessionLimits {
-    let who = owner.and_then(from_owner);
-    session_limits(who.map_or_else(|| table.everybody(), |who| who.limits(table)))
+    let owner = owner.and_then(Owner::from_text);
+    let limits = owner.map(|owner| owner.principal.limits(table));
+    session_limits(limits.unwrap_or_else(|| table.everybody()))
 }
 
 /// What of these limits a session's partition holds to. A limit of 0 counts as 1.
@@ -218,10 +227,12 @@ pub(crate) fn may_publish_will(
     if !access.serves() {
         return WillPermission::NotYet;
     }
-    let Some(who) = from_owner(owner) else {
+    let table = access.table();
+    let owner = Owner::from_text(owner).filter(|owner| !owner.is_gone(&table));
+    let Some(owner) = owner else {
         return WillPermission::Denied;
     };
-    let rights = Rights::new(&access.table(), Identity::new(client_id, who));
+    let rights = Rights::new(&table, Identity::new(client_id, owner.principal));
     match rights.explain_publish(topic).verdict() {
         Verdict::Allowed => WillPermission::Granted,
         Verdict::Denied => WillPermission::Denied,

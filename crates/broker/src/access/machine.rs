@@ -3,8 +3,9 @@
 //! It leads when its group does. The leader checks a change against the table with all that was proposed before it, so that a change is
 //! either refused at once or cannot fail (M4). Answers leave in the order of the entries.
 //!
-//! A session belongs to a user by its name. So a new user waits until shards have ended the sessions of all that are gone: it could have the name
-//! of one of these, and would inherit what that one was to get. What comes behind it waits with it, which keeps the order.
+//! A session of an earlier version belongs to a user by its name alone. So a new user waits until shards have ended the sessions of all that are gone:
+//! it could have the name of one of these, and would inherit what that one was to get. What comes behind it waits with it, which keeps the order. A
+//! start does not know whether the walk before it came to its end, and waits for one of its own.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ pub(crate) struct Metadata {
     leads: bool,
     /// Asked for and not settled, in order.
     asked: VecDeque<Submitted>,
-    /// Revision by which users went last, since the start.
+    /// Revision by which users went last, at the latest.
     went_at: u64,
     /// Proposed by this leader and not committed, in order.
     under_way: VecDeque<Submitted>,
@@ -82,6 +83,7 @@ impl Metadata {
     pub(crate) fn handle_leader(&mut self) {
         self.leads = true;
         self.ahead = self.table.clone();
+        self.went_at = self.table.revision();
         self.access.publish(&self.table);
     }
 

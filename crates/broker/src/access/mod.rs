@@ -27,7 +27,7 @@ pub(crate) use gate::{Gate, Revoked, limits_of_session, may_publish_will};
 pub(crate) use hashing::{HashPool, Reply};
 pub(crate) use machine::Metadata;
 pub(crate) use operators::Operators;
-pub(crate) use owner::{from_owner, to_owner};
+pub(crate) use owner::Owner;
 pub(crate) use presence::Presence;
 pub(crate) use throttle::Throttle;
 pub(crate) use tokens::TokenKeys;

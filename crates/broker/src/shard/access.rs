@@ -17,7 +17,7 @@ use super::fronts::Access;
 use super::hub::Budget;
 use super::ready::Place;
 use super::recovery::Damaged;
-use crate::access::{Gate, Revoked, from_owner, limits_of_session};
+use crate::access::{Gate, Owner, Revoked, limits_of_session};
 use crate::control::Ended;
 use crate::peer::{Authentication, Peer};
 
@@ -43,6 +43,14 @@ pub(super) struct Sweep {
 }
 
 impl Sweep {
+    /// Of a shard that begins with this table. One that was published before it is not looked at as a newer one.
+    pub(super) fn beginning_with(table: &Table) -> Self {
+        Self {
+            at: (table.revision() > 0).then_some((0, 0)),
+            ..Self::default()
+        }
+    }
+
     /// From the beginning.
     fn begin(&mut self) {
         *self = Self {
@@ -269,9 +277,8 @@ impl Shard {
         let spent = i64::from(end.saturating_sub(from)) * Budget::ROW;
         self.hub.budget.spend(spent);
         gone.retain(|(owner, _)| {
-            // Who came with a token need not be in the table: its session ends when it expires.
-            let account = from_owner(owner).is_none_or(|who| who.granted.is_none());
-            account && table.user(owner).is_none()
+            // One that nobody can read is nobody's. The session of who came with a token ends when it expires.
+            Owner::from_text(owner).is_none_or(|owner| owner.is_gone(&table))
         });
         for (_, client_id) in gone {
             match self.end_session(id, &client_id) {

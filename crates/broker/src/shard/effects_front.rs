@@ -14,7 +14,7 @@ use super::Shard;
 use super::connection::Connection;
 use super::guard::Inside;
 use super::hub::Hub;
-use crate::access::{Gate, to_owner};
+use crate::access::Gate;
 use crate::memory::Level;
 
 /// Effects of a front that was taken out.
@@ -124,7 +124,7 @@ impl FrontEffects for FrontFx<'_> {
             if matches!(self.gate, Gate::Shut) {
                 self.open_gate();
             }
-            attach.owner = self.gate.principal().map(to_owner);
+            attach.owner = self.gate.owner();
             self.gate.limit(attach, &self.shard.hub.table);
             if let Some(will) = &attach.will {
                 self.has_will = true;

@@ -342,7 +342,7 @@ impl Shard {
             scratch: PreparedScratch::default(),
             tuning: Tuning::new(parts.live, parts.entrances, &config, Rc::new(accounts)),
             revoking: None,
-            sweep: Sweep::default(),
+            sweep: access::Sweep::beginning_with(&hub.table),
             token_end: access::TokenEnd::default(),
             memory: MemoryWatch::new(parts.memory),
             pool: ReceivePool::new(PoolLimits::default()),

@@ -11,9 +11,7 @@ pub use publish::{Append, AppendKey, Published2, PubrecCan, Refusal, Settled};
 pub use to_front::{
     Attached, CloseReason, ConnectRefusal, DeliverFlags, DeliverTo, Delivery, Source, ToFront,
 };
-pub use to_home::{
-    Attach, AttachStage, OutcomeKind, RequestPart, SessionLimits, ToHome, owner_name,
-};
+pub use to_home::{Attach, AttachStage, OutcomeKind, RequestPart, SessionLimits, ToHome};
 pub use to_partition::{
     GroupName, Inheritance, Join, JoinResult, LeaveCause, PassedOn, RetainedFound, RetainedScan,
     ScanRef, Tell, ToPartition, VolatilePart,

@@ -160,13 +160,6 @@ pub enum ToHome {
     },
 }
 
-/// The user in the text of an owner: what is before its first NUL, which no name of a user has. Who comes again as the same user has the
-/// same session, whatever is behind it.
-#[must_use]
-pub fn owner_name(owner: &str) -> &str {
-    owner.split_once('\0').map_or(owner, |(name, _)| name)
-}
-
 /// Request of a connection for the session of its client id.
 #[derive(Clone, Debug)]
 pub struct Attach {
@@ -187,7 +180,7 @@ pub struct Attach {
     /// Will of this connection.
     pub will: Option<Box<Will>>,
     /// The user that it has logged in as, to whom the session belongs from then on, and what else the shell wants to find with the session
-    /// ([`owner_name`]); none: nobody logs in where it came in.
+    /// ([`owner_name`](crate::owner_name)); none: nobody logs in where it came in.
     pub owner: Option<Box<str>>,
     /// What the session may use, beside what any session may.
     pub limits: SessionLimits,

@@ -18,8 +18,8 @@ use crate::{
 
 /// Version of this form. All up to it are read, later ones are refused by name.
 ///
-/// 2: sessions may have owners. 3: when entries came. 4: how long records are.
-pub const STATE_VERSION: u16 = 4;
+/// 2: sessions may have owners. 3: when entries came. 4: how long records are. 5: owners may be accounts.
+pub const STATE_VERSION: u16 = 5;
 /// Bytes of a piece, the last one excepted.
 pub(super) const PIECE_BYTES: usize = 64 * 1024;
 pub(super) const UNIT_HEADER_BYTES: usize = 5;

@@ -6,7 +6,8 @@
 use compact_str::CompactString;
 use courser_contract::{
     Attach, AttachStage, Attached, ConnectRefusal, DetachCause, Epoch, Fence, FrontId, HomeRef,
-    PartitionEffects, PartitionId, Seq, SessionLimits, SessionUid, ToFront, WallMs, owner_name,
+    PartitionEffects, PartitionId, Seq, SessionLimits, SessionUid, ToFront, WallMs,
+    are_different_accounts, owner_name,
 };
 
 use super::{Going, Live, group_name};
@@ -77,6 +78,14 @@ impl Partition {
         mine(held) && mine(stored)
     }
 
+    /// Whether a session was left by a user that is gone, whose name another one has now (I8).
+    fn is_of_a_former_account(&self, uid: SessionUid, attach: &Attach) -> bool {
+        let session = self.state.sessions.get(uid.0);
+        let left_by = session.and_then(|session| session.owner());
+        let owners = left_by.zip(attach.owner.as_deref());
+        owners.is_some_and(|(left_by, asks)| are_different_accounts(left_by, asks))
+    }
+
     /// Gives a client id that nobody holds to a connection that has asked for it since a moment: what became due behind that is not held against
     /// it.
     fn take_client(&mut self, attach: &Attach, since: WallMs, fx: &mut impl PartitionEffects) {
@@ -89,8 +98,10 @@ impl Partition {
         let stored = self.state.by_client.get(client_id).copied();
         let stored = stored.map(SessionUid);
         let ending = stored.is_some_and(|uid| self.is_ending(uid));
-        // Its end may be late, at a start: then it waits for what its will goes by.
-        let is_new = attach.clean_start || stored.is_some_and(|it| self.has_expired(it, since));
+        // Its end may be late, at a start: then it waits for what its will goes by, or for the look at whose users are gone.
+        let is_over =
+            |uid| self.has_expired(uid, since) || self.is_of_a_former_account(uid, attach);
+        let is_new = attach.clean_start || stored.is_some_and(is_over);
         match stored {
             Some(uid) if !ending && !is_new => return self.resume(attach, since, uid, fx),
             Some(uid) if !ending => self.end_session(uid, fx),

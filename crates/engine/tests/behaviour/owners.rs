@@ -76,6 +76,62 @@ fn i8_what_stands_behind_the_name_of_an_owner_is_kept_and_makes_nobody_else() {
     others_are_refused(&mut world);
 }
 
+/// A session of `anna`'s with a message that waits and a will, left behind, after a crash of its partition.
+fn left_by(owner: &str) -> (World, usize) {
+    let mut world = World::new();
+    let reader = durable(&mut world, "reader");
+    world.subscribe(reader, to("will", QoS::AtLeastOnce));
+    let anna = world.client("same");
+    let options = Options {
+        owner: Some(owner.into()),
+        ..will("will", 60)
+    };
+    world.attach(anna, options);
+    world.subscribe(anna, to("t", QoS::AtLeastOnce));
+    world.detach(anna, DetachCause::Lost);
+    world.send("t", "for anna", QoS::AtLeastOnce);
+    world.settle();
+    world.restart(DURABLE);
+    world.settle();
+    world.attach(reader, Options::durable());
+    (world, reader)
+}
+
+/// Whether a connection of `owner` takes the session up that is there.
+fn takes_up(world: &mut World, owner: &str) -> bool {
+    let again = world.client("same");
+    world.attach(again, Options::of(owner));
+    world.settle();
+    let attached = world.clients[again].attached.clone();
+    let present = attached.expect("it is let in").present;
+    let expected: &[&str] = if present { &["for anna"] } else { &[] };
+    assert_eq!(world.got(again), expected);
+    present
+}
+
+#[test]
+fn i8_a_user_made_again_takes_up_no_session_that_a_crash_has_left_of_the_one_that_is_gone() {
+    let (mut world, reader) = left_by("anna\0@3");
+    let key = ("anna\0@3".to_owned(), "will".to_owned());
+    world.fx.wills.insert(key, WillPermission::Denied);
+    assert!(!takes_up(&mut world, "anna\0@7"));
+    assert_eq!(owner(&world).as_deref(), Some("anna\0@7"));
+    assert!(world.got(reader).is_empty(), "nor does its will go out");
+}
+
+#[test]
+fn i8_a_session_of_the_same_account_or_of_an_earlier_version_is_taken_up() {
+    for (left, asks) in [
+        ("anna\0@3", "anna\0@3"),
+        ("anna", "anna\0@3"),
+        ("anna\0device", "anna\0@3"),
+    ] {
+        let (mut world, _) = left_by(left);
+        assert!(takes_up(&mut world, asks), "{left:?}");
+        assert_eq!(owner(&world).as_deref(), Some(asks));
+    }
+}
+
 #[test]
 fn i8_a_session_that_ends_with_its_connection_is_not_displaced_either() {
     let mut world = World::new();

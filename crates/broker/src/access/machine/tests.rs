@@ -92,6 +92,30 @@ fn i11_a_new_user_inherits_no_session_of_one_that_is_gone() {
     assert!(machine.is_idle());
 }
 
+/// The walk over sessions was under way when the process died: what it had not ended may still be there.
+#[test]
+fn i11_a_new_user_waits_for_the_first_walk_of_a_start() {
+    let mut before = machine();
+    before.handle_leader();
+    let entries = [put_user("anna"), Command::RemoveUser(user("anna"))];
+    let entries = entries.map(|command| submit(&mut before, command).0.unwrap());
+    let access = Arc::new(Access::new(&[Arc::default()], Limits::default()));
+    let mut machine = Metadata::new(Arc::clone(&access));
+    for entry in entries {
+        machine.handle_committed(&entry).unwrap();
+    }
+    machine.handle_leader();
+    let submitted = Submitted {
+        command: put_user("anna"),
+        only_at: None,
+        answer: Box::new(|_| ()),
+    };
+    machine.take([submitted].into());
+    assert!(!machine.has_next(), "its sessions may be there");
+    access.note_swept(ShardId(0), 2);
+    assert!(machine.has_next());
+}
+
 #[test]
 fn m4_a_change_is_checked_against_all_that_was_proposed_before_it() {
     let mut machine = machine();
