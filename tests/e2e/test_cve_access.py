@@ -6,6 +6,7 @@ Each ends with the same proof: accounts, settings and files are what they were, 
 import contextlib
 import hashlib
 import http.client
+import itertools
 import json
 import os
 import signal
@@ -375,3 +376,94 @@ def test_cve_2017_4965_2019_11291_2021_32718_scripts_as_names(attacked):
             assert "alert" not in said and kind in ("text/html", "text/plain", "application/openmetrics-text"), (path, kind, said)
     assert shown >= 4, "it was looked for where it is shown"
     client.close()
+
+
+def retain_as(attacked, version, name, topics, payload):
+    """Messages of a user, retained by every QoS, with a session that is kept and with one that is not, and a will."""
+    *published, left = topics
+    for qos, clean in itertools.product((0, 1, 2), (True, False)):
+        client, answer = attacked.connect(version, name, f"{name}-{qos}-{clean}", clean)
+        assert answer.reason == 0
+        client.publish(published.pop(), payload, qos=qos, retain=True)
+        client.disconnect()
+    assert not published
+    client = RawClient(attacked.broker.address, version)
+    will = wire.Will(left, payload, qos=1, retain=True)
+    client.connect(f"{name}-will", username=name, password=b"a password", will=will)
+    client.close()
+    until(lambda: payload.decode() in attacked.run("retained", "show", left, code=None), "the will is there")
+
+
+def found(attacked, filter_, count):
+    """What a new subscriber finds retained, by topic: so many, and nothing more."""
+    client, answer = attacked.connect(V5, "root", "reader")
+    assert answer.reason == 0
+    before = withheld(attacked)
+    client.subscribe(filter_, qos=1)
+    messages = [client.message(retain=True) for _ in range(count)]
+    if count < len(TOPICS) + 1:
+        until(lambda: withheld(attacked) - before == len(TOPICS) + 1 - count, "what is withheld is counted")
+    client.ping()
+    client.disconnect()
+    return {message.topic: message.payload.decode() for message in messages}
+
+
+def withheld(attacked):
+    return attacked.broker.metric('courser_messages_dropped_total{reason="author_denied"}')
+
+
+TOPICS = [f"s/{number}" for number in range(7)]
+OF_ANNA = dict.fromkeys(TOPICS, "anna")
+OF_BEN = {"s/ben": "ben"}
+
+
+@pytest.fixture
+def with_retained(attacked, request):
+    """Seven messages of `anna`, on every way by which a message is retained, and one of `ben`."""
+    version = request.param
+    for name in ("anna", "ben"):
+        attacked.user(name, ("publish", "s/#"))
+    retain_as(attacked, version, "anna", TOPICS, b"anna")
+    ben, _ = attacked.connect(version, "ben", "ben")
+    ben.publish("s/ben", b"ben", qos=1, retain=True)
+    ben.disconnect()
+    assert found(attacked, "s/#", 8) == OF_ANNA | OF_BEN
+    return attacked
+
+
+def again(broker, how):
+    broker.stop(how)
+    broker.start()
+
+
+@pytest.mark.parametrize("with_retained", [V3, V5], indirect=True)
+def test_cve_2018_12546_retained_by_one_who_may_not_publish_it_any_more(with_retained):
+    """The right is revoked by an operator: new subscribers get nothing of what its user has retained, by whatever way; after a restart and
+    after a crash neither. Once it is given back all of it is there."""
+    attacked = with_retained
+    attacked.run("acl", "revoke", "anna", "publish", "s/#", "--yes")
+    assert found(attacked, "s/#", 1) == OF_BEN
+    again(attacked.broker, signal.SIGTERM)
+    assert found(attacked, "s/#", 1) == OF_BEN
+    again(attacked.broker, signal.SIGKILL)
+    assert found(attacked, "s/#", 1) == OF_BEN
+    attacked.run("user", "disable", "ben", "--yes", code=None)
+    attacked.run("acl", "grant", "anna", "publish", "s/#")
+    assert found(attacked, "s/#", 7) == OF_ANNA, "who is disabled may publish nothing"
+    attacked.run("user", "enable", "ben")
+    assert found(attacked, "s/#", 8) == OF_ANNA | OF_BEN
+
+
+@pytest.mark.parametrize("with_retained", [V5], indirect=True)
+def test_cve_2018_12546_retained_by_one_who_is_removed_and_made_again(with_retained):
+    """A user is removed: nobody new gets what it has retained. Nor does anybody once another user has its name and all its rights; what
+    that one retains is its own."""
+    attacked = with_retained
+    attacked.run("user", "remove", "anna", "--yes")
+    assert found(attacked, "s/#", 1) == OF_BEN
+    attacked.run("user", "add", "anna", "--role", "anna", "--password-file", "secret")
+    assert found(attacked, "s/#", 1) == OF_BEN
+    again(attacked.broker, signal.SIGKILL)
+    assert found(attacked, "s/#", 1) == OF_BEN
+    retain_as(attacked, V5, "anna", TOPICS, b"the other one")
+    assert found(attacked, "s/#", 8) == dict.fromkeys(TOPICS, "the other one") | OF_BEN

@@ -23,7 +23,7 @@ pub const PACKETS: [(&str, usize); 11] = [
 pub const VERSIONS: [&str; 2] = ["3.1.1", "5.0"];
 
 /// Reasons for which messages were not delivered.
-pub const DROPPED: [Dropped; 14] = [
+pub const DROPPED: [Dropped; 15] = [
     Dropped::NoSubscriber,
     Dropped::QueueFull,
     Dropped::Expired,
@@ -38,6 +38,7 @@ pub const DROPPED: [Dropped; 14] = [
     Dropped::Quota,
     Dropped::DiskFull,
     Dropped::OverLimit,
+    Dropped::AuthorDenied,
 ];
 
 /// The word for a reason in reports.
@@ -58,6 +59,7 @@ pub const fn dropped_name(why: Dropped) -> &'static str {
         Dropped::Quota => "quota",
         Dropped::DiskFull => "disk_full",
         Dropped::OverLimit => "over_limit",
+        Dropped::AuthorDenied => "author_denied",
     }
 }
 

@@ -1,5 +1,7 @@
 //! What fronts and partitions ask of the shell around them. A shell of tests records it, a shell of the broker does it.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use crate::{
@@ -83,6 +85,8 @@ pub enum Dropped {
     DiskFull,
     /// It was among more than may wait, since a limit was lowered.
     OverLimit,
+    /// It is retained, and who published it has no right to its topic any more.
+    AuthorDenied,
 }
 
 /// What a front asks before it goes on: the one gate of a client (I11).
@@ -111,6 +115,11 @@ pub enum Permission {
 pub trait FrontEffects {
     /// Whether the client may. Asked for each publish, subscription and delivery, and cheap where nobody has to log in.
     fn may(&mut self, asked: Asked<'_>) -> Permission;
+
+    /// Who publishes here, for what is to be retained: [`Publish::author`]. None: nobody has logged in.
+    fn author(&mut self) -> Option<Arc<str>> {
+        None
+    }
 
     /// Sends a publish to its destinations. With [`Routed::Waits`] the shell later calls the front's `handle_settled` with
     /// this ticket, once. QoS 0 never waits.
@@ -239,6 +248,10 @@ pub trait PartitionEffects {
 
     /// Whether the user to whom a session belongs may publish its will now: its rights may have changed since it left it (I11).
     fn permits_will(&mut self, owner: &str, client_id: &str, topic: &str) -> WillPermission;
+
+    /// Whether the author of a retained message may publish to its topic now, so that it is replayed (I11). Asked for each that has an author
+    /// and would go to a new subscription, only while a client is connected to get it: users and roles are known then.
+    fn permits_retained(&mut self, author: &str, topic: &str) -> Permission;
 
     /// Counts messages that were not delivered.
     fn dropped(&mut self, why: Dropped, messages: u64);

@@ -41,7 +41,10 @@ pub use message::{
     VolatilePart,
 };
 pub use needs::{Need, Needs, NeedsScan};
-pub use owner::{ACCOUNT, BEHIND_NAME, are_different_accounts, owner_account, owner_name};
+pub use owner::{
+    ACCOUNT, BEHIND_NAME, are_different_accounts, author_of, author_parts, owner_account,
+    owner_name,
+};
 pub use recall::{Question, Recalled, StreamWants, Want};
 pub use record::{Publish, QoS, RECORD_VERSION, Record, RecordRef, RecordView};
 pub use session::{

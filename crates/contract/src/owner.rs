@@ -3,9 +3,10 @@
 //! ```text
 //! owner   name of the user, then, if there is more to say of it, NUL and what the shell wants to find again
 //!         or, if it has an account, NUL, "@" and the number of that account
+//! author  client id, NUL, owner
 //! ```
 //!
-//! A name has no NUL. A user that is removed and made again has the name and another account: it is somebody else. An owner that names no
+//! Names and client ids have no NUL (v5 [MQTT-1.5.4-2], v3 [MQTT-1.5.3-2]). A user that is removed and made again has the name and another account: it is somebody else. An owner that names no
 //! account is of an earlier version, or proved by a token, whose issuer vouches for the name: it is known by its name alone.
 
 /// Between the name and what is behind it.
@@ -35,6 +36,18 @@ pub fn are_different_accounts(one: &str, other: &str) -> bool {
     matches!((owner_account(one), owner_account(other)), (Some(one), Some(other)) if one != other)
 }
 
+/// Who has published as this client and owner: what is asked again before its retained messages are replayed (I11).
+#[must_use]
+pub fn author_of(client_id: &str, owner: &str) -> String {
+    [client_id, owner].join("\0")
+}
+
+/// Client id and owner in the text of an author. None: nothing that [`author_of`] makes.
+#[must_use]
+pub fn author_parts(author: &str) -> Option<(&str, &str)> {
+    author.split_once('\0')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,6 +64,15 @@ mod tests {
             assert_eq!(owner_name(owner), name, "{owner:?}");
             assert_eq!(owner_account(owner), account, "{owner:?}");
         }
+    }
+
+    #[test]
+    fn an_author_is_a_client_and_an_owner() {
+        for (client_id, owner) in [("c", "anna"), ("", "anna\0@17"), ("c/+", "anna\0device")] {
+            let author = author_of(client_id, owner);
+            assert_eq!(author_parts(&author), Some((client_id, owner)));
+        }
+        assert_eq!(author_parts("anna"), None);
     }
 
     #[test]

@@ -46,6 +46,9 @@ pub struct Publish<'a> {
     pub expires_at: Option<super::WallMs>,
     /// Client that published, for the subscription option No Local; none: nobody whose own it is.
     pub publisher: Option<super::ClientHash>,
+    /// Who published what is to be retained, for the right that is asked for when it is replayed ([`author_of`](super::author_of)); none:
+    /// nobody who has logged in.
+    pub author: Option<&'a str>,
 }
 
 /// What a stored or forwarded message says, borrowed from wherever its bytes are.
@@ -65,6 +68,8 @@ pub struct RecordView<'a> {
     pub expires_at: Option<super::WallMs>,
     /// Client that published.
     pub publisher: Option<super::ClientHash>,
+    /// As in [`Publish::author`].
+    pub author: Option<&'a str>,
 }
 
 impl<'a> From<&Publish<'a>> for RecordView<'a> {
@@ -77,6 +82,7 @@ impl<'a> From<&Publish<'a>> for RecordView<'a> {
             retain: publish.retain,
             expires_at: publish.expires_at,
             publisher: publish.publisher,
+            author: publish.author,
         }
     }
 }
@@ -91,6 +97,7 @@ impl<'a> From<RecordView<'a>> for Publish<'a> {
             retain: record.retain,
             expires_at: record.expires_at,
             publisher: record.publisher,
+            author: record.author,
         }
     }
 }
@@ -102,8 +109,11 @@ impl<'a> From<RecordView<'a>> for Publish<'a> {
 ///  7 u8 version                                     5-7 number of zero bytes at the end
 ///  8 u32 properties length  12 u16 publisher: first bytes, or zero   14 two zero bytes
 /// 16 u64 expires at, ms, if the flags say so; then u64 publisher: the other bytes, if the flags say so
+///    in version 2: u32 length of the author, author
 ///    topic, properties, payload, zero bytes up to a multiple of 8
 /// ```
+///
+/// What has an author is written in version 2, all else in version 1: only what is retained pays for it.
 ///
 /// A program before this one had partition and number of a session in place of the publisher's hash: they are the hash of nobody,
 /// and what it retained may come back to its publisher.
@@ -112,8 +122,12 @@ const FLAG_RETAIN: u8 = 1 << 2;
 const FLAG_EXPIRES: u8 = 1 << 3;
 const FLAG_PUBLISHER: u8 = 1 << 4;
 const PADDING_SHIFT: u32 = 5;
-/// Version of this layout: each record has it, and readers know no other.
-pub const RECORD_VERSION: u8 = 1;
+/// Version of the layout with an author, the highest that there is: each record has its own, and readers know no other.
+pub const RECORD_VERSION: u8 = 2;
+/// Version of the layout without one.
+const PLAIN_VERSION: u8 = 1;
+/// Bytes that say how long an author is.
+const AUTHOR_LEN_BYTES: usize = 4;
 
 impl<'a> RecordView<'a> {
     /// The record at the beginning of `bytes`; `None` when there is no whole and well-formed one.
@@ -137,6 +151,10 @@ impl RecordView<'_> {
         HEADER_BYTES
             + if self.expires_at.is_some() { 8 } else { 0 }
             + if self.publisher.is_some() { 8 } else { 0 }
+            + match self.author {
+                Some(author) => AUTHOR_LEN_BYTES + author.len(),
+                None => 0,
+            }
     }
 
     /// Appends the encoded form to `out`.
@@ -186,7 +204,7 @@ impl RecordView<'_> {
         let first = u64::from(length_u32(len))
             | u64::from(topic_len) << 32
             | u64::from(flags) << 48
-            | u64::from(RECORD_VERSION) << 56;
+            | u64::from(PLAIN_VERSION + u8::from(self.author.is_some())) << 56;
         let publisher = self.publisher.map(super::ClientHash::words);
         let first_of_publisher = publisher.map_or(0, |(first, _)| first);
         let second =
@@ -204,7 +222,17 @@ impl RecordView<'_> {
             header[at..at + 8].copy_from_slice(&word.to_le_bytes());
             at += 8;
         }
+        if let Some(author) = self.author {
+            write_author(author, &mut header[at..]);
+        }
     }
+}
+
+#[cold]
+fn write_author(author: &str, out: &mut [u8]) {
+    let (len, text) = out.split_at_mut(AUTHOR_LEN_BYTES);
+    len.copy_from_slice(&length_u32(author.len()).to_le_bytes());
+    text.copy_from_slice(author.as_bytes());
 }
 
 #[inline]
@@ -369,7 +397,7 @@ fn decode<'a>(bytes: &'a [u8], topic: &'a str) -> Option<RecordView<'a>> {
     let [first, second] = [head as u64, (head >> 64) as u64];
     let len = first as u32 as usize;
     let [flags, version] = [(first >> 48) as u8, (first >> 56) as u8];
-    if version != RECORD_VERSION || second >> 48 != 0 || !len.is_multiple_of(8) {
+    if second >> 48 != 0 || !len.is_multiple_of(8) {
         return None;
     }
     let end = len.checked_sub(usize::from(flags >> PADDING_SHIFT))?;
@@ -381,6 +409,10 @@ fn decode<'a>(bytes: &'a [u8], topic: &'a str) -> Option<RecordView<'a>> {
         (None, None, parts)
     } else {
         return None;
+    };
+    let (author, parts) = match version {
+        PLAIN_VERSION => (None, parts),
+        _ => decode_author(version, parts)?,
     };
     let (name, parts) = parts.split_at_checked(usize::from((first >> 32) as u16))?;
     let (properties, payload) = parts.split_at_checked(second as u32 as usize)?;
@@ -396,7 +428,19 @@ fn decode<'a>(bytes: &'a [u8], topic: &'a str) -> Option<RecordView<'a>> {
         retain: flags & FLAG_RETAIN != 0,
         expires_at,
         publisher,
+        author,
     })
+}
+
+/// Reads the author, and what follows.
+#[cold]
+fn decode_author(version: u8, parts: &[u8]) -> Option<(Option<&str>, &[u8])> {
+    if version != RECORD_VERSION {
+        return None;
+    }
+    let (len, parts) = parts.split_first_chunk::<AUTHOR_LEN_BYTES>()?;
+    let (author, parts) = parts.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+    Some((Some(std::str::from_utf8(author).ok()?), parts))
 }
 
 type Words<'a> = (Option<super::WallMs>, Option<super::ClientHash>, &'a [u8]);

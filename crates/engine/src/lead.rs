@@ -374,6 +374,8 @@ pub(crate) struct Lead {
     pub(crate) inherited: BTreeMap<SessionUid, BTreeSet<(PartitionId, Seq)>>,
     /// Holds of earlier leaders whose PUBREC waits for those of their session, with the front that asked again (M28).
     pub(crate) waiting_holds: BTreeMap<(SessionUid, u16), FrontId>,
+    /// Authors of wills that are to be retained, of sessions that keep no client id. They end with their connections, and the process.
+    pub(crate) will_authors: BTreeMap<SessionUid, Box<str>>,
     pub(crate) tokens: u64,
     pub(crate) requests: u64,
     pub(crate) open_joins: HashMap<u64, OpenJoin, Hasher>,
@@ -458,6 +460,7 @@ impl Default for Lead {
             holding: HashMap::default(),
             inherited: BTreeMap::new(),
             waiting_holds: BTreeMap::new(),
+            will_authors: BTreeMap::new(),
             tokens: 0,
             unconfirmed: BTreeMap::new(),
             fences: HashMap::default(),

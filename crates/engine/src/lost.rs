@@ -28,6 +28,7 @@ pub(crate) const TOMBSTONE: RecordView<'static> = RecordView {
     retain: false,
     expires_at: None,
     publisher: None,
+    author: None,
 };
 
 /// Whether a record stands for one whose bytes are lost.

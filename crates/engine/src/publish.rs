@@ -45,12 +45,14 @@ impl Partition {
         } else {
             self.lead.nobody.clone()
         };
+        // Once targets are settled, only who finds it among the retained messages asks who published.
+        let (publisher, author) = match append.keep_retained {
+            true => (append.publish.publisher, append.publish.author),
+            false => (None, None),
+        };
         let view = RecordView {
-            // Once targets are settled, only who finds it among the retained messages asks who published.
-            publisher: match append.keep_retained {
-                true => append.publish.publisher,
-                false => None,
-            },
+            publisher,
+            author,
             ..RecordView::from(append.publish)
         };
         self.take_publish(&list, append, &view, fx);

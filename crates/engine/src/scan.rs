@@ -2,8 +2,8 @@
 
 use courser_contract::{
     AppendKey, DeliverFlags, DeliverTo, Delivery, Dropped, Epoch, HomeRef, PartitionEffects,
-    PartitionId, QoS, Record, RecordView, RetainedFound, RetainedScan, ScanRef, SessionUid,
-    ToFront, ToPartition,
+    PartitionId, Permission, QoS, Record, RecordView, RetainedFound, RetainedScan, ScanRef,
+    SessionUid, ToFront, ToPartition,
 };
 use std::{rc::Rc, sync::Arc};
 
@@ -155,15 +155,24 @@ impl Partition {
         }
         let mut records: Vec<Record> = Vec::new();
         let (mut bytes, mut next) = (0, end.next);
+        let mut withheld = 0;
         let found = found.into_iter().map(|slot| self.state.records.get(slot));
         for record in found.filter(|record| record.expires_at().is_none_or(|at| at > wall)) {
             let record = record.to_record();
-            bytes += record.view().encoded_len();
+            let view = record.view();
+            if is_withheld(&view, fx) {
+                withheld += 1;
+                continue;
+            }
+            bytes += view.encoded_len();
             if let (true, Some(last)) = (bytes > FIND_BYTES_MAX, records.last()) {
                 next = Some(last.view().topic.into());
                 break;
             }
             records.push(record);
+        }
+        if withheld > 0 {
+            fx.dropped(Dropped::AuthorDenied, withheld);
         }
         let answer = RetainedFound {
             scan: scan.scan,
@@ -276,9 +285,10 @@ impl Partition {
     ) -> u64 {
         let target = &list.targets[0];
         if view.qos.min(target.qos) > QoS::AtMostOnce {
-            // Who published was asked above for the last time.
+            // Who published was asked before for the last time.
             let view = RecordView {
                 publisher: None,
+                author: None,
                 ..*view
             };
             self.store_for(&view, list, fx);
@@ -400,4 +410,10 @@ fn found_target(uid: SessionUid, subscription: &Subscribed) -> Target {
             .identifier
             .map(|identifier| Arc::from([identifier])),
     }
+}
+
+/// Whether nobody gets a retained message now: it stays, and comes again with its author's right (ADR 20).
+fn is_withheld(view: &RecordView<'_>, fx: &mut impl PartitionEffects) -> bool {
+    let author = view.author;
+    author.is_some_and(|author| fx.permits_retained(author, view.topic) == Permission::Denied)
 }

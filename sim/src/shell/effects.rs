@@ -149,6 +149,10 @@ impl PartitionEffects for PartitionFx<'_> {
         self.hub.serves
     }
 
+    fn permits_retained(&mut self, _: &str, _: &str) -> courser_contract::Permission {
+        courser_contract::Permission::Granted
+    }
+
     fn permits_will(&mut self, _: &str, _: &str, _: &str) -> courser_contract::WillPermission {
         // Nobody logs in here.
         courser_contract::WillPermission::Granted

@@ -1,9 +1,11 @@
 //! The one gate of a client (I11): every front asks here before it publishes, subscribes or delivers.
 
+use std::sync::Arc;
+
 use courser_access::{
     Identity, Limits, Principal, Quota, Rights, Sharing, Standing, Table, Verdict,
 };
-use courser_contract::{Asked, Attach, Permission, SessionLimits, Tick, WillPermission};
+use courser_contract::{Asked, Attach, Permission, SessionLimits, Tick, WillPermission, author_of};
 
 use super::Access;
 use super::owner::Owner;
@@ -29,6 +31,8 @@ pub(crate) struct Client {
     will: Option<Box<str>>,
     /// How much it may publish, where that is limited.
     quota: Option<Quota>,
+    /// What its retained messages say of it, once it has published one.
+    author: Option<Arc<str>>,
 }
 
 /// Why a connection may not go on by a newer table.
@@ -69,6 +73,7 @@ impl Gate {
             quota,
             revision: table.revision(),
             will,
+            author: None,
             rights,
         }));
     }
@@ -134,6 +139,20 @@ impl Gate {
     pub(crate) fn ownership(&self, table: &Table) -> Option<(Box<str>, SessionLimits)> {
         let owner = self.owner()?;
         Some((owner, session_limits(self.limits(table))))
+    }
+
+    /// What its retained messages say of it. None: nobody has logged in.
+    pub(crate) fn author(&mut self) -> Option<Arc<str>> {
+        let client: &mut Client = match self {
+            Self::Open(_) | Self::Shut => return None,
+            Self::Client(client) => client,
+        };
+        let rights = &client.rights;
+        let author = client.author.get_or_insert_with(|| {
+            let owner = Owner::of(rights).to_text();
+            author_of(rights.who().client_id(), &owner).into()
+        });
+        Some(Arc::clone(author))
     }
 
     /// Notes the will that a CONNECT came with.

@@ -5,6 +5,7 @@
 //! ```
 
 mod accounts;
+mod authors;
 mod bootstrap;
 mod ends;
 mod entry;
@@ -21,6 +22,7 @@ mod throttle;
 mod tokens;
 
 pub(crate) use accounts::{Accounts, Logins, Secret};
+pub(crate) use authors::Authors;
 pub(crate) use ends::Ends;
 pub(crate) use entry::{VERSION, empty_checkpoint};
 pub(crate) use gate::{Gate, Revoked, limits_of_session, may_publish_will};

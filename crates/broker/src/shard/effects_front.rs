@@ -4,6 +4,8 @@
 //! once. [`DeliverFx`] is for a front that gets a delivery in the middle of a partition's call: it never publishes there, and
 //! what it says to partitions is queued like everything else between the two.
 
+use std::sync::Arc;
+
 use courser_contract::{
     Asked, AttachStage, CloseCause, ConnectRefusal, Cut, Destinations, Dropped, FrontEffects,
     FrontId, PartitionId, Permission, Publish, QoS, Routed, Ticket, ToFront, ToHome,
@@ -77,6 +79,10 @@ impl FrontEffects for FrontFx<'_> {
             self.open_gate();
         }
         self.gate.may(asked, &self.shard.hub.table)
+    }
+
+    fn author(&mut self) -> Option<Arc<str>> {
+        self.gate.author()
     }
 
     #[inline]

@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use courser_contract::{
     AppendNumber, CloseCause, Cut, DeliverTo, Delivery, Destinations, Dropped, Fence, FrontId,
-    IndexChange, IndexToken, ListNumber, Origin, PartitionEffects, PartitionId, Settled, ShardId,
-    ToFront, ToPartition, WillPermission,
+    IndexChange, IndexToken, ListNumber, Origin, PartitionEffects, PartitionId, Permission,
+    Settled, ShardId, ToFront, ToPartition, WillPermission,
 };
 use courser_mqtt::front::Prepared;
 
@@ -172,6 +172,11 @@ impl PartitionEffects for PartitionFx<'_> {
 
     fn permits_will(&mut self, owner: &str, client_id: &str, topic: &str) -> WillPermission {
         may_publish_will(&self.shard.hub.access, owner, client_id, topic)
+    }
+
+    fn permits_retained(&mut self, author: &str, topic: &str) -> Permission {
+        let hub = &mut self.shard.hub;
+        hub.authors.permit(&hub.access, author, topic)
     }
 
     fn dropped(&mut self, why: Dropped, messages: u64) {

@@ -18,7 +18,7 @@ use super::guard::Inside;
 use super::ready::Place;
 use super::recovery::Early;
 use super::writing::{Touched, Unwritten};
-use crate::access::{Access, Accounts};
+use crate::access::{Access, Accounts, Authors};
 use crate::appends::{Appends, LastWords};
 use crate::classes::Classes;
 use crate::config::Config;
@@ -169,6 +169,8 @@ pub(crate) struct Hub {
     pub(crate) access: Arc<Access>,
     /// The table that counts on this shard.
     pub(crate) table: Arc<Table>,
+    /// Rights of those who have retained messages in partitions of this shard.
+    pub(crate) authors: Authors,
     /// Logins of this shard.
     pub(crate) accounts: Accounts,
     /// Whether CONNECT is taken: all partitions of the process serve (M39).

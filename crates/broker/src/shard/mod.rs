@@ -76,7 +76,7 @@ use self::settings::Tuning;
 use self::timers::Timer;
 use self::turn::Next;
 use self::writing::{Touched, Unwritten};
-use crate::access::{Accounts, Logins, Metadata, Reply};
+use crate::access::{Accounts, Authors, Logins, Metadata, Reply};
 use crate::appends::{Appends, LastWords};
 use crate::classes::Classes;
 use crate::clock::{Alarm, Clock};
@@ -300,6 +300,7 @@ impl Shard {
             connections: parts.connections,
             table: parts.logins.access.table(),
             access: Arc::clone(&parts.logins.access),
+            authors: Authors::default(),
             accounts: accounts.clone(),
             serving: disk.is_none(),
             early: VecDeque::new(),

@@ -309,6 +309,7 @@ impl Shard {
             retain: true,
             expires_at: None,
             publisher: None,
+            author: None,
         };
         let append = Append {
             key: AppendKey::Unanswered,

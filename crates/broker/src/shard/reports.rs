@@ -172,6 +172,7 @@ impl Shard {
             retain: true,
             expires_at: None,
             publisher: None,
+            author: None,
         };
         let keeper = PartitionId::volatile_of(self.hub.id);
         let subscribed = self.hub.destinations(topic, false);

@@ -186,6 +186,14 @@ pub struct Attach {
     pub limits: SessionLimits,
 }
 
+impl Attach {
+    /// The will of this connection, if it is to be retained.
+    #[must_use]
+    pub fn retained_will(&self) -> Option<&Will> {
+        self.will.as_deref().filter(|will| will.retain)
+    }
+}
+
 /// What a session may use by the limits of whom it belongs to; `u32::MAX`: as much as any session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionLimits {

@@ -10,6 +10,7 @@ fn view<'a>(topic: &'a str, properties: &'a [u8], payload: &'a [u8]) -> RecordVi
         retain: true,
         expires_at: Some(WallMs(12_345)),
         publisher: Some(ClientHash::of("publisher")),
+        author: None,
     }
 }
 
@@ -26,9 +27,14 @@ fn what_is_encoded_is_read_back() {
             retain: false,
             expires_at: None,
             publisher: None,
+            author: None,
             ..full
         };
-        for record in [full, bare] {
+        let authored = |record| RecordView {
+            author: Some("c\0anna\0@17"),
+            ..record
+        };
+        for record in [full, bare, authored(full), authored(bare)] {
             let copy = Record::copy_of(&record);
             assert_eq!(copy.view(), record);
             assert_eq!(copy.bytes().len(), record.encoded_len());
@@ -82,10 +88,39 @@ fn cut_or_changed_bytes_are_no_record() {
 }
 
 #[test]
+fn a_record_with_an_author_is_of_version_2_and_any_other_as_it_was() {
+    let plain = view("topic", b"\x01\x01", b"payload");
+    let authored = RecordView {
+        author: Some("c\0anna"),
+        ..plain
+    };
+    let version = |view| Record::copy_of(view).bytes()[7];
+    assert_eq!(version(&plain), PLAIN_VERSION);
+    assert_eq!(version(&authored), RECORD_VERSION);
+    let bytes = Record::copy_of(&authored).bytes().clone();
+    for len in 0..bytes.len() {
+        assert!(
+            RecordRef::parse(&bytes.slice(..len), 0).is_none(),
+            "cut at {len}"
+        );
+    }
+    // A later version, an author that is longer than the record, one that is no text.
+    for (at, bad) in [(7, 3), (32, 200), (35, 1), (36, 0xFF)] {
+        let mut changed = bytes.to_vec();
+        changed[at] = bad;
+        assert!(
+            RecordRef::parse(&Bytes::from(changed), 0).is_none(),
+            "byte {at}"
+        );
+    }
+}
+
+#[test]
 fn a_record_is_small_beside_what_it_carries() {
     let bare = RecordView {
         expires_at: None,
         publisher: None,
+        author: None,
         ..view("a/b", b"", &[7; 125])
     };
     assert_eq!(bare.encoded_len(), 16 + 3 + 125);

@@ -124,6 +124,10 @@ impl PartitionEffects for Shell {
         courser_contract::Cut(0)
     }
 
+    fn permits_retained(&mut self, _: &str, _: &str) -> courser_contract::Permission {
+        courser_contract::Permission::Granted
+    }
+
     fn permits_will(&mut self, _: &str, _: &str, _: &str) -> courser_contract::WillPermission {
         courser_contract::WillPermission::Granted
     }
@@ -323,6 +327,7 @@ impl Bench {
                 retain: keep_retained,
                 expires_at: None,
                 publisher: None,
+                author: None,
             },
             keep_retained,
             deliver: !keep_retained,
@@ -351,6 +356,7 @@ impl Bench {
             retain: false,
             expires_at: None,
             publisher: None,
+            author: None,
         };
         for packet_id in 1..=TURN as u16 {
             let publish = Published2 {

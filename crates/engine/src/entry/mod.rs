@@ -41,7 +41,8 @@ use crate::canonical::{DecodeError, Reader};
 const LAYOUT: u16 = 1;
 /// Version of the rules by which facts are applied. Entries of all versions up to it are read.
 ///
-/// 2: sessions may belong to users. 3: sets are packed, and what is one message for a set is short. 4: sessions may belong to accounts.
+/// 2: sessions may belong to users. 3: sets are packed, and what is one message for a set is short. 4: sessions may belong to accounts,
+/// and records have authors.
 pub const ENGINE_VERSION: u16 = 4;
 pub(crate) const HEADER_BYTES: usize = 32;
 const FACT_BYTES: usize = 8;

@@ -61,6 +61,7 @@ fn sample() -> Bytes {
         retain: true,
         expires_at: None,
         publisher: None,
+        author: None,
     };
     let key = numbered(4, 4);
     let targets = [target(1 << 24, &[]), target(2 << 24, &[5, 6, 7])];
@@ -132,6 +133,7 @@ fn a_publish_refers_to_the_one_before_it_and_to_no_other() {
         retain: false,
         expires_at: None,
         publisher: None,
+        author: None,
     };
     let record = view.encoded_len();
     let only = [target(1 << 24, &[])];
@@ -254,6 +256,7 @@ fn short_entry() -> Bytes {
         retain: false,
         expires_at: None,
         publisher: None,
+        author: None,
     };
     let key = AppendKey::Numbered {
         origin: Origin {

@@ -12,6 +12,7 @@ fn view(payload: &[u8]) -> RecordView<'_> {
         retain: false,
         expires_at: None,
         publisher: None,
+        author: None,
     }
 }
 

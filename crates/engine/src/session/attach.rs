@@ -7,7 +7,7 @@ use compact_str::CompactString;
 use courser_contract::{
     Attach, AttachStage, Attached, ConnectRefusal, DetachCause, Epoch, Fence, FrontId, HomeRef,
     PartitionEffects, PartitionId, Seq, SessionLimits, SessionUid, ToFront, WallMs,
-    are_different_accounts, owner_name,
+    are_different_accounts, author_of, author_parts, owner_name,
 };
 
 use super::{Going, Live, group_name};
@@ -216,6 +216,10 @@ impl Partition {
             self.own(SessionUid(uid), attach.owner.as_deref());
             let holder = Holder::Coming(attach.front);
             self.hold(&client_id, holder, attach.owner.as_deref());
+        } else if let (Some(owner), Some(_)) = (&attach.owner, attach.retained_will()) {
+            let author = author_of(&attach.client_id, owner);
+            let authors = &mut self.lead.will_authors;
+            authors.insert(SessionUid(uid), author.into());
         }
         self.lead.after(After::Attached(Box::new(Attaching {
             front: attach.front,
@@ -262,6 +266,10 @@ impl Partition {
         self.watch_session(uid.0, limits);
         if is_named {
             self.own(uid, Some(owner));
+        } else if let Some(author) = self.lead.will_authors.get_mut(&uid)
+            && let Some((client_id, _)) = author_parts(author)
+        {
+            *author = author_of(client_id, owner).into();
         }
     }
 

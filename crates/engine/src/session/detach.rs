@@ -3,7 +3,7 @@
 use compact_str::CompactString;
 use courser_contract::{
     AppendKey, Cut, Cuts, DetachCause, Dropped, Epoch, PartitionEffects, PartitionId, QoS, Record,
-    RecordView, SessionUid, ToPartition, WallMs, Will, WillPermission,
+    RecordView, SessionUid, ToPartition, WallMs, Will, WillPermission, author_of,
 };
 use smallvec::SmallVec;
 
@@ -163,6 +163,15 @@ impl Partition {
         }
     }
 
+    /// Who publishes what a session leaves behind.
+    fn will_author(&self, uid: SessionUid) -> Option<Box<str>> {
+        if let Some(author) = self.lead.will_authors.get(&uid) {
+            return Some(author.clone());
+        }
+        let session = self.state.sessions.get(uid.0)?;
+        Some(author_of(&session.client_id, session.owner()?).into())
+    }
+
     fn forget_will(&mut self, uid: SessionUid) {
         if let Some(session) = self.state.sessions.get_mut(uid.0) {
             session.will_forgotten = true;
@@ -189,6 +198,7 @@ impl Partition {
         self.stop_live(uid, fx);
         self.publish_will(uid, fx);
         self.leave_groups(uid, fx);
+        self.lead.will_authors.remove(&uid);
         self.write(&Rare::SessionEnded { session: uid });
         if let Some(session) = self.state.sessions.get_mut(uid.0) {
             session.lead.going = Going::Ended;
@@ -204,6 +214,7 @@ impl Partition {
         };
         let session = self.state.sessions.get(uid.0).expect("it has a will");
         let client = session.publisher();
+        let author = will.retain.then(|| self.will_author(uid)).flatten();
         let permission = self.will_permission(uid, fx);
         self.forget_will(uid);
         self.write(&Rare::WillTaken { session: uid });
@@ -225,6 +236,7 @@ impl Partition {
                 .expiry_seconds
                 .map(|seconds| WallMs(wall.0 + u64::from(seconds) * 1_000)),
             publisher: Some(client),
+            author: author.as_deref(),
         };
         let destinations = fx.destinations(view.topic, view.retain);
         let cuts: Cuts = destinations.iter().map(|&to| fx.cut(to)).collect();

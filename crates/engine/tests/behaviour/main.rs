@@ -2,6 +2,7 @@
 
 mod aging;
 mod aside;
+mod authors;
 mod checkpoints;
 mod cold;
 mod forwards;

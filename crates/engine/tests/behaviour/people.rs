@@ -68,7 +68,7 @@ pub(crate) fn retain2_as(
     hold(world, at, named, &publish, pubrec);
 }
 
-fn hold(
+pub(crate) fn hold(
     world: &mut World,
     at: usize,
     (packet_id, hash): (u16, u64),

@@ -105,6 +105,7 @@ fn m8_the_list_of_one_message_is_dropped_again() {
     for _ in 0..20 {
         let publish = Publish {
             publisher: Some(hash),
+            author: None,
             ..message(TOPIC, "mine", QoS::AtLeastOnce)
         };
         world.publish(&publish);

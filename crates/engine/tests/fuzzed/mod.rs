@@ -20,6 +20,7 @@ fn entry() -> Bytes {
         retain: false,
         expires_at: None,
         publisher: None,
+        author: None,
     };
     let mut bytes = Vec::new();
     for _ in 0..64 {

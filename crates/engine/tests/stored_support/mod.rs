@@ -64,6 +64,10 @@ impl PartitionEffects for Shell {
         courser_contract::Cut(0)
     }
 
+    fn permits_retained(&mut self, _: &str, _: &str) -> courser_contract::Permission {
+        courser_contract::Permission::Granted
+    }
+
     fn permits_will(&mut self, _: &str, _: &str, _: &str) -> courser_contract::WillPermission {
         courser_contract::WillPermission::Granted
     }
@@ -191,6 +195,7 @@ impl Setup {
                 retain: false,
                 expires_at: None,
                 publisher: None,
+                author: None,
             },
             keep_retained: false,
             deliver: true,

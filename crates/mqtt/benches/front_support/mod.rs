@@ -112,6 +112,7 @@ impl Bench {
                 retain: false,
                 expires_at: None,
                 publisher: None,
+                author: None,
             }),
             qos,
         }

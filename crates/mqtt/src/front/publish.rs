@@ -174,6 +174,7 @@ impl Front {
                     .message_expiry_interval
                     .map(|seconds| WallMs(now.wall.0 + u64::from(seconds) * 1000)),
                 publisher: Some(self.session.publisher),
+                author: None,
             },
             packet_id,
             duplicate,
@@ -250,13 +251,35 @@ impl Front {
         ticket: Ticket,
         fx: &mut impl FrontEffects,
     ) -> Routed {
-        if publish.retain && self.is_too_large_to_retain(publish.payload) {
-            return Routed::Refused(Refusal::TooLarge);
+        if publish.retain {
+            return self.hand_over_retained(publish, ticket, fx);
         }
         if fx.may(Asked::Publish(publish.topic)) == Permission::Denied {
             return Routed::Refused(Refusal::NotAuthorized);
         }
         fx.publish(publish, ticket)
+    }
+
+    /// The same of what is to be retained, which says who published it.
+    #[inline(never)]
+    fn hand_over_retained(
+        &self,
+        publish: &Publish<'_>,
+        ticket: Ticket,
+        fx: &mut impl FrontEffects,
+    ) -> Routed {
+        if self.is_too_large_to_retain(publish.payload) {
+            return Routed::Refused(Refusal::TooLarge);
+        }
+        if fx.may(Asked::Publish(publish.topic)) == Permission::Denied {
+            return Routed::Refused(Refusal::NotAuthorized);
+        }
+        let author = fx.author();
+        let publish = Publish {
+            author: author.as_deref(),
+            ..*publish
+        };
+        fx.publish(&publish, ticket)
     }
 
     pub(super) fn is_too_large_to_retain(&self, payload: &[u8]) -> bool {

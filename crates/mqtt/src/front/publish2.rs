@@ -102,6 +102,11 @@ impl Front {
             let answer = Answer::Due(ReasonCode::NoMatchingSubscribers);
             return self.hold_and_queue(now, incoming, Way::Home, answer);
         }
+        let author = publish.retain.then(|| fx.author()).flatten();
+        let record = RecordView {
+            author: author.as_deref(),
+            ..RecordView::from(publish)
+        };
         let home = self.session.home;
         let cuts = destinations.iter().map(|&to| fx.cut(to)).collect();
         fx.send_home(
@@ -112,7 +117,7 @@ impl Front {
                 publish: Box::new(Published2 {
                     packet_id: incoming.packet_id,
                     hash: hash_of(publish.topic, publish.payload),
-                    record: Record::copy_of(&RecordView::from(publish)),
+                    record: Record::copy_of(&record),
                     destinations,
                     cuts,
                     pubrec: match self.peer.version {

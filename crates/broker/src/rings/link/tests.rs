@@ -23,6 +23,7 @@ fn message(payload: &[u8]) -> Publish<'_> {
         retain: false,
         expires_at: None,
         publisher: None,
+        author: None,
     }
 }
 

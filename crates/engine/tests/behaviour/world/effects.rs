@@ -1,11 +1,11 @@
 //! What partitions ask of the world.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use courser_contract::{
     AppendNumber, Cut, DeliverTo, Delivery, Destinations, Dropped, Fence, FrontId, HomeRef,
-    IndexChange, IndexToken, Origin, PartitionEffects, PartitionId, Settled, ToFront, ToPartition,
-    WillPermission,
+    IndexChange, IndexToken, Origin, PartitionEffects, PartitionId, Permission, Settled, ToFront,
+    ToPartition, WillPermission,
 };
 
 use super::{DURABLE, Got, OTHER, VOLATILE};
@@ -35,6 +35,8 @@ pub(crate) struct Effects {
     pub(crate) slowed: Vec<FrontId>,
     /// What is said of wills that nothing else is said of is yes.
     pub(crate) wills: BTreeMap<(String, String), WillPermission>,
+    /// Authors that have lost the right to a topic.
+    pub(crate) denied_authors: BTreeSet<(String, String)>,
     /// Entries that a test has committed by itself.
     pub(crate) entries: Vec<bytes::Bytes>,
 }
@@ -160,6 +162,14 @@ impl PartitionEffects for Effects {
     fn permits_will(&mut self, owner: &str, _client_id: &str, topic: &str) -> WillPermission {
         let said = self.wills.get(&(owner.to_owned(), topic.to_owned()));
         said.copied().unwrap_or(WillPermission::Granted)
+    }
+
+    fn permits_retained(&mut self, author: &str, topic: &str) -> Permission {
+        let asked = (author.to_owned(), topic.to_owned());
+        match self.denied_authors.contains(&asked) {
+            true => Permission::Denied,
+            false => Permission::Granted,
+        }
     }
 
     fn dropped(&mut self, why: Dropped, messages: u64) {

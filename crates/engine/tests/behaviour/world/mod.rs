@@ -672,6 +672,7 @@ pub(crate) fn message<'a>(topic: &'a str, payload: &'a str, qos: QoS) -> Publish
         retain: false,
         expires_at: None,
         publisher: None,
+        author: None,
     }
 }
 

@@ -579,6 +579,7 @@ pub(super) fn view<'a>(topic: &'a str, qos: QoS, payload: &'a [u8]) -> RecordVie
         retain: false,
         expires_at: None,
         publisher: None,
+        author: None,
     }
 }
 

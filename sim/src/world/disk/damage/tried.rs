@@ -44,6 +44,10 @@ impl PartitionEffects for Heard {
         self.index.push(token);
     }
 
+    fn permits_retained(&mut self, _: &str, _: &str) -> courser_contract::Permission {
+        courser_contract::Permission::Granted
+    }
+
     fn permits_will(&mut self, _: &str, _: &str, _: &str) -> WillPermission {
         // Nobody logs in here.
         WillPermission::Granted
@@ -158,6 +162,7 @@ impl Tried {
             retain: true,
             expires_at: None,
             publisher: None,
+            author: None,
         };
         let origin = Origin {
             node: 0,
