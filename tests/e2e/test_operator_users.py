@@ -152,6 +152,19 @@ def test_a_password_is_asked_for_once_and_not_shown(server):
     assert screen.count(b"password of root: ") == 1 and PASSWORD.encode() not in screen
 
 
+def test_logins_are_counted(server):
+    """Each request by what came of it, those of one whose password is remembered too; not those by the token."""
+
+    def counted():
+        return [server.metric(f'courser_operator_logins_total{{result="{result}"}}') for result in ("accepted", "wrong")]
+
+    accepted, wrong = counted()
+    for _ in range(3):
+        assert ask(server, "root", "/api/v1/node")[0] == 200
+    assert ask(server, "root", "/api/v1/node", password="x")[0] == 401
+    assert counted() == [accepted + 3, wrong + 1]
+
+
 def test_the_log_says_who_has_changed_something(server):
     """By name, and never with what it has proved itself by."""
     assert ask(server, "root", "/api/v1/users/dev", "PATCH", body={"state": "disabled"})[0] == 200
@@ -159,4 +172,5 @@ def test_the_log_says_who_has_changed_something(server):
     log = server.log.read_text()
     assert "event=user_changed by=user:root user=dev" in log
     assert "event=operator_refused address=127.0.0.1" in log
+    assert "event=operator_logged_in address=127.0.0.1 user=root" in log
     assert PASSWORD not in log, "also where it stands in the place of the name"

@@ -1,6 +1,6 @@
 //! Who asks, and whether they may.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
@@ -167,16 +167,20 @@ async fn by_password(
         Some(Caller::Local { .. }) | None => None,
     };
     match state.control.log_in(from, name, password.as_bytes()).await {
-        Ok(administration) => Ok(Principal {
-            name: format!("user:{name}"),
-            administration,
-        }),
+        Ok(done) => {
+            if done.anew {
+                note_login(from, name);
+            }
+            Ok(Principal {
+                name: format!("user:{name}"),
+                administration: done.administration,
+            })
+        }
         Err(LogInError::Wrong) => {
             // Not the name: it may be a password that stands in its place.
-            let from = from.map_or_else(|| "the socket".to_owned(), |from| from.to_string());
             tracing::warn!(
                 event = "operator_refused",
-                address = from,
+                address = address_of(from),
                 "somebody has named an operator with a wrong password"
             );
             Err(wrong())
@@ -187,6 +191,20 @@ async fn by_password(
             Err(ApiError::new(Code::Unavailable, error.to_string()))
         }
     }
+}
+
+/// Once for requests in a row: those whose password is remembered are not logins of their own to whoever reads.
+fn note_login(from: Option<IpAddr>, name: &str) {
+    tracing::info!(
+        event = "operator_logged_in",
+        address = address_of(from),
+        user = name,
+        "an operator has logged in"
+    );
+}
+
+fn address_of(from: Option<IpAddr>) -> String {
+    from.map_or_else(|| "the socket".to_owned(), |from| from.to_string())
 }
 
 /// The user of the broker, and root.

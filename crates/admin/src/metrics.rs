@@ -87,6 +87,8 @@ pub(crate) struct Snapshot {
     certificates: Vec<(String, i64)>,
     /// Connections that doors did not let in, by reason.
     refused_at_doors: Vec<(&'static str, u64)>,
+    /// Logins of operators, by what came of them.
+    operator_logins: Vec<(&'static str, u64)>,
     /// Bytes that the process may have.
     memory_max: u64,
     /// What it holds, by component.
@@ -125,6 +127,7 @@ impl Snapshot {
             rotten: damage.rotten.len() as u64,
             certificates: control.certificates(),
             refused_at_doors: control.refused_at_doors(),
+            operator_logins: control.operator_logins(),
             memory_max: control.memory_max(),
             held: courser_memory::held(),
             allocated: courser_memory::snapshot(),

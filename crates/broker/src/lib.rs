@@ -48,7 +48,7 @@ mod sys;
 mod timer;
 
 pub use access::{
-    Access, BootstrapError, ChangeError, LogInError, TokensError, first_administrator,
+    Access, BootstrapError, ChangeError, LogInError, LoggedIn, TokensError, first_administrator,
     write_bootstrap,
 };
 pub use backup::{

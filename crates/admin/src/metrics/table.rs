@@ -126,6 +126,8 @@ metrics! {
         |it| &it.sum.latencies.delivered;
     "auth_attempts", Counter of Things ["result"], "Logins, where clients have to log in",
         |it| each([("accepted", it.sum.logins[0]), ("refused", it.sum.logins[1])]);
+    "operator_logins", Counter of Things ["result"], "Requests to the API by name and password of a user: accepted, wrong, delayed because the address has failed too often, or unavailable because passwords cannot be compared now",
+        |it| each(it.operator_logins.iter().copied());
     "tls_certificate_expiry_timestamp", Gauge of Seconds ["listener"], "When the certificate of a listener ends, in seconds since 1970",
         |it| it.certificates.iter().map(|(listener, end)| (vec![listener.clone()], *end as f64)).collect();
     "memory", Gauge of Bytes ["use"], "Memory: what the process has allocated in all, what of that holds messages, what of these are retained ones, and what the system says is resident",

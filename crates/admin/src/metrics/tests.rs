@@ -21,6 +21,7 @@ fn snapshot() -> Snapshot {
         rotten: 0,
         certificates: vec![("tls".to_owned(), 1_900_000_000)],
         refused_at_doors: vec![("tls", 2)],
+        operator_logins: vec![("accepted", 3), ("wrong", 1)],
         memory_max: 7,
         held: courser_memory::Held::share_out(5, [0, 2, 0, 0, 0, 2, 0, 0, 0, 1]),
         allocated: courser_memory::Snapshot::default(),

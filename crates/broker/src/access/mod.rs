@@ -36,6 +36,6 @@ pub(crate) use tokens::TokenKeys;
 
 pub(crate) use bootstrap::take as take_bootstrap;
 pub use bootstrap::{BootstrapError, first_administrator, write_bootstrap};
-pub use operators::LogInError;
+pub use operators::{LogInError, LoggedIn};
 pub use shared::{Access, ChangeError};
 pub use tokens::TokensError;

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use courser_access::{Administration, UserName, dummy_hash};
@@ -34,6 +35,43 @@ pub enum LogInError {
     Unavailable,
 }
 
+/// An operator who has come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoggedIn {
+    /// What it may do.
+    pub administration: Administration,
+    /// Whether its password was compared, and not remembered from a moment ago.
+    pub anew: bool,
+}
+
+/// What can come of a login, in the order of [`OperatorLogins`].
+const RESULTS: [&str; 4] = ["accepted", "wrong", "delayed", "unavailable"];
+
+/// What has come of the logins of operators.
+#[derive(Debug, Default)]
+struct OperatorLogins([AtomicU64; RESULTS.len()]);
+
+impl OperatorLogins {
+    fn count(&self, done: Result<(), LogInError>) {
+        let [accepted, wrong, delayed, unavailable] = &self.0;
+        let counter = match done {
+            Ok(()) => accepted,
+            Err(LogInError::Wrong) => wrong,
+            Err(LogInError::Wait) => delayed,
+            Err(LogInError::Busy | LogInError::Unavailable) => unavailable,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A login that was admitted.
+enum Begun {
+    /// Its password was right a moment ago.
+    Remembered,
+    /// The pool compares it, and counts what comes of it.
+    Compared(oneshot::Receiver<Result<(), LogInError>>),
+}
+
 /// Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Operators(Arc<Inner>);
@@ -43,6 +81,7 @@ struct Inner {
     /// That of the shards: they and operators count failures of the same addresses.
     clock: Clock,
     remembered: Mutex<Remembered>,
+    counted: OperatorLogins,
 }
 
 impl fmt::Debug for Operators {
@@ -78,6 +117,7 @@ impl Operators {
             logins,
             clock,
             remembered: Mutex::default(),
+            counted: OperatorLogins::default(),
         }))
     }
 
@@ -86,15 +126,48 @@ impl Operators {
         &self.0.logins.access
     }
 
+    /// Logins by what came of them. Each request of an operator is one.
+    pub(crate) fn counted(&self) -> [(&'static str, u64); RESULTS.len()] {
+        let counters = &self.0.counted.0;
+        std::array::from_fn(|at| (RESULTS[at], counters[at].load(Ordering::Relaxed)))
+    }
+
     /// What the user of this name and password may do; `from` is where it comes from, none: this machine, by a file.
     pub(crate) async fn log_in(
         &self,
         from: Option<IpAddr>,
         name: &str,
         password: &[u8],
-    ) -> Result<Administration, LogInError> {
-        let access = self.access();
-        if !access.serves() {
+    ) -> Result<LoggedIn, LogInError> {
+        let anew = match self.begin(from, name, password) {
+            Ok(Begun::Compared(answered)) => {
+                // Without an answer the broker stops.
+                answered.await.unwrap_or(Err(LogInError::Unavailable))?;
+                true
+            }
+            Ok(Begun::Remembered) => {
+                self.0.counted.count(Ok(()));
+                false
+            }
+            Err(error) => {
+                self.0.counted.count(Err(error));
+                return Err(error);
+            }
+        };
+        Ok(LoggedIn {
+            administration: self.access().table().administration(name),
+            anew,
+        })
+    }
+
+    /// As far as nobody has to be waited for.
+    fn begin(
+        &self,
+        from: Option<IpAddr>,
+        name: &str,
+        password: &[u8],
+    ) -> Result<Begun, LogInError> {
+        if !self.access().serves() {
             return Err(LogInError::Unavailable);
         }
         let (origin, now) = (Origin::of(from), self.0.clock.tick());
@@ -109,17 +182,14 @@ impl Operators {
         let (claim, hash) = self.0.logins.claim(user, password);
         if self.0.remembered().has(&claim, now) {
             throttle.finished(origin, Kind::Password, LookedAt::NoGuess, now);
-        } else {
-            let proof = Proof::Password {
-                password: Zeroizing::new(password.to_vec()),
-                hash: hash.unwrap_or_else(dummy_hash),
-                claim,
-            };
-            let answered = self.compare(origin, proof, now)?;
-            // Without an answer the broker stops.
-            answered.await.unwrap_or(Err(LogInError::Unavailable))?;
+            return Ok(Begun::Remembered);
         }
-        Ok(access.table().administration(name))
+        let proof = Proof::Password {
+            password: Zeroizing::new(password.to_vec()),
+            hash: hash.unwrap_or_else(dummy_hash),
+            claim,
+        };
+        self.compare(origin, proof, now).map(Begun::Compared)
     }
 
     /// Somebody who comes with what is no name guesses as well: whoever asks without an end waits, and fills no log.
@@ -143,7 +213,9 @@ impl Operators {
         let (answer, answered) = oneshot::channel();
         let inner = Arc::clone(&self.0);
         let tell = move |found| {
-            let _ = answer.send(inner.judge(origin, found));
+            let judged = inner.judge(origin, found);
+            inner.counted.count(judged);
+            let _ = answer.send(judged);
         };
         let asker = Asker::Operator(Box::new(tell));
         let job = Job {

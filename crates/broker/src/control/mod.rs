@@ -15,13 +15,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use courser_access::{Administration, Command, Table};
+use courser_access::{Command, Table};
 use courser_contract::{FrontId, PartitionId, ShardId};
 use courser_engine::LostReference;
 use courser_mqtt::front::Redirect;
 use tokio::sync::oneshot;
 
-use crate::access::{ChangeError, LogInError, Operators};
+use crate::access::{ChangeError, LogInError, LoggedIn, Operators};
 use crate::backup::{BackupError, BackupState, Backups};
 use crate::classes::Classes;
 use crate::doors::{Certificates, DoorCounters, Doors};
@@ -228,6 +228,12 @@ impl Control {
         self.operators.access().serves()
     }
 
+    /// Requests of operators who named themselves by name and password, by what came of it.
+    #[must_use]
+    pub fn operator_logins(&self) -> Vec<(&'static str, u64)> {
+        self.operators.counted().into()
+    }
+
     /// What the user of a name and password may do here, by its roles as they are now. The password is compared beside the shards, under
     /// the limits that logins of clients have; `from` is the address of whoever asks, none where it came by a Unix socket.
     ///
@@ -238,7 +244,7 @@ impl Control {
         from: Option<IpAddr>,
         name: &str,
         password: &[u8],
-    ) -> Result<Administration, LogInError> {
+    ) -> Result<LoggedIn, LogInError> {
         self.operators.log_in(from, name, password).await
     }
 

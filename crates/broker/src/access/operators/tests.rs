@@ -75,7 +75,10 @@ impl Desk {
         name: &str,
         password: &str,
     ) -> (Result<Administration, LogInError>, Option<PasswordHash>) {
-        let mut login = pin!(self.operators.log_in(FROM, name, password.as_bytes()));
+        let mut login = pin!(async {
+            let done = self.operators.log_in(FROM, name, password.as_bytes()).await;
+            done.map(|it| it.administration)
+        });
         let mut context = Context::from_waker(Waker::noop());
         if let Poll::Ready(done) = login.as_mut().poll(&mut context) {
             return (done, None);
@@ -168,4 +171,39 @@ fn what_was_right_is_remembered_until_the_user_is_another() {
     );
     desk.put(put("anna", user("all", UserState::Disabled)));
     assert_eq!(desk.log_in("anna", "right").0, Err(LogInError::Wrong));
+}
+
+#[test]
+fn logins_are_counted_by_what_came_of_them() {
+    let desk = Desk::new();
+    let counted = |expected: [u64; 4]| {
+        let names = ["accepted", "wrong", "delayed", "unavailable"];
+        let counted = desk.operators.counted();
+        assert_eq!(counted.map(|(name, _)| name), names);
+        assert_eq!(counted.map(|(_, count)| count), expected);
+    };
+    counted([0; 4]);
+    for _ in 0..2 {
+        assert!(desk.log_in("anna", "right").0.is_ok());
+    }
+    counted([2, 0, 0, 0]);
+    for _ in 0..5 {
+        assert_eq!(desk.log_in("ben", "wrong").0, Err(LogInError::Wrong));
+    }
+    counted([2, 5, 0, 0]);
+    assert_eq!(desk.log_in("anna", "right").0, Err(LogInError::Wait));
+    counted([2, 5, 1, 0]);
+    let desk = Desk::new();
+    let mut context = Context::from_waker(Waker::noop());
+    {
+        let mut gone = pin!(desk.operators.log_in(FROM, "anna", b"wrong"));
+        assert!(gone.as_mut().poll(&mut context).is_pending());
+    }
+    assert!(desk.operators.0.logins.pool.look_at_next().is_some());
+    let wrong = desk.operators.counted()[1];
+    assert_eq!(
+        wrong,
+        ("wrong", 1),
+        "also where nobody waits for the answer"
+    );
 }
