@@ -9,19 +9,25 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use courser_access::Command;
 use courser_log::inspect::{Found, RecordKind, SegmentInspector};
 use courser_log::{Disk, FileDisk};
 
-use crate::shard::support::{Client, Packet, broker_on, encode, publish, text};
+use crate::shard::support::accounts::{
+    Hello, change, delivered, name, publishes, put_role, put_user, subscribe,
+};
+use crate::shard::support::{Client, broker_on, encode, publish, text};
 use crate::{Broker, NodeState, examine};
 
 const LINE: usize = 32;
 /// Every one of them, oldest first.
 const SAMPLES: &[&str] = &[
-    "format-1", "engine-2", "format-2", "format-3", "format-4", "format-5",
+    "format-1", "engine-2", "format-2", "format-3", "format-4", "format-5", "format-6",
 ];
 /// From this one on they have records that the cleaner has moved.
-const CLEANED: &[&str] = &["format-4", "format-5"];
+const CLEANED: &[&str] = &["format-4", "format-5", "format-6"];
+/// From this one on they have users, who have sessions and retained messages.
+const WITH_USERS: &[&str] = &["format-6"];
 
 fn sample_path(name: &str) -> PathBuf {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data");
@@ -85,7 +91,13 @@ fn unpack(packed: &str, folder: &Path) {
 
 fn start(folder: &Path, shards: u16) -> Broker {
     let classes = r#"class=[{filter = "relaxed/#", class = "relaxed"}]"#;
-    let settings = ["sys.interval=0s", "log.checkpoint_bytes=1MiB", classes];
+    let users = r#"listener=[{ name = "users", protocol = "mqtt", address = "127.0.0.1:0", authentication = "accounts" }]"#;
+    let settings = [
+        "sys.interval=0s",
+        "log.checkpoint_bytes=1MiB",
+        classes,
+        users,
+    ];
     broker_on(folder, shards, &settings)
 }
 
@@ -99,7 +111,7 @@ fn send(client: &mut Client, topic: &str, packet_id: u16, payload: &[u8]) {
 }
 
 /// What every sample holds: sessions, of the class relaxed too, that wait for messages; a shared group; a retained message; a QoS 2
-/// exchange half-way; a large message in pieces; checkpoints, and entries behind them.
+/// exchange half-way; a large message in pieces; a session and a retained message of a user; checkpoints, and entries behind them.
 fn fill(broker: &Broker) {
     let address = broker.addresses()[0];
     for (client_id, filter) in [
@@ -118,6 +130,7 @@ fn fill(broker: &Broker) {
     will.extend(text("will/of/five"));
     will.extend(text("gone"));
     let (five, _) = Client::open_session(address, "five", 5, 0x04 | 0x08, &expiry, &will);
+    fill_as_a_user(broker);
     let mut publisher = Client::connect(address, "publisher");
     send(&mut publisher, "s/1", 1, b"before the checkpoints");
     publisher.send_raw(&encode(0x33, &retained("r/1", 2, b"kept")));
@@ -146,6 +159,49 @@ fn fill(broker: &Broker) {
     holder.send_raw(&publish("s/2", 2, 7, b"exactly once"));
     assert_eq!(holder.receive().first, 0x50, "PUBREC, and no PUBREL");
     drop(five);
+}
+
+/// A session of `anna`, and a message that she has retained.
+fn fill_as_a_user(broker: &Broker) {
+    put_role(broker, "anna", &["allow all #"]);
+    put_user(broker, "anna", "secret", &["anna"]);
+    let mut anna = anna_comes(broker).0;
+    assert_eq!(subscribe(&mut anna, "s/1"), 1);
+    assert!(publishes(&mut anna, "r/2", true, "of a user") < 0x80);
+    anna.send(0xE0, &[]);
+    assert!(anna.is_closed());
+}
+
+/// `anna` with her session, and whether it was there.
+fn anna_comes(broker: &Broker) -> (Client, bool) {
+    let hello = Hello {
+        client_id: "of anna",
+        flags: 0,
+        properties: &[0x11, 0xFF, 0xFF, 0xFF, 0xFF],
+        ..Hello::default()
+    };
+    let (client, connack) = hello.say(broker.addresses()[1]);
+    assert_eq!((connack.first, connack.body[1]), (0x20, 0), "{connack:?}");
+    (client, connack.body[0] == 1)
+}
+
+/// That it is hers: what she has retained goes with her.
+fn check_of_a_user(broker: &Broker) {
+    let (mut anna, present) = anna_comes(broker);
+    assert!(present);
+    for waiting in ["before the checkpoints", "behind the checkpoints"] {
+        assert_eq!(delivered(&mut anna).1, waiting);
+    }
+    let found = |client_id| {
+        let mut reader = Client::connect(broker.addresses()[0], client_id);
+        // One after the other: what is found of the second comes behind all of the first.
+        reader.subscribe("r/2", 1);
+        reader.subscribe("r/1", 1);
+        reader.receive_publish().1
+    };
+    assert_eq!(found("before"), b"of a user");
+    change(broker, Command::RemoveUser(name("anna")));
+    assert_eq!(found("after"), b"kept", "and nothing of hers");
 }
 
 fn has_moved(broker: &Broker) -> bool {
@@ -210,9 +266,9 @@ fn check(broker: &Broker) {
     let (mut five, present) = Client::session(broker.addresses()[0], "five", 5, 0, &[]);
     assert!(present);
     five.send(0x82, &[&[0, 1, 0][..], &text("r/+"), &[0]].concat());
-    let answers: Vec<Packet> = (0..2).map(|_| five.receive()).collect();
-    let found = answers.iter().any(|packet| packet.body.ends_with(b"kept"));
-    assert!(found, "the retained message: {answers:?}");
+    let mut answers = (0..3).map(|_| five.receive());
+    let found = answers.any(|packet| packet.body.ends_with(b"kept"));
+    assert!(found, "the retained message");
 }
 
 #[test]
@@ -245,6 +301,9 @@ fn every_format_is_read_and_goes_on() {
         assert_eq!(examined.findings, [], "{name}");
         let broker = start(folder, 3);
         check(&broker);
+        if WITH_USERS.contains(name) {
+            check_of_a_user(&broker);
+        }
         broker.stop().expect("nothing failed");
         // What was taken stays so in what this program writes.
         let broker = start(folder, 1);
