@@ -24,6 +24,8 @@ pub struct LogConfig {
     pub ahead_segments: u32,
     /// Segments in which nothing is live, kept for use again beyond those; more are removed. Default 4.
     pub spare_segments: u32,
+    /// Whether opening the log reads and checks all segments, also those that a start need not know. Default no.
+    pub reads_all: bool,
     planted: Option<Planted>,
 }
 
@@ -115,6 +117,7 @@ impl LogConfig {
             reserve_segments: 4,
             ahead_segments: 1,
             spare_segments: 4,
+            reads_all: false,
             planted: None,
         })
     }

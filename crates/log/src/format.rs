@@ -158,6 +158,55 @@ pub(crate) struct KeptHeader {
     pub(crate) reserved: U32,
 }
 
+/// Version of the layout of summaries. One of another version is not read, and its segment is.
+pub(crate) const SUMMARY_VERSION: u16 = 1;
+pub(crate) const SUMMARY_MAGIC: [u8; 8] = *b"CourSum\n";
+
+/// What a segment's summary begins with.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct SummaryHeader {
+    pub(crate) magic: [u8; 8],
+    pub(crate) version: U16,
+    pub(crate) reserved: U16,
+    /// Checksum of the header of the segment's last batch.
+    pub(crate) last_crc: U32,
+    pub(crate) segment: U64,
+    pub(crate) node: U64,
+    /// Byte of that batch.
+    pub(crate) last_at: U64,
+    /// Segments that it says were cleaned.
+    pub(crate) cleaned: U32,
+    pub(crate) partitions: U32,
+}
+
+/// What precedes what a summary says of a partition.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct SummaryPartition {
+    pub(crate) partition: U16,
+    pub(crate) reserved: U16,
+    pub(crate) runs: U32,
+    /// Runs of entries with kept records.
+    pub(crate) kept: U32,
+    /// Batches with those.
+    pub(crate) kept_at: U32,
+    /// First and last index; the first is above the last where there are none.
+    pub(crate) first: U64,
+    pub(crate) last: U64,
+}
+
+/// Entries that follow each other within a stretch, or one in pieces; then come the places of these.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct SummaryRun {
+    pub(crate) first: U64,
+    pub(crate) last: U64,
+    /// Byte of the batch with the first.
+    pub(crate) offset: U64,
+    pub(crate) pieces: U64,
+}
+
 pub(crate) const BATCH_HEADER_BYTES: usize = size_of::<BatchHeader>();
 pub(crate) const FRAME_BYTES: usize = size_of::<Frame>();
 pub(crate) const SHORT_FRAME_BYTES: usize = size_of::<ShortFrame>();

@@ -10,6 +10,7 @@ pub struct SegmentNumber(pub u64);
 
 impl SegmentNumber {
     const SUFFIX: &'static str = ".seg";
+    const SUMMARY_SUFFIX: &'static str = ".sum";
 
     pub(crate) const fn next(self) -> Self {
         Self(self.0 + 1)
@@ -24,10 +25,26 @@ impl SegmentNumber {
     /// The segment that a file of this name is.
     #[must_use]
     pub fn of_file_name(name: &str) -> Option<Self> {
-        let digits = name.strip_suffix(Self::SUFFIX)?;
+        Self::of_name(name, Self::SUFFIX)
+    }
+
+    /// Name of the file with the segment's summary.
+    #[must_use]
+    pub fn summary_name(self) -> String {
+        format!("{:010}{}", self.0, Self::SUMMARY_SUFFIX)
+    }
+
+    /// The segment whose summary a file of this name is.
+    pub(crate) fn of_summary_name(name: &str) -> Option<Self> {
+        Self::of_name(name, Self::SUMMARY_SUFFIX)
+    }
+
+    fn of_name(name: &str, suffix: &str) -> Option<Self> {
+        let digits = name.strip_suffix(suffix)?;
         let number = Self(digits.parse().ok().filter(|number| *number <= NUMBER_MAX)?);
         // One name for each number: "+1.seg" is none of ours.
-        (number.file_name() == name).then_some(number)
+        let is_ours = name == format!("{:010}{suffix}", number.0);
+        is_ours.then_some(number)
     }
 }
 
@@ -99,6 +116,9 @@ mod tests {
                 SegmentNumber::of_file_name(&number.file_name()),
                 Some(number)
             );
+            let summary = number.summary_name();
+            assert_eq!(SegmentNumber::of_summary_name(&summary), Some(number));
+            assert_eq!(SegmentNumber::of_file_name(&summary), None);
         }
         for name in [
             "1.seg",

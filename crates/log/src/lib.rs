@@ -39,6 +39,7 @@ mod recall;
 mod record;
 mod recover;
 mod scan;
+mod summary;
 #[cfg(feature = "testing")]
 pub mod testing;
 

@@ -19,6 +19,7 @@ use crate::{
     batch::Run,
     format::BLOCK_BYTES,
     ids::{Place, SegmentNumber},
+    summary::OfPartition,
 };
 
 #[cfg(test)]
@@ -175,6 +176,39 @@ impl PartitionPlaces {
         items.map(move |item| (item.first, item.last, item.place(segment).offset))
     }
 
+    /// The same for a summary: of entries in pieces the places besides.
+    pub(crate) fn all_in(&self, segment: SegmentNumber) -> (Vec<RunFound>, Vec<Vec<Place>>) {
+        let (mut runs, mut pieces) = (Vec::new(), Vec::new());
+        for (first, last, offset) in self.runs_in(segment) {
+            let in_pieces = self.pieces.get(&first);
+            pieces.extend(in_pieces.cloned());
+            runs.push(RunFound {
+                first,
+                last,
+                place: Place { segment, offset },
+                in_pieces: in_pieces.is_some(),
+            });
+        }
+        (runs, pieces)
+    }
+
+    /// Takes a run out of a summary, as it is: what may be read on from where is settled.
+    pub(crate) fn take_run(&mut self, run: RunFound) {
+        if self.last().is_some_and(|known| run.first <= known) {
+            self.cut(run.first);
+        }
+        self.push(run.first, run.last, run.place);
+    }
+
+    /// Whether an entry in pieces goes on behind a segment.
+    pub(crate) fn goes_on_behind(&self, segment: SegmentNumber) -> bool {
+        let mut pieces = self.pieces.values();
+        pieces.any(|places| {
+            let mut in_it = places.iter().map(|place| place.segment);
+            in_it.any(|it| it == segment) && places.last().is_some_and(|it| it.segment > segment)
+        })
+    }
+
     /// Whether a segment has a piece of an entry of which `is_live`.
     pub(crate) fn has_piece(
         &self,
@@ -301,6 +335,21 @@ impl Places {
     ) {
         let partition = self.partitions.entry(partition).or_default();
         partition.add_pieces(index, places);
+    }
+
+    /// Takes what a summary says of a partition.
+    pub(crate) fn take(&mut self, partition: PartitionId, said: &OfPartition) {
+        let places = self.partitions.entry(partition).or_default();
+        let mut pieces = said.pieces.iter();
+        for run in &said.runs {
+            match run.in_pieces.then(|| pieces.next()).flatten() {
+                Some(pieces) => places.add_pieces(run.first, pieces.clone()),
+                None => places.take_run(*run),
+            }
+        }
+        for place in &said.kept_at {
+            places.add_kept(*place);
+        }
     }
 
     pub(crate) fn add_kept(&mut self, partition: PartitionId, place: Place) {

@@ -19,6 +19,7 @@ use crate::{
     error::PrepareError,
     format::{BLOCK_BYTES, Header, SEGMENT_MAGIC, SEGMENT_VERSION, SegmentHeader},
     ids::{NodeIdentity, SegmentNumber, StartId},
+    summary::{Summary, forget},
 };
 
 /// Zeros of one write.
@@ -45,6 +46,7 @@ pub struct PrepareJob<D> {
     pub(crate) disk: D,
     pub(crate) make: Option<Make>,
     pub(crate) remove: Remove,
+    pub(crate) summary: Option<Summary>,
 }
 
 /// What came of a [`PrepareJob`]; for [`crate::Log::prepared`].
@@ -77,6 +79,9 @@ impl<D: Disk> PrepareJob<D> {
         let made = self.make.map(|make| make.run(&self.disk));
         // Last: files that cannot be removed are no reason to have no segment.
         let removed = self.remove.run(&self.disk);
+        if let Some(summary) = self.summary {
+            summary.write(&self.disk);
+        }
         Prepared { made, removed }
     }
 }
@@ -106,6 +111,7 @@ impl Remove {
         let mut count = 0;
         let mut result = Ok(());
         while let Some(segment) = left.last() {
+            forget(disk, *segment);
             match disk.remove(&segment.file_name()) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -197,6 +203,7 @@ impl Make {
         disk.rename(&old.file_name(), &name)
             .map_err(failed("renaming a segment"))?;
         self.recycle = Some(self.new.segment);
+        forget(disk, old);
         self.sync_folder(disk)?;
         let file = disk
             .open(&name)

@@ -13,6 +13,7 @@ use crate::{
     ids::{Place, SegmentNumber},
     places::{Found, PartitionPlaces, STRETCH_BYTES},
     scan::{BatchSeen, Check, Frames, RawBatch, RawFrame, Window, batch_at},
+    summary::forget,
 };
 
 /// An entry that was read back.
@@ -133,6 +134,16 @@ impl<D: Disk> EntryReader<D> {
             Some(held) if held.has(index) => held.place,
             Some(held) if !held.begins_above(index) => held.next,
             Some(_) | None => from,
+        }
+    }
+
+    /// What could not be read is not to be passed over by the next start: that is to see whether it is damaged.
+    pub fn distrust(&self, error: &ReadError) {
+        match error {
+            ReadError::Damaged { place, .. } | ReadError::Disk { place, .. } => {
+                forget(&self.files.disk, place.segment);
+            }
+            ReadError::Unknown { .. } => {}
         }
     }
 

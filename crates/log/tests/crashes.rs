@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::cell::Cell;
+
 use courser_log::testing::Call;
 use support::{fail_and_restart, lose_power, run};
 
@@ -22,11 +24,12 @@ fn with_seeds(count: u64, run: impl Fn(u64)) {
 
 #[test]
 fn d1_power_loss_leaves_a_state_that_was_written_and_none_before_the_last_sync() {
-    let mut cut = 0;
+    let (mut cut, passed) = (0, Cell::new(0));
     with_seeds(20, |seed| {
-        run(seed, |world, choices| {
+        let world = run(seed, |world, choices| {
             lose_power(world, choices);
         });
+        passed.set(passed.get() + world.passed);
     });
     for seed in 0..8 {
         let world = run(seed, |world, choices| {
@@ -36,6 +39,8 @@ fn d1_power_loss_leaves_a_state_that_was_written_and_none_before_the_last_sync()
         cut += world.seen_cut;
     }
     assert!(cut > 5, "torn ends occur: {cut}");
+    let passed = passed.get();
+    assert!(passed > 5, "segments that need not be read occur: {passed}");
 }
 
 #[test]

@@ -9,9 +9,10 @@
 mod cut;
 mod roll;
 mod space;
+mod summing;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     io::IoSlice,
     ops::RangeInclusive,
     sync::Arc,
@@ -58,6 +59,8 @@ pub struct Log<D: Disk> {
     /// The active segment and older ones.
     pub(crate) segments: BTreeMap<SegmentNumber, Segment>,
     pub(crate) partitions: BTreeMap<PartitionId, Known>,
+    /// Segments before the active one that have no summary and are to get one.
+    pub(crate) unsummed: BTreeSet<SegmentNumber>,
     /// Segments that are being copied: they are not used again.
     pub(crate) held: Option<RangeInclusive<SegmentNumber>>,
     pub(crate) places: Places,
@@ -116,11 +119,16 @@ pub(crate) struct Segment {
     /// Lowest and highest index of each partition's entries in it.
     pub(crate) ranges: BTreeMap<PartitionId, (LogIndex, LogIndex)>,
     pub(crate) last: BatchNumber,
+    /// Byte of its last batch, and the checksum of that one's header.
+    pub(crate) last_at: u64,
+    pub(crate) last_crc: u32,
     pub(crate) bytes: u64,
     /// Damage of which nobody knows yet whom it concerns: bits of partitions.
     pub(crate) in_doubt: u64,
     /// Entries of which it has kept records.
     pub(crate) kept: BTreeMap<PartitionId, Arc<KeptEntries>>,
+    /// Older segments of which it says that all that was needed of them was moved.
+    pub(crate) cleaned: Vec<SegmentNumber>,
     /// All that is needed of it is elsewhere, once this batch is synced.
     pub(crate) moved: Option<BatchNumber>,
 }
@@ -420,6 +428,7 @@ impl<D: Disk> Log<D> {
     fn note(&mut self, changes: &[Change], place: Place) {
         let segment = self.segments.entry(place.segment).or_default();
         segment.last = self.last.number;
+        (segment.last_at, segment.last_crc) = (place.offset, self.last.crc);
         let mut cleaned = None;
         for change in changes {
             match *change {
@@ -452,7 +461,10 @@ impl<D: Disk> Log<D> {
                     segment.keep(run);
                     self.places.add_kept(run.partition, place);
                 }
-                Change::Cleaned(number) => cleaned = Some(number),
+                Change::Cleaned(number) => {
+                    segment.cleaned.push(number);
+                    cleaned = Some(number);
+                }
             }
         }
         // One of each at most: a cleaner waits for the end of one segment before it begins the next.

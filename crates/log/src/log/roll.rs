@@ -22,8 +22,8 @@ use crate::{
 const REMOVED_AT_ONCE: usize = 16;
 
 impl<D: Disk> Log<D> {
-    /// Work that makes one more segment ready, when one is wanted and there is room for it, and removes files above need; none while some is
-    /// under way. Run it on another thread and give the result to [`Log::prepared`]. Call it after each write and each [`Log::prepared`]; it is
+    /// Work that makes one more segment ready, when one is wanted and there is room for it, removes files above need, and writes the summary
+    /// of a segment that is full; none while some is under way. Run it on another thread and give the result to [`Log::prepared`]. Call it after each write and each [`Log::prepared`]; it is
     /// cheap when nothing is to be done.
     pub fn prepare(&mut self) -> Option<PrepareJob<D>> {
         if self.preparing || self.failed {
@@ -35,7 +35,8 @@ impl<D: Disk> Log<D> {
         let makes = wants_one && (!self.free.is_empty() || self.has_room_for_one());
         let make = makes.then(|| self.make());
         let remove = self.remove(lacking.saturating_sub(1));
-        if make.is_none() && remove.files.is_empty() {
+        let summary = self.next_summary();
+        if make.is_none() && remove.files.is_empty() && summary.is_none() {
             return None;
         }
         self.preparing = true;
@@ -43,6 +44,7 @@ impl<D: Disk> Log<D> {
             disk: self.disk.clone(),
             make,
             remove,
+            summary,
         })
     }
 
@@ -134,6 +136,7 @@ impl<D: Disk> Log<D> {
         };
         self.segments.insert(ready.segment, fresh);
         let before = std::mem::replace(&mut self.active, active);
+        self.unsummed.insert(before.segment);
         if self.synced < self.last.number {
             self.dirty.push(before.file);
         }
@@ -291,6 +294,7 @@ impl<D: Disk> Log<D> {
             .collect();
         for number in &dead {
             let segment = self.segments.remove(number);
+            self.unsummed.remove(number);
             let was_moved = segment.as_ref().is_some_and(|it| it.moved.is_some());
             self.counts.cleaned += u64::from(was_moved);
             if segment.is_some_and(|segment| segment.bytes == self.config.segment_bytes()) {

@@ -26,9 +26,9 @@ pub(super) enum Way {
 
 /// An intact header behind a bad place.
 #[derive(Clone, Copy, Debug)]
-struct Candidate {
-    place: Place,
-    header: BatchHeader,
+pub(super) struct Candidate {
+    pub(super) place: Place,
+    pub(super) header: BatchHeader,
 }
 
 impl Candidate {
@@ -187,16 +187,11 @@ impl<F: DiskFile> Chain<F> {
         if !self.is_later(&header, head)? {
             return Ok(None);
         }
-        Ok(self.rolled(&Bad {
-            place,
-            expected: None,
-            remains: None,
-            later: vec![Candidate {
-                place: head,
-                header,
-            }],
-            is_short: false,
-        }))
+        let next = Candidate {
+            place: head,
+            header,
+        };
+        Ok(self.rolled_into(place, next).map(Way::On))
     }
 
     /// Intact headers of later batches, in the rest of this segment and in all later ones: batches of other segments carry
@@ -247,6 +242,21 @@ impl<F: DiskFile> Chain<F> {
             Err(Fault::Unreadable(error)) => self.cannot_see(place, error)?,
         }
         Ok(Some(Seen::Nothing))
+    }
+
+    /// Where it goes on if nothing is bad at the end of a segment, behind which this is the first batch.
+    pub(super) fn rolled_into(&mut self, end: Place, next: Candidate) -> Option<Place> {
+        let way = self.rolled(&Bad {
+            place: end,
+            expected: None,
+            remains: None,
+            later: vec![next],
+            is_short: false,
+        });
+        match way? {
+            Way::On(place) => Some(place),
+            Way::End(_) => None,
+        }
     }
 
     /// Whether nothing is bad: the segment was full, and the log goes on with the head of a later one.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::{
     bad::Way,
+    finish::{headers, sealed_tails},
     picture::Picture,
     report::{DamageKind, RecoveryReport},
     survey::{Found, Survey},
@@ -13,7 +14,7 @@ use crate::{
     config::{LogConfig, Planted},
     disk::DiskFile,
     error::OpenError,
-    format::{BLOCK_BYTES, BatchHeader, FLAG_WITNESS},
+    format::{BLOCK_BYTES, BatchHeader},
     ids::{BatchNumber, Place, SegmentNumber, StartId},
     scan::{BatchSeen, Check, Frames, RawBatch, batch_at},
 };
@@ -78,13 +79,17 @@ pub(super) fn scan<F: DiskFile>(
     };
     let tail = chain.run()?;
     chain.flush()?;
+    let (mut picture, mut report) = (chain.picture, chain.report);
+    let survey = Survey {
+        files: chain.files,
+        ..survey
+    };
+    sealed_tails(&mut picture, &survey, &mut report);
+    headers(&mut picture, &survey, &mut report);
     Ok(Scanned {
-        survey: Survey {
-            files: chain.files,
-            ..survey
-        },
-        picture: chain.picture,
-        report: chain.report,
+        survey,
+        picture,
+        report,
         last: chain.last,
         tail,
         unproven: chain.unproven,
@@ -117,6 +122,10 @@ impl<F: DiskFile> Chain<F> {
             offset: BLOCK,
         };
         loop {
+            if let Some(next) = self.pass_over(place)? {
+                place = next;
+                continue;
+            }
             let seen = self.look(place);
             place = match seen {
                 BatchSeen::Whole(batch) if self.follows(&batch.header, place)? => {
@@ -138,7 +147,7 @@ impl<F: DiskFile> Chain<F> {
     }
 
     /// Whether a header may stand behind the last batch.
-    fn follows(&self, header: &BatchHeader, place: Place) -> Result<bool, OpenError> {
+    pub(super) fn follows(&self, header: &BatchHeader, place: Place) -> Result<bool, OpenError> {
         let next = self
             .last
             .is_none_or(|last| last.number.0.checked_add(1) == Some(header.number.get()));
@@ -194,19 +203,13 @@ impl<F: DiskFile> Chain<F> {
             place,
             bytes,
         });
-        self.last = Some(Link {
-            number,
-            crc: Some(header.crc.get()),
-            partitions: header.partitions.get(),
-            is_witness: header.flags.get() & FLAG_WITNESS != 0,
-            start: header.start.get(),
-            word: header.word.get(),
-        });
+        self.last = Some(Link::of(&header));
         self.held = Some((place, batch));
         self.report.batches += 1;
         self.report.bytes += bytes;
         let segment = self.picture.segments.entry(place.segment).or_default();
         segment.last = number;
+        (segment.last_at, segment.last_crc) = (place.offset, header.crc.get());
         Ok(Place {
             offset: place.offset + bytes,
             ..place

@@ -10,6 +10,7 @@ use courser_contract::PartitionId;
 use super::{
     PartitionDamage, Recovered, RecoveredPartition,
     chain::{BLOCK, Scanned, Unproven},
+    pass::unsummed,
     picture::{Partition, Picture},
     report::{Damage, DamageKind, RecoveryReport},
     survey::{Found, Survey},
@@ -23,8 +24,10 @@ use crate::{
     ids::{BatchNumber, Place, SegmentNumber, StartId},
     live::LiveEntries,
     log::{Active, LastBatch, Log, LogCounts, Ready, Segment, Space, SpaceState},
+    places::Places,
     prepare::{Make, NewSegment, Remove, write_header},
     record::HardState,
+    summary::forget,
 };
 
 /// Makes the log, and what was recovered durable.
@@ -52,8 +55,8 @@ pub(super) fn finish<D: Disk>(
     report.passed_over = picture.passed_over;
     report.leftovers = survey.leftovers;
     report.unproven = unproven.front().map(|batch| batch.place);
-    sealed_tails(&mut picture, &survey, &mut report);
-    headers(&mut picture, &survey, &mut report);
+    forget_damaged(&disk, &report);
+    let unsummed = unsummed(&survey, &picture, &report.damages);
     cleaned(&mut picture, &report);
     picture.finish();
     if !config.has(Planted::TrustTheCache) {
@@ -106,6 +109,7 @@ pub(super) fn finish<D: Disk>(
             .map(|(id, partition)| (id, partition.known))
             .collect(),
         held: None,
+        unsummed,
         places: picture.places,
         pieces: None,
         next_segment: stock.next_segment,
@@ -123,6 +127,7 @@ pub(super) fn finish<D: Disk>(
         failed: false,
         counts: LogCounts::default(),
     };
+    log.unsummed.remove(&log.active.segment);
     log.make_certain(needs_head)?;
     log.free_dead();
     log.measure_space();
@@ -152,7 +157,7 @@ impl<D: Disk> Log<D> {
 }
 
 /// Segments that end before the batch with which they were left, as a later head says.
-fn sealed_tails<F: DiskFile>(
+pub(super) fn sealed_tails<F: DiskFile>(
     picture: &mut Picture,
     survey: &Survey<F>,
     report: &mut RecoveryReport,
@@ -183,6 +188,13 @@ fn sealed_tails<F: DiskFile>(
     }
 }
 
+/// The next start looks at what is damaged again.
+fn forget_damaged<D: Disk>(disk: &D, report: &RecoveryReport) {
+    for damage in &report.damages {
+        forget(disk, damage.place.segment);
+    }
+}
+
 /// Segments of which all that was needed stands elsewhere, if all of that is there: with any damage they are worth keeping.
 fn cleaned(picture: &mut Picture, report: &RecoveryReport) {
     for number in std::mem::take(&mut picture.cleaned) {
@@ -195,7 +207,7 @@ fn cleaned(picture: &mut Picture, report: &RecoveryReport) {
 }
 
 /// Files whose header is gone. Names are given to files that have one, so each of them had.
-fn headers<F>(picture: &mut Picture, survey: &Survey<F>, report: &mut RecoveryReport) {
+pub(super) fn headers<F>(picture: &mut Picture, survey: &Survey<F>, report: &mut RecoveryReport) {
     for (number, found) in survey.files.iter().filter(|(_, f)| !f.has_header) {
         let segment = picture.segments.get(number);
         let last = segment.map_or(BatchNumber(0), |segment| segment.last);
@@ -374,24 +386,7 @@ fn recovered(picture: &mut Picture, manifests: &Manifests, report: RecoveryRepor
     let mut partitions = BTreeMap::new();
     for (id, partition) in &mut picture.partitions {
         let live = partition.known.live.clone();
-        let kept = kept_of(*id, &picture.segments);
-        let mut missing_live = LiveEntries::NONE;
-        for (first, last) in live.ranges() {
-            let mut from = *first;
-            while let Some(missing) = picture
-                .places
-                .of(*id)
-                .map_or(Some(from), |places| places.first_missing(from, *last))
-            {
-                if !kept.contains(missing) {
-                    missing_live.push(missing);
-                }
-                if missing >= *last {
-                    break;
-                }
-                from = courser_contract::LogIndex(missing.0 + 1);
-            }
-        }
+        let missing_live = missing_live(*id, &live, &picture.places, &picture.segments);
         let manifest_lost = lost_manifest(partition, manifests.get(id).map(|m| m.at.index));
         let known = &partition.known;
         let mut hard_state = known.hard_state.unwrap_or(HardState::NONE);
@@ -415,6 +410,47 @@ fn recovered(picture: &mut Picture, manifests: &Manifests, report: RecoveryRepor
         report,
         in_doubt,
     }
+}
+
+/// Entries that a checkpoint needs and the log does not have.
+fn missing_live(
+    id: PartitionId,
+    live: &LiveEntries,
+    places: &Places,
+    segments: &BTreeMap<SegmentNumber, Segment>,
+) -> LiveEntries {
+    let kept = kept_of(id, segments);
+    let mut missing_live = LiveEntries::NONE;
+    for (first, last) in live.ranges() {
+        let mut from = *first;
+        while let Some(missing) = places
+            .of(id)
+            .map_or(Some(from), |places| places.first_missing(from, *last))
+        {
+            if !kept.contains(missing) {
+                missing_live.push(missing);
+            }
+            if missing >= *last {
+                break;
+            }
+            from = courser_contract::LogIndex(missing.0 + 1);
+        }
+    }
+    missing_live
+}
+
+/// Whether anything is missing or damaged, as far as was read.
+pub(super) fn lacks_anything<F>(scanned: &Scanned<F>, manifests: &Manifests) -> bool {
+    let picture = &scanned.picture;
+    let mut partitions = picture.partitions.iter();
+    !scanned.report.damages.is_empty()
+        || partitions.any(|(id, partition)| {
+            let live = &partition.known.live;
+            let manifest = manifests.get(id).map(|manifest| manifest.at.index);
+            partition.damage.is_some()
+                || lost_manifest(partition, manifest).is_some()
+                || !missing_live(*id, live, &picture.places, &picture.segments).is_empty()
+        })
 }
 
 /// Entries of a partition of which something was kept.

@@ -1,17 +1,18 @@
 //! Opening a log: what is there, what was torn, what is rotten (M44).
 //!
-//! One pass in the order of batches. What cannot be read as the next batch is a *bad place*. Behind it all segments are
+//! One pass in the order of batches, over all that lies above the oldest checkpoint. What cannot be read as the next batch is a *bad place*. Behind it all segments are
 //! searched for intact headers that were written later by the same start or a later one. When one of them, or a checkpoint,
 //! says that the bad batch was synced, it is **rot**: reported, never cut, and reading goes on behind it. Otherwise the bad
 //! batch is the **torn** end of the log: it is cut, with whatever was written behind it, and the next start's batches, with
 //! their higher counter, void what is still in the blocks.
 //!
-//! `survey` lists the files, `chain` is the pass, `bad` judges bad places, `unseen` knows what could not be read, `picture` takes what
-//! the batches say, and `finish` makes a log of it that can be written.
+//! `survey` lists the files, `chain` goes through the batches, `pass` leaves out segments that need not be read, `bad` judges bad places,
+//! `unseen` knows what could not be read, `picture` takes what the batches say, and `finish` makes a log of it that can be written.
 
 mod bad;
 mod chain;
 mod finish;
+mod pass;
 mod picture;
 mod report;
 mod survey;
@@ -121,7 +122,8 @@ impl<D: Disk> Log<D> {
     /// What was recovered is durable when this returns: the end of the log, of which no sync is known, is written once more
     /// and synced.
     ///
-    /// Cost: one pass over all segments, about as fast as the disk reads.
+    /// Cost: one pass over what lies above the oldest checkpoint, about as fast as the disk reads; of older segments a look at their
+    /// summaries, or a pass over those that have none. When anything is missing or damaged, or the configuration says so, all is read.
     ///
     /// # Errors
     /// When a file is of another version or node, or cannot be read or written. Damage is no error: it is in the report and
@@ -133,7 +135,13 @@ impl<D: Disk> Log<D> {
         manifests: &Manifests,
     ) -> Result<(Self, Recovered), OpenError> {
         let survey = survey::Survey::new(&disk, &config)?;
-        let scanned = chain::scan(survey, config, start, manifests)?;
+        let mut scanned = chain::scan(survey, config, start, manifests)?;
+        if scanned.report.passed_segments > 0 && finish::lacks_anything(&scanned, manifests) {
+            let mut all = config;
+            all.reads_all = true;
+            let survey = survey::Survey::new(&disk, &all)?;
+            scanned = chain::scan(survey, all, start, manifests)?;
+        }
         finish::finish(disk, config, start, manifests, scanned)
     }
 }

@@ -75,7 +75,7 @@ struct OpenEntry {
 }
 
 impl Partition {
-    fn checkpoint(&self) -> LogIndex {
+    pub(super) fn checkpoint(&self) -> LogIndex {
         self.known.checkpoint.map_or(LogIndex(0), |at| at.index)
     }
 
@@ -169,7 +169,10 @@ impl Picture {
                 frame.data.len() >= KEPT_HEADER_BYTES
             }
             Kind::Cleaned => {
-                self.cleaned.push(SegmentNumber(frame.term.0));
+                let cleaned = SegmentNumber(frame.term.0);
+                self.cleaned.push(cleaned);
+                let segment = self.segments.entry(place.segment).or_default();
+                segment.cleaned.push(cleaned);
                 true
             }
             Kind::Sealed => {
@@ -293,6 +296,11 @@ impl Picture {
             self.deliver(open.partition, open.term, open.index, open.data.freeze());
         }
         true
+    }
+
+    /// Whether an entry was begun that is not whole yet.
+    pub(super) const fn has_open_entry(&self) -> bool {
+        self.open.is_some()
     }
 
     /// An unfinished entry ends when its partition goes on without it.

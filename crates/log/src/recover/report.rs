@@ -20,6 +20,10 @@ pub struct RecoveryReport {
     pub entries: u64,
     /// Bytes of batches in the files.
     pub bytes: u64,
+    /// Segments that were not read, since their summaries say what is to be known of them; nothing of them is in the numbers above.
+    pub passed_segments: u64,
+    /// Bytes of batches in those.
+    pub passed_bytes: u64,
     /// The torn end, if there was one.
     pub cut: Option<Cut>,
     /// Everything that was written, synced and is not there any more.
@@ -98,6 +102,13 @@ impl fmt::Display for RecoveryReport {
             "{} segments, {} batches, {} entries, {} bytes",
             self.segments, self.batches, self.entries, self.bytes
         )?;
+        if self.passed_segments > 0 {
+            write!(
+                f,
+                "; {} segments below all checkpoints, {} bytes, not read",
+                self.passed_segments, self.passed_bytes
+            )?;
+        }
         if let Some(cut) = &self.cut {
             write!(
                 f,

@@ -13,6 +13,7 @@ use crate::{
     format::{Header, Seen, SegmentHeader},
     ids::{NodeIdentity, Place, SegmentNumber},
     scan::{Fault, Window},
+    summary::Summary,
 };
 
 /// Files of a log's folder.
@@ -21,7 +22,7 @@ pub(super) struct Survey<F> {
     pub(super) files: BTreeMap<SegmentNumber, Found<F>>,
     /// Files that hold nothing for sure, by the number of their name: recycling stopped half-way.
     pub(super) blank: VecDeque<SegmentNumber>,
-    /// Files that were being made: they never had a number.
+    /// Files that were being made, which never had a number, and summaries without a segment.
     pub(super) unfinished: Vec<String>,
     pub(super) next_segment: SegmentNumber,
     pub(super) leftovers: Leftovers,
@@ -39,6 +40,10 @@ pub(super) struct Found<F> {
     pub(super) is_short: bool,
     /// What of it could not be read.
     pub(super) unseen: Option<Unseen>,
+    /// What the file beside it says of it, unless it was passed over.
+    pub(super) summary: Option<Summary>,
+    /// Whether there is such a file, and it is whole.
+    pub(super) is_summed: bool,
 }
 
 impl<F: crate::disk::DiskFile> Survey<F> {
@@ -53,16 +58,43 @@ impl<F: crate::disk::DiskFile> Survey<F> {
         };
         let mut names = disk.list().map_err(cannot_open("the log's folder"))?;
         names.sort_unstable();
+        let mut summaries = Vec::new();
         for name in names {
-            match SegmentNumber::of_file_name(&name) {
-                Some(number) => survey.look(disk, config, number, &name)?,
-                None if name.ends_with(".new") => survey.unfinished.push(name),
-                None => survey.leftovers.strangers += 1,
+            if let Some(number) = SegmentNumber::of_file_name(&name) {
+                survey.look(disk, config, number, &name)?;
+            } else if let Some(number) = SegmentNumber::of_summary_name(&name) {
+                summaries.push(number);
+            } else if name.ends_with(".new") {
+                survey.unfinished.push(name);
+            } else {
+                survey.leftovers.strangers += 1;
             }
         }
         survey.leftovers.unfinished = survey.unfinished.len() as u64;
         survey.measure_headless();
+        survey.look_at_summaries(disk, config, summaries);
         Ok(survey)
+    }
+
+    /// None is believed where any segment is not what it was made.
+    fn look_at_summaries<D: Disk<File = F>>(
+        &mut self,
+        disk: &D,
+        config: &LogConfig,
+        numbers: Vec<SegmentNumber>,
+    ) {
+        let mut files = self.files.values();
+        let are_sound = files.all(|found| found.has_header && !found.is_short);
+        for number in numbers {
+            match self.files.get_mut(&number) {
+                Some(found) if are_sound && !config.reads_all => {
+                    found.summary = Summary::read(disk, config.node, number);
+                    found.is_summed = found.summary.is_some();
+                }
+                Some(_) => {}
+                None => self.unfinished.push(number.summary_name()),
+            }
+        }
     }
 
     /// Only once all was read: a start that is refused changes nothing.
@@ -143,6 +175,8 @@ impl<F: crate::disk::DiskFile> Survey<F> {
             has_header,
             is_short,
             unseen,
+            summary: None,
+            is_summed: false,
         };
         self.files.insert(number, found);
         Ok(())

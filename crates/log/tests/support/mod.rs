@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub(crate) mod unread;
+
 use std::{collections::BTreeMap, io::ErrorKind};
 
 use bytes::Bytes;
@@ -101,6 +103,8 @@ pub(crate) struct World {
     states: Vec<State>,
     pub(crate) crashes: u64,
     pub(crate) seen_cut: u64,
+    /// Segments that starts did not read.
+    pub(crate) passed: u64,
 }
 
 impl World {
@@ -123,6 +127,7 @@ impl World {
             states: vec![State::new()],
             crashes: 0,
             seen_cut: 0,
+            passed: 0,
         }
     }
 
@@ -292,9 +297,16 @@ impl World {
         let (store, loaded) =
             CheckpointStore::open(checkpoints.clone(), NODE).expect("the folder opens");
         assert!(loaded.damaged.is_empty(), "{:?}", loaded.damaged);
+        let whole = unread::without_summaries(&disk);
         let (mut log, recovered) =
             open(&disk, self.starts, &loaded.manifests).expect("the log opens");
         log.check();
+        self.passed += recovered.report.passed_segments;
+        if recovered.report.passed_segments > 0 {
+            let (all, found) = open(&whole, self.starts, &loaded.manifests).expect("the log opens");
+            assert!(state_of(&all, &found) == state_of(&log, &recovered));
+            unread::assert_covers(&log.held_segments(), &all.held_segments());
+        }
         assert_eq!(recovered.report.damages, [], "{}", recovered.report);
         self.seen_cut += u64::from(recovered.report.cut.is_some());
         let found = state_of(&log, &recovered);
