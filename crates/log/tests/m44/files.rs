@@ -1,0 +1,157 @@
+//! Files that are not what they were made, or not this log's.
+
+use courser_contract::PartitionId;
+use courser_log::{DamageKind, Log, Manifests, OpenError, PartitionDamage};
+
+use crate::{
+    recorded::{Recorded, damage, entries, open_with},
+    support::{self, SEGMENT, open, start},
+};
+
+#[test]
+fn a_file_that_was_cut_short_is_damage_and_not_a_torn_end() {
+    let mut recorded = Recorded::new();
+    recorded.write_synced(&[1]);
+    let last = recorded.write_synced(&[1]);
+    let name = last.place.segment.file_name();
+    recorded.disk.truncate(&name, last.place.offset + 100);
+    let recovered = recorded.restart(2);
+    assert_eq!(recovered.report.damages[0].kind, DamageKind::ShortFile);
+    assert_eq!(entries(&recovered, 1), 1);
+    assert!(damage(&recovered, 1).is_some());
+}
+
+#[test]
+fn a_missing_segment_is_damage_when_it_is_needed() {
+    let mut recorded = Recorded::new();
+    while recorded.log.segments() < 4 {
+        recorded.write_synced(&[1]);
+    }
+    let second = courser_log::SegmentNumber(recorded.places[0].place.segment.0 + 1);
+    use courser_log::Disk as _;
+    recorded.disk.remove(&second.file_name()).expect("removed");
+    let recovered = recorded.restart(2);
+    assert!(matches!(
+        damage(&recovered, 1),
+        Some(PartitionDamage::Missing { .. })
+    ));
+}
+
+#[test]
+fn a_damaged_segment_header_is_said_and_its_batches_are_read() {
+    let mut recorded = Recorded::new();
+    recorded.write_synced(&[1]);
+    let place = recorded.write_synced(&[1]);
+    recorded.disk.rot(&place.place.segment.file_name(), 9, 1);
+    let recovered = recorded.restart(2);
+    assert_eq!(recovered.report.damages[0].kind, DamageKind::SegmentHeader);
+    assert_eq!((entries(&recovered, 1), damage(&recovered, 1)), (2, None));
+    // Nothing more is written into it.
+    let mut again = Recorded::on(recorded.disk.kill(), 3);
+    assert!(again.write_synced(&[1]).place.segment > place.place.segment);
+    assert_eq!(entries(&again.restart(4), 1), 3);
+}
+
+#[test]
+fn a_lost_header_of_a_segment_from_before_the_setting_was_changed_loses_nothing() {
+    let mut recorded = Recorded::new();
+    recorded.write_synced(&[1]);
+    let place = recorded.write_synced(&[1]);
+    while let Some(job) = recorded.log.prepare() {
+        recorded.log.prepared(job.run()).expect("synced");
+    }
+    let name = place.place.segment.file_name();
+    recorded.disk.rot(&name, 9, 1);
+    let cut = recorded.disk.fork();
+    let (_, recovered) = open_with(&recorded.disk.kill(), 2, 2 * SEGMENT);
+    let kinds = recovered.report.damages.iter().map(|damage| damage.kind);
+    assert_eq!(kinds.collect::<Vec<_>>(), [DamageKind::SegmentHeader]);
+    assert_eq!((entries(&recovered, 1), damage(&recovered, 1)), (2, None));
+    // Cut as well, nobody says that this was all.
+    cut.truncate(&name, SEGMENT - 4_096);
+    let (_, recovered) = open_with(&cut.kill(), 2, 2 * SEGMENT);
+    assert_eq!(recovered.report.damages[0].kind, DamageKind::ShortFile);
+}
+
+#[test]
+fn a_file_without_a_header_that_is_alone_is_short_when_no_segment_is_so_small() {
+    let mut recorded = Recorded::new();
+    let place = recorded.write_synced(&[1]);
+    let name = place.place.segment.file_name();
+    assert_eq!(recorded.disk.names(), [name.as_str()]);
+    recorded.disk.truncate(&name, 0);
+    let recovered = recorded.restart(2);
+    assert_eq!(recovered.report.damages[0].kind, DamageKind::ShortFile);
+}
+
+#[test]
+fn a_segment_of_another_size_is_left_once_one_is_ready() {
+    let mut recorded = Recorded::new();
+    let place = recorded.write_synced(&[1]).place;
+    let (mut log, _) = open_with(&recorded.disk.kill(), 2, 2 * SEGMENT);
+    recorded.batch = log.new_batch();
+    recorded.log = log;
+    assert_eq!(recorded.write_synced(&[1]).place.segment, place.segment);
+    let job = recorded.log.prepare().expect("none is ready");
+    recorded.log.prepared(job.run()).expect("synced");
+    let left = recorded.write_synced(&[1]).place.segment;
+    assert!(left > place.segment, "{left} after {}", place.segment);
+    // Its end is known from the next head, so its size is not asked for.
+    recorded.disk.rot(&place.segment.file_name(), 9, 1);
+    let (_, recovered) = open_with(&recorded.disk.kill(), 3, 2 * SEGMENT);
+    assert_eq!((entries(&recovered, 1), damage(&recovered, 1)), (3, None));
+}
+
+#[test]
+fn a_log_of_a_later_start_another_node_or_another_version_is_refused() {
+    let mut recorded = Recorded::new();
+    let place = recorded.write_synced(&[1]);
+    let disk = recorded.disk.kill();
+    let same = open(&disk, 1, &Manifests::new());
+    assert!(matches!(
+        same,
+        Err(OpenError::Start {
+            found: 1,
+            given: 1,
+            ..
+        })
+    ));
+    let mut config = support::config();
+    config.node = courser_log::NodeIdentity(1);
+    let other = Log::open(disk.clone(), config, start(2), &Manifests::new());
+    assert!(matches!(other, Err(OpenError::Foreign { .. })));
+    let name = place.place.segment.file_name();
+    let mut bytes = disk.bytes(&name).expect("it is there");
+    bytes[8] = 9;
+    let crc = crc32c::crc32c(&bytes[..60]);
+    bytes[60..64].copy_from_slice(&crc.to_le_bytes());
+    disk.replace(&name, bytes);
+    let error = open(&disk, 2, &Manifests::new()).expect_err("another version");
+    assert!(matches!(error, OpenError::Version { version: 9, .. }));
+    let text = error.to_string();
+    assert!(
+        text.contains("format version 9") && text.contains("reads versions 1 to 2"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_manifest_that_is_older_than_the_log_says_is_damage() {
+    let mut recorded = Recorded::new();
+    while recorded.log.segments() < 3 {
+        recorded.write_synced(&[1]);
+    }
+    let at = support::checkpoint_at(recorded.last[&1], 1);
+    recorded
+        .log
+        .set_checkpoint(PartitionId(1), at, Default::default());
+    let segments = recorded.log.segments();
+    while recorded.log.segments() == segments {
+        recorded.write_synced(&[1]);
+    }
+    let lost = PartitionDamage::ManifestLost {
+        checkpoint: at.index,
+    };
+    let (_, recovered) = open(&recorded.disk.kill(), 2, &Manifests::new()).expect("opens");
+    assert_eq!(damage(&recovered, 1), Some(lost));
+}

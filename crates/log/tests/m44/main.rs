@@ -1,0 +1,11 @@
+//! Opening a log (M44), by subject: what is torn or rotten, what cannot be read, files that are not what they were made, and what a disk
+//! refuses.
+
+mod files;
+mod recorded;
+mod refused;
+mod torn;
+mod unreadable;
+
+#[path = "../support/mod.rs"]
+mod support;
