@@ -17,6 +17,7 @@ use crate::repair::RottenPlace;
 use crate::shard::support::{Client, broker_on, publish};
 use crate::stations::{CopyDoor, DiskState, RequestDoor};
 use courser_engine::LostStream;
+use courser_log::SegmentNumber;
 use courser_settings::Sources;
 
 use crate::{Accepted, Broker, Finding, NodeState, Verb, examine, repair};
@@ -154,6 +155,9 @@ fn damage_of_a_sealed_segment_is_found_and_says_whom_it_concerns() {
         counted(&broker, "scrub_passes") >= passes + 2
     });
     assert_eq!(counted(&broker, "scrub_damages"), 1);
+    let summary = SegmentNumber(place.segment).summary_name();
+    let summary = folder.join("log").join(summary);
+    assert!(!summary.exists(), "the next start reads the segment");
     // What is in memory is right and is delivered; then nobody needs it any more.
     let (mut client, present) = Client::session(broker.addresses()[0], "first", 4, 0, &[]);
     assert!(present);

@@ -43,7 +43,8 @@ pub(crate) struct Found<D: Disk> {
     pub(crate) fate: Fate,
     /// It begins with nothing, behind this entry.
     pub(crate) began_behind: Option<LogIndex>,
-    /// Whether records that wait may stay in the log, unread: this start has found all of it whole.
+    /// Whether records that wait may stay in the log, unread: all that this start has read of it is whole. What it has passed over is
+    /// checked by who reads it, and by the scrub.
     pub(crate) may_stay: bool,
 }
 
@@ -104,7 +105,7 @@ impl<D: Disk> LogStation<D> {
             parts.state.note_checkpoint(manifest.bytes);
         }
         note(&recovered, &parts.state, begun);
-        let bytes = recovered.report.bytes;
+        let bytes = recovered.report.bytes + recovered.report.passed_bytes;
         let stored = Stored {
             log: &mut log,
             store: &store,

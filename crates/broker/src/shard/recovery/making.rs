@@ -121,8 +121,8 @@ impl Making {
     /// checkpoint needs and that is damaged makes what needs it stop there.
     ///
     /// # Errors
-    /// When the disk does not give an entry that a start has read a moment ago. That is final: taken for damage it would be lost
-    /// with the next checkpoint, and be there all the while.
+    /// When the disk does not give an entry that the log has. That is final: taken for damage it would be lost with the next checkpoint,
+    /// and be there all the while. The next start reads its segment first.
     pub(crate) fn go_on(
         &mut self,
         places: &Places,
@@ -308,7 +308,7 @@ impl Making {
                         restore.kept(kept.index, kept.byte, &kept.data)?;
                     }
                 }
-                Some(Err(error @ ReadError::Disk { .. })) => return Err(Stop::Disk(error)),
+                Some(Err(error)) if self.is_out_of_reach(&error) => return Err(Stop::Disk(error)),
                 Some(Err(error)) => {
                     let (partition, why) = (self.found.id.0, with_causes(&error));
                     tracing::error!(event = "kept_unreadable", partition, why);
@@ -351,13 +351,20 @@ impl Making {
     ) -> Result<(), Stop> {
         match read {
             Ok(entry) => restore.live_entry(index, &entry.data)?,
-            Err(error @ ReadError::Disk { .. }) => return Err(Stop::Disk(error)),
+            Err(error) if self.is_out_of_reach(&error) => return Err(Stop::Disk(error)),
             Err(error) => {
                 let records = restore.lost_entry(index)?;
                 self.tell_lost(index, records, &error);
             }
         }
         Ok(())
+    }
+
+    /// Whether the disk does not give what is wanted. Its segment was perhaps passed over: the next start reads it, and so knows damage from
+    /// what is out of reach.
+    fn is_out_of_reach(&self, error: &ReadError) -> bool {
+        self.found.entries.distrust(error);
+        matches!(error, ReadError::Disk { .. })
     }
 
     fn tell_lost(&self, index: LogIndex, records: usize, error: &ReadError) {
