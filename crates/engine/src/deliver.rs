@@ -294,6 +294,9 @@ impl Partition {
                 self.doom(stream, seq, Fate::Expired);
             }
         }
+        if self.state.records.tombstones() > 0 {
+            self.try_lost_again(stream);
+        }
         if self.state.records.cold() > 0 {
             self.look_ahead(stream);
         }
@@ -437,7 +440,7 @@ impl Partition {
         if session.lead.live.replace(live).is_none() {
             self.lead.attached += 1;
         }
-        self.try_lost_again(uid.0);
+        self.begin_tries(uid.0);
         self.pump(uid.0, fx);
     }
 }

@@ -37,6 +37,41 @@ pub(crate) const fn is_tombstone(view: &RecordView<'_>) -> bool {
     view.topic.is_empty()
 }
 
+/// How far a stream was looked at for what is lost: it is looked at again when more is lost, and not for each message that it gives out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unlost {
+    /// [`Records::lost_ever`](crate::record::Records::lost_ever) then.
+    lost_ever: u64,
+    /// Nothing below it is lost, or its end is proposed.
+    below: u64,
+}
+
+impl Unlost {
+    /// The first position of a stream whose message is lost, and not about to end. What comes later is behind `end`.
+    pub(crate) fn first_lost(
+        &mut self,
+        (lost_ever, end): (u64, u64),
+        next_live: impl Fn(u64) -> Option<u64>,
+        is_lost: impl Fn(u64) -> bool,
+    ) -> Option<u64> {
+        if self.lost_ever != lost_ever {
+            *self = Self {
+                lost_ever,
+                below: 0,
+            };
+        }
+        while let Some(seq) = next_live(self.below) {
+            self.below = seq;
+            if is_lost(seq) {
+                return Some(seq);
+            }
+            self.below += 1;
+        }
+        self.below = end;
+        None
+    }
+}
+
 /// A place that needs a record whose bytes are lost.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LostReference {
@@ -267,3 +302,49 @@ impl Partition {
 
 /// Sessions, groups or scans that begin with one entry, at most.
 const NUMBERS_AN_ENTRY: u64 = 1 << 10;
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::Unlost;
+
+    /// One that is lost made each step of a group that is drained as long as what waits there.
+    #[test]
+    fn i10_a_stream_is_looked_at_once_for_each_loss() {
+        const WAITING: u64 = 10_000;
+        let steps = Cell::new(0);
+        let done = Cell::new(0);
+        let mut unlost = Unlost::default();
+        let mut first = |lost_ever, end, lost: &[u64]| {
+            let next_live = |seq: u64| {
+                let seq = seq.max(done.get());
+                (seq < end).then_some(seq)
+            };
+            unlost.first_lost((lost_ever, end), next_live, |seq| {
+                steps.set(steps.get() + 1);
+                lost.contains(&seq)
+            })
+        };
+        for drained in 0..WAITING / 2 {
+            done.set(drained);
+            assert_eq!(first(1, WAITING, &[]), None);
+        }
+        assert_eq!(steps.take(), WAITING);
+        for more in 0..100 {
+            assert_eq!(first(1, WAITING + more, &[]), None);
+        }
+        assert_eq!(steps.take(), 99, "what comes is looked at once");
+        let lost = [WAITING - 10, WAITING - 5];
+        for _ in 0..100 {
+            assert_eq!(first(3, WAITING + 99, &lost), Some(lost[0]));
+        }
+        assert!(steps.take() < WAITING);
+        assert_eq!(
+            first(3, WAITING + 99, &lost[1..]),
+            Some(lost[1]),
+            "its end is proposed"
+        );
+        assert!(steps.take() < 10);
+    }
+}

@@ -22,6 +22,8 @@ type Hasher = foldhash::fast::RandomState;
 const AHEAD_MAX: u64 = 512;
 /// The same at least.
 const AHEAD_MIN: u64 = 16;
+/// Messages of a stream that are looked at for lost ones, to be tried again at once.
+const TRIED_MAX: usize = 512;
 /// So many bytes that may be read back are worth a want, which takes some 50 bytes here and at the reader.
 const BYTES_A_WANT: u64 = 64;
 /// A question has so many wants, and those of one more stream: some 100 µs. The next turn asks on.
@@ -39,7 +41,9 @@ pub(crate) struct Recalls {
     is_thirsty: HashSet<u64, Hasher>,
     /// Up to which position cold records of a stream were asked for, unless they have left memory again.
     asked_to: HashMap<u64, u64, Hasher>,
-    /// When there are more, those of streams that have ended are forgotten.
+    /// Connections that began while something was lost, by stream, with [`Records::lost_ever`] then.
+    lost_before: HashMap<u64, u64, Hasher>,
+    /// When there are more of either, those of streams that have ended are forgotten.
     tidy_at: usize,
     /// Records that were handed over while an answer is taken in: others may take them as well before they go.
     taken: Option<Vec<Slot>>,
@@ -53,6 +57,11 @@ impl Recalls {
     /// When [`Partition::recall_timeout`] is wanted.
     pub(crate) fn poll_timeout(&self) -> Option<Tick> {
         Some(self.full_since?.after_ms(UNTAKEN_MS))
+    }
+
+    /// Streams of which something is known.
+    fn known(&self) -> usize {
+        self.asked_to.len().max(self.lost_before.len())
     }
 
     fn add_thirsty(&mut self, stream: u64) {
@@ -101,9 +110,7 @@ impl Partition {
             self.state.records.wait(reference.slot, number);
         }
         self.recalls.asked_to.insert(number, asked_to);
-        if self.recalls.asked_to.len() > self.recalls.tidy_at {
-            self.forget_asked();
-        }
+        self.tidy_recalls();
     }
 
     /// Below it records of a stream are on their way out of the log for its connection; 0: none are.
@@ -116,11 +123,16 @@ impl Partition {
         asked_to.copied().unwrap_or_default()
     }
 
-    /// Forgets what was asked for streams that nobody takes from any more.
-    fn forget_asked(&mut self) {
+    /// Forgets what was asked for streams that nobody takes from any more, if there is so much that it is worth it.
+    fn tidy_recalls(&mut self) {
         let (state, recalls) = (&self.state, &mut self.recalls);
+        if recalls.known() <= recalls.tidy_at {
+            return;
+        }
         recalls.asked_to.retain(|number, _| state.has_live(*number));
-        recalls.tidy_at = 2 * recalls.asked_to.len() + TIDY_MIN;
+        let lost_before = &mut recalls.lost_before;
+        lost_before.retain(|number, _| state.has_live(*number));
+        recalls.tidy_at = 2 * recalls.known() + TIDY_MIN;
     }
 
     /// Whether [`take_question`](Self::take_question) has one.
@@ -269,19 +281,47 @@ impl Partition {
         }
     }
 
-    /// A connection begins: what could not be read back for the last one is tried again.
-    pub(crate) fn try_lost_again(&mut self, number: u64) {
-        if self.state.records.tombstones() == 0 {
-            return;
+    /// A connection begins: what is lost now may be read again for it.
+    pub(crate) fn begin_tries(&mut self, number: u64) {
+        let records = &self.state.records;
+        if records.tombstones() == 0 {
+            return self.recalls.lost_before.clear();
         }
+        let lost_ever = records.lost_ever();
+        self.recalls.lost_before.insert(number, lost_ever);
+        self.tidy_recalls();
+    }
+
+    /// A stream has been pushed as far as it goes. If it stops at a record that could not be read back for an earlier connection, this one
+    /// tries that and those of some more behind it again, once: what is lost since it began is lost for it.
+    #[cold]
+    pub(crate) fn try_lost_again(&mut self, number: u64) {
         let State {
             sessions, records, ..
         } = &mut self.state;
-        if let Some(session) = sessions.get(number) {
-            session
-                .stream
-                .iter()
-                .for_each(|(_, it)| records.try_again(it.slot));
+        let Some(session) = sessions.get(number) else {
+            return;
+        };
+        let Some(live) = &session.lead.live else {
+            return;
+        };
+        let stream = &session.stream;
+        let Some(&lost_before) = self.recalls.lost_before.get(&number) else {
+            return;
+        };
+        let is_tried = |records: &Records, slot| {
+            let lost_at = records.unread(slot);
+            lost_at.is_some_and(|lost_at| lost_at <= lost_before)
+        };
+        let next = stream.next_reference(live.pushed);
+        if next.is_none_or(|(_, it)| !is_tried(records, it.slot)) {
+            return;
+        }
+        let ahead = stream.iter_from(live.pushed);
+        for (_, reference) in ahead.take(TRIED_MAX) {
+            if is_tried(records, reference.slot) {
+                records.try_again(reference.slot);
+            }
         }
     }
 

@@ -30,6 +30,8 @@ pub(super) struct Cold {
     asked: HashMap<u64, u32, foldhash::fast::FixedState>,
     /// Rows at which streams have stopped.
     waiting: HashMap<u32, Vec<u64>, foldhash::fast::FixedState>,
+    /// Rows that the log did not give, with [`Records::lost_ever`] then.
+    unread: HashMap<u32, u64, foldhash::fast::FixedState>,
 }
 
 /// What an answer has brought.
@@ -49,6 +51,7 @@ impl Default for Cold {
             records: 0,
             asked: HashMap::default(),
             waiting: HashMap::default(),
+            unread: HashMap::default(),
         }
     }
 }
@@ -270,7 +273,6 @@ impl Records {
                 taken.lost += 1;
             }
         }
-        self.note_tombstones(taken.lost);
         taken
     }
 
@@ -278,12 +280,19 @@ impl Records {
     fn note_lost(&mut self, slot: u32) {
         self.rows.get_mut(slot).block = LOST;
         self.cold.waiting.remove(&slot);
+        self.note_tombstones(1);
+        self.cold.unread.insert(slot, self.lost_ever);
+    }
+
+    /// Which of all losses it was that the log did not give the record; none: it is not lost, or was when the log was started.
+    pub(crate) fn unread(&self, slot: Slot) -> Option<u64> {
+        self.cold.unread.get(&slot.0).copied()
     }
 
     /// A record that could not be read back is cold again: it may be read by now.
     pub(crate) fn try_again(&mut self, slot: Slot) {
-        let row = self.rows.get(slot.0);
-        if row.block == LOST {
+        if self.cold.unread.remove(&slot.0).is_some() {
+            let row = self.rows.get(slot.0);
             self.rows.cool(slot.0, row.offset);
             self.tombstones -= 1;
             self.losses += 1;
@@ -356,16 +365,23 @@ impl Records {
                 self.cold.records -= 1;
                 self.cold.asked.remove(&row.address().pack());
             }
+            LOST => {
+                self.cold.unread.remove(&slot.0);
+            }
             _ => {}
         }
     }
 
     pub(super) fn check_cold(&self) {
-        let (mut cold, mut asked) = (0, 0);
+        let (mut cold, mut asked, mut unread) = (0, 0, 0);
         for slot in self.iter() {
             let row = self.rows.get(slot.0);
             cold += usize::from(self.is_cold(slot));
             asked += usize::from(row.block == ASKED);
+            unread += usize::from(row.block == LOST);
+            if row.block == LOST {
+                assert!(self.unread(slot).is_some(), "it is known when it was lost");
+            }
             if row.block >= ABSENT {
                 assert_eq!(row.refs & PINNED, 0, "what is pinned is in memory");
             }
@@ -376,6 +392,7 @@ impl Records {
         }
         assert_eq!(cold, self.cold.records, "what is cold is counted");
         assert_eq!(asked, self.cold.asked.len(), "what is asked for is known");
+        assert_eq!(unread, self.cold.unread.len(), "what was not read is lost");
     }
 }
 

@@ -101,6 +101,8 @@ pub(crate) struct Records {
     tombstones: usize,
     /// Counts up whenever these are others.
     losses: u64,
+    /// Records that were ever found to be lost.
+    lost_ever: u64,
     blocks: Blocks,
     cold: Cold,
 }
@@ -284,6 +286,12 @@ impl Records {
     pub(crate) const fn note_tombstones(&mut self, count: usize) {
         self.tombstones += count;
         self.losses += count as u64;
+        self.lost_ever += count as u64;
+    }
+
+    /// A higher number whenever more are lost.
+    pub(crate) const fn lost_ever(&self) -> u64 {
+        self.lost_ever
     }
 
     /// Another number whenever other records are lost.

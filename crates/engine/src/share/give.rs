@@ -13,6 +13,7 @@ use crate::{
     entry::Haste,
     group::{Message, Receiver},
     look,
+    lost::Unlost,
     record::Records,
     state::SharedGroup,
     stream::Stream,
@@ -49,9 +50,10 @@ impl Partition {
         let Some(dispatch) = &mut lead.dispatch else {
             return;
         };
+        let unlost = &mut lead.unlost;
         let records = &self.state.records;
         let doomed = &self.lead.doomed;
-        let end = Seq(end_of_group(number, (stream, records), doomed));
+        let end = Seq(end_of_group(number, (stream, records), unlost, doomed));
         let strategy = group.strategy();
         let mut topic = "";
         for _ in 0..GIVEN_MAX {
@@ -128,15 +130,20 @@ impl Partition {
 fn end_of_group(
     number: u64,
     (stream, records): (&Stream, &Records),
+    unlost: &mut Unlost,
     doomed: &hashbrown::HashSet<(u64, u64), foldhash::fast::RandomState>,
 ) -> u64 {
     if records.tombstones() == 0 {
         return stream.next();
     }
-    let lost = stream
-        .iter()
-        .find(|(seq, it)| records.is_tombstone(it.slot) && !doomed.contains(&(number, *seq)));
-    lost.map_or(stream.next(), |(seq, _)| seq)
+    let is_lost = |seq| {
+        let reference = stream.get(seq);
+        reference.is_some_and(|it| records.is_tombstone(it.slot))
+            && !doomed.contains(&(number, seq))
+    };
+    let known = (records.lost_ever(), stream.next());
+    let lost = unlost.first_lost(known, |seq| stream.next_live(seq), is_lost);
+    lost.unwrap_or(stream.next())
 }
 
 /// Delivers a message of a group and returns its topic, which the next one's is likely to be as well.

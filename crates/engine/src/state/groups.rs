@@ -14,6 +14,7 @@ use crate::{
     group::{Dispatch, Fact, Group, Leave, Part},
     ids,
     l2::{Entry, FilterChange},
+    lost::Unlost,
     session::Reserved,
     stream::Stream,
 };
@@ -34,6 +35,8 @@ pub(crate) struct GroupLead {
     /// None at a follower.
     pub(crate) dispatch: Option<Dispatch>,
     pub(crate) reserved: Reserved,
+    /// How far its stream is known to have nothing that is lost.
+    pub(crate) unlost: Unlost,
     pub(crate) fronts: BTreeMap<HomeRef, FrontId>,
     /// Its end is proposed.
     pub(crate) ending: bool,

@@ -235,7 +235,11 @@ impl Stream {
 
     /// All references that are not done, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, Reference)> + '_ {
-        let mut seq = self.floor;
+        self.iter_from(self.floor)
+    }
+
+    /// Those at or after `seq` that are not done, in order.
+    pub(crate) fn iter_from(&self, mut seq: u64) -> impl Iterator<Item = (u64, Reference)> + '_ {
         std::iter::from_fn(move || {
             let (found, reference) = self.next_reference(seq)?;
             seq = found + 1;

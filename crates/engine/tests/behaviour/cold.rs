@@ -276,6 +276,88 @@ fn m44_a_connection_that_comes_again_tries_what_could_not_be_read() {
     assert!(!world.nodes[&DURABLE].partition.has_lost());
 }
 
+/// What is lost far behind the first loss is tried when the connection comes to it: it takes no look at all that waits when it begins.
+#[test]
+fn i10_a_connection_tries_what_could_not_be_read_when_it_comes_to_it() {
+    const WAITING: usize = 640;
+    // Room for all that is asked for ahead: otherwise what comes behind a lost record keeps the room of what is needed before it.
+    let mut world = World::with_hot(Limits::default(), 2_000);
+    let ahead = away(&mut world, "ahead", "t");
+    let behind = away(&mut world, "behind", "t");
+    for payload in numbers(0..WAITING) {
+        world.send("t", &payload, QoS::AtLeastOnce);
+        world.settle();
+    }
+    let takes = |world: &mut World, at: usize| {
+        world.attach(at, Options::durable());
+        world.settle();
+        world.detach(at, DetachCause::Lost);
+        world.got(at)
+    };
+    let lost = |world: &World| world.nodes[&DURABLE].partition.lost().len();
+    world.damaged = true;
+    world.damage(DURABLE, b"t530");
+    assert_eq!(takes(&mut world, ahead), numbers(0..530));
+    world.damage(DURABLE, b"t2");
+    assert_eq!(takes(&mut world, behind), numbers(0..2));
+    assert_eq!(lost(&world), 3, "one of them for both");
+    world.mend(DURABLE);
+    world.recalling = Recalling::Held;
+    assert!(takes(&mut world, behind).is_empty());
+    assert_eq!(lost(&world), 2, "what is far is not looked at");
+    world.recalling = Recalling::AtOnce;
+    assert_eq!(takes(&mut world, behind), numbers(2..WAITING));
+    assert_eq!(lost(&world), 0);
+    assert_eq!(takes(&mut world, ahead), numbers(530..WAITING));
+}
+
+/// What another connection finds lost meanwhile is no reason not to try what was lost before this one began.
+#[test]
+fn m44_a_connection_tries_lost_records_although_more_are_lost() {
+    let mut world = World::with_hot(Limits::default(), 0);
+    let [a, b] = ["a", "b"].map(|name| away(&mut world, name, name));
+    for payload in numbers(0..4) {
+        world.send("a", &payload, QoS::AtLeastOnce);
+        world.send("b", &payload, QoS::AtLeastOnce);
+        world.settle();
+    }
+    let one_by_one = Options {
+        receive_maximum: 1,
+        ..Options::durable()
+    };
+    let rests = |world: &mut World| {
+        for _ in 0..4 {
+            world.pass_time(100);
+            world.settle();
+        }
+    };
+    let lost = |world: &World| world.nodes[&DURABLE].partition.lost().len();
+    world.damaged = true;
+    world.damage(DURABLE, b"a2");
+    world.clients[a].acks = Acks::Held;
+    world.attach(a, one_by_one.clone());
+    rests(&mut world);
+    assert_eq!((world.got(a), lost(&world)), (numbers(0..1), 1));
+    world.detach(a, DetachCause::Lost);
+    world.mend(DURABLE);
+    world.attach(a, one_by_one);
+    world.damage(DURABLE, b"b1");
+    world.attach(b, Options::durable());
+    world.settle();
+    assert_eq!((world.got(b), lost(&world)), (numbers(0..1), 2));
+    world.mend(DURABLE);
+    world.clients[a].acks = Acks::Auto;
+    for (to, message) in world.clients[a].ack(1) {
+        world.send_home(to, message);
+    }
+    world.settle();
+    assert_eq!(world.got(a), numbers(0..4));
+    // What the other one has found lost itself is lost for it.
+    world.send("b", "4", QoS::AtLeastOnce);
+    rests(&mut world);
+    assert_eq!((world.got(b), lost(&world)), (vec![], 1));
+}
+
 #[test]
 fn a_message_for_many_who_come_one_after_the_other_keeps_no_room() {
     let mut world = World::with_hot(Limits::default(), 600);
