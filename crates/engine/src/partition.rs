@@ -168,7 +168,8 @@ impl Partition {
         self.lead.now = now;
         self.lead.pace = Pace::Free;
         if self.lead.decides() {
-            self.publish(append, fx);
+            let can_refuse = !matches!(append.key, AppendKey::Unanswered);
+            self.publish(append, can_refuse, fx);
         } else if self.is_aside() {
             self.refuse_append(append, fx);
         }
@@ -296,6 +297,7 @@ impl Partition {
                 key,
                 record,
                 keep_retained,
+                refusable,
                 leader,
                 cut,
                 session,
@@ -303,7 +305,14 @@ impl Partition {
                 // Of what was sent to an earlier leader, all older ones must come first (M14, M19).
                 if leader.is_none_or(|leader| leader == self.lead.term) {
                     self.lead.pace = Pace::Free;
-                    self.forwarded_append((from, key), &record, (keep_retained, cut), fx);
+                    let append = Append {
+                        key,
+                        publish: &record.view().into(),
+                        keep_retained,
+                        deliver: true,
+                        cut,
+                    };
+                    self.forwarded_append(from, &append, refusable, fx);
                     self.tell_slow(from, session, fx);
                 }
             }

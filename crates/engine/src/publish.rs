@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use courser_contract::{
-    Append, AppendKey, Cut, Dropped, PartitionEffects, PartitionId, Publish, QoS, Record,
-    RecordView, Refusal, Settled, ToPartition,
+    Append, AppendKey, Cut, Dropped, PartitionEffects, PartitionId, Publish, QoS, RecordView,
+    Refusal, Settled, ToPartition,
 };
 
 use crate::{
@@ -33,8 +33,13 @@ enum Repeat {
 }
 
 impl Partition {
-    /// A publish from a shard.
-    pub(crate) fn publish(&mut self, append: &Append<'_>, fx: &mut impl PartitionEffects) {
+    /// A publish from a shard or another partition, and whether who has sent it can be refused.
+    pub(crate) fn publish(
+        &mut self,
+        append: &Append<'_>,
+        can_refuse: bool,
+        fx: &mut impl PartitionEffects,
+    ) {
         match self.repeat(&append.key) {
             Repeat::No => {}
             Repeat::Answer(result) => return answer(&append.key, result, fx),
@@ -55,7 +60,7 @@ impl Partition {
             author,
             ..RecordView::from(append.publish)
         };
-        self.take_publish(&list, append, &view, fx);
+        self.take_publish(&list, (append, can_refuse), &view, fx);
     }
 
     /// The targets of a message, without those that do not want their own.
@@ -82,23 +87,17 @@ impl Partition {
     /// A publish from another partition's outbox, or from a volatile partition without one.
     pub(crate) fn forwarded_append(
         &mut self,
-        (from, key): (PartitionId, AppendKey),
-        record: &Record,
-        (keep_retained, cut): (bool, Cut),
+        from: PartitionId,
+        append: &Append<'_>,
+        refusable: bool,
         fx: &mut impl PartitionEffects,
     ) {
         debug_assert!(
-            !matches!(key, AppendKey::Outbox { source, .. } if source != from),
+            !matches!(append.key, AppendKey::Outbox { source, .. } if source != from),
             "an outbox speaks for itself"
         );
-        let append = Append {
-            key,
-            publish: &record.view().into(),
-            keep_retained,
-            deliver: true,
-            cut,
-        };
-        self.publish(&append, fx);
+        let can_refuse = refusable && !matches!(append.key, AppendKey::Unanswered);
+        self.publish(append, can_refuse, fx);
     }
 
     /// What is known of an append already (M14, M19).
@@ -137,7 +136,7 @@ impl Partition {
     fn take_publish(
         &mut self,
         list: &Rc<TargetList>,
-        append: &Append<'_>,
+        (append, can_refuse): (&Append<'_>, bool),
         view: &RecordView<'_>,
         fx: &mut impl PartitionEffects,
     ) {
@@ -146,25 +145,18 @@ impl Partition {
         } else {
             list.stored()
         };
-        if let Err((refusal, why)) = self.check_room(stored, append, view) {
-            match append.key {
-                AppendKey::Unanswered => {
-                    fx.dropped(why, 1);
-                    // Without a publisher to refuse, its streams still get it.
-                    if append.keep_retained && append.deliver {
-                        let without = Append {
-                            keep_retained: false,
-                            ..*append
-                        };
-                        self.publish(&without, fx);
-                    }
-                }
-                AppendKey::Numbered { .. } => {
-                    fx.dropped(Dropped::Quota, 1);
-                    answer(&append.key, Settled::Refused(refusal), fx);
-                }
-                // Counted where it came from, unless it comes again.
-                AppendKey::Outbox { .. } => answer(&append.key, Settled::Refused(refusal), fx),
+        if let Err((refusal, why)) = self.check_room(stored, (append, can_refuse), view) {
+            if can_refuse {
+                return refuse(&append.key, refusal, fx);
+            }
+            fx.dropped(why, 1);
+            // Without a publisher to refuse, its streams still get it.
+            if append.keep_retained && append.deliver {
+                let without = Append {
+                    keep_retained: false,
+                    ..*append
+                };
+                self.publish(&without, can_refuse, fx);
             }
             return;
         }
@@ -334,6 +326,15 @@ impl Partition {
         self.write(&Rare::SetDropped { set });
         self.lead.free_sets.push(set);
     }
+}
+
+/// Refuses an append.
+fn refuse(key: &AppendKey, refusal: Refusal, fx: &mut impl PartitionEffects) {
+    // That of an outbox is counted where it came from, unless it comes again.
+    if let AppendKey::Numbered { .. } = key {
+        fx.dropped(Dropped::Quota, 1);
+    }
+    answer(key, Settled::Refused(refusal), fx);
 }
 
 /// Answers an append.

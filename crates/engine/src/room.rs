@@ -52,7 +52,7 @@ impl Partition {
     pub(crate) fn check_room(
         &mut self,
         stored: &[Target],
-        append: &Append<'_>,
+        (append, can_refuse): (&Append<'_>, bool),
         view: &RecordView<'_>,
     ) -> Result<(), (Refusal, Dropped)> {
         let full = |why| Err((Refusal::QuotaExceeded, why));
@@ -70,9 +70,8 @@ impl Partition {
             return full(Dropped::QueueFull);
         }
         let limits = &self.config.limits;
-        let refusable = !matches!(append.key, AppendKey::Unanswered);
         if limits.overflow == Overflow::RefusePublisher
-            && refusable
+            && can_refuse
             && self.is_any_full(stored, view.encoded_len() as u64)
         {
             return full(Dropped::QueueFull);

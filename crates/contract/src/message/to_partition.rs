@@ -33,6 +33,8 @@ pub enum ToPartition {
         record: Record,
         /// As in [`Append::keep_retained`].
         keep_retained: bool,
+        /// Whether somebody waits for it who can be refused. Of another one that has no room is dropped what has none, not all of it (M12).
+        refusable: bool,
         /// The leader of the receiver that it is for: another one has not heard of older forwards that were lost with that one,
         /// and takes none of them before it has told the sender of itself. None: it comes once, whoever leads takes it.
         leader: Option<Term>,

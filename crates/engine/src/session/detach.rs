@@ -268,6 +268,7 @@ impl Partition {
         let keeper = view.retain.then(|| fx.retained_partition(view.topic));
         let mut plan = Plan {
             keeper,
+            can_refuse: awaited == Awaited::ByClient,
             ..Plan::default()
         };
         let straight =
@@ -283,8 +284,8 @@ impl Partition {
                 plan.outbox.push((to, cut));
             }
         }
-        // Only a client can be refused: what nobody waits for is dropped where there is no room.
-        if plan.own && awaited == Awaited::ByClient && self.own_refuse(view, plan.own_cut) {
+        // What nobody waits for is dropped where there is no room.
+        if plan.own && plan.can_refuse && self.own_refuse(view, plan.own_cut) {
             plan.refused = true;
             return plan;
         }
@@ -314,7 +315,7 @@ impl Partition {
         let mut some_refuses = false;
         for &(to, cut) in &plan.outbox {
             let keep_retained = plan.keeper == Some(to);
-            let refusable = keep_retained || all_refuse;
+            let refusable = plan.can_refuse && (keep_retained || all_refuse);
             some_refuses |= refusable;
             self.write(&Rare::Forward {
                 to,
@@ -330,6 +331,7 @@ impl Partition {
                 key: AppendKey::Unanswered,
                 record: Record::copy_of(view),
                 keep_retained: plan.keeper == Some(to),
+                refusable: false,
                 leader: None,
                 cut,
                 session: Some(session),
@@ -376,6 +378,8 @@ pub(crate) struct Plan {
     pub(crate) own: bool,
     /// The last cut of the own shard before the message was matched (M36).
     pub(crate) own_cut: Cut,
+    /// Only a client can be refused, here or at another destination.
+    pub(crate) can_refuse: bool,
     /// This partition keeps it as the topic's retained message.
     pub(crate) keep_here: bool,
     /// This partition has no room for it: as the retained message, or in a session that refuses its publishers.

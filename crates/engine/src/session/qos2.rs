@@ -308,6 +308,7 @@ impl Partition {
                     },
                     record: self.state.records.share(forward.item.slot),
                     keep_retained: forward.item.keep_retained,
+                    refusable: forward.refusable == Refusable::Yes,
                     leader: Some(leader),
                     cut: forward.item.cut,
                     session: forward.session,

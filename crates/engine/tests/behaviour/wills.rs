@@ -1,6 +1,7 @@
 //! Rules of wills.
 
-use courser_contract::{DetachCause, QoS};
+use courser_contract::{DetachCause, Dropped, QoS};
+use courser_engine::{Limits, Overflow};
 
 use crate::people::{clean, durable, will};
 use crate::world::{Commits, DURABLE, OTHER, Options, World, to};
@@ -99,4 +100,71 @@ fn a_will_outlives_a_restart_and_crosses_partitions_once_m19() {
     assert_eq!(world.got(reader), ["gone"]);
     assert_eq!(world.nodes[&OTHER].partition.counts().retained_messages, 1);
     assert_eq!(world.nodes[&DURABLE].partition.counts().outbox_messages, 0);
+}
+
+/// A session of the other partition.
+fn elsewhere() -> Options {
+    Options {
+        place: OTHER,
+        ..Options::durable()
+    }
+}
+
+/// One that gets what is published to a filter.
+fn reader_elsewhere(world: &mut World, name: &str, filter: &str) -> usize {
+    let reader = world.client(name);
+    world.attach(reader, elsewhere());
+    world.subscribe(reader, to(filter, QoS::AtLeastOnce));
+    reader
+}
+
+/// A will with RETAIN of a session of the one partition for a topic that the other one keeps.
+fn retained_will() -> Options {
+    let mut options = will("other/will", 0);
+    options.will.as_mut().expect("it has one").retain = true;
+    options
+}
+
+#[test]
+fn m12_a_will_that_cannot_be_kept_comes_to_the_sessions_of_its_keeper() {
+    let mut world = World::with_limits(Limits {
+        retained_messages_max: 1,
+        ..Limits::default()
+    });
+    let reader = reader_elsewhere(&mut world, "reader", "other/will");
+    world.retain("other/first", "kept", QoS::AtLeastOnce);
+    let a = world.client("a");
+    world.attach(a, retained_will());
+    world.detach(a, DetachCause::Lost);
+    world.settle();
+    assert_eq!(world.got(reader), ["gone"]);
+    let kept = world.nodes[&OTHER].partition.counts().retained_messages;
+    assert_eq!(kept, 1, "the one that was there");
+    assert_eq!(world.fx.dropped.get(&Dropped::RetainedFull), Some(&1));
+    assert_eq!(world.fx.dropped.get(&Dropped::Rejected), None);
+    assert_eq!(world.nodes[&DURABLE].partition.counts().outbox_messages, 0);
+}
+
+#[test]
+fn m12_a_will_passes_by_a_full_session_although_that_refuses_publishers() {
+    let mut world = World::with_limits(Limits {
+        queue_messages_max: 1,
+        overflow: Overflow::RefusePublisher,
+        ..Limits::default()
+    });
+    let reader = reader_elsewhere(&mut world, "reader", "other/will");
+    let full = reader_elsewhere(&mut world, "full", "other/#");
+    world.detach(full, DetachCause::Lost);
+    world.send("other/first", "waits", QoS::AtLeastOnce);
+    world.settle();
+    let a = world.client("a");
+    world.attach(a, retained_will());
+    world.detach(a, DetachCause::Lost);
+    world.settle();
+    assert_eq!(world.got(reader), ["gone"]);
+    assert_eq!(world.nodes[&OTHER].partition.counts().retained_messages, 1);
+    assert_eq!(world.fx.dropped.get(&Dropped::QueueFull), Some(&1));
+    world.attach(full, elsewhere());
+    world.settle();
+    assert_eq!(world.got(full), ["waits"]);
 }
