@@ -1,11 +1,14 @@
 //! QoS 2 publishes of durable sessions (M28): one entry stores the message, the hold, and its places on the way to others.
 
 use courser_contract::{
-    AppendKey, Dropped, Epoch, PartitionEffects, PartitionId, Published2, PubrecCan, Refusal, Seq,
-    SessionUid, Settled, Tell, Term, ToFront, ToPartition,
+    AppendKey, Dropped, Epoch, FrontId, PartitionEffects, PartitionId, Published2, PubrecCan,
+    Refusal, Seq, SessionUid, Settled, Tell, Term, ToFront, ToPartition,
 };
 
-use super::{Session, detach::Awaited};
+use super::{
+    Session,
+    detach::{Awaited, Plan},
+};
 use crate::{
     DiskRoom, MemoryRoom, Pace, Partition, PlantedPartition,
     entry::{Haste, Rare},
@@ -61,82 +64,103 @@ impl Partition {
         let Some((session, front)) = self.session_of(uid, epoch) else {
             return;
         };
-        let packet_id = publish.packet_id;
-        let say = |result, matched| ToFront::Received {
-            packet_id,
-            result,
-            matched,
-        };
         let hold = match self.is_planted(PlantedPartition::HoldForgotten) {
             true => Hold::None,
-            false => session.hold(packet_id),
+            false => session.hold(publish.packet_id),
         };
         match hold {
             Hold::Proposed(hash) if hash == publish.hash => return,
             Hold::Committed(hash) if hash == publish.hash => {
-                match self.lead.holding.get_mut(&(uid, packet_id)) {
-                    Some((holding, _)) => {
-                        holding.front = front;
-                        holding.pubrec = publish.pubrec;
-                    }
-                    None if self.lead.inherited.contains_key(&uid) => {
-                        let waiting = &mut self.lead.waiting_holds;
-                        waiting.insert((uid, packet_id), front);
-                    }
-                    None => fx.send_front(front, say(Settled::Ok, true)),
-                }
-                return;
+                return self.answer_repeat((uid, front), publish, fx);
             }
             // The same id for another message: a client that lost its state.
             Hold::Proposed(_) | Hold::Committed(_) | Hold::None => {}
         }
         if publish.destinations.is_empty() {
-            return fx.send_front(front, say(Settled::Ok, false));
+            return fx.send_front(front, received(publish.packet_id, Settled::Ok, false));
         }
+        let Some(plan) = self.admit2(uid, publish, fx) else {
+            let refused = Settled::Refused(Refusal::QuotaExceeded);
+            fx.dropped(Dropped::Quota, 1);
+            return fx.send_front(front, received(publish.packet_id, refused, true));
+        };
+        self.propose_hold(uid, publish);
+        self.spread_held((uid, front), publish, &plan, fx);
+    }
+
+    /// A publish that is stored came again: PUBREC, once what that waits for is there.
+    fn answer_repeat(
+        &mut self,
+        (uid, front): (SessionUid, FrontId),
+        publish: &Published2,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let packet_id = publish.packet_id;
+        if let Some((holding, _)) = self.lead.holding.get_mut(&(uid, packet_id)) {
+            holding.front = front;
+            holding.pubrec = publish.pubrec;
+        } else if self.lead.inherited.contains_key(&uid) {
+            self.lead.waiting_holds.insert((uid, packet_id), front);
+        } else {
+            fx.send_front(front, received(packet_id, Settled::Ok, true));
+        }
+    }
+
+    /// How a publish goes to its destinations; none: there is no room for it.
+    fn admit2(
+        &mut self,
+        uid: SessionUid,
+        publish: &Published2,
+        fx: &mut impl PartitionEffects,
+    ) -> Option<Plan> {
+        let session = self.state.sessions.get(uid.0)?;
         let limits = &self.config.limits;
         let forwards = self.state.outboxes.len() + self.lead.reserved_forwards as usize;
-        let full = self.disk_room == DiskRoom::Short
+        let is_full = self.disk_room == DiskRoom::Short
             || self.memory_room == MemoryRoom::Short
             || session.holds_at_least(limits.holds_max as usize)
             || forwards + publish.destinations.len() > limits.outbox_messages_max as usize;
-        let refused = Settled::Refused(Refusal::QuotaExceeded);
         // Before the plan, which admits a retained message: what is admitted must be proposed.
-        if full {
-            fx.dropped(Dropped::Quota, 1);
-            return fx.send_front(front, say(refused, true));
+        if is_full {
+            return None;
         }
         let view = publish.record.view();
         let destinations = (&publish.destinations[..], &publish.cuts[..]);
         let plan = self.plan_spread(&view, destinations, Awaited::ByClient, fx);
-        if plan.refused {
-            fx.dropped(Dropped::Quota, 1);
-            return fx.send_front(front, say(refused, true));
-        }
-        let session = self
-            .state
-            .sessions
-            .get_mut(uid.0)
-            .expect("it was just seen");
-        session
-            .lead
-            .proposed_holds
-            .insert(packet_id, Some(publish.hash));
+        (!plan.refused).then_some(plan)
+    }
+
+    fn propose_hold(&mut self, uid: SessionUid, publish: &Published2) {
+        let (packet_id, hash) = (publish.packet_id, publish.hash);
+        let session = self.state.sessions.get_mut(uid.0);
+        let lead = &mut session.expect("the caller saw it").lead;
+        lead.proposed_holds.insert(packet_id, Some(hash));
         // Its client has forgotten the message that had this id before. What is said of that would be taken for an answer to this one.
         self.drop_holding(uid, packet_id);
         self.write(&Rare::Held {
             session: uid,
             packet_id,
-            hash: publish.hash,
+            hash,
         });
+    }
+
+    /// The message goes the ways that were decided. PUBREC comes with the entry, or later.
+    fn spread_held(
+        &mut self,
+        (uid, front): (SessionUid, FrontId),
+        publish: &Published2,
+        plan: &Plan,
+        fx: &mut impl PartitionEffects,
+    ) {
         self.lead.pace = Pace::Free;
-        let spread = self.spread(&view, &plan, uid, fx);
+        let spread = self.spread(&publish.record.view(), plan, uid, fx);
         if self.lead.pace == Pace::Slow {
             fx.slow_down(front);
         }
         self.lead.after(After::Held(Holding {
             front,
             session: uid,
-            packet_id,
+            packet_id: publish.packet_id,
             forwards: spread.forwards,
             // What is in outboxes here does not outlive the process: PUBREC waits until it is where it is kept (I1).
             must_wait: spread.refusable || self.is_volatile() && spread.forwards > 0,
@@ -243,12 +267,7 @@ impl Partition {
         self.lead.inherited.remove(&uid);
         let range = (uid, 0)..=(uid, u16::MAX);
         for ((_, packet_id), front) in self.lead.waiting_holds.extract_if(range, |_, _| true) {
-            let message = ToFront::Received {
-                packet_id,
-                result: Settled::Ok,
-                matched: true,
-            };
-            fx.send_front(front, message);
+            fx.send_front(front, received(packet_id, Settled::Ok, true));
         }
     }
 
@@ -525,11 +544,16 @@ impl Partition {
 impl Holding {
     /// What its front is told.
     const fn received(&self, result: Settled) -> ToFront {
-        ToFront::Received {
-            packet_id: self.packet_id,
-            result,
-            matched: true,
-        }
+        received(self.packet_id, result, true)
+    }
+}
+
+/// What a front is told of a publish.
+const fn received(packet_id: u16, result: Settled, matched: bool) -> ToFront {
+    ToFront::Received {
+        packet_id,
+        result,
+        matched,
     }
 }
 
