@@ -177,6 +177,29 @@ fn a_message_that_another_member_had_comes_without_dup() {
     assert!(!got[0].duplicate);
 }
 
+/// The group takes it back when the connection is lost, and may give it to anybody (v5 section 4.8.2): its packet id is free then, and to
+/// the session that had it before it goes under another one, as a PUBLISH that was not sent before.
+#[test]
+fn a_message_that_comes_back_to_its_member_is_another_publish() {
+    // v3 [MQTT-3.3.1-1], v5 [MQTT-3.3.1-1], v5 [MQTT-4.3.2-1], v5 [MQTT-4.3.2-2]
+    let mut world = World::new();
+    let member = members(&mut world, 1, &Options::durable(), QoS::AtLeastOnce)[0];
+    world.clients[member].acks = Acks::Held;
+    world.send("t", "1", QoS::AtLeastOnce);
+    world.settle();
+    for _ in 0..2 {
+        let got = std::mem::take(&mut world.clients[member].got);
+        let got: Vec<_> = got
+            .iter()
+            .map(|got| (got.packet_id, got.duplicate))
+            .collect();
+        assert_eq!(got, [(None, false)], "the front takes an unused id");
+        world.detach(member, DetachCause::Lost);
+        world.attach(member, Options::durable());
+        world.settle();
+    }
+}
+
 #[test]
 fn an_absent_group_queues_and_ends_with_its_last_member() {
     let mut world = World::new();
