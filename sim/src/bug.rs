@@ -168,6 +168,8 @@ bugs! {
     ShortForEver,
     /// The will of a client that has said good-bye is sent (M26).
     WillKept,
+    /// At a start wills go before the index has the filters of all partitions (M26).
+    WillsAtStart,
     /// What is asked about a filter does not wait for what was asked about it before (M38).
     RequestsAtOnce,
     /// On a disk: a scrub is told that a segment ends before its last batch (I7).

@@ -99,6 +99,7 @@ bank! {
     sets_that_go_with_an_entry_that_is_skipped: SkipTakesSets,
     a_disk_that_never_has_room_again: ShortForEver,
     a_will_that_is_sent_after_a_good_bye: WillKept,
+    wills_that_go_before_all_are_routed: WillsAtStart,
     a_scrub_that_does_not_read_to_the_end: ScrubEndsEarly,
     live_entries_that_the_log_does_not_hear_of: LiveEntryForgotten,
     a_checkpoint_that_is_removed_before_the_next_one_counts: OldCheckpointRemoved,

@@ -1,10 +1,12 @@
 //! Connections of a client: CONNECT, CONNACK, the end; what survives them.
 
+use courser_contract::Class;
 use courser_mqtt::codec::{Connack, ProtocolVersion, QoS};
 
 use super::wire::{self, Hello, HelloWill, Outgoing};
 use super::{Asked, Belief, Client, Command, Ctx, Expected, Kind, Phase};
-use crate::oracle::{Msg, Oracle};
+use crate::oracle::{LeftWill, Msg, Oracle};
+use crate::shell::class_of_client;
 
 /// Seven days, in seconds: what 3.1.1 gets without CleanSession.
 const LONG: u32 = 7 * 24 * 3600;
@@ -34,10 +36,11 @@ impl Client {
             expiry_seconds,
         };
         let will = (!ctx.healing && ctx.rng.chance(40)).then(|| self.make_will(ctx));
-        let delay = will
-            .as_ref()
-            .map(|(_, will)| u64::from(will.delay_seconds.min(expiry_seconds)) * 1_000);
-        let noted = will.as_ref().map(|(msg, _)| *msg).zip(delay);
+        let noted = will.as_ref().map(|(msg, will)| LeftWill {
+            msg: *msg,
+            delay_ms: u64::from(will.delay_seconds.min(expiry_seconds)) * 1_000,
+            is_stored: expiry_seconds > 0 && class_of_client(&self.id) != Class::Volatile,
+        });
         ctx.oracle.connecting(conn, self.place, clean, noted);
         ctx.note(format_args!(
             "{} connects: conn {conn}, clean {clean}, expiry {expiry_seconds}, will {noted:?}",

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use courser_mqtt::codec::QoS;
 
-use super::{ARRIVAL_MS, Excuse, Life, Msg, MsgId, Oracle, matches, matching};
+use super::short::ARRIVAL_MS;
+use super::{Excuse, Life, Msg, MsgId, Oracle, matches, matching};
 
 /// A value that a topic may have at the end.
 #[derive(Clone, Copy)]

@@ -2,10 +2,17 @@
 
 use courser_contract::CloseCause;
 
+use super::short::ARRIVAL_MS;
 use super::*;
 
 const TOPIC: &str = "r/0";
 const ONCE_OR_MORE: (QoS, bool) = (QoS::AtLeastOnce, false);
+
+const LEFT_AT_ONCE: LeftWill = LeftWill {
+    msg: 1,
+    delay_ms: 0,
+    is_stored: true,
+};
 
 fn oracle() -> (Oracle, LifeId, LifeId) {
     let mut oracle = Oracle::new(&Plan::new(1));
@@ -234,7 +241,7 @@ fn m34_what_outlives_its_session_may_be_kept_behind_newer_messages() {
 fn m26_a_good_bye_that_the_log_had_no_room_for_is_forgotten() {
     let forgets = |stood: &[(bool, u64)]| {
         let (mut oracle, ..) = oracle();
-        oracle.connecting(0, 0, true, Some((1, 0)));
+        oracle.connecting(0, 0, true, Some(LEFT_AT_ONCE));
         oracle.attached(0, 0, 10);
         oracle.closed(0, 0, CloseCause::Disconnect, 100);
         for &(stands, at) in stood {
@@ -268,4 +275,44 @@ fn m34_what_came_live_may_be_refused_where_it_would_be_kept() {
         let may_be = finds(&mut oracle, receiver, &live, kept);
         assert_eq!(may_be, short && !answered);
     }
+}
+
+/// A will of a session that a log has is owed to who stays subscribed, whatever the process does: by a connection that was up when it died, once
+/// it has come up again, unless its client was back within its delay. One of a session that ends with its connection is lost (M26).
+#[test]
+fn m26_a_stored_will_outlives_its_process() {
+    let owed = |left: LeftWill, back: Option<u64>| {
+        let (mut oracle, _, receiver) = oracle();
+        subscribe(&mut oracle, receiver, 10);
+        let will = publish(&mut oracle, 0, ONCE_OR_MORE, 20);
+        oracle.msgs.get_mut(&id(&will)).expect("it is known").life = None;
+        let left = LeftWill {
+            msg: id(&will),
+            ..left
+        };
+        oracle.connecting(0, 0, false, Some(left));
+        oracle.attached(0, 0, 30);
+        oracle.killed(2_000);
+        if let Some(back) = back {
+            oracle.connecting(1, 0, false, None);
+            oracle.attached(1, 0, back);
+        }
+        oracle.heals(5_000);
+        oracle.recount(60_000, 0);
+        oracle.violation.is_some()
+    };
+    let delayed = LeftWill {
+        delay_ms: 3_000,
+        ..LEFT_AT_ONCE
+    };
+    let fleeting = LeftWill {
+        is_stored: false,
+        ..LEFT_AT_ONCE
+    };
+    assert!(owed(LEFT_AT_ONCE, None));
+    assert!(owed(LEFT_AT_ONCE, Some(2_100)), "it is due at the start");
+    assert!(owed(delayed, None));
+    assert!(!owed(delayed, Some(4_000)), "it came back in time");
+    assert!(!owed(delayed, Some(5_500)), "it may have");
+    assert!(!owed(fleeting, None));
 }

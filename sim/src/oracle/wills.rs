@@ -16,6 +16,8 @@ enum Fate {
     Kept,
     /// It is due in this span unless the client comes back.
     Due { from: u64, to: u64 },
+    /// The same of one whose process has died: it is due this long after a start, or was before (M26).
+    Interrupted { from: u64 },
     /// Published for certain.
     Must { from: u64, to: u64 },
     /// Perhaps.
@@ -24,11 +26,20 @@ enum Fate {
     MustNot,
 }
 
+/// What a CONNECT leaves to be published.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeftWill {
+    pub(crate) msg: MsgId,
+    /// So long after the connection is lost.
+    pub(crate) delay_ms: u64,
+    /// It is in a log with its session, which outlives the connection.
+    pub(crate) is_stored: bool,
+}
+
 #[derive(Clone, Debug)]
 struct Will {
     client: usize,
-    msg: MsgId,
-    delay_ms: u64,
+    left: LeftWill,
     /// The CONNECT that set it asked to forget what was stored.
     attached: bool,
     /// When its client said that it is not wanted any more.
@@ -41,6 +52,9 @@ struct Will {
 /// Within this the home of a session has heard of the end of a connection, and its log has it.
 pub(super) const UNSETTLED_MS: u64 = 500;
 
+/// So long after the last fault every home serves and has written who was connected when the process died.
+const HOMES_SERVE_MS: u64 = 5_000;
+
 /// Wills by connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wills {
@@ -49,33 +63,35 @@ pub(super) struct Wills {
     asked: Vec<u32>,
     /// Connections that began with clean start.
     clean: Vec<(u32, usize)>,
+    /// The last connection of each client.
+    last: BTreeMap<usize, u32>,
 }
 
 impl Oracle {
-    /// A CONNECT leaves; with a will, that is `msg`, due so long after the connection is lost.
+    /// A CONNECT leaves, perhaps with a will.
     pub(crate) fn connecting(
         &mut self,
         conn: u32,
         client: usize,
         clean: bool,
-        will: Option<(MsgId, u64)>,
+        will: Option<LeftWill>,
     ) {
+        self.wills.last.insert(client, conn);
         if clean {
             self.wills.clean.push((conn, client));
             // The old session may end from here on, and its will is due with it: v5 section 3.1.3.2.2.
             for old in self.wills.by_conn.values_mut() {
-                if let Fate::Due { from, .. } = &mut old.fate
+                if let Fate::Due { from, .. } | Fate::Interrupted { from } = &mut old.fate
                     && old.client == client
                 {
                     *from = 0;
                 }
             }
         }
-        if let Some((msg, delay_ms)) = will {
+        if let Some(left) = will {
             let will = Will {
                 client,
-                msg,
-                delay_ms,
+                left,
                 attached: false,
                 waived: None,
                 is_good_bye_lost: false,
@@ -96,16 +112,8 @@ impl Oracle {
         for (&other, will) in &mut self.wills.by_conn {
             if other == conn {
                 will.attached = true;
-            } else if will.client == client
-                && let Fate::Due { from, to } = will.fate
-            {
-                will.fate = match () {
-                    () if to <= now => Fate::Must { from, to },
-                    () if from <= now => Fate::May,
-                    // The old session ends here, and with it its will is due: v5 section 3.1.2.5.
-                    () if clean => Fate::May,
-                    () => Fate::MustNot,
-                };
+            } else if will.client == client {
+                will.comes_back(clean, now);
             }
         }
     }
@@ -121,10 +129,11 @@ impl Oracle {
             .clean
             .iter()
             .any(|&(other, whose)| other > conn && whose == will.client);
-        let from = if replaced { now } else { now + will.delay_ms };
+        let delay_ms = will.left.delay_ms;
+        let from = if replaced { now } else { now + delay_ms };
         let due = Fate::Due {
             from,
-            to: now + will.delay_ms + LATE_MS,
+            to: now + delay_ms + LATE_MS,
         };
         will.fate = match cause {
             // It may have been attached behind the front's back, and let go without a word from it.
@@ -145,24 +154,46 @@ impl Oracle {
         };
     }
 
-    /// A loss of power has taken something of a client's session: perhaps that its wills are void.
+    /// Something of a client's session is lost: perhaps its wills, or that they are void.
     pub(crate) fn doubt_wills(&mut self, client: usize) {
         for will in self.wills.by_conn.values_mut() {
-            if will.client == client && !matches!(will.fate, Fate::Must { .. }) {
+            if will.client == client {
                 will.fate = Fate::May;
             }
         }
     }
 
+    /// The process has died. Wills of sessions that a log has come once it serves again, as if their connections had been lost then; others are
+    /// lost with it (M26).
+    pub(super) fn interrupt_wills(&mut self, now: u64) {
+        let Wills { by_conn, last, .. } = &mut self.wills;
+        for (conn, will) in by_conn {
+            // Another connection of the client may have come to the session, unheard, and have brought another will.
+            let is_certain = will.attached && will.left.is_stored && last[&will.client] == *conn;
+            will.fate = match will.fate {
+                Fate::Due { from, to } if to < now => Fate::Must { from, to },
+                Fate::Due { from, .. } | Fate::Interrupted { from } if is_certain => {
+                    Fate::Interrupted { from }
+                }
+                Fate::Kept if is_certain => Fate::Interrupted {
+                    from: now + will.left.delay_ms,
+                },
+                Fate::Kept | Fate::Due { .. } | Fate::Interrupted { .. } => Fate::May,
+                fate @ (Fate::Must { .. } | Fate::May | Fate::MustNot) => fate,
+            };
+        }
+    }
+
     /// A will is delivered: it must have been due.
     pub(super) fn judge_will(&self, msg: MsgId, now: u64) -> Result<(), String> {
-        let Some(will) = self.wills.by_conn.values().find(|will| will.msg == msg) else {
+        let mut wills = self.wills.by_conn.values();
+        let Some(will) = wills.find(|will| will.left.msg == msg) else {
             return Ok(());
         };
         let early = match will.fate {
             Fate::Kept => !self.faulted,
             Fate::MustNot => true,
-            Fate::Due { from, .. } => now < from,
+            Fate::Due { from, .. } | Fate::Interrupted { from } => now < from,
             Fate::Must { .. } | Fate::May => false,
         };
         if will.fate == Fate::May && will.is_good_bye_lost {
@@ -190,22 +221,45 @@ impl Oracle {
         }
     }
 
-    /// Wills that were published for certain count as acknowledged messages.
+    /// Wills that were published for certain count as acknowledged messages. When they were is known where nothing has failed; else
+    /// who is subscribed to the end has them.
     pub(super) fn settle_wills(&mut self, now: u64) {
-        let faulted = self.faulted;
+        let served_at = self.healing_since.map(|at| at + HOMES_SERVE_MS);
+        let (faulted, deposed) = (self.faulted, self.deposed);
         for will in self.wills.by_conn.values_mut() {
-            if let Fate::Due { from, to } = will.fate
-                && to < now
-            {
-                will.fate = Fate::Must { from, to };
-            }
+            will.fate = match will.fate {
+                Fate::Due { from, to } if to < now => Fate::Must { from, to },
+                Fate::Interrupted { from }
+                    if served_at.is_some_and(|at| at + will.left.delay_ms < now) =>
+                {
+                    Fate::Must { from, to: now }
+                }
+                fate => fate,
+            };
+            let is_sure = !faulted || will.left.is_stored && !deposed;
             if let Fate::Must { from, to } = will.fate
-                && !faulted
-                && let Some(msg) = self.msgs.get_mut(&will.msg)
+                && is_sure
+                && let Some(msg) = self.msgs.get_mut(&will.left.msg)
             {
                 msg.first_sent = from;
-                msg.acked = Some(to);
+                msg.acked = Some(if faulted { now } else { to });
             }
         }
+    }
+}
+
+impl Will {
+    /// Another connection of the client is attached: one that is not due yet is void, or due now with a clean start.
+    fn comes_back(&mut self, clean: bool, now: u64) {
+        self.fate = match self.fate {
+            Fate::Due { from, to } if to <= now => Fate::Must { from, to },
+            // Its home has published it before it took anybody.
+            Fate::Interrupted { from } if self.left.delay_ms == 0 => Fate::Must { from, to: now },
+            Fate::Due { from, .. } | Fate::Interrupted { from } if from <= now => Fate::May,
+            // The old session ends here, and with it its will is due: v5 section 3.1.2.5.
+            Fate::Due { .. } | Fate::Interrupted { .. } if clean => Fate::May,
+            Fate::Due { .. } | Fate::Interrupted { .. } => Fate::MustNot,
+            fate @ (Fate::Kept | Fate::Must { .. } | Fate::May | Fate::MustNot) => fate,
+        };
     }
 }

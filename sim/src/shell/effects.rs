@@ -146,7 +146,7 @@ impl PartitionEffects for PartitionFx<'_> {
     }
 
     fn routes_all(&self) -> bool {
-        self.hub.serves
+        self.hub.serves || self.hub.bug == Some(Bug::WillsAtStart)
     }
 
     fn permits_retained(&mut self, _: &str, _: &str) -> courser_contract::Permission {

@@ -21,6 +21,7 @@ impl World {
         self.healing = true;
         self.heal_disk();
         self.retain_all();
+        self.oracle.heals(self.now);
         self.note(format_args!("faults end"));
         if !self.converge("after the faults") {
             return;
