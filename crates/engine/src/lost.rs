@@ -5,18 +5,22 @@
 //! keep their order, and are never delivered: a session or group stops at one, an outbox holds back what comes behind it for
 //! the same session, a retained one is not found. That ends when the operator accepts the loss, by facts as any other.
 
+mod search;
+
 use std::fmt;
 
 use courser_contract::{
     Dropped, LogIndex, Now, PartitionEffects, PartitionId, QoS, RecordView, Seq, Term,
 };
 
+pub(crate) use self::search::Search;
 use crate::{
     Partition, PartitionConfig, PlantedPartition,
     entry::{Fate, Rare},
     ids::{self, Owner},
     record::Slot,
     state::State,
+    stream::Stream,
 };
 
 /// Stands for a record whose bytes are lost.
@@ -155,6 +159,13 @@ impl State {
         places
     }
 
+    fn stream_of(&self, number: u64) -> Option<&Stream> {
+        match ids::owner(number) {
+            Owner::Session => Some(&self.sessions.get(number)?.stream),
+            Owner::Group => Some(&self.groups.get(number)?.stream),
+        }
+    }
+
     fn name_of(&self, number: u64) -> LostStream {
         match ids::owner(number) {
             Owner::Session => {
@@ -186,7 +197,7 @@ impl Partition {
     }
 
     /// Every place that needs a record which the disk has lost, in order. Nothing where nothing is lost; else linear in all
-    /// that is stored.
+    /// that is stored, which [`search_lost`](Self::search_lost) is not.
     #[must_use]
     pub fn lost(&self) -> Vec<LostReference> {
         if self.state.records.tombstones() == 0 {

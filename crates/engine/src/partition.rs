@@ -10,6 +10,7 @@ use crate::{
     Counts, DiskRoom, EntryError, MemoryRoom, Pace, PartitionConfig,
     entry::{Gather, Haste, Rare, Trust},
     lead::{Lead, Role},
+    lost::Search,
     recall::Recalls,
     session::{FORWARD_AGAIN_MS, Request, Wanted},
     share::Leaver,
@@ -26,6 +27,8 @@ pub struct Partition {
     pub(crate) disk_room: DiskRoom,
     pub(crate) memory_room: MemoryRoom,
     pub(crate) recalls: Recalls,
+    /// For what is lost.
+    pub(crate) search: Option<Box<Search>>,
     pub(crate) planted: Option<crate::PlantedPartition>,
 }
 
@@ -67,6 +70,7 @@ impl Partition {
             disk_room: DiskRoom::Enough,
             memory_room: MemoryRoom::Enough,
             recalls: Recalls::default(),
+            search: None,
             planted: None,
         };
         partition

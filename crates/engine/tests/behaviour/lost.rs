@@ -1,9 +1,9 @@
 //! Records whose bytes the disk has lost: only what needs them stops, at their place, until the loss is accepted (M44).
 
 use courser_contract::{DetachCause, Dropped, LogIndex, QoS};
-use courser_engine::LostStream;
 #[cfg(feature = "planted")]
 use courser_engine::PlantedPartition;
+use courser_engine::{LostReference, LostStream};
 
 use crate::world::{Acks, Commits, DURABLE, Options, World, to};
 
@@ -134,6 +134,59 @@ fn m44_an_accepted_loss_is_counted_and_streams_go_on_behind_it() {
     // All is as its entries make it again: the loss is in the log.
     world.damaged = false;
     world.check();
+}
+
+/// A search for what is lost, so many places at a time, and how many calls that takes.
+fn search(world: &mut World, steps: usize) -> (usize, Vec<LostReference>) {
+    let node = world.nodes.get_mut(&DURABLE).expect("it is there");
+    for calls in 1.. {
+        if let Some((losses, found)) = node.partition.search_lost(steps) {
+            assert_eq!(losses, node.partition.losses());
+            return (calls, found);
+        }
+    }
+    unreachable!("a search comes to its end");
+}
+
+#[test]
+fn i10_a_search_for_what_is_lost_is_work_of_many_turns() {
+    let mut world = world();
+    let lost = [live(&world)[1], entry_of(&world, "lost")];
+    world.restart_without(DURABLE, &lost);
+    world.settle();
+    let all = world.nodes[&DURABLE].partition.lost();
+    assert_eq!(all.len(), 3);
+    // Five messages that wait, two that are retained, two sessions at their end.
+    for (steps, calls) in [(1, 10), (2, 5), (5, 2), (100, 1)] {
+        let (took, found) = search(&mut world, steps);
+        assert_eq!(found, all, "{steps} at a time");
+        assert!(
+            took.abs_diff(calls) <= 1,
+            "{took} calls for {steps} at a time"
+        );
+    }
+}
+
+#[test]
+fn m44_what_has_ended_while_it_is_searched_for_is_not_named() {
+    let mut world = world();
+    let lost = [live(&world)[1], entry_of(&world, "lost")];
+    world.restart_without(DURABLE, &lost);
+    world.settle();
+    let node = world.nodes.get_mut(&DURABLE).expect("it is there");
+    let before = node.partition.losses();
+    for _ in 0..5 {
+        assert!(node.partition.search_lost(1).is_none());
+    }
+    world.call(DURABLE, |partition, now, fx| {
+        partition.accept_loss(now, |index| index == lost[0], fx)
+    });
+    world.settle();
+    let node = world.nodes.get_mut(&DURABLE).expect("it is there");
+    let (losses, found) = node.partition.search_lost(100).expect("it is through");
+    assert_eq!(found, node.partition.lost());
+    assert_eq!((found.len(), losses), (1, before));
+    assert_ne!(losses, node.partition.losses(), "another search is due");
 }
 
 #[test]

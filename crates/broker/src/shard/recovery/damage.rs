@@ -2,7 +2,7 @@
 //! said (M39, M44, M50); later, which streams stop at records that are found to be lost, in the same words.
 
 use courser_cluster::Restored;
-use courser_contract::{LogIndex, PartitionId};
+use courser_contract::{LogIndex, PartitionId, Tick};
 use courser_engine::{AsideFilters, LostReference};
 
 use super::making::MadeFor;
@@ -15,8 +15,10 @@ use crate::shard::timers::Timer;
 /// Streams of one partition that are named in the log of the process.
 const TOLD_MAX: usize = 20;
 /// How soon it is said what has stopped, in milliseconds: records of one damage are lost one after the other, and each time that it is
-/// said is a walk over all that a partition stores.
+/// said is a walk over all that a partition stores, over so many turns as it takes.
 const TELL_MS: u64 = 250;
+/// Places of one turn of that walk: some 100 µs.
+const SEARCHED_AT_ONCE: usize = 4_096;
 
 /// What is wrong with a partition, or was.
 #[derive(Debug)]
@@ -122,10 +124,13 @@ impl Shard {
 
     /// From now on it is looked at what has stopped, for as long as something has.
     pub(in crate::shard) fn watch_losses(&mut self) {
+        self.watch_losses_from(self.hub.now.tick.after_ms(TELL_MS));
+    }
+
+    fn watch_losses_from(&mut self, due: Tick) {
         if let Some(recalls) = &mut self.recalls
             && !std::mem::replace(&mut recalls.watches_losses, true)
         {
-            let due = self.hub.now.tick.after_ms(TELL_MS);
             self.timers.insert(due, Timer::LOSSES);
         }
     }
@@ -145,10 +150,13 @@ impl Shard {
             watches_on |= owned.has_lost_records();
             let losses = owned.partition.as_ref().map_or(told, |it| it.losses());
             if losses != told {
-                owned.told_losses = losses;
-                let lost = self.with_partition(id, |it, _, _| it.lost());
-                self.tell_stopped(id, &lost);
                 watches_on = true;
+                let found = self.with_partition(id, |it, _, _| it.search_lost(SEARCHED_AT_ONCE));
+                let Some((losses, lost)) = found else {
+                    return self.watch_losses_from(self.hub.now.tick.after_ms(1));
+                };
+                self.partitions.at(place).told_losses = losses;
+                self.tell_stopped(id, &lost);
                 break;
             }
         }
