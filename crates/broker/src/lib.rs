@@ -20,6 +20,7 @@ extern crate self as courser_broker;
 mod access;
 mod appends;
 mod backup;
+mod bounded;
 mod broker;
 mod classes;
 mod clock;

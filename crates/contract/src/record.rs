@@ -359,13 +359,6 @@ impl Record {
         Self(out.into())
     }
 
-    /// Checks that `bytes` are exactly one record.
-    #[must_use]
-    pub fn from_bytes(bytes: Bytes) -> Option<Self> {
-        let len = RecordRef::parse(&bytes, 0)?.len;
-        (len == bytes.len()).then_some(Self(bytes))
-    }
-
     /// Its parts.
     #[must_use]
     pub fn view(&self) -> RecordView<'_> {

@@ -1,4 +1,4 @@
-//! Bugs that are planted on purpose: the runs of `crashes.rs` and the rows of `m44.rs` find each of them, so they can fail.
+//! Bugs that are planted on purpose: the runs of `crashes.rs` and the rows of `m44/` find each of them, so they can fail.
 
 mod support;
 

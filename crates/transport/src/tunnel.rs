@@ -141,12 +141,6 @@ impl Tunnel {
         tls.peer_certificates()?.first()
     }
 
-    /// Whether TLS is one of the layers and its handshake is under way.
-    #[must_use]
-    pub fn is_in_tls_handshake(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
-    }
-
     /// The client has logged in: larger frames are allowed.
     pub fn admit(&mut self) {
         if let Web::On(frames) = &mut self.web {

@@ -3,7 +3,6 @@
 //! What is read is checked as a whole before it replaces what is there. Connections stay until their tokens end. A key set that has no
 //! key of use any more takes back those that it had: whoever withdraws the last one wants nobody to come in with it.
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,6 +11,7 @@ use courser_access::{NameError, RoleName};
 use courser_settings::{Login, Settings, Tokens};
 use courser_token::{KeyError, KeySet, Loaded, Policy, Verifier};
 
+use crate::bounded;
 use crate::doors::{Reread, Watched};
 use crate::faults::first;
 
@@ -201,7 +201,7 @@ fn files(settings: &Tokens) -> impl Iterator<Item = (Holds, PathBuf)> {
 fn texts(settings: &Tokens) -> Result<Vec<Vec<u8>>, Vec<TokensError>> {
     let (mut texts, mut errors) = (Vec::new(), Vec::new());
     for (holds, path) in files(settings) {
-        match text(&path) {
+        match bounded::read(&path, FILE_BYTES_MAX) {
             Ok(text) => texts.push(text),
             Err(source) => errors.push(TokensError::Read {
                 setting: holds.setting(),
@@ -214,13 +214,6 @@ fn texts(settings: &Tokens) -> Result<Vec<Vec<u8>>, Vec<TokensError>> {
         true => Ok(texts),
         false => Err(errors),
     }
-}
-
-fn text(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    let file = std::fs::File::open(path)?;
-    file.take(FILE_BYTES_MAX).read_to_end(&mut text)?;
-    Ok(text)
 }
 
 /// What a key set without a key of use means.

@@ -3,10 +3,10 @@
 //! What is read is checked as a whole before it replaces what is there; connections keep what they began with. A file that cannot
 //! be read, or does not fit the others, changes nothing and is said.
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::bounded;
 use crate::faults::first;
 use courser_settings::{ClientCertificates as Shown, Listener, TlsVersion};
 use courser_transport::tls::{
@@ -240,7 +240,7 @@ impl Files {
     fn read(&self, listener: &str) -> Result<ServerMaterial, Vec<CertificateError>> {
         let mut errors = Vec::new();
         let mut read = |field, path: &Path| {
-            text(path).unwrap_or_else(|source| {
+            bounded::read(path, FILE_BYTES_MAX).unwrap_or_else(|source| {
                 errors.push(CertificateError::Read {
                     listener: listener.to_owned(),
                     field,
@@ -273,11 +273,4 @@ impl Files {
             false => Err(errors),
         }
     }
-}
-
-fn text(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    let file = std::fs::File::open(path)?;
-    file.take(FILE_BYTES_MAX).read_to_end(&mut text)?;
-    Ok(text)
 }

@@ -9,7 +9,7 @@ use crate::world::{DURABLE, Options, World, message, to};
 const SESSIONS: usize = 63;
 const TOPIC: &str = "fan/out";
 const PAYLOAD: [u8; 128] = [b'x'; 128];
-/// What an entry with small numbers takes before it in a batch of the log (`small_entries` of `courser-log`).
+/// What an entry with small numbers takes before it in a batch of the log (`docs/log-format.md`).
 const FRAME_BYTES: usize = 16;
 
 /// Sessions that are away, so that nothing goes with a message but the message.

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::output::Output;
 use crate::codec::{PACKET_BYTES_MAX, PacketType, ProtocolVersion};
 
-/// Payloads from this size on are referenced, not copied. Measured with `benches/front.rs` (fan-out to 50): a reference costs about
+/// Payloads from this size on are referenced, not copied. Measured with `benches/front_time.rs` (fan-out to 50): a reference costs about
 /// 25 ns (two atomics and a slot of a vectored write), a copy of 2 KiB about as much.
 pub const SHARED_PAYLOAD_BYTES_MIN: usize = 2 * 1024;
 

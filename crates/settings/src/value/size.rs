@@ -46,12 +46,6 @@ impl ByteSize {
     pub const fn bytes(self) -> u64 {
         self.0
     }
-
-    /// The number of bytes as an amount of memory, at most what the machine can address.
-    #[must_use]
-    pub fn as_usize(self) -> usize {
-        usize::try_from(self.0).unwrap_or(usize::MAX)
-    }
 }
 
 /// Largest first, so that [`fmt::Display`] takes the first that divides.
