@@ -18,7 +18,11 @@ use zerocopy::{
     little_endian::{U16, U32, U64},
 };
 
+#[cfg(test)]
+mod tests;
+
 use crate::{
+    config::SEGMENT_BYTES_MAX,
     disk::{Disk, DiskFile},
     format::{
         NUMBER_MAX, SUMMARY_MAGIC, SUMMARY_VERSION, SummaryHeader, SummaryPartition, SummaryRun,
@@ -229,12 +233,19 @@ impl OfPartition {
 
     /// Whether its numbers are ones that are given.
     fn is_sound(&self) -> bool {
+        let sound =
+            |first: LogIndex, last: LogIndex| 1 <= first.0 && first <= last && last.0 <= NUMBER_MAX;
         let mut runs = self.runs.iter();
-        let sound = |first: LogIndex, last: LogIndex| first <= last && last.0 <= NUMBER_MAX;
+        let mut places = self.pieces.iter().flatten().chain(&self.kept_at);
         self.range.is_none_or(|(first, last)| sound(first, last))
-            && runs.all(|run| sound(run.first, run.last))
+            && runs.all(|run| sound(run.first, run.last) && is_in_a_segment(&run.place))
+            && places.all(is_in_a_segment)
             && self.kept.runs().all(|(first, last)| sound(first, last))
     }
+}
+
+fn is_in_a_segment(place: &Place) -> bool {
+    place.offset < SEGMENT_BYTES_MAX && place.segment.0 <= NUMBER_MAX
 }
 
 /// A summary is no longer to be believed, or its segment is no more. Without one the next start reads the segment.
