@@ -253,7 +253,7 @@ const fn entry(bug: Bug) -> Entry {
         Bug::SkipTakesSets => (Layer::Engine, Worlds::Poisoned, 1, &["M9/M42:", "M42:"]),
         Bug::ShortForEver => (Layer::Log, Worlds::Draining, 1, &["I13:", "M47:"]),
         Bug::WillKept => (Layer::Engine, Worlds::Draining, 1, &["M20/M25:"]),
-        Bug::WillsAtStart => (Layer::Shell, Worlds::Plain, 1, &["I1:", "M35:"]),
+        Bug::WillsAtStart => (Layer::Shell, Worlds::Plain, 53, &["I1:", "M35:"]),
         Bug::ScrubEndsEarly => (Layer::Log, Worlds::LongDisk, 1, &["I7:"]),
         Bug::LiveEntryForgotten => (Layer::Engine, Worlds::LongDisk, 1, &["I1:", "M42:"]),
         Bug::OldCheckpointRemoved => (Layer::Log, Worlds::LongDisk, 1, &["I7:"]),
