@@ -14,7 +14,7 @@ use stored_support::Setup;
 /// Messages of an entry.
 const BATCH: u64 = 64;
 /// Bytes of a checkpoint that a turn of the broker writes (`SLICE_BYTES` there).
-const SLICE: usize = 2 * 1024;
+const SLICE: usize = 1024;
 
 /// Nanoseconds that this thread has run: the machine may be busy with other things.
 fn on_cpu() -> f64 {
@@ -144,4 +144,6 @@ fn main() {
         of(1_000_000, 1_000),
     );
     checkpoint(of(100_000, 100) as u32, of(1_000_000, 1_000));
+    // Full chunks, whose records lie far from each other.
+    checkpoint(of(1_000, 1) as u32, of(1_000_000, 1_000));
 }

@@ -49,6 +49,17 @@ pub(crate) struct Said {
     pub(crate) eighths: u32,
 }
 
+impl Said {
+    /// A place for what will be said.
+    pub(crate) const NOTHING: Self = Self {
+        address: Address {
+            index: 0,
+            ordinal: 0,
+        },
+        eighths: 0,
+    };
+}
+
 const ORDINAL_BITS: u32 = 24;
 
 impl Address {

@@ -19,8 +19,12 @@ use crate::{
     canonical::{Canonical, DecodeError, Reader},
     checkpoint::{AddressReader, Addresses, Names},
     look::{self, Looks},
-    record::Slot,
+    record::{Said, Slot},
 };
+
+/// Records that are looked at before the first of them is named: most are in no cache, and so they are waited for together. With one after the
+/// other the next look begins when the number of the one before is written.
+const AT_ONCE: usize = 16;
 
 const SOME_DONE: u8 = 1;
 const SOME_RECEIVED: u8 = 2;
@@ -41,8 +45,18 @@ impl Chunk {
             self.received.iter().for_each(|word| word.write(out));
         }
         self.write_looks(names.looks, out);
-        for reference in self.live() {
-            addresses.write(names.records.said(reference.slot));
+        let mut live = self.live();
+        loop {
+            let mut said = [Said::NOTHING; AT_ONCE];
+            let mut count = 0;
+            for (said, reference) in said.iter_mut().zip(live.by_ref()) {
+                *said = names.records.said(reference.slot);
+                count += 1;
+            }
+            said[..count].iter().for_each(|said| addresses.write(*said));
+            if count < AT_ONCE {
+                return;
+            }
         }
     }
 

@@ -328,3 +328,37 @@ fn m42_a_last_chunk_of_which_all_is_done_is_read_back() {
     let got = world.got(at);
     assert_eq!(got[got.len() - 2..], ["0", "260"]);
 }
+
+/// Looks at records that are in no cache are what takes the time of a slice, so a turn takes as few of them as can be.
+#[test]
+fn m42_a_slice_as_a_turn_takes_it_names_one_chunk_of_references() {
+    /// What a turn of the broker writes at most (`SLICE_BYTES` there).
+    const SLICE: usize = 1 << 10;
+    /// A reference takes three bytes at least.
+    const CHUNK: usize = 3 * 256;
+    let mut world = World::new();
+    let at = world.client("a");
+    world.attach(at, Options::durable());
+    world.subscribe(at, to("a/#", QoS::AtLeastOnce));
+    world.detach(at, DetachCause::Lost);
+    for _ in 0..4 * 256 {
+        world.send("a/x", "message", QoS::AtLeastOnce);
+    }
+    world.settle();
+    let node = world.nodes.get_mut(&DURABLE).expect("it is there");
+    node.partition.cancel_checkpoint();
+    assert!(node.partition.begin_checkpoint());
+    let mut written = Vec::new();
+    while node.partition.checkpoint_end().is_none() {
+        let before = node.partition.checkpoint_bytes();
+        let piece = node.partition.take_checkpoint_piece(SLICE);
+        let bytes = piece.map_or(0, |piece| piece.bytes.len());
+        written.push(node.partition.checkpoint_bytes() + bytes - before);
+    }
+    let chunks = written.iter().filter(|bytes| **bytes >= CHUNK).count();
+    assert_eq!(chunks, 4, "{written:?}");
+    assert!(
+        written.iter().all(|bytes| *bytes < 2 * CHUNK),
+        "{written:?}"
+    );
+}
