@@ -5,7 +5,9 @@ use std::sync::Arc;
 use rpds::RedBlackTreeMapSync;
 
 use crate::table::{ROLES_MAX, RULES_MAX, USER_ROLES_MAX, USERS_MAX};
-use crate::{Administration, Domain, DomainName, Role, RoleName, Table, User, UserName, UserState};
+use crate::{
+    Administration, Domain, DomainName, Role, RoleName, Rule, Table, User, UserName, UserState,
+};
 
 /// A change of a table. It states all of what it changes, so that applying it asks nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +53,19 @@ pub enum Refusal {
         /// How many.
         max: usize,
     },
+    /// A rule that is new has a level that is a placeholder elsewhere. Tables that have such a rule keep it.
+    #[error(
+        "rule \"{rule}\" of role {role}: `{level}` is no placeholder here, and would match this very text only; write `%c` for the client id, \
+         or `%u` for the user name"
+    )]
+    Placeholder {
+        /// Of which role.
+        role: RoleName,
+        /// The rule.
+        rule: Box<Rule>,
+        /// The level.
+        level: Box<str>,
+    },
     /// Nobody could change anything any more.
     #[error("no enabled user with a password and full administration would be left")]
     LastAdministrator,
@@ -79,6 +94,7 @@ impl Table {
                     at_most(self.roles.len() + 1, ROLES_MAX, "roles")?;
                 }
                 check_role(role)?;
+                self.check_placeholders(name, role)?;
             }
             Command::RemoveRole(name) => self.check_role_unused(name)?,
             // There are few, and all are there.
@@ -89,8 +105,9 @@ impl Table {
                 for (_, user) in table.users() {
                     table.check_user(user)?;
                 }
-                for (_, role) in table.roles() {
+                for (name, role) in table.roles() {
                     check_role(role)?;
+                    self.check_placeholders(name, role)?;
                 }
             }
         }
@@ -107,6 +124,23 @@ impl Table {
             Some(role) => Err(Refusal::NoRole(role.clone())),
             None => Ok(()),
         }
+    }
+
+    /// A deny rule that denies nothing is noticed by nobody, so it is refused; but not what the role has, which can be changed otherwise.
+    fn check_placeholders(&self, name: &RoleName, role: &Role) -> Result<(), Refusal> {
+        let before = self.roles.get(name).map_or(&[][..], |role| &role.rules);
+        for rule in &role.rules {
+            if let Some(level) = rule.topic.foreign_placeholder()
+                && !before.contains(rule)
+            {
+                return Err(Refusal::Placeholder {
+                    role: name.clone(),
+                    rule: Box::new(rule.clone()),
+                    level: level.into(),
+                });
+            }
+        }
+        Ok(())
     }
 
     fn check_role_unused(&self, name: &RoleName) -> Result<(), Refusal> {

@@ -137,7 +137,26 @@ impl Level {
     }
 }
 
+/// Whether other brokers, or whoever writes `%C` for `%c`, would take a level for a placeholder, which is nothing but text here.
+fn is_foreign_placeholder(text: &str) -> bool {
+    match text.as_bytes() {
+        [b'%', letter] => letter.is_ascii_alphabetic(),
+        [b'$', b'{', .., b'}'] => true,
+        _ => false,
+    }
+}
+
 impl TopicPattern {
+    /// The first level that reads like a placeholder and is none: a rule with it would hold for the topics that have this very text, and
+    /// for nobody's own.
+    #[must_use]
+    pub fn foreign_placeholder(&self) -> Option<&str> {
+        self.levels.iter().find_map(|level| match level {
+            Level::Literal(text) if is_foreign_placeholder(text) => Some(text.as_str()),
+            Level::Literal(_) | Level::Any | Level::ClientId | Level::UserName => None,
+        })
+    }
+
     /// Whether it speaks of this topic name. Cost: the levels of both.
     #[must_use]
     pub fn matches(&self, topic: &str, who: &Identity) -> bool {

@@ -240,6 +240,34 @@ fn tables_are_exported_and_imported_as_json() {
     }
 }
 
+/// As in other brokers, and as `%c` and `%u` are not written.
+#[test]
+fn a_new_rule_with_a_placeholder_of_another_broker_is_refused_and_an_old_one_stays() {
+    let (mut table, r) = (Table::default(), role_name("r"));
+    let put = |rules: &[&str]| Command::PutRole(r.clone(), role(rules));
+    let foreign = ["deny all secret/%U/#", "allow all sensors/${clientid}/#"];
+    for rule in foreign {
+        let refusal = change(&mut table, put(&[rule])).unwrap_err();
+        assert!(matches!(refusal, Refusal::Placeholder { .. }), "{refusal}");
+        let text = refusal.to_string();
+        let names_all = [rule, "`%c`", "`%u`"].iter().all(|it| text.contains(it));
+        assert!(names_all, "{text}");
+    }
+    // A table of an earlier build has them: it is read, and what does not add to them is taken.
+    table.apply(&put(&foreign));
+    let mut table = Table::decode(&table.encode()).unwrap();
+    change(&mut table, put(&[foreign[0], foreign[1], "allow all %c/#"])).unwrap();
+    let same = Box::new(table.clone());
+    change(&mut table, Command::Replace(same)).unwrap();
+    change(&mut table, put(&[foreign[1]])).unwrap();
+    assert!(
+        change(&mut table, put(&foreign)).is_err(),
+        "it is new again"
+    );
+    let mut other = Table::default();
+    assert!(change(&mut other, Command::Replace(Box::new(table))).is_err());
+}
+
 #[test]
 fn limits_of_a_table_hold() {
     let many = Role {

@@ -40,6 +40,22 @@ fn patterns_are_written_as_they_are_read() {
 }
 
 #[test]
+fn what_other_brokers_take_for_a_placeholder_is_found() {
+    for (text, found) in [
+        ("sensors/${clientid}/#", Some("${clientid}")),
+        ("${username}", Some("${username}")),
+        ("secret/%U/#", Some("%U")),
+        ("%c/%C", Some("%C")),
+        ("x/%z", Some("%z")),
+        ("%c/%u/#", None),
+        ("50%/x%/%/%5/%zz", None),
+        ("$SYS/{a}/$/${", None),
+    ] {
+        assert_eq!(pattern(text).foreign_placeholder(), found, "{text:?}");
+    }
+}
+
+#[test]
 fn patterns_match_topics_as_filters_do() {
     let who = who("c1", "anna");
     for (text, topic, expected) in [

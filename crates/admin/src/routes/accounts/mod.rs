@@ -83,6 +83,7 @@ impl From<ChangeError> for ApiError {
                 Refusal::NoRole(_) => Code::NoRole,
                 Refusal::RoleInUse { .. } => Code::RoleInUse,
                 Refusal::TooMany { .. } => Code::TooMany,
+                Refusal::Placeholder { .. } => Code::BadRequest,
                 Refusal::LastAdministrator => Code::LastAdministrator,
             },
             ChangeError::Unavailable => Code::Unavailable,
