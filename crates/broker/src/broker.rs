@@ -23,7 +23,9 @@ use crate::backup::{Backups, Source};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::{Control, OpenListener};
-use crate::doors::{self, CertificateError, DoorError, Doors, Inbox, OpenDoor, Reread, Watched};
+use crate::doors::{
+    self, CertificateError, DoorError, Doors, Inbox, OpenDoor, Reread, Telling, Watched,
+};
 use crate::faults::public_faults;
 use crate::listen::{self, ListenError, Listeners, Plain};
 use crate::live::Live;
@@ -495,7 +497,7 @@ impl Broker {
     pub fn reread_files(&self) -> Result<Vec<(String, Reread)>, RereadError> {
         let loaded = self.doors.load()?;
         if let Some(keys) = &self.token_keys {
-            keys.reread_and_tell()?;
+            keys.reread_and_tell(Telling::All)?;
         }
         Ok(self.doors.take(loaded))
     }

@@ -4,6 +4,8 @@
 //! connections that come after, and those that are there keep theirs. A configuration that asks for client certificates keeps
 //! no sessions for resumption: each connection shows its certificate again, so that a revoked one is not let in by a ticket.
 
+use std::error::Error;
+use std::fmt;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -136,14 +138,25 @@ pub enum Part {
 }
 
 /// An error with the text that it is about.
-#[derive(Debug, thiserror::Error)]
-#[error("{error}")]
+#[derive(Debug)]
 pub struct MaterialError {
     /// Which text.
     pub part: Part,
     /// What is wrong.
-    #[source]
     pub error: TlsError,
+}
+
+impl fmt::Display for MaterialError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl Error for MaterialError {
+    /// What is behind the error: it says the error itself.
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.error.source()
+    }
 }
 
 fn of(part: Part) -> impl Fn(TlsError) -> MaterialError {
@@ -436,4 +449,36 @@ impl ServerCertVerifier for Verifier {
 pub fn server_name(host: &str) -> Result<ServerName<'static>, MaterialError> {
     ServerName::try_from(host.to_owned())
         .map_err(|_| of(Part::Name)(TlsError::BadName(host.to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_said_once_and_then_why() {
+        let [key, other] = [(); 2].map(|()| KeyPair::generate().expect("a key"));
+        let named = CertificateParams::new(["broker.example".to_owned()]).expect("a name");
+        let certificate = named.self_signed(&key).expect("a certificate");
+        let material = ServerMaterial {
+            certificates: certificate.pem().into_bytes(),
+            key: other.serialize_pem().into_bytes(),
+            ..ServerMaterial::default()
+        };
+        let error = server(&material).expect_err("the key is another one's");
+        let mut said = vec![error.to_string()];
+        let mut next = error.source();
+        while let Some(error) = next {
+            said.push(error.to_string());
+            next = error.source();
+        }
+        assert_eq!(
+            said[0],
+            "the private key cannot be used with the certificate"
+        );
+        assert!(said.len() > 1, "{said:?}");
+        assert!(!said[1..].contains(&said[0]), "{said:?}");
+    }
 }

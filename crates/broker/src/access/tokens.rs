@@ -12,7 +12,7 @@ use courser_settings::{Login, Settings, Tokens};
 use courser_token::{KeyError, KeySet, Loaded, Policy, Verifier};
 
 use crate::bounded;
-use crate::doors::{Reread, Watched};
+use crate::doors::{Reread, Telling, Watched};
 use crate::faults::first;
 
 /// Largest file that is read.
@@ -124,23 +124,22 @@ impl TokenKeys {
     }
 
     /// Reads the files again, and says what came of it. Blocks for as long as the disk takes.
-    pub(crate) fn reread_and_tell(&self) -> Result<(), TokensError> {
-        match self.reread() {
+    pub(crate) fn reread_and_tell(&self, telling: Telling) -> Result<(), TokensError> {
+        let reread = self.reread();
+        match &reread {
             Ok(Reread::Same) => {}
             Ok(Reread::Changed) => tracing::info!(
                 event = "token_keys_changed",
                 "tokens are verified with new keys"
             ),
-            Err(error) => {
-                tracing::error!(
-                    event = "token_keys_refused",
-                    error = &error as &dyn std::error::Error,
-                    "tokens are verified with the old keys"
-                );
-                return Err(error);
-            }
+            Err(error) if telling == Telling::All => tracing::error!(
+                event = "token_keys_refused",
+                error = error as &dyn std::error::Error,
+                "tokens are verified with the old keys"
+            ),
+            Err(_) => {}
         }
-        Ok(())
+        reread.map(|_| ())
     }
 
     fn reread(&self) -> Result<Reread, TokensError> {
@@ -162,9 +161,9 @@ impl Watched for TokenKeys {
         files(&self.settings).map(|(_, path)| path).collect()
     }
 
-    fn look(&self) {
+    fn look(&self, telling: Telling) {
         // The log has it.
-        let _ = self.reread_and_tell();
+        let _ = self.reread_and_tell(telling);
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) use self::guests::{Guest, Guests};
 use self::handshake::{Entered, Refused, Socket, Steps};
 pub(crate) use self::inbox::{Arrival, CameFrom, Inbox, LooseSocket};
 use self::watch::Watch;
-pub(crate) use self::watch::Watched;
+pub(crate) use self::watch::{Telling, Watched};
 use self::web::Web;
 use crate::config::Anonymous;
 use crate::listen::ListenError;

@@ -1,8 +1,11 @@
 //! Reads certificates and keys again when their files change.
 //!
-//! Folders are watched, not files: a file is usually replaced by another of its name, or a link on the way to it is.
+//! Folders are watched, not files: a file is usually replaced by another of its name, or a link on the way to it is. What else changes
+//! there, such as a log, costs a look at the files' dates; they are read when these have changed.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -15,9 +18,9 @@ use super::certificates::Certificates;
 
 /// After a change nothing may change for so long until the files are read: certificate and key are two files.
 const QUIET: Duration = Duration::from_millis(250);
-/// They are read at the latest this long after a change, however often something in the folder changes.
+/// They are looked at at the latest this long after a change, however often something in the folder changes.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often they are read without being told of a change: not every file system tells.
+/// How often they are read without a change: not every file system tells of one, and what could not be read may be readable again.
 const ANYWAY: Duration = Duration::from_secs(60);
 
 /// What is read from files, and read again.
@@ -26,7 +29,61 @@ pub(crate) trait Watched: std::fmt::Debug + Send + Sync {
     fn files(&self) -> Vec<PathBuf>;
 
     /// Reads them again, and says what came of it. Blocks for as long as the disk takes.
-    fn look(&self);
+    fn look(&self, telling: Telling);
+}
+
+/// What a look says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Telling {
+    /// Also that the files are of no use.
+    All,
+    /// Only that something else counts now: that they are of no use was said when they became so.
+    Changes,
+}
+
+/// What a file shows without being read. A link that leads elsewhere shows another file.
+#[derive(Debug, PartialEq, Eq)]
+struct Stamp {
+    file: (u64, u64),
+    bytes: u64,
+    changed: (i64, i64),
+}
+
+fn stamp(path: &Path) -> Result<Stamp, ErrorKind> {
+    let seen = std::fs::metadata(path).map_err(|error| error.kind())?;
+    Ok(Stamp {
+        file: (seen.dev(), seen.ino()),
+        bytes: seen.len(),
+        changed: (seen.ctime(), seen.ctime_nsec()),
+    })
+}
+
+/// One of those that are watched.
+#[derive(Debug)]
+struct Seen {
+    one: Arc<dyn Watched>,
+    /// Of its files, and when they were read; none before the first time.
+    last: Option<(Vec<Result<Stamp, ErrorKind>>, Instant)>,
+}
+
+impl Seen {
+    fn new(one: Arc<dyn Watched>) -> Self {
+        Self { one, last: None }
+    }
+
+    /// Reads the files if they have changed, or were not read for long.
+    fn look(&mut self, now: Instant) {
+        // Before they are read: what changes meanwhile is another state.
+        let stamps: Vec<_> = self.one.files().iter().map(|file| stamp(file)).collect();
+        let telling = match &self.last {
+            Some((before, _)) if *before != stamps => Telling::All,
+            Some((_, read)) if now.saturating_duration_since(*read) < ANYWAY => return,
+            Some(_) => Telling::Changes,
+            None => Telling::All,
+        };
+        self.one.look(telling);
+        self.last = Some((stamps, now));
+    }
 }
 
 /// Something for the thread.
@@ -65,11 +122,12 @@ impl Watch {
                 None
             }
         };
+        let mut all: Vec<_> = all.into_iter().map(Seen::new).collect();
         let look = move || {
             let _watcher = watcher;
             while wait_for_change(&incoming) {
-                for one in &all {
-                    one.look();
+                for one in &mut all {
+                    one.look(Instant::now());
                 }
             }
         };
@@ -84,7 +142,7 @@ impl Watch {
     }
 }
 
-/// Waits until files should be read: something has changed and nothing more for a while, or it is time anyway. False: it is over.
+/// Waits until files should be looked at: something has changed and nothing more for a while, or it is time anyway. False: it is over.
 fn wait_for_change(notes: &Receiver<Note>) -> bool {
     let (mut wait, mut latest) = (ANYWAY, None);
     loop {
@@ -145,19 +203,66 @@ impl Watched for Certificates {
         self.paths().cloned().collect()
     }
 
-    fn look(&self) {
+    fn look(&self, telling: Telling) {
         match self.load() {
             Ok(loaded) => {
                 let _ = self.take(loaded);
             }
-            Err(error) => self.tell_refused(&error),
+            Err(error) if telling == Telling::All => self.tell_refused(&error),
+            Err(_) => {}
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
+
+    /// Keeps what it was asked to say.
+    #[derive(Debug)]
+    struct Asked {
+        file: PathBuf,
+        looks: Mutex<Vec<Telling>>,
+    }
+
+    impl Watched for Asked {
+        fn files(&self) -> Vec<PathBuf> {
+            vec![self.file.clone()]
+        }
+
+        fn look(&self, telling: Telling) {
+            self.looks.lock().expect("one thread").push(telling);
+        }
+    }
+
+    #[test]
+    fn files_that_are_of_no_use_are_told_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        let write = |name, text| std::fs::write(path(name), text).expect("it is written");
+        let asked = Arc::new(Asked {
+            file: path("key.pem"),
+            looks: Mutex::default(),
+        });
+        let mut seen = Seen::new(Arc::clone(&asked) as Arc<dyn Watched>);
+        let begun = Instant::now();
+        let mut looks_at = |after| {
+            seen.look(begun + after);
+            std::mem::take(&mut *asked.looks.lock().expect("one thread"))
+        };
+        assert_eq!(looks_at(Duration::ZERO), [Telling::All]);
+        write("courser.log", "certificates_refused");
+        assert_eq!(looks_at(QUIET), [], "another file of the folder");
+        write("key.pem", "one");
+        assert_eq!(looks_at(2 * QUIET), [Telling::All]);
+        assert_eq!(looks_at(2 * QUIET + ANYWAY), [Telling::Changes]);
+        assert_eq!(looks_at(3 * QUIET + ANYWAY), []);
+        write("new.pem", "two");
+        std::fs::rename(path("new.pem"), path("key.pem")).expect("it is moved");
+        assert_eq!(looks_at(4 * QUIET + ANYWAY), [Telling::All]);
+    }
 
     #[test]
     fn files_are_read_though_something_changes_all_the_time() {
