@@ -4,6 +4,7 @@
 
 mod addresses;
 mod doors;
+mod memory;
 #[cfg(test)]
 mod tests;
 
@@ -103,6 +104,7 @@ pub(crate) fn contradictions(resolved: &Resolved) -> Vec<SettingError> {
     found.extend(advertised_fault(&view, None, &settings.mqtt));
     found.extend(addresses::faults(&view));
     found.extend(token_faults(&view));
+    found.extend(memory::fault(&view));
     for door in &settings.doors {
         found.extend(doors::faults(&view, door));
     }
