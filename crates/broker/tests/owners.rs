@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use courser_access::{Command, Domain, DomainName, Limits, Role, User};
-use courser_broker::Broker;
+use courser_broker::{Broker, Ended};
 use courser_settings::Sources;
 use support::accounts::{
     ACCOUNTS, Hello, anna, change, delivered, name, publishes, put_role, put_user, role_name,
@@ -44,6 +44,29 @@ fn with_both(folder: &std::path::Path) -> (Broker, SocketAddr) {
 fn session_of(broker: &Broker, client_id: &str) -> Option<Option<String>> {
     let row = asked(broker.control().session(client_id)).expect("the shards answer")?;
     Some(row.user.map(Into::into))
+}
+
+#[test]
+fn a_session_that_ends_with_its_connection_is_shown_and_in_use() {
+    let (broker, address) = with_anna(2, &["allow all #"]);
+    let control = broker.control();
+    let show = |id| asked(control.session(id)).expect("the shards answer");
+    let end = |id| asked(control.end_session(id)).expect("the shards answer");
+    // Some of them are on another shard than the partition of their client id.
+    let ids: Vec<_> = (0..8).map(|n| format!("clean-{n}")).collect();
+    let mut clients: Vec<_> = ids.iter().map(|id| anna(address, id)).collect();
+    for (id, client) in ids.iter().zip(&mut clients) {
+        assert_eq!(subscribe(client, "a"), 1);
+        let row = show(id).expect("it is there");
+        assert_eq!((&*row.client_id, row.subscriptions), (&**id, 1));
+        assert!(row.connected);
+        assert_eq!(end(id), Ended::InUse);
+        client.send(0xC0, &[]);
+        assert_eq!(client.receive().first, 0xD0, "it was left alone");
+    }
+    assert!(show("nobody").is_none());
+    assert_eq!(end("nobody"), Ended::Unknown);
+    broker.stop().expect("nothing failed");
 }
 
 #[test]

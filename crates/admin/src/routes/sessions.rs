@@ -120,7 +120,7 @@ async fn subscriptions(
     Ok(Json(list::<Subscriptions>(&state.control, &query).await?))
 }
 
-/// The session that is kept for a client id.
+/// The session of a client id: the one that is kept for it, or that of its connection.
 #[utoipa::path(get, path = "/api/v1/sessions/{client_id}", params(("client_id" = String, Path, description = "Client id, percent-encoded")), responses((status = 200, body = Session), (status = 404, body = ErrorBody)))]
 async fn session(
     State(state): State<AppState>,

@@ -10,8 +10,8 @@ use courser_mqtt::front::Redirect;
 use tokio::sync::oneshot::Sender;
 
 use super::{
-    AskError, ClientRow, Ended, Page, PastEvent, RetainedMessage, RetainedRow, SessionRow,
-    SubscriptionRow, SubscriptionStop, TracePage,
+    AskError, ClientRow, Ended, Page, PastEvent, RetainedMessage, RetainedRow, SessionPlace,
+    SessionRow, SubscriptionRow, SubscriptionStop, TracePage,
 };
 use crate::rings::Doze;
 use crate::scrub::Missing;
@@ -68,6 +68,11 @@ pub(crate) enum Question {
     Session {
         partition: PartitionId,
         client_id: Box<str>,
+        answer: Sender<Option<SessionRow>>,
+    },
+    /// One that may be of a volatile partition, which knows no client ids.
+    SessionAt {
+        at: SessionPlace,
         answer: Sender<Option<SessionRow>>,
     },
     EndSession {

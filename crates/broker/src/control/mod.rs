@@ -458,39 +458,54 @@ impl Control {
         .await
     }
 
-    /// The session that is kept for a client id.
+    /// The session of a client id: the one that is kept for it, or that of its connection.
     ///
     /// # Errors
     /// See [`report`](Self::report).
     pub async fn session(&self, client_id: &str) -> Result<Option<SessionRow>, AskError> {
         let partition = self.session_at(client_id);
-        let client_id = client_id.into();
-        self.ask(self.places.shard_of(partition), |answer| {
+        let kept = self.ask(self.places.shard_of(partition), |answer| {
             Question::Session {
                 partition,
-                client_id,
+                client_id: client_id.into(),
                 answer,
             }
+        });
+        match kept.await? {
+            Some(kept) => Ok(Some(kept)),
+            None => self.session_of_connection(client_id).await,
+        }
+    }
+
+    /// The session that ends with the connection which has a client id.
+    async fn session_of_connection(&self, client_id: &str) -> Result<Option<SessionRow>, AskError> {
+        let Some(at) = self.client(client_id).await?.and_then(|row| row.session) else {
+            return Ok(None);
+        };
+        self.ask(self.places.shard_of(at.partition), |answer| {
+            Question::SessionAt { at, answer }
         })
         .await
     }
 
-    /// Ends the session that is kept for a client id, unless it is in use. After [`Ended::Proposed`] it is gone as soon as its end
-    /// is committed.
+    /// Ends the session that is kept for a client id, unless it is in use, as one that ends with its connection always is. After
+    /// [`Ended::Proposed`] it is gone as soon as its end is committed.
     ///
     /// # Errors
     /// See [`report`](Self::report).
     pub async fn end_session(&self, client_id: &str) -> Result<Ended, AskError> {
         let partition = self.session_at(client_id);
-        let client_id = client_id.into();
-        self.ask(self.places.shard_of(partition), |answer| {
+        let ended = self.ask(self.places.shard_of(partition), |answer| {
             Question::EndSession {
                 partition,
-                client_id,
+                client_id: client_id.into(),
                 answer,
             }
-        })
-        .await
+        });
+        match ended.await? {
+            Ended::Unknown if self.holder(client_id).await?.is_some() => Ok(Ended::InUse),
+            ended => Ok(ended),
+        }
     }
 
     /// Some subscriptions of a partition's sessions, from a place on.

@@ -89,6 +89,7 @@ impl Shard {
                 client_id,
                 answer,
             } => give(answer, self.session_row(partition, &client_id)),
+            Question::SessionAt { at, answer } => give(answer, self.session_row_at(at)),
             Question::EndSession {
                 partition,
                 client_id,
@@ -195,6 +196,13 @@ impl Shard {
     fn session_row(&mut self, id: PartitionId, client_id: &str) -> Option<SessionRow> {
         let session = self.owned(id).stored_session(client_id)?;
         Some(session_row(id, 0, &session))
+    }
+
+    fn session_row_at(&mut self, at: SessionPlace) -> Option<SessionRow> {
+        let session = self.owned(at.partition).session(at.session)?;
+        let (mut row, front) = (session_row(at.partition, 0, &session), session.front());
+        self.name(&mut row.client_id, front);
+        Some(row)
     }
 
     /// The name of a session in a volatile partition, which its front knows.
