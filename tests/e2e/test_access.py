@@ -94,6 +94,24 @@ def test_the_first_account_comes_in_and_nobody_else(tmp_path, version):
             assert password.encode() not in file.read_bytes(), file
 
 
+def test_a_refused_login_is_named(tmp_path):
+    """At the default level, and for who asks for the client id: who it was and why, and nothing of the password."""
+    init(tmp_path)
+    server, port, _ = start(tmp_path)
+    reason, client = login(port, paho.MQTTv5, "root", "a-wrong-guess")
+    client.loop_stop()
+    assert reason.is_failure
+    command = [Courser.binary(), "client", "show", "operator", "--server", "data"]
+    shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert re.search(r"disconnected +127\.0\.0\.1:\d+ +0x86 +the server refused the client: user name, password", shown), shown
+    server.send_signal(signal.SIGTERM)
+    text = server.communicate(timeout=30)[0]
+    line = next(line for line in text.splitlines() if "event=login_refused" in line)
+    for part in (" warn ", "client_id=operator ", "user=root ", "address=127.0.0.1:", "listener=mqtt ", 'reason="the user name or the password is wrong"'):
+        assert part in line, line
+    assert "a-wrong-guess" not in text + shown
+
+
 def as_mosquitto_writes_it(password):
     """`mosquitto_passwd` since 2.0: PBKDF2 with SHA-512."""
     salt, rounds = bytes(range(12)), 101

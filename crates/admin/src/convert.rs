@@ -3,6 +3,7 @@
 use courser_broker::{
     Authentication, BackupState, ClientRow, Direction, Happened, ListenerRow, NodeState, PastEvent,
     RetainedMessage, RetainedRow, SessionPlace, SessionRow, SubscriptionRow, TracedLine,
+    cause_words,
 };
 use courser_contract::{CloseCause, WallMs};
 use jiff::Timestamp;
@@ -241,26 +242,9 @@ impl From<PastEvent> for Event {
             event: name.to_owned(),
             client_id: event.client_id.into(),
             address: event.address.map(|address| address.to_string()),
-            cause: why.map(|cause| words(cause).to_owned()),
+            cause: why.map(|cause| cause_words(cause).to_owned()),
             reason_code: why.and_then(reason_code),
         }
-    }
-}
-
-/// Why a connection ended, for people.
-const fn words(cause: CloseCause) -> &'static str {
-    match cause {
-        CloseCause::Disconnect => "the client said good-bye",
-        CloseCause::Lost => "the socket was closed without a word: network, or the client has died",
-        CloseCause::Fault(_) => "the client broke a rule of the protocol",
-        CloseCause::KeepAlive => "nothing was heard of the client for 1.5 times its keep-alive",
-        CloseCause::ConnectTimeout => "no CONNECT came in time",
-        CloseCause::TakenOver => "another connection came with the same client id",
-        CloseCause::Refused(0x9C) => "the client was sent to another server, for now",
-        CloseCause::Refused(0x9D) => "the client was sent to another server, for good",
-        CloseCause::Refused(_) => "the server refused the client",
-        CloseCause::Administrative => "an operator closed the connection",
-        CloseCause::ServerStops => "the server was stopped",
     }
 }
 

@@ -16,8 +16,8 @@ use rand::rngs::SysRng;
 use router::SharedMatcher;
 
 use crate::access::{
-    Access, BootstrapError, HashPool, Logins, Operators, Presence, Secret, Throttle, TokenKeys,
-    TokensError, take_bootstrap,
+    Access, BootstrapError, HashPool, Logins, Operators, Presence, Refusals, Secret, Throttle,
+    TokenKeys, TokensError, take_bootstrap,
 };
 use crate::backup::{Backups, Source};
 use crate::clock::Clock;
@@ -310,6 +310,7 @@ impl Broker {
             ),
             throttle: Throttle::default(),
             presence: Presence::default(),
+            refusals: Refusals::default(),
             tokens,
             secret: Secret(secret),
         });

@@ -61,7 +61,7 @@ pub use config::{Anonymous, Config, Pinning, redirect_of};
 pub use control::{
     AskError, ClientRow, Control, Direction, Ended, Happened, ListenerRow, Page, PastEvent,
     RetainedMessage, RetainedRow, SessionPlace, SessionRow, SubscriptionRow, SubscriptionStop,
-    TracePage, TracedLine,
+    TracePage, TracedLine, cause_words,
 };
 pub use courser_mqtt::front::{BadReference, Redirect, RedirectKind};
 pub use doors::{CertificateError, OpenDoor, Reread};

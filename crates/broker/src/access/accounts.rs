@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use compact_str::CompactString;
 use courser_access::{Principal, UserName, UserState, dummy_hash, scram as exchange};
@@ -23,6 +24,7 @@ use zeroize::Zeroizing;
 use super::hashing::{Asker, Found, HashPool, Job, PasswordClaim, Proof, Reply, Verdict};
 use super::password::Remembered;
 use super::presence::{Presence, Present};
+use super::refusals::{Refusals, RefusedLogin};
 use super::throttle::{Admission, Kind, LookedAt, Origin, Throttle};
 use super::tokens::TokenKeys;
 use super::{Access, Ends};
@@ -35,6 +37,7 @@ pub(crate) struct Logins {
     pub(crate) pool: HashPool,
     pub(crate) throttle: Throttle,
     pub(crate) presence: Presence,
+    pub(crate) refusals: Refusals,
     /// What tokens are verified with; none: no listener asks for tokens.
     pub(crate) tokens: Option<Arc<TokenKeys>>,
     /// Of this process alone: keys what is remembered, and salts of users that do not exist.
@@ -66,11 +69,11 @@ impl fmt::Debug for Secret {
 #[derive(Debug)]
 struct Arrival {
     origin: Origin,
-    /// Of its client certificate.
-    certificate: Option<Arc<str>>,
+    /// With what its client certificate says, and what is asked for where it came in.
+    peer: Peer,
     client_id: CompactString,
-    /// What is asked for where it came in.
-    asked: Asked,
+    /// Who it says that it is, if that is a name.
+    user: Option<UserName>,
     /// Who it is, once that is proved. It stays the same user.
     principal: Option<Principal>,
     /// When what proved it ends.
@@ -128,12 +131,41 @@ impl Accounts {
         self.inner.borrow().counted
     }
 
-    /// Counts what a step ends.
-    fn count(&self, step: &AuthStep) {
+    /// Counts what a step ends, and says who is refused.
+    fn note(&self, front: FrontId, step: &AuthStep) {
         match step {
             AuthStep::Accepted(_) => self.inner.borrow_mut().counted[0] += 1,
-            AuthStep::Refused(_) => self.inner.borrow_mut().counted[1] += 1,
+            AuthStep::Refused(code) => {
+                self.inner.borrow_mut().counted[1] += 1;
+                self.with_refusal(front, *code, |refused| refused.tell());
+            }
             AuthStep::Continue(_) | AuthStep::Pending => {}
+        }
+    }
+
+    /// What is to be written of a connection that is refused, if anything is.
+    fn with_refusal<T>(
+        &self,
+        front: FrontId,
+        code: ReasonCode,
+        tell: impl FnOnce(&RefusedLogin<'_>) -> T,
+    ) -> Option<T> {
+        let inner = self.inner.borrow();
+        let arrival = inner.arrivals.get(&front)?;
+        let certificate = arrival.peer.identity.as_deref();
+        let user = arrival.user.as_ref().map(UserName::as_str).or(certificate);
+        let who = (&*arrival.client_id, user);
+        let line = self
+            .logins
+            .refusals
+            .line(who, &arrival.peer, code, Instant::now())?;
+        Some(tell(&line))
+    }
+
+    /// Who a connection says that it is.
+    fn note_claim(&self, front: FrontId, user: Option<UserName>) {
+        if let Some(arrival) = self.inner.borrow_mut().arrivals.get_mut(&front) {
+            arrival.user = user;
         }
     }
 
@@ -146,9 +178,9 @@ impl Accounts {
     pub(crate) fn arrive(&self, front: FrontId, peer: &Peer) {
         let arrival = Arrival {
             origin: Origin::of(peer.address.map(|address| address.ip())),
-            certificate: peer.identity.clone(),
+            peer: peer.clone(),
             client_id: CompactString::default(),
-            asked: peer.entrance.authentication,
+            user: None,
             principal: None,
             ends: None,
             present: None,
@@ -187,7 +219,7 @@ impl Accounts {
         verdicts
             .map(|verdict| {
                 let (front, step) = (verdict.front, self.judge(verdict));
-                self.count(&step);
+                self.note(front, &step);
                 (front, step)
             })
             .collect()
@@ -227,7 +259,7 @@ impl Accounts {
         let Some(arrival) = inner.arrivals.get_mut(&front) else {
             return AuthStep::Refused(ReasonCode::NotAuthorized);
         };
-        if !names(arrival.certificate.as_deref(), who.user.as_str()) {
+        if !names(arrival.peer.identity.as_deref(), who.user.as_str()) {
             return AuthStep::Refused(ReasonCode::NotAuthorized);
         }
         let before = arrival.principal.as_ref();
@@ -307,7 +339,7 @@ fn names(certificate: Option<&str>, user: &str) -> bool {
 impl Authentication for Accounts {
     fn begin(&self, login: &Login<'_>) -> (AuthStep, Option<Box<dyn AuthExchange>>) {
         let (step, exchange) = self.step(login);
-        self.count(&step);
+        self.note(login.front, &step);
         (step, exchange)
     }
 }
@@ -318,7 +350,12 @@ impl Accounts {
             let mut inner = self.inner.borrow_mut();
             inner.arrivals.get_mut(&login.front).map(|arrival| {
                 arrival.client_id = login.client_id.into();
-                (arrival.origin, arrival.certificate.clone(), arrival.asked)
+                let name = login.user_name.and_then(|name| UserName::new(name).ok());
+                // Who shows a newer proof names nobody again.
+                arrival.user = name.or(arrival.user.take());
+                let peer = &arrival.peer;
+                let asked = peer.entrance.authentication;
+                (arrival.origin, peer.identity.clone(), asked)
             })
         };
         let Some((origin, certificate, asked)) = known else {

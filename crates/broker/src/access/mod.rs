@@ -17,6 +17,7 @@ mod operators;
 mod owner;
 mod password;
 mod presence;
+mod refusals;
 mod shared;
 mod throttle;
 mod tokens;
@@ -31,6 +32,7 @@ pub(crate) use machine::Metadata;
 pub(crate) use operators::Operators;
 pub(crate) use owner::Owner;
 pub(crate) use presence::Presence;
+pub(crate) use refusals::Refusals;
 pub(crate) use throttle::Throttle;
 pub(crate) use tokens::TokenKeys;
 

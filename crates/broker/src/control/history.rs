@@ -28,6 +28,31 @@ pub enum Happened {
     Closed(CloseCause),
 }
 
+/// Why a connection ended, for people.
+#[must_use]
+pub const fn cause_words(cause: CloseCause) -> &'static str {
+    match cause {
+        CloseCause::Disconnect => "the client said good-bye",
+        CloseCause::Lost => "the socket was closed without a word: network, or the client has died",
+        CloseCause::Fault(_) => "the client broke a rule of the protocol",
+        CloseCause::KeepAlive => "nothing was heard of the client for 1.5 times its keep-alive",
+        CloseCause::ConnectTimeout => "no CONNECT came in time",
+        CloseCause::TakenOver => "another connection came with the same client id",
+        CloseCause::Refused(0x86) => {
+            "the server refused the client: user name, password or token were wrong"
+        }
+        CloseCause::Refused(0x87) => "the server refused the client: it may not be here",
+        CloseCause::Refused(0x9C) => "the client was sent to another server, for now",
+        CloseCause::Refused(0x9D) => "the client was sent to another server, for good",
+        CloseCause::Refused(0x9F) => {
+            "the server refused the client: too many logins from its address have failed"
+        }
+        CloseCause::Refused(_) => "the server refused the client",
+        CloseCause::Administrative => "an operator closed the connection",
+        CloseCause::ServerStops => "the server was stopped",
+    }
+}
+
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PastEvent {

@@ -16,6 +16,7 @@ use super::hub::Budget;
 use crate::control::{
     CLIENTS_AT_ONCE, ClientRow, Ended, Happened, Page, PastEvent, Question, RetainedMessage,
     RetainedRow, SessionPlace, SessionRow, SubscriptionRow, SubscriptionStop, TracePage,
+    cause_words,
 };
 use crate::scrub::Missing;
 use crate::slots::Places;
@@ -350,7 +351,7 @@ impl Shard {
         if let Some(tracer) = &connection.tracer {
             let words = match what {
                 Happened::Connected => "connected".to_owned(),
-                Happened::Closed(cause) => format!("closed: {cause:?}"),
+                Happened::Closed(cause) => format!("closed: {}", cause_words(cause)),
             };
             tracer.note(self.hub.now, words);
         }
@@ -379,7 +380,7 @@ fn log(connection: &Connection, what: Happened) {
             client_id,
             listener,
             address,
-            cause = ?cause
+            cause = cause_words(cause)
         ),
     }
 }

@@ -176,6 +176,12 @@ impl Front {
 
     /// Closes where no session is attached, or no longer.
     pub(super) fn close_unattached(&mut self, cause: CloseCause, fx: &mut impl FrontEffects) {
+        // The shell asks for it when it notes the end, also of who was refused.
+        if let Phase::Connecting(connecting) = &mut self.phase
+            && self.session.client_id.is_empty()
+        {
+            self.session.client_id = std::mem::take(&mut connecting.attach.client_id);
+        }
         self.phase = Phase::Closed;
         self.inbound = None;
         self.outbound = None;

@@ -88,6 +88,7 @@ impl Front {
         };
         self.peer = peer_of(&connect, &self.config);
         if let Err(fault) = self.check_connect(&connect) {
+            self.session.client_id = CompactString::new(connect.client_id.as_str());
             return self.refuse_unattached(fault, fx);
         }
         self.begin_login(now, &connect, fx);

@@ -478,7 +478,7 @@ impl Front {
         }
     }
 
-    /// The client id; empty before CONNECT.
+    /// The client id, also of a client that was refused; empty before a CONNECT that can be read.
     #[must_use]
     pub fn client_id(&self) -> &str {
         match &self.phase {

@@ -25,13 +25,15 @@ impl Accounts {
         let mut nonce = [0; 18];
         self.inner.borrow_mut().rng.fill_bytes(&mut nonce);
         let nonce = STANDARD_NO_PAD.encode(nonce);
-        let mut since = None;
+        let (mut since, mut claimed) = (None, None);
         let begun = Exchange::begin(login.data, &nonce, &self.logins.secret.0, |name| {
+            claimed = Some(name.clone());
             let user = table.user(name.as_str())?;
             since = Some(user.since);
             let keys = user.scram.clone();
             keys.filter(|_| user.state == UserState::Enabled)
         });
+        self.note_claim(login.front, claimed);
         match begun {
             Ok(exchange) => {
                 let step = AuthStep::Continue(exchange.server_first().as_bytes().to_vec());
@@ -66,7 +68,7 @@ struct ScramExchange {
 impl AuthExchange for ScramExchange {
     fn answer(&mut self, data: &[u8]) -> AuthStep {
         let step = self.finish(data);
-        self.accounts.count(&step);
+        self.accounts.note(self.front, &step);
         step
     }
 }

@@ -50,6 +50,7 @@ impl Door {
             pool: HashPool::without_threads(),
             throttle: Throttle::default(),
             presence: Presence::default(),
+            refusals: Refusals::default(),
             tokens: None,
             secret: Secret([secret; 32]),
         });
@@ -88,14 +89,8 @@ impl Door {
         self.log_in_with(None, address, Some(user), Some(password))
     }
 
-    /// Of a new connection whose certificate names somebody, to its end.
-    fn log_in_with(
-        &mut self,
-        certificate: Option<&str>,
-        address: &str,
-        user: Option<&str>,
-        password: Option<&str>,
-    ) -> Seen {
+    /// A new connection whose certificate names somebody.
+    fn arrive(&mut self, certificate: Option<&str>, address: &str) -> FrontId {
         let front = FrontId {
             shard: ShardId(0),
             slot: self.next,
@@ -109,15 +104,19 @@ impl Door {
             ..Peer::plain(&entrance, address)
         };
         self.accounts.arrive(front, &peer);
-        let login = Login {
-            front,
-            client_id: "c1",
-            user_name: user,
-            password: password.map(|password| Password(password.as_bytes())),
-            method: None,
-            data: &[],
-        };
-        let (mut step, _) = self.accounts.begin(&login);
+        front
+    }
+
+    /// Of a new connection whose certificate names somebody, to its end.
+    fn log_in_with(
+        &mut self,
+        certificate: Option<&str>,
+        address: &str,
+        user: Option<&str>,
+        password: Option<&str>,
+    ) -> Seen {
+        let front = self.arrive(certificate, address);
+        let (mut step, _) = self.accounts.begin(&login(front, user, password));
         let hashed = self.logins.pool.look_at_next();
         if let Some((told, verdict)) = self.accounts.take_verdicts().pop() {
             assert_eq!(told, front);
@@ -139,6 +138,17 @@ impl Door {
     }
 }
 
+fn login<'a>(front: FrontId, user: Option<&'a str>, password: Option<&'a str>) -> Login<'a> {
+    Login {
+        front,
+        client_id: "c1",
+        user_name: user,
+        password: password.map(|password| Password(password.as_bytes())),
+        method: None,
+        data: &[],
+    }
+}
+
 /// A password was right, and hashed or not.
 fn right(hashed: Option<&str>) -> Seen {
     Seen {
@@ -151,6 +161,34 @@ fn wrong(hashed: PasswordHash) -> Seen {
     Seen {
         refused: Some(ReasonCode::BadUserNameOrPassword),
         hashed: Some(hashed),
+    }
+}
+
+/// "Find it by the log, which names address and client id" is what docs/security.md tells who shares an address.
+#[test]
+fn s2_a_login_that_is_refused_is_named_in_the_log() {
+    for (user, password, code) in [
+        ("anna", "a-guess", ReasonCode::BadUserNameOrPassword),
+        (
+            "nobody",
+            "another-guess",
+            ReasonCode::ConnectionRateExceeded,
+        ),
+    ] {
+        let mut door = Door::new(1);
+        let front = door.arrive(None, ADDRESS);
+        let _ = door
+            .accounts
+            .begin(&login(front, Some(user), Some(password)));
+        let seen = door.accounts.with_refusal(front, code, |refused| {
+            assert_eq!(refused.client_id, "c1");
+            assert_eq!(refused.user, Some(user));
+            assert_eq!(refused.address, ADDRESS.parse().ok());
+            assert_eq!(refused.listener, "mqtt");
+            format!("{refused:?}")
+        });
+        let line = seen.expect("it is the first of this second");
+        assert!(!line.contains(password), "{line}");
     }
 }
 

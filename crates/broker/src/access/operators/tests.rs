@@ -8,7 +8,7 @@ use courser_access::{
 };
 
 use super::*;
-use crate::access::{HashPool, Presence, Secret, Throttle};
+use crate::access::{HashPool, Presence, Refusals, Secret, Throttle};
 
 const FROM: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)));
 
@@ -36,6 +36,7 @@ impl Desk {
             pool: HashPool::without_threads(),
             throttle: Throttle::default(),
             presence: Presence::default(),
+            refusals: Refusals::default(),
             tokens: None,
             secret: Secret([1; 32]),
         });

@@ -4,7 +4,8 @@ use std::rc::Rc;
 
 use super::support::{CLEAN, Client, Hello, V5, V311, attached, block};
 use crate::codec::{
-    Auth, Disconnect, MqttStr, Packet, Pingreq, Property, PropertyScope, ReasonCode, Secret,
+    Auth, Binary, Disconnect, MqttStr, Packet, Pingreq, Properties, Property, PropertyScope, QoS,
+    ReasonCode, Secret, TopicName, Will,
 };
 use crate::front::{AuthExchange, AuthStep, Authentication, Login, Password};
 use courser_contract::{Epoch, FrontId, ShardId, ToFront};
@@ -125,6 +126,32 @@ fn unknown_methods_are_refused() {
         ..Hello::default()
     });
     assert_eq!(client.hears(), ["CONNACK 0x8C"]);
+}
+
+#[test]
+fn who_is_refused_has_the_client_id_that_was_said() {
+    let mut late = login("SUM", b"later");
+    let step = AuthStep::Refused(ReasonCode::NotAuthorized);
+    late.front
+        .handle_authenticated(late.now, step, &mut late.shell);
+    let mut willful = Client::new(V5, |config| {
+        config.maximum_qos = courser_contract::QoS::AtMostOnce
+    });
+    willful.connects(&Hello {
+        will: Some(Will {
+            topic: TopicName::new("t").unwrap(),
+            payload: Binary::new(b"").unwrap(),
+            qos: QoS::AtLeastOnce,
+            retain: false,
+            properties: Properties::EMPTY,
+        }),
+        ..Hello::default()
+    });
+    for mut client in [login("GSSAPI", b""), late, willful] {
+        let effects = client.effects();
+        assert!(effects[0].starts_with("close Refused"), "{effects:?}");
+        assert_eq!(client.front.client_id(), "c");
+    }
 }
 
 #[test]

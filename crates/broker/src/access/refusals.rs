@@ -1,0 +1,171 @@
+//! What the log says of logins that are refused: who it was, and why, in as many lines as somebody reads.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use courser_mqtt::codec::ReasonCode;
+
+use crate::doors::Pace;
+use crate::peer::{Authentication, Peer};
+
+/// Lines of one kind in a second.
+const LINES_PER_SECOND: NonZeroU32 = NonZeroU32::new(4).expect("it is not 0");
+
+/// A login that was refused.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct RefusedLogin<'a> {
+    pub(super) client_id: &'a str,
+    /// As the client says; none where it says none, or nothing that could be one.
+    pub(super) user: Option<&'a str>,
+    pub(super) address: Option<SocketAddr>,
+    pub(super) listener: &'a str,
+    pub(super) reason: &'static str,
+    /// Lines of its kind that were not written since the last one was.
+    pub(super) left_out: u64,
+}
+
+impl RefusedLogin<'_> {
+    /// Writes the line.
+    pub(super) fn tell(&self) {
+        tracing::warn!(
+            event = "login_refused",
+            client_id = self.client_id,
+            user = self.user,
+            address = self.address.map(tracing::field::display),
+            listener = self.listener,
+            reason = self.reason,
+            left_out = self.left_out,
+            "a client was not let in"
+        );
+    }
+}
+
+/// How many lines of a kind are written.
+#[derive(Debug)]
+struct Lines {
+    pace: Pace,
+    left_out: AtomicU64,
+}
+
+impl Lines {
+    fn new() -> Self {
+        Self {
+            pace: Pace::new(LINES_PER_SECOND),
+            left_out: AtomicU64::new(0),
+        }
+    }
+
+    /// Lines that were left out before this one; none if it is left out too.
+    fn admit(&self, now: Instant) -> Option<u64> {
+        if self.pace.come(now) {
+            return Some(self.left_out.swap(0, Ordering::Relaxed));
+        }
+        self.left_out.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+}
+
+/// The lines of a process, of two kinds: those of proofs that were looked at, and those of clients that were refused unseen. While an
+/// address waits all of its clients are, and these must not hide the one for whose sake they are.
+#[derive(Debug)]
+pub(crate) struct Refusals {
+    seen: Lines,
+    unseen: Lines,
+}
+
+impl Default for Refusals {
+    fn default() -> Self {
+        Self {
+            seen: Lines::new(),
+            unseen: Lines::new(),
+        }
+    }
+}
+
+impl Refusals {
+    /// What is to be written of a refusal, if anything is.
+    pub(super) fn line<'a>(
+        &self,
+        (client_id, user): (&'a str, Option<&'a str>),
+        peer: &'a Peer,
+        code: ReasonCode,
+        now: Instant,
+    ) -> Option<RefusedLogin<'a>> {
+        let lines = match code {
+            ReasonCode::ConnectionRateExceeded
+            | ReasonCode::ServerBusy
+            | ReasonCode::ServerUnavailable => &self.unseen,
+            _ => &self.seen,
+        };
+        let left_out = lines.admit(now)?;
+        Some(RefusedLogin {
+            client_id,
+            user,
+            address: peer.address,
+            listener: &peer.entrance.name,
+            reason: words(code, peer.entrance.authentication),
+            left_out,
+        })
+    }
+}
+
+/// Why, for people.
+const fn words(code: ReasonCode, asked: Authentication) -> &'static str {
+    match (code, asked) {
+        (ReasonCode::BadUserNameOrPassword, Authentication::Tokens) => {
+            "the token does not prove who the client is"
+        }
+        (ReasonCode::BadUserNameOrPassword, Authentication::Accounts | Authentication::None) => {
+            "the user name or the password is wrong"
+        }
+        (ReasonCode::NotAuthorized, _) => {
+            "what the client came with does not prove that it is a user who may come in"
+        }
+        (ReasonCode::ConnectionRateExceeded, _) => {
+            "too many logins from this address have failed: it waits"
+        }
+        (ReasonCode::ServerBusy, _) => "too many logins wait to be looked at",
+        (ReasonCode::ServerUnavailable, _) => "users and roles are not known yet",
+        (ReasonCode::QuotaExceeded, _) => "the user has as many connections as it may have",
+        (ReasonCode::BadAuthenticationMethod, _) => {
+            "the listener has no such authentication method"
+        }
+        (other, _) => other.name(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::peer::Entrance;
+    use courser_settings::Settings;
+
+    const GUESS: ReasonCode = ReasonCode::BadUserNameOrPassword;
+    const WAITS: ReasonCode = ReasonCode::ConnectionRateExceeded;
+
+    #[test]
+    fn i10_a_flood_of_guesses_is_a_few_lines_a_second_and_its_size() {
+        let entrance = Entrance::mqtt(Authentication::Accounts, &Settings::default());
+        let peer = Peer::plain(&entrance, "192.0.2.1:1".parse().expect("an address"));
+        let (refusals, begun) = (Refusals::default(), Instant::now());
+        let told = |code, ms| {
+            let now = begun + Duration::from_millis(ms);
+            refusals
+                .line(("c", None), &peer, code, now)
+                .map(|line| line.left_out)
+        };
+        for _ in 0..LINES_PER_SECOND.get() {
+            assert_eq!(told(GUESS, 0), Some(0));
+        }
+        for _ in 0..100 {
+            assert_eq!(told(GUESS, 1), None);
+        }
+        assert_eq!(told(WAITS, 1), Some(0), "who waits hides nobody's guess");
+        assert_eq!(told(GUESS, 1_000), Some(100));
+        assert_eq!(told(GUESS, 2_000), Some(0), "they are told once");
+    }
+}
