@@ -1,8 +1,11 @@
 //! What can go wrong between a client and its broker.
 
 use std::io;
+use std::time::Duration;
 
 use courser_transport::TunnelError;
+
+use crate::Speaks;
 
 /// Why a call of a [`Client`](crate::Client) failed.
 #[derive(Debug, thiserror::Error)]
@@ -35,11 +38,19 @@ pub enum ClientError {
         /// What is wrong.
         source: Box<TunnelError>,
     },
-    /// The broker hung up before TLS or WebSocket was agreed on.
+    /// The broker hung up before TLS or WebSocket was agreed on, or before CONNACK.
     #[error("cannot connect to {address}: the server closed the connection in the handshake")]
     Ended {
         /// Host and port.
         address: String,
+    },
+    /// What came before CONNACK is not MQTT.
+    #[error("{address} {speaks}")]
+    Stranger {
+        /// Host and port.
+        address: String,
+        /// What it is instead.
+        speaks: Speaks,
     },
     /// The connection broke.
     #[error("the connection failed: {0}")]
@@ -70,6 +81,11 @@ pub enum ClientError {
     #[error("the broker sent something that MQTT does not allow: {0}")]
     Protocol(String),
     /// No answer in time.
-    #[error("no answer in time")]
-    TimedOut,
+    #[error("no answer from {address} within {after:?}")]
+    TimedOut {
+        /// Host and port.
+        address: String,
+        /// How long it was waited for.
+        after: Duration,
+    },
 }

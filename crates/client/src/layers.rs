@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use courser_transport::tls::{
-    self, CertificateError, ClientConfig, ClientMaterial, Fault, MaterialError, ServerName,
+    self, Alert, CertificateError, ClientConfig, ClientMaterial, Fault, MaterialError, ServerName,
 };
 use courser_transport::{Tunnel, TunnelError, WebError};
 
@@ -81,6 +81,9 @@ fn hint(fault: &TunnelError) -> &'static str {
             " (name the file of its authority with --cafile)"
         }
         TunnelError::Tls(Fault::InvalidMessage(_)) => " (is this a port with TLS?)",
+        TunnelError::Tls(Fault::AlertReceived(Alert::CertificateRequired)) => {
+            " (show a certificate with --cert and --key)"
+        }
         TunnelError::Web(WebError::Malformed) => " (is this a port with WebSocket?)",
         TunnelError::Web(WebError::Refused(404)) => " (name the path with --ws-path)",
         TunnelError::Tls(_) | TunnelError::Web(_) | TunnelError::Full => "",

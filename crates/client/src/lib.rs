@@ -13,6 +13,7 @@ mod message;
 mod options;
 mod packets;
 pub mod probe;
+mod stranger;
 
 pub use client::{Client, Stopper};
 pub use courser_mqtt::codec::{ProtocolVersion, QoS};
@@ -22,3 +23,4 @@ pub use layers::Layers;
 pub use message::{Filter, Message, MessageProperty};
 pub use options::{Options, VersionChoice, Will};
 pub use router::filter_matches as matches;
+pub use stranger::Speaks;

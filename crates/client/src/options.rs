@@ -47,6 +47,17 @@ pub struct Options {
     pub answer_max: Duration,
 }
 
+impl Options {
+    /// Host and port as people write them.
+    pub(crate) fn address(&self) -> String {
+        let Self { host, port, .. } = self;
+        match host.contains(':') {
+            true => format!("[{host}]:{port}"),
+            false => format!("{host}:{port}"),
+        }
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {

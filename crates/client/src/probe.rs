@@ -336,7 +336,8 @@ fn message(topic: &str, qos: QoS, payload: &[u8]) -> Message {
 
 fn arrived(client: &mut Client) -> Result<Message, ClientError> {
     let deadline = Instant::now() + client.answer_max();
-    client.next(Some(deadline))?.ok_or(ClientError::TimedOut)
+    let message = client.next(Some(deadline))?;
+    message.ok_or_else(|| client.timed_out())
 }
 
 /// Connects with 5.0 and looks at CONNACK.

@@ -88,12 +88,14 @@ impl Server {
                 continue;
             };
             let (port, name) = place.split_once(" (").unwrap_or((place, "plain)"));
-            if line.starts_with("MQTT") {
-                let port = port.parse().expect("a port");
-                ports.insert(name.trim_end_matches(')').to_owned(), port);
-            }
+            let name = match line.split_once(' ') {
+                Some(("MQTT", _)) => name.trim_end_matches(')'),
+                Some(("API,", _)) => "http",
+                Some(_) | None => continue,
+            };
+            ports.insert(name.to_owned(), port.parse().expect("a port"));
         }
-        assert_eq!(ports.len(), 5, "a server says where it listens: {ports:?}");
+        assert_eq!(ports.len(), 6, "a server says where it listens: {ports:?}");
         Self {
             process,
             ports,
@@ -305,6 +307,31 @@ fn a_broker_is_probed_through_a_door() {
     assert!(said.contains(r#""known":"told""#), "{said}");
 }
 
+/// The port of another protocol is told with its address and what to do, by every command that speaks MQTT.
+#[test]
+fn who_knocks_at_a_door_of_another_protocol_hears_which_one_it_is() {
+    let server = Server::start();
+    for (port, expected) in [
+        ("{tls}", " answers TLS, not MQTT: add --tls"),
+        ("{mutual}", " answers TLS, not MQTT: add --tls"),
+        ("{ws}", " answers HTTP, not MQTT: add --ws"),
+        ("{http}", " answers HTTP, not MQTT: add --ws"),
+    ] {
+        for words in [
+            &["pub", "t/a", "x"][..],
+            &["sub", "t/a"],
+            &["request", "t/a", "x"],
+            &["probe"],
+        ] {
+            let done = server.run(&[words, &["-p", port]].concat());
+            let said = String::from_utf8_lossy(&done.stderr);
+            assert_eq!(done.status.code(), Some(3), "{words:?} {port}: {said}");
+            assert!(said.contains("courser: 127.0.0.1:"), "{words:?}: {said}");
+            assert!(said.contains(expected), "{words:?} {port}: {said}");
+        }
+    }
+}
+
 #[test]
 fn a_door_that_stays_shut_says_why() {
     let server = Server::start();
@@ -328,7 +355,7 @@ fn a_door_that_stays_shut_says_why() {
         (
             &["-L", "mqtts://localhost:{mutual}", "--cafile", "ca.pem"],
             3,
-            "connection",
+            "(show a certificate with --cert and --key)",
         ),
         (
             &["-L", "ws://127.0.0.1:{ws}"],

@@ -17,7 +17,7 @@ use rustls::server::{
     ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier,
 };
 use rustls::sign::CertifiedKey;
-pub use rustls::{CertificateError, ClientConfig, Error as Fault};
+pub use rustls::{AlertDescription as Alert, CertificateError, ClientConfig, Error as Fault};
 use rustls::{
     DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme, SupportedProtocolVersion,
     version,

@@ -4,11 +4,11 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-use courser_transport::{Rest, Tunnel};
+use courser_transport::{Rest, Tunnel, TunnelError};
 
 use super::wire::{is_timeout, open};
 use crate::layers::refused;
-use crate::{ClientError, Options};
+use crate::{ClientError, Options, Speaks};
 
 /// Bytes asked of the socket at a time.
 const READ_BYTES: usize = 64 * 1024;
@@ -19,6 +19,9 @@ pub(crate) struct Link {
     tunnel: Option<Box<Tunnel>>,
     /// What came through the socket, for the layers to open.
     raw: Vec<u8>,
+    /// Host and port.
+    address: String,
+    answer_max: Duration,
 }
 
 impl Link {
@@ -28,34 +31,103 @@ impl Link {
             stream: open(options)?,
             tunnel: None,
             raw: Vec::new(),
+            address: options.address(),
+            answer_max: options.answer_max,
         };
-        let address = || format!("{}:{}", options.host, options.port);
         let begun = options.layers.begin();
-        link.tunnel = begun.map_err(|fault| refused(address(), fault))?;
-        if let Some(tunnel) = &mut link.tunnel {
+        link.tunnel = begun.map_err(|fault| refused(options.address(), fault))?;
+        if link.tunnel.is_some() {
             link.raw = vec![0; READ_BYTES];
-            let deadline = Instant::now() + options.answer_max;
-            handshake(&mut link.stream, tunnel, &mut link.raw, deadline, &address)?;
+            link.handshake()?;
         }
         Ok(link)
     }
 
+    /// How long the broker may take for an answer.
+    pub(super) const fn answer_max(&self) -> Duration {
+        self.answer_max
+    }
+
+    /// That it took longer.
+    pub(crate) fn timed_out(&self) -> ClientError {
+        ClientError::TimedOut {
+            address: self.address.clone(),
+            after: self.answer_max,
+        }
+    }
+
+    /// A failure before CONNACK, after which nobody is connected: with the address, and with what is there instead of a broker whose first
+    /// bytes are `input`.
+    pub(super) fn not_connected(&self, error: ClientError, input: &[u8]) -> ClientError {
+        let address = self.address.clone();
+        match error {
+            ClientError::Protocol(what) => ClientError::Stranger {
+                address,
+                speaks: Speaks::of(input, what),
+            },
+            // With TLS 1.3 a server refuses a client's certificate after the client has said all.
+            ClientError::Io(error) => match error.downcast::<TunnelError>() {
+                Ok(fault) => refused(address, fault),
+                Err(error) => ClientError::Io(error),
+            },
+            ClientError::Closed => ClientError::Ended { address },
+            other => other,
+        }
+    }
+
+    /// Agrees on the layers.
+    fn handshake(&mut self) -> Result<(), ClientError> {
+        let deadline = Instant::now() + self.answer_max;
+        while let Some(tunnel) = &mut self.tunnel {
+            tunnel.write(&mut self.stream).map_err(ClientError::Io)?;
+            if tunnel.is_open() {
+                break;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(self.timed_out());
+            }
+            let waits = self.stream.set_read_timeout(Some(left));
+            waits.map_err(ClientError::Io)?;
+            let count = match self.stream.read(&mut self.raw) {
+                Ok(count) => count,
+                Err(error) if is_timeout(&error) => continue,
+                Err(error) => return Err(ClientError::Io(error)),
+            };
+            let address = || self.address.clone();
+            if count == 0 || tunnel.has_ended() {
+                return Err(ClientError::Ended { address: address() });
+            }
+            // What is MQTT already stays with the tunnel.
+            if let Err(fault) = tunnel.receive(&self.raw[..count], &mut []) {
+                // The other side is told, if it still listens.
+                let _ = tunnel.write(&mut self.stream);
+                return Err(refused(address(), fault));
+            }
+        }
+        Ok(())
+    }
+
     /// Sends all of it.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
-        let failed = |error: io::Error| match error.kind() {
-            io::ErrorKind::WouldBlock => ClientError::TimedOut,
+        self.write(bytes).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => self.timed_out(),
             _ => ClientError::Io(error),
-        };
+        })
+    }
+
+    /// [`io::ErrorKind::WouldBlock`] where the broker does not take it in time.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let Some(tunnel) = &mut self.tunnel else {
-            return self.stream.write_all(bytes).map_err(failed);
+            return self.stream.write_all(bytes);
         };
         let mut left = bytes;
         while !left.is_empty() {
             let taken = tunnel.send(std::iter::once(left));
             left = &left[taken..];
-            let sent = tunnel.write(&mut self.stream).map_err(failed)?;
+            let sent = tunnel.write(&mut self.stream)?;
             if sent.rest == Rest::Waits {
-                return Err(ClientError::TimedOut);
+                return Err(io::ErrorKind::WouldBlock.into());
             }
         }
         Ok(())
@@ -97,7 +169,7 @@ impl Link {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(ClientError::TimedOut);
+                return Err(self.timed_out());
             }
             self.set_read_timeout(Some(left)).map_err(ClientError::Io)?;
             match self.read(room) {
@@ -142,41 +214,5 @@ impl Stopper {
     pub fn stop(&self) {
         // One that has gone already waits for nothing.
         let _ = self.0.shutdown(Shutdown::Read);
-    }
-}
-
-fn handshake(
-    stream: &mut TcpStream,
-    tunnel: &mut Tunnel,
-    raw: &mut [u8],
-    deadline: Instant,
-    address: &dyn Fn() -> String,
-) -> Result<(), ClientError> {
-    loop {
-        tunnel.write(stream).map_err(ClientError::Io)?;
-        if tunnel.is_open() {
-            return Ok(());
-        }
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(ClientError::TimedOut);
-        }
-        stream
-            .set_read_timeout(Some(left))
-            .map_err(ClientError::Io)?;
-        let count = match stream.read(raw) {
-            Ok(count) => count,
-            Err(error) if is_timeout(&error) => continue,
-            Err(error) => return Err(ClientError::Io(error)),
-        };
-        if count == 0 || tunnel.has_ended() {
-            return Err(ClientError::Ended { address: address() });
-        }
-        // What is MQTT already stays with the tunnel.
-        if let Err(fault) = tunnel.receive(&raw[..count], &mut []) {
-            // The other side is told, if it still listens.
-            let _ = tunnel.write(stream);
-            return Err(refused(address(), fault));
-        }
     }
 }

@@ -33,7 +33,6 @@ pub struct Client {
     rules: Rules,
     receiver: Receiver,
     keep_alive: Option<Duration>,
-    answer_max: Duration,
     receive_maximum: u16,
     last_sent: Instant,
     input: Vec<u8>,
@@ -87,7 +86,7 @@ impl Client {
             VersionChoice::V5 => Self::connect_as(options, ProtocolVersion::V5),
             VersionChoice::V311 => Self::connect_as(options, ProtocolVersion::V311),
             VersionChoice::Auto => match Self::connect_as(options, ProtocolVersion::V5) {
-                Err(Attempt::Version | Attempt::Other(ClientError::Closed)) => {
+                Err(Attempt::Version | Attempt::Other(ClientError::Ended { .. })) => {
                     Self::connect_as(options, ProtocolVersion::V311)
                 }
                 other => other,
@@ -102,7 +101,6 @@ impl Client {
             rules: Rules::from_server(version).with_limits(Limits::STANDARD),
             receiver: Receiver::new(version),
             keep_alive: None,
-            answer_max: options.answer_max,
             receive_maximum: u16::MAX,
             last_sent: Instant::now(),
             input: Vec::new(),
@@ -122,7 +120,7 @@ impl Client {
         {
             return Err(Attempt::Version);
         }
-        let answer = answered?;
+        let answer = answered.map_err(|error| client.link.not_connected(error, &client.input))?;
         let Answer::Connack {
             reason,
             text,
@@ -131,7 +129,7 @@ impl Client {
             receive_maximum,
         } = answer
         else {
-            return Err(Attempt::Other(ClientError::TimedOut));
+            return Err(Attempt::Other(client.link.timed_out()));
         };
         if reason == ReasonCode::UnsupportedProtocolVersion {
             return Err(Attempt::Version);
@@ -156,7 +154,12 @@ impl Client {
 
     /// How long the broker may take for an answer.
     pub(crate) const fn answer_max(&self) -> Duration {
-        self.answer_max
+        self.link.answer_max()
+    }
+
+    /// That it took longer.
+    pub(crate) fn timed_out(&self) -> ClientError {
+        self.link.timed_out()
     }
 
     /// Messages of QoS > 0 that the broker takes without having acknowledged them.
@@ -182,7 +185,7 @@ impl Client {
                     |answer| matches!(answer, Answer::Puback { packet_id, .. } if *packet_id == id),
                 )? {
                     Answer::Puback { reason, .. } => reason,
-                    _ => return Err(ClientError::TimedOut),
+                    _ => return Err(self.link.timed_out()),
                 }
             }
             QoS::ExactlyOnce => self.wait_exactly_once(packet_id)?,
@@ -207,7 +210,7 @@ impl Client {
             |answer| matches!(answer, Answer::Pubcomp { packet_id, .. } if *packet_id == id),
         )? {
             Answer::Pubcomp { reason, .. } => Ok(reason),
-            _ => Err(ClientError::TimedOut),
+            _ => Err(self.link.timed_out()),
         }
     }
 
@@ -232,7 +235,7 @@ impl Client {
                 Some(code) => Err(refused("a subscription", code, "")),
                 None => Ok(()),
             },
-            _ => Err(ClientError::TimedOut),
+            _ => Err(self.link.timed_out()),
         }
     }
 
@@ -339,13 +342,13 @@ impl Client {
     }
 
     fn wait(&mut self, is_it: impl Fn(&Answer) -> bool) -> Result<Answer, ClientError> {
-        let deadline = Instant::now() + self.answer_max;
+        let deadline = Instant::now() + self.answer_max();
         loop {
             if let Some(answer) = self.answer.take_if(|answer| is_it(answer)) {
                 return Ok(answer);
             }
             if Instant::now() >= deadline {
-                return Err(ClientError::TimedOut);
+                return Err(self.link.timed_out());
             }
             self.read_until(Some(deadline))?;
         }

@@ -37,7 +37,7 @@ pub(super) fn open(options: &Options) -> Result<TcpStream, ClientError> {
         ""
     };
     Err(ClientError::Connect {
-        address: format!("{host}:{}", options.port),
+        address: options.address(),
         hint,
         source: last,
     })

@@ -61,7 +61,9 @@ impl From<&ClientError> for Exit {
         match error {
             ClientError::Resolve { .. } | ClientError::Connect { .. } => Self::CannotConnect,
             ClientError::Layers { .. } | ClientError::Ended { .. } => Self::CannotConnect,
-            ClientError::Io(_) | ClientError::Closed => Self::CannotConnect,
+            ClientError::Stranger { .. } | ClientError::Io(_) | ClientError::Closed => {
+                Self::CannotConnect
+            }
             ClientError::Options(_) => Self::Usage,
             ClientError::Refused {
                 not_authorized: true,
@@ -69,7 +71,7 @@ impl From<&ClientError> for Exit {
             } => Self::NotAuthorized,
             ClientError::Refused { .. } | ClientError::Disconnected { .. } => Self::Refused,
             ClientError::Protocol(_) => Self::Refused,
-            ClientError::TimedOut => Self::TimedOut,
+            ClientError::TimedOut { .. } => Self::TimedOut,
         }
     }
 }
