@@ -75,7 +75,11 @@ def test_names_write_no_lines_of_their_own(brokers, log_format):
             assert LINE.match(line), line
     server.stop()
     if log_format == "json":
-        events = [json.loads(line)["event"] for line in server.output().splitlines() if line]
+        lines = [json.loads(line) for line in server.output().splitlines() if line]
+        events = {line["event"]: line for line in lines}
+        assert events["started"]["shards"] >= 1 and events["memory"]["max_bytes"] > 0
+        assert events["listening"]["address"].startswith("127.0.0.1:") and events["listening"]["listener"] == "mqtt"
+        assert events["stopped"]["sockets"] >= 1, "figures are numbers of their own, not words of the message"
         assert {"started", "listening", "data", "ready", "stopped"} <= set(events), "the greeting is events too"
 
 

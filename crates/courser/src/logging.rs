@@ -25,6 +25,9 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 use self::line::Fields;
 
+/// Name of the field that has a JSON object: its members are fields of the line where that is JSON. Where it is text, for people, they stand
+/// in the message only. For events whose fields are known at run time.
+pub(crate) const FACTS: &str = "facts";
 /// Lines that may wait for whoever reads standard error.
 const LINES_MAX: usize = 4_096;
 /// How long the end of the process waits for the last lines.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use courser_admin::{Admin, AdminConfig, AdminError, BindError, Reloader};
 use courser_broker::Control;
 use courser_settings::{Keep, Settings};
+use serde_json::json;
 
 use crate::server::Said;
 use crate::version::COMMIT;
@@ -68,11 +69,11 @@ impl Operators {
 
     /// Lines of the greeting.
     pub(crate) fn greeting(&self) -> Vec<Said> {
-        let on = |address| format!("API, metrics and health on http://{address}");
-        let addresses = self.addresses().iter();
-        let mut lines: Vec<Said> = addresses
-            .map(|address| Said::new("operators", on(address)))
-            .collect();
+        let on = |address: &SocketAddr| {
+            let text = format!("API, metrics and health on http://{address}");
+            Said::new("operators", text).with(json!({"address": address.to_string()}))
+        };
+        let mut lines: Vec<Said> = self.addresses().iter().map(on).collect();
         lines.extend(self.taken.as_ref().map(|taken| {
             let text = format!("no API, metrics or health over HTTP: {taken}");
             Said::new("no_operators", text)

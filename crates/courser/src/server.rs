@@ -15,11 +15,12 @@ use courser_broker::{
 };
 use courser_settings::{Errors, Keep, LogFormat};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::{Map, Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::exit::{Exit, usage};
 use crate::cli::settings::{SettingFlags, settings_help};
-use crate::logging::Log;
+use crate::logging::{FACTS, Log};
 use crate::operators;
 use crate::preflight::{self, Files};
 use crate::reload::Running;
@@ -251,8 +252,9 @@ impl Start {
         };
         if self.said.elapsed() >= PROGRESS {
             self.said = Instant::now();
-            let text = format!("{what}, {} s", greeting.began.elapsed().as_secs());
-            greeting.tell(vec![Said::new("starting", text)]);
+            let seconds = greeting.began.elapsed().as_secs();
+            let said = Said::new("starting", format!("{what}, {seconds} s"));
+            greeting.tell(vec![said.with(json!({"elapsed_seconds": seconds}))]);
         }
     }
 }
@@ -278,12 +280,22 @@ fn take_accounts(greeting: &Greeting<'_>) {
 fn stop(broker: Broker, reason: Reason) -> Exit {
     match broker.stop() {
         Ok(summary) => {
-            let counters: Vec<String> = summary
-                .counters()
+            let counters = summary.counters();
+            let words = counters
                 .iter()
-                .map(|(name, value)| format!("{name}={value}"))
+                .map(|(name, value)| format!("{name}={value}"));
+            let words: Vec<String> = words.collect();
+            let facts: Map<String, Value> = counters
+                .into_iter()
+                .map(|(name, value)| (name, value.into()))
                 .collect();
-            tracing::info!(event = "stopped", "stopped; {}", counters.join(" "));
+            let facts = Value::Object(facts).to_string();
+            tracing::info!(
+                event = "stopped",
+                { FACTS } = facts,
+                "stopped; {}",
+                words.join(" ")
+            );
             match reason {
                 Reason::Signal => Exit::Done,
                 Reason::Failure => Exit::Internal,

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use tracing::Level;
 use tracing::field::{Field, Visit};
 
+use super::FACTS;
 use crate::cli::plain::{plain_json, quoted};
 
 /// Characters of a value that are written; the rest is left out.
@@ -18,6 +19,8 @@ pub(super) struct Fields {
     /// Where it comes from: its name, if it has none of its own.
     target: String,
     values: Map<String, Value>,
+    /// See [`FACTS`].
+    facts: Map<String, Value>,
 }
 
 impl Fields {
@@ -26,16 +29,13 @@ impl Fields {
         Self {
             target: target.to_owned(),
             values: Map::new(),
+            facts: Map::new(),
         }
     }
 
     /// One more; a long text is cut.
     pub(super) fn add(&mut self, name: &str, value: Value) {
-        let value = match value {
-            Value::String(text) => Value::String(cut(text)),
-            other => other,
-        };
-        self.values.insert(name.to_owned(), value);
+        self.values.insert(name.to_owned(), short(value));
     }
 
     /// One more that is as long as it is.
@@ -57,6 +57,11 @@ impl Fields {
         // A field cannot pass for one of those above.
         for (name, value) in self.values {
             all.entry(name).or_insert(value);
+        }
+        if is_json {
+            for (name, value) in self.facts {
+                all.entry(name).or_insert(value);
+            }
         }
         all.extend(message.map(|message| ("message".to_owned(), message)));
         if is_json {
@@ -88,6 +93,13 @@ fn text(all: &Map<String, Value>) -> String {
 fn is_word(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:/[]@+".contains(&byte);
     !text.is_empty() && text.bytes().all(is_part)
+}
+
+fn short(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(cut(text)),
+        other => other,
+    }
 }
 
 fn cut(text: String) -> String {
@@ -125,7 +137,12 @@ impl Visit for Fields {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.add(field.name(), value.into());
+        if field.name() != FACTS {
+            return self.add(field.name(), value.into());
+        }
+        let facts: Map<String, Value> = serde_json::from_str(value).unwrap_or_default();
+        let facts = facts.into_iter();
+        self.facts = facts.map(|(name, fact)| (name, short(fact))).collect();
     }
 
     /// With all its causes.

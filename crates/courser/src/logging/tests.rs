@@ -97,6 +97,28 @@ fn json_is_one_object_a_line_and_says_exactly_what_was_said() {
 }
 
 #[test]
+fn facts_are_fields_of_json_and_nothing_else_of_text() {
+    let facts = json!({"address": "[::1]:1", "count": 3, "level": "forged", "none": null, "long": "x".repeat(70_000)});
+    let facts = facts.to_string();
+    let act = |_: &Log| tracing::info!(event = "one", { FACTS } = facts, "so");
+    let lines = said(&settings("json", "info"), act);
+    let line: Value = serde_json::from_str(&lines[0]).expect("JSON");
+    assert_eq!(
+        (&line["address"], &line["count"]),
+        (&json!("[::1]:1"), &json!(3))
+    );
+    assert_eq!(line["level"], "info", "a fact is not the level");
+    assert_eq!(line["message"], "so");
+    assert_eq!(line.get(FACTS), None);
+    assert!(lines[0].len() < 5_000, "long ones are cut");
+    let lines = said(&settings("text", "info"), act);
+    assert!(
+        lines[0].ends_with(" info event=one message=so"),
+        "{lines:?}"
+    );
+}
+
+#[test]
 fn level_and_form_change_while_it_is_written() {
     let lines = said(&settings("text", "warn"), |log| {
         tracing::info!(event = "before");

@@ -8,8 +8,10 @@ use std::time::Instant;
 
 use courser_broker::{Authentication, Broker};
 use courser_settings::{ListenerProtocol, LogFormat, Settings};
+use serde_json::{Map, Value, json};
 
 use self::reach::Place;
+use crate::logging::FACTS;
 use crate::operators::Operators;
 
 /// Streams that are named at a start.
@@ -26,6 +28,8 @@ fn say(text: &str) {
 pub(crate) struct Said {
     event: &'static str,
     text: String,
+    /// What it says, for programs.
+    facts: Value,
 }
 
 impl Said {
@@ -34,7 +38,13 @@ impl Said {
         Self {
             event,
             text: text.into(),
+            facts: Value::Object(Map::new()),
         }
+    }
+
+    /// The same with fields, where the line is one of the log.
+    pub(crate) fn with(self, facts: Value) -> Self {
+        Self { facts, ..self }
     }
 }
 
@@ -59,10 +69,10 @@ pub(super) struct Greeting<'a> {
 impl Greeting<'_> {
     /// Says some lines.
     pub(super) fn tell(&self, lines: Vec<Said>) {
-        for Said { event, text } in lines {
+        for Said { event, text, facts } in lines {
             match self.format {
                 LogFormat::Text => say(&format!("{text}\n")),
-                LogFormat::Json => tracing::info!(event, "{text}"),
+                LogFormat::Json => tracing::info!(event, { FACTS } = facts.to_string(), "{text}"),
             }
         }
     }
@@ -70,27 +80,25 @@ impl Greeting<'_> {
     /// Once it listens.
     pub(super) fn beginning(&self) -> Vec<Said> {
         let version = env!("CARGO_PKG_VERSION");
-        let mut lines = vec![Said::new(
-            "started",
-            format!("courser {version}, {} shards", self.shards),
-        )];
+        let text = format!("courser {version}, {} shards", self.shards);
+        let facts = json!({"version": version, "shards": self.shards});
+        let mut lines = vec![Said::new("started", text).with(facts)];
         lines.extend(self.listening());
         lines.extend(self.operators.greeting());
-        lines.push(Said::new(
-            "data",
-            match &self.data {
-                Some(data) => format!("data: {}", data.display()),
-                None => "data: in memory, nothing survives a stop".to_owned(),
-            },
-        ));
+        let text = match &self.data {
+            Some(data) => format!("data: {}", data.display()),
+            None => "data: in memory, nothing survives a stop".to_owned(),
+        };
+        let path = self.data.as_ref().map(|data| data.display().to_string());
+        lines.push(Said::new("data", text).with(json!({"path": path})));
         lines.push(Said::new("access", reach::who_may_connect(&self.places())));
         let memory = format!("memory: at most {} MiB", self.memory_max >> 20);
-        lines.push(Said::new("memory", memory));
+        lines.push(Said::new("memory", memory).with(json!({"max_bytes": self.memory_max})));
         lines.extend(self.capped.map(|connections| {
             let text = format!(
                 "at most {connections} connections: the limit of open descriptors (ulimit -n, LimitNOFILE)"
             );
-            Said::new("connections", text)
+            Said::new("connections", text).with(json!({"connections_max": connections}))
         }));
         lines
     }
@@ -124,11 +132,17 @@ impl Greeting<'_> {
                 "mqtt" => String::new(),
                 name => format!(" ({name})"),
             };
-            let found = listener.advertised.as_ref();
-            let found = found.map_or_else(String::new, |at| format!(", clients find it at {at}"));
+            let found_at = listener.advertised.as_ref();
+            let found =
+                found_at.map_or_else(String::new, |at| format!(", clients find it at {at}"));
             lines.extend(listener.places.iter().map(|place| {
                 let text = format!("MQTT 3.1.1 and 5.0{below} on {place}{name}{found}");
-                Said::new("listening", text)
+                Said::new("listening", text).with(json!({
+                    "listener": &*listener.name,
+                    "protocol": listener.protocol.name(),
+                    "address": place.to_string(),
+                    "advertised": found_at,
+                }))
             }));
         }
         lines
@@ -140,7 +154,8 @@ impl Greeting<'_> {
         lines.extend(self.broker.recovered().map(|found| {
             let took = self.began.elapsed().as_millis();
             let text = format!("recovered: {found}; all in {took} ms");
-            Said::new("recovered", text)
+            let took = u64::try_from(took).unwrap_or(u64::MAX);
+            Said::new("recovered", text).with(json!({"took_ms": took}))
         }));
         self.damage(&mut lines);
         lines.push(Said::new("ready", "ready"));
@@ -170,7 +185,8 @@ impl Greeting<'_> {
                 state.stopped_places,
                 data.display()
             );
-            lines.push(Said::new("damaged", text));
+            let facts = json!({"partitions_set_aside": state.set_aside.len(), "messages_lost": state.stopped_places});
+            lines.push(Said::new("damaged", text).with(facts));
         }
     }
 }
