@@ -3,6 +3,7 @@
 //! Whoever owns the settings is elsewhere. It gets the orders by [`Reloads`] and says what came of each; routes give them by [`Reloader`].
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 use utoipa::ToSchema;
 
@@ -16,10 +17,10 @@ const WAITING_MAX: usize = 4;
 pub struct SettingChange {
     /// `section.name`, or `list["identity"].name`.
     pub key: String,
-    /// As it stands in a file; empty where it was not set.
-    pub before: String,
+    /// Of the kind that it has in a file; null where it was not set.
+    pub before: Value,
     /// The same of what it is now.
-    pub after: String,
+    pub after: Value,
     /// `at once`, `new connections`, `new sessions` or `restart`.
     pub applies: String,
 }

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use courser_broker::Anonymous;
-use courser_settings::{Change, Errors, Resolved, Shown, Sources, schema};
+use courser_settings::{Change, Errors, Origin, Resolved, SettingError, Shown, Sources, schema};
+use serde_json::{Map, Value, json};
 
 use crate::cli::exit::{Exit, usage};
 use crate::cli::print;
@@ -31,6 +32,9 @@ enum Verb {
         /// As of `courser server`: anyone who can reach an address may connect
         #[arg(long)]
         insecure_anonymous: bool,
+        /// Form of the output; JSON has file, line, column and message of each fault
+        #[arg(short, long, value_enum, default_value_t, value_name = "FORM")]
+        output: Report,
     },
     /// Print every setting with the value that a server would have
     Show {
@@ -65,6 +69,18 @@ enum Output {
     Json,
 }
 
+/// Form of what a check finds.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Report {
+    /// The digest on standard output, or a line for each fault on standard error
+    #[default]
+    Text,
+    /// One JSON document
+    Json,
+    /// One JSON object a line: the digest, or the faults
+    Jsonl,
+}
+
 /// Runs one verb.
 pub(crate) fn run(arguments: &Config) -> Exit {
     match &arguments.command {
@@ -72,6 +88,7 @@ pub(crate) fn run(arguments: &Config) -> Exit {
             flags,
             no_files,
             insecure_anonymous,
+            output,
         } => {
             let files = match no_files {
                 true => Files::PassedOver,
@@ -81,7 +98,7 @@ pub(crate) fn run(arguments: &Config) -> Exit {
                 true => Anonymous::Anywhere,
                 false => Anonymous::ThisMachine,
             };
-            with(flags, |resolved| check(resolved, anonymous, files))
+            check(flags, anonymous, files, *output)
         }
         Verb::Show {
             flags,
@@ -125,25 +142,71 @@ fn with(flags: &SettingFlags, act: impl FnOnce(&Resolved) -> Exit) -> Exit {
     }
 }
 
-fn check(resolved: &Resolved, anonymous: Anonymous, files: Files) -> Exit {
-    let faults = preflight::faults(resolved, anonymous, files);
-    if !faults.is_empty() {
-        return usage(&Errors(faults).to_string());
+fn check(flags: &SettingFlags, anonymous: Anonymous, files: Files, report: Report) -> Exit {
+    let checked = flags.resolve().and_then(|resolved| {
+        for warning in &resolved.warnings {
+            eprintln!("courser: warning: {warning}");
+        }
+        match preflight::faults(&resolved, anonymous, files) {
+            faults if faults.is_empty() => Ok(resolved.digest()),
+            faults => Err(Errors(faults)),
+        }
+    });
+    match (report, &checked) {
+        (Report::Text, Ok(digest)) => {
+            let right = match files {
+                Files::Looked => "the settings are right",
+                Files::PassedOver => "the settings are right, and no file was looked at",
+            };
+            print(&format!("{right}; digest {digest}\n"))
+        }
+        (Report::Text, Err(errors)) => usage(&errors.to_string()),
+        (Report::Json | Report::Jsonl, _) => {
+            let found = checked.as_ref().err().map_or(Exit::Done, |_| Exit::Usage);
+            print(&as_report(&checked, report)).or(found)
+        }
     }
-    let right = match files {
-        Files::Looked => "the settings are right",
-        Files::PassedOver => "the settings are right, and no file was looked at",
-    };
-    print(&format!("{right}; digest {}\n", resolved.digest()))
 }
 
-/// Numbers, sizes and the like stand as they do in a file.
+/// What a check found, for programs.
+fn as_report(checked: &Result<String, Errors>, report: Report) -> String {
+    let faults: Vec<Value> = match checked {
+        Ok(_) => Vec::new(),
+        Err(errors) => errors.0.iter().map(fault).collect(),
+    };
+    match (report, checked) {
+        (Report::Jsonl, Ok(digest)) => format!("{}\n", json!({ "digest": digest })),
+        (Report::Jsonl, Err(_)) => faults.iter().map(|fault| format!("{fault}\n")).collect(),
+        (Report::Text | Report::Json, checked) => {
+            let digest = checked.as_ref().ok();
+            format!("{:#}\n", json!({ "digest": digest, "faults": faults }))
+        }
+    }
+}
+
+/// A fault: its place in a file, or the variable or flag that it comes from.
+fn fault(error: &SettingError) -> Value {
+    let mut fault = json!({ "message": error.message });
+    match &error.origin {
+        Origin::File { name, line, column } => {
+            fault["file"] = name.as_str().into();
+            fault["line"] = (*line).into();
+            fault["column"] = (*column).into();
+        }
+        Origin::Environment(variable) => fault["variable"] = variable.as_str().into(),
+        Origin::Argument(flag) => fault["flag"] = flag.as_str().into(),
+        Origin::Default => {}
+    }
+    fault
+}
+
+/// Numbers and lists are ones of JSON; sizes, durations and the like are texts, as in a file.
 fn as_json(resolved: &Resolved, shown: Shown) -> String {
-    let settings: serde_json::Map<String, serde_json::Value> = resolved
+    let settings: Map<String, Value> = resolved
         .effective()
         .into_iter()
         .map(|value| {
-            let mut entry = serde_json::json!({ "value": value.value });
+            let mut entry = json!({ "value": value.json() });
             match shown {
                 Shown::Values => {}
                 Shown::Origins => entry["origin"] = value.origin.to_string().into(),
@@ -151,7 +214,7 @@ fn as_json(resolved: &Resolved, shown: Shown) -> String {
             (value.key, entry)
         })
         .collect();
-    let document = serde_json::json!({ "digest": resolved.digest(), "settings": settings });
+    let document = json!({ "digest": resolved.digest(), "settings": settings });
     format!("{document:#}\n")
 }
 

@@ -3,9 +3,10 @@
 use courser_admin::settings::{Reloaded, SettingChange};
 use courser_broker::{Broker, Reread};
 use courser_settings::{Applies, Change, Resolved};
+use serde_json::{Value, json};
 
 use crate::cli::settings::SettingFlags;
-use crate::logging::Log;
+use crate::logging::{FACTS, Log};
 use crate::preflight::placed;
 use crate::server::chain;
 
@@ -105,20 +106,17 @@ fn compare(now: &Resolved, new: &Resolved) -> (Reloaded, Resolved) {
 }
 
 fn shown(change: Change) -> SettingChange {
+    let [before, after] = change.json();
     SettingChange {
         key: change.key,
-        before: change.before,
-        after: change.after,
+        before,
+        after,
         applies: change.applies.name().to_owned(),
     }
 }
 
 /// `key: before -> after (when)`.
 pub(crate) fn line(change: &SettingChange) -> String {
-    let given = |value: &str| match value {
-        "" => "not set".to_owned(),
-        value => value.to_owned(),
-    };
     format!(
         "{}: {} -> {} ({})",
         change.key,
@@ -126,6 +124,20 @@ pub(crate) fn line(change: &SettingChange) -> String {
         given(&change.after),
         change.applies
     )
+}
+
+/// As it stands in a file.
+fn given(value: &Value) -> String {
+    match value {
+        Value::Null => "not set".to_owned(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(given).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+            value.to_string()
+        }
+    }
 }
 
 /// The sum of an answer.
@@ -145,6 +157,7 @@ fn note(answer: &Reloaded) {
         tracing::info!(
             event = "setting_applied",
             key = change.key,
+            { FACTS } = facts(change),
             "applied: {}",
             line(change)
         );
@@ -153,11 +166,28 @@ fn note(answer: &Reloaded) {
         tracing::warn!(
             event = "setting_needs_restart",
             key = change.key,
+            { FACTS } = facts(change),
             "needs a restart: {}",
             line(change)
         );
     }
-    tracing::info!(event = "settings_reloaded", "{}", sum(answer));
+    let sums = json!({
+        "applied": answer.applied.len(),
+        "unchanged": answer.unchanged.len(),
+        "needs_restart": answer.needs_restart.len(),
+        "digest": answer.digest,
+    });
+    tracing::info!(
+        event = "settings_reloaded",
+        { FACTS } = sums.to_string(),
+        "{}",
+        sum(answer)
+    );
+}
+
+/// Of one change, for programs.
+fn facts(change: &SettingChange) -> String {
+    json!({"before": change.before, "after": change.after, "applies": change.applies}).to_string()
 }
 
 #[cfg(test)]

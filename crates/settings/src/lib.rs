@@ -66,6 +66,7 @@ mod macros;
 
 mod check;
 mod error;
+mod json;
 mod list;
 mod moved;
 mod own;

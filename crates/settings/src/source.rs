@@ -5,6 +5,8 @@ mod file;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use file::raw;
+
 use crate::check::contradictions;
 use crate::error::{Errors, Origin, SettingError};
 use crate::list::{FieldKey, Given, NotAssigned, Table, Tables};

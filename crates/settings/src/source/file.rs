@@ -279,7 +279,7 @@ fn shown(value: &DeValue<'_>) -> &'static str {
     }
 }
 
-pub(super) fn raw(value: &DeValue<'_>) -> Raw {
+pub(crate) fn raw(value: &DeValue<'_>) -> Raw {
     match value {
         DeValue::Boolean(value) => Raw::Bool(*value),
         DeValue::Integer(value) => {
