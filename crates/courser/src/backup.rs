@@ -134,7 +134,7 @@ pub(crate) fn run(arguments: &Backup) -> Exit {
         }),
         Verb::Stop { server, output } => server.ask(async |client| {
             let done = client.delete("/api/v1/backup").await?;
-            output.output().rows(&[done], &["done", "what"])?;
+            output.output().deeds(&[done])?;
             Ok(Exit::Done)
         }),
         Verb::Verify(verify) => {

@@ -66,8 +66,20 @@ fn cell(value: &Value) -> String {
         Value::Bool(false) => "no".to_owned(),
         Value::String(text) if text.is_empty() => "\"\"".to_owned(),
         Value::String(text) => plain(text),
-        other => plain(&other.to_string()),
+        Value::Number(number) => number.to_string(),
+        Value::Array(items) if items.is_empty() => "-".to_owned(),
+        Value::Array(items) => joined(items.iter().map(cell)),
+        Value::Object(fields) if fields.is_empty() => "-".to_owned(),
+        Value::Object(fields) => joined(
+            fields
+                .iter()
+                .map(|(name, value)| format!("{}={}", plain(name), cell(value))),
+        ),
     }
+}
+
+fn joined(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join(", ")
 }
 
 impl Output {
@@ -77,6 +89,18 @@ impl Output {
     /// As of [`say`].
     pub(crate) fn rows(self, rows: &[Value], columns: &[&str]) -> Result<(), Exit> {
         say(&self.text_of_rows(rows, columns))
+    }
+
+    /// Says what was or would be done: for people a sentence a line, of the fields `done` and `what`.
+    ///
+    /// # Errors
+    /// As of [`say`].
+    pub(crate) fn deeds(self, deeds: &[Value]) -> Result<(), Exit> {
+        let sentence = |deed: &Value| format!("{} {}\n", cell(&deed["done"]), cell(&deed["what"]));
+        match self {
+            Self::Table => say(&deeds.iter().map(sentence).collect::<String>()),
+            Self::Json | Self::Jsonl => self.rows(deeds, &[]),
+        }
     }
 
     /// Says one thing: name and value a line, or JSON.
@@ -137,6 +161,28 @@ pub(crate) fn is_terminal() -> bool {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn cells_are_for_people() {
+        for (value, expected) in [
+            (
+                json!(["127.0.0.1:1883", "[::1]:1883"]),
+                "127.0.0.1:1883, [::1]:1883",
+            ),
+            (
+                json!({"connections": 2, "bytes": null}),
+                "connections=2, bytes=-",
+            ),
+            (json!([]), "-"),
+            (json!({}), "-"),
+            (json!(["a\nb"]), "a\\nb"),
+            (json!(null), "-"),
+            (json!(false), "no"),
+            (json!(7), "7"),
+        ] {
+            assert_eq!(cell(&value), expected, "{value}");
+        }
+    }
 
     #[test]
     fn a_name_cannot_write_on_the_console() {

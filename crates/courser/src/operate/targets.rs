@@ -149,7 +149,7 @@ impl Consent {
     fn say(&self, done: &[Value]) -> Result<(), Exit> {
         match done.is_empty() {
             true => Ok(()),
-            false => self.output.output().rows(done, &["done", "what"]),
+            false => self.output.output().deeds(done),
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::cli::exit::Exit;
 fn send(server: &ServerFlags, verb: Verb, path: &str, body: &Value, output: &OutputFlags) -> Exit {
     server.ask(async |client| {
         let done = client.send(verb, path, body).await?;
-        output.output().rows(&[done], &["done", "what"])?;
+        output.output().deeds(&[done])?;
         Ok(Exit::Done)
     })
 }

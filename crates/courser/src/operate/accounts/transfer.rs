@@ -152,7 +152,7 @@ pub(super) fn mosquitto(
             }
         }
         if !done.is_empty() {
-            output.output().rows(&done, &["done", "what"])?;
+            output.output().deeds(&done)?;
         }
         end
     })
