@@ -7,6 +7,7 @@ mod tests;
 
 pub(crate) use file::raw;
 
+use crate::Setting;
 use crate::check::contradictions;
 use crate::error::{Errors, Origin, SettingError};
 use crate::list::{FieldKey, Given, NotAssigned, Table, Tables};
@@ -308,7 +309,15 @@ fn not_tables(list: &str) -> String {
 pub(crate) fn unknown(key: &str) -> String {
     let lists = lists();
     let sections = SECTIONS.iter().map(|(section, _)| *section);
-    let proposal = table()
+    let table = table();
+    let in_section = |it: &&Setting| it.key.split('.').next() == Some(key);
+    if let Some(first) = table.iter().find(in_section) {
+        return format!(
+            "{key:?} is a section: name a setting of it, such as {:?}",
+            first.key
+        );
+    }
+    let proposal = table
         .iter()
         .chain(lists.iter().flat_map(|list| &list.fields))
         .map(|setting| setting.key)

@@ -1,5 +1,6 @@
 //! Kinds of values: how each is read and shown.
 
+mod address;
 mod choices;
 mod filter;
 mod listener;
@@ -19,7 +20,6 @@ pub use size::ByteSize;
 
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
-use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -62,6 +62,8 @@ pub(crate) enum Mismatch {
     Kind,
     /// The right kind, but more than the type can hold.
     Range,
+    /// A text that is not right: what would be.
+    Text(&'static str),
     /// A list with something in it that does not belong there.
     Item {
         /// Of the first such item, from 1.
@@ -88,6 +90,7 @@ pub enum TextError {
 fn read<T: Value>(text: &str) -> Result<T, TextError> {
     T::from_raw(&Raw::Text(text.to_owned())).map_err(|mismatch| match mismatch {
         Mismatch::Kind | Mismatch::Item { .. } => TextError::Kind(T::EXPECTS),
+        Mismatch::Text(expects) => TextError::Kind(expects),
         Mismatch::Range => TextError::Range,
     })
 }
@@ -195,6 +198,7 @@ fn message<T: Value>(
         (Mismatch::Range | Mismatch::Kind, _) => {
             format!("expected {}, found {}", T::EXPECTS, raw())
         }
+        (Mismatch::Text(expects), _) => format!("expected {expects}, found {}", raw()),
         (
             Mismatch::Item {
                 position,
@@ -210,11 +214,11 @@ fn message<T: Value>(
 }
 
 /// Reads a list of texts: one in brackets, or a text with commas, as in `--set mqtt.listen=127.0.0.1:1883,[::1]:1883`. An item that
-/// `read` does not take should have been what `expects` says.
+/// `read` does not take should have been what it says, or else what `expects` says.
 fn read_list<T>(
     raw: &Raw,
     expects: &'static str,
-    read: impl Fn(&str) -> Option<T>,
+    read: impl Fn(&str) -> Result<T, Mismatch>,
 ) -> Result<Vec<T>, Mismatch> {
     let texts;
     let items = match raw {
@@ -230,13 +234,16 @@ fn read_list<T>(
     let item = |(at, item): (usize, &Raw)| {
         let taken = match item {
             Raw::Text(text) => read(text),
-            Raw::Bool(_) | Raw::Integer(_) | Raw::List(_) | Raw::Other(_) => None,
+            Raw::Bool(_) | Raw::Integer(_) | Raw::List(_) | Raw::Other(_) => Err(Mismatch::Kind),
         };
-        taken.ok_or_else(|| match raw {
-            Raw::Text(_) if items.len() == 1 => Mismatch::Kind,
-            _ => Mismatch::Item {
+        taken.map_err(|mismatch| match (raw, mismatch) {
+            (Raw::Text(_), mismatch) if items.len() == 1 => mismatch,
+            (_, mismatch) => Mismatch::Item {
                 position: at + 1,
-                expects,
+                expects: match mismatch {
+                    Mismatch::Text(expects) => expects,
+                    Mismatch::Kind | Mismatch::Range | Mismatch::Item { .. } => expects,
+                },
                 found: item.show(),
             },
         })
@@ -467,30 +474,12 @@ impl Value for Vec<String> {
     const EXPECTS: &'static str = "a list of texts such as [\"a\", \"b\"]";
 
     fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
-        read_list(raw, String::EXPECTS, text_within)
+        let read = |text: &str| text_within(text).ok_or(Mismatch::Kind);
+        read_list(raw, String::EXPECTS, read)
     }
 
     fn show(&self) -> String {
         shown_list(self.iter().map(|text| quoted(text)))
-    }
-
-    fn schema(_range: Option<&RangeInclusive<Self>>) -> Json {
-        schema_of_texts()
-    }
-}
-
-impl Value for Vec<SocketAddr> {
-    const KIND: &'static str = "list of addresses";
-    const EXPECTS: &'static str =
-        "a list of addresses such as [\"127.0.0.1:1883\", \"[::1]:1883\"]";
-
-    fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
-        let expects = "an address such as \"127.0.0.1:1883\" or \"[::1]:1883\"";
-        read_list(raw, expects, |text| text.trim().parse().ok())
-    }
-
-    fn show(&self) -> String {
-        shown_list(self.iter().map(|address| format!("\"{address}\"")))
     }
 
     fn schema(_range: Option<&RangeInclusive<Self>>) -> Json {

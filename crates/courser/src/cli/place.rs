@@ -57,6 +57,11 @@ impl Place {
     /// # Errors
     /// For people.
     pub(crate) fn find(&self, password: Option<String>) -> Result<Found, String> {
+        if let Some((host, port)) = self.host.as_deref().and_then(with_port) {
+            return Err(format!(
+                "-h is a host without a port: write -h {host} -p {port}"
+            ));
+        }
         let named = [self.host.is_some(), self.port.is_some(), self.url.is_some()];
         if named.contains(&true) {
             return self.reach(self.url.as_deref(), None, password);
@@ -140,6 +145,14 @@ impl Place {
     }
 }
 
+/// Host and port of a text that has both. One with more colons is an IPv6 address, unless that stands in brackets.
+fn with_port(host: &str) -> Option<(&str, &str)> {
+    let (before, port) = host.rsplit_once(':')?;
+    let inner = before.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    let is_port = !port.is_empty() && port.bytes().all(|it| it.is_ascii_digit());
+    (is_port && (inner.is_some() || !before.contains(':'))).then(|| (inner.unwrap_or(before), port))
+}
+
 fn first_line(file: &Path) -> Result<Option<String>, String> {
     let text = fs::read_to_string(file)
         .map_err(|error| format!("cannot read the password file {}: {error}", file.display()))?;
@@ -216,6 +229,31 @@ mod tests {
         };
         assert_eq!(reached(&[], Some(&in_url)), "b:9 w secret");
         assert_eq!(reached(&["-u", "u"], Some(&in_url)), "b:9 u -");
+    }
+
+    #[test]
+    fn a_port_behind_the_host_is_sent_to_its_flag() {
+        for (host, expected) in [
+            ("127.0.0.1:1883", Some(("127.0.0.1", "1883"))),
+            ("broker.example:1", Some(("broker.example", "1"))),
+            ("[::1]:1883", Some(("::1", "1883"))),
+            ("::1", None),
+            ("fe80::1:1883", None),
+            ("localhost", None),
+            ("a:b", None),
+        ] {
+            assert_eq!(with_port(host), expected, "{host}");
+        }
+        let line = Line::parse_from(["pub", "-h", "127.0.0.1:1883"]);
+        let said = line
+            .place
+            .find(None)
+            .map(|_| ())
+            .expect_err("two things in one");
+        assert_eq!(
+            said,
+            "-h is a host without a port: write -h 127.0.0.1 -p 1883"
+        );
     }
 
     #[test]

@@ -59,7 +59,9 @@ impl Value for Vec<Network> {
 
     fn from_raw(raw: &Raw) -> Result<Self, Mismatch> {
         let expects = "an address or a network such as \"10.0.0.0/8\" or \"2001:db8::1\"";
-        read_list(raw, expects, Network::parse)
+        read_list(raw, expects, |text| {
+            Network::parse(text).ok_or(Mismatch::Kind)
+        })
     }
 
     fn show(&self) -> String {

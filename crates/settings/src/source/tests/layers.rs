@@ -83,6 +83,11 @@ fn a_wrong_variable_is_named() {
         "many",
         r#"COURSER__SERVER__SHARDS: server.shards: expected a whole number, found "many""#,
     );
+    check(
+        "COURSER__MQTT",
+        "abc",
+        r#"COURSER__MQTT: "mqtt" is a section: name a setting of it, such as "mqtt.listen""#,
+    );
 }
 
 #[test]
