@@ -80,7 +80,7 @@ impl Place {
         match contexts::meant(self.context.as_deref())? {
             None => Ok(None),
             Some(meant) if meant.saved.mqtt.is_none() && meant.is_named => Err(format!(
-                "context \"{}\" says nothing of MQTT: add it again with --mqtt URL",
+                "context \"{}\" says nothing of MQTT: add it again with --mqtt URL and --replace",
                 meant.name
             )),
             Some(meant) => Ok(meant.saved.mqtt),

@@ -25,6 +25,9 @@ enum Verb {
     Add {
         /// Its name
         name: String,
+        /// In place of a server that has the name; without it that one stays as it is
+        #[arg(long)]
+        replace: bool,
         #[command(flatten)]
         new: Box<New>,
     },
@@ -166,8 +169,14 @@ fn change(contexts: &mut Contexts, verb: &Verb) -> Result<bool, Exit> {
         Exit::NotFound
     };
     match verb {
-        Verb::Add { name, new } => {
+        Verb::Add { name, replace, new } => {
             let saved = new.saved().map_err(|message| usage(&message))?;
+            if !replace && contexts.by_name.contains_key(name) {
+                eprintln!(
+                    "courser: there is a context \"{name}\" already, and it is left as it is; --replace puts the new one in its place"
+                );
+                return Err(Exit::Conflict);
+            }
             contexts.by_name.insert(name.clone(), saved);
             contexts.used.get_or_insert_with(|| name.clone());
         }

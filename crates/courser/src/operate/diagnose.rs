@@ -2,8 +2,7 @@
 //! client ids, topics and addresses of clients are left out unless they are asked for.
 
 use std::fs;
-use std::io::{self, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -13,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::server::ServerFlags;
 use crate::cli::exit::Exit;
-use crate::cli::print;
+use crate::cli::{new_file, print};
 
 /// Flags of `courser diagnose`.
 #[derive(Args, Debug)]
@@ -109,15 +108,6 @@ fn hide(value: &mut Value) {
     }
 }
 
-/// It says much of a server: nobody else of the machine may read it, also where a file of that name is there.
-fn write_private(file: &Path, text: &str) -> io::Result<()> {
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    let mut file = options.open(file)?;
-    file.set_permissions(fs::Permissions::from_mode(0o600))?;
-    file.write_all(text.as_bytes())
-}
-
 impl Diagnose {
     fn write(&self, text: &str) -> Exit {
         let file = match &self.file {
@@ -128,18 +118,26 @@ impl Diagnose {
                 Timestamp::now().as_second()
             )),
         };
-        match write_private(&file, text) {
-            Ok(()) => print(&format!("{}\n", file.display())),
-            Err(error) => {
-                eprintln!("courser: cannot write {}: {error}", file.display());
-                Exit::Refused
-            }
+        write_new(&file, text)
+    }
+}
+
+/// It says much of a server: nobody else of the machine may read it.
+fn write_new(file: &Path, text: &str) -> Exit {
+    match new_file::write(file, text) {
+        Ok(()) => print(&format!("{}\n", file.display())),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => new_file::there_already(file),
+        Err(error) => {
+            eprintln!("courser: cannot write {}: {error}", file.display());
+            Exit::Refused
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -151,12 +149,11 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_for_nobody_else() {
+    fn a_file_is_for_nobody_else_and_never_in_place_of_another() {
         let folder = tempfile::tempdir().expect("a folder for a test");
         let path = folder.path().join("d.json");
-        fs::write(&path, "an older and longer one").expect("it can be written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("changed");
-        write_private(&path, "{}").expect("it can be written");
+        assert_eq!(write_new(&path, "{}"), Exit::Done);
+        assert_eq!(write_new(&path, "[]"), Exit::Conflict);
         assert_eq!(fs::read_to_string(&path).expect("it can be read"), "{}");
         let mode = fs::metadata(&path)
             .expect("it is there")

@@ -150,7 +150,7 @@ impl ServerFlags {
         };
         match meant.saved.server {
             None if meant.is_named => Err(format!(
-                "context \"{}\" says nothing of the API: add it again with --server SERVER",
+                "context \"{}\" says nothing of the API: add it again with --server SERVER and --replace",
                 meant.name
             )),
             server => {
