@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use courser_admin::Token;
 use courser_admin::client::{Client, ClientError, Credentials, Server};
+use courser_admin::error::Code;
 
 use crate::cli::contexts::{self, variable};
 use crate::cli::exit::{Exit, usage};
@@ -232,9 +233,26 @@ fn chain(error: &dyn std::error::Error) -> String {
     }
 }
 
+/// What went wrong. What to do about it as the command line has it, where the API speaks of headers and routes.
+fn in_words(error: &ClientError) -> String {
+    const BAD_REQUEST: u16 = Code::BadRequest as u16;
+    const UNAUTHORIZED: u16 = Code::Unauthorized as u16;
+    let ClientError::Refused { detail, .. } = error else {
+        return error.to_string();
+    };
+    let hint = match detail.code {
+        BAD_REQUEST => "--help of the command says what its flags take",
+        UNAUTHORIZED => {
+            "name the server's DATA/admin.token by --token-file, ask over the socket by --server DATA, or log in by --operator NAME"
+        }
+        _ => &detail.hint,
+    };
+    format!("{} (error {}): {hint}", detail.message, detail.code)
+}
+
 /// Says what went wrong, and the code for it.
 fn fail(error: &ClientError) -> Exit {
-    eprintln!("courser: {}", plain_lines(&error.to_string()));
+    eprintln!("courser: {}", plain_lines(&in_words(error)));
     match error {
         ClientError::Connect { .. } => Exit::CannotConnect,
         ClientError::TimedOut { .. } => Exit::TimedOut,
