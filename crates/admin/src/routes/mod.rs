@@ -5,6 +5,7 @@ pub(crate) mod backups;
 mod body;
 mod clients;
 mod damage;
+mod entry;
 mod events;
 mod health;
 mod listeners;
@@ -101,6 +102,7 @@ pub(crate) fn router(state: AppState) -> Router {
             "/api/page.css",
             axum::routing::get(async || ([("content-type", "text/css")], page::STYLE)),
         )
+        .merge(entry::routes())
         .merge(health::routes())
         .merge(metrics::routes(&state));
     api.merge(open)
