@@ -48,6 +48,18 @@ pub struct Node {
     pub messages_received: u64,
     /// Deliveries since the start.
     pub messages_delivered: u64,
+    /// Messages since the start that did not reach a receiver which wanted them.
+    #[serde(default)]
+    pub messages_dropped: u64,
+    /// Bytes of MQTT received since the start.
+    #[serde(default)]
+    pub bytes_received: u64,
+    /// Bytes of MQTT sent since the start.
+    #[serde(default)]
+    pub bytes_sent: u64,
+    /// CPU time of the threads that serve connections, since the start.
+    #[serde(default)]
+    pub cpu_us: u64,
     /// Bytes that the process has allocated.
     pub memory_held_bytes: u64,
     /// Bytes that it may have: `memory.max`.

@@ -58,9 +58,38 @@ pub(crate) fn bytes(text: &str) -> Result<usize, String> {
     usize::try_from(read?.bytes()).map_err(|_| TextError::Range.to_string())
 }
 
+/// `12.3 MiB`, for people.
+pub(crate) fn shown_bytes(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let power = (bytes.ilog2() / 10).min(UNITS.len() as u32);
+    let unit = UNITS[power as usize - 1];
+    format!(
+        "{:.1} {unit}",
+        bytes as f64 / (1_u64 << (10 * power)) as f64
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_are_shown_in_their_unit() {
+        for (bytes, expected) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1536, "1.5 KiB"),
+            (3 << 20, "3.0 MiB"),
+            (1 << 40, "1.0 TiB"),
+            (u64::MAX, "16777216.0 TiB"),
+        ] {
+            assert_eq!(shown_bytes(bytes), expected);
+        }
+    }
 
     #[test]
     fn durations_are_as_settings_have_them_and_numbers_are_seconds() {

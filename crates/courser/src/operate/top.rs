@@ -4,13 +4,14 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use courser_admin::client::Client;
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::print::{Output, OutputFlags, is_terminal};
+use super::print::{OutputFlags, is_terminal, plain};
 use super::sequence::{Sequence, Until};
 use super::server::{ServerFlags, Stop};
 use crate::cli::exit::Exit;
-use crate::cli::units::pause;
+use crate::cli::units::{pause, shown_bytes};
 
 /// Flags of `courser top`.
 #[derive(Args, Debug)]
@@ -28,10 +29,16 @@ pub(crate) struct Top {
 }
 
 /// Numbers that only grow: shown as rates.
-const RATES: [(&str, &str); 2] = [
+const RATES: [(&str, &str); 6] = [
     ("messages_received", "received_per_second"),
     ("messages_delivered", "delivered_per_second"),
+    ("messages_dropped", "dropped_per_second"),
+    ("bytes_received", "bytes_received_per_second"),
+    ("bytes_sent", "bytes_sent_per_second"),
+    ("cpu_us", "cpu_us_per_second"),
 ];
+/// Microseconds of CPU in a second that are one percent of a core.
+const US_A_PERCENT: f64 = 10_000.0;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Top) -> Exit {
@@ -73,7 +80,66 @@ fn in_words(now: &Value) -> String {
         true => ("\x1b[H\x1b[2J", ""),
         false => ("", "\n"),
     };
-    format!("{before}{}{after}", Output::Table.text(now))
+    format!("{before}{}{after}", page(now))
+}
+
+/// Rates first, in words. Of the first look there are none yet.
+fn page(now: &Value) -> String {
+    let text = |name: &str| plain(now[name].as_str().unwrap_or("-"));
+    let count = |name: &str| now[name].as_u64().unwrap_or_default();
+    let rate = |name: &str| now[name].as_f64();
+    let rounded = |name: &str| rate(name).map_or("-".to_owned(), |it| format!("{it:.0}"));
+    let bytes = |name: &str| rate(name).map_or("-".to_owned(), |it| shown_bytes(it as u64));
+    let cpu = rate("cpu_us_per_second");
+    let cpu = cpu.map_or("-".to_owned(), |it| format!("{:.0} %", it / US_A_PERCENT));
+    let up = i64::try_from(count("uptime_seconds")).unwrap_or(i64::MAX);
+    let up = SignedDuration::from_secs(up);
+    let mut page = format!(
+        "courser {}, {}, up {up:#}, {} shards\n\n",
+        text("version"),
+        text("state"),
+        count("shards")
+    );
+    for (name, messages, bytes) in [
+        ("", "MESSAGES/S".to_owned(), "BYTES/S".to_owned()),
+        (
+            "in",
+            rounded("received_per_second"),
+            bytes("bytes_received_per_second"),
+        ),
+        (
+            "out",
+            rounded("delivered_per_second"),
+            bytes("bytes_sent_per_second"),
+        ),
+        ("dropped", rounded("dropped_per_second"), String::new()),
+    ] {
+        let line = format!("{name:8}{messages:>12}{bytes:>14}");
+        page += &format!("{}\n", line.trim_end());
+    }
+    let held = [
+        ("cpu of shards", cpu),
+        (
+            "memory",
+            format!(
+                "{} of {}, most of it {}",
+                shown_bytes(count("memory_held_bytes")),
+                shown_bytes(count("memory_limit_bytes")),
+                text("memory_largest")
+            ),
+        ),
+        ("connections", count("connections").to_string()),
+        ("sessions", count("sessions").to_string()),
+        ("subscriptions", count("subscriptions").to_string()),
+        ("retained", count("retained_messages").to_string()),
+        ("queued", count("queued_messages").to_string()),
+        ("settings", text("settings_digest")),
+    ];
+    page.push('\n');
+    for (name, value) in held {
+        page += &format!("{name:15}{value}\n");
+    }
+    page
 }
 
 fn add_rates(now: &mut Value, before: &Value, span: Duration) {
@@ -89,6 +155,37 @@ fn add_rates(now: &mut Value, before: &Value, span: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_has_rates_once_there_are_some() {
+        let first = json!({"version": "1.0.0", "state": "ready", "uptime_seconds": 7, "shards": 2, "memory_held_bytes": 3 << 20,
+            "memory_limit_bytes": 1 << 30, "memory_largest": "sessions", "connections": 4, "messages_received": 100,
+            "bytes_received": 0, "cpu_us": 0, "settings_digest": "00ff"});
+        let shown = page(&first);
+        assert!(
+            shown.starts_with("courser 1.0.0, ready, up 7s, 2 shards\n"),
+            "{shown}"
+        );
+        assert!(
+            shown.contains("\nin                 -             -\n"),
+            "{shown}"
+        );
+        assert!(
+            shown.contains("3.0 MiB of 1.0 GiB, most of it sessions"),
+            "{shown}"
+        );
+        let mut second = first.clone();
+        second["messages_received"] = json!(300);
+        second["bytes_received"] = json!(4096);
+        second["cpu_us"] = json!(500_000);
+        add_rates(&mut second, &first, Duration::from_secs(2));
+        let shown = page(&second);
+        assert!(
+            shown.contains("\nin               100       2.0 KiB\n"),
+            "{shown}"
+        );
+        assert!(shown.contains("cpu of shards  25 %\n"), "{shown}");
+    }
 
     #[test]
     fn rates_are_what_came_in_between() {
