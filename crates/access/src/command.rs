@@ -194,15 +194,7 @@ impl Table {
         match command {
             Command::PutUser(name, user) => {
                 let [since, account] = [self.since_of(name, user), self.account_of(name)];
-                let user = user.clone();
-                self.put_user(
-                    name,
-                    User {
-                        since,
-                        account,
-                        ..user
-                    },
-                );
+                self.put_user(name, user, (since, account));
             }
             Command::RemoveUser(name) => {
                 self.users.remove_mut(name);
@@ -233,22 +225,18 @@ impl Table {
                 );
                 for (name, user) in &table.users {
                     let since = before.since_of(name, user).min(self.revision);
-                    let account = before.account_of(name);
-                    let user = User::clone(user);
-                    self.put_user(
-                        name,
-                        User {
-                            since,
-                            account,
-                            ..user
-                        },
-                    );
+                    self.put_user(name, user, (since, before.account_of(name)));
                 }
             }
         }
     }
 
-    fn put_user(&mut self, name: &UserName, user: User) {
+    fn put_user(&mut self, name: &UserName, user: &User, (since, account): (u64, u64)) {
+        let user = User {
+            since,
+            account,
+            ..user.clone()
+        };
         self.users.insert_mut(name.clone(), Arc::new(user));
     }
 

@@ -121,17 +121,23 @@ fn i9_segments_that_a_checkpoint_frees_are_removed_without_another_segment_begun
     recorded.log.check();
 }
 
-/// The next segment waits behind what is removed.
-#[test]
-fn i9_no_job_removes_many_segments() {
+/// A log that has had so many segments, of which a checkpoint has freed all but the last: so many.
+fn with_many_free(segments: usize) -> (Recorded, usize) {
     let mut recorded = Recorded::new();
-    while recorded.log.segments() < 60 {
+    while recorded.log.segments() < segments {
         recorded.write_synced(&[1]);
     }
     prepare_all(&mut recorded.log);
     let at = support::checkpoint_at(recorded.last[&1], 1);
     let live = Default::default();
-    recorded.log.set_checkpoint(PartitionId(1), at, live);
+    let freed = recorded.log.set_checkpoint(PartitionId(1), at, live);
+    (recorded, freed)
+}
+
+/// The next segment waits behind what is removed.
+#[test]
+fn i9_no_job_removes_many_segments() {
+    let (mut recorded, _) = with_many_free(60);
     let mut jobs = 0;
     while let Some(job) = recorded.log.prepare() {
         let before = segments(&recorded.disk);
@@ -252,14 +258,7 @@ fn d6_a_segment_that_cannot_be_written_is_removed() {
 
 #[test]
 fn m47_files_that_could_not_be_removed_are_removed_later() {
-    let mut recorded = Recorded::new();
-    while recorded.log.segments() < 10 {
-        recorded.write_synced(&[1]);
-    }
-    prepare_all(&mut recorded.log);
-    let at = support::checkpoint_at(recorded.last[&1], 1);
-    let live = Default::default();
-    let freed = recorded.log.set_checkpoint(PartitionId(1), at, live);
+    let (mut recorded, freed) = with_many_free(10);
     // Each with its summary.
     recorded.disk.fail(Call::Remove, 4, 4, ErrorKind::Other);
     for removed in [2, 2, freed as u64 - 1] {
@@ -272,14 +271,7 @@ fn m47_files_that_could_not_be_removed_are_removed_later() {
 
 #[test]
 fn d6_a_file_that_cannot_be_removed_keeps_no_segment_from_being_made() {
-    let mut recorded = Recorded::new();
-    while recorded.log.segments() < 10 {
-        recorded.write_synced(&[1]);
-    }
-    prepare_all(&mut recorded.log);
-    let at = support::checkpoint_at(recorded.last[&1], 1);
-    let live = Default::default();
-    recorded.log.set_checkpoint(PartitionId(1), at, live);
+    let (mut recorded, _) = with_many_free(10);
     let denied = ErrorKind::PermissionDenied;
     recorded.disk.fail(Call::Remove, 0, 1_000, denied);
     prepare_all(&mut recorded.log);
