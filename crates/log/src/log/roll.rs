@@ -22,9 +22,9 @@ use crate::{
 const REMOVED_AT_ONCE: usize = 16;
 
 impl<D: Disk> Log<D> {
-    /// Work that makes one more segment ready, when one is wanted and there is room for it, removes files above need, and writes the summary
-    /// of a segment that is full; none while some is under way. Run it on another thread and give the result to [`Log::prepared`]. Call it after each write and each [`Log::prepared`]; it is
-    /// cheap when nothing is to be done.
+    /// Work that makes one more segment ready, when one is wanted and there is room for it, removes files above need, and writes the summary of a
+    /// segment that is full; none while some is under way. Run it on another thread and give the result to [`Log::prepared`]. Call it after each
+    /// write and each [`Log::prepared`]; it is cheap when nothing is to be done.
     pub fn prepare(&mut self) -> Option<PrepareJob<D>> {
         if self.preparing || self.failed {
             return None;
