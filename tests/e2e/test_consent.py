@@ -1,12 +1,12 @@
 """Verbs that take something away or write over it ask the person at the terminal; where there is none they want `--yes`."""
 
 import os
-import pty
 import subprocess
 
 import pytest
 from broker import Courser
 from doors import running
+from terminal import at_terminal
 
 pytestmark = [
     pytest.mark.courser,
@@ -40,24 +40,7 @@ class Operator:
 
     def answer(self, verb, answer):
         """At a terminal, where a question is waited for: the code, and what stands there in the end."""
-        ours, theirs = pty.openpty()
-        try:
-            with subprocess.Popen(self.command(verb), cwd=self.folder, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as process:
-                os.close(theirs)
-                screen = b""
-                try:
-                    while part := os.read(ours, 1 << 16):
-                        screen += part
-                        if answer and screen.endswith(b"[y/N] "):
-                            os.write(ours, answer)
-                            answer = b""
-                except OSError:
-                    # The other end of a terminal is gone.
-                    pass
-                code = process.wait(60)
-        finally:
-            os.close(ours)
-        return code, screen.decode()
+        return at_terminal(b"[y/N] ", answer, args=self.command(verb), cwd=self.folder)
 
     def state(self):
         """What the verbs would change."""
