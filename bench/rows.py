@@ -90,9 +90,16 @@ ROWS = (
 
 def is_whole(row: Row, result: dict[str, Any]) -> bool:
     """Whether the run and each of its connections came to its end, and nothing that must arrive was lost, repeated or out of order."""
-    lost = ("lost", "duplicates_unmarked", "out_of_order", "foreign", "wrong")
+    lost = ["lost", "duplicates_unmarked", "out_of_order", "foreign", "wrong"]
+    if _at_most_once(row.arguments):
+        lost.append("duplicates_marked")
     wrong = ("failures",) if row.may_lose else ("failures", *lost)
     return all(result.get(name, 0) == 0 for name in wrong)
+
+
+def _at_most_once(arguments: tuple[str, ...]) -> bool:
+    """Only at QoS 1 may a message come again, marked as such."""
+    return any(pair == ("-q", "2") for pair in zip(arguments, arguments[1:]))
 
 
 def durable(*arguments: str) -> tuple[str, ...]:

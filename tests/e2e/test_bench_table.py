@@ -53,3 +53,9 @@ def test_only_a_row_that_may_lose_may():
     """Lost messages of QoS 0 or of a storm are not its business."""
     for row in (STRICT, *LOSSY):
         assert rows.is_whole(row, measured(row, lost=1)) == row.may_lose
+
+
+def test_at_qos_2_nothing_comes_again():
+    """Not even marked; at QoS 1 what is marked may."""
+    for row in (*rows.ROWS, *rows.DURABLE):
+        assert rows.is_whole(row, measured(row, duplicates_marked=1)) == ("QoS 2" not in row.name), row.name
