@@ -126,13 +126,13 @@ class Steady(Rounds):
         self.waiting = {session: messages / ALL for session in LASTING}
 
     def round(self, options: argparse.Namespace, rate: float) -> None:
-        """As much comes as is taken."""
+        """As much comes as is taken. Each topic has a publisher of its own, so that all get the same."""
         quick = int(rate * options.seconds * len(QUICK) / ALL)
         lasting = LASTING[self.rounds % len(LASTING)]
         old = int(self.waiting[lasting] * SURELY)
         before = wire.cpu_seconds(self.broker.pid)
         with concurrent.futures.ThreadPoolExecutor() as together:
-            sent = together.submit(load, self.broker, "--subscribers", "0", "--prefix", "stored", "--publishers", "8", "--topics", str(ALL),
+            sent = together.submit(load, self.broker, "--subscribers", "0", "--prefix", "stored", "--publishers", str(ALL), "--topics", str(ALL),
                                    "--rate", str(rate), "-d", str(options.seconds), "--warmup", "0", "--from-sending")
             taken = [together.submit(take, self.broker, sessions, messages, options.seconds)
                      for sessions, messages in ((QUICK, quick), ([lasting], old))]
