@@ -115,20 +115,16 @@ fn cargo_test_with(repo: &Repo, what: &[&str], variables: &[(&str, &str)]) -> Re
 
 /// What connections are promised around logins, doors, restarts and pacing holds wherever they are served.
 fn placement(repo: &Repo) -> Result<Outcome> {
-    // Of the whole workspace, so that nothing is built anew for it.
-    let mut what = vec!["--workspace"];
-    what.extend(
-        [
-            "access",
-            "access_paths",
-            "doors",
-            "pacing",
-            "restart",
-            "tokens",
-        ]
-        .into_iter()
-        .flat_map(|test| ["--test", test]),
-    );
+    // Of the whole workspace, so that nothing is built anew for it; the modules of one program of tests.
+    let mut what = vec!["--workspace", "--test", "broker", "--"];
+    what.extend([
+        "access::",
+        "access_paths::",
+        "doors::",
+        "pacing::",
+        "restart::",
+        "tokens::",
+    ]);
     cargo_test_with(repo, &what, &[("COURSER_TEST_PLACEMENT", "home")])
 }
 

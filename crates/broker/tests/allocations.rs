@@ -1,5 +1,6 @@
 //! Allocations per message after warm-up, as the shards' threads count them: at most 0.01 (the goal of the data path).
 
+#[path = "broker/support/mod.rs"]
 mod support;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

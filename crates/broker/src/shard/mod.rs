@@ -38,7 +38,7 @@ mod writing;
 
 /// The client of the tests in `tests/`, for those that need what is inside.
 #[cfg(test)]
-#[path = "../../tests/support/mod.rs"]
+#[path = "../../tests/broker/support/mod.rs"]
 pub(crate) mod support;
 
 use std::collections::VecDeque;

@@ -1,14 +1,12 @@
 //! Messages that wait for long are only in the log (M17): they come back in order, also after a restart, and how many may be in memory can
 //! be changed while the broker runs.
 
-mod support;
-
 use std::net::SocketAddr;
 use std::path::Path;
 
+use crate::support::{Client, broker_on, counter, publish};
 use courser_broker::Broker;
 use courser_settings::{Settings, Sources};
-use support::{Client, broker_on, counter, publish};
 
 const MESSAGES: u16 = 300;
 const LITTLE: &str = "session.hot_bytes=16KiB";

@@ -1,11 +1,11 @@
 //! Clients that come with a JSON Web Token: who comes in, what they may do, and when they have to go.
 
-mod support;
-
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::support::accounts::{Hello, change, delivered, name, publishes, put_role, subscribe};
+use crate::support::{Client, broker, broker_on, text};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use courser_access::{Command, User, UserState};
@@ -13,8 +13,6 @@ use courser_broker::{Broker, Config, StartError, TokensError};
 use courser_settings::Sources;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
-use support::accounts::{Hello, change, delivered, name, publishes, put_role, subscribe};
-use support::{Client, broker, broker_on, text};
 
 const SECRET: &[u8] = b"a secret that is long enough to be one";
 const OTHER: &[u8] = b"another secret that is long enough too";
@@ -202,7 +200,7 @@ fn by_method(token: &str) -> Vec<u8> {
 
 fn authenticate_again(client: &mut Client, token: &str) -> u8 {
     let mut body = vec![0x19];
-    body.extend(support::counted(&by_method(token)));
+    body.extend(crate::support::counted(&by_method(token)));
     client.send(0xF0, &body);
     let answer = client.receive();
     match answer.first {

@@ -1,8 +1,6 @@
 //! Clients that do not read for a while, and what is then written to them.
 
-mod support;
-
-use support::{Client, broker, publish};
+use crate::support::{Client, broker, publish};
 
 /// More than the kernel takes for a socket that nobody reads: 4 MiB on the broker's side by `net.ipv4.tcp_wmem`.
 const BYTES: usize = 10 * 1024 * 1024;

@@ -1,15 +1,13 @@
 //! A broker whose log is full of what nobody needs any more, with some that somebody does in every segment (M41).
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::support::{Client, Packet, broker_on, counter, publish};
 use courser_broker::Broker;
-use support::{Client, Packet, broker_on, counter, publish};
 
 const KEEP: u8 = 0x00;
 const DISCONNECT: u8 = 0xE0;

@@ -1,12 +1,10 @@
 //! Messages that have waited, or were retained, for longer than the settings say: they go while nobody is there, counted, and what they
 //! take on the disk with them.
 
-mod support;
-
 use std::net::SocketAddr;
 
+use crate::support::{Client, broker, broker_on, counter, publish};
 use courser_settings::{Settings, Sources};
-use support::{Client, broker, broker_on, counter, publish};
 
 const RETAIN: u8 = 0x01;
 const LIMITS: [&str; 2] = ["session.queue_age_max=1s", "retained.age_max=1s"];

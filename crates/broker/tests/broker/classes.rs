@@ -1,12 +1,10 @@
 //! Classes by filter (M1): what each keeps, what touches the disk, and what a change of the settings does.
 
-mod support;
-
 use std::net::SocketAddr;
 use std::path::Path;
 
+use crate::support::{Client, broker_on, counter, publish};
 use courser_broker::{Broker, Summary};
-use support::{Client, broker_on, counter, publish};
 
 const KEEP: u8 = 0x00;
 const DISCONNECT: u8 = 0xE0;

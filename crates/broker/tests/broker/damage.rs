@@ -1,16 +1,14 @@
 //! A data folder with damage: what is whole is served, what is not is refused or stops, and both end when the operator says so
 //! (M39, M44).
 
-mod support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use crate::support::{Client, Packet, broker, broker_on, publish, text};
 use courser_broker::{Accepted, Broker, Fault, Finding, NodeState, Status, Verb, examine, repair};
 use courser_engine::{AsideFilters, LostStream};
-use support::{Client, Packet, broker, broker_on, publish, text};
 
 const KEEP: u8 = 0x00;
 const DISCONNECT: u8 = 0xE0;

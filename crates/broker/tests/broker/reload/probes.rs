@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::support::{Client, Packet, encode, publish, text};
+use crate::support::{Client, Packet, encode, publish, text};
 
 /// A setting, two values of it, and what is seen with each.
 pub(crate) struct Row {

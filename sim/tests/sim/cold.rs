@@ -2,13 +2,11 @@
 //! kills and losses of power come between, and nobody can tell. By hand, more of them:
 //! `cargo run --release -p courser-sim -- --cold --seeds 1000 --keep-going`.
 
-mod support;
-
 use std::time::Duration;
 
 use courser_sim::{Plan, replay_command, run_plan};
 
-use support::Enough;
+use crate::support::Enough;
 
 /// Seeds of an ordinary test run.
 const SEEDS: u64 = 60;
@@ -21,7 +19,7 @@ const ENOUGH: Enough = Enough {
 
 #[test]
 fn m17_what_leaves_memory_comes_back_whatever_happens_meanwhile() {
-    let (ran, sum) = support::run(1..=SEEDS, Plan::cold, &ENOUGH, |_| None);
+    let (ran, sum) = crate::support::run(1..=SEEDS, Plan::cold, &ENOUGH, |_| None);
     // A run in which nothing happens proves nothing.
     assert!(
         sum.recalled > 20 * ran && sum.cleaned > ran && sum.recoveries > ran,

@@ -1,10 +1,8 @@
 //! What the histogram of acknowledgements counts: each publish above QoS 0 that was acknowledged, once, whoever stores it.
 
-mod support;
-
+use crate::support::{Client, Packet, asked, broker, broker_on, publish};
 use courser_broker::Broker;
 use courser_contract::ShardId;
-use support::{Client, Packet, asked, broker, broker_on, publish};
 
 const SHARDS: u16 = 2;
 const KEPT: u8 = 0;

@@ -1,16 +1,14 @@
 //! Accounts of a running broker: who comes in, what they may do on every path (I11), and what follows when that changes.
 
-mod support;
-
 use std::time::Duration;
 
-use courser_access::{Command, User, UserState};
-use courser_broker::ChangeError;
-use support::accounts::{
+use crate::support::accounts::{
     ACCOUNTS, Hello, anna, change, delivered, name, publishes, put_role, put_user, role_name,
     subscribe, user, with_anna,
 };
-use support::{Client, Packet, broker, broker_on, encode, publish, text};
+use crate::support::{Client, Packet, broker, broker_on, encode, publish, text};
+use courser_access::{Command, User, UserState};
+use courser_broker::ChangeError;
 
 #[test]
 fn only_who_proves_it_comes_in() {
@@ -315,7 +313,7 @@ fn scram_logs_in_and_again() {
             (0xF0, 0x18),
             "{challenge:?}"
         );
-        support::scram::answer(&auth_data(&challenge.body[1..]), first, password)
+        crate::support::scram::answer(&auth_data(&challenge.body[1..]), first, password)
     };
     let challenge = client.receive();
     client.send(0xF0, &auth(0x18, &proof(&challenge, first, "secret")));

@@ -1,8 +1,5 @@
 //! Settings that change while a broker runs: nobody is dropped, and each setting that needs no restart does what it says.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod probes;
 
 use std::collections::BTreeSet;
@@ -14,7 +11,7 @@ use courser_contract::ShardId;
 use courser_settings::{Applies, Settings, Sources, table};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use self::support::{Client, asked, publish};
+use crate::support::{Client, asked, publish};
 
 /// Clients that stay through all reloads.
 const CLIENTS: usize = 1_000;
@@ -35,7 +32,7 @@ fn settings(changes: &[&str]) -> Settings {
 fn look_twice(row: &probes::Row) -> Option<String> {
     let before: Vec<&str> = row.given.iter().copied().chain([row.before]).collect();
     let after: Vec<&str> = row.given.iter().copied().chain([row.after]).collect();
-    let broker: Broker = support::broker(2, &before, |_| {});
+    let broker: Broker = crate::support::broker(2, &before, |_| {});
     let address = broker.addresses()[0];
     let seen_before = (row.probe)(address);
     broker.reconfigure(settings(&after));
@@ -64,7 +61,7 @@ fn every_setting_that_needs_no_restart_really_changes() {
 
 /// Settings whose effect no client sees: the log's are those of the process (`crates/courser/tests/reload`), a backup takes its
 /// pace when it begins, how many connections a user has only who logs in sees (`tests/owners.rs`), the scrub asks for its period again and again, and an address is told to operators (`tests/listeners.rs`). Messages
-/// become too old in `crates/broker/tests/aging.rs`, and leave memory in `cold.rs` there.
+/// become too old in `crates/broker/tests/broker/aging.rs`, and leave memory in `cold.rs` there.
 const SEEN_ELSEWHERE: [&str; 9] = [
     "backup.bytes_per_second",
     "limits.connections",
@@ -133,7 +130,7 @@ fn thousand(address: SocketAddr) -> Vec<Client> {
 
 #[test]
 fn a_reload_drops_none_of_a_thousand_clients() {
-    let broker = support::broker(2, &[], |_| {});
+    let broker = crate::support::broker(2, &[], |_| {});
     let address = broker.addresses()[0];
     let mut clients = thousand(address);
     let mut publisher = Client::connect(address, "publisher");
@@ -170,7 +167,7 @@ fn a_reload_drops_none_of_a_thousand_clients() {
 /// and a thousand that end, each in a moment.
 #[test]
 fn a_thousand_that_ask_and_end_at_once_are_spread_over_turns() {
-    let broker = support::broker(1, &[], |_| {});
+    let broker = crate::support::broker(1, &[], |_| {});
     let address = broker.addresses()[0];
     let mut clients = thousand(address);
     clients.iter_mut().for_each(|client| client.send(0xC0, &[]));
@@ -202,7 +199,7 @@ fn a_thousand_that_ask_and_end_at_once_are_spread_over_turns() {
 /// who is answered meanwhile gets the answer.
 #[test]
 fn messages_for_a_thousand_are_written_over_turns() {
-    let broker = support::broker(1, &[], |_| {});
+    let broker = crate::support::broker(1, &[], |_| {});
     let address = broker.addresses()[0];
     let mut clients = thousand(address);
     clients.extend((0..100).map(|number| Client::connect(address, &format!("more-{number}"))));
@@ -258,7 +255,7 @@ fn messages_for_a_thousand_are_written_over_turns() {
 fn publishes_that_are_dear_to_match_are_spread_over_turns() {
     const LEVELS: u32 = 12;
     const PUBLISHES: usize = 200;
-    let broker = support::broker(1, &[], |_| {});
+    let broker = crate::support::broker(1, &[], |_| {});
     let address = broker.addresses()[0];
     let mut hostile = Client::connect(address, "hostile");
     let filters: Vec<String> = (0..1u32 << LEVELS)
@@ -270,7 +267,7 @@ fn publishes_that_are_dear_to_match_are_spread_over_turns() {
     for some in filters.chunks(256) {
         let mut body = vec![0, 1];
         for filter in some {
-            body.extend(support::text(filter));
+            body.extend(crate::support::text(filter));
             body.push(0);
         }
         hostile.send(0x82, &body);
@@ -285,7 +282,7 @@ fn publishes_that_are_dear_to_match_are_spread_over_turns() {
     let mut bytes = Vec::new();
     for number in 0..PUBLISHES {
         let topic = format!("{}y{number}", "a/".repeat(LEVELS as usize));
-        bytes.extend(support::publish(&topic, 0, 0, b""));
+        bytes.extend(crate::support::publish(&topic, 0, 0, b""));
     }
     hostile.send_raw(&bytes);
     hostile.send(0xC0, &[]);

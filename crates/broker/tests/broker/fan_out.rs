@@ -3,13 +3,11 @@
 //! Counted are the bytes of batches in the segments, as `docs/log-format.md` has them: headers, frames and their data, without
 //! the zeros that fill the last block of a batch. Witnesses carry nothing and do not count.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use support::{Client, broker_on, publish};
+use crate::support::{Client, broker_on, publish};
 
 const SESSIONS: usize = 1_000;
 const PAYLOAD: usize = 128;

@@ -2,13 +2,11 @@
 //! node that comes out of one goes on with another number of shards, and keeps all rules. By hand, more of them:
 //! `cargo run --release -p courser-sim -- --backups --seeds 1000 --keep-going`.
 
-mod support;
-
 use std::time::Duration;
 
 use courser_sim::{Plan, replay_command, run_plan};
 
-use support::Enough;
+use crate::support::Enough;
 
 /// Seeds of an ordinary test run.
 const SEEDS: u64 = 120;
@@ -21,7 +19,7 @@ const ENOUGH: Enough = Enough {
 
 #[test]
 fn every_backup_has_what_the_source_had_and_a_node_goes_on_from_it() {
-    let (ran, sum) = support::run(1..=SEEDS, Plan::backed_up, &ENOUGH, |_| None);
+    let (ran, sum) = crate::support::run(1..=SEEDS, Plan::backed_up, &ENOUGH, |_| None);
     // A run in which nothing happens proves nothing.
     assert!(
         sum.backups > 2 * ran && sum.reused > 2 * ran && sum.restored > ran,

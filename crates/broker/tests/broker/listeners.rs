@@ -1,14 +1,12 @@
 //! What each listener has for itself: limits, where its clients are sent, the address that they know.
 
-mod support;
-
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use courser_broker::{Authentication, Broker};
 use courser_settings::{ListenerProtocol, Settings, Sources};
 
-use support::{Client, broker, text};
+use crate::support::{Client, broker, text};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -3,13 +3,11 @@
 //! The kernel shares connections out among the shards; with eight publishers and eight subscribers all of them are on one
 //! shard once in 2^15 runs.
 
-mod support;
-
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::thread;
 
-use support::{Client, broker, encode, publish, text};
+use crate::support::{Client, broker, encode, publish, text};
 
 const CLIENTS: usize = 8;
 

@@ -2,24 +2,23 @@
 //! delivery, retained messages, replay after a reconnect, shared subscriptions also of members that lose their rights, wills.
 
 #[allow(unreachable_pub, reason = "tests of the rules use it too")]
-#[path = "../../access/tests/naive/mod.rs"]
+#[path = "../../../access/tests/naive/mod.rs"]
 mod naive;
-mod support;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use crate::support::accounts::{
+    ACCOUNTS, Hello, change, delivered, delivery, publishes, put_role, put_user, role, role_name,
+    subscribe,
+};
+use crate::support::{Client, broker_on, text};
 use courser_access::Command;
 use courser_broker::Broker;
 use naive::{Rule, Who, Wish};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use support::accounts::{
-    ACCOUNTS, Hello, change, delivered, delivery, publishes, put_role, put_user, role, role_name,
-    subscribe,
-};
-use support::{Client, broker_on, text};
 
 const TABLES: usize = 12;
 /// How long it is waited for what must come.

@@ -1,14 +1,12 @@
 //! A broker with a data folder ends and starts again: what clients find then (I1, M26, M28, M30).
 
-mod support;
-
 use std::net::SocketAddr;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use crate::support::{Client, Packet, broker_on, publish, text};
 use courser_broker::{Broker, Summary};
-use support::{Client, Packet, broker_on, publish, text};
 
 /// 3.1.1: CleanSession 0. 5.0: Clean Start 0.
 const KEEP: u8 = 0x00;

@@ -3,13 +3,11 @@
 //! Each test has many connections, so that some of them move: that none does happens once in 2^16 runs, where the kernel puts all of
 //! them on their shards by chance.
 
-mod support;
-
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::support::{Client, Packet, broker, encode, publish, text};
 use courser_broker::Broker;
-use support::{Client, Packet, broker, encode, publish, text};
 
 const CLIENTS: usize = 16;
 const SHARDS: u16 = 2;

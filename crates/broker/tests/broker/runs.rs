@@ -1,12 +1,10 @@
 //! Messages in a row to many receivers are gathered for all of them: what each gets, and in which order, is as if they were not.
 
-mod support;
-
 use std::net::SocketAddr;
 use std::ops::Range;
 
+use crate::support::{Client, Packet, broker, publish, text};
 use courser_broker::Summary;
-use support::{Client, Packet, broker, publish, text};
 
 /// Deliveries of a run of the test, so many that runs end by their size too.
 const MESSAGES: u32 = 3_000;

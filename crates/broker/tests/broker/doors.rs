@@ -1,7 +1,5 @@
 //! Listeners with TLS, WebSocket, PROXY headers and Unix sockets, end to end.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -15,7 +13,7 @@ use courser_transport::Tunnel;
 use courser_transport::tls::{self, ClientMaterial};
 use rcgen::{CertificateParams, KeyPair};
 
-use support::{broker, publish, text};
+use crate::support::{broker, publish, text};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -137,7 +135,7 @@ impl Client {
     fn connect(&mut self, client_id: &str) {
         let mut body = vec![0, 4, b'M', b'Q', b'T', b'T', 4, 2, 0, 60];
         body.extend(text(client_id));
-        self.send(&support::encode(0x10, &body));
+        self.send(&crate::support::encode(0x10, &body));
         assert_eq!(self.expect(4), [0x20, 2, 0, 0]);
     }
 
@@ -241,7 +239,7 @@ fn messages_of_any_size_go_through_every_door() {
         let mut body = vec![0, 1];
         body.extend(text(&topic));
         body.push(1);
-        client.send(&support::encode(0x82, &body));
+        client.send(&crate::support::encode(0x82, &body));
         assert_eq!(client.expect(5), [0x90, 3, 0, 1, 1]);
         // Of a few bytes, larger than a record of TLS, larger than what a turn reads.
         for size in [0, 10, 20_000, 300_000] {
@@ -351,7 +349,7 @@ fn a_proxy_is_believed_only_where_it_is_named_and_must_say_something() {
     // CONNECT in one piece with the header, cut anywhere.
     let mut body = vec![0, 4, b'M', b'Q', b'T', b'T', 4, 2, 0, 60];
     body.extend(text("proxied"));
-    let bytes = [&header[..], &support::encode(0x10, &body)].concat();
+    let bytes = [&header[..], &crate::support::encode(0x10, &body)].concat();
     for cut in [1, 5, header.len(), header.len() + 3, bytes.len()] {
         let mut stream = tcp(&broker, "behind");
         stream.write_all(&bytes[..cut]).expect("it is taken");
@@ -402,7 +400,7 @@ fn an_address_has_only_so_many_connections() {
             let open = match &next.tunnel {
                 Some(_) => next.read() && next.tunnel.as_ref().is_some_and(Tunnel::is_open),
                 None => {
-                    let _ = next.stream.write_all(&support::encode(
+                    let _ = next.stream.write_all(&crate::support::encode(
                         0x10,
                         &[
                             &[0, 4, b'M', b'Q', b'T', b'T', 4, 2, 0, 60][..],
@@ -466,7 +464,7 @@ fn frames_of_a_websocket_may_be_as_large_as_packets_are_now() {
     let comes_through = || {
         let mut client = Client::tcp(&broker, "web", tunnel(None, true));
         client.connect("web");
-        client.send(&support::encode(
+        client.send(&crate::support::encode(
             0x82,
             &[&[0, 1][..], &text("t"), &[1]].concat(),
         ));

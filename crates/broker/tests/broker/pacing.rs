@@ -1,13 +1,11 @@
 //! Publishers that are faster than those who get their messages.
 
-mod support;
-
 use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
+use crate::support::{Client, asked, broker, encode, publish};
 use courser_broker::{Broker, Summary};
-use support::{Client, asked, broker, encode, publish};
 
 /// More than the queue, what may be on its way between two shards, and the kernel's buffers together.
 const MESSAGES: u32 = 40_000;

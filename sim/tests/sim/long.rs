@@ -1,13 +1,11 @@
 //! Nodes that live long (M41): the log is used again many times while the cleaner, checkpoints, copies, kills and losses of power come
 //! between each other. By hand, more of them: `cargo run --release -p courser-sim -- --long-life --seeds 1000 --keep-going`.
 
-mod support;
-
 use std::time::Duration;
 
 use courser_sim::{Plan, replay_command, run_plan};
 
-use support::Enough;
+use crate::support::Enough;
 
 /// Seeds of an ordinary test run, in as many parts as there are tests for them.
 const SEEDS: u64 = 40;
@@ -24,7 +22,7 @@ const GENERATIONS: u64 = 50;
 
 fn part(first: u64) {
     let seeds = (first..=SEEDS).step_by(PARTS as usize);
-    let (ran, sum) = support::run(seeds, Plan::long_life, &ENOUGH, |outcome| {
+    let (ran, sum) = crate::support::run(seeds, Plan::long_life, &ENOUGH, |outcome| {
         let segments = outcome.counts.segments;
         (segments < GENERATIONS).then(|| format!("it lives for {segments} segments only"))
     });

@@ -2,13 +2,11 @@
 //! an operator has it try again, skip the entry or release its filters. Nothing else is lost. By hand, more of them:
 //! `cargo run --release -p courser-sim -- --poisoned --seeds 1000 --keep-going`.
 
-mod support;
-
 use std::time::Duration;
 
 use courser_sim::{Plan, replay_command, run_plan};
 
-use support::Enough;
+use crate::support::Enough;
 
 /// Seeds of an ordinary test run.
 const SEEDS: u64 = 120;
@@ -22,7 +20,7 @@ const ENOUGH: Enough = Enough {
 #[test]
 fn m50_a_partition_that_cannot_go_on_is_set_aside_and_the_others_serve() {
     let mut verbs = [0_usize; 3];
-    let (ran, sum) = support::run(1..=SEEDS, Plan::poisoned, &ENOUGH, |outcome| {
+    let (ran, sum) = crate::support::run(1..=SEEDS, Plan::poisoned, &ENOUGH, |outcome| {
         for (count, verb) in verbs.iter_mut().zip(["Retry", "Skip", "Release"]) {
             *count += outcome.trace.matches(&format!("operator: {verb}")).count();
         }

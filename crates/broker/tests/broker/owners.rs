@@ -1,19 +1,17 @@
 //! Sessions belong to their users, and users keep to their limits.
 
-mod support;
-
 use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use courser_access::{Command, Domain, DomainName, Limits, Role, User};
-use courser_broker::{Broker, Ended};
-use courser_settings::Sources;
-use support::accounts::{
+use crate::support::accounts::{
     ACCOUNTS, Hello, anna, change, delivered, name, publishes, put_role, put_user, role_name,
     subscribe, user, with_anna,
 };
-use support::{asked, broker_on, text};
+use crate::support::{asked, broker_on, text};
+use courser_access::{Command, Domain, DomainName, Limits, Role, User};
+use courser_broker::{Broker, Ended};
+use courser_settings::Sources;
 
 /// Session Expiry Interval 256 s.
 const KEPT: &[u8] = &[17, 0, 0, 1, 0];
@@ -164,7 +162,7 @@ fn i11_a_delayed_will_goes_out_by_the_rights_of_that_moment() {
 fn limit(broker: &Broker, own: Limits, of_role: Limits) {
     let role = Role {
         limits: of_role,
-        ..support::accounts::role(&["allow all #"])
+        ..crate::support::accounts::role(&["allow all #"])
     };
     change(broker, Command::PutRole(role_name("anna"), role));
     let user = User {
