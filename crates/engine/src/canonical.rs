@@ -65,6 +65,18 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Reads a value that is all of `bytes`, for tests of what is a part of something larger in a checkpoint.
+#[cfg(test)]
+pub(crate) fn read_whole<'a, T>(
+    bytes: &'a [u8],
+    read: impl FnOnce(&mut Reader<'a>) -> Result<T, DecodeError>,
+) -> Result<T, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let value = read(&mut reader)?;
+    reader.finish()?;
+    Ok(value)
+}
+
 /// A value with one encoding.
 pub(crate) trait Canonical: Sized {
     /// Bytes that every value takes at least; bounds counts while reading.

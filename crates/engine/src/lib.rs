@@ -40,25 +40,13 @@
 mod after;
 mod aging;
 mod aside;
-#[allow(
-    dead_code,
-    reason = "reading is for checkpoints, priorities for work queues"
-)]
 mod canonical;
 mod check;
 mod checkpoint;
 mod config;
 mod deliver;
-#[allow(
-    dead_code,
-    reason = "reading is for checkpoints, priorities for work queues"
-)]
 mod due;
 mod entry;
-#[allow(
-    dead_code,
-    reason = "reading is for checkpoints, priorities for work queues"
-)]
 mod group;
 mod ids;
 mod l2;
@@ -66,34 +54,18 @@ mod lead;
 mod list;
 mod look;
 mod lost;
-#[allow(
-    dead_code,
-    reason = "reading is for checkpoints, priorities for work queues"
-)]
 mod origins;
 mod orphans;
-#[allow(
-    dead_code,
-    reason = "reading is for checkpoints, priorities for work queues"
-)]
 mod outbox;
 mod partition;
 mod planted;
 mod publish;
 mod recall;
 mod record;
-#[allow(
-    dead_code,
-    reason = "reading is for checkpoints, priorities for work queues"
-)]
 mod retained;
 mod room;
 mod route;
 mod scan;
-#[allow(
-    dead_code,
-    reason = "reading is for checkpoints, priorities for work queues"
-)]
 mod seq_table;
 mod session;
 mod share;

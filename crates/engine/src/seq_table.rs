@@ -153,13 +153,6 @@ impl<T> SeqTable<T> {
         self.len() == 0
     }
 
-    /// Forgets everything and keeps the ring's memory.
-    pub(crate) fn clear(&mut self) {
-        self.old.clear();
-        self.ring.clear();
-        self.live = 0;
-    }
-
     /// Asserts the invariants of the type.
     pub(crate) fn check(&self) {
         assert!(

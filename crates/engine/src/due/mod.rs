@@ -4,14 +4,11 @@
 //! asks with its own time what is due and proposes it; applying removes it (M4, M6).
 //!
 //! Order: by moment, then by key. Two replicas with the same contents hand out the same sequence however it was built.
-//! Invariant (`check`): `len` is the number of entries; an owner must remember the moment of its entry to remove it, which
-//! costs eight bytes there instead of a second index here.
+//! An owner must remember the moment of its entry to remove it, which costs eight bytes there instead of a second index here.
 
 use std::collections::BTreeSet;
 
 use courser_contract::WallMs;
-
-use crate::canonical::{Canonical, DecodeError, Reader, write_count};
 
 /// What is due when. All operations are O(log n), with about 1.5 times the size of an entry of memory each.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,14 +53,6 @@ impl<K: Ord + Copy> DueIndex<K> {
         self.entries.first().map(|&(at, _)| at)
     }
 
-    /// What is due at `now`, earliest first, without taking it out: for a leader that proposes it.
-    pub(crate) fn due(&self, now: WallMs) -> impl Iterator<Item = (WallMs, K)> + '_ {
-        self.entries
-            .iter()
-            .copied()
-            .take_while(move |&(at, _)| at <= now)
-    }
-
     /// Takes out what is due at `now`, earliest first, at most `max` of it, and appends it to `out`. Returns whether more is
     /// due: the turn's work budget decides when to go on.
     pub(crate) fn pop_due(&mut self, now: WallMs, max: usize, out: &mut Vec<(WallMs, K)>) -> bool {
@@ -74,48 +63,6 @@ impl<K: Ord + Copy> DueIndex<K> {
             }
         }
         self.next().is_some_and(|at| at <= now)
-    }
-
-    /// Number of entries.
-    pub(crate) fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Whether nothing is due, ever.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-}
-
-impl<K: Ord + Copy + Canonical> DueIndex<K> {
-    /// Appends the canonical bytes.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        write_count(self.entries.len(), out);
-        for entry in &self.entries {
-            entry.write(out);
-        }
-    }
-
-    /// Reads what [`DueIndex::encode`] wrote.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(bytes);
-        let index = Self::read(&mut reader)?;
-        reader.finish()?;
-        Ok(index)
-    }
-
-    /// The same as a part of something larger.
-    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let count = reader.count(<(WallMs, K)>::MIN_BYTES)?;
-        let mut entries = BTreeSet::new();
-        for _ in 0..count {
-            let entry = reader.read()?;
-            if entries.last().is_some_and(|last| *last >= entry) {
-                return Err(DecodeError::Invalid("order of the due-time index"));
-            }
-            entries.insert(entry);
-        }
-        Ok(Self { entries })
     }
 }
 

@@ -128,14 +128,6 @@ impl Group {
     }
 
     /// Reads what [`Group::encode`] wrote.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(bytes);
-        let group = Self::read(&mut reader)?;
-        reader.finish()?;
-        Ok(group)
-    }
-
-    /// The same as a part of something larger.
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let (share, filter): (Box<str>, Box<str>) = reader.read()?;
         let strategy = reader.read()?;

@@ -269,11 +269,6 @@ impl Seats {
         !self.ready.is_empty()
     }
 
-    /// Whether this one has.
-    pub(super) fn is_ready(&self, seat: SeatId) -> bool {
-        self.ready.contains(seat)
-    }
-
     /// Someone with room for whom something was set aside.
     pub(super) fn ready_with_aside(&self) -> Option<SeatId> {
         self.ready

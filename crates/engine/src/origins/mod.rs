@@ -223,11 +223,6 @@ impl Origins {
             .is_some_and(|taken| taken.above.contains(number.0))
     }
 
-    /// Highest start of any node in this state: a node's next start must be above its own (M14).
-    pub(crate) fn start_of(&self, node: u16) -> Option<u32> {
-        self.node(node).map(|node| node.start)
-    }
-
     /// Appends the canonical bytes.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         write_count(self.nodes.len(), out);
@@ -244,14 +239,6 @@ impl Origins {
     }
 
     /// Reads what [`Origins::encode`] wrote.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(bytes);
-        let origins = Self::read(&mut reader)?;
-        reader.finish()?;
-        Ok(origins)
-    }
-
-    /// The same as a part of something larger.
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut nodes: Vec<Node> = Vec::new();
         for _ in 0..reader.count(10)? {

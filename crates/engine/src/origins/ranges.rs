@@ -75,6 +75,7 @@ impl Ranges {
     }
 
     /// Number of ranges, what memory goes by.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.ranges.len()
     }

@@ -63,6 +63,7 @@ impl Inbox {
     }
 
     /// Number of ranges of all sources: what memory goes by.
+    #[cfg(test)]
     pub(crate) fn ranges(&self) -> usize {
         self.sources.values().map(|source| source.taken.len()).sum()
     }
@@ -78,14 +79,6 @@ impl Inbox {
     }
 
     /// Reads what [`Inbox::encode`] wrote.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(bytes);
-        let inbox = Self::read(&mut reader)?;
-        reader.finish()?;
-        Ok(inbox)
-    }
-
-    /// The same as a part of something larger.
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut sources = BTreeMap::new();
         for _ in 0..reader.count(14)? {

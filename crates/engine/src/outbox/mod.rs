@@ -23,7 +23,7 @@ use courser_contract::{PartitionId, Seq, SessionUid};
 
 pub(crate) use self::inbox::{Inbox, KnownForward};
 pub(crate) use self::sender::Sender;
-use crate::canonical::{Canonical, DecodeError, Reader, write_count};
+use crate::canonical::{Canonical, write_count};
 use crate::seq_table::SeqTable;
 
 /// Bits of a position below the start.
@@ -183,17 +183,6 @@ impl<T> Outboxes<T> {
         Some(settled)
     }
 
-    /// The destination no longer exists: all that leads there is done, and is returned in order. Positions go on.
-    pub(crate) fn settle_all(&mut self, destination: PartitionId) -> Vec<(Seq, Forward<T>)> {
-        let Some(outbox) = self.by_destination.get_mut(&destination) else {
-            return Vec::new();
-        };
-        let seqs: Vec<Seq> = outbox.iter().map(|(seq, _)| seq).collect();
-        seqs.into_iter()
-            .filter_map(|seq| Some((seq, self.settle(destination, seq)?)))
-            .collect()
-    }
-
     /// The outbox that leads to `destination`.
     pub(crate) fn get(&self, destination: PartitionId) -> Option<&Outbox<T>> {
         self.by_destination.get(&destination)
@@ -217,7 +206,7 @@ impl<T> Outboxes<T> {
     }
 
     /// Appends the canonical bytes; `write` appends an item.
-    pub(crate) fn encode_with(&self, out: &mut Vec<u8>, mut write: impl FnMut(&T, &mut Vec<u8>)) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>, mut write: impl FnMut(&T, &mut Vec<u8>)) {
         self.base.write(out);
         write_count(self.by_destination.len(), out);
         for (destination, outbox) in &self.by_destination {
@@ -233,28 +222,6 @@ impl<T> Outboxes<T> {
         }
     }
 
-    /// Reads what [`Outboxes::encode_with`] wrote.
-    pub(crate) fn read_with(
-        reader: &mut Reader<'_>,
-        mut read: impl FnMut(&mut Reader<'_>) -> Result<T, DecodeError>,
-    ) -> Result<Self, DecodeError> {
-        let mut outboxes = Self {
-            base: reader.read()?,
-            ..Self::default()
-        };
-        for _ in 0..reader.count(14)? {
-            let destination = reader.read()?;
-            let outbox = read_outbox(reader, &mut read)?;
-            let last = outboxes.by_destination.last_key_value();
-            if last.is_some_and(|(last, _)| *last >= destination) || outbox.next < outboxes.base {
-                return Err(DecodeError::Invalid("outboxes"));
-            }
-            outboxes.waiting += outbox.len();
-            outboxes.by_destination.insert(destination, outbox);
-        }
-        Ok(outboxes)
-    }
-
     /// Asserts the invariants of the module.
     pub(crate) fn check(&self) {
         let mut waiting = 0;
@@ -268,55 +235,6 @@ impl<T> Outboxes<T> {
             );
         }
         assert_eq!(waiting, self.waiting, "what waits is counted");
-    }
-}
-
-fn read_outbox<T>(
-    reader: &mut Reader<'_>,
-    read: &mut impl FnMut(&mut Reader<'_>) -> Result<T, DecodeError>,
-) -> Result<Outbox<T>, DecodeError> {
-    let mut outbox = Outbox {
-        next: reader.read()?,
-        waiting: SeqTable::default(),
-    };
-    let mut free = Seq(0);
-    for _ in 0..reader.count(10)? {
-        let seq: Seq = reader.read()?;
-        if seq < free || seq >= outbox.next {
-            return Err(DecodeError::Invalid("positions of an outbox"));
-        }
-        free = Seq(seq.0 + 1);
-        let session = reader.read()?;
-        let refusable = if reader.read()? {
-            Refusable::Yes
-        } else {
-            Refusable::No
-        };
-        let item = read(reader)?;
-        outbox.waiting.insert(
-            seq,
-            Forward {
-                item,
-                session,
-                refusable,
-            },
-        );
-    }
-    Ok(outbox)
-}
-
-impl<T: Canonical> Outboxes<T> {
-    /// Appends the canonical bytes, for items that have some.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        self.encode_with(out, |item, out| item.write(out));
-    }
-
-    /// Reads what [`Outboxes::encode`] wrote.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(bytes);
-        let outboxes = Self::read_with(&mut reader, T::read)?;
-        reader.finish()?;
-        Ok(outboxes)
     }
 }
 

@@ -140,11 +140,6 @@ impl Projection {
         self.roomy.topics
     }
 
-    /// Forgets all that was only proposed: leadership is lost (M5).
-    pub(crate) fn clear(&mut self) {
-        *self = Self::default();
-    }
-
     /// Asserts that nothing is projected when nothing is under way.
     pub(crate) fn check(&self) {
         assert!(

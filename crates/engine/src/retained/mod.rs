@@ -25,7 +25,7 @@ use smallvec::SmallVec;
 
 pub(crate) use self::limits::{Projection, RetainedLimits};
 use self::pattern::{Pattern, Place};
-use crate::canonical::{Canonical, DecodeError, Reader, read_str, write_count, write_str};
+use crate::canonical::{Canonical, write_count, write_str};
 
 /// What a jump of a scan costs in looked-at topics: a descent of the tree against a step to the next key.
 pub(crate) const SEEK_VISITS: usize = 8;
@@ -154,11 +154,6 @@ impl<R: Copy + Eq> Retained<R> {
         Some(kept.record)
     }
 
-    /// Forgets the message of `topic` if it still is `record`: for one that has expired.
-    pub(crate) fn clear_if(&mut self, topic: &str, record: R) -> bool {
-        self.get(topic) == Some(record) && self.clear(topic).is_some()
-    }
-
     /// The message of `topic`.
     pub(crate) fn get(&self, topic: &str) -> Option<R> {
         self.kept(topic).map(|kept| kept.record)
@@ -260,36 +255,13 @@ impl<R: Copy + Eq> Retained<R> {
     }
 
     /// Appends the canonical bytes; `write` appends what names a record for ever, not its place here.
-    pub(crate) fn encode_with(&self, out: &mut Vec<u8>, mut write: impl FnMut(R, &mut Vec<u8>)) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>, mut write: impl FnMut(R, &mut Vec<u8>)) {
         write_count(self.topics.len(), out);
         for (key, kept) in &self.topics {
             write_str(&key.topic(), out);
             kept.bytes.write(out);
             write(kept.record, out);
         }
-    }
-
-    /// Reads what [`Retained::encode_with`] wrote.
-    pub(crate) fn read_with(
-        reader: &mut Reader<'_>,
-        mut read: impl FnMut(&mut Reader<'_>) -> Result<R, DecodeError>,
-    ) -> Result<Self, DecodeError> {
-        let mut retained = Self::default();
-        for _ in 0..reader.count(8)? {
-            let topic = read_str(reader)?;
-            if topic.contains('\0') {
-                return Err(DecodeError::Invalid("topic with U+0000"));
-            }
-            let key = key_of(topic);
-            let behind = |(last, _): (&Key, _)| last.0.as_bytes() < key.as_slice();
-            if !retained.topics.last_key_value().is_none_or(behind) {
-                return Err(DecodeError::Invalid("order of topics"));
-            }
-            let bytes = reader.read()?;
-            let record = read(reader)?;
-            retained.set(topic, record, bytes);
-        }
-        Ok(retained)
     }
 
     /// Asserts the invariants of the module.
@@ -308,21 +280,6 @@ impl<R: Copy + Eq> Retained<R> {
 
     fn range(&self, from: Bound<&[u8]>) -> std::collections::btree_map::Range<'_, Key, Kept<R>> {
         self.topics.range::<[u8], _>((from, Bound::Unbounded))
-    }
-}
-
-impl<R: Copy + Eq + Canonical> Retained<R> {
-    /// Appends the canonical bytes, for handles that never change.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        self.encode_with(out, |record, out| record.write(out));
-    }
-
-    /// Reads what [`Retained::encode`] wrote.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(bytes);
-        let retained = Self::read_with(&mut reader, R::read)?;
-        reader.finish()?;
-        Ok(retained)
     }
 }
 

@@ -35,10 +35,10 @@ impl State {
         }
         let address =
             |slot: Slot, out: &mut Vec<u8>| write_address(self.records.address(slot), out);
-        self.retained.encode_with(&mut out, address);
+        self.retained.encode(&mut out, address);
         self.origins.encode(&mut out);
         self.inbox.encode(&mut out);
-        self.outboxes.encode_with(&mut out, |item, out| {
+        self.outboxes.encode(&mut out, |item, out| {
             address(item.slot, out);
             item.keep_retained.write(out);
             item.cut.write(out);
