@@ -5,6 +5,7 @@ use std::fmt;
 use crate::bug::Bug;
 use crate::run_plan;
 use crate::seeds::Plan;
+use crate::worlds::Worlds;
 
 /// Where a bug sits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,24 +20,6 @@ pub enum Layer {
     Consensus,
     /// The log, its writer, its files.
     Log,
-}
-
-/// Worlds in which a bug shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Worlds {
-    Plain,
-    OneGroup,
-    Disk,
-    LongDisk,
-    Draining,
-    BackedUp,
-    Poisoned,
-    Aging,
-    Cold,
-    TwoGroups,
-    Tight,
-    Hasty,
-    Members,
 }
 
 /// A bug, and how it is found.
@@ -89,24 +72,10 @@ impl Planted {
     /// The world of a seed in which it may show, without the bug.
     #[must_use]
     pub fn plan(&self, seed: u64) -> Plan {
-        match self.worlds {
-            Worlds::Plain => Plan::new(seed),
-            Worlds::OneGroup => Plan::one_group(seed),
-            Worlds::LongDisk => Plan::long_life(seed),
-            Worlds::Draining => Plan::draining(seed),
-            Worlds::BackedUp => Plan::backed_up(seed),
-            Worlds::Poisoned => Plan::poisoned(seed),
-            Worlds::Aging => Plan::aging(seed),
-            Worlds::Cold => Plan::cold(seed),
-            Worlds::TwoGroups => Plan::two_groups(seed),
-            Worlds::Tight => Plan::tight(seed),
-            Worlds::Hasty => Plan::hasty(seed),
-            Worlds::Members => Plan::members(seed),
-            Worlds::Disk => Plan {
-                groups: false,
-                ..Plan::on_disk(seed)
-            },
-        }
+        let mut plan = self.worlds.plan(seed);
+        // The recorded seeds are of disks without shared groups.
+        plan.groups &= self.worlds != Worlds::Disk;
+        plan
     }
 
     /// Searches for a seed that keeps the rules without the bug and breaks one of its rules with it. Gives the seed, and what
@@ -221,17 +190,17 @@ const fn entry(bug: Bug) -> Entry {
         Bug::DeliverLost => (Layer::Engine, Worlds::Disk, 3, &["I3:", "I5:"]),
         Bug::SkipLost => (Layer::Engine, Worlds::Disk, 3, &["I3:"]),
         Bug::UncountedLoss => (Layer::Engine, Worlds::Disk, 2, &["M44:"]),
-        Bug::KeptLost => (Layer::Log, Worlds::LongDisk, 1, &["I1:", "M42:"]),
-        Bug::KeptElsewhere => (Layer::Log, Worlds::LongDisk, 1, &["I1:", "M42:"]),
-        Bug::KeptTooShort => (Layer::Log, Worlds::LongDisk, 1, &["I1:", "M42:"]),
-        Bug::NeedForgotten => (Layer::Engine, Worlds::LongDisk, 1, &["I1:", "M42:"]),
-        Bug::CleanedMisnamed => (Layer::Log, Worlds::LongDisk, 1, &["I1:", "I7:", "M42:"]),
-        Bug::RestoreWithoutKept => (Layer::Log, Worlds::LongDisk, 1, &["I1:", "M42:"]),
-        Bug::FreeKept => (Layer::Log, Worlds::LongDisk, 1, &["I1:", "M42:"]),
-        Bug::CleanedFirst => (Layer::Log, Worlds::LongDisk, 1, &["I1:", "I7:", "M42:"]),
-        Bug::ForgetKeptAtStart => (Layer::Log, Worlds::LongDisk, 1, &["I1:", "M42:"]),
-        Bug::CleanUncovered => (Layer::Log, Worlds::LongDisk, 1, &["I1:", "I7:"]),
-        Bug::HoldIgnored => (Layer::Log, Worlds::LongDisk, 1, &["I1:", "I6:", "I7:"]),
+        Bug::KeptLost => (Layer::Log, Worlds::LongLife, 1, &["I1:", "M42:"]),
+        Bug::KeptElsewhere => (Layer::Log, Worlds::LongLife, 1, &["I1:", "M42:"]),
+        Bug::KeptTooShort => (Layer::Log, Worlds::LongLife, 1, &["I1:", "M42:"]),
+        Bug::NeedForgotten => (Layer::Engine, Worlds::LongLife, 1, &["I1:", "M42:"]),
+        Bug::CleanedMisnamed => (Layer::Log, Worlds::LongLife, 1, &["I1:", "I7:", "M42:"]),
+        Bug::RestoreWithoutKept => (Layer::Log, Worlds::LongLife, 1, &["I1:", "M42:"]),
+        Bug::FreeKept => (Layer::Log, Worlds::LongLife, 1, &["I1:", "M42:"]),
+        Bug::CleanedFirst => (Layer::Log, Worlds::LongLife, 1, &["I1:", "I7:", "M42:"]),
+        Bug::ForgetKeptAtStart => (Layer::Log, Worlds::LongLife, 1, &["I1:", "M42:"]),
+        Bug::CleanUncovered => (Layer::Log, Worlds::LongLife, 1, &["I1:", "I7:"]),
+        Bug::HoldIgnored => (Layer::Log, Worlds::LongLife, 1, &["I1:", "I6:", "I7:"]),
         Bug::CutMissesBatch => (Layer::Log, Worlds::BackedUp, 1, &["I1:", "I6:", "I7:"]),
         Bug::OldSegmentKept => (Layer::Log, Worlds::BackedUp, 1, &["I1:", "I7:", "M42:"]),
         Bug::MovedLeftOut => (Layer::Log, Worlds::BackedUp, 1, &["I1:", "I7:", "M42:"]),
@@ -254,10 +223,10 @@ const fn entry(bug: Bug) -> Entry {
         Bug::ShortForEver => (Layer::Log, Worlds::Draining, 1, &["I13:", "M47:"]),
         Bug::WillKept => (Layer::Engine, Worlds::Draining, 1, &["M20/M25:"]),
         Bug::WillsAtStart => (Layer::Shell, Worlds::Plain, 53, &["I1:", "M35:"]),
-        Bug::ScrubEndsEarly => (Layer::Log, Worlds::LongDisk, 1, &["I7:"]),
-        Bug::LiveEntryForgotten => (Layer::Engine, Worlds::LongDisk, 1, &["I1:", "M42:"]),
-        Bug::OldCheckpointRemoved => (Layer::Log, Worlds::LongDisk, 1, &["I7:"]),
-        Bug::ForgetBeforeManifest => (Layer::Log, Worlds::LongDisk, 1, &["I1:", "I7:", "M42:"]),
+        Bug::ScrubEndsEarly => (Layer::Log, Worlds::LongLife, 1, &["I7:"]),
+        Bug::LiveEntryForgotten => (Layer::Engine, Worlds::LongLife, 1, &["I1:", "M42:"]),
+        Bug::OldCheckpointRemoved => (Layer::Log, Worlds::LongLife, 1, &["I7:"]),
+        Bug::ForgetBeforeManifest => (Layer::Log, Worlds::LongLife, 1, &["I1:", "I7:", "M42:"]),
         Bug::AgedFromFirst => (Layer::Engine, Worlds::Aging, 1, &["M20:"]),
         Bug::AgedUnderWay => (Layer::Engine, Worlds::Aging, 1, &["I13:", "M30:"]),
         Bug::AgedUncounted => (Layer::Engine, Worlds::Aging, 1, &["I1:"]),

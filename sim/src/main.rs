@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use courser_sim::{Bug, Counts, Plan, Planted, replay_command, run_plan};
+use courser_sim::{Bug, Counts, Planted, Worlds, replay_command, run_plan};
 
 struct Arguments {
     seeds: u64,
@@ -17,40 +17,18 @@ struct Arguments {
     bug: Option<Bug>,
     /// Every planted bug instead of none.
     bank: bool,
-    /// Nodes with a disk.
-    disk: bool,
-    /// Nodes with a disk whose sessions keep messages for a second or two.
-    aging: bool,
-    /// Nodes with a disk that live long.
-    long_life: bool,
-    /// Such on a disk that fills up and gets no larger.
-    draining: bool,
-    /// Such that are backed up, lose their disk and come out of a backup.
-    backups: bool,
-    /// Nodes with a disk whose program panics at some entry.
-    poisoned: bool,
-    /// Nodes with a disk that keep next to nothing of what waits in memory.
-    cold: bool,
-    /// With these.
+    /// Of this kind.
+    worlds: Worlds,
+    /// With shared groups.
     groups: bool,
-    /// Without these.
+    /// Without them.
     no_groups: bool,
-    /// One group that changes its class often.
-    one_group: bool,
-    /// Two busy groups in partitions that often lose their leader.
-    two_groups: bool,
-    /// Limits that are reached.
-    tight: bool,
-    /// There, sessions that drop their oldest message.
+    /// Sessions without room that drop their oldest message.
     drop_oldest: bool,
-    /// There, sessions that refuse their publishers.
+    /// Such that refuse their publishers.
     refuse: bool,
     /// Worlds where one topic of each partition may be retained.
     retain_few: bool,
-    /// Clients that do not wait for answers about filters.
-    hasty: bool,
-    /// Nothing but the consensus of three members.
-    members: bool,
     /// Deposals instead of those that the seed draws.
     deposals: Option<u64>,
     no_kills: bool,
@@ -66,23 +44,12 @@ fn arguments() -> Result<Arguments> {
         keep_going: false,
         bug: None,
         bank: false,
-        disk: false,
-        aging: false,
-        long_life: false,
-        draining: false,
-        backups: false,
-        poisoned: false,
-        cold: false,
+        worlds: Worlds::Plain,
         groups: false,
         no_groups: false,
-        one_group: false,
-        two_groups: false,
-        tight: false,
         drop_oldest: false,
         refuse: false,
         retain_few: false,
-        hasty: false,
-        members: false,
         deposals: None,
         no_kills: false,
         faulty_ms: None,
@@ -99,21 +66,9 @@ fn arguments() -> Result<Arguments> {
             "--from" => found.from = value()?.parse().context("--from wants a number")?,
             "--bug" => found.bug = Some(value()?.parse().map_err(anyhow::Error::msg)?),
             "--bank" => found.bank = true,
-            "--disk" => found.disk = true,
-            "--aging" => found.aging = true,
-            "--long-life" => found.long_life = true,
-            "--draining" => found.draining = true,
-            "--backups" => found.backups = true,
-            "--poisoned" => found.poisoned = true,
-            "--cold" => found.cold = true,
-            "--one-group" => found.one_group = true,
-            "--two-groups" => found.two_groups = true,
-            "--tight" => found.tight = true,
             "--drop-oldest" => found.drop_oldest = true,
             "--refuse" => found.refuse = true,
             "--retain-few" => found.retain_few = true,
-            "--hasty" => found.hasty = true,
-            "--members" => found.members = true,
             "--groups" => found.groups = true,
             "--no-groups" => found.no_groups = true,
             "--no-deposals" => found.deposals = Some(0),
@@ -126,14 +81,25 @@ fn arguments() -> Result<Arguments> {
             "--no-kills" => found.no_kills = true,
             "--trace" => found.trace = true,
             "--keep-going" => found.keep_going = true,
-            other => {
-                bail!(
-                    "{other}: known are --seeds N, --from S, --bug NAME, --bank, --disk, --aging, --long-life, --draining, --backups, --poisoned, --cold, --trace, --keep-going, --groups, --no-groups, --one-group, --two-groups, --tight, --drop-oldest, --refuse, --retain-few, --hasty, --members, --deposals N, --no-deposals, --no-kills, --faulty-ms N"
-                )
-            }
+            other => found.worlds = worlds(other)?,
         }
     }
     Ok(found)
+}
+
+/// The kind of worlds that an argument asks for.
+fn worlds(argument: &str) -> Result<Worlds> {
+    let named = argument.strip_prefix("--").and_then(Worlds::named);
+    let Some(worlds) = named else {
+        let mut kinds = String::new();
+        for worlds in Worlds::ALL {
+            kinds.push_str(&format!("\n  --{:<11} {}", worlds.name(), worlds.about()));
+        }
+        bail!(
+            "{argument}: known are --seeds N, --from S, --bug NAME, --bank, --trace, --keep-going, --groups, --no-groups, --drop-oldest, --refuse, --retain-few, --deposals N, --no-deposals, --no-kills, --faulty-ms N, and one kind of worlds:{kinds}"
+        )
+    };
+    Ok(worlds)
 }
 
 /// Searches for every planted bug, and says at which seed it shows.
@@ -163,34 +129,7 @@ fn main() -> Result<ExitCode> {
     let mut sum = Counts::default();
     let mut failed = 0_u64;
     for seed in arguments.from..arguments.from.saturating_add(arguments.seeds) {
-        let plan = if arguments.cold {
-            Plan::cold(seed)
-        } else if arguments.backups {
-            Plan::backed_up(seed)
-        } else if arguments.poisoned {
-            Plan::poisoned(seed)
-        } else if arguments.draining {
-            Plan::draining(seed)
-        } else if arguments.long_life {
-            Plan::long_life(seed)
-        } else if arguments.aging {
-            Plan::aging(seed)
-        } else if arguments.hasty {
-            Plan::hasty(seed)
-        } else if arguments.disk {
-            Plan::on_disk(seed)
-        } else if arguments.members {
-            Plan::members(seed)
-        } else if arguments.tight {
-            Plan::tight(seed)
-        } else if arguments.two_groups {
-            Plan::two_groups(seed)
-        } else if arguments.one_group {
-            Plan::one_group(seed)
-        } else {
-            Plan::new(seed)
-        };
-        let mut plan = plan.with_bug(arguments.bug);
+        let mut plan = arguments.worlds.plan(seed).with_bug(arguments.bug);
         if arguments.drop_oldest {
             plan = plan.dropping_oldest();
         }

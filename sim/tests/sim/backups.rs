@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use courser_sim::{Plan, replay_command, run_plan};
+use courser_sim::{Worlds, run_plan};
 
 use crate::support::Enough;
 
@@ -19,7 +19,7 @@ const ENOUGH: Enough = Enough {
 
 #[test]
 fn every_backup_has_what_the_source_had_and_a_node_goes_on_from_it() {
-    let (ran, sum) = crate::support::run(1..=SEEDS, Plan::backed_up, &ENOUGH, |_| None);
+    let (ran, sum) = crate::support::run(1..=SEEDS, Worlds::BackedUp, &ENOUGH, |_| None);
     // A run in which nothing happens proves nothing.
     assert!(
         sum.backups > 2 * ran && sum.reused > 2 * ran && sum.restored > ran,
@@ -33,13 +33,10 @@ fn every_backup_has_what_the_source_had_and_a_node_goes_on_from_it() {
 
 #[test]
 fn the_same_seed_gives_the_same_node_out_of_a_backup() {
-    let (first, second) = (run_plan(Plan::backed_up(6)), run_plan(Plan::backed_up(6)));
+    let (first, second) = (
+        run_plan(Worlds::BackedUp.plan(6)),
+        run_plan(Worlds::BackedUp.plan(6)),
+    );
     assert!(first.trace == second.trace, "two traces");
     assert_eq!(first.counts, second.counts);
-}
-
-#[test]
-fn a_replay_command_names_the_backups() {
-    let command = replay_command(&Plan::backed_up(7));
-    assert!(command.ends_with("--from 7 --trace --backups"), "{command}");
 }

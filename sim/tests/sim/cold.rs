@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use courser_sim::{Plan, replay_command, run_plan};
+use courser_sim::{Worlds, run_plan};
 
 use crate::support::Enough;
 
@@ -19,7 +19,7 @@ const ENOUGH: Enough = Enough {
 
 #[test]
 fn m17_what_leaves_memory_comes_back_whatever_happens_meanwhile() {
-    let (ran, sum) = crate::support::run(1..=SEEDS, Plan::cold, &ENOUGH, |_| None);
+    let (ran, sum) = crate::support::run(1..=SEEDS, Worlds::Cold, &ENOUGH, |_| None);
     // A run in which nothing happens proves nothing.
     assert!(
         sum.recalled > 20 * ran && sum.cleaned > ran && sum.recoveries > ran,
@@ -29,18 +29,10 @@ fn m17_what_leaves_memory_comes_back_whatever_happens_meanwhile() {
 
 #[test]
 fn the_same_seed_gives_the_same_cold_world() {
-    let (first, second) = (run_plan(Plan::cold(6)), run_plan(Plan::cold(6)));
+    let (first, second) = (
+        run_plan(Worlds::Cold.plan(6)),
+        run_plan(Worlds::Cold.plan(6)),
+    );
     assert!(first.trace == second.trace, "two traces");
     assert_eq!(first.counts, second.counts);
-}
-
-#[test]
-fn a_replay_command_names_the_cold_world() {
-    for seed in [7, 9] {
-        let command = replay_command(&Plan::cold(seed));
-        assert!(
-            command.ends_with(&format!("--from {seed} --trace --cold")),
-            "{command}"
-        );
-    }
 }

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use courser_sim::{Counts, Plan, replay_command, run_plan};
+use courser_sim::{Counts, Worlds, replay_command, run_plan};
 
 /// Seeds of an ordinary test run, in as many parts as there are tests for them; `COURSER_DISK_SEEDS` by hand.
 const SEEDS: u64 = 1_000;
@@ -34,7 +34,7 @@ fn part(first: u64) {
         if begun.elapsed() > LONGEST && ran >= FEWEST && seeds() == SEEDS {
             break;
         }
-        let plan = Plan::on_disk(seed);
+        let plan = Worlds::Disk.plan(seed);
         let again = replay_command(&plan);
         let outcome = run_plan(plan);
         sum.add(&outcome.counts);
@@ -95,7 +95,7 @@ fn every_seed_keeps_the_rules_on_a_disk_fourth_part() {
 /// of its next connection, and took the client id from it (M24).
 #[test]
 fn a_connect_that_comes_late_is_the_last_one() {
-    let outcome = run_plan(Plan::on_disk(437));
+    let outcome = run_plan(Worlds::Disk.plan(437));
     assert_eq!(outcome.violation, None);
     let late = outcome.trace.find("conn 2 closed by its front: Lost");
     let next = outcome.trace.find("conn 4 closed by its front: TakenOver");
@@ -107,7 +107,7 @@ fn a_connect_that_comes_late_is_the_last_one() {
 fn a_disk_that_fails_again_and_again_loses_nothing() {
     let mut failures = 0;
     for seed in 1..=60 {
-        let mut plan = Plan::on_disk(seed);
+        let mut plan = Worlds::Disk.plan(seed);
         plan.disk.as_mut().expect("it is on a disk").failures = 200;
         let outcome = run_plan(plan);
         assert_eq!(outcome.violation, None, "seed {seed}");
@@ -119,19 +119,12 @@ fn a_disk_that_fails_again_and_again_loses_nothing() {
 #[test]
 fn the_same_seed_gives_the_same_trace_on_a_disk() {
     for seed in [3, 17, 44] {
-        let (first, second) = (run_plan(Plan::on_disk(seed)), run_plan(Plan::on_disk(seed)));
+        let (first, second) = (
+            run_plan(Worlds::Disk.plan(seed)),
+            run_plan(Worlds::Disk.plan(seed)),
+        );
         assert!(first.trace.len() > 1_000, "seed {seed} has a trace");
         assert!(first.trace == second.trace, "seed {seed}: two traces");
         assert_eq!(first.counts, second.counts);
     }
-}
-
-#[test]
-fn a_replay_command_names_the_disk() {
-    let plan = Plan::on_disk(7);
-    assert!(
-        replay_command(&plan).ends_with("--from 7 --trace --disk"),
-        "{}",
-        replay_command(&plan)
-    );
 }

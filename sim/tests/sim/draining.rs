@@ -2,7 +2,7 @@
 //! refused and taken again many times, acknowledgements get through all the while, and when everything is taken there is more than the reserve.
 //! By hand, more of them: `cargo run --release -p courser-sim -- --draining --seeds 1000`.
 
-use courser_sim::{Plan, replay_command, run_plan};
+use courser_sim::{Worlds, run_plan};
 
 const SEEDS: u64 = 16;
 
@@ -10,7 +10,7 @@ const SEEDS: u64 = 16;
 fn m47_a_disk_that_was_drained_has_room_again() {
     let (mut short, mut enough, mut delivered) = (0, 0, 0);
     for seed in 1..=SEEDS {
-        let outcome = run_plan(Plan::draining(seed));
+        let outcome = run_plan(Worlds::Draining.plan(seed));
         assert_eq!(outcome.violation, None, "seed {seed}");
         short += outcome.trace.matches("has room: Short").count();
         enough += outcome.trace.matches("has room: Enough").count();
@@ -27,7 +27,7 @@ fn m47_a_disk_that_was_drained_has_room_again() {
 fn m47_a_good_bye_waits_for_room_like_everything_else() {
     let mut stands = 0;
     for seed in 1..=8 {
-        let mut plan = Plan::draining(seed);
+        let mut plan = Worlds::Draining.plan(seed);
         plan.disk
             .as_mut()
             .expect("it is on a disk")
@@ -37,13 +37,4 @@ fn m47_a_good_bye_waits_for_room_like_everything_else() {
         stands += u32::from(outcome.trace.contains("the log stands: true"));
     }
     assert!(stands > 0, "a reserve is used up");
-}
-
-#[test]
-fn a_replay_command_names_the_disk_that_gets_no_larger() {
-    let command = replay_command(&Plan::draining(7));
-    assert!(
-        command.ends_with("--from 7 --trace --draining"),
-        "{command}"
-    );
 }

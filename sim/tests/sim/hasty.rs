@@ -2,7 +2,7 @@
 //! their hash, with and without a disk. What was asked last about a filter is what is so. By hand, more of them:
 //! `cargo run --release -p courser-sim -- --hasty --seeds 1000`.
 
-use courser_sim::{Counts, Plan, replay_command, run_plan};
+use courser_sim::{Counts, Worlds, run_plan};
 
 const SEEDS: u64 = 80;
 
@@ -10,17 +10,11 @@ const SEEDS: u64 = 80;
 fn m38_what_was_asked_last_about_a_filter_is_so() {
     let mut sum = Counts::default();
     for seed in 1..=SEEDS {
-        let outcome = run_plan(Plan::hasty(seed));
+        let outcome = run_plan(Worlds::Hasty.plan(seed));
         assert_eq!(outcome.violation, None, "seed {seed}");
         sum.add(&outcome.counts);
     }
     assert!(sum.delivered > 100 * SEEDS, "the rest arrives: {sum:?}");
     assert!(sum.asked_again > 50 * SEEDS, "they are hasty: {sum:?}");
     assert!(sum.many_filters > SEEDS / 4, "they have many: {sum:?}");
-}
-
-#[test]
-fn a_replay_command_names_clients_that_do_not_wait() {
-    let command = replay_command(&Plan::hasty(7));
-    assert!(command.ends_with("--from 7 --trace --hasty"), "{command}");
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use courser_sim::{Plan, replay_command, run_plan};
+use courser_sim::{Plan, Worlds, run_plan};
 
 use crate::support::Enough;
 
@@ -22,7 +22,7 @@ const GENERATIONS: u64 = 50;
 
 fn part(first: u64) {
     let seeds = (first..=SEEDS).step_by(PARTS as usize);
-    let (ran, sum) = crate::support::run(seeds, Plan::long_life, &ENOUGH, |outcome| {
+    let (ran, sum) = crate::support::run(seeds, Worlds::LongLife, &ENOUGH, |outcome| {
         let segments = outcome.counts.segments;
         (segments < GENERATIONS).then(|| format!("it lives for {segments} segments only"))
     });
@@ -55,7 +55,7 @@ fn m41_every_seed_lives_through_many_segments_and_keeps_the_rules_second_part() 
 fn m44_a_loss_is_accepted_when_there_is_room() {
     let plan = Plan {
         faulty_ms: 6_000,
-        ..Plan::long_life(875)
+        ..Worlds::LongLife.plan(875)
     };
     let outcome = run_plan(plan);
     assert_eq!(outcome.violation, None);
@@ -64,16 +64,10 @@ fn m44_a_loss_is_accepted_when_there_is_room() {
 
 #[test]
 fn the_same_seed_gives_the_same_long_life() {
-    let (first, second) = (run_plan(Plan::long_life(6)), run_plan(Plan::long_life(6)));
+    let (first, second) = (
+        run_plan(Worlds::LongLife.plan(6)),
+        run_plan(Worlds::LongLife.plan(6)),
+    );
     assert!(first.trace == second.trace, "two traces");
     assert_eq!(first.counts, second.counts);
-}
-
-#[test]
-fn a_replay_command_names_the_long_life() {
-    let command = replay_command(&Plan::long_life(7));
-    assert!(
-        command.ends_with("--from 7 --trace --long-life"),
-        "{command}"
-    );
 }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use courser_sim::{Plan, replay_command, run_plan};
+use courser_sim::{Worlds, run_plan};
 
 use crate::support::Enough;
 
@@ -20,7 +20,7 @@ const ENOUGH: Enough = Enough {
 #[test]
 fn m50_a_partition_that_cannot_go_on_is_set_aside_and_the_others_serve() {
     let mut verbs = [0_usize; 3];
-    let (ran, sum) = crate::support::run(1..=SEEDS, Plan::poisoned, &ENOUGH, |outcome| {
+    let (ran, sum) = crate::support::run(1..=SEEDS, Worlds::Poisoned, &ENOUGH, |outcome| {
         for (count, verb) in verbs.iter_mut().zip(["Retry", "Skip", "Release"]) {
             *count += outcome.trace.matches(&format!("operator: {verb}")).count();
         }
@@ -34,16 +34,10 @@ fn m50_a_partition_that_cannot_go_on_is_set_aside_and_the_others_serve() {
 
 #[test]
 fn the_same_seed_gives_the_same_poisoned_node() {
-    let (first, second) = (run_plan(Plan::poisoned(6)), run_plan(Plan::poisoned(6)));
+    let (first, second) = (
+        run_plan(Worlds::Poisoned.plan(6)),
+        run_plan(Worlds::Poisoned.plan(6)),
+    );
     assert!(first.trace == second.trace, "two traces");
     assert_eq!(first.counts, second.counts);
-}
-
-#[test]
-fn a_replay_command_names_the_poison() {
-    let command = replay_command(&Plan::poisoned(7));
-    assert!(
-        command.ends_with("--from 7 --trace --poisoned"),
-        "{command}"
-    );
 }

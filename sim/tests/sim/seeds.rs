@@ -1,7 +1,7 @@
 //! Runs of the simulator that every change must survive. By hand, more of them:
 //! `cargo run --release -p courser-sim -- --seeds 20000 --keep-going`.
 
-use courser_sim::{Counts, Excuse, Plan, replay_command, run_plan, run_seed};
+use courser_sim::{Counts, Excuse, Plan, Worlds, replay_command, run_plan, run_seed};
 
 /// Seeds of an ordinary test run.
 const SEEDS: u64 = 1_000;
@@ -97,10 +97,29 @@ fn a_replay_command_says_what_was_changed() {
     );
 }
 
+#[test]
+fn a_replay_command_names_its_kind_of_worlds() {
+    let page = include_str!("../../../docs/simulator.md");
+    for worlds in Worlds::ALL {
+        assert_eq!(Worlds::named(worlds.name()), Some(worlds));
+        let flag = match worlds {
+            Worlds::Plain => String::new(),
+            _ => format!(" --{}", worlds.name()),
+        };
+        for seed in [7, 9] {
+            let command = replay_command(&worlds.plan(seed));
+            let expected = format!("--from {seed} --trace{flag}");
+            assert!(command.ends_with(&expected), "{command}");
+        }
+        let row = format!("| `courser-sim{flag}` |");
+        assert!(page.contains(&row), "docs/simulator.md has no {row}");
+    }
+}
+
 /// M36: a group becomes durable with messages in its volatile part, and volatile again, with members and leaders that come and go.
 #[test]
 fn seeds_with_one_group_that_changes_its_class() {
-    let (sum, broken) = run_all(1..=300, |plan| *plan = Plan::one_group(plan.seed));
+    let (sum, broken) = run_all(1..=300, |plan| *plan = Worlds::OneGroup.plan(plan.seed));
     assert_none(&broken);
     assert!(sum.connections > 1_500, "{sum:?}");
 }
@@ -108,7 +127,7 @@ fn seeds_with_one_group_that_changes_its_class() {
 /// M27, M31: two groups in partitions that often lose their leader, for clients that are members of both.
 #[test]
 fn seeds_with_two_groups_that_lose_their_leaders() {
-    let (sum, broken) = run_all(1..=200, |plan| *plan = Plan::two_groups(plan.seed));
+    let (sum, broken) = run_all(1..=200, |plan| *plan = Worlds::TwoGroups.plan(plan.seed));
     assert_none(&broken);
     assert!(sum.delivered > 60_000, "{sum:?}");
 }
@@ -117,7 +136,7 @@ fn seeds_with_two_groups_that_lose_their_leaders() {
 /// took the same messages.
 #[test]
 fn what_was_offered_to_an_earlier_leader_is_not_taken() {
-    let outcome = run_plan(Plan::two_groups(28));
+    let outcome = run_plan(Worlds::TwoGroups.plan(28));
     assert_eq!(outcome.violation, None);
     assert!(outcome.trace.contains("Part {"), "parts are offered");
 }
@@ -126,7 +145,7 @@ fn what_was_offered_to_an_earlier_leader_is_not_taken() {
 /// repeat of an exchange is new to it, each time.
 #[test]
 fn a_client_may_forget_an_exchange_more_than_once() {
-    let outcome = run_plan(Plan::two_groups(505));
+    let outcome = run_plan(Worlds::TwoGroups.plan(505));
     assert_eq!(outcome.violation, None);
     let came = outcome.trace.matches("c0 gets message 268 on g/1 as");
     assert_eq!(came.count(), 3, "once, and again behind each refusal");
@@ -137,7 +156,7 @@ fn a_client_may_forget_an_exchange_more_than_once() {
 /// the group and the leader that had asked for it was lost. With Receive Maximum 1 the client got nothing above QoS 0.
 #[test]
 fn a_place_is_free_again_when_the_group_has_forgotten_who_left() {
-    let outcome = run_plan(Plan::two_groups(1_660));
+    let outcome = run_plan(Worlds::TwoGroups.plan(1_660));
     assert_eq!(outcome.violation, None);
     assert!(outcome.trace.contains("Void"), "its front hears of it");
 }
@@ -147,7 +166,7 @@ fn a_place_is_free_again_when_the_group_has_forgotten_who_left() {
 #[test]
 fn what_a_new_leader_gives_under_a_named_id_is_not_dropped() {
     for seed in [19, 41, 67, 150] {
-        let outcome = run_plan(Plan::two_groups(seed));
+        let outcome = run_plan(Worlds::TwoGroups.plan(seed));
         assert_eq!(outcome.violation, None, "seed {seed}");
     }
 }
@@ -156,7 +175,7 @@ fn what_a_new_leader_gives_under_a_named_id_is_not_dropped() {
 /// the join that it undid, and again behind it: the group said that nothing was left of the session, and PUBREL never came.
 #[test]
 fn what_is_asked_of_nobody_comes_in_its_order() {
-    let outcome = run_plan(Plan::two_groups(906));
+    let outcome = run_plan(Worlds::TwoGroups.plan(906));
     assert_eq!(outcome.violation, None);
     assert!(outcome.trace.contains("to an old leader"), "it is put off");
 }
@@ -198,7 +217,7 @@ fn a_subscription_gets_what_was_on_its_way_to_its_keeper() {
         assert_eq!(outcome.violation, None, "seed {seed}");
         assert!(outcome.trace.contains("append Outbox"), "seed {seed}");
     }
-    let outcome = run_plan(with_many_deposals(Plan::one_group(112)));
+    let outcome = run_plan(with_many_deposals(Worlds::OneGroup.plan(112)));
     assert_eq!(outcome.violation, None);
     assert!(outcome.trace.contains("append Outbox"));
 }
@@ -208,7 +227,7 @@ fn a_subscription_gets_what_was_on_its_way_to_its_keeper() {
 #[test]
 fn a_retained_message_may_outlive_its_session() {
     for seed in [6_834, 12_190] {
-        let outcome = run_plan(with_many_deposals(Plan::tight(seed)));
+        let outcome = run_plan(with_many_deposals(Worlds::Tight.plan(seed)));
         assert_eq!(outcome.violation, None, "seed {seed}");
         let outlived = outcome.excused(Excuse::OutlivesSession);
         assert!(outlived > 0, "seed {seed}");
@@ -218,7 +237,7 @@ fn a_retained_message_may_outlive_its_session() {
 /// M34: a question for retained messages that a new leader is asked again was answered twice, and both answers were taken.
 #[test]
 fn a_question_that_is_sent_again_is_answered_once() {
-    let outcome = run_plan(Plan::one_group(247));
+    let outcome = run_plan(Worlds::OneGroup.plan(247));
     assert_eq!(outcome.violation, None);
     assert!(outcome.trace.contains("lost its leader"), "it is new");
 }
@@ -226,7 +245,7 @@ fn a_question_that_is_sent_again_is_answered_once() {
 /// M36: a session that left the volatile part of a group was a member of the durable one as well, because a link had said its join again.
 #[test]
 fn who_leaves_a_group_leaves_all_of_it() {
-    let outcome = run_plan(Plan::one_group(823));
+    let outcome = run_plan(Worlds::OneGroup.plan(823));
     assert_eq!(outcome.violation, None);
     assert!(outcome.counts.published > 100, "{:?}", outcome.counts);
 }
@@ -236,7 +255,7 @@ fn who_leaves_a_group_leaves_all_of_it() {
 #[test]
 fn a_publish_that_outlives_its_leader_reaches_clean_sessions() {
     for seed in [712, 4379] {
-        let outcome = run_plan(Plan::one_group(seed));
+        let outcome = run_plan(Worlds::OneGroup.plan(seed));
         assert_eq!(outcome.violation, None);
         assert!(outcome.trace.contains("lost its leader"), "seed {seed}");
     }
@@ -246,7 +265,7 @@ fn a_publish_that_outlives_its_leader_reaches_clean_sessions() {
 /// connection was lost, and its will is due (M26).
 #[test]
 fn a_good_bye_may_be_lost_with_a_leader() {
-    let outcome = run_plan(Plan::one_group(3_608));
+    let outcome = run_plan(Worlds::OneGroup.plan(3_608));
     assert_eq!(outcome.violation, None);
     assert!(outcome.excused(Excuse::GoodByeLost) > 0, "the will came");
 }

@@ -2,7 +2,7 @@
 //! them after every step; what has no room is refused with its reason code or dropped by the session's policy and counted, nothing else
 //! is missing, and nobody is refused below a limit. By hand, more of them: `cargo run --release -p courser-sim -- --tight --seeds 1000`.
 
-use courser_sim::{Bug, Counts, Plan, replay_command, run_plan};
+use courser_sim::{Bug, Counts, Plan, Worlds, replay_command, run_plan};
 
 const SEEDS: u64 = 120;
 
@@ -10,7 +10,7 @@ const SEEDS: u64 = 120;
 fn i9_nothing_is_above_its_limit() {
     let mut sum = Counts::default();
     for seed in 1..=SEEDS {
-        let outcome = run_plan(Plan::tight(seed));
+        let outcome = run_plan(Worlds::Tight.plan(seed));
         assert_eq!(outcome.violation, None, "seed {seed}");
         sum.add(&outcome.counts);
     }
@@ -24,7 +24,7 @@ fn i9_nothing_is_above_its_limit() {
 #[test]
 fn i9_nor_where_the_oldest_is_dropped() {
     for seed in (1..=60).chain([424, 1764]) {
-        let outcome = run_plan(Plan::tight(seed).dropping_oldest());
+        let outcome = run_plan(Worlds::Tight.plan(seed).dropping_oldest());
         assert_eq!(outcome.violation, None, "seed {seed}");
     }
 }
@@ -34,7 +34,7 @@ fn i9_nor_where_the_oldest_is_dropped() {
 fn i1_nothing_is_dropped_where_publishers_are_refused() {
     let mut sum = Counts::default();
     for seed in 1..=SEEDS {
-        let outcome = run_plan(Plan::tight(seed).refusing());
+        let outcome = run_plan(Worlds::Tight.plan(seed).refusing());
         assert_eq!(outcome.violation, None, "seed {seed}");
         sum.add(&outcome.counts);
     }
@@ -57,14 +57,14 @@ fn i4_what_is_refused_where_it_would_be_kept_comes_once_m28() {
 /// 716: a client that has no answer sends what was retained again, behind newer messages.
 #[test]
 fn m34_a_retained_message_that_came_again_is_not_older() {
-    assert_eq!(run_plan(Plan::tight(716)).violation, None);
+    assert_eq!(run_plan(Worlds::Tight.plan(716)).violation, None);
 }
 
 /// Clients see nothing of a queue or an output that grows: nobody gets anything wrong until the process has no memory.
 #[test]
 fn i9_is_the_only_rule_that_finds_what_has_no_limit() {
     for bug in [Bug::QueueUnbounded, Bug::OutputUnbounded] {
-        let plans = (1..=40).map(|seed| Plan::tight(seed).with_bug(Some(bug)));
+        let plans = (1..=40).map(|seed| Worlds::Tight.plan(seed).with_bug(Some(bug)));
         let found: Vec<String> = plans.filter_map(|plan| run_plan(plan).violation).collect();
         assert!(found.len() > 2, "{bug}: {found:?}");
         assert!(
@@ -75,10 +75,8 @@ fn i9_is_the_only_rule_that_finds_what_has_no_limit() {
 }
 
 #[test]
-fn a_replay_command_names_the_limits() {
-    let command = replay_command(&Plan::tight(7));
-    assert!(command.ends_with("--from 7 --trace --tight"), "{command}");
-    let command = replay_command(&Plan::tight(7).refusing());
+fn a_replay_command_names_what_is_refused() {
+    let command = replay_command(&Worlds::Tight.plan(7).refusing());
     assert!(command.ends_with("--trace --tight --refuse"), "{command}");
     let command = replay_command(&Plan::new(7).retaining_few());
     let ends = command.ends_with("--from 7 --trace --retain-few");

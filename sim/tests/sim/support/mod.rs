@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use courser_sim::{Counts, Outcome, Plan, replay_command, run_plan};
+use courser_sim::{Counts, Outcome, Worlds, replay_command, run_plan};
 
 /// How many seeds are enough.
 pub(crate) struct Enough {
@@ -18,7 +18,7 @@ pub(crate) struct Enough {
 /// When a rule is broken or `look` has found something, with all of it.
 pub(crate) fn run(
     seeds: impl Iterator<Item = u64>,
-    plan: fn(u64) -> Plan,
+    worlds: Worlds,
     enough: &Enough,
     mut look: impl FnMut(&Outcome) -> Option<String>,
 ) -> (u64, Counts) {
@@ -30,7 +30,7 @@ pub(crate) fn run(
         if begun.elapsed() > enough.longest && ran >= enough.fewest {
             break;
         }
-        let plan = plan(seed);
+        let plan = worlds.plan(seed);
         let again = replay_command(&plan);
         let outcome = run_plan(plan);
         ran += 1;
