@@ -18,7 +18,6 @@
 extern crate self as courser_broker;
 
 mod access;
-mod appends;
 mod backup;
 mod bounded;
 mod broker;

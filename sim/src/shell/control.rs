@@ -1,9 +1,9 @@
 //! Messages beside the data path: changes of L1, fences, news of leaders.
 
 use courser_contract::{Fence, ShardId};
+use courser_shard::Watermarks;
 
 use super::Shard;
-use super::fences::Marks;
 use super::message::Message;
 use crate::bug::Bug;
 
@@ -49,8 +49,8 @@ impl Shard {
             }
             Message::FenceAsk(id, fence) => {
                 let mut marks = match fence {
-                    Fence::Matched | Fence::Cut(_) => self.hub.marks(),
-                    Fence::Forwarded => Marks::default(),
+                    Fence::Matched | Fence::Cut(_) => self.hub.watermarks(),
+                    Fence::Forwarded => Watermarks::default(),
                 };
                 if let Fence::Cut(cut) = fence {
                     self.hub.cuts[usize::from(id.asker.0)] = cut;

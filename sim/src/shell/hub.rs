@@ -7,15 +7,14 @@ use courser_contract::{
     PartitionId, Settled, ShardId, Source, Term, ToHome, ToPartition,
 };
 use courser_engine::Proposed;
+use courser_shard::{Appends, FenceBook, FenceId, LastWords, Passed, Watermarks};
 use router::Matcher;
 
-use super::appends::Appends;
-use super::fences::{FenceId, Fences, Marks, Passed};
 use super::index::IndexWriter;
-use super::last_words::LastWords;
 use super::message::{Action, Message};
 use super::parcels::Parcels;
 use super::places::Places;
+use super::publish::Kept;
 use crate::bug::Bug;
 use crate::rng::Rng;
 
@@ -29,10 +28,11 @@ pub(crate) struct Hub {
     pub(crate) out: Vec<Vec<Message>>,
     pub(crate) sent: Vec<u64>,
     pub(crate) returned: Vec<u64>,
-    pub(crate) appends: Appends,
+    pub(crate) appends: Appends<(), Kept>,
     pub(crate) parcels: Parcels,
     pub(crate) last_words: LastWords,
-    pub(crate) fences: Fences,
+    /// A mark of a link is the number of a batch.
+    pub(crate) fences: FenceBook<u64>,
     pub(crate) cuts: Vec<Cut>,
     /// Durable parts that have asked the volatile one and have not heard that it has nothing left (M36).
     heirs: BTreeSet<GroupRef>,
@@ -66,10 +66,10 @@ impl Hub {
             out: vec![Vec::new(); shards],
             sent: vec![0; shards],
             returned: vec![0; shards],
-            appends: Appends::new(origin),
+            appends: Appends::new(origin, places.logs() + 1, places.shards),
             parcels: Parcels::default(),
             last_words: LastWords::default(),
-            fences: Fences::default(),
+            fences: FenceBook::new(id, places.shards),
             cuts: vec![Cut(0); shards],
             heirs: BTreeSet::new(),
             index: (id.0 == 0).then(|| IndexWriter::new(places.shards)),
@@ -132,15 +132,16 @@ impl Hub {
 
     /// A publish of a front that is gone, or not, is settled.
     pub(crate) fn front_settled(&mut self, front: FrontId) {
-        for (partition, message) in self.last_words.settled(front) {
+        let leaving = self.last_words.settled(front);
+        for (partition, message) in leaving.into_iter().flat_map(|it| it.messages) {
             self.send_home(partition, message);
         }
     }
 
     pub(crate) fn send_overdue_words(&mut self) {
-        for (front, messages) in self.last_words.overdue(self.now.tick) {
-            let still_open = self.appends.open(front);
-            for (partition, mut message) in messages {
+        while let Some(leaving) = self.last_words.overdue(self.now.tick) {
+            let still_open = self.appends.open(leaving.front);
+            for (partition, mut message) in leaving.messages {
                 if let ToHome::Detach { open, .. } | ToHome::Unclaim { open, .. } = &mut message {
                     open.clone_from(&still_open);
                 }
@@ -214,7 +215,10 @@ impl Hub {
         if self.bug == Some(Bug::ForgetResend) {
             return;
         }
-        for (mut key, kept) in self.appends.unsettled(partition) {
+        let unsettled = self.appends.unsettled(partition);
+        let unsettled: Vec<(AppendKey, Kept)> =
+            unsettled.map(|(key, kept)| (key, kept.clone())).collect();
+        for (mut key, kept) in unsettled {
             if self.bug == Some(Bug::ResendRenumbered)
                 && let AppendKey::Numbered { number, .. } = &mut key
             {
@@ -233,8 +237,7 @@ impl Hub {
     }
 
     pub(crate) fn ask_fence(&mut self, partition: PartitionId, token: IndexToken, fence: Fence) {
-        let shards = self.places.shards;
-        let (id, first) = self.fences.ask(self.id, shards, (partition, token), fence);
+        let (id, first) = self.fences.ask(partition, token, fence);
         let skipped = match fence {
             Fence::Cut(_) => Bug::CutWithoutFence,
             Fence::Matched | Fence::Forwarded => Bug::SkipFence,
@@ -258,7 +261,7 @@ impl Hub {
 
     /// A shard has answered a fence. Whom to tell, when that was the last answer.
     pub(crate) fn fence_passed(&mut self, id: FenceId) -> Option<(PartitionId, IndexToken)> {
-        match self.fences.passed(id, self.places.shards)? {
+        match self.fences.passed(id)? {
             Passed::Again(_) if self.bug == Some(Bug::SkipFence) => self.skip_fence(id),
             Passed::Again(fence) => self.push_all(&Message::FenceAsk(id, fence)),
             Passed::Wholly(partition, token) => return Some((partition, token)),
@@ -267,15 +270,15 @@ impl Hub {
     }
 
     /// How far this shard has come: what is gathered for a peer and not sent counts as one more batch.
-    pub(crate) fn marks(&self) -> Marks {
+    pub(crate) fn watermarks(&self) -> Watermarks<u64> {
         let peers = self.sent.iter().enumerate();
         let links = peers.map(|(peer, sent)| {
             let gathered = u64::from(!self.out[peer].is_empty());
-            (peer, sent + gathered)
+            (ShardId(peer as u16), sent + gathered)
         });
-        Marks {
+        Watermarks {
             links: links.collect(),
-            appends: self.appends.watermarks(),
+            appends: self.appends.watermarks().collect(),
             proposed: Vec::new(),
         }
     }
@@ -287,10 +290,12 @@ impl Hub {
             appends,
             ..
         } = self;
-        let passed = fences.settle(
-            |peer, mark| returned[peer] >= mark,
+        let mut passed = Vec::new();
+        fences.settle(
+            |peer, mark| returned[usize::from(peer.0)] >= mark,
             |partition, number| appends.is_settled_below(partition, number),
             applied,
+            |id, fence| passed.push((id, fence)),
         );
         for (id, fence) in passed {
             match fence {

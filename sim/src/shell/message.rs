@@ -5,8 +5,8 @@ use courser_contract::{
     LogIndex, Origin, PartitionId, Question, Record, Settled, ShardId, Term, ToFront, ToHome,
     ToPartition,
 };
+use courser_shard::{FenceId, RoundId};
 
-use super::fences::FenceId;
 use super::index::Round;
 
 /// What shards say to each other and to themselves.
@@ -41,8 +41,8 @@ pub(crate) enum Message {
         result: Settled,
     },
     Index(PartitionId, IndexToken, IndexChange),
-    IndexPublished(u64, Round),
-    IndexUsed(u64),
+    IndexPublished(RoundId, Round),
+    IndexUsed(RoundId),
     IndexConfirmed(PartitionId, IndexToken),
     FenceAsk(FenceId, Fence),
     FencePassed(FenceId),

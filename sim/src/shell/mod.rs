@@ -1,15 +1,12 @@
 //! One shard: its fronts, its partitions, and the turn that drives both. What `courser-broker` does with sockets and rings,
 //! here with queues that the world owns.
 
-mod appends;
 mod bounds;
 mod control;
 mod effects;
 mod end;
-mod fences;
 mod hub;
 mod index;
-mod last_words;
 mod message;
 mod parcels;
 mod places;

@@ -1,13 +1,22 @@
 //! Publishes of fronts on their way to partitions (M37).
 
 use courser_contract::{
-    AppendKey, Destinations, FrontId, PartitionId, Publish, QoS, Record, RecordView, Routed, Ticket,
+    AppendKey, Cut, Destinations, FrontId, PartitionId, Publish, QoS, Record, RecordView, Routed,
+    Ticket,
 };
 
-use super::appends::Kept;
 use super::hub::Hub;
 use super::message::Message;
 use crate::bug::Bug;
+
+/// An append with all that sending it again needs.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    pub(crate) record: Record,
+    pub(crate) keep_retained: bool,
+    pub(crate) deliver: bool,
+    pub(crate) cut: Cut,
+}
 
 impl Hub {
     /// Partitions with a filter for a topic, in the order of their numbers.
@@ -55,7 +64,7 @@ impl Hub {
                 self.push_append(partition, AppendKey::Unanswered, &kept);
                 continue;
             }
-            let wait = *wait.get_or_insert_with(|| self.appends.begin(front, ticket));
+            let wait = *wait.get_or_insert_with(|| self.appends.begin(front, ticket, ()));
             let key = self.appends.number(wait, partition, kept.clone());
             self.push_append(partition, key, &kept);
         }

@@ -375,7 +375,7 @@ impl Shard {
         }
     }
 
-    fn settled(&mut self, done: super::appends::Done) {
+    fn settled(&mut self, done: courser_shard::Done<()>) {
         let conn = done.front.slot;
         if let Some(connection) = self.fronts.get_mut(&conn) {
             connection.unsettled = connection.unsettled.saturating_sub(1);

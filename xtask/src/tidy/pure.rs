@@ -15,6 +15,7 @@ const PURE: &[(&str, &str)] = &[
     ("courser-engine", "crates/engine/"),
     ("courser-memory", "crates/memory/"),
     ("courser-mqtt", "crates/mqtt/"),
+    ("courser-shard", "crates/shard/"),
     ("courser-token", "crates/token/"),
     ("courser-trie", "crates/router/"),
 ];

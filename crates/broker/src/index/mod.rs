@@ -1,15 +1,10 @@
 //! The first level of matching (L1, M37): filter → partitions, one a process, written by shard 0.
 //!
-//! - [`Rounds`]: who already uses a published change; partitions hear of it when all shards do (M38).
-//! - [`FenceBook`]: when everything that was matched before a moment is pushed and settled (M34).
-//! - [`Routes`]: a shard's reader with its cache.
+//! [`Routes`] is a shard's reader with its cache. Who already uses a published change, and when everything that was matched before a
+//! moment is pushed and settled, is told by the books of `courser-shard`.
 
-mod fences;
-mod rounds;
 mod routes;
 
-pub(crate) use fences::{FenceBook, FenceId, Passed, Watermarks};
-pub(crate) use rounds::{RoundId, Rounds};
 pub(crate) use routes::{Routes, Way};
 
 use courser_contract::{IndexChange, IndexToken, PartitionId};

@@ -5,8 +5,9 @@ use courser_contract::{
     Append, AppendKey, AppendNumber, Cut, DeliverTo, Delivery, Fence, FrontId, IndexToken, Origin,
     PartitionId, RecordRef, RecordView, Settled, ShardId, ToFront, ToHome, ToPartition,
 };
+use courser_shard::{FenceId, RoundId};
 
-use crate::index::{FenceId, IndexRequest, RoundId};
+use crate::index::IndexRequest;
 use crate::latency::Moment;
 use crate::sys::ShardReport;
 

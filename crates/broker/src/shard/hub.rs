@@ -11,6 +11,7 @@ use courser_contract::{
     PartitionId, ShardId, Tick, ToFront, ToHome, is_own_topic,
 };
 use courser_engine::{Limits, Proposed};
+use courser_shard::{Appends, FenceBook, FenceId, LastWords, Passed, RoundId, Rounds, Watermarks};
 use rand::rngs::StdRng;
 use router::{Visited, Writer};
 
@@ -19,15 +20,14 @@ use super::ready::Place;
 use super::recovery::Early;
 use super::writing::{Touched, Unwritten};
 use crate::access::{Access, Accounts, Authors};
-use crate::appends::{Appends, LastWords};
 use crate::classes::Classes;
 use crate::config::Config;
 use crate::control::{History, Traces};
-use crate::index::{FenceBook, FenceId, IndexRequest, Passed, RoundId, Rounds, Routes, Watermarks};
+use crate::index::{IndexRequest, Routes};
 use crate::latency::{Latency, Moment};
 use crate::memory::Level;
 use crate::metrics::Counters;
-use crate::rings::{Batch, Message, Ports};
+use crate::rings::{Batch, Mark, Message, Ports};
 use crate::slots::Places;
 use crate::stations::DiskState;
 
@@ -124,9 +124,10 @@ pub(crate) struct Hub {
     pub(crate) ports: Ports,
     /// Messages of this shard to itself.
     pub(crate) local: Batch,
-    pub(crate) appends: Appends,
+    /// Publishes that wait for partitions, with the moment at which each was received.
+    pub(crate) appends: Appends<Moment, ()>,
     pub(crate) last_words: LastWords,
-    pub(crate) fences: FenceBook,
+    pub(crate) fences: FenceBook<Mark>,
     /// The last cut of each shard that this one has heard of (M36): what is matched for its partitions carries it.
     pub(crate) cuts: Vec<Cut>,
     pub(crate) index: Option<IndexWriter>,
@@ -355,7 +356,7 @@ impl Hub {
     }
 
     /// How far this shard has come, for a fence.
-    pub(crate) fn watermarks(&self) -> Watermarks {
+    pub(crate) fn watermarks(&self) -> Watermarks<Mark> {
         let links = self
             .ports
             .to

@@ -5,13 +5,12 @@ use courser_contract::{
 };
 
 use courser_engine::Pace;
+use courser_shard::{Done, Watermarks};
 
 use super::Shard;
 use super::effects_partition::{AT_ONCE, Place};
 use super::hub::Budget;
-use crate::appends::Done;
 use crate::control::Happened;
-use crate::index::Watermarks;
 use crate::latency::Moment;
 use crate::rings::{Batch, DeliverSpan, Message};
 
@@ -284,8 +283,8 @@ impl Shard {
         }
     }
 
-    fn tell_settled(&mut self, done: Done) {
-        self.hub.latency.acknowledge(done.received);
+    fn tell_settled(&mut self, done: Done<Moment>) {
+        self.hub.latency.acknowledge(done.noted);
         if let super::fronts::Access::Here(connection) = self.fronts.get(done.front) {
             connection.unsettled = connection.unsettled.saturating_sub(1);
         }

@@ -6,11 +6,11 @@ use courser_contract::{
 };
 
 use courser_engine::Pace;
+use courser_shard::Waiting;
 
 use super::Shard;
 use super::effects_partition::PartitionFx;
 use super::hub::Budget;
-use crate::appends::Waiting;
 use crate::failpoint;
 use crate::index::Way;
 use crate::memory::Level;
@@ -111,7 +111,7 @@ impl Shard {
         } else {
             let (appends, turn) = (&mut self.hub.appends, self.hub.latency.turn());
             let waiting = *waiting.get_or_insert_with(|| appends.begin(front, ticket, turn));
-            appends.number(waiting, to.partition)
+            appends.number(waiting, to.partition, ())
         };
         let shard = self.hub.places.shard_of(to.partition);
         let append = Append {

@@ -10,14 +10,14 @@ use courser_contract::{IndexToken, PartitionId, ShardId};
 
 /// Names a round; they count up from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct RoundId(pub u64);
+pub struct RoundId(pub u64);
 
 /// Whom to tell that a round is confirmed.
 type Asker = (PartitionId, IndexToken);
 
 /// The writer's book of rounds.
 #[derive(Debug)]
-pub(crate) struct Rounds {
+pub struct Rounds {
     /// Highest round that each shard said it uses.
     used: Vec<RoundId>,
     last: RoundId,
@@ -30,7 +30,7 @@ pub(crate) struct Rounds {
 impl Rounds {
     /// A book for this many shards.
     #[must_use]
-    pub(crate) fn new(shards: u16) -> Self {
+    pub fn new(shards: u16) -> Self {
         Self {
             used: vec![RoundId(0); usize::from(shards)],
             last: RoundId(0),
@@ -40,18 +40,18 @@ impl Rounds {
     }
 
     /// Notes a change that the next round publishes.
-    pub(crate) fn add(&mut self, partition: PartitionId, token: IndexToken) {
+    pub fn add(&mut self, partition: PartitionId, token: IndexToken) {
         self.gathering.push((partition, token));
     }
 
     /// Whether there is a change to publish.
     #[must_use]
-    pub(crate) const fn has_changes(&self) -> bool {
+    pub const fn has_changes(&self) -> bool {
         !self.gathering.is_empty()
     }
 
     /// Opens the round of the changes that are being published now: every shard is to be told its number.
-    pub(crate) fn publish(&mut self) -> RoundId {
+    pub fn publish(&mut self) -> RoundId {
         self.last.0 += 1;
         let askers = std::mem::take(&mut self.gathering);
         self.open.push_back((self.last, askers));
@@ -59,7 +59,7 @@ impl Rounds {
     }
 
     /// A shard uses the index of `round`. Calls `confirmed` for each change that all shards use now.
-    pub(crate) fn used(
+    pub fn used(
         &mut self,
         shard: ShardId,
         round: RoundId,

@@ -14,32 +14,40 @@
 use courser_contract::{AppendNumber, Fence, IndexToken, PartitionId, ShardId};
 use courser_engine::Proposed;
 
-use crate::rings::Mark;
-
 /// Names a fence at the shard of its asker; the answers carry it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct FenceId {
+pub struct FenceId {
     /// Shard of the asker.
-    pub(crate) asker: ShardId,
+    pub asker: ShardId,
     /// Number there.
-    pub(crate) number: u64,
+    pub number: u64,
 }
 
-/// How far a shard had come when a fence asked it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Watermarks {
+/// How far a shard had come when a fence asked it. `M` is a place in what it has sent to a peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watermarks<M> {
     /// For each peer with something under way: what must have come back.
-    pub(crate) links: Vec<(ShardId, Mark)>,
+    pub links: Vec<(ShardId, M)>,
     /// For each partition with unsettled appends: the first number that need not be settled.
-    pub(crate) appends: Vec<(PartitionId, AppendNumber)>,
+    pub appends: Vec<(PartitionId, AppendNumber)>,
     /// What its partitions had proposed, for a fence with a cut: a message that begins in a partition was matched before (M36). What they
     /// forward, for one that waits for that (M34).
-    pub(crate) proposed: Vec<(PartitionId, Proposed)>,
+    pub proposed: Vec<(PartitionId, Proposed)>,
+}
+
+impl<M> Default for Watermarks<M> {
+    fn default() -> Self {
+        Self {
+            links: Vec::new(),
+            appends: Vec::new(),
+            proposed: Vec::new(),
+        }
+    }
 }
 
 /// What follows the answers of all shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Passed {
+pub enum Passed {
     /// Every shard must be asked again, for this.
     Again(Fence),
     /// Whom to tell.
@@ -60,20 +68,20 @@ struct Asked {
 
 /// A shard's fences: those that its partitions asked for, and those that it still owes an answer.
 #[derive(Debug)]
-pub(crate) struct FenceBook {
+pub struct FenceBook<M> {
     me: ShardId,
     shards: u16,
     next: u64,
     /// Asked for here.
     asked: Vec<Asked>,
     /// Asked of this shard.
-    owed: Vec<(FenceId, Fence, Watermarks)>,
+    owed: Vec<(FenceId, Fence, Watermarks<M>)>,
 }
 
-impl FenceBook {
+impl<M: Copy> FenceBook<M> {
     /// An empty book of shard `me`, one of `shards`.
     #[must_use]
-    pub(crate) const fn new(me: ShardId, shards: u16) -> Self {
+    pub const fn new(me: ShardId, shards: u16) -> Self {
         Self {
             me,
             shards,
@@ -84,7 +92,7 @@ impl FenceBook {
     }
 
     /// A partition of this shard asks: every shard, this one included, must be asked with what is returned.
-    pub(crate) fn ask(
+    pub fn ask(
         &mut self,
         partition: PartitionId,
         token: IndexToken,
@@ -95,6 +103,7 @@ impl FenceBook {
             asker: self.me,
             number: self.next,
         };
+        // Homes have been told what was matched before anybody asks what they forward.
         let (first, then) = match fence {
             Fence::Matched | Fence::Cut(_) => (fence, None),
             Fence::Forwarded => (Fence::Matched, Some(fence)),
@@ -110,7 +119,7 @@ impl FenceBook {
     }
 
     /// One shard has answered. When it was the last: what follows.
-    pub(crate) fn passed(&mut self, id: FenceId) -> Option<Passed> {
+    pub fn passed(&mut self, id: FenceId) -> Option<Passed> {
         let at = self.asked.iter().position(|asked| asked.id == id)?;
         let asked = &mut self.asked[at];
         asked.left -= 1;
@@ -126,20 +135,20 @@ impl FenceBook {
     }
 
     /// This shard is asked and stands at `watermarks`.
-    pub(crate) fn owe(&mut self, id: FenceId, fence: Fence, watermarks: Watermarks) {
+    pub fn owe(&mut self, id: FenceId, fence: Fence, watermarks: Watermarks<M>) {
         self.owed.push((id, fence, watermarks));
     }
 
     /// Whether an answer is owed.
     #[must_use]
-    pub(crate) const fn owes(&self) -> bool {
+    pub const fn owes(&self) -> bool {
         !self.owed.is_empty()
     }
 
     /// Calls `passed` for each owed fence whose marks have all been passed.
-    pub(crate) fn settle(
+    pub fn settle(
         &mut self,
-        link_passed: impl Fn(ShardId, Mark) -> bool,
+        link_passed: impl Fn(ShardId, M) -> bool,
         appends_settled: impl Fn(PartitionId, AppendNumber) -> bool,
         applied: impl Fn(PartitionId, &mut Proposed) -> bool,
         mut passed: impl FnMut(FenceId, Fence),
@@ -166,7 +175,7 @@ impl FenceBook {
 mod tests {
     use super::*;
 
-    fn settle(book: &mut FenceBook, floor: u64) -> Vec<u64> {
+    fn settle(book: &mut FenceBook<u64>, floor: u64) -> Vec<u64> {
         let mut passed = Vec::new();
         book.settle(
             |_, _| true,
@@ -179,7 +188,7 @@ mod tests {
 
     #[test]
     fn m34_an_asker_hears_once_all_shards_have_answered() {
-        let mut book = FenceBook::new(ShardId(1), 2);
+        let mut book = FenceBook::<u64>::new(ShardId(1), 2);
         let mut ask = |partition, token| {
             let (id, fence) = book.ask(PartitionId(partition), IndexToken(token), Fence::Matched);
             assert_eq!(fence, Fence::Matched);
@@ -200,7 +209,7 @@ mod tests {
 
     #[test]
     fn m34_what_is_forwarded_is_asked_for_once_homes_have_been_told() {
-        let mut book = FenceBook::new(ShardId(0), 2);
+        let mut book = FenceBook::<u64>::new(ShardId(0), 2);
         let (id, first) = book.ask(PartitionId(3), IndexToken(7), Fence::Forwarded);
         assert_eq!(first, Fence::Matched);
         assert_eq!(book.passed(id), None);

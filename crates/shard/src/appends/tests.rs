@@ -1,6 +1,7 @@
 //! M10, M11, M14: numbers, floors, worst answers; M25: who is still open, and last words.
 
 use super::*;
+use crate::LastWords;
 use courser_contract::{Epoch, Refusal, ShardId, Tick, ToHome};
 use proptest::prelude::*;
 
@@ -19,11 +20,11 @@ fn front(slot: u32) -> FrontId {
     }
 }
 
-fn publish(appends: &mut Appends, slot: u32, ticket: u32, to: &[u16]) -> Vec<(u64, u64)> {
-    let waiting = appends.begin(front(slot), Ticket(ticket), Moment(ticket));
+fn publish(appends: &mut Appends<u32, ()>, slot: u32, ticket: u32, to: &[u16]) -> Vec<(u64, u64)> {
+    let waiting = appends.begin(front(slot), Ticket(ticket), ticket);
     to.iter()
         .map(
-            |&partition| match appends.number(waiting, PartitionId(partition)) {
+            |&partition| match appends.number(waiting, PartitionId(partition), ()) {
                 AppendKey::Numbered { number, floor, .. } => (number.0, floor.0),
                 AppendKey::Unanswered | AppendKey::Outbox { .. } => unreachable!("it is numbered"),
             },
@@ -31,7 +32,12 @@ fn publish(appends: &mut Appends, slot: u32, ticket: u32, to: &[u16]) -> Vec<(u6
         .collect()
 }
 
-fn settle(appends: &mut Appends, partition: u16, number: u64, result: Settled) -> Option<Done> {
+fn settle(
+    appends: &mut Appends<u32, ()>,
+    partition: u16,
+    number: u64,
+    result: Settled,
+) -> Option<Done<u32>> {
     let done = appends.settled(PartitionId(partition), ORIGIN, AppendNumber(number), result);
     appends.check();
     done
@@ -81,7 +87,7 @@ fn m10_a_publish_settles_with_the_last_and_worst_answer() {
         front: front(7),
         ticket: Ticket(9),
         result: REFUSED,
-        received: Moment(9),
+        noted: 9,
     };
     assert_eq!(settle(&mut appends, 3, 1, Settled::Ok), Some(done));
     assert_eq!(appends.waiting(), 0);
@@ -141,6 +147,27 @@ fn m25_last_words_wait_for_the_fronts_appends_but_not_for_ever() {
         Some(front(2))
     );
     assert!(words.is_empty());
+}
+
+#[test]
+fn m14_a_new_leader_gets_what_was_not_settled_in_its_order() {
+    let mut appends = Appends::new(ORIGIN, 2, 1);
+    for (ticket, kept) in [(1, "a"), (2, "b"), (3, "c")] {
+        let waiting = appends.begin(front(0), Ticket(ticket), ());
+        appends.number(waiting, PartitionId(1), kept);
+    }
+    appends.settled(PartitionId(1), ORIGIN, AppendNumber(2), Settled::Ok);
+    let again = |number, kept| {
+        let key = AppendKey::Numbered {
+            origin: ORIGIN,
+            number: AppendNumber(number),
+            floor: AppendNumber(1),
+        };
+        (key, kept)
+    };
+    let unsettled: Vec<_> = appends.unsettled(PartitionId(1)).collect();
+    assert_eq!(unsettled, [again(1, &"a"), again(3, &"c")]);
+    assert_eq!(appends.unsettled(PartitionId(0)).count(), 0);
 }
 
 proptest! {

@@ -8,30 +8,30 @@
 use courser_contract::{FrontId, PartitionId, Tick, ToHome};
 
 /// How long a Detach waits for the appends of its front, in milliseconds: as long as a publisher waits (M11).
-pub(crate) const PATIENCE_MS: u64 = 10_000;
+const PATIENCE_MS: u64 = 10_000;
 
 /// A front that ends.
 #[derive(Debug)]
-pub(crate) struct Leaving {
+pub struct Leaving {
     /// Which.
-    pub(crate) front: FrontId,
+    pub front: FrontId,
     /// Its publishes that wait.
     waiting: u32,
     /// When its messages go out whatever waits.
     deadline: Tick,
     /// Its last messages, in order.
-    pub(crate) messages: Vec<(PartitionId, ToHome)>,
+    pub messages: Vec<(PartitionId, ToHome)>,
 }
 
 /// Fronts that ended with publishes waiting. There are few: the list is searched.
 #[derive(Debug, Default)]
-pub(crate) struct LastWords {
+pub struct LastWords {
     leaving: Vec<Leaving>,
 }
 
 impl LastWords {
     /// Holds a message back: its front has `waiting` publishes that are not settled, at least one.
-    pub(crate) fn hold(
+    pub fn hold(
         &mut self,
         now: Tick,
         front: FrontId,
@@ -51,7 +51,7 @@ impl LastWords {
     }
 
     /// A publish of `front` is settled. Its messages, when it was the last one.
-    pub(crate) fn settled(&mut self, front: FrontId) -> Option<Leaving> {
+    pub fn settled(&mut self, front: FrontId) -> Option<Leaving> {
         let at = self.find(front)?;
         let leaving = &mut self.leaving[at];
         leaving.waiting = leaving.waiting.saturating_sub(1);
@@ -59,7 +59,7 @@ impl LastWords {
     }
 
     /// A front whose time is up.
-    pub(crate) fn overdue(&mut self, now: Tick) -> Option<Leaving> {
+    pub fn overdue(&mut self, now: Tick) -> Option<Leaving> {
         let at = self
             .leaving
             .iter()
@@ -67,9 +67,15 @@ impl LastWords {
         Some(self.leaving.swap_remove(at))
     }
 
+    /// The earliest moment at which somebody's time is up.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Tick> {
+        self.leaving.iter().map(|leaving| leaving.deadline).min()
+    }
+
     /// Whether nobody waits.
     #[must_use]
-    pub(crate) const fn is_empty(&self) -> bool {
+    pub const fn is_empty(&self) -> bool {
         self.leaving.is_empty()
     }
 

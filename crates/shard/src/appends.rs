@@ -1,4 +1,4 @@
-//! Publishes of QoS > 0 on their way to durable partitions, as the publisher's shard sees them.
+//! Publishes of QoS > 0 on their way to partitions that answer, as the publisher's shard sees them.
 //!
 //! Appends are numbered per (origin, partition) from 1 without gaps (M14). Each number waits until its partition answers; a
 //! publish that went to several partitions is settled when the last has answered, with the worst answer (M10, M11).
@@ -8,62 +8,54 @@
 //! - a wait has as many numbers as answers it waits for
 //!
 //! Numbers of a front that is gone settle like all others; a message that must not overtake them (Detach, M25) waits in
-//! [`LastWords`].
-
-mod last_words;
-#[cfg(test)]
-mod tests;
-
-pub(crate) use last_words::LastWords;
+//! [`LastWords`](crate::LastWords).
 
 use std::collections::VecDeque;
 
 use courser_contract::{AppendKey, AppendNumber, FrontId, Origin, PartitionId, Settled, Ticket};
 use slab::Slab;
 
-use crate::latency::Moment;
-
 /// A publish whose destinations have all answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Done {
+pub struct Done<N> {
     /// Whose publish.
-    pub(crate) front: FrontId,
+    pub front: FrontId,
     /// Which.
-    pub(crate) ticket: Ticket,
+    pub ticket: Ticket,
     /// The worst answer.
-    pub(crate) result: Settled,
-    /// When it was received.
-    pub(crate) received: Moment,
+    pub result: Settled,
+    /// What its shell noted of it.
+    pub noted: N,
 }
 
 /// A publish that waits; made by [`Appends::begin`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Waiting(u32);
+pub struct Waiting(u32);
 
 #[derive(Debug)]
-struct Wait {
+struct Wait<N> {
     front: FrontId,
     ticket: Ticket,
     remaining: u32,
     worst: Settled,
-    received: Moment,
+    noted: N,
 }
 
 /// One number of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Number {
-    Open(Waiting),
+enum Number<K> {
+    Open(Waiting, K),
     Settled,
 }
 
 /// Numbers of one partition: `floor` is that of the first in the queue.
 #[derive(Debug)]
-struct Lane {
+struct Lane<K> {
     floor: u64,
-    numbers: VecDeque<Number>,
+    numbers: VecDeque<Number<K>>,
 }
 
-impl Default for Lane {
+impl<K> Default for Lane<K> {
     fn default() -> Self {
         Self {
             floor: 1,
@@ -72,7 +64,7 @@ impl Default for Lane {
     }
 }
 
-impl Lane {
+impl<K> Lane<K> {
     fn next(&self) -> u64 {
         self.floor + self.numbers.len() as u64
     }
@@ -81,10 +73,10 @@ impl Lane {
     fn settle(&mut self, number: AppendNumber) -> Option<Waiting> {
         let at = usize::try_from(number.0.checked_sub(self.floor)?).ok()?;
         let slot = self.numbers.get_mut(at)?;
-        let Number::Open(waiting) = std::mem::replace(slot, Number::Settled) else {
+        let Number::Open(waiting, _) = std::mem::replace(slot, Number::Settled) else {
             return None;
         };
-        while self.numbers.front() == Some(&Number::Settled) {
+        while matches!(self.numbers.front(), Some(Number::Settled)) {
             self.numbers.pop_front();
             self.floor += 1;
         }
@@ -92,20 +84,21 @@ impl Lane {
     }
 }
 
-/// The unsettled appends of one origin.
+/// The unsettled appends of one origin. `N` is what the shell notes of a publish, `K` what it keeps of each append to send it again:
+/// nothing where partitions do not change their leader.
 #[derive(Debug)]
-pub(crate) struct Appends {
+pub struct Appends<N, K> {
     origin: Origin,
     /// Partitions with a log, by number, and behind them the volatile ones, by shard.
-    lanes: Vec<Lane>,
+    lanes: Vec<Lane<K>>,
     logged: u16,
-    waits: Slab<Wait>,
+    waits: Slab<Wait<N>>,
 }
 
-impl Appends {
+impl<N, K> Appends<N, K> {
     /// None yet, of `origin`, to the partitions `0..logged` and the volatile ones of `shards` shards.
     #[must_use]
-    pub(crate) fn new(origin: Origin, logged: u16, shards: u16) -> Self {
+    pub fn new(origin: Origin, logged: u16, shards: u16) -> Self {
         Self {
             origin,
             lanes: (0..logged + shards).map(|_| Lane::default()).collect(),
@@ -131,18 +124,21 @@ impl Appends {
 
     /// Publishes that wait.
     #[cfg(test)]
-    pub(crate) fn waiting(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         self.waits.len()
     }
 
     /// A publish that will wait for each number that [`number`](Self::number) gives it; at least one must follow.
-    pub(crate) fn begin(&mut self, front: FrontId, ticket: Ticket, received: Moment) -> Waiting {
+    ///
+    /// # Panics
+    /// With 2^32 of them: tickets are bounded by Receive Maximum.
+    pub fn begin(&mut self, front: FrontId, ticket: Ticket, noted: N) -> Waiting {
         let wait = Wait {
             front,
             ticket,
             remaining: 0,
             worst: Settled::Ok,
-            received,
+            noted,
         };
         Waiting(
             u32::try_from(self.waits.insert(wait)).expect("tickets are bounded by Receive Maximum"),
@@ -150,11 +146,11 @@ impl Appends {
     }
 
     /// The key of the next append to `partition`.
-    pub(crate) fn number(&mut self, waiting: Waiting, partition: PartitionId) -> AppendKey {
+    pub fn number(&mut self, waiting: Waiting, partition: PartitionId, kept: K) -> AppendKey {
         let place = self.place(partition);
         let lane = &mut self.lanes[place];
         let number = AppendNumber(lane.next());
-        lane.numbers.push_back(Number::Open(waiting));
+        lane.numbers.push_back(Number::Open(waiting, kept));
         self.waits[waiting.0 as usize].remaining += 1;
         AppendKey::Numbered {
             origin: self.origin,
@@ -165,13 +161,13 @@ impl Appends {
 
     /// A partition has answered a number. `Some` when the publish has no other to wait for. An answer that was given
     /// before, or to a number of another origin, changes nothing.
-    pub(crate) fn settled(
+    pub fn settled(
         &mut self,
         partition: PartitionId,
         origin: Origin,
         number: AppendNumber,
         result: Settled,
-    ) -> Option<Done> {
+    ) -> Option<Done<N>> {
         if origin != self.origin {
             return None;
         }
@@ -187,27 +183,45 @@ impl Appends {
             front,
             ticket,
             worst,
-            received,
+            noted,
             ..
         } = self.waits.remove(waiting.0 as usize);
         Some(Done {
             front,
             ticket,
             result: worst,
-            received,
+            noted,
         })
     }
 
     /// For a fence: partitions with unsettled numbers, and the first number that was not given yet.
-    pub(crate) fn watermarks(&self) -> impl Iterator<Item = (PartitionId, AppendNumber)> {
+    pub fn watermarks(&self) -> impl Iterator<Item = (PartitionId, AppendNumber)> {
         self.lanes()
             .filter(|(_, lane)| !lane.numbers.is_empty())
             .map(|(partition, lane)| (partition, AppendNumber(lane.next())))
     }
 
+    /// What a partition has not answered, in the order of its numbers, with what was kept of it: a new leader gets it again (M14).
+    pub fn unsettled(&self, partition: PartitionId) -> impl Iterator<Item = (AppendKey, &K)> {
+        let lane = self.lanes.get(self.place(partition));
+        let floor = lane.map_or(1, |lane| lane.floor);
+        let numbers = lane.into_iter().flat_map(|lane| &lane.numbers);
+        numbers.zip(floor..).filter_map(move |(number, at)| {
+            let Number::Open(_, kept) = number else {
+                return None;
+            };
+            let key = AppendKey::Numbered {
+                origin: self.origin,
+                number: AppendNumber(at),
+                floor: AppendNumber(floor),
+            };
+            Some((key, kept))
+        })
+    }
+
     /// Whether everything below `number` is settled.
     #[must_use]
-    pub(crate) fn is_settled_below(&self, partition: PartitionId, number: AppendNumber) -> bool {
+    pub fn is_settled_below(&self, partition: PartitionId, number: AppendNumber) -> bool {
         self.lanes
             .get(self.place(partition))
             .is_none_or(|lane| lane.floor >= number.0)
@@ -215,9 +229,9 @@ impl Appends {
 
     /// Partitions with unsettled appends of `front` (M25). Linear in what is unsettled: for a front that ends with some.
     #[must_use]
-    pub(crate) fn open(&self, front: FrontId) -> Vec<PartitionId> {
-        let has = |number: &Number| match number {
-            Number::Open(waiting) => self.waits[waiting.0 as usize].front == front,
+    pub fn open(&self, front: FrontId) -> Vec<PartitionId> {
+        let has = |number: &Number<K>| match number {
+            Number::Open(waiting, _) => self.waits[waiting.0 as usize].front == front,
             Number::Settled => false,
         };
         self.lanes()
@@ -226,7 +240,7 @@ impl Appends {
             .collect()
     }
 
-    fn lanes(&self) -> impl Iterator<Item = (PartitionId, &Lane)> {
+    fn lanes(&self) -> impl Iterator<Item = (PartitionId, &Lane<K>)> {
         self.lanes
             .iter()
             .enumerate()
@@ -238,13 +252,12 @@ impl Appends {
     fn check(&self) {
         let mut counts = std::collections::HashMap::new();
         for (_, lane) in self.lanes() {
-            assert_ne!(
-                lane.numbers.front(),
-                Some(&Number::Settled),
+            assert!(
+                !matches!(lane.numbers.front(), Some(Number::Settled)),
                 "the floor is exact"
             );
             for number in &lane.numbers {
-                if let Number::Open(waiting) = number {
+                if let Number::Open(waiting, _) = number {
                     *counts.entry(waiting.0).or_insert(0) += 1;
                 }
             }
@@ -266,3 +279,6 @@ const fn worse(one: Settled, other: Settled) -> Settled {
         Settled::Refused(_) => one,
     }
 }
+
+#[cfg(test)]
+mod tests;
