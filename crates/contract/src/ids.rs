@@ -99,7 +99,7 @@ impl LogIndex {
 }
 
 /// Term of a partition's leader, as in the Raft paper.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Term(pub u64);
 
 /// A publish of a front that waits for its acknowledgement (M10); counts up per front.

@@ -12,7 +12,7 @@ impl Lead {
     /// A rare fact of this leader is applied.
     pub(crate) fn applied_fact(&mut self, fact: &Rare) {
         if let Rare::SessionOpened { .. } = fact {
-            self.reserved_sessions -= 1;
+            self.registry.reserved -= 1;
         }
     }
 }

@@ -253,7 +253,7 @@ impl Partition {
             let stays = self.is_begun(number, at)
                 && !self.is_planted(PlantedPartition::AgedUnderWay)
                 || !is_old && at < self.asked_to(number);
-            if stays || self.lead.doomed.contains(&(number, at)) {
+            if stays || self.lead.streams.doomed.contains(&(number, at)) {
                 continue;
             }
             let (fate, ended) = match is_old {

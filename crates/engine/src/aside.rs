@@ -70,7 +70,7 @@ impl Partition {
     pub fn is_settled(&self) -> bool {
         match self.lead.role {
             Role::Leading => true,
-            Role::Aside => self.lead.unconfirmed.is_empty(),
+            Role::Aside => self.lead.index.unconfirmed.is_empty(),
             Role::Follower | Role::Elected | Role::Indexing => false,
         }
     }

@@ -19,7 +19,7 @@ impl Partition {
                 let next = session.stream.next_reference(live.pushed);
                 let waits = next.is_some_and(|(seq, reference)| {
                     seq < session.sent_limit
-                        && !self.lead.doomed.contains(&(session.uid.0, seq))
+                        && !self.lead.streams.doomed.contains(&(session.uid.0, seq))
                         && !self.state.records.is_tombstone(reference.slot)
                         && !self.state.records.is_cold(reference.slot)
                 });
@@ -30,16 +30,22 @@ impl Partition {
             }
         }
         self.check_recalls();
-        assert_eq!(attached, self.lead.attached, "connections are counted");
+        assert_eq!(
+            attached, self.lead.registry.attached,
+            "connections are counted"
+        );
         let idle = self.gather.facts() == 0 && self.lead.number == self.lead.applied;
         if idle && !matches!(self.lead.role, Role::Follower | Role::Aside) {
             assert!(
                 self.lead.after.is_empty(),
                 "nothing waits for an entry that is not coming"
             );
-            assert!(self.lead.doomed.is_empty(), "what was to end has ended");
-            assert_eq!(self.lead.reserved_forwards, 0, "no forward is reserved");
-            assert_eq!(self.lead.reserved_sessions, 0, "no session is reserved");
+            assert!(
+                self.lead.streams.doomed.is_empty(),
+                "what was to end has ended"
+            );
+            assert_eq!(self.lead.forwards.reserved, 0, "no forward is reserved");
+            assert_eq!(self.lead.registry.reserved, 0, "no session is reserved");
             self.lead.projection.check();
         }
     }

@@ -64,7 +64,7 @@ impl<F: PartitionEffects> Sink for Leader<'_, F> {
         }
         live.pushed += 1;
         live.under_way += 1;
-        self.lead.receivers.push(DeliverTo {
+        self.lead.targets.receivers.push(DeliverTo {
             front: live.front,
             source: Some((Source::Session, Seq(stored.seq))),
             packet_id: None,
@@ -79,13 +79,13 @@ impl<F: PartitionEffects> Sink for Leader<'_, F> {
     }
 
     fn published(&mut self, record: RecordRef<'_>, view: RecordView<'_>, key: &Key) {
-        if !self.lead.receivers.is_empty() {
+        if !self.lead.targets.receivers.is_empty() {
             let delivery = Delivery {
                 view: &view,
                 record: Some(record),
             };
-            self.fx.deliver(delivery, &self.lead.receivers);
-            self.lead.receivers.clear();
+            self.fx.deliver(delivery, &self.lead.targets.receivers);
+            self.lead.targets.receivers.clear();
         }
         answer(key, courser_contract::Settled::Ok, self.fx);
     }
@@ -97,14 +97,14 @@ impl<F: PartitionEffects> Sink for Leader<'_, F> {
             && live.has_room()
             && (live.pushed < session.stream.next() || self.lead.scans.has_any(session.uid))
         {
-            self.lead.pump.push(session.uid.0);
+            self.lead.streams.pump.push(session.uid.0);
         }
     }
 
     fn reference_ended(&mut self, reserved: &mut Reserved, stream: u64, seq: u64, bytes: u32) {
         // Its room was counted as free when that was decided. It may have ended otherwise meanwhile, by an acknowledgement that was
         // not committed yet: then the end that was decided finds nothing.
-        let doomed = &mut self.lead.doomed;
+        let doomed = &mut self.lead.streams.doomed;
         if !doomed.is_empty() && doomed.remove(&(stream, seq)) {
             reserved.add(1, i64::from(bytes));
         }
@@ -115,14 +115,14 @@ impl<F: PartitionEffects> Sink for Leader<'_, F> {
         if let Some(at) = stored.expires_at {
             note_expiry(self.lead, &mut group.stream, number, stored.seq, at);
         }
-        if self.lead.pump.last() != Some(&number) {
-            self.lead.pump.push(number);
+        if self.lead.streams.pump.last() != Some(&number) {
+            self.lead.streams.pump.push(number);
         }
     }
 
     fn forwarded(&mut self, to: PartitionId, seq: Seq) {
-        self.lead.reserved_forwards -= 1;
-        self.lead.forwarded.push((to, seq));
+        self.lead.forwards.reserved -= 1;
+        self.lead.forwards.pushed.push((to, seq));
     }
 
     fn retained(&mut self, change: &RetainedChange<'_>) {
@@ -149,7 +149,7 @@ impl<F: PartitionEffects> Sink for Leader<'_, F> {
     }
 
     fn ended(&mut self, session: &Session) {
-        self.lead.sessions.free(session.uid.0);
+        self.lead.issued.sessions.free(session.uid.0);
         self.lead.forget_session(session);
     }
 
@@ -197,7 +197,7 @@ impl Partition {
         };
         self.state.apply(at, bytes, Trust::Own, &mut leader)?;
         self.lead.applied = head.number;
-        self.lead.passed.clear();
+        self.lead.streams.passed.clear();
         self.tell_index(fx);
         while let Some((number, _)) = self.lead.after.front()
             && *number <= head.number
@@ -206,7 +206,7 @@ impl Partition {
             self.run_after(after, fx);
         }
         self.send_forwards(fx);
-        while let Some(stream) = self.lead.pump.pop() {
+        while let Some(stream) = self.lead.streams.pump.pop() {
             match ids::owner(stream) {
                 Owner::Session => self.pump(stream, fx),
                 Owner::Group => self.pump_group(stream, fx),
@@ -315,7 +315,7 @@ impl Partition {
         let delivers = self.is_planted(PlantedPartition::Delivered);
         let skips_cold = self.is_planted(PlantedPartition::ColdSkipped);
         let wrong_dup = self.is_planted(PlantedPartition::WrongDup);
-        let doomed = &self.lead.doomed;
+        let doomed = &self.lead.streams.doomed;
         let State {
             sessions,
             records,
@@ -435,10 +435,10 @@ impl Partition {
         let Some(session) = self.state.sessions.get_mut(uid.0) else {
             return;
         };
-        self.lead.routed.forget();
-        self.lead.passed.remove(&uid.0);
+        self.lead.targets.routed.forget();
+        self.lead.streams.passed.remove(&uid.0);
         if session.lead.live.replace(live).is_none() {
-            self.lead.attached += 1;
+            self.lead.registry.attached += 1;
         }
         self.begin_tries(uid.0);
         self.pump(uid.0, fx);

@@ -181,7 +181,7 @@ impl Partition {
     /// The connection that has a client id whose slot is in this partition, wherever its session is.
     #[must_use]
     pub fn holder(&self, client_id: &str) -> Option<FrontId> {
-        match self.lead.clients.get(client_id)?.holder {
+        match self.lead.registry.clients.get(client_id)?.holder {
             Holder::Coming(front) | Holder::Clean(front, _) | Holder::Home(front, _) => Some(front),
             Holder::Leaving | Holder::Left => None,
         }
@@ -206,7 +206,7 @@ impl Partition {
             return Deletion::Proposed;
         }
         // One whose detachment is proposed is attached until that is applied.
-        if session.attached || self.lead.clients.contains_key(client_id) {
+        if session.attached || self.lead.registry.clients.contains_key(client_id) {
             return Deletion::InUse;
         }
         let uid = session.uid;

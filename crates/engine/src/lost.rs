@@ -279,7 +279,7 @@ impl Partition {
         for &(number, seq, _) in &places.streams {
             self.doom(number, seq, Fate::Dropped);
             // It goes on once that is applied.
-            self.lead.pump.push(number);
+            self.lead.streams.pump.push(number);
         }
         for &(to, seq, _) in &places.forwards {
             self.end_forward(to, seq);

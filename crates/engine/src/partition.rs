@@ -409,9 +409,9 @@ impl Partition {
     pub fn poll_timeout(&self) -> Option<Tick> {
         let due = self.lead.due.next();
         let due = due.map(|at| self.lead.now.tick.after_ms(self.lead.wait_for(at)));
-        let senders = self.lead.senders.values();
+        let senders = self.lead.forwards.senders.values();
         let forwards = senders.filter_map(|sender| sender.poll_timeout());
-        let stood = self.lead.stood.values();
+        let stood = self.lead.forwards.stood.values();
         let forwards = forwards.chain(stood.map(|(_, since)| since.after_ms(FORWARD_AGAIN_MS)));
         let forwards = forwards.chain(self.recalls.poll_timeout());
         let cools_on = self.state.records.cools_on();
@@ -539,7 +539,7 @@ impl Partition {
     /// has taken it (M34). None: nothing goes on. Of what an entry sends to a partition without a log this says that it has left.
     #[must_use]
     pub fn forwarding(&self) -> Option<Proposed> {
-        let number = self.lead.last_kept_elsewhere;
+        let number = self.lead.forwards.last_kept_elsewhere;
         let some = match self.lead.role {
             // What an earlier leader proposed may be in the log and not in an outbox yet.
             Role::Follower | Role::Elected => true,
@@ -584,7 +584,7 @@ impl Partition {
     /// Whether a destination has taken all below a position. Nobody waits for one that refuses, nor for a partition that is set aside: both
     /// may go on for ever.
     fn has_forwarded(&self, to: PartitionId, below: Seq) -> bool {
-        let sender = self.lead.senders.get(&to);
+        let sender = self.lead.forwards.senders.get(&to);
         let outbox = self.state.outboxes.get(to);
         outbox.is_none_or(|outbox| outbox.floor() >= below)
             || sender.is_some_and(|sender| sender.has_refused(below))
@@ -597,11 +597,11 @@ impl Partition {
         let retained = self.state.retained.usage();
         Counts {
             sessions: self.state.sessions.len() as u64,
-            attached: self.lead.attached,
-            claims: self.lead.clients.len() as u64,
+            attached: self.lead.registry.attached,
+            claims: self.lead.registry.clients.len() as u64,
             subscriptions: self.state.subscriptions,
             shared_subscriptions: self.state.shared_subscriptions,
-            expired_sessions: self.lead.expired,
+            expired_sessions: self.lead.registry.expired,
             retained_messages: retained.topics,
             retained_bytes: retained.bytes,
             queued_messages: self.state.queued,

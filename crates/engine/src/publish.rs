@@ -48,7 +48,7 @@ impl Partition {
         let list = if append.deliver {
             self.targets_of(append.publish, append.cut)
         } else {
-            self.lead.nobody.clone()
+            self.lead.targets.nobody.clone()
         };
         // Once targets are settled, only who finds it among the retained messages asks who published.
         let (publisher, author) = match append.keep_retained {
@@ -213,7 +213,7 @@ impl Partition {
         let key = AppendKey::Unanswered;
         let list = match plan.own {
             true => self.own_targets(view, plan.own_cut),
-            false => self.lead.nobody.clone(),
+            false => self.lead.targets.nobody.clone(),
         };
         let stored = match view.qos {
             QoS::AtMostOnce => &[],
@@ -307,13 +307,13 @@ impl Partition {
     }
 
     fn define_set(&mut self, targets: &[Target]) -> u32 {
-        let set = self.lead.free_sets.pop().unwrap_or_else(|| {
+        let set = self.lead.targets.free_sets.pop().unwrap_or_else(|| {
             assert!(
-                self.lead.sets_end < SETS_MAX,
+                self.lead.targets.sets_end < SETS_MAX,
                 "the cache of lists has fewer than this"
             );
-            self.lead.sets_end += 1;
-            self.lead.sets_end - 1
+            self.lead.targets.sets_end += 1;
+            self.lead.targets.sets_end - 1
         });
         self.write(&Rare::SetPacked {
             set,
@@ -324,7 +324,7 @@ impl Partition {
 
     pub(crate) fn drop_set(&mut self, set: u32) {
         self.write(&Rare::SetDropped { set });
-        self.lead.free_sets.push(set);
+        self.lead.targets.free_sets.push(set);
     }
 }
 

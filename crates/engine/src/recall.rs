@@ -147,7 +147,7 @@ impl Partition {
     /// through the log together.
     fn ahead_of(&self, window: u16) -> u64 {
         let wants_max = room_max(&self.state.records) / BYTES_A_WANT;
-        let share = wants_max / self.lead.attached.max(1);
+        let share = wants_max / self.lead.registry.attached.max(1);
         share
             .clamp(AHEAD_MIN, AHEAD_MAX)
             .min(2 * u64::from(window).max(AHEAD_MIN))
@@ -220,7 +220,7 @@ impl Partition {
         else {
             return asked;
         };
-        let doomed = &self.lead.doomed;
+        let doomed = &self.lead.streams.doomed;
         let end = live.pushed + ahead;
         while *asked_to < end
             && let Some((seq, reference)) = stream.next_reference(*asked_to)

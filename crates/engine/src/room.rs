@@ -312,10 +312,17 @@ impl Partition {
             }
             Owner::Group => queue.floor(),
         };
-        let mut passed = self.lead.passed.get(&stream).copied().unwrap_or_default();
-        let stays = |seq| self.is_begun(stream, seq) || self.lead.doomed.contains(&(stream, seq));
+        let mut passed = self
+            .lead
+            .streams
+            .passed
+            .get(&stream)
+            .copied()
+            .unwrap_or_default();
+        let stays =
+            |seq| self.is_begun(stream, seq) || self.lead.streams.doomed.contains(&(stream, seq));
         let found = passed.next_droppable(from, |seq| queue.next_live(seq), stays);
-        self.lead.passed.insert(stream, passed);
+        self.lead.streams.passed.insert(stream, passed);
         found
     }
 
@@ -341,7 +348,7 @@ impl Partition {
         let Some(reference) = reference else {
             return;
         };
-        if !self.lead.doomed.insert((stream, seq)) {
+        if !self.lead.streams.doomed.insert((stream, seq)) {
             return;
         }
         let bytes = i64::from(self.state.records.len_of(reference.slot));

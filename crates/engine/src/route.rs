@@ -73,7 +73,7 @@ impl Partition {
         view: &RecordView<'_>,
         fx: &mut impl PartitionEffects,
     ) {
-        let mut routed = std::mem::take(&mut self.lead.routed);
+        let mut routed = std::mem::take(&mut self.lead.targets.routed);
         if !routed.is_of(list, whole, view.retain) {
             let targets = if whole { &list.targets } else { list.routed() };
             self.find_receivers(targets, view, &mut routed);
@@ -90,7 +90,7 @@ impl Partition {
         if routed.absent > 0 {
             fx.dropped(Dropped::Offline, routed.absent);
         }
-        self.lead.routed = routed;
+        self.lead.targets.routed = routed;
     }
 
     fn find_receivers(&mut self, targets: &[Target], view: &RecordView<'_>, routed: &mut Routed) {

@@ -72,7 +72,7 @@ impl Partition {
             filter: join.filter.clone(),
             awaited,
         };
-        self.lead.open_joins.insert(join.request, open);
+        self.lead.sharing.open_joins.insert(join.request, open);
         let to = fx.group_partition(&join.share, &join.filter);
         fx.send_partition(to, ToPartition::Join(Box::new(message)));
     }
@@ -86,7 +86,7 @@ impl Partition {
         result: JoinResult,
         fx: &mut impl PartitionEffects,
     ) {
-        let open = self.lead.open_joins.remove(&request);
+        let open = self.lead.sharing.open_joins.remove(&request);
         if open.is_none()
             && let JoinResult::Joined(group) = result
         {
@@ -118,8 +118,8 @@ impl Partition {
             }
         }
         if open.is_some_and(|open| open.awaited == Awaited::BySuback) {
-            self.lead.join_answers.insert(request, result);
-            let waiting = std::mem::take(&mut self.lead.joining);
+            self.lead.sharing.join_answers.insert(request, result);
+            let waiting = std::mem::take(&mut self.lead.sharing.joining);
             for subscribing in waiting {
                 self.finish_subscribe(subscribing, fx);
             }
@@ -131,7 +131,7 @@ impl Partition {
         let uid = subscribing.session;
         let joins = std::mem::take(&mut subscribing.joins);
         for join in joins {
-            match self.lead.join_answers.remove(&join.request) {
+            match self.lead.sharing.join_answers.remove(&join.request) {
                 None => subscribing.joins.push(join),
                 Some(JoinResult::Joined(_)) => {}
                 Some(JoinResult::Refused(refusal)) => {
@@ -360,7 +360,7 @@ impl Partition {
                 }
             }
         }
-        let waiting = std::mem::take(&mut self.lead.leaving);
+        let waiting = std::mem::take(&mut self.lead.sharing.leaving);
         for mut unsubscribing in waiting {
             unsubscribing.leaves.retain(|leave| *leave != request);
             self.finish_unsubscribe(unsubscribing, fx);

@@ -30,11 +30,11 @@ impl Partition {
     /// The first entry of the term is applied: everything before it is, too.
     pub(crate) fn term_begun(&mut self, began: Began, fx: &mut impl PartitionEffects) {
         self.lead.orphans.clear();
-        self.lead.sessions = Numbers::of(&self.state.sessions, self.state.last_session);
-        self.lead.groups = Numbers::of(&self.state.groups, self.state.last_group);
+        self.lead.issued.sessions = Numbers::of(&self.state.sessions, self.state.last_session);
+        self.lead.issued.groups = Numbers::of(&self.state.groups, self.state.last_group);
         self.lead.origins = self.state.origins.clone();
         self.lead.inbox = self.state.inbox.clone();
-        self.lead.last_scan = self.state.last_scan;
+        self.lead.issued.last_scan = self.state.last_scan;
         self.lead.role = Role::Leading;
         self.rename_sets();
         self.find_due();
@@ -49,7 +49,7 @@ impl Partition {
         self.tell_whole_index(fx);
         if began == Began::InProcess {
             let heirs = self.heirs();
-            match self.lead.unconfirmed.last_entry() {
+            match self.lead.index.unconfirmed.last_entry() {
                 Some(mut last) => last.get_mut().push(Indexed::Heirs(heirs)),
                 None => self.say_inheritances(&heirs, fx),
             }
@@ -74,11 +74,12 @@ impl Partition {
 
     /// Sets of earlier leaders: no list of this one knows them.
     fn rename_sets(&mut self) {
-        self.lead.sets_end = u32::try_from(self.state.sets.len()).expect("fewer than 2^32 sets");
-        for set in 0..self.lead.sets_end {
+        self.lead.targets.sets_end =
+            u32::try_from(self.state.sets.len()).expect("fewer than 2^32 sets");
+        for set in 0..self.lead.targets.sets_end {
             match self.state.sets[set as usize] {
                 Some(_) => self.drop_set(set),
-                None => self.lead.free_sets.push(set),
+                None => self.lead.targets.free_sets.push(set),
             }
         }
     }
@@ -151,6 +152,7 @@ impl Partition {
                 let token = self.lead.next_token();
                 let session = uid;
                 self.lead
+                    .index
                     .fences
                     .insert(token, Fenced::Scans { session, scans });
                 fx.fence(token, Fence::Forwarded);
@@ -184,13 +186,13 @@ impl Partition {
             now,
             orphans,
             term: self.lead.term,
-            // Tokens of an earlier leadership may still be answered.
-            tokens: self.lead.tokens,
             early: std::mem::take(&mut self.lead.early),
-            routed: self.lead.routed.ended(),
             ..Lead::default()
         };
-        for (client_id, mut client) in self.lead.clients.drain() {
+        // Tokens of an earlier leadership may still be answered.
+        lead.index.tokens = self.lead.index.tokens;
+        lead.targets.routed = self.lead.targets.routed.ended();
+        for (client_id, mut client) in self.lead.registry.clients.drain() {
             if let Some(waiting) = client.waiting.take() {
                 let refused = ToFront::ConnectRefused(ConnectRefusal::Unavailable);
                 fx.send_front(waiting.attach.front, refused);
@@ -200,7 +202,7 @@ impl Partition {
                 Holder::Clean(..) => {
                     client.told = false;
                     client.wills = 0;
-                    lead.clients.insert(client_id, client);
+                    lead.registry.clients.insert(client_id, client);
                 }
                 Holder::Coming(front) => {
                     let refused = ToFront::ConnectRefused(ConnectRefusal::Unavailable);

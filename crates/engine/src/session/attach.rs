@@ -36,7 +36,7 @@ impl Partition {
         }
         let planted_early = self.is_planted(PlantedPartition::LetInEarly);
         let since = self.wall();
-        match self.lead.clients.get_mut(&attach.client_id) {
+        match self.lead.registry.clients.get_mut(&attach.client_id) {
             None => self.take_client(&attach, since, fx),
             Some(client) => {
                 let client_id = planted_early.then(|| attach.client_id.clone());
@@ -54,7 +54,12 @@ impl Partition {
     /// The planted bug: the holder's last words are said for it, and it goes on.
     #[cold]
     fn let_in_early(&mut self, client_id: CompactString, fx: &mut impl PartitionEffects) {
-        let holder = self.lead.clients.get(&client_id).map(|it| it.holder);
+        let holder = self
+            .lead
+            .registry
+            .clients
+            .get(&client_id)
+            .map(|it| it.holder);
         match holder {
             Some(Holder::Home(_, uid)) => {
                 let session = self.state.sessions.get(uid.0);
@@ -69,7 +74,7 @@ impl Partition {
     /// Whether the user of a connection may have its client id: what another user has made, a connection or a stored session, is
     /// neither displaced, nor ended, nor taken up. What nobody has logged in for is anybody's.
     fn may_have(&self, attach: &Attach) -> bool {
-        let holder = self.lead.clients.get(&attach.client_id);
+        let holder = self.lead.registry.clients.get(&attach.client_id);
         let held = holder.and_then(|client| client.owner.as_deref());
         let stored = self.state.by_client.get(&attach.client_id);
         let stored = stored.and_then(|uid| self.state.sessions.get(*uid)?.owner());
@@ -91,7 +96,7 @@ impl Partition {
     fn take_client(&mut self, attach: &Attach, since: WallMs, fx: &mut impl PartitionEffects) {
         if !self.may_have(attach) {
             refuse(attach.front, ConnectRefusal::NotAuthorized, fx);
-            self.lead.clients.remove(&attach.client_id);
+            self.lead.registry.clients.remove(&attach.client_id);
             return;
         }
         let client_id = &attach.client_id;
@@ -136,7 +141,7 @@ impl Partition {
 
     /// Notes who has a client id.
     pub(super) fn hold(&mut self, client_id: &CompactString, holder: Holder, owner: Option<&str>) {
-        let clients = &mut self.lead.clients;
+        let clients = &mut self.lead.registry.clients;
         let client = clients
             .entry(client_id.clone())
             .or_insert_with(|| Client::new(holder));
@@ -194,14 +199,14 @@ impl Partition {
         client_id: CompactString,
         fx: &mut impl PartitionEffects,
     ) {
-        let sessions = self.state.sessions.len() + self.lead.reserved_sessions as usize;
+        let sessions = self.state.sessions.len() + self.lead.registry.reserved as usize;
         let full = sessions >= self.config.limits.sessions_max as usize;
         let Some(uid) = (!full)
-            .then(|| self.lead.sessions.next(Owner::Session))
+            .then(|| self.lead.issued.sessions.next(Owner::Session))
             .flatten()
         else {
             refuse(attach.front, ConnectRefusal::QuotaExceeded, fx);
-            self.lead.clients.remove(&client_id);
+            self.lead.registry.clients.remove(&client_id);
             return;
         };
         let window = self.window(attach.receive_maximum);
@@ -211,14 +216,14 @@ impl Partition {
             client_id: client_id.as_str().into(),
             attach: attach_fact,
         });
-        self.lead.reserved_sessions += 1;
+        self.lead.registry.reserved += 1;
         if !client_id.is_empty() {
             self.own(SessionUid(uid), attach.owner.as_deref());
             let holder = Holder::Coming(attach.front);
             self.hold(&client_id, holder, attach.owner.as_deref());
         } else if let (Some(owner), Some(_)) = (&attach.owner, attach.retained_will()) {
             let author = author_of(&attach.client_id, owner);
-            let authors = &mut self.lead.will_authors;
+            let authors = &mut self.lead.registry.will_authors;
             authors.insert(SessionUid(uid), author.into());
         }
         self.lead.after(After::Attached(Box::new(Attaching {
@@ -266,7 +271,7 @@ impl Partition {
         self.watch_session(uid.0, limits);
         if is_named {
             self.own(uid, Some(owner));
-        } else if let Some(author) = self.lead.will_authors.get_mut(&uid)
+        } else if let Some(author) = self.lead.registry.will_authors.get_mut(&uid)
             && let Some((client_id, _)) = author_parts(author)
         {
             *author = author_of(client_id, owner).into();
@@ -330,7 +335,7 @@ impl Partition {
             taken_at: self.lead.now.tick,
         };
         fx.send_front(attaching.front, ToFront::Attached(attached));
-        if let Some(client) = self.lead.clients.get_mut(&attaching.client_id) {
+        if let Some(client) = self.lead.registry.clients.get_mut(&attaching.client_id) {
             client.holder = Holder::Home(attaching.front, uid);
             client.tell_waiting(fx);
         }
@@ -349,7 +354,7 @@ impl Partition {
         fx: &mut impl PartitionEffects,
     ) {
         fx.send_front(front, ToFront::Claimed { epoch });
-        if let Some(client) = self.lead.clients.get_mut(client_id) {
+        if let Some(client) = self.lead.registry.clients.get_mut(client_id) {
             client.holder = Holder::Clean(front, epoch);
             client.tell_waiting(fx);
         }
@@ -363,7 +368,7 @@ impl Partition {
         open: Vec<PartitionId>,
         fx: &mut impl PartitionEffects,
     ) {
-        let Some(client) = self.lead.clients.get_mut(&client_id) else {
+        let Some(client) = self.lead.registry.clients.get_mut(&client_id) else {
             return;
         };
         if !matches!(client.holder, Holder::Clean(_, held) if held == epoch) {
@@ -380,7 +385,7 @@ impl Partition {
         open: &[PartitionId],
         fx: &mut impl PartitionEffects,
     ) {
-        let Some(client) = self.lead.clients.get_mut(&client_id) else {
+        let Some(client) = self.lead.registry.clients.get_mut(&client_id) else {
             return;
         };
         client.holder = Holder::Left;
@@ -390,13 +395,16 @@ impl Partition {
         }
         client.fenced = true;
         let token = self.lead.next_token();
-        self.lead.fences.insert(token, Fenced::Attach(client_id));
+        self.lead
+            .index
+            .fences
+            .insert(token, Fenced::Attach(client_id));
         fx.fence(token, Fence::Matched);
     }
 
     /// Gives a client id to the connection that waits for it, unless something of the last holder is still under way.
     pub(crate) fn pass_on(&mut self, client_id: &str, fx: &mut impl PartitionEffects) {
-        let Some(client) = self.lead.clients.get_mut(client_id) else {
+        let Some(client) = self.lead.registry.clients.get_mut(client_id) else {
             return;
         };
         if client.holder != Holder::Left || client.fenced || client.wills > 0 {
@@ -405,7 +413,7 @@ impl Partition {
         match client.waiting.take() {
             Some(Waiting { attach, since }) => self.take_client(&attach, since, fx),
             None => {
-                self.lead.clients.remove(client_id);
+                self.lead.registry.clients.remove(client_id);
             }
         }
     }

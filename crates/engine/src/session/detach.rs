@@ -165,7 +165,7 @@ impl Partition {
 
     /// Who publishes what a session leaves behind.
     fn will_author(&self, uid: SessionUid) -> Option<Box<str>> {
-        if let Some(author) = self.lead.will_authors.get(&uid) {
+        if let Some(author) = self.lead.registry.will_authors.get(&uid) {
             return Some(author.clone());
         }
         let session = self.state.sessions.get(uid.0)?;
@@ -184,11 +184,11 @@ impl Partition {
             return;
         };
         session.lead.sent_by_last = session.sent_below();
-        self.lead.passed.remove(&uid.0);
-        self.lead.routed.forget();
+        self.lead.streams.passed.remove(&uid.0);
+        self.lead.targets.routed.forget();
         self.lead.forget_waiting_requests(uid);
         if session.lead.live.take().is_some() {
-            self.lead.attached -= 1;
+            self.lead.registry.attached -= 1;
             self.tell_groups(uid, fx);
         }
     }
@@ -198,7 +198,7 @@ impl Partition {
         self.stop_live(uid, fx);
         self.publish_will(uid, fx);
         self.leave_groups(uid, fx);
-        self.lead.will_authors.remove(&uid);
+        self.lead.registry.will_authors.remove(&uid);
         self.write(&Rare::SessionEnded { session: uid });
         if let Some(session) = self.state.sessions.get_mut(uid.0) {
             session.lead.going = Going::Ended;
@@ -308,7 +308,7 @@ impl Partition {
             self.store_own(view, plan, fx);
         }
         if plan.keeper.is_some_and(|keeper| keeper != self.config.id) {
-            self.lead.last_kept_elsewhere = self.lead.number + 1;
+            self.lead.forwards.last_kept_elsewhere = self.lead.number + 1;
         }
         // The destination decides by the same limits.
         let all_refuse = self.config.limits.overflow == Overflow::RefusePublisher;
@@ -324,7 +324,7 @@ impl Partition {
                 refusable,
                 cut,
             });
-            self.lead.reserved_forwards += 1;
+            self.lead.forwards.reserved += 1;
         }
         for &(to, cut) in &plan.straight {
             let append = ToPartition::Append {
@@ -405,9 +405,9 @@ impl Lead {
     /// A session is gone: what was open for it is void.
     pub(crate) fn forget_session(&mut self, session: &Session) {
         let uid = session.uid;
-        self.routed.forget();
+        self.targets.routed.forget();
         if session.lead.live.is_some() {
-            self.attached -= 1;
+            self.registry.attached -= 1;
         }
         self.scans.forget(uid, |_| true);
         self.forget_doomed(uid.0);
@@ -416,8 +416,8 @@ impl Lead {
 
     /// A stream is gone: nothing of it is to end any more.
     pub(crate) fn forget_doomed(&mut self, number: u64) {
-        if !self.doomed.is_empty() {
-            self.doomed.retain(|(stream, _)| *stream != number);
+        if !self.streams.doomed.is_empty() {
+            self.streams.doomed.retain(|(stream, _)| *stream != number);
         }
     }
 }

@@ -96,11 +96,11 @@ impl Partition {
         fx: &mut impl PartitionEffects,
     ) {
         let packet_id = publish.packet_id;
-        if let Some((holding, _)) = self.lead.holding.get_mut(&(uid, packet_id)) {
+        if let Some((holding, _)) = self.lead.forwards.holding.get_mut(&(uid, packet_id)) {
             holding.front = front;
             holding.pubrec = publish.pubrec;
-        } else if self.lead.inherited.contains_key(&uid) {
-            self.lead.waiting_holds.insert((uid, packet_id), front);
+        } else if self.lead.forwards.inherited.contains_key(&uid) {
+            self.lead.forwards.waiting_holds.insert((uid, packet_id), front);
         } else {
             fx.send_front(front, received(packet_id, Settled::Ok, true));
         }
@@ -115,7 +115,7 @@ impl Partition {
     ) -> Option<Plan> {
         let session = self.state.sessions.get(uid.0)?;
         let limits = &self.config.limits;
-        let forwards = self.state.outboxes.len() + self.lead.reserved_forwards as usize;
+        let forwards = self.state.outboxes.len() + self.lead.forwards.reserved as usize;
         let is_full = self.disk_room == DiskRoom::Short
             || self.memory_room == MemoryRoom::Short
             || session.holds_at_least(limits.holds_max as usize)
@@ -183,7 +183,7 @@ impl Partition {
             }
         }
         let count = holding.forwards;
-        let forwards = self.lead.forwarded.drain(..count);
+        let forwards = self.lead.forwards.pushed.drain(..count);
         if !holding.must_wait {
             drop(forwards);
             return self.answer_held(&holding, fx);
@@ -191,9 +191,9 @@ impl Partition {
         let open: OpenForwards = forwards.collect();
         for &forward in &open {
             let waiter = Waiter::Hold(uid, packet_id);
-            self.lead.answers.insert(forward, waiter);
+            self.lead.forwards.answers.insert(forward, waiter);
         }
-        self.lead.holding.insert((uid, packet_id), (holding, open));
+        self.lead.forwards.holding.insert((uid, packet_id), (holding, open));
     }
 
     fn answer_held(&self, holding: &Holding, fx: &mut impl PartitionEffects) {
@@ -227,7 +227,7 @@ impl Partition {
     }
 
     fn write_release(&mut self, uid: SessionUid, packet_id: u16) {
-        self.lead.waiting_holds.remove(&(uid, packet_id));
+        self.lead.forwards.waiting_holds.remove(&(uid, packet_id));
         if let Some(session) = self.state.sessions.get_mut(uid.0) {
             session.lead.proposed_holds.insert(packet_id, None);
         }
@@ -243,7 +243,7 @@ impl Partition {
         for (to, outbox) in self.state.outboxes.iter() {
             for (seq, forward) in outbox.iter() {
                 if let (Some(uid), Refusable::Yes) = (forward.session, forward.refusable) {
-                    let inherited = self.lead.inherited.entry(uid).or_default();
+                    let inherited = self.lead.forwards.inherited.entry(uid).or_default();
                     inherited.insert((to, seq));
                 }
             }
@@ -257,16 +257,16 @@ impl Partition {
         let Some(uid) = forward.and_then(|forward| forward.session) else {
             return;
         };
-        let Some(left) = self.lead.inherited.get_mut(&uid) else {
+        let Some(left) = self.lead.forwards.inherited.get_mut(&uid) else {
             return;
         };
         left.remove(&(to, seq));
         if !left.is_empty() {
             return;
         }
-        self.lead.inherited.remove(&uid);
+        self.lead.forwards.inherited.remove(&uid);
         let range = (uid, 0)..=(uid, u16::MAX);
-        for ((_, packet_id), front) in self.lead.waiting_holds.extract_if(range, |_, _| true) {
+        for ((_, packet_id), front) in self.lead.forwards.waiting_holds.extract_if(range, |_, _| true) {
             fx.send_front(front, received(packet_id, Settled::Ok, true));
         }
     }
@@ -283,20 +283,20 @@ impl Partition {
     /// Sends what the outboxes hold, in order.
     pub(crate) fn send_forwards(&mut self, fx: &mut impl PartitionEffects) {
         if self.state.outboxes.len() == 0 {
-            self.lead.stood.clear();
+            self.lead.forwards.stood.clear();
             return;
         }
         let now = self.lead.now.tick;
         let volatile = self.is_volatile();
         let planted_twice = self.is_planted(PlantedPartition::ForwardedTwice);
         for (to, outbox) in self.state.outboxes.iter() {
-            let is_new = !self.lead.stood.contains_key(&to);
-            let sender = self.lead.senders.entry(to).or_default();
+            let is_new = !self.lead.forwards.stood.contains_key(&to);
+            let sender = self.lead.forwards.senders.entry(to).or_default();
             let floor = outbox.floor();
             if outbox.len() == 0 {
-                self.lead.stood.remove(&to);
+                self.lead.forwards.stood.remove(&to);
             } else {
-                let stood = self.lead.stood.entry(to).or_insert((floor, now));
+                let stood = self.lead.forwards.stood.entry(to).or_insert((floor, now));
                 if stood.0 != floor {
                     *stood = (floor, now);
                 } else if stood.1.after_ms(FORWARD_AGAIN_MS) <= now {
@@ -307,7 +307,7 @@ impl Partition {
                 }
             }
             // Who it is says so when it begins, but not to volatile partitions: they ask.
-            let Some(&leader) = self.lead.leaders.get(&to) else {
+            let Some(&leader) = self.lead.forwards.leaders.get(&to) else {
                 if volatile && is_new {
                     let (term, tell) = (self.lead.term, Tell::Asks);
                     fx.send_partition(to, ToPartition::Leads { term, tell });
@@ -360,13 +360,14 @@ impl Partition {
         }
         if self
             .lead
+            .forwards
             .leaders
             .get(&from)
             .is_none_or(|known| *known < term)
         {
-            self.lead.leaders.insert(from, term);
-            self.lead.stood.remove(&from);
-            if let Some(sender) = self.lead.senders.get_mut(&from) {
+            self.lead.forwards.leaders.insert(from, term);
+            self.lead.forwards.stood.remove(&from);
+            if let Some(sender) = self.lead.forwards.senders.get_mut(&from) {
                 sender.restart();
             }
             self.send_forwards(fx);
@@ -376,7 +377,7 @@ impl Partition {
     /// Refused forwards whose moment has come are sent again.
     pub(crate) fn forward_timeout(&mut self, fx: &mut impl PartitionEffects) {
         let now = self.lead.now.tick;
-        for sender in self.lead.senders.values_mut() {
+        for sender in self.lead.forwards.senders.values_mut() {
             sender.handle_timeout(now);
         }
         self.send_forwards(fx);
@@ -390,9 +391,9 @@ impl Partition {
         result: Settled,
         fx: &mut impl PartitionEffects,
     ) {
-        let waiter = match self.lead.answers.is_empty() {
+        let waiter = match self.lead.forwards.answers.is_empty() {
             true => None,
-            false => self.lead.answers.remove(&(from, seq)),
+            false => self.lead.forwards.answers.remove(&(from, seq)),
         };
         match (result, waiter) {
             (Settled::Ok, waiter) => {
@@ -420,7 +421,7 @@ impl Partition {
             (Settled::Refused(_), None) => self.forward_later(from, seq),
         }
         // Only what waited behind this one can go now.
-        if self.lead.senders.get(&from).is_some_and(Sender::has_ready) {
+        if self.lead.forwards.senders.get(&from).is_some_and(Sender::has_ready) {
             self.send_forwards(fx);
         }
     }
@@ -428,7 +429,7 @@ impl Partition {
     pub(crate) fn end_forward(&mut self, to: PartitionId, seq: Seq) {
         if let Some(outbox) = self.state.outboxes.get(to) {
             let session = outbox.get(seq).and_then(|forward| forward.session);
-            let sender = self.lead.senders.entry(to).or_default();
+            let sender = self.lead.forwards.senders.entry(to).or_default();
             sender.settled(outbox, seq, session);
         }
         let haste = Haste::Lazy(self.lead.now.tick);
@@ -445,19 +446,19 @@ impl Partition {
         match waiter {
             None => {}
             Some(Waiter::Will(client_id)) => {
-                if let Some(client) = self.lead.clients.get_mut(&client_id) {
+                if let Some(client) = self.lead.registry.clients.get_mut(&client_id) {
                     client.wills = client.wills.saturating_sub(1);
                 }
                 self.pass_on(&client_id, fx);
             }
             Some(Waiter::Hold(uid, packet_id)) => {
                 let hold = (uid, packet_id);
-                let Some((_, open)) = self.lead.holding.get_mut(&hold) else {
+                let Some((_, open)) = self.lead.forwards.holding.get_mut(&hold) else {
                     return;
                 };
                 open.retain(|it| *it != forward);
                 if open.is_empty()
-                    && let Some((holding, _)) = self.lead.holding.remove(&hold)
+                    && let Some((holding, _)) = self.lead.forwards.holding.remove(&hold)
                 {
                     self.answer_held(&holding, fx);
                 }
@@ -475,14 +476,14 @@ impl Partition {
         fx: &mut impl PartitionEffects,
     ) {
         let goes_on = self.state.sessions.get(uid.0).is_some();
-        if let Some((holding, _)) = self.lead.holding.get(&(uid, packet_id))
+        if let Some((holding, _)) = self.lead.forwards.holding.get(&(uid, packet_id))
             && holding.pubrec == PubrecCan::OnlyAccept
             && goes_on
         {
             let refused = holding.received(Settled::Refused(refusal));
             fx.send_front(holding.front, refused);
             let waiter = Waiter::Hold(uid, packet_id);
-            self.lead.answers.insert((to, seq), waiter);
+            self.lead.forwards.answers.insert((to, seq), waiter);
             return self.forward_later(to, seq);
         }
         self.end_forward(to, seq);
@@ -494,7 +495,7 @@ impl Partition {
     fn forward_later(&mut self, to: PartitionId, seq: Seq) {
         let retry_at = self.lead.now.tick.after_ms(RETRY_MS);
         if let Some(outbox) = self.state.outboxes.get(to) {
-            let sender = self.lead.senders.entry(to).or_default();
+            let sender = self.lead.forwards.senders.entry(to).or_default();
             sender.refused(outbox, seq, retry_at);
         }
     }
@@ -513,9 +514,9 @@ impl Partition {
 
     /// A hold whose PUBREC waits does so no more, if there is one: what of its message is still on its way goes no further.
     fn drop_holding(&mut self, uid: SessionUid, packet_id: u16) -> Option<Holding> {
-        let (holding, open) = self.lead.holding.remove(&(uid, packet_id))?;
+        let (holding, open) = self.lead.forwards.holding.remove(&(uid, packet_id))?;
         for (to, seq) in open {
-            if self.lead.answers.remove(&(to, seq)).is_some() {
+            if self.lead.forwards.answers.remove(&(to, seq)).is_some() {
                 self.end_forward(to, seq);
             }
         }
@@ -528,13 +529,14 @@ impl Partition {
         client_id: &compact_str::CompactString,
         forwards: usize,
     ) {
-        let forwards: Vec<_> = self.lead.forwarded.drain(..forwards).collect();
-        let Some(client) = self.lead.clients.get_mut(client_id) else {
+        let forwards: Vec<_> = self.lead.forwards.pushed.drain(..forwards).collect();
+        let Some(client) = self.lead.registry.clients.get_mut(client_id) else {
             return;
         };
         for forward in forwards {
             client.wills += 1;
             self.lead
+                .forwards
                 .answers
                 .insert(forward, Waiter::Will(client_id.clone()));
         }

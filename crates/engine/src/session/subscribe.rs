@@ -101,10 +101,10 @@ impl Partition {
             RetainHandling::DoNotSend => false,
         };
         let scan = if retained && subscription.share.is_none() {
-            self.lead.last_scan += 1;
-            subscribing.scans.push(self.lead.last_scan);
+            self.lead.issued.last_scan += 1;
+            subscribing.scans.push(self.lead.issued.last_scan);
             subscribing.replaces |= !new;
-            self.lead.last_scan
+            self.lead.issued.last_scan
         } else {
             0
         };
@@ -148,7 +148,7 @@ impl Partition {
             self.drop_replaced_scans(uid, fx);
         }
         self.join_groups(&subscribing, fx);
-        match self.lead.unconfirmed.last_entry() {
+        match self.lead.index.unconfirmed.last_entry() {
             Some(mut last) => last.get_mut().push(Indexed::Subscribe(subscribing)),
             None => self.index_ready(subscribing, fx),
         }
@@ -161,6 +161,7 @@ impl Partition {
             let session = subscribing.session;
             let token = self.lead.next_token();
             self.lead
+                .index
                 .fences
                 .insert(token, Fenced::Scans { session, scans });
             fx.fence(token, Fence::Forwarded);
@@ -176,7 +177,7 @@ impl Partition {
     ) {
         self.take_join_answers(&mut subscribing);
         if !subscribing.joins.is_empty() {
-            self.lead.joining.push(subscribing);
+            self.lead.sharing.joining.push(subscribing);
         } else if subscribing.takes_back {
             self.lead.after(After::TakenBack(Box::new(subscribing)));
         } else {
@@ -270,7 +271,7 @@ impl Partition {
         fx: &mut impl PartitionEffects,
     ) {
         if !unsubscribing.leaves.is_empty() {
-            self.lead.leaving.push(unsubscribing);
+            self.lead.sharing.leaving.push(unsubscribing);
             return;
         }
         let message = ToFront::Unsubscribed {
@@ -300,14 +301,19 @@ impl Partition {
 
     pub(crate) fn change_index(&mut self, change: IndexChange, fx: &mut impl PartitionEffects) {
         let token = self.lead.next_token();
-        self.lead.unconfirmed.insert(token, Vec::new());
+        self.lead.index.unconfirmed.insert(token, Vec::new());
         fx.change_index(token, change);
     }
 
     /// Every shard uses the index with this change.
     pub(crate) fn index_confirmed(&mut self, token: IndexToken, fx: &mut impl PartitionEffects) {
-        let waiting = self.lead.unconfirmed.remove(&token).unwrap_or_default();
-        if self.lead.role == Role::Indexing && self.lead.unconfirmed.is_empty() {
+        let waiting = self
+            .lead
+            .index
+            .unconfirmed
+            .remove(&token)
+            .unwrap_or_default();
+        if self.lead.role == Role::Indexing && self.lead.index.unconfirmed.is_empty() {
             self.lead.role = Role::Leading;
         }
         for indexed in waiting {
@@ -326,12 +332,12 @@ impl Partition {
 
     /// All that was matched before a fence has settled.
     pub(crate) fn fence_passed(&mut self, token: IndexToken, fx: &mut impl PartitionEffects) {
-        match self.lead.fences.remove(&token) {
+        match self.lead.index.fences.remove(&token) {
             None => {}
             Some(Fenced::Scans { session, scans }) => self.begin_scans(session, &scans, fx),
             Some(Fenced::Cut) => self.cut_made(fx),
             Some(Fenced::Attach(client_id)) => {
-                if let Some(client) = self.lead.clients.get_mut(&client_id) {
+                if let Some(client) = self.lead.registry.clients.get_mut(&client_id) {
                     client.fenced = false;
                 }
                 self.pass_on(&client_id, fx);

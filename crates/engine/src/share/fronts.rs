@@ -184,13 +184,13 @@ impl Partition {
             return;
         }
         group.lead.taken_at = Some(self.lead.now.tick);
-        let mut facts = std::mem::take(&mut self.lead.group_facts);
+        let mut facts = std::mem::take(&mut self.lead.sharing.facts);
         if let Some(dispatch) = &mut group.lead.dispatch {
             dispatch.outcome(member, range, kind, &mut facts);
         }
         self.write_group_facts(number, &facts);
         facts.clear();
-        self.lead.group_facts = facts;
+        self.lead.sharing.facts = facts;
         self.pump_group(number, fx);
         self.tell_group_news(number, fx);
         self.end_group_if_over(number);

@@ -34,7 +34,7 @@ impl Partition {
     pub(crate) fn pump_group(&mut self, number: u64, fx: &mut impl PartitionEffects) {
         let at = self.group_ref(number);
         // What came back from a member may be dropped again.
-        self.lead.passed.remove(&number);
+        self.lead.streams.passed.remove(&number);
         let Some(shared) = self.state.groups.get_mut(number) else {
             return;
         };
@@ -52,7 +52,7 @@ impl Partition {
         };
         let unlost = &mut lead.unlost;
         let records = &self.state.records;
-        let doomed = &self.lead.doomed;
+        let doomed = &self.lead.streams.doomed;
         let end = Seq(end_of_group(number, (stream, records), unlost, doomed));
         let strategy = group.strategy();
         let mut topic = "";
@@ -95,7 +95,7 @@ impl Partition {
                 }
             }
         }
-        self.lead.pump.push(number);
+        self.lead.streams.pump.push(number);
         self.gather.hurry();
     }
 

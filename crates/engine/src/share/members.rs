@@ -20,6 +20,7 @@ impl Partition {
     pub(super) fn usable_group(&self, name: &(Box<str>, Box<str>)) -> Option<u64> {
         let known = self
             .lead
+            .sharing
             .making
             .get(name)
             .or_else(|| self.state.by_share.get(name))
@@ -48,8 +49,8 @@ impl Partition {
         name: &(Box<str>, Box<str>),
         strategy: SharedStrategy,
     ) -> Option<u64> {
-        let group = self.lead.groups.next(Owner::Group)?;
-        self.lead.making.insert(name.clone(), group);
+        let group = self.lead.issued.groups.next(Owner::Group)?;
+        self.lead.sharing.making.insert(name.clone(), group);
         self.write(&Rare::GroupMade {
             group,
             share: name.0.clone(),
@@ -93,6 +94,7 @@ impl Partition {
         fx: &mut impl PartitionEffects,
     ) {
         self.lead
+            .sharing
             .making
             .remove(&(join.share.clone(), join.filter.clone()));
         let Some(group) = self.state.groups.get_mut(number) else {
@@ -117,7 +119,7 @@ impl Partition {
             }
             return;
         }
-        match self.lead.unconfirmed.last_entry() {
+        match self.lead.index.unconfirmed.last_entry() {
             Some(mut last) => last.get_mut().push(Indexed::Join {
                 member,
                 request,
@@ -163,7 +165,7 @@ impl Partition {
             Some(_) => None,
             None if member.partition.is_volatile() => self.usable_group(&name),
             None => {
-                let known = self.lead.making.get(&name);
+                let known = self.lead.sharing.making.get(&name);
                 known.or_else(|| self.state.by_share.get(&name)).copied()
             }
         };
@@ -307,7 +309,7 @@ impl Partition {
         if self.is_between_parts(number, group) {
             return;
         }
-        self.lead.parts.forget(number);
+        self.lead.sharing.parts.forget(number);
         if let Some(group) = self.state.groups.get_mut(number) {
             group.lead.ending = true;
         }
@@ -316,7 +318,7 @@ impl Partition {
 
     /// A new leader begins to pick, and asks the homes of all members for their connections.
     pub(crate) fn begin_groups(&mut self, began: Began, fx: &mut impl PartitionEffects) {
-        self.lead.groups = Numbers::of(&self.state.groups, self.state.last_group);
+        self.lead.issued.groups = Numbers::of(&self.state.groups, self.state.last_group);
         for number in self.state.groups.sorted() {
             self.begin_part(number, began == Began::WithProcess);
             let group = self.state.groups.get_mut(number).expect("it was listed");

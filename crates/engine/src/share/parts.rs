@@ -139,7 +139,7 @@ impl Partition {
     /// The list without parts of groups that do not get what carries this cut.
     #[inline]
     pub(crate) fn on_their_side(&self, list: Rc<TargetList>, cut: Cut) -> Rc<TargetList> {
-        if self.lead.parts.sides.is_empty() {
+        if self.lead.sharing.parts.sides.is_empty() {
             return list;
         }
         self.without_others(list, cut)
@@ -151,6 +151,7 @@ impl Partition {
             ids::owner(stream) == Owner::Group
                 && self
                     .lead
+                    .sharing
                     .parts
                     .sides
                     .iter()
@@ -169,7 +170,7 @@ impl Partition {
     pub(crate) fn is_between_parts(&self, number: u64, group: &SharedGroup) -> bool {
         let expects = matches!(group.group.part(), Part::Heir { all: false, .. });
         let passes = group.lead.passing.as_ref().is_some_and(|p| !p.is_idle());
-        expects || passes || self.lead.parts.is_offered(number)
+        expects || passes || self.lead.sharing.parts.is_offered(number)
     }
 }
 

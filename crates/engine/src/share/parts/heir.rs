@@ -18,13 +18,13 @@ impl Partition {
     /// A join of a group that this partition does not have.
     pub(crate) fn join_other_part(&mut self, join: Box<Join>, fx: &mut impl PartitionEffects) {
         let name = name_of(&join.share, &join.filter);
-        if let Some(waiting) = self.lead.parts.asking.get_mut(&name) {
+        if let Some(waiting) = self.lead.sharing.parts.asking.get_mut(&name) {
             waiting.push(Membership::Join(join));
         } else if join.member.partition.is_volatile() {
             fx.send_partition(fx.volatile_partition(), ToPartition::Join(join));
         } else {
             let waiting = vec![Membership::Join(join)];
-            self.lead.parts.asking.insert(name.clone(), waiting);
+            self.lead.sharing.parts.asking.insert(name.clone(), waiting);
             let term = self.lead.term;
             fx.send_partition(fx.volatile_partition(), ToPartition::AskPart { name, term });
         }
@@ -43,7 +43,7 @@ impl Partition {
             None => fx.volatile_partition(),
         };
         if leaver.part.is_none()
-            && let Some(waiting) = self.lead.parts.asking.get_mut(&name)
+            && let Some(waiting) = self.lead.sharing.parts.asking.get_mut(&name)
         {
             waiting.push(Membership::Leave(leaver));
             return;
@@ -75,7 +75,7 @@ impl Partition {
         if term != self.lead.term {
             return;
         }
-        let Some(waiting) = self.lead.parts.asking.remove(name) else {
+        let Some(waiting) = self.lead.sharing.parts.asking.remove(name) else {
             return;
         };
         let first = waiting.iter().find_map(|waiting| match waiting {
@@ -88,7 +88,7 @@ impl Partition {
             match (made, part) {
                 (Some(group), VolatilePart::UpTo(cut)) => {
                     self.write(&Rare::GroupInherits { group, cut });
-                    self.lead.parts.sides.push((group, Side::From(cut)));
+                    self.lead.sharing.parts.sides.push((group, Side::From(cut)));
                     self.lead.after(After::Heir(group));
                 }
                 (None, VolatilePart::UpTo(_)) => {
@@ -108,7 +108,7 @@ impl Partition {
 
     /// The entry that made a durable part is applied: the volatile one is told once L1 leads here.
     pub(crate) fn heir_made(&mut self, number: u64, fx: &mut impl PartitionEffects) {
-        match self.lead.unconfirmed.last_entry() {
+        match self.lead.index.unconfirmed.last_entry() {
             Some(mut last) => last.get_mut().push(Indexed::Heir(number)),
             None => self.ask_for_inheritance(number, fx),
         }
@@ -135,7 +135,11 @@ impl Partition {
                 cut: Cut(0),
             }),
             Part::Heir { cut, .. } => {
-                self.lead.parts.sides.push((number, Side::From(cut)));
+                self.lead
+                    .sharing
+                    .parts
+                    .sides
+                    .push((number, Side::From(cut)));
             }
             Part::Whole | Part::Closed => {}
         }

@@ -30,14 +30,14 @@ impl Partition {
             let part = VolatilePart::Absent;
             return fx.send_partition(to, ToPartition::Part { name, term, part });
         };
-        let cut = match &mut self.lead.parts.offer {
+        let cut = match &mut self.lead.sharing.parts.offer {
             // Its leader went before it had a durable part: the next one, which asks again, has all that the last one has left.
             Some(offer) if offer.group == group => {
                 offer.term = term;
                 offer.cut
             }
             Some(_) => {
-                let queue = &mut self.lead.parts.queue;
+                let queue = &mut self.lead.sharing.parts.queue;
                 let known = queue.iter_mut().find(|it| it.by == to && it.name == name);
                 match known {
                     Some(asked) => asked.term = term,
@@ -46,10 +46,14 @@ impl Partition {
                 return;
             }
             None => {
-                self.lead.parts.cuts += 1;
-                let cut = Cut(self.lead.parts.cuts);
-                self.lead.parts.sides.push((group, Side::Below(cut)));
-                self.lead.parts.offer = Some(Offer {
+                self.lead.sharing.parts.cuts += 1;
+                let cut = Cut(self.lead.sharing.parts.cuts);
+                self.lead
+                    .sharing
+                    .parts
+                    .sides
+                    .push((group, Side::Below(cut)));
+                self.lead.sharing.parts.offer = Some(Offer {
                     name: name.clone(),
                     to,
                     term,
@@ -77,7 +81,7 @@ impl Partition {
 
     /// The offer is void, if it is one of these: the group goes on as if nobody had asked.
     fn forget_offer(&mut self, is_void: impl FnOnce(&Offer) -> bool) {
-        let parts = &mut self.lead.parts;
+        let parts = &mut self.lead.sharing.parts;
         if parts.offer.as_ref().is_some_and(is_void)
             && let Some(offer) = parts.offer.take()
         {
@@ -93,7 +97,7 @@ impl Partition {
         expected: Vec<Inheritance>,
         fx: &mut impl PartitionEffects,
     ) {
-        let queue = &mut self.lead.parts.queue;
+        let queue = &mut self.lead.sharing.parts.queue;
         queue.retain(|asked| asked.by != to || asked.term >= term);
         self.forget_offer(|offer| {
             let earlier = offer.to == to && offer.term < term;
@@ -112,13 +116,13 @@ impl Partition {
         heir: Inheritance,
         fx: &mut impl PartitionEffects,
     ) {
-        if let Some(offer) = &mut self.lead.parts.offer
+        if let Some(offer) = &mut self.lead.sharing.parts.offer
             && (offer.to, offer.cut) == (to, heir.cut)
             && offer.name == heir.name
         {
             if offer.heir.replace(heir.group).is_none() {
                 let token = self.lead.next_token();
-                self.lead.fences.insert(token, Fenced::Cut);
+                self.lead.index.fences.insert(token, Fenced::Cut);
                 fx.fence(token, Fence::Cut(heir.cut));
             }
             return;
@@ -150,7 +154,7 @@ impl Partition {
 
     /// Nothing below the cut comes any more.
     pub(crate) fn cut_made(&mut self, fx: &mut impl PartitionEffects) {
-        let Some(offer) = self.lead.parts.offer.take() else {
+        let Some(offer) = self.lead.sharing.parts.offer.take() else {
             return;
         };
         let heir = offer.heir.expect("a fence is asked for with its heir");
@@ -166,8 +170,8 @@ impl Partition {
     }
 
     fn offer_next(&mut self, fx: &mut impl PartitionEffects) {
-        while self.lead.parts.offer.is_none()
-            && let Some(Asked { by, term, name }) = self.lead.parts.queue.pop_front()
+        while self.lead.sharing.parts.offer.is_none()
+            && let Some(Asked { by, term, name }) = self.lead.sharing.parts.queue.pop_front()
         {
             self.offer_part((by, term), name, fx);
         }
@@ -210,12 +214,12 @@ impl Partition {
         let end = Seq(stream.next());
         let mut waiting = dispatch.take_waiting(end, PASSED_MAX);
         waiting.retain(|seq| {
-            stream.get(seq.0).is_some() && !self.lead.doomed.contains(&(number, seq.0))
+            stream.get(seq.0).is_some() && !self.lead.streams.doomed.contains(&(number, seq.0))
         });
         let all = !dispatch.has_waiting(end);
         if waiting.is_empty() && (passing.said_all || !all) {
             if !all {
-                self.lead.pump.push(number);
+                self.lead.streams.pump.push(number);
                 self.gather.hurry();
             }
             return;
