@@ -9,7 +9,7 @@ use courser_memory::Detached;
 use tokio::net::TcpListener;
 
 use super::Shard;
-use super::hub::Budget;
+use super::budget::Budget;
 use super::ready::{Place, ReadyQueue, SocketWaker};
 use super::sockets::Newcomer;
 use super::timers::Timer;

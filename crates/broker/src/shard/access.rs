@@ -13,8 +13,8 @@ use courser_engine::Partition;
 use courser_mqtt::front::{FrontConfig, Revocation};
 
 use super::Shard;
+use super::budget::Budget;
 use super::fronts::Access;
-use super::hub::Budget;
 use super::ready::Place;
 use super::recovery::Damaged;
 use crate::access::{Gate, Owner, Revoked, limits_of_session};
@@ -97,9 +97,9 @@ impl Shard {
     /// What a new connection gets by the listener that it came in at.
     pub(super) fn front_door(&self, id: FrontId, peer: &Peer) -> (Rc<FrontConfig>, Gate) {
         let gate = match peer.entrance.authentication {
-            Authentication::None => Gate::open(&self.hub.table),
+            Authentication::None => Gate::open(&self.hub.access.table),
             Authentication::Accounts | Authentication::Tokens => {
-                self.hub.accounts.arrive(id, peer);
+                self.hub.access.accounts.arrive(id, peer);
                 Gate::Shut
             }
         };
@@ -109,12 +109,12 @@ impl Shard {
     /// Takes the table that counts now, and goes on with logins whose password was compared.
     pub(super) fn observe_access(&mut self) {
         self.propose_changes();
-        self.hub.accounts.set_now(self.hub.now.tick);
-        if self.hub.access.revision() != self.hub.table.revision() {
+        self.hub.access.accounts.set_now(self.hub.now.tick);
+        if self.hub.access.process.revision() != self.hub.access.table.revision() {
             self.take_table();
         }
-        if self.hub.accounts.has_verdict() {
-            for (front, step) in self.hub.accounts.take_verdicts() {
+        if self.hub.access.accounts.has_verdict() {
+            for (front, step) in self.hub.access.accounts.take_verdicts() {
                 self.with_front(front, |front, now, fx| {
                     front.handle_authenticated(now, step, fx);
                 });
@@ -135,8 +135,8 @@ impl Shard {
     /// The table that counts now, and in time what follows from it for those who are here.
     #[cold]
     pub(super) fn take_table(&mut self) {
-        let before = std::mem::replace(&mut self.hub.table, self.hub.access.table());
-        if self.hub.table.retained() != before.retained() {
+        let before = std::mem::replace(&mut self.hub.access.table, self.hub.access.process.table());
+        if self.hub.access.table.retained() != before.retained() {
             self.limit_partitions();
         }
         self.revoking = Some(0);
@@ -149,14 +149,16 @@ impl Shard {
             return;
         };
         if let (Gate::Client(_), Some((client_id, who))) =
-            (&connection.gate, self.hub.accounts.take_login(id))
+            (&connection.gate, self.hub.access.accounts.take_login(id))
         {
-            connection.gate.log_in(&client_id, who, &self.hub.table);
-            if let Some(revoked) = connection.gate.revoked(&self.hub.table) {
+            connection
+                .gate
+                .log_in(&client_id, who, &self.hub.access.table);
+            if let Some(revoked) = connection.gate.revoked(&self.hub.access.table) {
                 return self.end_revoked(id, revoked);
             }
             // What the session leaves behind goes by the newer token as well.
-            if let Some((owner, limits)) = connection.gate.ownership(&self.hub.table) {
+            if let Some((owner, limits)) = connection.gate.ownership(&self.hub.access.table) {
                 self.with_front(id, |front, _, fx| front.handle_owner(owner, limits, fx));
             }
         }
@@ -175,7 +177,7 @@ impl Shard {
     pub(super) fn end_tokens(&mut self) {
         self.token_end.fired();
         for _ in 0..REVOKING_MAX {
-            let Some(id) = self.hub.accounts.take_ended() else {
+            let Some(id) = self.hub.access.accounts.take_ended() else {
                 break;
             };
             self.hub.budget.spend(Budget::DELIVERY);
@@ -191,14 +193,14 @@ impl Shard {
 
     /// Arms the timer of the next token that ends. One that fires early looks and is armed again.
     fn arm_token_end(&mut self) {
-        if let Some(next) = self.hub.accounts.next_end() {
+        if let Some(next) = self.hub.access.accounts.next_end() {
             self.token_end.arm(&mut self.timers, next);
         }
     }
 
     /// Tells all kept sessions what they may use: once, at the end of a start.
     pub(super) fn limit_kept_sessions(&mut self) {
-        let table = self.hub.access.table();
+        let table = self.hub.access.process.table();
         if table.revision() == 0 {
             return;
         }
@@ -215,8 +217,8 @@ impl Shard {
     /// and the sweep over a newer one may have been there before.
     #[cold]
     fn limit_attached(&mut self) {
-        for home in std::mem::take(&mut self.hub.attached) {
-            let table = Arc::clone(&self.hub.table);
+        for home in std::mem::take(&mut self.hub.access.attached) {
+            let table = Arc::clone(&self.hub.access.table);
             if table.revision() == 0 {
                 continue;
             }
@@ -232,7 +234,7 @@ impl Shard {
     /// An entry is applied: sessions that it attached.
     #[inline]
     pub(super) fn note_attached(&mut self) {
-        if !self.hub.attached.is_empty() {
+        if !self.hub.access.attached.is_empty() {
             self.limit_attached();
         }
     }
@@ -245,8 +247,8 @@ impl Shard {
         };
         if place >= self.partitions.len() {
             if !self.sweep.again {
-                let revision = self.hub.table.revision();
-                self.hub.access.note_swept(self.hub.id, revision);
+                let revision = self.hub.access.table.revision();
+                self.hub.access.process.note_swept(self.hub.id, revision);
             }
             return self.sweep.end(self.hub.now.tick);
         }
@@ -254,7 +256,7 @@ impl Shard {
         let id = owned.id;
         let aside = matches!(owned.damaged.as_deref(), Some(Damaged::Aside(..)));
         let mut gone = Vec::new();
-        let table = Arc::clone(&self.hub.table);
+        let table = Arc::clone(&self.hub.access.table);
         let partition = self.owned(id);
         if !partition.serves() {
             // One that begins to serve later is looked at then; one that is set aside never does.
@@ -306,7 +308,7 @@ impl Shard {
                 continue;
             };
             self.hub.budget.spend(Budget::DELIVERY);
-            let Some(revoked) = connection.gate.revoked(&self.hub.table) else {
+            let Some(revoked) = connection.gate.revoked(&self.hub.access.table) else {
                 continue;
             };
             self.end_revoked(id, revoked);
@@ -322,7 +324,7 @@ impl Shard {
         self.revoking.is_some()
             || self.sweep.is_at_work()
             || self.has_change()
-            || self.hub.accounts.has_verdict()
-            || self.hub.access.revision() != self.hub.table.revision()
+            || self.hub.access.accounts.has_verdict()
+            || self.hub.access.process.revision() != self.hub.access.table.revision()
     }
 }

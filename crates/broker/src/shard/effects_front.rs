@@ -50,8 +50,8 @@ impl<'a> FrontFx<'a> {
     #[cold]
     fn open_gate(&mut self) {
         let hub = &self.shard.hub;
-        if let Some((client_id, who)) = hub.accounts.take_login(self.id) {
-            self.gate.log_in(&client_id, who, &hub.table);
+        if let Some((client_id, who)) = hub.access.accounts.take_login(self.id) {
+            self.gate.log_in(&client_id, who, &hub.access.table);
         }
     }
 
@@ -78,7 +78,7 @@ impl FrontEffects for FrontFx<'_> {
         if matches!(self.gate, Gate::Shut) {
             self.open_gate();
         }
-        self.gate.may(asked, &self.shard.hub.table)
+        self.gate.may(asked, &self.shard.hub.access.table)
     }
 
     fn author(&mut self) -> Option<Arc<str>> {
@@ -131,7 +131,7 @@ impl FrontEffects for FrontFx<'_> {
                 self.open_gate();
             }
             attach.owner = self.gate.owner();
-            self.gate.limit(attach, &self.shard.hub.table);
+            self.gate.limit(attach, &self.shard.hub.access.table);
             if let Some(will) = &attach.will {
                 self.has_will = true;
                 self.gate.note_will(&will.topic);
@@ -186,7 +186,7 @@ pub(crate) struct DeliverFx<'a> {
 impl FrontEffects for DeliverFx<'_> {
     #[inline]
     fn may(&mut self, asked: Asked<'_>) -> Permission {
-        self.gate.may(asked, &self.hub.table)
+        self.gate.may(asked, &self.hub.access.table)
     }
 
     fn publish(&mut self, _publish: &Publish<'_>, _ticket: Ticket) -> Routed {
@@ -245,7 +245,7 @@ impl Hub {
     ) {
         let is_last = matches!(message, ToHome::Detach { .. } | ToHome::Unclaim { .. });
         if is_last && unsettled > 0 {
-            self.last_words
+            self.books.last_words
                 .hold(self.now.tick, front, unsettled, (partition, message));
         } else {
             self.send_home(partition, message);
@@ -254,10 +254,10 @@ impl Hub {
 
     /// A publish of a front is settled, whether or not the front is still there.
     pub(crate) fn front_settled(&mut self, front: FrontId) {
-        if self.last_words.is_empty() {
+        if self.books.last_words.is_empty() {
             return;
         }
-        if let Some(leaving) = self.last_words.settled(front) {
+        if let Some(leaving) = self.books.last_words.settled(front) {
             for (partition, message) in leaving.messages {
                 self.send_home(partition, message);
             }
@@ -266,8 +266,8 @@ impl Hub {
 
     /// Sends the last words of fronts that have waited long enough, with what is still open.
     pub(crate) fn send_overdue_words(&mut self) {
-        while let Some(leaving) = self.last_words.overdue(self.now.tick) {
-            let still_open = self.appends.open(leaving.front);
+        while let Some(leaving) = self.books.last_words.overdue(self.now.tick) {
+            let still_open = self.books.appends.open(leaving.front);
             for (partition, mut message) in leaving.messages {
                 if let ToHome::Detach { open, .. } | ToHome::Unclaim { open, .. } = &mut message {
                     open.clone_from(&still_open);

@@ -14,7 +14,8 @@ use super::connection::Connection;
 use super::effects_front::DeliverFx;
 use super::fronts::Access;
 use super::guard::Inside;
-use super::hub::{Budget, Hub};
+use super::budget::Budget;
+use super::hub::Hub;
 use crate::access::may_publish_will;
 use crate::failpoint;
 use crate::index::IndexRequest;
@@ -79,7 +80,7 @@ impl Given {
         }
         if !connection.touched {
             connection.touched = true;
-            hub.touched.note_delivery(target.front.slot);
+            hub.output.touched.note_delivery(target.front.slot);
         }
     }
 }
@@ -102,7 +103,7 @@ impl PartitionEffects for PartitionFx<'_> {
         if let ToFront::Attached(attached) = &message
             && !self.id.is_volatile()
         {
-            self.shard.hub.attached.push(attached.home);
+            self.shard.hub.access.attached.push(attached.home);
         }
         self.shard.hub.send_front(front, message);
     }
@@ -171,12 +172,12 @@ impl PartitionEffects for PartitionFx<'_> {
     }
 
     fn permits_will(&mut self, owner: &str, client_id: &str, topic: &str) -> WillPermission {
-        may_publish_will(&self.shard.hub.access, owner, client_id, topic)
+        may_publish_will(&self.shard.hub.access.process, owner, client_id, topic)
     }
 
     fn permits_retained(&mut self, author: &str, topic: &str) -> Permission {
         let hub = &mut self.shard.hub;
-        hub.authors.permit(&hub.access, author, topic)
+        hub.access.authors.permit(&hub.access.process, author, topic)
     }
 
     fn dropped(&mut self, why: Dropped, messages: u64) {
@@ -227,9 +228,9 @@ impl Shard {
             .iter()
             .filter(|target| target.front.shard == mine)
             .inspect(|target| fronts.note_queued(target.front));
-        let before = hub.local.receivers();
-        hub.local.push_delivery(delivery, here, received);
-        if hub.local.receivers() - before < to.len() {
+        let before = hub.links.local.receivers();
+        hub.links.local.push_delivery(delivery, here, received);
+        if hub.links.local.receivers() - before < to.len() {
             self.deliver_elsewhere(delivery, to);
         }
     }
@@ -279,7 +280,7 @@ impl Shard {
             } else if place == Place::BehindQueued && fronts.has_queued(target.front) {
                 fronts.note_queued(target.front);
                 let received = hub.latency.handling();
-                hub.local
+                hub.links.local
                     .push_delivery(delivery, std::iter::once(target), received);
             } else {
                 match fronts.get(target.front) {
@@ -292,7 +293,7 @@ impl Shard {
                     // To itself, in the middle of its own read: right after that.
                     Access::Taken => {
                         let received = hub.latency.handling();
-                        hub.local
+                        hub.links.local
                             .push_delivery(delivery, std::iter::once(target), received);
                         fronts.note_queued(target.front);
                     }
@@ -307,7 +308,7 @@ impl Shard {
     fn deliver_elsewhere(&mut self, delivery: &Delivery<'_>, to: &[DeliverTo]) {
         let hub = &mut self.hub;
         let received = hub.latency.handling();
-        for (place, sender) in hub.ports.to.iter_mut().enumerate() {
+        for (place, sender) in hub.links.ports.to.iter_mut().enumerate() {
             let Some(sender) = sender else { continue };
             let there = |target: &&DeliverTo| usize::from(target.front.shard.0) == place;
             let count = to.iter().filter(there).count();

@@ -88,7 +88,7 @@ impl Shard {
         match catch_unwind(AssertUnwindSafe(|| self.turn(context))) {
             Ok(next) => next,
             Err(panic) => {
-                if let (Some((id, index)), Some(disk)) = (self.hub.applying, &self.hub.disk) {
+                if let (Some((id, index)), Some(disk)) = (self.hub.applying.entry, &self.hub.disk) {
                     disk.note_crash(id, index);
                 }
                 resume_unwind(panic)

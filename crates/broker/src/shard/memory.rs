@@ -82,7 +82,7 @@ impl Shard {
                 "memory.max is nearly used up: publishes and connections are refused"
             );
             // A shard that sleeps may have what is to be closed.
-            for doze in &self.hub.ports.dozes {
+            for doze in &self.hub.links.ports.dozes {
                 doze.wake();
             }
         }

@@ -9,7 +9,7 @@ use courser_shard::{Done, Watermarks};
 
 use super::Shard;
 use super::effects_partition::{AT_ONCE, Place};
-use super::hub::Budget;
+use super::budget::Budget;
 use crate::control::Happened;
 use crate::latency::Moment;
 use crate::rings::{Batch, DeliverSpan, Message};
@@ -43,7 +43,7 @@ impl Shard {
                     break;
                 };
                 if self.handle_batch(peer, &mut inbound) {
-                    self.hub.ports.give_back(peer, inbound.batch);
+                    self.hub.links.ports.give_back(peer, inbound.batch);
                 } else {
                     self.inbound[place] = Some(inbound);
                 }
@@ -55,7 +55,7 @@ impl Shard {
         if let Some(inbound) = self.inbound[place].take() {
             return Some(inbound);
         }
-        let receiver = self.hub.ports.from[place].as_mut()?;
+        let receiver = self.hub.links.ports.from[place].as_mut()?;
         receiver.take().map(Inbound::new)
     }
 
@@ -64,10 +64,10 @@ impl Shard {
         loop {
             let mut inbound = match self.local.take() {
                 Some(inbound) => inbound,
-                None if self.hub.local.is_empty() => return true,
+                None if self.hub.links.local.is_empty() => return true,
                 None => {
                     let spare = std::mem::take(&mut self.spare);
-                    Inbound::new(std::mem::replace(&mut self.hub.local, spare))
+                    Inbound::new(std::mem::replace(&mut self.hub.links.local, spare))
                 }
             };
             if !self.handle_batch(self.hub.id, &mut inbound) {
@@ -183,7 +183,7 @@ impl Shard {
             } => {
                 for number in first.0..=last.0 {
                     let number = courser_contract::AppendNumber(number);
-                    let done = self.hub.appends.settled(partition, origin, number, result);
+                    let done = self.hub.books.appends.settled(partition, origin, number, result);
                     if let Some(done) = done {
                         self.tell_settled(done);
                     }
@@ -223,14 +223,14 @@ impl Shard {
                         ..Watermarks::default()
                     },
                     Fence::Cut(cut) => {
-                        self.hub.cuts[usize::from(id.asker.0)] = cut;
+                        self.hub.books.cuts[usize::from(id.asker.0)] = cut;
                         Watermarks {
                             proposed: self.partitions.proposed().collect(),
                             ..self.hub.watermarks()
                         }
                     }
                 };
-                self.hub.fences.owe(id, fence, watermarks);
+                self.hub.books.fences.owe(id, fence, watermarks);
             }
             Message::FencePassed(id) => {
                 if let Some((partition, token)) = self.hub.fence_passed(id) {
@@ -276,7 +276,7 @@ impl Shard {
                 connection.was_attached = true;
                 let version = connection.front.version();
                 let client_id = connection.front.client_id();
-                connection.tracer = self.hub.traces.tracer(client_id, version, 0);
+                connection.tracer = self.hub.watch.traces.tracer(client_id, version, 0);
                 self.note_event(&connection, Happened::Connected);
             }
             self.fronts.put(front, connection);

@@ -62,8 +62,8 @@ impl Shard {
         let Some(machine) = &mut self.metadata else {
             return;
         };
-        if machine.is_idle() && self.hub.access.is_asked() {
-            machine.take(self.hub.access.take_asked());
+        if machine.is_idle() && self.hub.access.process.is_asked() {
+            machine.take(self.hub.access.process.take_asked());
         }
         while let Some(submitted) = machine.take_next() {
             if let Some(entry) = machine.propose(submitted, self.hub.now.wall) {
@@ -75,7 +75,7 @@ impl Shard {
     /// Whether a turn would find a change to propose.
     pub(super) fn has_change(&self) -> bool {
         self.metadata.as_ref().is_some_and(|machine| {
-            machine.has_next() || (machine.is_idle() && self.hub.access.is_asked())
+            machine.has_next() || (machine.is_idle() && self.hub.access.process.is_asked())
         })
     }
 

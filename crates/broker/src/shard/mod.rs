@@ -8,6 +8,7 @@
 
 mod accept;
 mod access;
+mod budget;
 mod checkpoints;
 mod connection;
 mod effects_front;
@@ -15,6 +16,7 @@ mod effects_partition;
 mod fronts;
 mod guard;
 mod hub;
+mod links;
 mod memory;
 mod messages;
 mod metadata;
@@ -49,22 +51,20 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
 
-use courser_contract::{Cut, Now, Origin, PartitionId, ShardId, Term};
+use courser_contract::{Now, PartitionId, ShardId, Term};
 use courser_engine::DiskRoom;
 use courser_memory::{PoolLimits, ReceivePool};
 use courser_mqtt::front::PreparedScratch;
-use courser_shard::{Appends, FenceBook, LastWords, Rounds};
 use rand::SeedableRng;
 use rand::rngs::{StdRng, SysRng};
 use router::{Reader, Writer};
 
 use self::accept::Accepting;
 use self::access::Sweep;
+pub(crate) use self::budget::Budget;
 use self::checkpoints::{CheckpointLink, Checkpoints};
 use self::fronts::Fronts;
-use self::guard::Inside;
-pub(crate) use self::hub::Budget;
-use self::hub::{Hub, IndexWriter};
+use self::hub::{Hub, HubParts, ShardAccess};
 use self::memory::MemoryWatch;
 use self::messages::Inbound;
 use self::pacing::Pacing;
@@ -76,19 +76,14 @@ use self::reports::{Busy, Reports};
 use self::settings::Tuning;
 use self::timers::Timer;
 use self::turn::Next;
-use self::writing::{Touched, Unwritten};
-use crate::access::{Accounts, Authors, Logins, Metadata, Reply};
-use crate::classes::Classes;
+use crate::access::{Accounts, Logins, Metadata, Reply};
 use crate::clock::{Alarm, Clock};
 use crate::config::{Config, Pinning};
-use crate::control::{Desk, History, Traces};
+use crate::control::Desk;
 use crate::doors::Inbox;
-use crate::index::Routes;
-use crate::latency::Latency;
 use crate::listen::BoundListener;
 use crate::live::Live;
-use crate::memory::{Level, MemoryBudget};
-use crate::metrics::Counters;
+use crate::memory::MemoryBudget;
 use crate::peer::Entrance;
 use crate::rings::{Batch, Doze, Ports};
 use crate::stations::DiskPorts;
@@ -236,6 +231,47 @@ fn pin(shard: ShardId) -> io::Result<()> {
     Ok(())
 }
 
+/// What a shard has towards the stations.
+struct Stationed {
+    store: Stores,
+    recovery: Recovery,
+    checkpoints: Option<Checkpoints>,
+    recalls: Option<Recalls>,
+}
+
+impl Stationed {
+    /// Nothing is kept.
+    fn in_memory() -> Self {
+        Self {
+            store: Stores::Memory(InMemory::default()),
+            recovery: Recovery::Over,
+            checkpoints: None,
+            recalls: None,
+        }
+    }
+
+    fn on_disk(disk: DiskPorts, config: &Config, partitions: &Partitions) -> Self {
+        let places = config.places();
+        let link = CheckpointLink {
+            jobs: disk.jobs,
+            done: disk.checkpoints,
+            pieces: Arc::default(),
+        };
+        let every = config.settings.log.checkpoint_bytes.bytes();
+        let checkpoints = Checkpoints::new(link, every, places.last_logged(), partitions.ids());
+        Self {
+            store: Stores::Disk(Box::new(OnDisk::new(places, disk.orders))),
+            recovery: Recovery::Reading(disk.recovered),
+            checkpoints: Some(checkpoints),
+            recalls: Some(Recalls::new(disk.questions, disk.recalled)),
+        }
+    }
+}
+
+fn seeded() -> io::Result<StdRng> {
+    StdRng::try_from_rng(&mut SysRng).map_err(io::Error::other)
+}
+
 impl Shard {
     fn new(parts: ShardParts) -> io::Result<Self> {
         let ShardParts {
@@ -245,97 +281,35 @@ impl Shard {
             ports,
             listeners,
             inboxes,
-            reader,
-            writer,
             disk,
             desk,
+            logins,
             ..
         } = parts;
         let now = clock.now();
-        let places = config.places();
         let ready = Arc::new(ReadyQueue::default());
         let doze = Arc::clone(&ports.dozes[usize::from(id.0)]);
-        let limits = config.limits(parts.logins.access.table().retained());
-        let origin = Origin {
-            node: 0,
-            shard: id,
-            start: parts.start,
-        };
-        let rng = || StdRng::try_from_rng(&mut SysRng).map_err(io::Error::other);
+        let limits = config.limits(logins.access.table().retained());
+        let partitions = Partitions::new(id, parts.start, &config.places(), &limits);
         let reply = Reply::new(Arc::clone(&doze));
-        let accounts = Accounts::new(Arc::clone(&parts.logins), reply, rng()?);
-        let hub = Hub {
+        let accounts = Accounts::new(Arc::clone(&logins), reply, seeded()?);
+        let hub = Hub::new(HubParts {
             id,
             now,
-            places,
-            classes: Classes::new(places, &config.settings.classes),
-            routes: Routes::new(reader),
-            local: Batch::default(),
-            appends: Appends::new(origin, places.last_logged() + 1, config.shards),
-            last_words: LastWords::default(),
-            fences: FenceBook::new(id, config.shards),
-            cuts: vec![Cut(0); usize::from(config.shards)],
-            index: writer.map(|writer| IndexWriter {
-                writer,
-                rounds: Rounds::new(config.shards),
-            }),
-            counters: Counters::default(),
-            latency: Latency::default(),
-            entry: 0..0,
-            history: History::default(),
-            traces: Traces::default(),
-            budget: Budget::of(Budget::TURN),
-            closed_in_turn: 0,
-            rng: rng()?,
+            start: parts.start,
             volatile_answers: limits.overflow == courser_engine::Overflow::RefusePublisher,
-            congested: vec![None; usize::from(config.shards)],
-            overfull: false,
-            slow: false,
-            memory: Level::Free,
-            inside: Inside::Shell,
-            applying: None,
-            waiting_for_link: Vec::new(),
-            touched: Touched::default(),
-            unwritten: Unwritten::default(),
-            connections: parts.connections,
-            table: parts.logins.access.table(),
-            access: Arc::clone(&parts.logins.access),
-            authors: Authors::default(),
-            accounts: accounts.clone(),
-            serving: disk.is_none(),
-            early: VecDeque::new(),
-            attached: Vec::new(),
-            disk: disk.as_ref().map(|disk| Arc::clone(&disk.state)),
+            reader: parts.reader,
+            writer: parts.writer,
             ports,
+            rng: seeded()?,
+            connections: parts.connections,
+            access: ShardAccess::new(&logins.access, accounts.clone()),
+            disk: disk.as_ref().map(|disk| Arc::clone(&disk.state)),
             config: Arc::clone(&config),
-        };
-        let partitions = Partitions::new(id, parts.start, &places, &limits);
-        let (store, recovery, checkpoints, recalls) = match disk {
-            None => (
-                Stores::Memory(InMemory::default()),
-                Recovery::Over,
-                None,
-                None,
-            ),
-            Some(disk) => {
-                let link = CheckpointLink {
-                    jobs: disk.jobs,
-                    done: disk.checkpoints,
-                    pieces: Arc::default(),
-                };
-                let every = config.settings.log.checkpoint_bytes.bytes();
-                (
-                    Stores::Disk(Box::new(OnDisk::new(places, disk.orders))),
-                    Recovery::Reading(disk.recovered),
-                    Some(Checkpoints::new(
-                        link,
-                        every,
-                        places.last_logged(),
-                        partitions.ids(),
-                    )),
-                    Some(Recalls::new(disk.questions, disk.recalled)),
-                )
-            }
+        });
+        let stationed = match disk {
+            None => Stationed::in_memory(),
+            Some(disk) => Stationed::on_disk(disk, &config, &partitions),
         };
         Ok(Self {
             fronts: Fronts::new(id),
@@ -343,17 +317,17 @@ impl Shard {
             scratch: PreparedScratch::default(),
             tuning: Tuning::new(parts.live, parts.entrances, &config, Rc::new(accounts)),
             revoking: None,
-            sweep: access::Sweep::beginning_with(&hub.table),
+            sweep: access::Sweep::beginning_with(&hub.access.table),
             token_end: access::TokenEnd::default(),
             memory: MemoryWatch::new(parts.memory),
             pool: ReceivePool::new(PoolLimits::default()),
-            store,
-            recovery,
+            store: stationed.store,
+            recovery: stationed.recovery,
             held: Vec::new(),
             metadata: (id == ShardId(0))
-                .then(|| Box::new(Metadata::new(Arc::clone(&parts.logins.access)))),
-            checkpoints,
-            recalls,
+                .then(|| Box::new(Metadata::new(Arc::clone(&logins.access)))),
+            checkpoints: stationed.checkpoints,
+            recalls: stationed.recalls,
             disk_room: DiskRoom::Enough,
             timers: Wheel::new(now.tick),
             due: Vec::new(),

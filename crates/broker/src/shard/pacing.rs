@@ -66,7 +66,7 @@ impl Shard {
     pub(super) fn resume_paced(&mut self) {
         self.pacing.armed = false;
         let now = self.hub.now;
-        let room = self.hub.may_read_again();
+        let room = self.hub.links.may_read_again(self.hub.now.tick);
         while let Some(id) = self.pacing.next(now.tick) {
             let Access::Here(connection) = self.fronts.get(id) else {
                 continue;
@@ -82,7 +82,7 @@ impl Shard {
             };
             if !room {
                 connection.hold = Hold::Link;
-                self.hub.waiting_for_link.push(id.slot);
+                self.hub.links.waiting.push(id.slot);
             } else if connection.resume(now, over) {
                 self.queue(id.slot);
             }

@@ -9,8 +9,8 @@ use courser_engine::Pace;
 use courser_shard::Waiting;
 
 use super::Shard;
+use super::budget::Budget;
 use super::effects_partition::PartitionFx;
-use super::hub::Budget;
 use crate::failpoint;
 use crate::index::Way;
 use crate::memory::Level;
@@ -109,7 +109,7 @@ impl Shard {
         let key = if publish.qos == QoS::AtMostOnce || volatile {
             AppendKey::Unanswered
         } else {
-            let (appends, turn) = (&mut self.hub.appends, self.hub.latency.turn());
+            let (appends, turn) = (&mut self.hub.books.appends, self.hub.latency.turn());
             let waiting = *waiting.get_or_insert_with(|| appends.begin(front, ticket, turn));
             appends.number(waiting, to.partition, ())
         };
@@ -119,11 +119,12 @@ impl Shard {
             publish,
             keep_retained: to.keep_retained,
             deliver: to.deliver,
-            cut: self.hub.cuts[usize::from(shard.0)],
+            cut: self.hub.books.cuts[usize::from(shard.0)],
         };
         self.hub.budget.spend(Budget::STEP);
         if shard == self.hub.id {
-            self.hub.overfull |= !to.partition.is_volatile() && self.hub.is_congested(shard);
+            self.hub.links.overfull |=
+                !to.partition.is_volatile() && self.hub.links.is_congested(shard);
             self.hub.slow |= self.append_here(to.partition, &append) == Pace::Slow;
         } else {
             self.hub
@@ -173,7 +174,7 @@ impl Shard {
         if self.hub.memory >= Level::Full {
             return true;
         }
-        if self.hub.congested.iter().all(Option::is_none) {
+        if !self.hub.links.are_congested() {
             return false;
         }
         // What the disk cannot take at once stops nothing that is not kept.
@@ -181,7 +182,7 @@ impl Shard {
         let mut shards = partitions
             .filter(|&partition| partition != here)
             .map(|partition| self.hub.places.shard_of(partition));
-        shards.any(|shard: ShardId| self.hub.refuses(shard))
+        shards.any(|shard: ShardId| self.hub.links.refuses(shard, self.hub.now.tick))
     }
 
     /// The broker's values are its own: a client that could write them could mislead whoever watches.

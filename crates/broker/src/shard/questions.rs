@@ -10,9 +10,9 @@ use courser_mqtt::front::Redirect;
 use tokio::sync::oneshot::Sender;
 
 use super::Shard;
+use super::budget::Budget;
 use super::connection::Connection;
 use super::fronts::Access;
-use super::hub::Budget;
 use crate::control::{
     CLIENTS_AT_ONCE, ClientRow, Ended, Happened, Page, PastEvent, Question, RetainedMessage,
     RetainedRow, SessionPlace, SessionRow, SubscriptionRow, SubscriptionStop, TracePage,
@@ -69,10 +69,10 @@ impl Shard {
                 answer,
             } => give(answer, self.redirect(front, &redirect)),
             Question::History { client_id, answer } => {
-                give(answer, self.hub.history.of_client(&client_id));
+                give(answer, self.hub.watch.history.of_client(&client_id));
             }
             Question::Events { from, answer } => {
-                give(answer, self.hub.history.from(from, EVENTS_AT_ONCE));
+                give(answer, self.hub.watch.history.from(from, EVENTS_AT_ONCE));
             }
             Question::Trace {
                 client_id,
@@ -333,14 +333,14 @@ impl Shard {
     /// Lines of a client's trace; its connection has a part in it from now on.
     fn trace(&mut self, client_id: &str, front: Option<FrontId>, from: u64) -> Option<TracePage> {
         let now = self.hub.now.tick;
-        let page = self.hub.traces.ask(now, client_id, from)?;
+        let page = self.hub.watch.traces.ask(now, client_id, from)?;
         if let Some(front) = front
             && let Access::Here(connection) = self.fronts.get(front)
             && connection.tracer.as_ref().is_none_or(|it| it.is_over(now))
         {
             let seen = connection.front.output().len();
             let version = connection.front.version();
-            connection.tracer = self.hub.traces.tracer(client_id, version, seen);
+            connection.tracer = self.hub.watch.traces.tracer(client_id, version, seen);
         }
         Some(page)
     }
@@ -362,7 +362,7 @@ impl Shard {
             address: connection.peer.address,
         };
         let since = connection.was_attached.then_some(connection.since);
-        self.hub.history.note(event, since);
+        self.hub.watch.history.note(event, since);
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use courser_contract::Recalled;
 
 use super::Shard;
-use super::hub::Budget;
+use super::budget::Budget;
 use crate::stations::{Counter, QuestionDoor};
 
 /// A shard's way to the record reader.

@@ -99,7 +99,7 @@ impl Shard {
                 Recovery::Replaying
             }
             // What kept sessions may use is known before anything can come for them.
-            Recovery::Replaying if self.all_are_settled() && self.hub.access.serves() => {
+            Recovery::Replaying if self.all_are_settled() && self.hub.access.process.serves() => {
                 self.limit_kept_sessions();
                 self.settle_damage();
                 self.give_held();
@@ -260,7 +260,7 @@ impl Shard {
         self.hub.classes.set_stays(stays);
         self.clock.begin_at(self.hub.disk_state().last_wall());
         // It was not there yet when they came.
-        let table = self.hub.access.table();
+        let table = self.hub.access.process.table();
         for Early {
             front, mut attach, ..
         } in std::mem::take(&mut self.hub.early)
@@ -389,7 +389,7 @@ impl Hub {
 
     /// Wakes every shard that sleeps.
     fn wake_all(&self) {
-        for doze in &self.ports.dozes {
+        for doze in &self.links.ports.dozes {
             doze.wake();
         }
     }

@@ -96,7 +96,7 @@ impl Shard {
             cpu_us: self.turn_ended_us,
             busy: self.busy.look(self.hub.now.tick, self.turn_ended_us),
             queued_sockets: self.sockets.len() as u64,
-            logins: self.hub.accounts.counted(),
+            logins: self.hub.access.accounts.counted(),
             allocations: thread_snapshot().allocated().allocations,
         }
     }

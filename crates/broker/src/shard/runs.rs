@@ -9,10 +9,11 @@ use courser_contract::{DeliverTo, Delivery, FrontId, ListNumber, PartitionId};
 use courser_mqtt::front::{Output, Prepared, Run, RunBlocks, SHARED_PAYLOAD_BYTES_MIN};
 
 use super::Shard;
+use super::budget::Budget;
 use super::connection::Connection;
 use super::effects_partition::Place as Order;
 use super::fronts::Fronts;
-use super::hub::{Budget, Hub};
+use super::hub::Hub;
 use super::ready::Place;
 use crate::access::Gate;
 
@@ -144,7 +145,7 @@ impl Fronts {
         }
         if !connection.touched {
             connection.touched = true;
-            hub.touched.note_delivery(id.slot);
+            hub.output.touched.note_delivery(id.slot);
         }
         Some(connection)
     }

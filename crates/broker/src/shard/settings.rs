@@ -134,7 +134,7 @@ impl Shard {
             self.retime_reports();
         }
         // The table has the limits of the settings below its own, and is no newer by them.
-        if self.hub.table.process() != self.hub.config.process_limits() {
+        if self.hub.access.table.process() != self.hub.config.process_limits() {
             self.take_table();
         }
     }

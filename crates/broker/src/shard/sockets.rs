@@ -5,10 +5,10 @@ use courser_memory::{Buffer, Detached};
 use courser_mqtt::front::{Front, Reading};
 
 use super::Shard;
+use super::budget::Budget;
 use super::connection::{Connection, Hold, Life, Received};
 use super::effects_front::FrontFx;
 use super::fronts::Access;
-use super::hub::Budget;
 use super::placement::Served;
 use super::ready::{Place, SocketWaker};
 use super::timers::Timer;
@@ -180,7 +180,8 @@ impl Shard {
             Hold::Front
         } else if connection.front.output().len() > self.tuning.output_bytes_max() {
             Hold::Output
-        } else if connection.hold == Hold::Link && !self.hub.may_read_again() {
+        } else if connection.hold == Hold::Link && !self.hub.links.may_read_again(self.hub.now.tick)
+        {
             Hold::Link
         } else if matches!(connection.hold, Hold::Pace | Hold::Quota) {
             connection.hold
@@ -240,11 +241,11 @@ impl Shard {
 
     /// What a front has published may be more than a link or a session takes: then it is not read for a while.
     fn hold_publisher(&mut self, id: FrontId, connection: &mut Connection) {
-        let overfull = std::mem::take(&mut self.hub.overfull);
+        let overfull = std::mem::take(&mut self.hub.links.overfull);
         let slow = std::mem::take(&mut self.hub.slow);
         if overfull {
             connection.hold = Hold::Link;
-            self.hub.waiting_for_link.push(id.slot);
+            self.hub.links.waiting.push(id.slot);
         } else if slow && connection.hold != Hold::Pace {
             connection.hold = Hold::Pace;
             self.hub.counters.publishers_slowed += 1;
@@ -260,7 +261,7 @@ impl Shard {
     /// Who has published more than its user may is not read until it has paid for it.
     fn hold_over_quota(&mut self, id: FrontId, connection: &mut Connection) {
         // What else it would be held for is found again after its next read.
-        self.hub.overfull = false;
+        self.hub.links.overfull = false;
         self.hub.slow = false;
         self.hub.counters.publishers_over_quota += 1;
         connection.hold = Hold::Quota;
@@ -346,10 +347,10 @@ impl Shard {
 
     /// Lets the connections read again that waited for room on a link.
     pub(crate) fn resume_links(&mut self) {
-        if self.hub.waiting_for_link.is_empty() || !self.hub.may_read_again() {
+        if self.hub.links.waiting.is_empty() || !self.hub.links.may_read_again(self.hub.now.tick) {
             return;
         }
-        let waiting = std::mem::take(&mut self.hub.waiting_for_link);
+        let waiting = std::mem::take(&mut self.hub.links.waiting);
         for slot in waiting {
             let Some(id) = self.fronts.id(slot) else {
                 continue;

@@ -184,14 +184,14 @@ impl Shard {
     }
 
     fn is_quiet(&self) -> bool {
-        let links = self.hub.ports.to.iter().flatten();
+        let links = self.hub.links.ports.to.iter().flatten();
         let waits_for_fronts = self.stop.seen == Phase::Closing && !self.fronts.is_empty();
         !waits_for_fronts
             && !self.has_work()
             && self.store.is_quiet()
-            && self.hub.last_words.is_empty()
+            && self.hub.books.last_words.is_empty()
             && !self.is_saving_last()
-            && !self.hub.ports.has_work()
+            && !self.hub.links.ports.has_work()
             && links
                 .into_iter()
                 .all(|sender| sender.has_passed(sender.mark()))

@@ -4,7 +4,7 @@ use courser_contract::Tick;
 use courser_engine::DiskRoom;
 
 use super::Shard;
-use super::hub::Budget;
+use super::budget::Budget;
 use super::ready::Place;
 use crate::timer::Advanced;
 
@@ -157,8 +157,8 @@ impl Shard {
 
     /// Arms the watch when there is something to watch.
     pub(crate) fn watch_soon(&mut self) {
-        let full = self.hub.congested.iter().any(Option::is_some);
-        let waiting = !self.hub.last_words.is_empty()
+        let full = self.hub.links.are_congested();
+        let waiting = !self.hub.books.last_words.is_empty()
             || !self.hub.early.is_empty()
             || self.disk_room == DiskRoom::Short;
         if !self.watching && (full || waiting) {

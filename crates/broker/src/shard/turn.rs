@@ -12,7 +12,7 @@ use courser_memory::{Component, Scope};
 
 use super::Shard;
 use super::accept::LISTENERS;
-use super::hub::Budget;
+use super::budget::Budget;
 use super::recalls::Recalls;
 use super::stop::Saves;
 use crate::clock::thread_cpu_us;
@@ -89,9 +89,9 @@ impl Shard {
     /// Units of work that a turn has for what comes in: none while too much waits to be handed out or written.
     fn work_of_turn(&self) -> i64 {
         let begun = self.local.as_ref().map_or(0, |it| it.batch.receivers());
-        let queued = self.hub.local.receivers() + begun;
+        let queued = self.hub.links.local.receivers() + begun;
         let delivered = self.hub.counters.publishes_sent;
-        if self.hub.unwritten.is_full(delivered, queued as u64) {
+        if self.hub.output.unwritten.is_full(delivered, queued as u64) {
             0
         } else {
             Budget::TURN
@@ -155,14 +155,14 @@ impl Shard {
                     return self.skip_entry(id, at.index, &entry);
                 }
                 let received = owned.take_proposed(entry.len());
-                self.hub.applying = Some((id, at.index));
+                self.hub.applying.entry = Some((id, at.index));
                 self.apply(received, place_of(&entry), |shard| {
                     shard.with_partition(id, |it, now, fx| {
                         failpoint::in_apply(&entry);
                         it.handle_committed(now, at.index, entry, fx);
                     });
                 });
-                self.hub.applying = None;
+                self.hub.applying.entry = None;
                 self.note_attached();
             }
             // The partition's own first entry of the term follows.
@@ -183,11 +183,11 @@ impl Shard {
         entry: Range<usize>,
         act: impl FnOnce(&mut Self),
     ) {
-        let outer = std::mem::replace(&mut self.hub.entry, entry);
+        let outer = std::mem::replace(&mut self.hub.applying.bytes, entry);
         let before = self.hub.handle_received(received);
         act(self);
         self.hub.handle_received(before);
-        self.hub.entry = outer;
+        self.hub.applying.bytes = outer;
     }
 
     /// The operator has ordered that an entry is not applied: it made the program panic (M50). What entries behind it count on is.
@@ -244,7 +244,7 @@ impl Shard {
             counted(Component::Router, || self.hub.publish_index());
             self.settle_fences();
             if self.local.is_some()
-                || (self.hub.local.is_empty() && self.partitions.dirty.is_empty())
+                || (self.hub.links.local.is_empty() && self.partitions.dirty.is_empty())
             {
                 break;
             }
@@ -254,22 +254,24 @@ impl Shard {
             self.store.end_turn();
         });
         if let Stores::Disk(store) = &self.store {
-            self.hub.watch_disk(store.backlog_bytes());
+            self.hub
+                .links
+                .watch_disk(store.backlog_bytes(), self.hub.now.tick);
         }
-        for sender in self.hub.ports.to.iter_mut().flatten() {
+        for sender in self.hub.links.ports.to.iter_mut().flatten() {
             sender.collect();
         }
         self.settle_fences();
-        self.hub.watch_links();
+        self.hub.links.watch(self.hub.now.tick);
         self.resume_links();
         // Other shards begin while this one writes.
-        counted(Component::Rings, || self.hub.ports.flush());
+        counted(Component::Rings, || self.hub.links.ports.flush());
         counted(Component::Output, || self.write_touched());
         let delivered = self.hub.counters.publishes_sent;
         let clock = &self.clock;
         self.hub.latency.end_turn(delivered, || clock.moment());
         // What room in an output has brought.
-        counted(Component::Rings, || self.hub.ports.flush());
+        counted(Component::Rings, || self.hub.links.ports.flush());
         self.watch_soon();
     }
 
@@ -323,7 +325,7 @@ impl Shard {
         }
         self.want_returns();
         self.doze.lie_down();
-        if self.hub.ports.has_work()
+        if self.hub.links.ports.has_work()
             || self.store.has_work()
             || self.recover()
             || self.recalls.as_mut().is_some_and(Recalls::has_some)
@@ -349,9 +351,9 @@ impl Shard {
     pub(crate) fn has_work(&self) -> bool {
         !self.sockets.is_empty()
             || self.local.is_some()
-            || !self.hub.local.is_empty()
-            || !self.hub.touched.is_empty()
-            || !self.hub.unwritten.is_empty()
+            || !self.hub.links.local.is_empty()
+            || !self.hub.output.touched.is_empty()
+            || !self.hub.output.unwritten.is_empty()
             || !self.partitions.dirty.is_empty()
             || self.inbound.iter().any(Option::is_some)
             || self.store.has_work()
@@ -367,8 +369,8 @@ impl Shard {
 
     /// Asks for a wake when a batch comes back, where something waits for that.
     fn want_returns(&mut self) {
-        let waits = self.hub.fences.owes() || self.is_stopping();
-        for sender in self.hub.ports.to.iter_mut().flatten() {
+        let waits = self.hub.books.fences.owes() || self.is_stopping();
+        for sender in self.hub.links.ports.to.iter_mut().flatten() {
             if waits || sender.waits_for_credit() {
                 sender.want_return();
             }

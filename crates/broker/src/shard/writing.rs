@@ -6,8 +6,8 @@ use courser_contract::{CloseCause, FrontId};
 use courser_mqtt::front::Output;
 
 use super::Shard;
+use super::budget::Budget;
 use super::connection::{Connection, Hold, Life, Written};
-use super::hub::Budget;
 use super::ready::Place;
 use crate::access::Gate;
 use crate::control::Happened;
@@ -74,6 +74,15 @@ pub(crate) struct Unwritten {
     since: u64,
 }
 
+/// What waits to be written.
+#[derive(Debug, Default)]
+pub(crate) struct Unsent {
+    /// Of this turn.
+    pub(crate) touched: Touched,
+    /// Of earlier turns.
+    pub(crate) unwritten: Unwritten,
+}
+
 impl Unwritten {
     /// Whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
@@ -104,7 +113,7 @@ impl Shard {
     pub(super) fn touch(&mut self, connection: &mut Connection, slot: Place) {
         if !connection.touched {
             connection.touched = true;
-            self.hub.touched.note_answer(slot);
+            self.hub.output.touched.note_answer(slot);
             self.hub.budget.spend(Budget::ANSWER);
         }
     }
@@ -141,26 +150,29 @@ impl Shard {
     /// order.
     pub(crate) fn write_touched(&mut self) {
         self.fronts.end_turn_of_runs();
-        let mut touched = std::mem::take(&mut self.hub.touched);
+        let mut touched = std::mem::take(&mut self.hub.output.touched);
         let (deliveries, answers) = touched.of_one_turn();
-        let waiting = self.hub.unwritten.places.len().min(WRITES_MAX);
+        let waiting = self.hub.output.unwritten.places.len().min(WRITES_MAX);
         let most = &mut self.hub.counters.most_written_in_turn;
         *most = (*most).max((deliveries + answers + waiting) as u64);
         for slot in touched.drain(deliveries, answers) {
             self.write_place(slot);
         }
         for _ in 0..waiting {
-            if let Some(slot) = self.hub.unwritten.places.pop_front() {
+            if let Some(slot) = self.hub.output.unwritten.places.pop_front() {
                 self.write_place(slot);
             }
         }
         if !touched.is_empty() {
             let delivered = self.hub.counters.publishes_sent;
-            self.hub.unwritten.extend(touched.drain_all(), delivered);
+            self.hub
+                .output
+                .unwritten
+                .extend(touched.drain_all(), delivered);
         }
         // What was held may have come in meanwhile; both lists keep their memory.
-        if self.hub.touched.is_empty() {
-            self.hub.touched = touched;
+        if self.hub.output.touched.is_empty() {
+            self.hub.output.touched = touched;
         }
     }
 
@@ -270,7 +282,7 @@ impl Shard {
         }
         self.fronts.remove(id);
         if !matches!(connection.gate, Gate::Open(_)) {
-            self.hub.accounts.leave(id);
+            self.hub.access.accounts.leave(id);
         }
         self.hub.latency.forget(id);
     }
