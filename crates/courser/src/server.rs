@@ -5,6 +5,7 @@ mod greeting;
 
 use std::fmt::Write as _;
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -13,9 +14,10 @@ use courser_broker::{
     Anonymous, Broker, Config, DiskFailure, FolderError, ListenError, StartError, Status,
     StopError, find_taken,
 };
-use courser_settings::{Errors, Keep, LogFormat};
+use courser_settings::{Errors, LogFormat, Resolved};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Map, Value, json};
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::exit::{Exit, usage};
@@ -25,7 +27,7 @@ use crate::operators;
 use crate::preflight::{self, Files};
 use crate::reload::Running;
 
-use self::confine::confine;
+use self::confine::{confine, data_folder};
 use self::greeting::Greeting;
 pub(crate) use self::greeting::Said;
 
@@ -51,93 +53,43 @@ pub(crate) struct Server {
 
 /// Runs until a signal comes.
 pub(crate) fn run(arguments: &Server) -> Exit {
-    let resolved = match arguments.flags.resolve() {
-        Ok(resolved) => resolved,
-        Err(errors) => return usage(&errors.to_string()),
-    };
-    let settings = resolved.settings.clone();
+    serve(arguments).unwrap_or_else(|exit| exit)
+}
+
+/// All steps, up to the first that ends it.
+fn serve(arguments: &Server) -> Result<Exit, Exit> {
     let anonymous = match arguments.insecure_anonymous {
         true => Anonymous::Anywhere,
         false => Anonymous::ThisMachine,
     };
-    // Files are looked at once, when they are loaded.
-    let faults = preflight::faults(&resolved, anonymous, Files::PassedOver);
-    if !faults.is_empty() {
-        return usage(&Errors(faults).to_string());
-    }
+    let resolved = load(&arguments.flags, anonymous)?;
+    let settings = resolved.settings.clone();
     let format = settings.log.format;
     let taken = find_taken(&settings);
-    // Before any thread begins: those that are there already would stay free.
-    let confined = match confine(&resolved) {
-        Ok(confined) => confined,
-        Err(error) => {
-            complain_without_log(&chain(&error));
-            return Exit::Refused;
-        }
-    };
-    let log = match Log::start(&settings) {
-        Ok(log) => log,
-        Err(error) => {
-            complain_without_log(&chain(&error));
-            return Exit::Internal;
-        }
-    };
-    confined.tell();
-    for warning in &resolved.warnings {
-        tracing::warn!(event = "setting_deprecated", "{warning}");
-    }
+    let log = begin_log(&resolved)?;
     let (reloader, reloads) = courser_admin::reloader(resolved.digest());
     let running = Running::new(arguments.flags.clone(), resolved, log);
-    let data = match settings.data.store {
-        Keep::Disk => Some(settings.data.path.clone()),
-        Keep::Memory => None,
-    };
+    if let Some(error) = taken {
+        return Err(cannot_start(format, &running, &StartError::Listen(error)));
+    }
     let mut config = Config::new(settings.clone());
     config.anonymous = anonymous;
-    if let Some(error) = taken {
-        return cannot_start(format, &running, &StartError::Listen(error));
-    }
-    let descriptors = raise_descriptors();
-    let allowed =
-        usize::try_from(descriptors.saturating_sub(DESCRIPTORS_BESIDE)).unwrap_or(usize::MAX);
-    let capped = (config.connections_max > allowed).then_some(allowed);
-    config.connections_max = capped.unwrap_or(config.connections_max);
-    config.connections_cap = allowed;
-    let shards = config.shards;
-    let memory_max = config.memory_max;
+    let capped = cap_connections(&mut config);
+    let (shards, memory_max) = (config.shards, config.memory_max);
     // Before the broker, so that a signal during its start is not lost.
-    let runtime = match tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-    {
-        Ok(runtime) => runtime,
-        Err(error) => return internal(format, &format!("cannot wait for signals: {error}")),
-    };
-    let signals = match runtime.block_on(async { Signals::new() }) {
-        Ok(signals) => signals,
-        Err(error) => return internal(format, &format!("cannot wait for signals: {error}")),
-    };
+    let (runtime, signals) = watch_signals(format)?;
     let began = Instant::now();
-    let broker = match Broker::start(config) {
-        Ok(broker) => broker,
-        Err(error) => return cannot_start(format, &running, &error),
-    };
+    let broker = Broker::start(config).map_err(|error| cannot_start(format, &running, &error))?;
     let operators = match operators::start(&settings, broker.control(), reloader) {
         Ok(operators) => operators,
-        Err(error) => {
-            let exit = cannot_serve_operators(format, &error);
-            return match broker.stop() {
-                Ok(_) => exit,
-                Err(error) => internal(format, &chain(&error)),
-            };
-        }
+        Err(error) => return Err(stop_unserved(broker, format, &error)),
     };
     let greeting = Greeting {
         broker: &broker,
         operators: &operators,
         memory_max,
         shards,
-        data,
+        data: data_folder(&settings).map(Path::to_owned),
         settings: &settings,
         capped,
         format,
@@ -157,7 +109,68 @@ pub(crate) fn run(arguments: &Server) -> Exit {
     // Until the end, so that who asks hears that the broker is being stopped; and the log, which has the last word.
     drop(operators);
     drop(orders);
-    exit
+    Ok(exit)
+}
+
+/// The settings that count, if a server can be run with them.
+fn load(flags: &SettingFlags, anonymous: Anonymous) -> Result<Resolved, Exit> {
+    let resolved = flags
+        .resolve()
+        .map_err(|errors| usage(&errors.to_string()))?;
+    // Files are looked at once, when they are loaded.
+    let faults = preflight::faults(&resolved, anonymous, Files::PassedOver);
+    if faults.is_empty() {
+        Ok(resolved)
+    } else {
+        Err(usage(&Errors(faults).to_string()))
+    }
+}
+
+/// Gives up what a server has no use for and begins the log, in this order: threads that are there already would stay free.
+fn begin_log(resolved: &Resolved) -> Result<Log, Exit> {
+    let confined = confine(resolved).map_err(|error| {
+        complain_without_log(&chain(&error));
+        Exit::Refused
+    })?;
+    let log = Log::start(&resolved.settings).map_err(|error| {
+        complain_without_log(&chain(&error));
+        Exit::Internal
+    })?;
+    confined.tell();
+    for warning in &resolved.warnings {
+        tracing::warn!(event = "setting_deprecated", "{warning}");
+    }
+    Ok(log)
+}
+
+/// No more connections than the process may have descriptors for; how many, if that is fewer than was asked for.
+fn cap_connections(config: &mut Config) -> Option<usize> {
+    let descriptors = raise_descriptors().saturating_sub(DESCRIPTORS_BESIDE);
+    let allowed = usize::try_from(descriptors).unwrap_or(usize::MAX);
+    config.connections_cap = allowed;
+    let capped = (config.connections_max > allowed).then_some(allowed);
+    config.connections_max = config.connections_max.min(allowed);
+    capped
+}
+
+/// The runtime that waits for signals, and what comes of them.
+fn watch_signals(format: LogFormat) -> Result<(Runtime, Signals), Exit> {
+    let cannot_wait = |error| internal(format, &format!("cannot wait for signals: {error}"));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(cannot_wait)?;
+    let signals = runtime.block_on(async { Signals::new() });
+    Ok((runtime, signals.map_err(cannot_wait)?))
+}
+
+/// Without its operators a broker is not left running.
+fn stop_unserved(broker: Broker, format: LogFormat, error: &AdminError) -> Exit {
+    let exit = cannot_serve_operators(format, error);
+    match broker.stop() {
+        Ok(_) => exit,
+        Err(error) => internal(format, &chain(&error)),
+    }
 }
 
 /// The signals that a broker knows.

@@ -165,7 +165,7 @@ impl Files {
     }
 }
 
-fn data_folder(settings: &Settings) -> Option<&Path> {
+pub(super) fn data_folder(settings: &Settings) -> Option<&Path> {
     match settings.data.store {
         Keep::Disk => Some(&settings.data.path),
         Keep::Memory => None,
