@@ -15,12 +15,12 @@ use crate::{
     entry::{Entry, Fate, Haste, Key, OutcomeFact, Rare, Target, Trust},
     ids::{self, Owner},
     lead::{Due, Lead, Role},
-    look,
+    look::{self, Looks},
     publish::answer,
     record::Slot,
-    session::{PACKET_IDS, Reserved, Session},
+    session::{Live, PACKET_IDS, Reserved, Session},
     state::{NoSink, RetainedChange, SharedGroup, Sink, State, Stored},
-    stream::Stream,
+    stream::{Reference, Stream},
 };
 
 /// Packet id of a delivery of a session's own stream (M30).
@@ -331,20 +331,11 @@ impl Partition {
         let live = lead.live.as_mut()?;
         let mut topic = "";
         while live.has_room() {
-            let Some((seq, reference)) = stream.next_reference(live.pushed) else {
-                // What waited behind the limit may have ended without having been sent: what comes now would wait for nobody.
-                let end = stream.next();
-                live.pushed = live.pushed.max(end.min(*sent_limit));
-                if end > *sent_limit {
-                    return Some(end);
-                }
-                break;
+            let (seq, reference) = match next_to_push(stream, live, *sent_limit) {
+                Next::Reference(seq, reference) => (seq, reference),
+                Next::Limited(at) => return Some(at),
+                Next::Nothing => break,
             };
-            if seq >= *sent_limit {
-                live.pushed = live.pushed.max(*sent_limit);
-                return Some(seq);
-            }
-            live.pushed = seq + 1;
             if !doomed.is_empty() && doomed.contains(&(number, seq)) {
                 continue;
             }
@@ -376,18 +367,8 @@ impl Partition {
                 continue;
             }
             live.under_way += 1;
-            let to = DeliverTo {
-                front: live.front,
-                source: Some((Source::Session, Seq(seq))),
-                packet_id: None,
-                qos: look::qos(reference.look),
-                flags: DeliverFlags {
-                    retain: look::retain(reference.look),
-                    duplicate: (seq < live.sent_before) != (wrong_dup && seq % 20 == 7),
-                    shared: false,
-                },
-                identifiers: looks.identifiers(reference.look).cloned(),
-            };
+            let duplicate = (seq < live.sent_before) != (wrong_dup && seq % 20 == 7);
+            let to = receiver(live.front, (seq, duplicate), reference.look, looks);
             let delivery = Delivery {
                 view: &view,
                 record: Some(record),
@@ -442,6 +423,51 @@ impl Partition {
         }
         self.begin_tries(uid.0);
         self.pump(uid.0, fx);
+    }
+}
+
+/// What comes next in a stream for the connection of its session.
+enum Next {
+    Reference(u64, Reference),
+    /// It, or the end of the stream, is at a position that may not be sent yet (M30).
+    Limited(u64),
+    Nothing,
+}
+
+/// Moves a connection on in its stream.
+#[inline(always)]
+fn next_to_push(stream: &Stream, live: &mut Live, sent_limit: u64) -> Next {
+    let Some((seq, reference)) = stream.next_reference(live.pushed) else {
+        // What waited behind the limit may have ended without having been sent: what comes now would wait for nobody.
+        let end = stream.next();
+        live.pushed = live.pushed.max(end.min(sent_limit));
+        return match end > sent_limit {
+            true => Next::Limited(end),
+            false => Next::Nothing,
+        };
+    };
+    if seq >= sent_limit {
+        live.pushed = live.pushed.max(sent_limit);
+        return Next::Limited(seq);
+    }
+    live.pushed = seq + 1;
+    Next::Reference(seq, reference)
+}
+
+/// Who gets a message of a session's stream, and how it looks there.
+#[inline(always)]
+fn receiver(front: FrontId, (seq, duplicate): (u64, bool), look: u32, looks: &Looks) -> DeliverTo {
+    DeliverTo {
+        front,
+        source: Some((Source::Session, Seq(seq))),
+        packet_id: None,
+        qos: look::qos(look),
+        flags: DeliverFlags {
+            retain: look::retain(look),
+            duplicate,
+            shared: false,
+        },
+        identifiers: looks.identifiers(look).cloned(),
     }
 }
 

@@ -38,6 +38,16 @@ pub(crate) enum Refusable {
     Yes,
 }
 
+impl Refusable {
+    /// As entries and checkpoints say it.
+    pub(crate) const fn said(may_be_refused: bool) -> Self {
+        match may_be_refused {
+            true => Self::Yes,
+            false => Self::No,
+        }
+    }
+}
+
 /// One forward.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Forward<T> {

@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use courser_contract::SessionUid;
+use courser_contract::{PartitionId, Seq, SessionUid};
 
 use super::Applying;
 use crate::{
     entry::{Rare, Target},
-    group::Member,
+    group::{Group, Member},
     outbox::{Forward, Refusable},
     session::{OwnerName, Session, Share, Subscribed},
     state::{
@@ -31,9 +31,7 @@ impl State {
             Rare::SetDefined { set, targets } => self.define_set(*set, targets),
             Rare::SetPacked { set, targets } => self.define_set(*set, &targets.0),
             Rare::SetDropped { set } => self.sets[*set as usize] = None,
-            Rare::Taken { key } => {
-                self.take_key(key);
-            }
+            Rare::Taken { key } => _ = self.take_key(key),
             Rare::SessionOpened {
                 session,
                 client_id,
@@ -73,11 +71,10 @@ impl State {
                 identifier,
                 scan,
             } => {
+                let share = share.clone();
                 let made = Subscribed {
                     filter: filter.clone(),
-                    share: share
-                        .clone()
-                        .map(|name| Box::new(Share { name, group: None })),
+                    share: share.map(|name| Box::new(Share { name, group: None })),
                     options: *options,
                     identifier: *identifier,
                 };
@@ -126,30 +123,18 @@ impl State {
                 refusable,
                 cut,
             } => {
-                let slot = applying.last.expect("a forward follows its record");
-                let item = Forwarded {
-                    slot,
-                    keep_retained: *keep_retained,
-                    cut: *cut,
-                };
-                let refusable = if *refusable {
-                    Refusable::Yes
-                } else {
-                    Refusable::No
-                };
-                self.records.keep_pinned(slot);
                 let forward = Forward {
-                    item,
+                    item: Forwarded {
+                        slot: applying.last.expect("a forward follows its record"),
+                        keep_retained: *keep_retained,
+                        cut: *cut,
+                    },
                     session: *session,
-                    refusable,
+                    refusable: Refusable::said(*refusable),
                 };
-                sink.forwarded(*to, self.outboxes.push(*to, forward));
+                self.push_forward(*to, forward, sink);
             }
-            Rare::ForwardDone { to, seq } => {
-                if let Some(forward) = self.outboxes.settle(*to, *seq) {
-                    self.records.release(forward.item.slot);
-                }
-            }
+            Rare::ForwardDone { to, seq } => self.settle_forward(*to, *seq),
             Rare::GroupMade {
                 group,
                 share,
@@ -167,9 +152,7 @@ impl State {
                     identifier: *identifier,
                     priority: 0,
                 };
-                if let Some(group) = self.groups.get_mut(*group) {
-                    group.group.join(*member, asked);
-                }
+                self.change_group(*group, |it| _ = it.join(*member, asked));
             }
             Rare::GroupLeft {
                 group,
@@ -188,11 +171,7 @@ impl State {
                 all,
             } => self.take_inheritance(*group, *next, (*stored, *all)),
             Rare::GroupClosed { group } => self.close_group(*group),
-            Rare::GroupFact { group, fact } => {
-                if let Some(group) = self.groups.get_mut(*group) {
-                    group.group.apply(fact);
-                }
-            }
+            Rare::GroupFact { group, fact } => self.change_group(*group, |it| it.apply(fact)),
             Rare::LeaveBegun {
                 request,
                 share,
@@ -212,6 +191,24 @@ impl State {
                 self.begin_leave(*request, leaving);
             }
             Rare::LeaveDone { request } => self.end_leave(*request),
+        }
+    }
+
+    /// Changes a group that is still there.
+    fn change_group(&mut self, group: u64, change: impl FnOnce(&mut Group)) {
+        if let Some(group) = self.groups.get_mut(group) {
+            change(&mut group.group);
+        }
+    }
+
+    fn push_forward(&mut self, to: PartitionId, forward: Forward<Forwarded>, sink: &mut impl Sink) {
+        self.records.keep_pinned(forward.item.slot);
+        sink.forwarded(to, self.outboxes.push(to, forward));
+    }
+
+    fn settle_forward(&mut self, to: PartitionId, seq: Seq) {
+        if let Some(forward) = self.outboxes.settle(to, seq) {
+            self.records.release(forward.item.slot);
         }
     }
 
