@@ -4,22 +4,24 @@ use courser_contract::{Fence, ShardId};
 use courser_shard::Watermarks;
 
 use super::Shard;
-use super::message::Message;
+use super::message::{Control, Message};
 use crate::bug::Bug;
 
 impl Shard {
-    pub(super) fn handle_control(&mut self, from: ShardId, message: Message) {
-        match message {
-            Message::Index(partition, token, change) => {
+    pub(super) fn handle_control(&mut self, from: ShardId, control: Control) {
+        match control {
+            Control::Index(partition, token, change) => {
                 if self.hub.bug == Some(Bug::ConfirmIndexEarly) {
                     let home = self.hub.places.shard_of(partition);
-                    self.hub
-                        .push(home, Message::IndexConfirmed(partition, token));
+                    self.hub.push(
+                        home,
+                        Message::Control(Control::IndexConfirmed(partition, token)),
+                    );
                 }
                 let index = self.hub.index.as_mut().expect("shard 0 writes the index");
                 index.add(partition, token, change);
             }
-            Message::IndexPublished(round, changes) => {
+            Control::IndexPublished(round, changes) => {
                 for (partition, change) in changes {
                     for filter in &change.remove {
                         self.hub.l1.remove(filter, &partition);
@@ -28,26 +30,30 @@ impl Shard {
                         self.hub.l1.insert(filter, partition);
                     }
                 }
-                self.hub.push(from, Message::IndexUsed(round));
+                self.hub
+                    .push(from, Message::Control(Control::IndexUsed(round)));
             }
-            Message::IndexUsed(round) => {
+            Control::IndexUsed(round) => {
                 let index = self.hub.index.as_mut().expect("shard 0 writes the index");
                 for (partition, token) in index.used(from, round) {
                     let home = self.hub.places.shard_of(partition);
-                    self.hub
-                        .push(home, Message::IndexConfirmed(partition, token));
+                    self.hub.push(
+                        home,
+                        Message::Control(Control::IndexConfirmed(partition, token)),
+                    );
                 }
             }
-            Message::IndexConfirmed(id, token) => {
+            Control::IndexConfirmed(id, token) => {
                 self.hub.index_confirmed += 1;
                 self.with_partition(id, |it, now, fx| it.handle_index_confirmed(now, token, fx));
             }
-            Message::FenceAsk(id, fence) if from != self.hub.id => {
+            Control::FenceAsk(id, fence) if from != self.hub.id => {
                 // What this shard has told itself, and has not come to, was matched before.
                 let me = self.hub.id;
-                self.hub.push(me, Message::FenceAsk(id, fence));
+                self.hub
+                    .push(me, Message::Control(Control::FenceAsk(id, fence)));
             }
-            Message::FenceAsk(id, fence) => {
+            Control::FenceAsk(id, fence) => {
                 let mut marks = match fence {
                     Fence::Matched | Fence::Cut(_) => self.hub.watermarks(),
                     Fence::Forwarded => Watermarks::default(),
@@ -66,18 +72,12 @@ impl Shard {
                 marks.proposed = proposed.collect();
                 self.hub.fences.owe(id, fence, marks);
             }
-            Message::FencePassed(id) => {
+            Control::FencePassed(id) => {
                 if let Some((id, token)) = self.hub.fence_passed(id) {
                     self.with_partition(id, |it, now, fx| it.handle_fence(now, token, fx));
                 }
             }
-            Message::Led(partition, term) => self.hub.led(partition, term),
-            Message::Append { .. }
-            | Message::Deliver { .. }
-            | Message::Home(..)
-            | Message::Front(..)
-            | Message::Partition { .. }
-            | Message::Settled { .. } => unreachable!("the data path has handled it"),
+            Control::Led(partition, term) => self.hub.led(partition, term),
         }
     }
 }

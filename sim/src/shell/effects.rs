@@ -7,7 +7,7 @@ use courser_contract::{
 };
 
 use super::hub::Hub;
-use super::message::Message;
+use super::message::{Control, Message};
 use crate::bug::Bug;
 
 /// Effects of a front.
@@ -113,7 +113,7 @@ impl PartitionEffects for PartitionFx<'_> {
 
     fn change_index(&mut self, token: IndexToken, change: IndexChange) {
         self.hub.index_asked += 1;
-        let message = Message::Index(self.id, token, change);
+        let message = Message::Control(Control::Index(self.id, token, change));
         self.hub.push(ShardId(0), message);
     }
 

@@ -2,7 +2,7 @@
 
 use courser_contract::ShardId;
 
-use super::message::Message;
+use super::message::Control;
 use super::{Action, Shard, take_output};
 use crate::bug::Bug;
 
@@ -18,7 +18,7 @@ impl Shard {
             if let Some((round, changes)) =
                 self.hub.index.as_mut().and_then(|index| index.publish())
             {
-                self.hub.push_all(&Message::IndexPublished(round, changes));
+                self.hub.push_all(&Control::IndexPublished(round, changes));
             }
             let partitions = &self.partitions;
             self.hub.settle_fences(|id, proposed| {

@@ -11,7 +11,7 @@ use courser_shard::{Appends, FenceBook, FenceId, LastWords, Passed, Watermarks};
 use router::Matcher;
 
 use super::index::IndexWriter;
-use super::message::{Action, Message};
+use super::message::{Action, Control, Message};
 use super::parcels::Parcels;
 use super::places::Places;
 use super::publish::Kept;
@@ -93,9 +93,9 @@ impl Hub {
         }
     }
 
-    pub(crate) fn push_all(&mut self, message: &Message) {
+    pub(crate) fn push_all(&mut self, control: &Control) {
         for shard in (0..self.places.shards).map(ShardId) {
-            self.push(shard, message.clone());
+            self.push(shard, Message::Control(control.clone()));
         }
     }
 
@@ -249,13 +249,14 @@ impl Hub {
             self.skip_fence(id);
             return;
         }
-        self.push_all(&Message::FenceAsk(id, first));
+        self.push_all(&Control::FenceAsk(id, first));
     }
 
     /// As if every shard had answered.
     fn skip_fence(&mut self, id: FenceId) {
         for _ in 0..self.places.shards {
-            self.local.push_back(Message::FencePassed(id));
+            self.local
+                .push_back(Message::Control(Control::FencePassed(id)));
         }
     }
 
@@ -263,7 +264,7 @@ impl Hub {
     pub(crate) fn fence_passed(&mut self, id: FenceId) -> Option<(PartitionId, IndexToken)> {
         match self.fences.passed(id)? {
             Passed::Again(_) if self.bug == Some(Bug::SkipFence) => self.skip_fence(id),
-            Passed::Again(fence) => self.push_all(&Message::FenceAsk(id, fence)),
+            Passed::Again(fence) => self.push_all(&Control::FenceAsk(id, fence)),
             Passed::Wholly(partition, token) => return Some((partition, token)),
         }
         None
@@ -299,9 +300,14 @@ impl Hub {
         );
         for (id, fence) in passed {
             match fence {
-                Fence::Matched | Fence::Cut(_) => self.push(id.asker, Message::FencePassed(id)),
+                Fence::Matched | Fence::Cut(_) => {
+                    self.push(id.asker, Message::Control(Control::FencePassed(id)))
+                }
                 // What partitions sent on without a number until now comes first (M13).
-                Fence::Forwarded => self.push(self.id, Message::FenceAsk(id, Fence::Matched)),
+                Fence::Forwarded => self.push(
+                    self.id,
+                    Message::Control(Control::FenceAsk(id, Fence::Matched)),
+                ),
             }
         }
     }

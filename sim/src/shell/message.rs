@@ -40,6 +40,13 @@ pub(crate) enum Message {
         number: AppendNumber,
         result: Settled,
     },
+    /// Beside the data path.
+    Control(Control),
+}
+
+/// What shards say to each other about L1, fences and leaders.
+#[derive(Clone, Debug)]
+pub(crate) enum Control {
     Index(PartitionId, IndexToken, IndexChange),
     IndexPublished(RoundId, Round),
     IndexUsed(RoundId),

@@ -7,7 +7,7 @@ use courser_contract::{
 use courser_mqtt::front::{Front, Prepared};
 
 use super::effects::PartitionFx;
-use super::message::Message;
+use super::message::{Control, Message};
 use super::parcels::Parcels;
 use super::{Action, Connection, Inbound, Shard};
 use crate::bug::Bug;
@@ -188,7 +188,7 @@ impl Shard {
                 self.with_partition(id, |it, now, fx| it.set_aside(now, filters, fx));
                 // It answers, so that nobody waits for a leader.
                 let term = Term(0);
-                self.hub.push_all(&Message::Led(id, term));
+                self.hub.push_all(&Control::Led(id, term));
             }
             Inbound::Follow(id) => self.follow(id),
             Inbound::Lead(id, term) => {
@@ -221,7 +221,7 @@ impl Shard {
         if std::mem::take(&mut owned.elected) {
             let term = owned.term;
             self.hub.actions.push(Action::Led(id));
-            self.hub.push_all(&Message::Led(id, term));
+            self.hub.push_all(&Control::Led(id, term));
         }
     }
 
@@ -349,7 +349,7 @@ impl Shard {
                     self.settled(done);
                 }
             }
-            other => self.handle_control(from, other),
+            Message::Control(control) => self.handle_control(from, control),
         }
     }
 

@@ -87,6 +87,13 @@ pub(crate) enum Message {
         /// What became of them.
         result: Settled,
     },
+    /// Beside the data path.
+    Control(Control),
+}
+
+/// What shards say to each other about the index, fences and reports.
+#[derive(Debug)]
+pub(crate) enum Control {
     /// To the writer of L1.
     Index(Box<IndexRequest>),
     /// From the writer of L1: use the index of this round from now on, and say so.
@@ -260,7 +267,10 @@ impl Batch {
     /// Takes the message at `at` out; each can be taken once.
     pub(crate) fn take(&mut self, at: usize) -> Option<Message> {
         let message = self.messages.get_mut(at)?;
-        Some(std::mem::replace(message, Message::ReportAsk(0)))
+        Some(std::mem::replace(
+            message,
+            Message::Control(Control::ReportAsk(0)),
+        ))
     }
 
     /// Puts a message back that was taken and cannot be handled yet.

@@ -25,7 +25,7 @@ mod atomics {
     pub(super) use std::sync::atomic::{AtomicBool, Ordering, fence};
 }
 
-pub(crate) use batch::{Batch, DeliverSpan, Message};
+pub(crate) use batch::{Batch, Control, DeliverSpan, Message};
 pub(crate) use doze::Doze;
 pub(crate) use link::{Mark, Receiver, Sender, link};
 

@@ -10,16 +10,16 @@ use courser_contract::{
 use courser_mqtt::front::Prepared;
 
 use super::Shard;
+use super::budget::Budget;
 use super::connection::Connection;
 use super::effects_front::DeliverFx;
 use super::fronts::Access;
 use super::guard::Inside;
-use super::budget::Budget;
 use super::hub::Hub;
 use crate::access::may_publish_will;
 use crate::failpoint;
 use crate::index::IndexRequest;
-use crate::rings::Message;
+use crate::rings::{Control, Message};
 
 /// Where a delivery stands among what a front of this shard gets. Messages from one sender arrive in the order of their sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +132,7 @@ impl PartitionEffects for PartitionFx<'_> {
         self.shard
             .hub
             .batch(ShardId(0))
-            .push(Message::Index(Box::new(request)));
+            .push(Message::Control(Control::Index(Box::new(request))));
     }
 
     fn fence(&mut self, token: IndexToken, fence: Fence) {
@@ -177,7 +177,9 @@ impl PartitionEffects for PartitionFx<'_> {
 
     fn permits_retained(&mut self, author: &str, topic: &str) -> Permission {
         let hub = &mut self.shard.hub;
-        hub.access.authors.permit(&hub.access.process, author, topic)
+        hub.access
+            .authors
+            .permit(&hub.access.process, author, topic)
     }
 
     fn dropped(&mut self, why: Dropped, messages: u64) {
@@ -280,7 +282,8 @@ impl Shard {
             } else if place == Place::BehindQueued && fronts.has_queued(target.front) {
                 fronts.note_queued(target.front);
                 let received = hub.latency.handling();
-                hub.links.local
+                hub.links
+                    .local
                     .push_delivery(delivery, std::iter::once(target), received);
             } else {
                 match fronts.get(target.front) {
@@ -293,7 +296,8 @@ impl Shard {
                     // To itself, in the middle of its own read: right after that.
                     Access::Taken => {
                         let received = hub.latency.handling();
-                        hub.links.local
+                        hub.links
+                            .local
                             .push_delivery(delivery, std::iter::once(target), received);
                         fronts.note_queued(target.front);
                     }

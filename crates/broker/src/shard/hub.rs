@@ -28,7 +28,7 @@ use crate::index::{IndexRequest, Routes};
 use crate::latency::{Latency, Moment};
 use crate::memory::Level;
 use crate::metrics::Counters;
-use crate::rings::{Batch, Mark, Message, Ports};
+use crate::rings::{Batch, Control, Mark, Message, Ports};
 use crate::slots::Places;
 use crate::stations::DiskState;
 
@@ -270,10 +270,10 @@ impl Hub {
         self.batch(front.shard).push(Message::Front(front, message));
     }
 
-    /// Sends a message to every shard, this one included.
-    pub(crate) fn send_all(&mut self, mut message: impl FnMut() -> Message) {
+    /// Tells every shard, this one included.
+    pub(crate) fn send_all(&mut self, mut control: impl FnMut() -> Control) {
         for shard in (0..self.places.shards()).map(ShardId) {
-            let message = message();
+            let message = Message::Control(control());
             self.batch(shard).push(message);
         }
     }
@@ -296,14 +296,14 @@ impl Hub {
     /// behind that (M36).
     pub(crate) fn ask_fence(&mut self, partition: PartitionId, token: IndexToken, fence: Fence) {
         let (id, first) = self.books.fences.ask(partition, token, fence);
-        self.send_all(|| Message::FenceAsk(id, first));
+        self.send_all(|| Control::FenceAsk(id, first));
     }
 
     /// A shard has answered a fence. Whom to tell, when that was the last answer.
     pub(crate) fn fence_passed(&mut self, id: FenceId) -> Option<(PartitionId, IndexToken)> {
         match self.books.fences.passed(id)? {
             Passed::Again(fence) => {
-                self.send_all(|| Message::FenceAsk(id, fence));
+                self.send_all(|| Control::FenceAsk(id, fence));
                 None
             }
             Passed::Wholly(partition, token) => Some((partition, token)),
@@ -338,7 +338,7 @@ impl Hub {
             return;
         }
         let round = rounds.publish();
-        self.send_all(|| Message::IndexPublished(round));
+        self.send_all(|| Control::IndexPublished(round));
     }
 
     /// A shard uses the index of a round. Partitions whose changes all shards use are told.
@@ -351,7 +351,7 @@ impl Hub {
         for (partition, token) in confirmed {
             let home = self.places.shard_of(partition);
             self.batch(home)
-                .push(Message::IndexConfirmed(partition, token));
+                .push(Message::Control(Control::IndexConfirmed(partition, token)));
         }
     }
 
@@ -365,7 +365,8 @@ impl Hub {
     /// How far this shard has come, for a fence.
     pub(crate) fn watermarks(&self) -> Watermarks<Mark> {
         let links = self
-            .links.ports
+            .links
+            .ports
             .to
             .iter()
             .enumerate()
@@ -402,12 +403,14 @@ impl Hub {
         for (id, fence) in passed {
             match fence {
                 Fence::Matched | Fence::Cut(_) => {
-                    self.batch(id.asker).push(Message::FencePassed(id));
+                    self.batch(id.asker)
+                        .push(Message::Control(Control::FencePassed(id)));
                 }
                 // What partitions sent on without a number until now comes first (M13).
                 Fence::Forwarded => {
                     let me = self.id;
-                    self.batch(me).push(Message::FenceAsk(id, Fence::Matched));
+                    self.batch(me)
+                        .push(Message::Control(Control::FenceAsk(id, Fence::Matched)));
                 }
             }
         }

@@ -12,7 +12,7 @@ use super::effects_partition::{AT_ONCE, Place};
 use super::budget::Budget;
 use crate::control::Happened;
 use crate::latency::Moment;
-use crate::rings::{Batch, DeliverSpan, Message};
+use crate::rings::{Batch, Control, DeliverSpan, Message};
 
 /// A batch that is being worked off, and how far.
 pub(crate) struct Inbound {
@@ -189,33 +189,33 @@ impl Shard {
                     }
                 }
             }
-            other => self.handle_control(from, other),
+            Message::Control(control) => self.handle_control(from, control),
         }
     }
 
     /// Messages about the index, fences and reports.
-    fn handle_control(&mut self, from: ShardId, message: Message) {
-        match message {
-            Message::Index(request) => {
+    fn handle_control(&mut self, from: ShardId, control: Control) {
+        match control {
+            Control::Index(request) => {
                 let filters = request.change.add.len() + request.change.remove.len();
                 self.hub.budget.spend(filters as i64 * Budget::INDEXED);
                 self.hub.change_index(&request);
             }
-            Message::IndexPublished(round) => {
-                self.hub.batch(from).push(Message::IndexUsed(round));
+            Control::IndexPublished(round) => {
+                self.hub.batch(from).push(Message::Control(Control::IndexUsed(round)));
             }
-            Message::IndexUsed(round) => self.hub.index_used(from, round),
-            Message::IndexConfirmed(partition, token) => {
+            Control::IndexUsed(round) => self.hub.index_used(from, round),
+            Control::IndexConfirmed(partition, token) => {
                 self.with_partition(partition, |it, now, fx| {
                     it.handle_index_confirmed(now, token, fx)
                 });
             }
-            Message::FenceAsk(id, fence) if from != self.hub.id => {
+            Control::FenceAsk(id, fence) if from != self.hub.id => {
                 // What this shard has told itself, and has not come to, was matched before.
                 let me = self.hub.id;
-                self.hub.batch(me).push(Message::FenceAsk(id, fence));
+                self.hub.batch(me).push(Message::Control(Control::FenceAsk(id, fence)));
             }
-            Message::FenceAsk(id, fence) => {
+            Control::FenceAsk(id, fence) => {
                 let watermarks = match fence {
                     Fence::Matched => self.hub.watermarks(),
                     Fence::Forwarded => Watermarks {
@@ -232,26 +232,19 @@ impl Shard {
                 };
                 self.hub.books.fences.owe(id, fence, watermarks);
             }
-            Message::FencePassed(id) => {
+            Control::FencePassed(id) => {
                 if let Some((partition, token)) = self.hub.fence_passed(id) {
                     self.with_partition(partition, |it, now, fx| it.handle_fence(now, token, fx));
                 }
             }
-            Message::ReportAsk(round) => {
+            Control::ReportAsk(round) => {
                 let report = Box::new(self.report());
                 let me = self.hub.id;
                 self.hub
                     .batch(from)
-                    .push(Message::Report(round, me, report));
+                    .push(Message::Control(Control::Report(round, me, report)));
             }
-            Message::Report(round, shard, report) => self.gather_report(round, shard, &report),
-            Message::Append { .. }
-            | Message::Slow(_)
-            | Message::Deliver(_)
-            | Message::Home(..)
-            | Message::Front(..)
-            | Message::Partition { .. }
-            | Message::Settled { .. } => unreachable!("the data path has handled it"),
+            Control::Report(round, shard, report) => self.gather_report(round, shard, &report),
         }
     }
 
@@ -305,14 +298,7 @@ fn received(message: &Message, batch: &Batch) -> Option<Moment> {
         | Message::Front(..)
         | Message::Slow(_)
         | Message::Settled { .. }
-        | Message::Index(_)
-        | Message::IndexPublished(_)
-        | Message::IndexUsed(_)
-        | Message::IndexConfirmed(..)
-        | Message::FenceAsk(..)
-        | Message::FencePassed(_)
-        | Message::ReportAsk(_)
-        | Message::Report(..) => None,
+        | Message::Control(_) => None,
     }
 }
 

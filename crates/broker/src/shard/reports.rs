@@ -10,7 +10,7 @@ use super::Shard;
 use super::timers::Timer;
 use crate::config::Config;
 use crate::metrics::Counters;
-use crate::rings::Message;
+use crate::rings::Control;
 use crate::stations::TOPICS;
 use crate::sys::{ShardReport, Values};
 use crate::timer::TimerKey;
@@ -129,7 +129,7 @@ impl Shard {
         self.reports.missing = self.hub.places.shards();
         self.reports.sums = ShardReport::default();
         let round = self.reports.round;
-        self.hub.send_all(|| Message::ReportAsk(round));
+        self.hub.send_all(|| Control::ReportAsk(round));
     }
 
     /// A shard has answered. After the last one the values go out; an answer to an earlier round is late and dropped.

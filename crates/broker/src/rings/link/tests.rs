@@ -1,6 +1,6 @@
 //! Links of few slots: nothing is lost or reordered, nobody waits, batches are not multiplied.
 
-use super::super::{Message, mesh};
+use super::super::{Control, Message, mesh};
 use super::*;
 use courser_contract::{
     Append, AppendKey, AppendNumber, Origin, PartitionId, Publish, QoS, Settled, ShardId,
@@ -130,10 +130,10 @@ fn m48_requests_need_room_and_replies_do_not() {
 fn a_mark_is_passed_when_everything_before_it_was_handled() {
     let (mut sender, mut receiver) = link(2);
     assert!(sender.has_passed(sender.mark()), "nothing was sent");
-    sender.batch().push(Message::ReportAsk(1));
+    sender.batch().push(Message::Control(Control::ReportAsk(1)));
     let mark = sender.mark();
     sender.flush();
-    sender.batch().push(Message::ReportAsk(2));
+    sender.batch().push(Message::Control(Control::ReportAsk(2)));
     sender.flush();
     assert!(!sender.has_passed(mark));
     let batch = receiver.take().expect("it was sent");
