@@ -36,7 +36,7 @@ pub use ids::{
 pub use message::{
     Append, AppendKey, Attach, AttachStage, Attached, CloseReason, ConnectRefusal, DeliverFlags,
     DeliverTo, Delivery, GroupName, GroupRef, HomeRef, Inheritance, Join, JoinResult, LeaveCause,
-    OutcomeKind, PassedOn, Published2, PubrecCan, Refusal, RequestPart, RetainedFound,
+    OutcomeKind, PassedOn, PublishedQos2, PubrecCan, Refusal, RequestPart, RetainedFound,
     RetainedScan, ScanRef, SessionLimits, Settled, Source, Tell, ToFront, ToHome, ToPartition,
     VolatilePart,
 };

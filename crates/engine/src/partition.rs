@@ -234,11 +234,11 @@ impl Partition {
                 let what = Wanted::Unsubscribe(filters);
                 self.request(session, Request { epoch, part, what }, fx);
             }
-            ToHome::Publish2 {
+            ToHome::PublishQos2 {
                 session,
                 epoch,
                 publish,
-            } => self.publish2(session, epoch, &publish, fx),
+            } => self.publish_qos2(session, epoch, &publish, fx),
             ToHome::Release {
                 session,
                 epoch,

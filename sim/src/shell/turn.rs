@@ -67,7 +67,7 @@ fn group_line(partition: PartitionId, message: &ToHome) -> Option<String> {
         | ToHome::Unsubscribe { .. }
         | ToHome::PageTaken { .. }
         | ToHome::Outcome { .. }
-        | ToHome::Publish2 { .. }
+        | ToHome::PublishQos2 { .. }
         | ToHome::Release { .. }
         | ToHome::Owned { .. }
         | ToHome::Detach { .. } => None,

@@ -148,7 +148,7 @@ impl FrontEffects for FrontFx<'_> {
             ToHome::Attach(attach) if !self.shard.hub.serving => {
                 return self.shard.hub.come_early(self.id, attach);
             }
-            ToHome::Publish2 { ref publish, .. } if !publish.destinations.is_empty() => {
+            ToHome::PublishQos2 { ref publish, .. } if !publish.destinations.is_empty() => {
                 let latency = &mut self.shard.hub.latency;
                 latency.sent_home(self.id, publish.packet_id);
                 message
@@ -245,7 +245,8 @@ impl Hub {
     ) {
         let is_last = matches!(message, ToHome::Detach { .. } | ToHome::Unclaim { .. });
         if is_last && unsettled > 0 {
-            self.books.last_words
+            self.books
+                .last_words
                 .hold(self.now.tick, front, unsettled, (partition, message));
         } else {
             self.send_home(partition, message);

@@ -8,8 +8,8 @@ use courser_engine::Pace;
 use courser_shard::{Done, Watermarks};
 
 use super::Shard;
-use super::effects_partition::{AT_ONCE, Place};
 use super::budget::Budget;
+use super::effects_partition::{AT_ONCE, Place};
 use crate::control::Happened;
 use crate::latency::Moment;
 use crate::rings::{Batch, Control, DeliverSpan, Message};
@@ -183,7 +183,11 @@ impl Shard {
             } => {
                 for number in first.0..=last.0 {
                     let number = courser_contract::AppendNumber(number);
-                    let done = self.hub.books.appends.settled(partition, origin, number, result);
+                    let done = self
+                        .hub
+                        .books
+                        .appends
+                        .settled(partition, origin, number, result);
                     if let Some(done) = done {
                         self.tell_settled(done);
                     }
@@ -202,7 +206,9 @@ impl Shard {
                 self.hub.change_index(&request);
             }
             Control::IndexPublished(round) => {
-                self.hub.batch(from).push(Message::Control(Control::IndexUsed(round)));
+                self.hub
+                    .batch(from)
+                    .push(Message::Control(Control::IndexUsed(round)));
             }
             Control::IndexUsed(round) => self.hub.index_used(from, round),
             Control::IndexConfirmed(partition, token) => {
@@ -213,7 +219,9 @@ impl Shard {
             Control::FenceAsk(id, fence) if from != self.hub.id => {
                 // What this shard has told itself, and has not come to, was matched before.
                 let me = self.hub.id;
-                self.hub.batch(me).push(Message::Control(Control::FenceAsk(id, fence)));
+                self.hub
+                    .batch(me)
+                    .push(Message::Control(Control::FenceAsk(id, fence)));
             }
             Control::FenceAsk(id, fence) => {
                 let watermarks = match fence {
@@ -314,7 +322,7 @@ const fn filters(message: &ToHome) -> i64 {
         | ToHome::Outcome { .. }
         | ToHome::GroupOutcome { .. }
         | ToHome::Named { .. }
-        | ToHome::Publish2 { .. }
+        | ToHome::PublishQos2 { .. }
         | ToHome::Release { .. }
         | ToHome::Detach { .. } => 0,
     };

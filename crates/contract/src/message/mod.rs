@@ -7,7 +7,7 @@ mod to_partition;
 
 use crate::{PartitionId, SessionUid};
 
-pub use publish::{Append, AppendKey, Published2, PubrecCan, Refusal, Settled};
+pub use publish::{Append, AppendKey, PublishedQos2, PubrecCan, Refusal, Settled};
 pub use to_front::{
     Attached, CloseReason, ConnectRefusal, DeliverFlags, DeliverTo, Delivery, Source, ToFront,
 };

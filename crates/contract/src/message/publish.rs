@@ -70,7 +70,7 @@ pub enum Refusal {
 
 /// A QoS 2 publish of a durable session: its home stores message, hold and places in the outboxes by one entry (M28).
 #[derive(Clone, Debug)]
-pub struct Published2 {
+pub struct PublishedQos2 {
     /// Packet id of the hold.
     pub packet_id: u16,
     /// Hash of topic and payload: the same id with another hash is a client that lost its state.

@@ -40,7 +40,7 @@ pub enum ToFront {
     /// As many retained messages of QoS 0 as are sent without a word of the front have gone before this; answered by [`ToHome::PageTaken`]
     /// (M34).
     RetainedPage,
-    /// Answer to [`ToHome::Publish2`].
+    /// Answer to [`ToHome::PublishQos2`].
     Received {
         /// Packet id of the hold.
         packet_id: u16,

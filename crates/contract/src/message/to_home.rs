@@ -5,7 +5,7 @@ use compact_str::CompactString;
 #[cfg(doc)]
 use crate::ToFront;
 use crate::{
-    ClientHash, DetachCause, Epoch, FrontId, HomeRef, PartitionId, Published2, Seq, SessionUid,
+    ClientHash, DetachCause, Epoch, FrontId, HomeRef, PartitionId, PublishedQos2, Seq, SessionUid,
     Subscription, Will,
 };
 
@@ -128,13 +128,13 @@ pub enum ToHome {
         packet_id: u16,
     },
     /// A QoS 2 publish for the home to store; answered by [`ToFront::Received`].
-    Publish2 {
+    PublishQos2 {
         /// Session.
         session: SessionUid,
         /// Attachment.
         epoch: Epoch,
         /// What is published.
-        publish: Box<Published2>,
+        publish: Box<PublishedQos2>,
     },
     /// PUBREL of a QoS 2 publish, or a PUBREC answer that ends its hold; answered by [`ToFront::Released`].
     Release {

@@ -7,7 +7,7 @@ use courser_contract::{
     Append, AppendKey, AppendNumber, Attach, AttachStage, Attached, Class, ClientHash, Cut, Cuts,
     DeliverTo, Delivery, Destinations, DetachCause, Dropped, Epoch, FrontId, GroupRef, HomeRef,
     IndexChange, IndexToken, Now, Origin, OutcomeKind, PartitionEffects, PartitionId, Publish,
-    Published2, PubrecCan, QoS, Record, RecordView, RequestPart, RetainHandling, Seq,
+    PublishedQos2, PubrecCan, QoS, Record, RecordView, RequestPart, RetainHandling, Seq,
     SessionLimits, Settled, ShardId, Source, Subscription, SubscriptionOptions, Term, Tick,
     ToFront, ToHome, ToPartition, VolatilePart, WallMs,
 };
@@ -359,7 +359,7 @@ impl Bench {
             author: None,
         };
         for packet_id in 1..=TURN as u16 {
-            let publish = Published2 {
+            let publish = PublishedQos2 {
                 packet_id,
                 hash: packet_id.into(),
                 record: Record::copy_of(&RecordView::from(&publish)),
@@ -367,7 +367,7 @@ impl Bench {
                 cuts: Cuts::from_slice(&[Cut::default()]),
                 pubrec: PubrecCan::Refuse,
             };
-            let message = ToHome::Publish2 {
+            let message = ToHome::PublishQos2 {
                 session: home.session,
                 epoch,
                 publish: Box::new(publish),

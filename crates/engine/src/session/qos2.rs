@@ -1,7 +1,7 @@
 //! QoS 2 publishes of durable sessions (M28): one entry stores the message, the hold, and its places on the way to others.
 
 use courser_contract::{
-    AppendKey, Dropped, Epoch, FrontId, PartitionEffects, PartitionId, Published2, PubrecCan,
+    AppendKey, Dropped, Epoch, FrontId, PartitionEffects, PartitionId, PublishedQos2, PubrecCan,
     Refusal, Seq, SessionUid, Settled, Tell, Term, ToFront, ToPartition,
 };
 
@@ -54,11 +54,11 @@ impl Session {
 
 impl Partition {
     /// A QoS 2 publish of a durable session.
-    pub(crate) fn publish2(
+    pub(crate) fn publish_qos2(
         &mut self,
         uid: SessionUid,
         epoch: Epoch,
-        publish: &Published2,
+        publish: &PublishedQos2,
         fx: &mut impl PartitionEffects,
     ) {
         let Some((session, front)) = self.session_of(uid, epoch) else {
@@ -79,7 +79,7 @@ impl Partition {
         if publish.destinations.is_empty() {
             return fx.send_front(front, received(publish.packet_id, Settled::Ok, false));
         }
-        let Some(plan) = self.admit2(uid, publish, fx) else {
+        let Some(plan) = self.admit_qos2(uid, publish, fx) else {
             let refused = Settled::Refused(Refusal::QuotaExceeded);
             fx.dropped(Dropped::Quota, 1);
             return fx.send_front(front, received(publish.packet_id, refused, true));
@@ -92,7 +92,7 @@ impl Partition {
     fn answer_repeat(
         &mut self,
         (uid, front): (SessionUid, FrontId),
-        publish: &Published2,
+        publish: &PublishedQos2,
         fx: &mut impl PartitionEffects,
     ) {
         let packet_id = publish.packet_id;
@@ -100,17 +100,20 @@ impl Partition {
             holding.front = front;
             holding.pubrec = publish.pubrec;
         } else if self.lead.forwards.inherited.contains_key(&uid) {
-            self.lead.forwards.waiting_holds.insert((uid, packet_id), front);
+            self.lead
+                .forwards
+                .waiting_holds
+                .insert((uid, packet_id), front);
         } else {
             fx.send_front(front, received(packet_id, Settled::Ok, true));
         }
     }
 
     /// How a publish goes to its destinations; none: there is no room for it.
-    fn admit2(
+    fn admit_qos2(
         &mut self,
         uid: SessionUid,
-        publish: &Published2,
+        publish: &PublishedQos2,
         fx: &mut impl PartitionEffects,
     ) -> Option<Plan> {
         let session = self.state.sessions.get(uid.0)?;
@@ -130,7 +133,7 @@ impl Partition {
         (!plan.refused).then_some(plan)
     }
 
-    fn propose_hold(&mut self, uid: SessionUid, publish: &Published2) {
+    fn propose_hold(&mut self, uid: SessionUid, publish: &PublishedQos2) {
         let (packet_id, hash) = (publish.packet_id, publish.hash);
         let session = self.state.sessions.get_mut(uid.0);
         let lead = &mut session.expect("the caller saw it").lead;
@@ -148,7 +151,7 @@ impl Partition {
     fn spread_held(
         &mut self,
         (uid, front): (SessionUid, FrontId),
-        publish: &Published2,
+        publish: &PublishedQos2,
         plan: &Plan,
         fx: &mut impl PartitionEffects,
     ) {
@@ -193,7 +196,10 @@ impl Partition {
             let waiter = Waiter::Hold(uid, packet_id);
             self.lead.forwards.answers.insert(forward, waiter);
         }
-        self.lead.forwards.holding.insert((uid, packet_id), (holding, open));
+        self.lead
+            .forwards
+            .holding
+            .insert((uid, packet_id), (holding, open));
     }
 
     fn answer_held(&self, holding: &Holding, fx: &mut impl PartitionEffects) {
@@ -266,7 +272,12 @@ impl Partition {
         }
         self.lead.forwards.inherited.remove(&uid);
         let range = (uid, 0)..=(uid, u16::MAX);
-        for ((_, packet_id), front) in self.lead.forwards.waiting_holds.extract_if(range, |_, _| true) {
+        for ((_, packet_id), front) in self
+            .lead
+            .forwards
+            .waiting_holds
+            .extract_if(range, |_, _| true)
+        {
             fx.send_front(front, received(packet_id, Settled::Ok, true));
         }
     }
@@ -421,7 +432,13 @@ impl Partition {
             (Settled::Refused(_), None) => self.forward_later(from, seq),
         }
         // Only what waited behind this one can go now.
-        if self.lead.forwards.senders.get(&from).is_some_and(Sender::has_ready) {
+        if self
+            .lead
+            .forwards
+            .senders
+            .get(&from)
+            .is_some_and(Sender::has_ready)
+        {
             self.send_forwards(fx);
         }
     }

@@ -6,7 +6,7 @@ use courser_contract::{
 };
 use courser_engine::{AsideFilters, Partition, left_of_skipped};
 
-use crate::people::{publish2, will};
+use crate::people::{publish_qos2, will};
 use crate::world::{Acks, DURABLE, OTHER, Options, World, to};
 
 /// A session with a subscription that is away, and the place of the last entry before its messages.
@@ -91,7 +91,7 @@ fn m28_a_forward_into_a_partition_that_is_set_aside_is_refused_and_kept() {
     let last = world.nodes[&OTHER].partition.applied();
     world.restart_aside(OTHER, last, AsideFilters::Unknown);
     world.settle();
-    publish2(&mut world, publisher, 5, "t", "two", 1);
+    publish_qos2(&mut world, publisher, 5, "t", "two", 1);
     world.settle();
     for _ in 0..5 {
         world.pass_time(1_000);

@@ -43,10 +43,10 @@ fn furnished() -> World {
     }
     let home = world.home(0);
     let publish = message("other/queue", "held", QoS::ExactlyOnce);
-    let hold = ToHome::Publish2 {
+    let hold = ToHome::PublishQos2 {
         session: home.session,
         epoch: world.clients[0].epoch,
-        publish: Box::new(courser_contract::Published2 {
+        publish: Box::new(courser_contract::PublishedQos2 {
             pubrec: courser_contract::PubrecCan::Refuse,
             packet_id: 7,
             hash: 1,

@@ -3,12 +3,12 @@
 use courser_contract::{DetachCause, PubrecCan, QoS, Refusal, Settled};
 use courser_engine::Limits;
 
-use crate::people::{clean, durable, release, retain2, retain2_as};
+use crate::people::{clean, durable, release, retain_qos2, retain2_as};
 use crate::world::{Commits, DURABLE, OTHER, Options, World, to};
 
 /// A QoS 2 publish with RETAIN to a topic whose retained message the other partition keeps. Its payload is its packet id.
-fn publish2(world: &mut World, at: usize, packet_id: u16) {
-    retain2(world, at, packet_id, "other/t", &packet_id.to_string());
+fn publish_qos2(world: &mut World, at: usize, packet_id: u16) {
+    retain_qos2(world, at, packet_id, "other/t", &packet_id.to_string());
 }
 
 fn client(world: &mut World) -> usize {
@@ -22,14 +22,14 @@ fn pubrec_waits_for_a_destination_that_may_refuse_m28() {
     let mut world = World::new();
     let a = client(&mut world);
     world.commits = Commits::Held;
-    publish2(&mut world, a, 1);
+    publish_qos2(&mut world, a, 1);
     while world.commit_one(DURABLE) {}
     world.turn();
     assert!(
         world.clients[a].pubrec.is_empty(),
         "the other has not committed"
     );
-    publish2(&mut world, a, 1);
+    publish_qos2(&mut world, a, 1);
     world.settle();
     assert_eq!(
         world.clients[a].pubrec,
@@ -48,7 +48,7 @@ fn a_refusal_before_pubrec_ends_the_hold_m28() {
     };
     let mut world = World::with_limits(limits);
     let a = client(&mut world);
-    publish2(&mut world, a, 1);
+    publish_qos2(&mut world, a, 1);
     world.settle();
     let refused = Settled::Refused(Refusal::QuotaExceeded);
     assert_eq!(world.clients[a].pubrec, [(1, refused, true)]);
@@ -153,7 +153,7 @@ fn a_forward_survives_both_leaders_and_is_taken_once_m19() {
     let mut world = World::new();
     let a = client(&mut world);
     world.depose(OTHER, 0);
-    publish2(&mut world, a, 1);
+    publish_qos2(&mut world, a, 1);
     world.restart(DURABLE);
     world.settle();
     assert_eq!(world.nodes[&DURABLE].partition.counts().outbox_messages, 1);
@@ -164,7 +164,7 @@ fn a_forward_survives_both_leaders_and_is_taken_once_m19() {
     assert_eq!(world.nodes[&OTHER].partition.counts().retained_messages, 1);
     let entries = world.nodes[&OTHER].log.len();
     world.attach(a, Options::durable());
-    publish2(&mut world, a, 1);
+    publish_qos2(&mut world, a, 1);
     world.settle();
     assert_eq!(world.clients[a].pubrec, [(1, Settled::Ok, true)]);
     assert_eq!(world.nodes[&OTHER].log.len(), entries, "nothing came twice");
@@ -177,10 +177,10 @@ fn a_forward_does_not_overtake_older_ones_that_were_lost_with_a_leader_m14() {
     let a = client(&mut world);
     let b = durable(&mut world, "b");
     world.depose(OTHER, 0);
-    publish2(&mut world, a, 1);
+    publish_qos2(&mut world, a, 1);
     world.settle();
     world.commits = Commits::Held;
-    publish2(&mut world, b, 2);
+    publish_qos2(&mut world, b, 2);
     while world.commit_one(DURABLE) {}
     // The second one is on its way while the destination gets its new leader, which never saw the first.
     assert_eq!(world.fx.to_partitions.len(), 1);
@@ -207,7 +207,7 @@ fn an_outbox_that_gets_no_answer_is_sent_again() {
     let mut world = World::new();
     let a = client(&mut world);
     world.commits = Commits::Held;
-    publish2(&mut world, a, 1);
+    publish_qos2(&mut world, a, 1);
     while world.commit_one(DURABLE) {}
     world.fx.to_partitions.clear();
     world.settle();

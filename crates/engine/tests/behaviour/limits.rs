@@ -5,7 +5,7 @@ use courser_contract::{
 };
 use courser_engine::{DiskRoom, Limits, MemoryRoom, Overflow, Pace};
 
-use crate::people::{durable, publish2, release, retain2, retain2_as};
+use crate::people::{durable, publish_qos2, release, retain_qos2, retain2_as};
 use crate::world::{Acks, Commits, DURABLE, OTHER, Options, World, message, to};
 
 fn limited(overflow: Overflow) -> World {
@@ -116,7 +116,7 @@ fn a_disk_that_is_nearly_full_refuses_what_is_new_and_lets_the_rest_go_on_m47() 
     let before = world.send("t", "before", QoS::AtLeastOnce);
     world.settle();
     let sender = durable(&mut world, "sender");
-    publish2(&mut world, sender, 5, "t", "held", 11);
+    publish_qos2(&mut world, sender, 5, "t", "held", 11);
     world.settle();
     let room = |world: &mut World, room| {
         for id in [DURABLE, OTHER] {
@@ -127,8 +127,8 @@ fn a_disk_that_is_nearly_full_refuses_what_is_new_and_lets_the_rest_go_on_m47() 
     let short = world.send("t", "short", QoS::AtLeastOnce);
     let kept = world.retain("kept", "short", QoS::AtLeastOnce);
     let unwanted = world.send("nobody", "short", QoS::AtLeastOnce);
-    publish2(&mut world, sender, 6, "t", "short", 12);
-    publish2(&mut world, sender, 5, "t", "held", 11);
+    publish_qos2(&mut world, sender, 6, "t", "short", 12);
+    publish_qos2(&mut world, sender, 5, "t", "held", 11);
     world.settle();
     let refused = Settled::Refused(Refusal::QuotaExceeded);
     assert!(world.is_acked(before) && world.is_acked(unwanted));
@@ -217,7 +217,7 @@ fn i1_a_full_session_refuses_qos2_by_its_policy_m12_m28() {
         world.detach(reader, DetachCause::Lost);
         let sender = durable(&mut world, "sender");
         for packet_id in 1..=5 {
-            publish2(&mut world, sender, packet_id, "t", "m", packet_id.into());
+            publish_qos2(&mut world, sender, packet_id, "t", "m", packet_id.into());
             world.settle();
         }
         let expected = [Settled::Ok, Settled::Ok, Settled::Ok, refused, refused];
@@ -231,7 +231,7 @@ fn i1_a_full_session_refuses_qos2_by_its_policy_m12_m28() {
         assert_eq!(world.fx.dropped.get(&Dropped::Quota), Some(&2));
         world.attach(reader, options);
         assert_eq!(world.got(reader).len(), 3, "{place:?}");
-        publish2(&mut world, sender, 4, "t", "later", 6);
+        publish_qos2(&mut world, sender, 4, "t", "later", 6);
         world.settle();
         assert_eq!(world.got(reader), ["later"], "{place:?}: the id is free");
     }
@@ -277,7 +277,7 @@ fn a_refused_qos2_publish_leaves_no_room_taken_in_the_retained_store_m4() {
     let mut world = World::new();
     let sender = durable(&mut world, "sender");
     world.call(DURABLE, |it, _, _| it.set_disk_room(DiskRoom::Short));
-    retain2(&mut world, sender, 6, "kept", "refused");
+    retain_qos2(&mut world, sender, 6, "kept", "refused");
     world.settle();
     let refused = Settled::Refused(Refusal::QuotaExceeded);
     assert_eq!(world.clients[sender].pubrec, [(6, refused, true)]);
@@ -347,7 +347,7 @@ fn publishers_of_qos2_are_slowed_wherever_the_slow_session_is_m12() {
         let front = world.clients[sender].front.expect("it is connected");
         let slowed = |world: &mut World, packet_ids: std::ops::RangeInclusive<u16>| {
             for packet_id in packet_ids {
-                publish2(world, sender, packet_id, "t", "m", u64::from(packet_id));
+                publish_qos2(world, sender, packet_id, "t", "m", u64::from(packet_id));
                 world.settle();
             }
             std::mem::take(&mut world.fx.slowed)

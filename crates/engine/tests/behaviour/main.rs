@@ -6,7 +6,7 @@ mod authors;
 mod checkpoints;
 mod cold;
 mod forwards;
-mod incoming2;
+mod incoming_qos2;
 mod leading;
 mod limits;
 mod listing;

@@ -2,7 +2,7 @@
 
 use courser_contract::{DetachCause, Publish, QoS, Subscription};
 
-use crate::people::{clean, durable, publish2, retain2, will};
+use crate::people::{clean, durable, publish_qos2, retain_qos2, will};
 use crate::world::{DURABLE, Options, World, message, to};
 
 fn no_local(filter: &str) -> Subscription {
@@ -31,7 +31,7 @@ fn no_local_leaves_out_the_sessions_own_messages() {
         world.subscribe(at, no_local("t"));
     }
     send_of(&mut world, a, "t", "of a", false);
-    publish2(&mut world, a, 1, "t", "also of a", 11);
+    publish_qos2(&mut world, a, 1, "t", "also of a", 11);
     world.settle();
     send_of(&mut world, c, "t", "of c", false);
     assert_eq!(world.got(a), ["of c"]);
@@ -66,7 +66,7 @@ fn a_session_after_a_clean_start_does_not_get_what_the_one_before_it_published()
         let mut world = World::new();
         let a = durable(&mut world, "a");
         send_of(&mut world, a, "other/t", "retained", true);
-        retain2(&mut world, a, 1, "u", "also retained");
+        retain_qos2(&mut world, a, 1, "u", "also retained");
         world.settle();
         world.detach(a, DetachCause::Disconnect);
         let again = Options {

@@ -1,6 +1,6 @@
 //! Shared groups that begin volatile and become durable (M36).
 
-use crate::people::{leave_group, publish2};
+use crate::people::{leave_group, publish_qos2};
 use crate::world::{Acks, Commits, DURABLE, Options, Subscription, VOLATILE, World, message, to};
 use courser_contract::{
     Cut, DetachCause, FrontId, GroupName, HomeRef, IndexToken, Join, PartitionId, QoS, RequestPart,
@@ -301,12 +301,12 @@ fn m36_a_qos2_publish_of_a_durable_session_comes_once() {
     let publisher = world.client("publisher");
     world.attach(publisher, Options::durable());
     world.commits = Commits::Held;
-    publish2(&mut world, publisher, 1, "t", "before", 1);
+    publish_qos2(&mut world, publisher, 1, "t", "before", 1);
     let durable = connected(&mut world);
-    publish2(&mut world, publisher, 2, "t", "between", 2);
+    publish_qos2(&mut world, publisher, 2, "t", "between", 2);
     join(&mut world, durable, QoS::ExactlyOnce);
     for id in 3..9 {
-        publish2(
+        publish_qos2(
             &mut world,
             publisher,
             id,

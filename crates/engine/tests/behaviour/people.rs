@@ -1,6 +1,6 @@
 //! Clients as many tests want them.
 
-use courser_contract::{Publish, Published2, PubrecCan, QoS, Record, RequestPart, ToHome, Will};
+use courser_contract::{Publish, PublishedQos2, PubrecCan, QoS, Record, RequestPart, ToHome, Will};
 
 use crate::world::{Options, World, message};
 
@@ -35,7 +35,7 @@ pub(crate) fn will(topic: &str, delay_seconds: u32) -> Options {
 }
 
 /// A QoS 2 publish of a 5.0 client to the home.
-pub(crate) fn publish2(
+pub(crate) fn publish_qos2(
     world: &mut World,
     at: usize,
     packet_id: u16,
@@ -48,7 +48,13 @@ pub(crate) fn publish2(
 }
 
 /// The same with RETAIN.
-pub(crate) fn retain2(world: &mut World, at: usize, packet_id: u16, topic: &str, payload: &str) {
+pub(crate) fn retain_qos2(
+    world: &mut World,
+    at: usize,
+    packet_id: u16,
+    topic: &str,
+    payload: &str,
+) {
     let named = (packet_id, packet_id.into());
     retain2_as(world, at, named, (topic, payload), PubrecCan::Refuse);
 }
@@ -81,10 +87,10 @@ pub(crate) fn hold(
         publisher: Some(world.clients[at].hash()),
         ..*publish
     };
-    let message = ToHome::Publish2 {
+    let message = ToHome::PublishQos2 {
         session: home.session,
         epoch: world.clients[at].epoch,
-        publish: Box::new(Published2 {
+        publish: Box::new(PublishedQos2 {
             packet_id,
             hash,
             record: Record::copy_of(&(&publish).into()),

@@ -3,7 +3,7 @@
 
 use courser_contract::{DetachCause, Publish, QoS, Will};
 
-use crate::people::{publish2, send_release};
+use crate::people::{publish_qos2, send_release};
 use crate::world::{Acks, DURABLE, OTHER, Options, World, message, to};
 
 /// Both partitions with a log stop and start; who was connected connects again.
@@ -25,8 +25,8 @@ fn restart(world: &mut World) {
 }
 
 /// A QoS 2 publish to what both subscribers hear.
-fn send2(world: &mut World, packet_id: u16, payload: &str) {
-    publish2(
+fn send_qos2(world: &mut World, packet_id: u16, payload: &str) {
+    publish_qos2(
         world,
         PUBLISHER,
         packet_id,
@@ -44,15 +44,15 @@ const STEPS: usize = 14;
 /// A publisher with QoS 1 and 2, two subscribers that acknowledge when they are told to, one of them away for a while.
 fn step(world: &mut World, step: usize) {
     match step {
-        0 => send2(world, 5, "two-1"),
+        0 => send_qos2(world, 5, "two-1"),
         1 => send_release(world, PUBLISHER, 5),
         2 => drop(world.send("t/1", "one-1", QoS::AtLeastOnce)),
         3 => drop(world.send("t/1", "one-2", QoS::AtLeastOnce)),
         4 => world.ack(A, 1),
         5 => world.detach(B, DetachCause::Lost),
-        6 => send2(world, 6, "two-2"),
+        6 => send_qos2(world, 6, "two-2"),
         // The same again, as after a connection that was lost before PUBREC.
-        7 => send2(world, 6, "two-2"),
+        7 => send_qos2(world, 6, "two-2"),
         8 => send_release(world, PUBLISHER, 6),
         9 => world.attach(B, Options::durable()),
         10 => world.ack(B, 2),

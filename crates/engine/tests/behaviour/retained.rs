@@ -6,7 +6,7 @@ use courser_contract::{
 };
 use courser_engine::Limits;
 
-use crate::people::{publish2, retain2};
+use crate::people::{publish_qos2, retain_qos2};
 use crate::world::{Acks, Commits, DURABLE, OTHER, Options, World, to};
 
 fn client(world: &mut World, name: &str) -> usize {
@@ -375,7 +375,7 @@ fn m34_a_fence_waits_for_what_is_forwarded_to_its_keeper() {
     let standing = |world: &World| world.nodes[&DURABLE].partition.forwarding();
     assert_eq!(standing(&world), None, "nothing goes on");
     world.commits = Commits::Held;
-    retain2(&mut world, publisher, 1, "other/t", "1");
+    retain_qos2(&mut world, publisher, 1, "other/t", "1");
     let mut mark = standing(&world).expect("it is proposed");
     let passed = |world: &World, mark: &mut _| world.nodes[&DURABLE].partition.has_applied(mark);
     assert!(!passed(&world, &mut mark));
@@ -383,7 +383,7 @@ fn m34_a_fence_waits_for_what_is_forwarded_to_its_keeper() {
     world.turn();
     assert!(!passed(&world, &mut mark), "it is in the outbox");
     // What comes later is not waited for.
-    retain2(&mut world, publisher, 2, "other/t", "2");
+    retain_qos2(&mut world, publisher, 2, "other/t", "2");
     world.commit_one(OTHER);
     world.turn();
     world.pass_time(100);
@@ -398,7 +398,7 @@ fn m34_a_fence_waits_for_the_next_leader_of_who_may_forward() {
     let mut world = World::new();
     let publisher = client(&mut world, "publisher");
     world.commits = Commits::Held;
-    retain2(&mut world, publisher, 1, "other/t", "1");
+    retain_qos2(&mut world, publisher, 1, "other/t", "1");
     world.call(DURABLE, |it, now, fx| it.handle_follower(now, fx));
     let standing = |world: &World| world.nodes[&DURABLE].partition.forwarding();
     let mut mark = standing(&world).expect("nobody knows");
@@ -423,9 +423,9 @@ fn m34_a_fence_waits_for_what_goes_straight_to_its_keeper() {
     let publisher = client(&mut world, "publisher");
     world.commits = Commits::Held;
     let standing = |world: &World| world.nodes[&DURABLE].partition.forwarding();
-    publish2(&mut world, publisher, 1, "$SYS/t", "0", 1);
+    publish_qos2(&mut world, publisher, 1, "$SYS/t", "0", 1);
     assert_eq!(standing(&world), None, "it is kept nowhere");
-    retain2(&mut world, publisher, 2, "$SYS/t", "1");
+    retain_qos2(&mut world, publisher, 2, "$SYS/t", "1");
     let mut mark = standing(&world).expect("it is proposed");
     let passed = |world: &World, mark: &mut _| world.nodes[&DURABLE].partition.has_applied(mark);
     assert!(!passed(&world, &mut mark));

@@ -36,7 +36,7 @@ mod output;
 mod planted;
 mod prepared;
 mod publish;
-mod publish2;
+mod publish_qos2;
 mod reasons;
 mod received;
 mod redirect;

@@ -1,4 +1,4 @@
-//! PUBLISH of the client: QoS 0, QoS 1, and what all have in common. QoS 2 is in `publish2`.
+//! PUBLISH of the client: QoS 0, QoS 1, and what all have in common. QoS 2 is in `publish_qos2`.
 
 use courser_contract::{
     Asked, Dropped, FrontEffects, Now, Permission, Publish, QoS, Refusal, Routed, Tick, Ticket,

@@ -15,7 +15,7 @@ mod held;
 mod keepalive;
 mod output;
 mod publish;
-mod publish2;
+mod publish_qos2;
 mod reasons;
 mod refused;
 mod rights;

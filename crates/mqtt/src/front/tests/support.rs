@@ -222,10 +222,10 @@ fn to_home(message: &ToHome) -> String {
             kind,
             ..
         } => format!("group {group} outcome {}..={} {kind:?}", first.0, last.0),
-        ToHome::Publish2 { publish, .. } => {
+        ToHome::PublishQos2 { publish, .. } => {
             let view = publish.record.view();
             format!(
-                "publish2 {} {} '{}' to {:?}{}",
+                "publish_qos2 {} {} '{}' to {:?}{}",
                 publish.packet_id,
                 view.topic,
                 String::from_utf8_lossy(view.payload),

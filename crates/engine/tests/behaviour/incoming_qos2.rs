@@ -2,7 +2,7 @@
 
 use courser_contract::{DetachCause, QoS, Settled};
 
-use crate::people::{clean, durable, publish2, release};
+use crate::people::{clean, durable, publish_qos2, release};
 use crate::world::{Commits, DURABLE, Options, World, to};
 
 #[test]
@@ -15,14 +15,14 @@ fn a_resent_qos2_publish_is_stored_once_m28() {
     let volatile = clean(&mut world, "volatile");
     world.subscribe(volatile, to("t", QoS::ExactlyOnce));
     world.commits = Commits::Held;
-    publish2(&mut world, a, 5, "t", "1", 11);
-    publish2(&mut world, a, 5, "t", "1", 11);
+    publish_qos2(&mut world, a, 5, "t", "1", 11);
+    publish_qos2(&mut world, a, 5, "t", "1", 11);
     assert!(
         world.clients[a].pubrec.is_empty(),
         "PUBREC leaves after the commit"
     );
     world.settle();
-    publish2(&mut world, a, 5, "t", "1", 11);
+    publish_qos2(&mut world, a, 5, "t", "1", 11);
     world.settle();
     assert_eq!(
         world.clients[a].pubrec,
@@ -33,7 +33,7 @@ fn a_resent_qos2_publish_is_stored_once_m28() {
     release(&mut world, a, 5);
     release(&mut world, a, 5);
     assert_eq!(world.clients[a].pubcomp, [(5, true), (5, false)]);
-    publish2(&mut world, a, 5, "t", "2", 12);
+    publish_qos2(&mut world, a, 5, "t", "2", 12);
     world.settle();
     assert_eq!(world.got(own), ["2"], "the id is free again");
 }
@@ -44,18 +44,18 @@ fn a_hold_outlives_connection_and_restart_m28() {
     let a = durable(&mut world, "a");
     let own = durable(&mut world, "own");
     world.subscribe(own, to("t", QoS::ExactlyOnce));
-    publish2(&mut world, a, 5, "t", "1", 11);
+    publish_qos2(&mut world, a, 5, "t", "1", 11);
     world.settle();
     assert_eq!(world.got(own), ["1"]);
     world.restart(DURABLE);
     world.settle();
     world.attach(a, Options::durable());
     world.attach(own, Options::durable());
-    publish2(&mut world, a, 5, "t", "1", 11);
+    publish_qos2(&mut world, a, 5, "t", "1", 11);
     world.settle();
     assert!(world.got(own).is_empty());
     assert_eq!(world.clients[a].pubrec.len(), 2);
-    publish2(&mut world, a, 5, "t", "other", 99);
+    publish_qos2(&mut world, a, 5, "t", "other", 99);
     world.settle();
     assert_eq!(
         world.got(own),
@@ -74,7 +74,7 @@ fn i1_a_publish_that_outlives_its_leader_reaches_clean_sessions_m28() {
         world.subscribe(reader, to("t", QoS::ExactlyOnce));
         world.commits = Commits::Held;
         for id in 1..=2 {
-            publish2(&mut world, a, id, "t", &id.to_string(), u64::from(id));
+            publish_qos2(&mut world, a, id, "t", &id.to_string(), u64::from(id));
             world.turn();
         }
         world.depose(DURABLE, kept);
@@ -86,7 +86,7 @@ fn i1_a_publish_that_outlives_its_leader_reaches_clean_sessions_m28() {
         world.settle();
         world.attach(a, Options::durable());
         for id in 1..=2 {
-            publish2(&mut world, a, id, "t", &id.to_string(), u64::from(id));
+            publish_qos2(&mut world, a, id, "t", &id.to_string(), u64::from(id));
         }
         world.settle();
         assert_eq!(world.clients[a].pubrec.len(), 2);
@@ -103,7 +103,7 @@ fn i1_what_a_leader_before_the_last_one_proposed_reaches_clean_sessions_m28() {
     let reader = clean(&mut world, "reader");
     world.subscribe(reader, to("t", QoS::ExactlyOnce));
     world.commits = Commits::Held;
-    publish2(&mut world, a, 1, "t", "1", 1);
+    publish_qos2(&mut world, a, 1, "t", "1", 1);
     world.turn();
     world.call(DURABLE, |it, now, fx| it.handle_follower(now, fx));
     world.elect(DURABLE);
@@ -116,7 +116,7 @@ fn i1_what_a_leader_before_the_last_one_proposed_reaches_clean_sessions_m28() {
 fn a_qos2_publish_to_nobody_is_not_stored() {
     let mut world = World::new();
     let a = durable(&mut world, "a");
-    publish2(&mut world, a, 5, "t", "1", 11);
+    publish_qos2(&mut world, a, 5, "t", "1", 11);
     assert_eq!(world.clients[a].pubrec, [(5, Settled::Ok, false)]);
     release(&mut world, a, 5);
     assert_eq!(world.clients[a].pubcomp, [(5, false)]);
@@ -135,7 +135,7 @@ fn a_volatile_session_holds_what_it_sent_and_waits_for_durable_targets_m28() {
     world.attach(other, Options::volatile());
     world.subscribe(other, to("t", QoS::ExactlyOnce));
     world.commits = Commits::Held;
-    publish2(&mut world, a, 5, "t", "1", 11);
+    publish_qos2(&mut world, a, 5, "t", "1", 11);
     world.turn();
     assert_eq!(world.got(other), ["1"], "volatile targets wait for nothing");
     assert!(
@@ -149,7 +149,7 @@ fn a_volatile_session_holds_what_it_sent_and_waits_for_durable_targets_m28() {
     world.detach(a, DetachCause::Lost);
     world.settle();
     world.attach(a, Options::volatile());
-    publish2(&mut world, a, 5, "t", "1", 11);
+    publish_qos2(&mut world, a, 5, "t", "1", 11);
     world.settle();
     assert!(world.got(own).is_empty() && world.got(other).is_empty());
     assert_eq!(
@@ -159,7 +159,7 @@ fn a_volatile_session_holds_what_it_sent_and_waits_for_durable_targets_m28() {
     );
     release(&mut world, a, 5);
     assert_eq!(world.clients[a].pubcomp, [(5, true)]);
-    publish2(&mut world, a, 5, "t", "2", 12);
+    publish_qos2(&mut world, a, 5, "t", "2", 12);
     world.settle();
     assert_eq!(world.got(own), ["2"], "the second knows who leads");
 }

@@ -2,7 +2,7 @@
 //! durable (M28).
 
 use courser_contract::{
-    Asked, FrontEffects, Now, Permission, Published2, PubrecCan, Record, RecordView, Refusal,
+    Asked, FrontEffects, Now, Permission, PublishedQos2, PubrecCan, Record, RecordView, Refusal,
     Routed, Settled, Ticket, ToHome, is_own_topic,
 };
 
@@ -111,10 +111,10 @@ impl Front {
         let cuts = destinations.iter().map(|&to| fx.cut(to)).collect();
         fx.send_home(
             home.partition,
-            ToHome::Publish2 {
+            ToHome::PublishQos2 {
                 session: home.session,
                 epoch: self.session.epoch,
-                publish: Box::new(Published2 {
+                publish: Box::new(PublishedQos2 {
                     packet_id: incoming.packet_id,
                     hash: hash_of(publish.topic, publish.payload),
                     record: Record::copy_of(&record),

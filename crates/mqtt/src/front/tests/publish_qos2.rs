@@ -145,7 +145,7 @@ fn a_durable_session_stores_at_home_before_pubrec() {
         let mut client = Client::durable(version);
         client.shell.destinations = vec![PartitionId(1), HOME];
         client.publishes("t", 2, 1);
-        let stored = format!("3: publish2 1 t 'x' to [1, 3]{refusal}");
+        let stored = format!("3: publish_qos2 1 t 'x' to [1, 3]{refusal}");
         assert_eq!(client.effects(), [stored]);
         client.says(&Packet::Publish(again(1)));
         assert!(client.effects().is_empty(), "its PUBREC is on the way");
@@ -173,9 +173,9 @@ fn packet_ids_of_an_earlier_connection_are_known_at_home() {
         (
             V311,
             "PUBCOMP 6",
-            "3: publish2 7 t 'x' to [], not to be refused",
+            "3: publish_qos2 7 t 'x' to [], not to be refused",
         ),
-        (V5, "PUBCOMP 6 0x92", "3: publish2 7 t 'x' to []"),
+        (V5, "PUBCOMP 6 0x92", "3: publish_qos2 7 t 'x' to []"),
     ] {
         let mut client = Client::durable(version);
         client.pubrels(5);
@@ -210,7 +210,7 @@ fn a_refusal_of_the_home_ends_the_hold_in_v5() {
     client.told(received(1, Settled::Refused(Refusal::QuotaExceeded), true));
     assert_eq!(client.hears(), ["PUBREC 1 0x97"]);
     client.publishes("t", 2, 1);
-    assert_eq!(client.effects(), ["3: publish2 1 t 'x' to [3]"]);
+    assert_eq!(client.effects(), ["3: publish_qos2 1 t 'x' to [3]"]);
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn a_retain_publish_that_goes_another_way_waits_for_the_earlier_one() {
         .front
         .handle_settled(client.now, Ticket(3), Settled::Ok, &mut client.shell);
     client.gives(&[]);
-    assert_eq!(client.effects(), ["3: publish2 5 t 'x' to [3]"]);
+    assert_eq!(client.effects(), ["3: publish_qos2 5 t 'x' to [3]"]);
 }
 
 #[test]
