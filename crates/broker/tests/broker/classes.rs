@@ -3,11 +3,10 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use crate::support::sessions::{folder, keep, leave, stop};
 use crate::support::{Client, broker_on, counter, publish};
-use courser_broker::{Broker, Summary};
+use courser_broker::Broker;
 
-const KEEP: u8 = 0x00;
-const DISCONNECT: u8 = 0xE0;
 const CLASSES: &str =
     r#"class=[{ filter = "r/#", class = "relaxed" }, { filter = "v/#", class = "volatile" }]"#;
 
@@ -15,19 +14,6 @@ fn start(folder: &Path, classes: &str) -> (Broker, SocketAddr) {
     let broker = broker_on(folder, 2, &["sys.interval=0s", classes]);
     let address = broker.addresses()[0];
     (broker, address)
-}
-
-fn stop(broker: Broker) -> Summary {
-    broker.stop().expect("nothing failed")
-}
-
-fn keep(address: SocketAddr, client_id: &str) -> (Client, bool) {
-    Client::session(address, client_id, 4, KEEP, &[])
-}
-
-fn leave(mut client: Client) {
-    client.send(DISCONNECT, &[]);
-    assert!(client.is_closed());
 }
 
 fn absent(address: SocketAddr, client_id: &str) {
@@ -96,7 +82,7 @@ fn retained(address: SocketAddr) -> Vec<String> {
 
 #[test]
 fn m1_each_class_keeps_what_it_promises() {
-    let folder = tempfile::tempdir().expect("a folder for a test");
+    let folder = folder();
     let (broker, address) = start(folder.path(), CLASSES);
     let sessions = ["d/1", "r/1", "v/1"];
     for client_id in sessions {
@@ -139,7 +125,7 @@ fn m1_each_class_keeps_what_it_promises() {
 #[test]
 fn m1_what_is_volatile_never_touches_the_disk() {
     let records = |work: fn(SocketAddr)| {
-        let folder = tempfile::tempdir().expect("a folder for a test");
+        let folder = folder();
         let (broker, address) = start(folder.path(), CLASSES);
         work(address);
         counter(&stop(broker), "log_records")
@@ -158,7 +144,7 @@ fn m1_what_is_volatile_never_touches_the_disk() {
 /// A class that is changed, or taken away, moves nothing: what is there stays, is found under its name, and is there once.
 #[test]
 fn m1_what_was_kept_under_another_class_stays_where_it_is() {
-    let folder = tempfile::tempdir().expect("a folder for a test");
+    let folder = folder();
     let none = "class=[]";
     let all =
         r#"class=[{ filter = "d/#", class = "relaxed" }, { filter = "r/#", class = "volatile" }]"#;

@@ -6,11 +6,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::support::sessions::{KEEP, leave};
 use crate::support::{Client, Packet, broker_on, counter, publish};
 use courser_broker::Broker;
 
-const KEEP: u8 = 0x00;
-const DISCONNECT: u8 = 0xE0;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Of so many messages one is for the session that is away.
 const EVERY: u32 = 16;
@@ -26,11 +25,6 @@ fn start(folder: &Path) -> (Broker, SocketAddr) {
 
 fn session(address: SocketAddr, client_id: &str) -> Client {
     Client::session(address, client_id, 4, KEEP, &[]).0
-}
-
-fn leave(mut client: Client) {
-    client.send(DISCONNECT, &[]);
-    assert!(client.is_closed());
 }
 
 fn payload(number: u32) -> Vec<u8> {

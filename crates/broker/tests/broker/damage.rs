@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use crate::support::sessions::{KEEP, leave};
 use crate::support::{Client, Packet, broker, broker_on, publish, text};
 use courser_broker::{Accepted, Broker, Fault, Finding, NodeState, Status, Verb, examine, repair};
 use courser_engine::{AsideFilters, LostStream};
 
-const KEEP: u8 = 0x00;
-const DISCONNECT: u8 = 0xE0;
 /// 5.0: "server unavailable", "quota exceeded" and others; 3.1.1: 3.
 const UNAVAILABLE: u8 = 0x88;
 
@@ -42,11 +41,6 @@ fn refusal(folder: &Path) -> String {
 
 fn keep(broker: &Broker, client_id: &str) -> (Client, bool) {
     Client::session(broker.addresses()[0], client_id, 4, KEEP, &[])
-}
-
-fn leave(mut client: Client) {
-    client.send(DISCONNECT, &[]);
-    assert!(client.is_closed());
 }
 
 /// A session that waits for a topic of its own.

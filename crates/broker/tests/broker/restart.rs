@@ -5,34 +5,14 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use crate::support::{Client, Packet, broker_on, publish, text};
-use courser_broker::{Broker, Summary};
-
-/// 3.1.1: CleanSession 0. 5.0: Clean Start 0.
-const KEEP: u8 = 0x00;
-const DISCONNECT: u8 = 0xE0;
-
-fn folder() -> tempfile::TempDir {
-    tempfile::tempdir().expect("a folder for a test")
-}
+use crate::support::sessions::{KEEP, folder, keep, leave, stop, wait_until_away};
+use crate::support::{Client, Packet, broker_on, counter, publish, text};
+use courser_broker::Broker;
 
 fn start(folder: &Path) -> (Broker, SocketAddr) {
     let broker = broker_on(folder, 2, &["sys.interval=0s"]);
     let address = broker.addresses()[0];
     (broker, address)
-}
-
-fn stop(broker: Broker) -> Summary {
-    broker.stop().expect("nothing failed")
-}
-
-fn keep(address: SocketAddr, client_id: &str) -> (Client, bool) {
-    Client::session(address, client_id, 4, KEEP, &[])
-}
-
-fn leave(mut client: Client) {
-    client.send(DISCONNECT, &[]);
-    assert!(client.is_closed());
 }
 
 fn send_all(address: SocketAddr, topic: &str, payloads: &[&str]) {
@@ -219,7 +199,7 @@ fn m26_a_delayed_will_of_a_lost_connection_outlives_the_broker() {
     let (broker, address) = start(folder.path());
     watch_wills(address);
     die(address, "dying", (100, 2), "gone");
-    thread::sleep(Duration::from_millis(200));
+    wait_until_away(&broker, "dying");
     stop(broker);
     let (broker, address) = start(folder.path());
     let (mut watcher, present) = keep(address, "watcher");
@@ -242,8 +222,8 @@ fn m26_wills_that_are_due_at_a_start_come_to_sessions_of_all_partitions() {
         let expiry = [1, 100][usize::from(number % 2)];
         let client_id = format!("dying-{number}");
         die(address, &client_id, (expiry, 1), &number.to_string());
+        wait_until_away(&broker, &client_id);
     }
-    thread::sleep(Duration::from_millis(200));
     stop(broker);
     thread::sleep(Duration::from_millis(1_200));
     let (broker, address) = start(folder.path());
@@ -265,7 +245,7 @@ fn m26_a_will_that_is_due_at_a_start_goes_though_its_client_comes_back() {
     let (broker, address) = start(folder.path());
     watch_wills(address);
     die(address, "dying", (100, 1), "gone");
-    thread::sleep(Duration::from_millis(200));
+    wait_until_away(&broker, "dying");
     stop(broker);
     thread::sleep(Duration::from_millis(1_200));
     let (broker, address) = start(folder.path());
@@ -346,15 +326,12 @@ fn m42_checkpoints_free_the_log_and_a_start_reads_them() {
     }
     send_all(address, "absent-2", &["last"]);
     leave(busy);
-    let counters = stop(broker).counters();
-    let counter = |name: &str| {
-        counters
-            .iter()
-            .find(|(found, _)| found == name)
-            .map_or(0, |(_, value)| *value)
-    };
-    assert!(counter("checkpoints") >= 2, "{counters:?}");
-    assert!(counter("log_recycled_segments") >= 2, "{counters:?}");
+    let summary = stop(broker);
+    assert!(counter(&summary, "checkpoints") >= 2, "{summary:?}");
+    assert!(
+        counter(&summary, "log_recycled_segments") >= 2,
+        "{summary:?}"
+    );
     let files = std::fs::read_dir(folder.path().join("log"))
         .expect("it is there")
         .count();
@@ -405,12 +382,7 @@ fn m42_a_stop_saves_what_the_next_start_would_apply() {
         for _ in 0..200 {
             send_all(address, "t", &[payload.as_str()]);
         }
-        let counted = |summary: Summary, name: &str| {
-            let counters = summary.counters();
-            let found = counters.iter().find(|(found, _)| found == name);
-            found.map_or(0, |(_, value)| *value)
-        };
-        assert_eq!(counted(stop(broker), "checkpoints"), 1);
+        assert_eq!(counter(&stop(broker), "checkpoints"), 1);
         let broker = broker_on(folder.path(), 2, &settings);
         let left = to_apply(&broker);
         assert!(left < 100, "{left} entries are left of more than 200");
@@ -420,7 +392,7 @@ fn m42_a_stop_saves_what_the_next_start_would_apply() {
             assert_eq!(absent.receive_publish().1, payload.as_bytes());
         }
         leave(absent);
-        assert_eq!(counted(stop(broker), "checkpoints"), 0, "there is little");
+        assert_eq!(counter(&stop(broker), "checkpoints"), 0, "there is little");
     }
 }
 
@@ -464,9 +436,9 @@ fn m13_what_nobody_must_keep_never_touches_the_disk() {
         let folder = folder();
         let (broker, address) = start(folder.path());
         work(address);
-        let summary = stop(broker).counters();
-        let found = summary.iter().find(|(name, _)| name == "log_records");
-        found.expect("elections are written").1
+        let records = counter(&stop(broker), "log_records");
+        assert!(records > 0, "elections are written");
+        records
     };
     let nothing = records(|_| {});
     let clean = records(|address| {

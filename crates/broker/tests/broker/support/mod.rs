@@ -4,6 +4,7 @@
 
 pub(crate) mod accounts;
 pub(crate) mod scram;
+pub(crate) mod sessions;
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
