@@ -19,7 +19,6 @@ extern crate self as courser_broker;
 
 mod access;
 mod backup;
-mod bounded;
 mod broker;
 mod classes;
 mod clock;

@@ -64,6 +64,7 @@
 #[macro_use]
 mod macros;
 
+mod bounded;
 mod check;
 mod error;
 mod json;
@@ -78,6 +79,7 @@ mod table;
 mod template;
 mod value;
 
+pub use bounded::read_whole;
 pub use error::{Errors, Origin, SettingError};
 pub use own::{
     ADDRESS_CONNECTIONS_MAX, ADDRESS_CONNECTS_PER_SECOND, AddressLimit, Spares, is_public,

@@ -8,10 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use courser_access::{NameError, RoleName};
-use courser_settings::{Login, Settings, Tokens};
+use courser_settings::{Login, Settings, Tokens, read_whole};
 use courser_token::{KeyError, KeySet, Loaded, Policy, Verifier};
 
-use crate::bounded;
 use crate::doors::{Reread, Telling, Watched};
 use crate::faults::first;
 
@@ -200,7 +199,7 @@ fn files(settings: &Tokens) -> impl Iterator<Item = (Holds, PathBuf)> {
 fn texts(settings: &Tokens) -> Result<Vec<Vec<u8>>, Vec<TokensError>> {
     let (mut texts, mut errors) = (Vec::new(), Vec::new());
     for (holds, path) in files(settings) {
-        match bounded::read(&path, FILE_BYTES_MAX) {
+        match read_whole(&path, FILE_BYTES_MAX) {
             Ok(text) => texts.push(text),
             Err(source) => errors.push(TokensError::Read {
                 setting: holds.setting(),

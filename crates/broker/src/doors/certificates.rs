@@ -6,9 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::bounded;
 use crate::faults::first;
-use courser_settings::{ClientCertificates as Shown, Listener, TlsVersion};
+use courser_settings::{ClientCertificates as Shown, Listener, TlsVersion, read_whole};
 use courser_transport::tls::{
     self, Authority, ClientCertificates, MaterialError, Part, ServerMaterial, ServerTls, Versions,
 };
@@ -240,7 +239,7 @@ impl Files {
     fn read(&self, listener: &str) -> Result<ServerMaterial, Vec<CertificateError>> {
         let mut errors = Vec::new();
         let mut read = |field, path: &Path| {
-            bounded::read(path, FILE_BYTES_MAX).unwrap_or_else(|source| {
+            read_whole(path, FILE_BYTES_MAX).unwrap_or_else(|source| {
                 errors.push(CertificateError::Read {
                     listener: listener.to_owned(),
                     field,

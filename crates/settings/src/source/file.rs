@@ -2,11 +2,11 @@
 
 use super::draw::{Drawn, draw};
 use super::{Sources, escaped, not_tables, unknown};
+use crate::bounded::read_whole;
 use crate::error::Origin;
 use crate::list::{Entry, Given, Table};
 use crate::table::{SECTIONS, lists};
 use crate::value::{Raw, Written};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 use toml::Spanned;
@@ -202,14 +202,9 @@ fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 fn read(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    let mut file = fs::File::open(path)?.take(FILE_BYTES_MAX + 1);
-    file.read_to_string(&mut text)?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        let message = format!("it has more than {FILE_BYTES_MAX} bytes");
-        return Err(io::Error::other(message));
-    }
-    Ok(text)
+    let bytes = read_whole(path, FILE_BYTES_MAX)?;
+    String::from_utf8(bytes)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not valid UTF-8"))
 }
 
 /// The tables of a list. None where the value is something else.

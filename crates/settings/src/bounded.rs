@@ -1,4 +1,4 @@
-//! Files of an operator, read whole or not at all.
+//! Files that settings are in or name, read whole or not at all.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -8,7 +8,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// Of the file, and [`ErrorKind::FileTooLarge`].
-pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+pub fn read_whole(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let file = File::open(path)?;
     file.take(bytes_max + 1).read_to_end(&mut bytes)?;
@@ -28,8 +28,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("list.pem");
         std::fs::write(&path, [7; 10]).expect("it can be written");
-        assert_eq!(read(&path, 10).expect("it has room"), [7; 10]);
-        let error = read(&path, 9).expect_err("it has none");
+        assert_eq!(read_whole(&path, 10).expect("it has room"), [7; 10]);
+        let error = read_whole(&path, 9).expect_err("it has none");
         assert_eq!(error.kind(), ErrorKind::FileTooLarge);
     }
 }
