@@ -237,4 +237,4 @@ impl Plan {
 }
 
 /// Bytes of an output that no client of the model leaves unread.
-pub(crate) const OUTPUT_BYTES_MAX: usize = 1 << 20;
+const OUTPUT_BYTES_MAX: usize = 1 << 20;

@@ -3,7 +3,7 @@
 use courser_engine::{Limits, Overflow};
 
 use crate::rng::Rng;
-use crate::seeds::{DiskPlan, Life, OUTPUT_BYTES_MAX, Plan};
+use crate::seeds::{DiskPlan, Life, Plan};
 
 /// A kind of world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
