@@ -15,10 +15,10 @@ mod packets;
 pub mod probe;
 mod stranger;
 
-pub use client::{Client, Stopper};
+pub use client::{Client, SessionState, Stopper};
 pub use courser_mqtt::codec::{ProtocolVersion, QoS};
 pub use courser_transport::tls::{ClientMaterial, MaterialError, NameCheck, Part, Trust};
-pub use error::ClientError;
+pub use error::{Asked, ClientError, Meaning};
 pub use layers::Layers;
 pub use message::{Filter, Message, MessageProperty};
 pub use options::{Options, VersionChoice, Will};

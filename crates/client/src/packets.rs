@@ -68,10 +68,17 @@ pub(crate) fn connect(
     Ok(())
 }
 
+/// Whether a message was sent before, under the same packet id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Try {
+    First,
+    Again,
+}
+
 /// Appends PUBLISH.
 pub(crate) fn publish(
     message: &Message,
-    packet_id: PacketId,
+    (packet_id, which): (PacketId, Try),
     receiver: &Receiver,
     out: &mut Vec<u8>,
 ) -> Result<(), ClientError> {
@@ -79,16 +86,11 @@ pub(crate) fn publish(
         ProtocolVersion::V5 => message_properties(message)?,
         ProtocolVersion::V311 => (PropertiesBuilder::new(PropertyScope::Publish), None),
     };
+    let dup = which == Try::Again;
     let delivery = match message.qos {
         QoS::AtMostOnce => Delivery::AtMostOnce,
-        QoS::AtLeastOnce => Delivery::AtLeastOnce {
-            packet_id,
-            dup: false,
-        },
-        QoS::ExactlyOnce => Delivery::ExactlyOnce {
-            packet_id,
-            dup: false,
-        },
+        QoS::AtLeastOnce => Delivery::AtLeastOnce { packet_id, dup },
+        QoS::ExactlyOnce => Delivery::ExactlyOnce { packet_id, dup },
     };
     let packet = Packet::Publish(Publish {
         delivery,

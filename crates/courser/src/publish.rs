@@ -2,13 +2,14 @@
 
 use std::io::{self, BufRead, Read};
 use std::path::PathBuf;
-use std::sync::mpsc::{self, SyncSender};
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use courser_client::{Client, ClientError, Message, MessageProperty, Options};
+use courser_client::{Client, ClientError, Message, MessageProperty, Options, QoS};
 
+use crate::cli::again::Again;
 use crate::cli::connection::Connection;
 use crate::cli::exit::{Exit, fail, usage};
 use crate::cli::format;
@@ -18,6 +19,11 @@ use crate::cli::{topic_and_message, units};
 
 /// No packet is larger than this (v5 section 1.5.5).
 const PAYLOAD_BYTES_MAX: usize = 268_435_455;
+/// How often the connection is looked at while no line comes.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Why a line of QoS 2 is not sent again.
+const UNKNOWN: &str = "the broker kept no session, so it is not known whether it has taken the last message of QoS 2: -i ID -c keeps one that can tell";
 
 /// Flags of `courser pub`.
 #[derive(Args, Debug)]
@@ -55,6 +61,10 @@ pub(crate) struct Publish {
     timeout: Duration,
     #[command(flatten)]
     properties: Properties,
+    /// With -l: end when the connection is lost. Without it: connect again until that works, and go on with the line that was not acknowledged;
+    /// one of QoS 2 only in a session that outlives the connection (-c, -x), since it would be a second message in a new one
+    #[arg(long)]
+    no_reconnect: bool,
     /// Say what is done on standard error
     #[arg(short = 'd', long)]
     debug: bool,
@@ -237,7 +247,7 @@ impl Publish {
             Payload::Whole(payload) => self
                 .send_whole(&mut client, &interrupt, topic, &payload)
                 .map(|()| Exit::Done),
-            Payload::Lines => self.send_lines(&mut client, &interrupt, topic),
+            Payload::Lines => self.send_lines(&mut client, &interrupt, (options, topic)),
         };
         interrupt.leave(client, done)
     }
@@ -249,18 +259,16 @@ impl Publish {
         topic: &str,
         payload: &[u8],
     ) -> Result<(), ClientError> {
-        let (wake, woken) = mpsc::channel();
-        // Who waits for nothing any more need not hear of it.
-        interrupt.wakes(move || wake.send(()).unwrap_or_default());
+        let message = self.message(topic, payload.to_vec());
         for k in 0..self.repeat {
             if k > 0 && !self.repeat_delay.is_zero() {
-                // Nobody sends anything but a signal.
-                let _ = woken.recv_timeout(self.repeat_delay);
+                interrupt.rest(self.repeat_delay);
             }
             if interrupt.ending().is_some() {
                 break;
             }
-            self.send_one(client, topic, payload.to_vec())?;
+            client.publish(&message)?;
+            self.say_sent(&message);
         }
         Ok(())
     }
@@ -270,7 +278,7 @@ impl Publish {
         &self,
         client: &mut Client,
         interrupt: &Interrupt,
-        topic: &str,
+        (options, topic): (&Options, &str),
     ) -> Result<Exit, ClientError> {
         let (lines, said) = mpsc::sync_channel(1);
         let wake = lines.clone();
@@ -280,29 +288,69 @@ impl Publish {
         reader
             .spawn(move || read_lines(io::stdin().lock(), &lines))
             .map_err(ClientError::Io)?;
+        let again = Again {
+            options,
+            deadline: None,
+            is_quiet: self.quiet,
+        };
         while interrupt.ending().is_none() {
-            match said.recv() {
+            match said.recv_timeout(LOOK) {
                 Ok(Said::Line(line)) => match self.written.read(line) {
-                    Ok(payload) => self.send_one(client, topic, payload)?,
+                    Ok(payload) => {
+                        let message = self.message(topic, payload);
+                        self.send_line(client, &message, (interrupt, again))?;
+                    }
                     Err(_) if self.quiet => return Ok(Exit::Usage),
                     Err(message) => return Ok(usage(&message)),
                 },
                 Ok(Said::Nothing) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    let looked = client.look();
+                    self.stay(client, looked, (interrupt, again))?;
+                }
                 Ok(Said::Failed(error)) => return Err(ClientError::Io(error)),
-                Ok(Said::End) | Err(_) => break,
+                Ok(Said::End) | Err(RecvTimeoutError::Disconnected) => break,
             }
         }
         Ok(Exit::Done)
     }
 
-    fn send_one(
+    /// Sends a line, over as many connections as that takes.
+    fn send_line(
         &self,
         client: &mut Client,
-        topic: &str,
-        payload: Vec<u8>,
+        message: &Message,
+        way: (&Interrupt, Again<'_>),
     ) -> Result<(), ClientError> {
-        let bytes = payload.len();
-        client.publish(&Message {
+        let mut sent = client.publish(message);
+        while sent.is_err() {
+            let was_under_way = client.is_under_way();
+            self.stay(client, sent, way)?;
+            if was_under_way && !client.is_under_way() && message.qos == QoS::ExactlyOnce {
+                return Err(ClientError::Io(io::Error::other(UNKNOWN)));
+            }
+            sent = client.publish_again(message);
+        }
+        self.say_sent(message);
+        Ok(())
+    }
+
+    /// Connects again where something has failed because the connection is lost.
+    fn stay(
+        &self,
+        client: &mut Client,
+        done: Result<(), ClientError>,
+        (interrupt, again): (&Interrupt, Again<'_>),
+    ) -> Result<(), ClientError> {
+        match done {
+            Ok(()) => Ok(()),
+            Err(why) if self.no_reconnect => Err(why),
+            Err(why) => again.come_back(client, interrupt, why).map(|_| ()),
+        }
+    }
+
+    fn message(&self, topic: &str, payload: Vec<u8>) -> Message {
+        Message {
             topic: topic.to_owned(),
             payload,
             qos: format::qos(self.qos),
@@ -310,9 +358,12 @@ impl Publish {
             duplicate: false,
             packet_id: None,
             properties: self.properties.list(),
-        })?;
+        }
+    }
+
+    fn say_sent(&self, message: &Message) {
+        let (bytes, topic) = (message.payload.len(), &message.topic);
         self.say(&format!("sent {bytes} bytes to {topic}, QoS {}", self.qos));
-        Ok(())
     }
 
     fn say(&self, what: &str) {

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use courser_client::{Client, ClientError, Filter, Message, Options};
+use courser_client::{Client, ClientError, Filter, Message, Options, SessionState};
 use jiff::Timestamp;
 
+use crate::cli::again::Again;
 use crate::cli::connection::Connection;
 use crate::cli::exit::{Exit, fail, usage};
 use crate::cli::format::{self, Format, Target};
@@ -62,6 +63,10 @@ pub(crate) struct Subscribe {
     /// End once the broker has answered the subscription
     #[arg(short = 'E')]
     exit_after_subscribe: bool,
+    /// End when the connection is lost. Without it: connect again until that works, go on with the session if it was to outlive the
+    /// connection (-c, -x), and subscribe again if it was not
+    #[arg(long)]
+    no_reconnect: bool,
     /// Keep the publisher's RETAIN in deliveries (MQTT 5)
     #[arg(long)]
     retain_as_published: bool,
@@ -80,6 +85,14 @@ pub(crate) struct Subscribe {
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
+}
+
+/// What is printed, and how far that has come.
+struct Reception<'a> {
+    format: &'a Format,
+    /// No message is waited for any longer.
+    deadline: Option<Instant>,
+    printed: u64,
 }
 
 /// Runs the command.
@@ -143,9 +156,19 @@ impl Subscribe {
         let mut client = Client::connect(options)?;
         interrupt.stops(&client)?;
         self.say(&format!("connected, MQTT {}", client.version()));
-        let done = self
-            .subscribe(&mut client, filters)
-            .and_then(|()| self.print_messages(&mut client, format, deadline));
+        let mut reception = Reception {
+            format,
+            deadline,
+            printed: 0,
+        };
+        let done = self.subscribe(&mut client, filters).and_then(|()| {
+            let again = Again {
+                options,
+                deadline,
+                is_quiet: self.quiet,
+            };
+            self.receive(&mut client, filters, &mut reception, (&interrupt, again))
+        });
         interrupt.leave(client, done)
     }
 
@@ -160,21 +183,46 @@ impl Subscribe {
         Ok(())
     }
 
+    /// Prints what comes, by one connection after the other.
+    fn receive(
+        &self,
+        client: &mut Client,
+        filters: &[Filter],
+        reception: &mut Reception<'_>,
+        (interrupt, again): (&Interrupt, Again<'_>),
+    ) -> Result<Exit, ClientError> {
+        let mut is_subscribed = true;
+        loop {
+            let subscribed = match is_subscribed {
+                true => Ok(()),
+                false => self.subscribe(client, filters),
+            };
+            is_subscribed |= subscribed.is_ok();
+            let why = match subscribed.and_then(|()| self.print_messages(client, reception)) {
+                Err(why) if !self.no_reconnect => why,
+                done => return done,
+            };
+            match again.come_back(client, interrupt, why)? {
+                Some(SessionState::Resumed) => {}
+                Some(SessionState::New) => is_subscribed = false,
+                None => return Ok(Exit::TimedOut),
+            }
+        }
+    }
+
     fn print_messages(
         &self,
         client: &mut Client,
-        format: &Format,
-        deadline: Option<Instant>,
+        reception: &mut Reception<'_>,
     ) -> Result<Exit, ClientError> {
         let mut line = Vec::new();
-        let mut printed = 0;
         let wanted = if self.exit_after_subscribe {
             Some(0)
         } else {
             self.count
         };
-        while wanted.is_none_or(|count| printed < count) {
-            let Some(message) = client.next(deadline)? else {
+        while wanted.is_none_or(|count| reception.printed < count) {
+            let Some(message) = client.next(reception.deadline)? else {
                 return Ok(Exit::TimedOut);
             };
             if self.retained_only && !message.retain {
@@ -184,7 +232,10 @@ impl Subscribe {
                 continue;
             }
             line.clear();
-            if let Err(why) = format.write(&message, Timestamp::now(), &mut line)
+            let written = reception
+                .format
+                .write(&message, Timestamp::now(), &mut line);
+            if let Err(why) = written
                 && !self.quiet
             {
                 eprintln!("courser: {why}");
@@ -194,7 +245,7 @@ impl Subscribe {
                 Ok(Reader::Gone) => break,
                 Err(exit) => return Ok(exit),
             }
-            printed += 1;
+            reception.printed += 1;
         }
         Ok(Exit::Done)
     }

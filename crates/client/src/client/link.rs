@@ -50,9 +50,14 @@ impl Link {
 
     /// That it took longer.
     pub(crate) fn timed_out(&self) -> ClientError {
+        self.silent_for(self.answer_max)
+    }
+
+    /// That it has not answered for so long.
+    pub(super) fn silent_for(&self, after: Duration) -> ClientError {
         ClientError::TimedOut {
             address: self.address.clone(),
-            after: self.answer_max,
+            after,
         }
     }
 

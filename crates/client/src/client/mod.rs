@@ -1,6 +1,8 @@
 //! A blocking client for one connection: what a command line needs.
 
+mod again;
 mod link;
+mod publish;
 mod wire;
 
 use std::collections::{HashSet, VecDeque};
@@ -10,14 +12,17 @@ use std::time::{Duration, Instant};
 
 use courser_mqtt::codec::{
     Delivery, Disconnect, Frame, Limits, Packet, PacketId, Pingreq, ProtocolVersion, Puback,
-    Pubcomp, Publish, Pubrec, Pubrel, QoS, ReasonCode, Receiver, Rules, Split,
+    Pubcomp, Publish, Pubrec, QoS, ReasonCode, Receiver, Rules, Split,
 };
 use courser_transport::Tunnel;
 
-use crate::{ClientError, Filter, Message, Options, VersionChoice, packets};
+use crate::error::Asked;
+use crate::{ClientError, Filter, Meaning, Message, Options, VersionChoice, packets};
+pub use again::SessionState;
 pub(crate) use link::Link;
 pub use link::Stopper;
-use wire::{in_words, is_timeout, refused};
+use publish::UnderWay;
+use wire::{Attempt, in_words, is_timeout, refused};
 
 /// Bytes asked of the socket at a time.
 const READ_BYTES: usize = 64 * 1024;
@@ -34,7 +39,12 @@ pub struct Client {
     receiver: Receiver,
     keep_alive: Option<Duration>,
     receive_maximum: u16,
+    session: SessionState,
+    /// Given by the broker to a client without one.
+    assigned_client_id: Option<String>,
     last_sent: Instant,
+    /// When a PINGREQ was sent after which nothing has come.
+    pinged: Option<Instant>,
     input: Vec<u8>,
     /// Acknowledgements that leave together once all input is handled.
     acknowledgements: Vec<u8>,
@@ -42,7 +52,12 @@ pub struct Client {
     /// QoS 2 packet ids between PUBLISH and PUBREL.
     held: HashSet<u16>,
     next_packet_id: u16,
+    under_way: Option<UnderWay>,
     answer: Option<Answer>,
+    /// Why there is nothing more to come behind what has arrived.
+    failure: Option<ClientError>,
+    /// Nobody hears what is said.
+    is_lost: bool,
 }
 
 /// What a call waits for; filled in by whoever reads packets.
@@ -51,6 +66,8 @@ enum Answer {
     Connack {
         reason: ReasonCode,
         text: String,
+        session: SessionState,
+        assigned_client_id: Option<String>,
         packet_bytes_max: Option<u32>,
         keep_alive: Option<u16>,
         receive_maximum: Option<u16>,
@@ -102,13 +119,19 @@ impl Client {
             receiver: Receiver::new(version),
             keep_alive: None,
             receive_maximum: u16::MAX,
+            session: SessionState::New,
+            assigned_client_id: None,
             last_sent: Instant::now(),
+            pinged: None,
             input: Vec::new(),
             acknowledgements: Vec::new(),
             arrived: VecDeque::new(),
             held: HashSet::new(),
             next_packet_id: 0,
+            under_way: None,
             answer: None,
+            failure: None,
+            is_lost: false,
         };
         let mut out = Vec::new();
         packets::connect(options, version, &mut out)?;
@@ -124,6 +147,8 @@ impl Client {
         let Answer::Connack {
             reason,
             text,
+            session,
+            assigned_client_id,
             packet_bytes_max,
             keep_alive,
             receive_maximum,
@@ -135,11 +160,13 @@ impl Client {
             return Err(Attempt::Version);
         }
         if reason != ReasonCode::Success {
-            return Err(refused("the connection", reason, &text).into());
+            return Err(refused(Asked::Connection, reason, &text).into());
         }
         if let Some(bytes) = packet_bytes_max {
             client.receiver = client.receiver.with_packet_bytes_max(bytes);
         }
+        client.session = session;
+        client.assigned_client_id = assigned_client_id;
         client.receive_maximum = receive_maximum.unwrap_or(u16::MAX);
         let seconds = keep_alive.unwrap_or(options.keep_alive);
         client.keep_alive = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
@@ -168,52 +195,6 @@ impl Client {
         self.receive_maximum
     }
 
-    /// Sends a message and waits for its acknowledgement, if it has one.
-    ///
-    /// # Errors
-    /// When the message cannot be said in MQTT, the broker refuses it or the connection fails.
-    pub fn publish(&mut self, message: &Message) -> Result<(), ClientError> {
-        let packet_id = self.packet_id();
-        let id = packet_id.get();
-        let mut out = Vec::new();
-        packets::publish(message, packet_id, &self.receiver, &mut out)?;
-        self.send(&out)?;
-        let reason = match message.qos {
-            QoS::AtMostOnce => return Ok(()),
-            QoS::AtLeastOnce => {
-                match self.wait(
-                    |answer| matches!(answer, Answer::Puback { packet_id, .. } if *packet_id == id),
-                )? {
-                    Answer::Puback { reason, .. } => reason,
-                    _ => return Err(self.link.timed_out()),
-                }
-            }
-            QoS::ExactlyOnce => self.wait_exactly_once(packet_id)?,
-        };
-        if reason.is_error() {
-            Err(refused("the message", reason, ""))
-        } else {
-            Ok(())
-        }
-    }
-
-    fn wait_exactly_once(&mut self, packet_id: PacketId) -> Result<ReasonCode, ClientError> {
-        let id = packet_id.get();
-        let received = self.wait(
-            |answer| matches!(answer, Answer::Pubrec { packet_id, .. } if *packet_id == id),
-        )?;
-        match received {
-            Answer::Pubrec { reason, .. } if reason.is_error() => return Ok(reason),
-            _ => self.send_packet(&Packet::Pubrel(Pubrel::new(packet_id)))?,
-        }
-        match self.wait(
-            |answer| matches!(answer, Answer::Pubcomp { packet_id, .. } if *packet_id == id),
-        )? {
-            Answer::Pubcomp { reason, .. } => Ok(reason),
-            _ => Err(self.link.timed_out()),
-        }
-    }
-
     /// Subscribes and waits for the answer.
     ///
     /// # Errors
@@ -232,7 +213,7 @@ impl Client {
             .wait(|answer| matches!(answer, Answer::Suback { packet_id, .. } if *packet_id == id))?
         {
             Answer::Suback { codes, .. } => match codes.into_iter().find(|code| code.is_error()) {
-                Some(code) => Err(refused("a subscription", code, "")),
+                Some(code) => Err(refused(Asked::Subscription, code, "")),
                 None => Ok(()),
             },
             _ => Err(self.link.timed_out()),
@@ -263,11 +244,25 @@ impl Client {
                 self.acknowledge_message(&message)?;
                 return Ok(Some(message));
             }
+            if let Some(failure) = self.failure.take() {
+                return Err(failure);
+            }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Ok(None);
             }
-            self.read_until(deadline)?;
+            // What came before the end has come.
+            self.failure = self.read_until(deadline).err();
+            self.is_lost |= self.failure.is_some();
         }
+    }
+
+    /// Looks what has come while there is nothing to send, and keeps the connection alive. To be called more often than once in an eighth of
+    /// the keep-alive time.
+    ///
+    /// # Errors
+    /// As [`Client::next`].
+    pub fn look(&mut self) -> Result<(), ClientError> {
+        self.read_until(Some(Instant::now()))
     }
 
     /// What ends a wait of this client from another thread.
@@ -278,11 +273,14 @@ impl Client {
         self.link.stopper().map_err(ClientError::Io)
     }
 
-    /// Says good-bye and closes.
+    /// Says good-bye and closes. After [`Client::next`] has failed there is nobody to say it to.
     ///
     /// # Errors
     /// When that cannot be sent.
     pub fn disconnect(mut self) -> Result<(), ClientError> {
+        if self.is_lost {
+            return Ok(());
+        }
         self.send_acknowledgements()?;
         self.send_packet(&Packet::Disconnect(Disconnect::new(
             ReasonCode::NORMAL_DISCONNECTION,
@@ -365,7 +363,11 @@ impl Client {
         let ping_at = self
             .keep_alive
             .map(|interval| self.last_sent + interval.mul_f32(0.75));
-        let wake_at = [deadline, ping_at].into_iter().flatten().min();
+        let pong_max = self.keep_alive.map_or(self.answer_max(), |interval| {
+            interval.min(self.answer_max())
+        });
+        let lost_at = self.pinged.map(|at| at + pong_max);
+        let wake_at = [deadline, ping_at, lost_at].into_iter().flatten().min();
         let timeout = wake_at.map(|at| {
             at.saturating_duration_since(Instant::now())
                 .max(Duration::from_millis(1))
@@ -379,8 +381,13 @@ impl Client {
         self.input.truncate(old + *read.as_ref().unwrap_or(&0));
         match read {
             Ok(0) => return Err(ClientError::Closed),
-            Ok(_) => {}
-            Err(error) if is_timeout(&error) => {}
+            Ok(_) => self.pinged = None,
+            // v5 section 3.1.2.10: a client closes when no PINGRESP comes within a reasonable time.
+            Err(error) if is_timeout(&error) => {
+                if lost_at.is_some_and(|at| Instant::now() >= at) {
+                    return Err(self.link.silent_for(pong_max));
+                }
+            }
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
                 return Err(ClientError::Closed);
             }
@@ -388,6 +395,7 @@ impl Client {
         }
         if ping_at.is_some_and(|at| Instant::now() >= at) {
             self.send_packet(&Packet::Pingreq(Pingreq))?;
+            self.pinged.get_or_insert(self.last_sent);
         }
         Ok(())
     }
@@ -428,6 +436,11 @@ impl Client {
                 self.answer = Some(Answer::Connack {
                     reason: connack.reason,
                     text: reason_string.map_or(String::new(), |text| text.as_str().into()),
+                    session: SessionState::of(connack.session_present),
+                    assigned_client_id: connack
+                        .properties
+                        .assigned_client_identifier()
+                        .map(|id| id.as_str().into()),
                     packet_bytes_max: connack
                         .properties
                         .maximum_packet_size()
@@ -472,7 +485,8 @@ impl Client {
             Packet::Disconnect(disconnect) => {
                 let text = disconnect.properties.reason_string();
                 let reason = in_words(disconnect.reason, text.map_or("", |text| text.as_str()));
-                return Err(ClientError::Disconnected { reason });
+                let meaning = Meaning::of(disconnect.reason);
+                return Err(ClientError::Disconnected { reason, meaning });
             }
             Packet::Pingresp(_) => {}
             Packet::Connect(_)
@@ -503,26 +517,5 @@ impl Client {
         self.arrived
             .push_back(packets::message(publish, topic.as_str()));
         Ok(())
-    }
-}
-
-/// Why one version did not do.
-enum Attempt {
-    Version,
-    Other(ClientError),
-}
-
-impl Attempt {
-    fn into_error(self) -> ClientError {
-        match self {
-            Self::Version => refused("the connection", ReasonCode::UnsupportedProtocolVersion, ""),
-            Self::Other(error) => error,
-        }
-    }
-}
-
-impl From<ClientError> for Attempt {
-    fn from(error: ClientError) -> Self {
-        Self::Other(error)
     }
 }

@@ -5,7 +5,8 @@ use std::net::{TcpStream, ToSocketAddrs};
 
 use courser_mqtt::codec::ReasonCode;
 
-use crate::{ClientError, Options};
+use crate::error::Asked;
+use crate::{ClientError, Meaning, Options};
 
 pub(super) fn open(options: &Options) -> Result<TcpStream, ClientError> {
     let host = options.host.as_str();
@@ -43,15 +44,11 @@ pub(super) fn open(options: &Options) -> Result<TcpStream, ClientError> {
     })
 }
 
-pub(super) fn refused(what: &'static str, reason: ReasonCode, text: &str) -> ClientError {
-    let not_authorized = matches!(
-        reason,
-        ReasonCode::NotAuthorized | ReasonCode::BadUserNameOrPassword | ReasonCode::Banned
-    );
+pub(super) fn refused(what: Asked, reason: ReasonCode, text: &str) -> ClientError {
     ClientError::Refused {
         what,
         reason: in_words(reason, text),
-        not_authorized,
+        meaning: Meaning::of(reason),
     }
 }
 
@@ -67,4 +64,29 @@ pub(super) fn in_words(reason: ReasonCode, text: &str) -> String {
 pub(super) fn is_timeout(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
+}
+
+/// Why one version did not do.
+pub(super) enum Attempt {
+    Version,
+    Other(ClientError),
+}
+
+impl Attempt {
+    pub(super) fn into_error(self) -> ClientError {
+        match self {
+            Self::Version => refused(
+                Asked::Connection,
+                ReasonCode::UnsupportedProtocolVersion,
+                "",
+            ),
+            Self::Other(error) => error,
+        }
+    }
+}
+
+impl From<ClientError> for Attempt {
+    fn from(error: ClientError) -> Self {
+        Self::Other(error)
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use courser_client::ClientError;
+use courser_client::{ClientError, Meaning};
 
 /// How a command ended, as a shell sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl From<&ClientError> for Exit {
             }
             ClientError::Options(_) => Self::Usage,
             ClientError::Refused {
-                not_authorized: true,
+                meaning: Meaning::NotAuthorized,
                 ..
             } => Self::NotAuthorized,
             ClientError::Refused { .. } | ClientError::Disconnected { .. } => Self::Refused,

@@ -5,11 +5,11 @@
 //! [`Interrupt::wakes`]; it then sees [`Interrupt::ending`] and ends in its own way. What does not end in time is ended.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use courser_client::{Client, ClientError};
+use courser_client::{Client, ClientError, Stopper};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::exit::Exit;
@@ -23,11 +23,20 @@ type Waker = Box<dyn Fn() + Send>;
 struct State {
     ending: Option<Exit>,
     wakers: Vec<Waker>,
+    /// Of the client that there is now.
+    client: Option<Stopper>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Told when a signal comes.
+    ended: Condvar,
 }
 
 /// Whether somebody has ended the command.
 #[derive(Clone)]
-pub(crate) struct Interrupt(Arc<Mutex<State>>);
+pub(crate) struct Interrupt(Arc<Shared>);
 
 impl Interrupt {
     /// Watches for both signals from now on. Until there is something to wake they end the process at once.
@@ -68,14 +77,25 @@ impl Interrupt {
         state.wakers.push(Box::new(wake));
     }
 
-    /// Ends the waits of a client.
+    /// Ends the waits of a client, and no longer of one that was named before it.
     ///
     /// # Errors
     /// When the system has no descriptor left.
     pub(crate) fn stops(&self, client: &Client) -> Result<(), ClientError> {
         let stopper = client.stopper()?;
-        self.wakes(move || stopper.stop());
+        let mut state = self.state();
+        if state.ending.is_some() {
+            stopper.stop();
+        }
+        state.client = Some(stopper);
         Ok(())
+    }
+
+    /// Rests for a time, and no longer when a signal comes.
+    pub(crate) fn rest(&self, time: Duration) {
+        let rests = |state: &mut State| state.ending.is_none();
+        let ended = self.0.ended.wait_timeout_while(self.state(), time, rests);
+        drop(ended.unwrap_or_else(PoisonError::into_inner));
     }
 
     /// How the command is to end, once a signal has come.
@@ -108,11 +128,13 @@ impl Interrupt {
         let mut state = self.state();
         state.ending = Some(exit);
         state.wakers.iter().for_each(|wake| wake());
-        !state.wakers.is_empty()
+        state.client.iter().for_each(Stopper::stop);
+        self.0.ended.notify_all();
+        !state.wakers.is_empty() || state.client.is_some()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
