@@ -13,6 +13,7 @@ mod message;
 mod options;
 mod packets;
 pub mod probe;
+mod socket;
 mod stranger;
 
 pub use client::{Client, SessionState, Stopper};
@@ -21,6 +22,6 @@ pub use courser_transport::tls::{ClientMaterial, MaterialError, NameCheck, Part,
 pub use error::{Asked, ClientError, Meaning};
 pub use layers::Layers;
 pub use message::{Filter, Message, MessageProperty};
-pub use options::{Options, VersionChoice, Will};
+pub use options::{Endpoint, Options, VersionChoice, Will};
 pub use router::filter_matches as matches;
 pub use stranger::Speaks;

@@ -1,10 +1,55 @@
 //! How a client connects.
 
+use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use courser_mqtt::codec::QoS;
 
-use crate::Layers;
+use crate::{ClientError, Layers, socket};
+
+/// Where a broker listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// TCP.
+    Tcp {
+        /// Name or address.
+        host: String,
+        /// Port.
+        port: u16,
+    },
+    /// A Unix socket of this machine.
+    Unix(PathBuf),
+}
+
+impl Endpoint {
+    /// The same with the first address of its host, for who connects often.
+    ///
+    /// # Errors
+    /// When the host has none.
+    pub fn resolved(self) -> Result<Self, ClientError> {
+        match self {
+            Self::Tcp { host, port } => {
+                let found = socket::resolve(&host, port)?.next();
+                let address = found.ok_or_else(|| socket::nowhere(&host))?;
+                let host = address.ip().to_string();
+                Ok(Self::Tcp { host, port })
+            }
+            Self::Unix(path) => Ok(Self::Unix(path)),
+        }
+    }
+}
+
+/// As people write it.
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
 
 /// Which version of MQTT to speak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,10 +66,8 @@ pub enum VersionChoice {
 /// Where to connect and as whom.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Host name or address.
-    pub host: String,
-    /// TCP port.
-    pub port: u16,
+    /// Where.
+    pub endpoint: Endpoint,
     /// What lies between the socket and MQTT.
     pub layers: Layers,
     /// Version.
@@ -47,22 +90,13 @@ pub struct Options {
     pub answer_max: Duration,
 }
 
-impl Options {
-    /// Host and port as people write them.
-    pub(crate) fn address(&self) -> String {
-        let Self { host, port, .. } = self;
-        match host.contains(':') {
-            true => format!("[{host}]:{port}"),
-            false => format!("{host}:{port}"),
-        }
-    }
-}
-
 impl Default for Options {
     fn default() -> Self {
         Self {
-            host: "127.0.0.1".into(),
-            port: 1883,
+            endpoint: Endpoint::Tcp {
+                host: "127.0.0.1".into(),
+                port: 1883,
+            },
             layers: Layers::default(),
             version: VersionChoice::Auto,
             client_id: String::new(),

@@ -16,8 +16,8 @@ use crate::operate::OutputFlags;
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Probe {
-    /// The broker, HOST or HOST:PORT, unless -h, -p, -L or --context name it
-    #[arg(value_name = "HOST", conflicts_with_all = ["url", "context"])]
+    /// The broker, HOST or HOST:PORT, unless -h, -p, -L, --unix or --context name it
+    #[arg(value_name = "HOST", conflicts_with_all = ["url", "unix", "context"])]
     place: Option<String>,
     #[command(flatten)]
     connection: Connection,

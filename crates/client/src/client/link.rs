@@ -1,13 +1,14 @@
 //! One connection's bytes, blocking: a socket, and the layers above it.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
 use courser_transport::{Rest, Tunnel, TunnelError};
 
-use super::wire::{is_timeout, open};
+use super::wire::is_timeout;
 use crate::layers::refused;
+use crate::socket::Socket;
 use crate::{ClientError, Options, Speaks};
 
 /// Bytes asked of the socket at a time.
@@ -15,11 +16,11 @@ const READ_BYTES: usize = 64 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct Link {
-    stream: TcpStream,
+    stream: Socket,
     tunnel: Option<Box<Tunnel>>,
     /// What came through the socket, for the layers to open.
     raw: Vec<u8>,
-    /// Host and port.
+    /// As people write it.
     address: String,
     answer_max: Duration,
 }
@@ -28,14 +29,14 @@ impl Link {
     /// Connects, and makes the handshakes of the layers.
     pub(crate) fn open(options: &Options) -> Result<Self, ClientError> {
         let mut link = Self {
-            stream: open(options)?,
+            stream: Socket::open(&options.endpoint, options.answer_max)?,
             tunnel: None,
             raw: Vec::new(),
-            address: options.address(),
+            address: options.endpoint.to_string(),
             answer_max: options.answer_max,
         };
         let begun = options.layers.begin();
-        link.tunnel = begun.map_err(|fault| refused(options.address(), fault))?;
+        link.tunnel = begun.map_err(|fault| refused(options.endpoint.to_string(), fault))?;
         if link.tunnel.is_some() {
             link.raw = vec![0; READ_BYTES];
             link.handshake()?;
@@ -204,14 +205,14 @@ impl Link {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    pub(super) fn into_parts(self) -> (TcpStream, Option<Box<Tunnel>>) {
+    pub(super) fn into_parts(self) -> (Socket, Option<Box<Tunnel>>) {
         (self.stream, self.tunnel)
     }
 }
 
 /// Ends the wait of a [`Client`](crate::Client) from another thread.
 #[derive(Debug)]
-pub struct Stopper(TcpStream);
+pub struct Stopper(Socket);
 
 impl Stopper {
     /// Whoever waits for something of the broker gets [`ClientError::Closed`] instead, now and from now on. The other way stays

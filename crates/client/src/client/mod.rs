@@ -7,7 +7,6 @@ mod wire;
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use courser_mqtt::codec::{
@@ -17,6 +16,7 @@ use courser_mqtt::codec::{
 use courser_transport::Tunnel;
 
 use crate::error::Asked;
+use crate::socket::Socket;
 use crate::{ClientError, Filter, Meaning, Message, Options, VersionChoice, packets};
 pub use again::SessionState;
 pub(crate) use link::Link;
@@ -290,7 +290,7 @@ impl Client {
     }
 
     /// The socket with its layers, for a caller that goes on by itself, and what has been read from it but not handled.
-    pub(crate) fn into_parts(self) -> (TcpStream, Option<Box<Tunnel>>, Vec<u8>) {
+    pub(crate) fn into_parts(self) -> (Socket, Option<Box<Tunnel>>, Vec<u8>) {
         let (stream, tunnel) = self.link.into_parts();
         (stream, tunnel, self.input)
     }

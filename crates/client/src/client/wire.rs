@@ -1,48 +1,11 @@
-//! Sockets and words: how a connection is opened and how a refusal reads.
+//! Words: how a refusal reads.
 
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
 
 use courser_mqtt::codec::ReasonCode;
 
 use crate::error::Asked;
-use crate::{ClientError, Meaning, Options};
-
-pub(super) fn open(options: &Options) -> Result<TcpStream, ClientError> {
-    let host = options.host.as_str();
-    let resolve = |source| ClientError::Resolve {
-        host: host.to_owned(),
-        source,
-    };
-    let addresses: Vec<_> = (host, options.port)
-        .to_socket_addrs()
-        .map_err(resolve)?
-        .collect();
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in addresses {
-        match TcpStream::connect_timeout(&address, options.answer_max) {
-            Ok(stream) => {
-                stream.set_nodelay(true).map_err(ClientError::Io)?;
-                stream
-                    .set_write_timeout(Some(options.answer_max))
-                    .map_err(ClientError::Io)?;
-                return Ok(stream);
-            }
-            Err(error) => last = error,
-        }
-    }
-    let refused = last.kind() == io::ErrorKind::ConnectionRefused;
-    let hint = if refused {
-        " (is the server running? try: courser server)"
-    } else {
-        ""
-    };
-    Err(ClientError::Connect {
-        address: options.address(),
-        hint,
-        source: last,
-    })
-}
+use crate::{ClientError, Meaning};
 
 pub(super) fn refused(what: Asked, reason: ReasonCode, text: &str) -> ClientError {
     ClientError::Refused {

@@ -1,13 +1,15 @@
 //! One connection's bytes without waiting: a socket, and the layers above it.
 
 use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
 
 use courser_transport::{Rest, Tunnel};
-use mio::net::TcpStream;
+
+use crate::socket::Socket;
 
 #[derive(Debug)]
 pub(crate) struct Pipe {
-    stream: TcpStream,
+    stream: Socket,
     tunnel: Option<Box<Tunnel>>,
 }
 
@@ -30,17 +32,17 @@ pub(crate) enum Got {
 }
 
 impl Pipe {
-    pub(crate) const fn new(stream: TcpStream, tunnel: Option<Box<Tunnel>>) -> Self {
+    pub(crate) const fn new(stream: Socket, tunnel: Option<Box<Tunnel>>) -> Self {
         Self { stream, tunnel }
     }
 
-    pub(crate) const fn stream(&self) -> &TcpStream {
+    pub(crate) const fn stream(&self) -> &Socket {
         &self.stream
     }
 
     /// What is polled.
-    pub(crate) const fn source(&mut self) -> &mut TcpStream {
-        &mut self.stream
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.stream.as_raw_fd()
     }
 
     /// Whether bytes of MQTT may be sent.
@@ -105,7 +107,7 @@ impl Pipe {
     }
 }
 
-fn write_plainly(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<Taken> {
+fn write_plainly(stream: &mut Socket, bytes: &[u8]) -> io::Result<Taken> {
     let mut taken = 0;
     while taken < bytes.len() {
         match stream.write(&bytes[taken..]) {

@@ -1,12 +1,11 @@
 //! What a load run does: sizes, pattern, pace and end, checked before anything connects.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use courser_mqtt::codec::{ProtocolVersion, QoS};
 
 use super::stamp;
-use crate::{Layers, Options, VersionChoice};
+use crate::{Endpoint, Layers, Options, VersionChoice};
 
 /// How the subscribers divide the topics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,8 +65,8 @@ pub enum Threads {
 /// Where the broker is and how to log in.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Address of the broker.
-    pub address: SocketAddr,
+    /// Where it is; a name is looked up for each connection.
+    pub endpoint: Endpoint,
     /// What lies between the sockets and MQTT.
     pub layers: Layers,
     /// Version to speak.
@@ -87,8 +86,7 @@ impl Target {
     /// Options of a connection whose session ends with it.
     pub(super) fn options(&self, client_id: String) -> Options {
         Options {
-            host: self.address.ip().to_string(),
-            port: self.address.port(),
+            endpoint: self.endpoint.clone(),
             layers: self.layers.clone(),
             version: match self.version {
                 ProtocolVersion::V311 => VersionChoice::V311,

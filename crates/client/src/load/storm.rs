@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,13 +10,15 @@ use courser_mqtt::codec::{
     Frame, PACKET_BYTES_MAX, Packet, PacketId, Pingreq, ProtocolVersion, QoS, ReasonCode, Receiver,
     Rules, Split,
 };
-use mio::{Events, Interest, Poll, Token, net::TcpStream};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
 
 use super::pipe::{Got, Pipe};
 use super::plan::{KEEP_ALIVE_SECONDS, Target};
 use super::process;
 use super::result::Latencies;
 use super::run::LoadError;
+use crate::socket::Socket;
 use crate::{Client, Filter, Options, packets};
 
 /// Many idle connections.
@@ -169,11 +172,20 @@ impl State {
             && self.all.len() < due
             && let Some(index) = self.to_open.pop_front()
         {
-            let mut stream = TcpStream::connect(plan.target.address)?;
+            let stream = match Socket::begin(&plan.target.endpoint) {
+                Ok(stream) => stream,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.to_open.push_front(index);
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            };
             let interest = Interest::READABLE | Interest::WRITABLE;
+            let descriptor = stream.as_raw_fd();
+            let mut source = SourceFd(&descriptor);
             self.poll
                 .registry()
-                .register(&mut stream, Token(index), interest)?;
+                .register(&mut source, Token(index), interest)?;
             self.all.push(One {
                 pipe: Pipe::new(
                     stream,
@@ -215,7 +227,8 @@ impl State {
             self.pending -= 1;
         }
         one.step = Step::Failed;
-        let _ = self.poll.registry().deregister(one.pipe.source());
+        let descriptor = one.pipe.descriptor();
+        let _ = self.poll.registry().deregister(&mut SourceFd(&descriptor));
         if self.outcome.failures.len() < 1000 {
             self.outcome.failures.push(failure);
         }
@@ -228,10 +241,10 @@ impl State {
         }
         if one.step == Step::Tcp && writable {
             let stream = one.pipe.stream();
-            if let Some(error) = stream.take_error().map_err(|error| error.to_string())? {
+            if let Some(error) = stream.error().map_err(|error| error.to_string())? {
                 return Err(format!("cannot connect: {error}"));
             }
-            let _ = stream.set_nodelay(true);
+            let _ = stream.set_nodelay();
             one.step = Step::Layers;
         }
         one.log_in(plan, index)?;

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use courser_mqtt::codec::{Frame, PACKET_BYTES_MAX, Packet, Rules, Split};
 use courser_transport::Tunnel;
-use mio::{Events, Interest, Poll, Token, Waker, net::TcpStream};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::thread::set_current_timer_slack;
@@ -17,6 +18,7 @@ use super::pipe::{Got, Pipe};
 use super::publisher::Publisher;
 use super::result::Latencies;
 use super::subscriber::Subscriber;
+use crate::socket::Socket;
 
 /// A publisher stops adding packets to its output at this size, writes, and goes on when it is written.
 const OUTPUT_BYTES: usize = 64 * 1024;
@@ -109,13 +111,13 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn new(
-        (stream, tunnel, rest): (std::net::TcpStream, Option<Box<Tunnel>>, Vec<u8>),
+        (stream, tunnel, rest): (Socket, Option<Box<Tunnel>>, Vec<u8>),
         rules: Rules,
         role: Role,
     ) -> io::Result<Self> {
-        stream.set_nonblocking(true)?;
+        stream.set_nonblocking()?;
         Ok(Self {
-            pipe: Pipe::new(TcpStream::from_std(stream), tunnel),
+            pipe: Pipe::new(stream, tunnel),
             role,
             rules,
             rest,
@@ -173,8 +175,10 @@ impl Worker {
         let poll = Poll::new()?;
         for (index, connection) in connections.iter_mut().enumerate() {
             let interest = Interest::READABLE | Interest::WRITABLE;
+            let descriptor = connection.pipe.descriptor();
+            let mut source = SourceFd(&descriptor);
             poll.registry()
-                .register(connection.pipe.source(), Token(index), interest)?;
+                .register(&mut source, Token(index), interest)?;
         }
         let again = (0..connections.len()).filter(|&index| connections[index].pipe.has_more());
         Ok(Self {
@@ -465,7 +469,8 @@ impl Worker {
         connection.failure = Some(failure);
         course.totals.failed.fetch_add(1, Ordering::Release);
         // Nothing to be done about a socket that cannot be deregistered: it is closed with the worker.
-        let _ = self.poll.registry().deregister(connection.pipe.source());
+        let descriptor = connection.pipe.descriptor();
+        let _ = self.poll.registry().deregister(&mut SourceFd(&descriptor));
     }
 }
 

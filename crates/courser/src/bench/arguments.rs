@@ -1,7 +1,5 @@
 //! Flags of the bench verbs, and the plans made of them.
 
-use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -82,28 +80,16 @@ impl Refusal {
     }
 }
 
-/// The first address of a host.
-fn address(host: &str, port: u16) -> Result<SocketAddr, ClientError> {
-    let found = (host, port).to_socket_addrs();
-    let none = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    found
-        .and_then(|mut addresses| addresses.next().ok_or_else(none))
-        .map_err(|source| ClientError::Resolve {
-            host: host.to_owned(),
-            source,
-        })
-}
-
 impl Broker {
     pub(crate) fn target(&self) -> Result<Target, Refusal> {
         let found = self.place.find(None)?;
-        let address = address(&found.host, found.port).map_err(Refusal::Client)?;
+        let endpoint = found.endpoint.resolved().map_err(Refusal::Client)?;
         let version = match self.protocol_version {
             BenchVersion::V5 => ProtocolVersion::V5,
             BenchVersion::V311 => ProtocolVersion::V311,
         };
         Ok(Target {
-            address,
+            endpoint,
             layers: found.layers,
             version,
             username: found.username,

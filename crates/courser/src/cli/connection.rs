@@ -92,8 +92,7 @@ impl Connection {
         };
         let options = Options {
             layers: found.layers,
-            host: found.host,
-            port: found.port,
+            endpoint: found.endpoint,
             version: match self.protocol_version {
                 Version::Auto => VersionChoice::Auto,
                 Version::V5 => VersionChoice::V5,

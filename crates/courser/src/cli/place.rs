@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use courser_client::Layers;
+use courser_client::{Endpoint, Layers};
 
 use super::contexts::{self, SavedBroker, variable};
 use super::layers::Wrapping;
@@ -12,22 +12,27 @@ use super::url::{self, Url};
 
 /// The host where none is named.
 const HERE: &str = "127.0.0.1";
+/// What TLS and WebSocket call the host behind a Unix socket.
+const NAME_HERE: &str = "localhost";
 
 /// How to reach the broker, and as whom.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Place {
-    /// Host name or address of the broker; with -h, -p or -L neither COURSER_URL nor a context counts [default: 127.0.0.1]
+    /// Host name or address of the broker; with -h, -p, -L or --unix neither COURSER_URL nor a context counts [default: 127.0.0.1]
     #[arg(short = 'h', long, value_name = "HOST")]
     pub(crate) host: Option<String>,
     /// Port of the broker; none: 1883, with TLS 8883, of WebSocket 8083, with TLS 8084
     #[arg(short = 'p', long)]
     pub(crate) port: Option<u16>,
-    /// Everything in one: mqtt://[user[:password]@]host[:port][/topic]; mqtts:// for TLS, ws:// and wss:// for WebSocket [variable:
-    /// COURSER_URL]
+    /// Everything in one: mqtt://[user[:password]@]host[:port][/topic]; mqtts:// for TLS, ws:// and wss:// for WebSocket; unix:///path for
+    /// a Unix socket [variable: COURSER_URL]
     #[arg(short = 'L', long, value_name = "URL")]
     url: Option<String>,
+    /// Unix socket of a broker on this machine
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["host", "port", "url"])]
+    unix: Option<PathBuf>,
     /// A broker that `courser context add --mqtt` has named [variable: COURSER_CONTEXT]
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["host", "port", "url"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["host", "port", "url", "unix"])]
     context: Option<String>,
     #[command(flatten)]
     wrapping: Wrapping,
@@ -42,8 +47,7 @@ pub(crate) struct Place {
 /// A place that was found.
 #[derive(Debug)]
 pub(crate) struct Found {
-    pub(crate) host: String,
-    pub(crate) port: u16,
+    pub(crate) endpoint: Endpoint,
     pub(crate) layers: Layers,
     pub(crate) username: Option<String>,
     pub(crate) password: Option<Vec<u8>>,
@@ -63,7 +67,7 @@ impl Place {
             ));
         }
         let named = [self.host.is_some(), self.port.is_some(), self.url.is_some()];
-        if named.contains(&true) {
+        if named.contains(&true) || self.unix.is_some() {
             return self.reach(self.url.as_deref(), None, password);
         }
         // A flag goes before any variable: who names a context must not get another broker.
@@ -94,7 +98,8 @@ impl Place {
         saved: Option<&SavedBroker>,
         password: Option<String>,
     ) -> Result<Found, String> {
-        let url = url.map(url::parse).transpose()?.unwrap_or_default();
+        let mut url = url.map(url::parse).transpose()?.unwrap_or_default();
+        url.socket = url.socket.or_else(|| self.unix.clone());
         let wrapping = match saved {
             Some(saved) => self.wrapping.over(&saved.wrapping),
             None => self.wrapping.clone(),
@@ -108,10 +113,16 @@ impl Place {
         };
         let port = url.port.or(self.port).unwrap_or(scheme.port());
         let username = self.username.clone().or(url.username);
+        let layers = match &url.socket {
+            None => wrapping.layers(scheme, &host, port)?,
+            Some(_) => wrapping.layers(scheme, NAME_HERE, scheme.port())?,
+        };
         Ok(Found {
-            layers: wrapping.layers(scheme, &host, port)?,
-            host,
-            port,
+            layers,
+            endpoint: match url.socket {
+                None => Endpoint::Tcp { host, port },
+                Some(socket) => Endpoint::Unix(socket),
+            },
             username: username.or_else(|| saved?.username.clone()),
             password: password.map(String::into_bytes),
             topic: Some(url.topic).filter(|topic| !topic.is_empty()),
@@ -172,7 +183,7 @@ mod tests {
         place: Place,
     }
 
-    /// Where flags and a context lead: host, port, user and password.
+    /// Where flags and a context lead: the place, user and password.
     fn reached(flags: &[&str], saved: Option<&SavedBroker>) -> String {
         let line = Line::parse_from([&["pub"], flags].concat());
         let url = saved.map(|saved| saved.url.as_str());
@@ -182,9 +193,8 @@ mod tests {
             .password
             .map(|it| String::from_utf8(it).expect("text"));
         format!(
-            "{}:{} {} {}",
-            found.host,
-            found.port,
+            "{} {} {}",
+            found.endpoint,
             found.username.as_deref().unwrap_or("-"),
             password.as_deref().unwrap_or("-")
         )
@@ -199,6 +209,9 @@ mod tests {
             (&["-h", "a", "--ws"], "a:8083 - -"),
             (&["-L", "ws://u:p@b:9/t"], "b:9 u p"),
             (&["-L", "mqtt://u:p@b", "-u", "v", "-p", "3"], "b:3 v p"),
+            (&["--unix", "run/x", "-u", "v"], "unix:run/x v -"),
+            (&["--unix", "/x", "--ws"], "unix:/x - -"),
+            (&["-L", "unix:///run/x"], "unix:/run/x - -"),
         ] {
             assert_eq!(reached(flags, None), expected, "{flags:?}");
         }
@@ -258,7 +271,12 @@ mod tests {
 
     #[test]
     fn a_place_and_a_context_exclude_each_other() {
-        for flags in [["-h", "a"], ["-p", "1"], ["-L", "mqtt://a"]] {
+        for flags in [
+            ["-h", "a"],
+            ["-p", "1"],
+            ["-L", "mqtt://a"],
+            ["--unix", "a"],
+        ] {
             let line = [&["pub", "--context", "c"], &flags[..]].concat();
             assert!(Line::try_parse_from(line).is_err(), "{flags:?}");
         }

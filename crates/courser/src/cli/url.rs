@@ -1,4 +1,7 @@
-//! `mqtt://[user[:password]@]host[:port][/topic]`, as `mosquitto_pub -L` takes it, and the same with `mqtts`, `ws` and `wss`.
+//! `mqtt://[user[:password]@]host[:port][/topic]`, as `mosquitto_pub -L` takes it, and the same with `mqtts`, `ws` and `wss`; `unix:///path` of a
+//! Unix socket.
+
+use std::path::PathBuf;
 
 use super::layers::Scheme;
 
@@ -10,6 +13,8 @@ pub(crate) struct Url {
     pub(crate) password: Option<String>,
     pub(crate) host: String,
     pub(crate) port: Option<u16>,
+    /// Instead of host and port.
+    pub(crate) socket: Option<PathBuf>,
     /// Empty where none is named.
     pub(crate) topic: String,
 }
@@ -17,6 +22,9 @@ pub(crate) struct Url {
 /// Reads a URL; the error says what it should look like.
 pub(crate) fn parse(text: &str) -> Result<Url, String> {
     let (name, rest) = text.split_once("://").unwrap_or_default();
+    if name == "unix" {
+        return socket(text, rest);
+    }
     let scheme = match name {
         "mqtt" => Scheme::Mqtt,
         "mqtts" => Scheme::Mqtts,
@@ -24,7 +32,7 @@ pub(crate) fn parse(text: &str) -> Result<Url, String> {
         "wss" => Scheme::Wss,
         _ => {
             return Err(format!(
-                "unknown URL \"{text}\": write mqtt://[user[:password]@]host[:port]/topic, or mqtts, ws, wss"
+                "unknown URL \"{text}\": write mqtt://[user[:password]@]host[:port]/topic, or mqtts, ws, wss, or unix:///path"
             ));
         }
     };
@@ -49,7 +57,21 @@ pub(crate) fn parse(text: &str) -> Result<Url, String> {
         password,
         host: host.to_owned(),
         port,
+        socket: None,
         topic: topic.to_owned(),
+    })
+}
+
+/// All behind the scheme is the path, so there is neither a user nor a topic in it.
+fn socket(text: &str, path: &str) -> Result<Url, String> {
+    if !path.starts_with('/') {
+        return Err(format!(
+            "\"{text}\" names no file: write unix:///path, with the whole path"
+        ));
+    }
+    Ok(Url {
+        socket: Some(path.into()),
+        ..Url::default()
     })
 }
 
@@ -89,6 +111,7 @@ mod tests {
             password: password.map(Into::into),
             host: host.into(),
             port,
+            socket: None,
             topic: topic.into(),
         }
     }
@@ -125,6 +148,17 @@ mod tests {
     }
 
     #[test]
+    fn a_socket_has_a_path_and_nothing_else() {
+        let found = parse("unix:///run/a b/courser.sock");
+        let socket = Some("/run/a b/courser.sock".into());
+        let expected = Url {
+            socket,
+            ..Url::default()
+        };
+        assert_eq!(found, Ok(expected));
+    }
+
+    #[test]
     fn anything_else_says_what_is_wrong() {
         for text in [
             "h/t",
@@ -132,6 +166,8 @@ mod tests {
             "mqttss://h/t",
             "mqtt:///t",
             "mqtt://h:x/t",
+            "unix://run/x",
+            "unix://",
         ] {
             assert!(parse(text).is_err(), "{text}");
         }

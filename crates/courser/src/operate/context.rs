@@ -65,7 +65,8 @@ struct New {
     /// File whose first line is the password of that user; without it the password is asked for each time
     #[arg(long, value_name = "FILE", requires = "operator")]
     operator_password_file: Option<PathBuf>,
-    /// For pub, sub, request, bench and probe: mqtt://[user@]host[:port]; mqtts:// for TLS, ws:// and wss:// for WebSocket
+    /// For pub, sub, request, bench and probe: mqtt://[user@]host[:port]; mqtts:// for TLS, ws:// and wss:// for WebSocket;
+    /// unix:///path for a Unix socket
     #[arg(long, value_name = "URL")]
     mqtt: Option<String>,
     /// User name for MQTT

@@ -4,7 +4,7 @@ pub(crate) fn plan() -> Plan {
     Plan {
         target: Target {
             layers: crate::Layers::default(),
-            address: ([127, 0, 0, 1], 1883).into(),
+            endpoint: Options::default().endpoint,
             version: ProtocolVersion::V5,
             username: None,
             password: None,
