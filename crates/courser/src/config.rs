@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use courser_broker::Anonymous;
-use courser_settings::{Change, Errors, Origin, Resolved, SettingError, Shown, Sources, schema};
+use courser_settings::{Change, Errors, Resolved, Shown, Sources, schema};
 use serde_json::{Map, Value, json};
 
 use crate::cli::exit::{Exit, usage};
 use crate::cli::print;
-use crate::cli::settings::SettingFlags;
+use crate::cli::settings::{SettingFlags, fault_json};
 use crate::operate;
 use crate::preflight::{self, Files};
 
@@ -32,7 +32,7 @@ enum Verb {
         /// As of `courser server`: anyone who can reach an address may connect
         #[arg(long)]
         insecure_anonymous: bool,
-        /// Form of the output; JSON has file, line, column and message of each fault
+        /// Form of the output; JSON has key, file, line, column and message of each fault
         #[arg(short, long, value_enum, default_value_t, value_name = "FORM")]
         output: Report,
     },
@@ -172,7 +172,7 @@ fn check(flags: &SettingFlags, anonymous: Anonymous, files: Files, report: Repor
 fn as_report(checked: &Result<String, Errors>, report: Report) -> String {
     let faults: Vec<Value> = match checked {
         Ok(_) => Vec::new(),
-        Err(errors) => errors.0.iter().map(fault).collect(),
+        Err(errors) => errors.0.iter().map(fault_json).collect(),
     };
     match (report, checked) {
         (Report::Jsonl, Ok(digest)) => format!("{}\n", json!({ "digest": digest })),
@@ -182,22 +182,6 @@ fn as_report(checked: &Result<String, Errors>, report: Report) -> String {
             format!("{:#}\n", json!({ "digest": digest, "faults": faults }))
         }
     }
-}
-
-/// A fault: its place in a file, or the variable or flag that it comes from.
-fn fault(error: &SettingError) -> Value {
-    let mut fault = json!({ "message": error.message });
-    match &error.origin {
-        Origin::File { name, line, column } => {
-            fault["file"] = name.as_str().into();
-            fault["line"] = (*line).into();
-            fault["column"] = (*column).into();
-        }
-        Origin::Environment(variable) => fault["variable"] = variable.as_str().into(),
-        Origin::Argument(flag) => fault["flag"] = flag.as_str().into(),
-        Origin::Default => {}
-    }
-    fault
 }
 
 /// Numbers and lists are ones of JSON; sizes, durations and the like are texts, as in a file.

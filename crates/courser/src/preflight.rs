@@ -79,8 +79,11 @@ fn token_fault(resolved: &Resolved) -> Option<SettingError> {
 /// A fault at the place of the setting that is to change.
 fn at(resolved: &Resolved, setting: Option<String>, message: &str) -> SettingError {
     SettingError {
-        origin: setting.map_or(Origin::Default, |key| resolved.place(&key)),
+        origin: setting
+            .as_ref()
+            .map_or(Origin::Default, |key| resolved.place(key)),
         message: message.to_owned(),
+        key: setting,
     }
 }
 

@@ -78,10 +78,13 @@ impl<'a> View<'a> {
 
     fn error(&self, fault: Fault) -> SettingError {
         let origins = &self.resolved.origins;
-        let origin = fault.keys.iter().find_map(|key| origins.get(key));
+        let mut set = fault.keys.iter().filter(|key| origins.contains_key(*key));
+        let key = set.next().or(fault.keys.first());
+        let origin = key.and_then(|key| origins.get(key));
         SettingError {
             origin: origin.cloned().unwrap_or(Origin::Default),
             message: fault.message,
+            key: key.cloned(),
         }
     }
 }

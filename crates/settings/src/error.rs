@@ -42,6 +42,8 @@ pub struct SettingError {
     pub origin: Origin,
     /// What, and what would be right.
     pub message: String,
+    /// The setting that is wrong, or what was written for one; none where a fault is about a file as a whole.
+    pub key: Option<String>,
 }
 
 /// All that is wrong, in the order of the places; one line each.

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use crate::Applies;
 use crate::error::{Origin, SettingError};
 use crate::table::lists;
-use crate::value::{Refused, Value, Written, accept, quoted};
+use crate::value::{Raw, Refused, Value, Written, accept, quoted};
 
 /// A kind of item.
 pub(crate) trait Item: Sized {
@@ -99,6 +99,22 @@ pub(crate) struct Table {
     pub(crate) entries: Vec<Entry>,
 }
 
+impl Table {
+    /// What its item is called in keys: `list["identity"]` where it has a name that is a text and was not drawn from elsewhere, which may be a
+    /// secret; else `list`.
+    fn item_of(&self, list: &str, identity: &str) -> String {
+        let named = self.entries.iter().find(|entry| entry.name == identity);
+        match named.map(|entry| &entry.value) {
+            Some(Ok(Written {
+                raw: Raw::Text(name),
+                reference: None,
+                ..
+            })) => format!("{list}[{}]", quoted(name)),
+            _ => list.to_owned(),
+        }
+    }
+}
+
 /// The tables of a list, and where to say what is found.
 #[derive(Debug)]
 pub(crate) struct Tables<'a> {
@@ -122,6 +138,7 @@ impl Tables<'_> {
             let place = table.place.clone();
             let mut fields = Fields {
                 list,
+                item: table.item_of(list, T::IDENTITY),
                 table,
                 taken: Vec::new(),
                 errors: self.errors,
@@ -161,6 +178,7 @@ impl Tables<'_> {
             self.errors.push(SettingError {
                 origin: named.filter(|_| twice).map_or(place, |it| it.place),
                 message: fault,
+                key: Some(key),
             });
         }
     }
@@ -209,6 +227,8 @@ pub(crate) fn adopt<T: Item + Clone>(kept: Vec<T>, new: &[T], applies: Applies) 
 #[derive(Debug)]
 pub(crate) struct Fields<'a> {
     list: &'static str,
+    /// `list["identity"]`, as far as one is named.
+    item: String,
     /// What is left of it.
     table: Table,
     taken: Vec<Taken>,
@@ -227,7 +247,7 @@ impl Fields<'_> {
         let Some(at) = entries.iter().position(|entry| entry.name == name) else {
             if default.is_none() {
                 let message = format!("[[{}]] needs {name:?}", self.list);
-                self.refuse(self.table.place.clone(), message);
+                self.refuse(name, self.table.place.clone(), message);
             }
             return default;
         };
@@ -247,7 +267,7 @@ impl Fields<'_> {
                 Some(value)
             }
             Err(message) => {
-                self.refuse(place, format!("{}.{name}: {message}", self.list));
+                self.refuse(name, place, format!("{}.{name}: {message}", self.list));
                 None
             }
         }
@@ -257,12 +277,16 @@ impl Fields<'_> {
     fn end(mut self) -> Vec<Taken> {
         for entry in std::mem::take(&mut self.table.entries) {
             let key = format!("{}.{}", self.list, entry.name);
-            self.refuse(entry.key_place, crate::source::unknown(&key));
+            self.refuse(&entry.name, entry.key_place, crate::source::unknown(&key));
         }
         self.taken
     }
 
-    fn refuse(&mut self, origin: Origin, message: String) {
-        self.errors.push(SettingError { origin, message });
+    fn refuse(&mut self, name: &str, origin: Origin, message: String) {
+        self.errors.push(SettingError {
+            origin,
+            message,
+            key: Some(format!("{}.{name}", self.item)),
+        });
     }
 }

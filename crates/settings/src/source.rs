@@ -143,7 +143,8 @@ impl Sources {
         let key = match moved.map(|moved| moved.fate) {
             None => key,
             Some(Fate::Removed(hint)) => {
-                return self.refuse(key_place, format!("{key:?} is no longer a setting; {hint}"));
+                let message = format!("{key:?} is no longer a setting; {hint}");
+                return self.refuse_key(key, key_place, message);
             }
             Some(Fate::Renamed(name)) => {
                 self.warnings.push(SettingError {
@@ -151,13 +152,14 @@ impl Sources {
                     message: format!(
                         "{key:?} is now {name:?}; the old name goes with the next major version"
                     ),
+                    key: Some(key.to_owned()),
                 });
                 name
             }
         };
         self.read.extend_from_slice(&written.files);
         match self.settings.assign(key, written) {
-            None => self.refuse(key_place, unknown(key)),
+            None => self.refuse_key(key, key_place, unknown(key)),
             Some(Ok(())) => {
                 self.origins.insert(key.to_owned(), value_place);
                 match &written.reference {
@@ -165,7 +167,7 @@ impl Sources {
                     None => self.references.remove(key),
                 };
             }
-            Some(Err(refused)) => self.refuse(value_place, format!("{key}: {}", refused.message)),
+            Some(Err(refused)) => self.refuse_value(key, value_place, &refused.message),
         }
     }
 
@@ -192,12 +194,12 @@ impl Sources {
             Ok(value) => value,
             Err(error) => {
                 let message = format!("{}: {}", found(), escaped(error.message()));
-                return self.refuse(origin, message);
+                return self.refuse_key(list, origin, message);
             }
         };
         match file::tables(value.get_ref(), None, |_| origin.clone()) {
             Some(tables) => self.assign_list(list, Given::Instead, tables),
-            None => self.refuse(origin, found()),
+            None => self.refuse_key(list, origin, found()),
         }
     }
 
@@ -225,7 +227,7 @@ impl Sources {
             }
             Err(NotAssigned::Refused(refused)) => format!("{name}: {}", refused.message),
         };
-        self.refuse(origin, message);
+        self.refuse_key(&name, origin, message);
     }
 
     fn assign_text(&mut self, key: &str, text: &str, origin: Origin) {
@@ -233,12 +235,12 @@ impl Sources {
             return self.assign_list_text(key, text, origin);
         }
         if let Some(message) = item_needed(key, &origin) {
-            return self.refuse(origin, message);
+            return self.refuse_key(key, origin, message);
         }
         let written = match draw::draw(text, None) {
             Ok(Some(drawn)) => file::drawn_value(text, drawn),
             Ok(None) => as_argument(text),
-            Err(message) => return self.refuse(origin, format!("{key}: {message}")),
+            Err(message) => return self.refuse_value(key, origin, &message),
         };
         match FieldKey::parse(key) {
             Some(key) => self.assign_field(&key, &written, origin),
@@ -246,8 +248,25 @@ impl Sources {
         }
     }
 
+    /// What is wrong with something that is no setting.
     fn refuse(&mut self, origin: Origin, message: String) {
-        self.errors.push(SettingError { origin, message });
+        self.errors.push(SettingError {
+            origin,
+            message,
+            key: None,
+        });
+    }
+
+    fn refuse_key(&mut self, key: &str, origin: Origin, message: String) {
+        self.errors.push(SettingError {
+            origin,
+            message,
+            key: Some(key.to_owned()),
+        });
+    }
+
+    fn refuse_value(&mut self, key: &str, origin: Origin, fault: &str) {
+        self.refuse_key(key, origin, format!("{key}: {fault}"));
     }
 }
 

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use courser_broker::redirect_of;
-use courser_settings::{Errors, Resolved, SettingError, Sources, help_text, listener_key};
+use courser_settings::{Errors, Origin, Resolved, SettingError, Sources, help_text, listener_key};
+use serde_json::{Value, json};
 
 /// Flags that give settings. Later ones win: file, environment, `--set`, flags of their own.
 #[derive(Args, Debug, Clone, Default)]
@@ -102,9 +103,29 @@ fn redirect_faults(resolved: &Resolved) -> Vec<SettingError> {
             Some(SettingError {
                 origin: resolved.origin(&key),
                 message: format!("{key}: {fault}"),
+                key: Some(key),
             })
         })
         .collect();
     faults.sort();
     faults
+}
+
+/// A fault for programs: the setting, its place in a file, or the variable or flag that it comes from, and what is wrong.
+pub(crate) fn fault_json(error: &SettingError) -> Value {
+    let mut fault = json!({ "message": error.message });
+    if let Some(key) = &error.key {
+        fault["key"] = key.as_str().into();
+    }
+    match &error.origin {
+        Origin::File { name, line, column } => {
+            fault["file"] = name.as_str().into();
+            fault["line"] = (*line).into();
+            fault["column"] = (*column).into();
+        }
+        Origin::Environment(variable) => fault["variable"] = variable.as_str().into(),
+        Origin::Argument(flag) => fault["flag"] = flag.as_str().into(),
+        Origin::Default => {}
+    }
+    fault
 }

@@ -111,7 +111,7 @@ impl Sources {
     fn include(&mut self, place: Place<'_>, value: &Spanned<DeValue<'_>>) {
         let at = place.of(value.span().start);
         let Some(folder) = place.folder else {
-            return self.refuse(at, "only a file can include others".to_owned());
+            return self.refuse_key(INCLUDE, at, "only a file can include others".to_owned());
         };
         let one = std::slice::from_ref(value);
         let names = match value.get_ref() {
@@ -122,7 +122,7 @@ impl Sources {
             let at = place.of(name.span().start);
             let DeValue::String(text) = name.get_ref() else {
                 let message = format!("expected a list of files, found {}", shown(name.get_ref()));
-                self.refuse(at, message);
+                self.refuse_key(INCLUDE, at, message);
                 continue;
             };
             let path = folder.join(text.as_ref());
@@ -131,7 +131,9 @@ impl Sources {
             }
             match files(&path) {
                 Ok(paths) => paths.iter().for_each(|path| self.load_from(path, &at)),
-                Err(error) => self.refuse(at, format!("cannot read {text:?}: {error}")),
+                Err(error) => {
+                    self.refuse_key(INCLUDE, at, format!("cannot read {text:?}: {error}"));
+                }
             }
         }
     }
@@ -147,7 +149,9 @@ impl Sources {
         if lists().iter().any(|list| list.name == name) {
             match tables(value.get_ref(), place.folder, |offset| place.of(offset)) {
                 Some(tables) => self.assign_list(name, Given::Also, tables),
-                None => self.refuse(place.of(section.span().start), not_tables(name)),
+                None => {
+                    self.refuse_key(name, place.of(section.span().start), not_tables(name));
+                }
             }
             return;
         }
@@ -160,7 +164,7 @@ impl Sources {
                     let key = format!("{name}.{}", key.get_ref());
                     match written(value.get_ref(), place.folder) {
                         Ok(written) => self.assign(&key, &written, key_place, value_place),
-                        Err(message) => self.refuse(value_place, format!("{key}: {message}")),
+                        Err(message) => self.refuse_value(&key, value_place, &message),
                     }
                 }
             }
@@ -168,16 +172,17 @@ impl Sources {
             DeValue::Table(entries) if !entries.is_empty() => {
                 for key in entries.keys() {
                     let origin = place.of(section.span().start.max(key.span().start));
-                    self.refuse(origin, unknown(&format!("{name}.{}", key.get_ref())));
+                    let key = format!("{name}.{}", key.get_ref());
+                    self.refuse_key(&key, origin, unknown(&key));
                 }
             }
             _ if known => {
                 let message = format!(
                     "{name:?} is a section; write its settings as [{name}] or {name}.NAME = VALUE"
                 );
-                self.refuse(place.of(section.span().start), message);
+                self.refuse_key(name, place.of(section.span().start), message);
             }
-            _ => self.refuse(place.of(section.span().start), unknown(name)),
+            _ => self.refuse_key(name, place.of(section.span().start), unknown(name)),
         }
     }
 }

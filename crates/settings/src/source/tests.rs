@@ -1,3 +1,4 @@
+mod keys;
 mod layers;
 
 use super::Sources;
