@@ -11,6 +11,7 @@ import time
 
 import paho.mqtt.client as paho
 import pytest
+from broker import Courser
 from paho.mqtt.enums import CallbackAPIVersion
 
 pytestmark = [
@@ -132,3 +133,33 @@ def test_trace_of_one_client(brokers):
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e\u2028]", text)
     other.disconnect()
     other.loop_stop()
+
+
+def test_what_a_start_and_a_reload_say_are_values(tmp_path):
+    """With `log.format = "json"`: numbers of what was recovered, who may connect, what is in force, and which setting is wrong."""
+    folder = tmp_path / "broker"
+    folder.mkdir()
+    config = folder / "courser.toml"
+    config.write_text("[sys]\ninterval = \"5s\"\n")
+    server = Courser(folder, {"config": str(config), "log_format": "json"}).start()
+    try:
+        client = connect(server, "one")
+        client.publish("kept", b"x", qos=1, retain=True).wait_for_publish(20)
+        client.disconnect()
+        client.loop_stop()
+        assert server.stop() == 0
+        server.start()
+        events = {line["event"]: line for line in map(json.loads, lines_of(server))}
+        recovered = events["recovered"]
+        counters = ["segments", "batches", "entries", "bytes", "segments_not_read", "cut_bytes", "damaged_places", "entries_to_apply", "read_ms", "took_ms"]
+        assert all(type(recovered[name]) is int for name in counters), recovered
+        assert recovered["segments"] > 0 and recovered["damaged_places"] == 0
+        assert events["access"]["public"] == [] and f"127.0.0.1:{server.port}" in events["access"]["anonymous"]
+        config.write_text("[sys]\nintervall = \"5s\"\n")
+        courser(server, "config", "reload", code=1)
+        wait_for(lambda: "setting_wrong" in server.output())
+        wrong = next(line for line in map(json.loads, lines_of(server)) if line["event"] == "setting_wrong")
+        assert (wrong["key"], wrong["file"], wrong["line"], wrong["column"]) == ("sys.intervall", str(config), 2, 1)
+        assert server.stop() == 0
+    finally:
+        server.stop()

@@ -38,7 +38,7 @@ use crate::rings::{self, Doze};
 use crate::scrub::Scrub;
 use crate::shard::{self, Phase, ShardParts, StopSignal};
 use crate::stations::{
-    COUNTERS, DiskFailure, DiskPorts, DiskState, Stage, Stations, StationsError,
+    COUNTERS, DiskFailure, DiskPorts, DiskState, FoundInLog, Stage, Stations, StationsError,
 };
 use crate::sys::ShardReport;
 
@@ -455,8 +455,8 @@ impl Broker {
 
     /// What was found on the disk at the start, for people. None before the log is read, and where nothing is kept.
     #[must_use]
-    pub fn recovered(&self) -> Option<&str> {
-        self.kept.as_ref()?.stations.state().report()
+    pub fn recovered(&self) -> Option<&FoundInLog> {
+        self.kept.as_ref()?.stations.state().found()
     }
 
     /// Gives it other settings while it runs: each shard takes them at its next turn, which is at once. Values that need a

@@ -72,5 +72,5 @@ pub use repair::{
     Accepted, Examined, Fault, Finding, NodeState, Order, RepairError, RottenPlace, SetAside,
     StoppedStream, Verb, examine, repair,
 };
-pub use stations::{DiskFailure, StationsError};
+pub use stations::{DiskFailure, FoundInLog, StationsError};
 pub use sys::ShardReport;

@@ -76,7 +76,7 @@ impl Operators {
         let mut lines: Vec<Said> = self.addresses().iter().map(on).collect();
         lines.extend(self.taken.as_ref().map(|taken| {
             let text = format!("no API, metrics or health over HTTP: {taken}");
-            Said::new("no_operators", text)
+            Said::new("no_operators", text).with(json!({"error": taken.to_string()}))
         }));
         lines
     }

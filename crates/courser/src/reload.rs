@@ -5,7 +5,7 @@ use courser_broker::{Broker, Reread};
 use courser_settings::{Applies, Change, Resolved};
 use serde_json::{Value, json};
 
-use crate::cli::settings::SettingFlags;
+use crate::cli::settings::{SettingFlags, fault_json};
 use crate::logging::{FACTS, Log};
 use crate::preflight::placed;
 use crate::server::chain;
@@ -54,7 +54,8 @@ impl Running {
     fn try_reload(&mut self, broker: &Broker) -> Result<Reloaded, String> {
         let new = self.flags.resolve().map_err(|errors| {
             for error in &errors.0 {
-                tracing::error!(event = "setting_wrong", "{error}");
+                let facts = fault_json(error).to_string();
+                tracing::error!(event = "setting_wrong", { FACTS } = facts, "{error}");
             }
             errors.to_string()
         })?;
@@ -71,7 +72,8 @@ impl Running {
             );
         }
         for warning in &new.warnings {
-            tracing::warn!(event = "setting_deprecated", "{warning}");
+            let facts = fault_json(warning).to_string();
+            tracing::warn!(event = "setting_deprecated", { FACTS } = facts, "{warning}");
         }
         let (answer, adopted) = compare(&self.now, &new);
         broker.reconfigure(adopted.settings.clone());

@@ -16,20 +16,20 @@ use courser_broker::{
 };
 use courser_settings::{Errors, LogFormat, Resolved};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::exit::{Exit, usage};
-use crate::cli::settings::{SettingFlags, settings_help};
+use crate::cli::settings::{SettingFlags, fault_json, settings_help};
 use crate::logging::{FACTS, Log};
 use crate::operators;
 use crate::preflight::{self, Files};
 use crate::reload::Running;
 
 use self::confine::{confine, data_folder};
-use self::greeting::Greeting;
 pub(crate) use self::greeting::Said;
+use self::greeting::{Greeting, counted};
 
 /// Descriptors that a broker needs beside its connections.
 const DESCRIPTORS_BESIDE: u64 = 64;
@@ -138,7 +138,8 @@ fn begin_log(resolved: &Resolved) -> Result<Log, Exit> {
     })?;
     confined.tell();
     for warning in &resolved.warnings {
-        tracing::warn!(event = "setting_deprecated", "{warning}");
+        let facts = fault_json(warning).to_string();
+        tracing::warn!(event = "setting_deprecated", { FACTS } = facts, "{warning}");
     }
     Ok(log)
 }
@@ -278,7 +279,7 @@ fn take_accounts(greeting: &Greeting<'_>) {
         Ok(users) => {
             let ready = |user: &courser_access::UserName| {
                 let text = format!("account {} is ready", user.as_str().escape_debug());
-                Said::new("account_ready", text)
+                Said::new("account_ready", text).with(json!({"user": user.as_str()}))
             };
             greeting.tell(users.iter().map(ready).collect());
         }
@@ -298,11 +299,7 @@ fn stop(broker: Broker, reason: Reason) -> Exit {
                 .iter()
                 .map(|(name, value)| format!("{name}={value}"));
             let words: Vec<String> = words.collect();
-            let facts: Map<String, Value> = counters
-                .into_iter()
-                .map(|(name, value)| (name, value.into()))
-                .collect();
-            let facts = Value::Object(facts).to_string();
+            let facts = counted(counters).to_string();
             tracing::info!(
                 event = "stopped",
                 { FACTS } = facts,

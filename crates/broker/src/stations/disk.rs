@@ -10,6 +10,7 @@ use std::time::Duration;
 use courser_contract::{LogIndex, PartitionId, WallMs};
 use courser_engine::DiskRoom;
 
+use super::found::FoundInLog;
 use super::times::Times;
 use crate::classes::Stays;
 use crate::latency::{LogTimes, SharedHistogram};
@@ -52,7 +53,7 @@ pub(crate) struct DiskState {
     shards: u16,
     failure: OnceLock<DiskFailure>,
     /// What recovery found, for people; there once the log is read.
-    report: OnceLock<String>,
+    found: OnceLock<FoundInLog>,
     /// What stays where it is although its class has changed, of all shards that serve.
     stays: Mutex<Arc<Stays>>,
     /// The moment of the last entry that a start has found.
@@ -179,7 +180,7 @@ impl DiskState {
         Self {
             shards,
             failure: OnceLock::new(),
-            report: OnceLock::new(),
+            found: OnceLock::new(),
             stays: Mutex::default(),
             last_wall: AtomicU64::new(0),
             short: AtomicBool::new(false),
@@ -244,14 +245,14 @@ impl DiskState {
     }
 
     /// The log is read.
-    pub(crate) fn set_report(&self, report: String) {
-        let set = self.report.set(report);
+    pub(crate) fn set_found(&self, found: FoundInLog) {
+        let set = self.found.set(found);
         assert!(set.is_ok(), "the log is read once");
     }
 
     /// What recovery found.
-    pub(crate) fn report(&self) -> Option<&str> {
-        self.report.get().map(String::as_str)
+    pub(crate) fn found(&self) -> Option<&FoundInLog> {
+        self.found.get()
     }
 
     /// A shard has made its partitions of their checkpoints. True when it was the last one.
@@ -291,7 +292,7 @@ impl DiskState {
             Stage::Serving
         } else if self.restored.load(Ordering::SeqCst) == self.shards {
             Stage::Replaying
-        } else if self.report.get().is_some() {
+        } else if self.found.get().is_some() {
             Stage::Restoring
         } else {
             Stage::Reading
@@ -381,7 +382,7 @@ mod tests {
     fn m39_all_shards_together_take_each_step_of_the_start() {
         let state = DiskState::new(2);
         assert_eq!(state.stage(), Stage::Reading);
-        state.set_report("3 entries".to_owned());
+        state.set_found(FoundInLog::default());
         assert_eq!(state.stage(), Stage::Restoring);
         assert!(!state.shard_restored() && state.stage() == Stage::Restoring);
         assert!(state.shard_restored() && state.stage() == Stage::Replaying);

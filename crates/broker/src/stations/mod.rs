@@ -13,11 +13,13 @@
 //! - [`cleaner`]: moves what is needed of old segments, between the reader's jobs.
 //! - [`requests`]: what those who copy or check the log ask for.
 //! - [`disk`]: what all threads know of the disk.
+//! - [`found`]: what a start has found in the log.
 //! - [`times`]: how long commits take.
 //! - [`start`]: the threads and everything between them.
 
 mod cleaner;
 mod disk;
+mod found;
 mod orders;
 mod reader;
 mod recall;
@@ -29,6 +31,7 @@ mod writer;
 
 pub use disk::DiskFailure;
 pub(crate) use disk::{COUNTERS, Counter, DiskState, Stage, TOPICS};
+pub use found::FoundInLog;
 pub(crate) use orders::{Checkpointed, Mark, Order, OrderSender};
 pub(crate) use reader::{CheckpointDone, Job};
 pub(crate) use recall::QuestionDoor;

@@ -22,6 +22,7 @@ use courser_log::{
 };
 
 use super::disk::{Counter, DiskFailure, DiskState};
+use super::found::FoundInLog;
 use super::reader::Job;
 use super::writer::{Writer, WriterParts};
 use crate::repair::Fault;
@@ -141,10 +142,11 @@ fn note(recovered: &Recovered, state: &DiskState, begun: Instant) {
         .values()
         .map(|partition| partition.entries.len())
         .sum();
-    state.set_report(format!(
-        "{report}, {behind} entries to apply, read in {} ms",
-        begun.elapsed().as_millis()
-    ));
+    state.set_found(FoundInLog {
+        report: report.clone(),
+        behind: behind as u64,
+        took: begun.elapsed(),
+    });
 }
 
 /// What there is to read of, and to write to.

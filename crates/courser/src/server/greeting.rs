@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use courser_broker::{Authentication, Broker};
+use courser_broker::{Accepted, Authentication, Broker};
 use courser_settings::{ListenerProtocol, LogFormat, Settings};
 use serde_json::{Map, Value, json};
 
@@ -91,7 +91,9 @@ impl Greeting<'_> {
         };
         let path = self.data.as_ref().map(|data| data.display().to_string());
         lines.push(Said::new("data", text).with(json!({"path": path})));
-        lines.push(Said::new("access", reach::who_may_connect(&self.places())));
+        let places = self.places();
+        let access = Said::new("access", reach::who_may_connect(&places));
+        lines.push(access.with(reach::facts(&places)));
         let memory = format!("memory: at most {} MiB", self.memory_max >> 20);
         lines.push(Said::new("memory", memory).with(json!({"max_bytes": self.memory_max})));
         lines.extend(self.capped.map(|connections| {
@@ -155,7 +157,9 @@ impl Greeting<'_> {
             let took = self.began.elapsed().as_millis();
             let text = format!("recovered: {found}; all in {took} ms");
             let took = u64::try_from(took).unwrap_or(u64::MAX);
-            Said::new("recovered", text).with(json!({"took_ms": took}))
+            let mut facts = counted(found.counters());
+            facts["took_ms"] = took.into();
+            Said::new("recovered", text).with(facts)
         }));
         self.damage(&mut lines);
         lines.push(Said::new("ready", "ready"));
@@ -167,13 +171,28 @@ impl Greeting<'_> {
         let state = self.broker.state();
         for accepted in state.accepted.iter().take(DAMAGE_TOLD) {
             let text = format!("LOST, as ordered: {accepted}");
-            lines.push(Said::new("lost_as_ordered", text));
+            lines.push(Said::new("lost_as_ordered", text).with(lost(accepted)));
         }
         for aside in &state.set_aside {
-            lines.push(Said::new("damaged", format!("DAMAGED: {aside}")));
+            let facts = json!({
+                "partition": aside.partition.0,
+                "why": aside.fault.to_string(),
+                "applied": aside.applied.0,
+                "sessions": aside.sessions,
+                "queued": aside.queued,
+                "retained": aside.retained,
+                "refuses": aside.refuses(),
+            });
+            lines.push(Said::new("damaged", format!("DAMAGED: {aside}")).with(facts));
         }
-        for stream in state.stopped.iter().take(DAMAGE_TOLD) {
-            lines.push(Said::new("damaged", format!("DAMAGED: {stream}")));
+        for stopped in state.stopped.iter().take(DAMAGE_TOLD) {
+            let facts = json!({
+                "partition": stopped.partition.0,
+                "stream": stopped.stream.to_string(),
+                "seq": stopped.seq,
+                "records": stopped.records,
+            });
+            lines.push(Said::new("damaged", format!("DAMAGED: {stopped}")).with(facts));
         }
         if state.set_aside.is_empty() && state.stopped.is_empty() {
             return;
@@ -187,6 +206,29 @@ impl Greeting<'_> {
             );
             let facts = json!({"partitions_set_aside": state.set_aside.len(), "messages_lost": state.stopped_places});
             lines.push(Said::new("damaged", text).with(facts));
+        }
+    }
+}
+
+/// Numbers with their names.
+pub(super) fn counted(counters: Vec<(impl Into<String>, u64)>) -> Value {
+    counters.into_iter().collect()
+}
+
+/// A loss that was accepted, for programs.
+fn lost(accepted: &Accepted) -> Value {
+    match accepted {
+        Accepted::Entries(partition, what) => {
+            json!({"partition": partition.0, "lost": "entries", "what": what})
+        }
+        Accepted::State(partition, behind) => {
+            json!({"partition": partition.0, "lost": "state", "index": behind.0})
+        }
+        Accepted::Skipped(partition, index) => {
+            json!({"partition": partition.0, "lost": "entry", "index": index.0})
+        }
+        Accepted::Records(partition, stream, records) => {
+            json!({"partition": partition.0, "lost": "records", "stream": stream.to_string(), "records": records})
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use courser_settings::is_public;
+use serde_json::{Value, json};
 
 /// Somewhere to connect to.
 #[derive(Debug)]
@@ -63,6 +64,15 @@ pub(super) fn who_may_connect(places: &[Place]) -> String {
     } else {
         "loopback only: anyone on this machine may connect".to_owned()
     }
+}
+
+/// For programs: where nobody logs in, and what other machines reach.
+pub(super) fn facts(places: &[Place]) -> Value {
+    let names = |wanted: fn(&Place) -> bool| {
+        let found = places.iter().filter(|it| wanted(it));
+        found.map(|it| it.name.as_str()).collect::<Vec<_>>()
+    };
+    json!({"anonymous": names(|it| it.is_open), "public": names(|it| it.is_public)})
 }
 
 #[cfg(test)]
