@@ -1,10 +1,11 @@
 //! `courser sub`: prints messages as they come, with the letters of `mosquitto_sub`.
 
+mod printer;
+
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use courser_client::{Client, ClientError, Filter, Message, Options, SessionState};
-use jiff::Timestamp;
 
 use crate::cli::again::Again;
 use crate::cli::connection::Connection;
@@ -12,7 +13,10 @@ use crate::cli::exit::{Exit, fail, usage};
 use crate::cli::format::{self, Format, Target};
 use crate::cli::interrupt::Interrupt;
 use crate::cli::payload::PayloadFlags;
-use crate::cli::{self, Reader, units};
+use crate::cli::units;
+use crate::operate::{Output, Sequence, Until};
+
+use self::printer::Printer;
 
 /// Flags of `courser sub`.
 #[derive(Args, Debug)]
@@ -37,6 +41,9 @@ pub(crate) struct Subscribe {
     /// widths, %.3t at most three characters
     #[arg(short = 'F', long, value_name = "FORMAT")]
     format: Option<String>,
+    /// Messages as JSON: time, topic, qos, retain, payload, encoding (utf-8, or base64 of a payload that is no text), properties
+    #[arg(short = 'o', long, value_enum, value_name = "FORM", conflicts_with_all = ["format", "verbose", "no_end_of_line", "payload_format"])]
+    output: Option<Json>,
     #[command(flatten)]
     payload: PayloadFlags,
     /// No line end after a message
@@ -87,9 +94,18 @@ pub(crate) struct Subscribe {
     help: Option<bool>,
 }
 
+/// Forms of JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Json {
+    /// One document, when the last one has come: with -C or -W
+    Json,
+    /// One object a line, as they come
+    Jsonl,
+}
+
 /// What is printed, and how far that has come.
-struct Reception<'a> {
-    format: &'a Format,
+struct Reception {
+    printer: Printer,
     /// No message is waited for any longer.
     deadline: Option<Instant>,
     printed: u64,
@@ -98,12 +114,16 @@ struct Reception<'a> {
 /// Runs the command.
 pub(crate) fn run(arguments: &Subscribe) -> Exit {
     let plan = arguments.plan();
-    let (options, filters, format) = match plan {
+    let (options, filters) = match plan {
         Ok(plan) => plan,
         Err(_) if arguments.quiet => return Exit::Usage,
         Err(message) => return usage(&message),
     };
-    match arguments.print(&options, &filters, &format) {
+    let printer = match arguments.printer() {
+        Ok(printer) => printer,
+        Err(exit) => return exit,
+    };
+    match arguments.print(&options, &filters, printer) {
         Ok(exit) => exit,
         Err(error) if arguments.quiet => Exit::from(&error),
         Err(error) => fail(&error),
@@ -111,7 +131,7 @@ pub(crate) fn run(arguments: &Subscribe) -> Exit {
 }
 
 impl Subscribe {
-    fn plan(&self) -> Result<(Options, Vec<Filter>, Format), String> {
+    fn plan(&self) -> Result<(Options, Vec<Filter>), String> {
         let (mut options, url_topic) = self.connection.options()?;
         if let Some(timeout) = self.timeout {
             let least = Duration::from_millis(1);
@@ -134,19 +154,42 @@ impl Subscribe {
         if filters.is_empty() && self.unsubscribe.is_empty() {
             return Err("no topic filter: courser sub 'FILTER', or -t FILTER".into());
         }
+        Ok((options, filters))
+    }
+
+    /// How messages are printed.
+    fn printer(&self) -> Result<Printer, Exit> {
+        if let Some(form) = self.output {
+            let ends = self.count.is_some() || self.timeout.is_some() || self.exit_after_subscribe;
+            let until = match ends {
+                true => Until::End,
+                false => Until::Interrupted("-C COUNT or -W DURATION"),
+            };
+            let output = match form {
+                Json::Json => Output::Json,
+                Json::Jsonl => Output::Jsonl,
+            };
+            return Sequence::new(output, until).map(Printer::Json);
+        }
         let target = Target::of_stdout();
         let format = match &self.format {
-            Some(text) => Format::parse(text, !self.no_end_of_line, target)?,
-            None => Format::plain(self.verbose, !self.no_end_of_line, target),
+            Some(text) => Format::parse(text, !self.no_end_of_line, target),
+            None => Ok(Format::plain(self.verbose, !self.no_end_of_line, target)),
         };
-        Ok((options, filters, format.with_payloads(&self.payload)))
+        match format {
+            Ok(format) => Ok(Printer::Formatted(Box::new(
+                format.with_payloads(&self.payload),
+            ))),
+            Err(_) if self.quiet => Err(Exit::Usage),
+            Err(message) => Err(usage(&message)),
+        }
     }
 
     fn print(
         &self,
         options: &Options,
         filters: &[Filter],
-        format: &Format,
+        printer: Printer,
     ) -> Result<Exit, ClientError> {
         // What is too far for the clock never comes.
         let deadline = self
@@ -157,7 +200,7 @@ impl Subscribe {
         interrupt.stops(&client)?;
         self.say(&format!("connected, MQTT {}", client.version()));
         let mut reception = Reception {
-            format,
+            printer,
             deadline,
             printed: 0,
         };
@@ -169,7 +212,12 @@ impl Subscribe {
             };
             self.receive(&mut client, filters, &mut reception, (&interrupt, again))
         });
-        interrupt.leave(client, done)
+        let exit = interrupt.leave(client, done)?;
+        // Of a document that was ended before its end nothing is printed.
+        match exit {
+            Exit::Done | Exit::TimedOut => Ok(Exit::from(reception.printer.end()).or(exit)),
+            _ => Ok(exit),
+        }
     }
 
     fn subscribe(&self, client: &mut Client, filters: &[Filter]) -> Result<(), ClientError> {
@@ -188,7 +236,7 @@ impl Subscribe {
         &self,
         client: &mut Client,
         filters: &[Filter],
-        reception: &mut Reception<'_>,
+        reception: &mut Reception,
         (interrupt, again): (&Interrupt, Again<'_>),
     ) -> Result<Exit, ClientError> {
         let mut is_subscribed = true;
@@ -213,9 +261,8 @@ impl Subscribe {
     fn print_messages(
         &self,
         client: &mut Client,
-        reception: &mut Reception<'_>,
+        reception: &mut Reception,
     ) -> Result<Exit, ClientError> {
-        let mut line = Vec::new();
         let wanted = if self.exit_after_subscribe {
             Some(0)
         } else {
@@ -231,19 +278,13 @@ impl Subscribe {
             if self.leaves_out(&message) {
                 continue;
             }
-            line.clear();
-            let written = reception
-                .format
-                .write(&message, Timestamp::now(), &mut line);
-            if let Err(why) = written
-                && !self.quiet
-            {
-                eprintln!("courser: {why}");
-            }
-            match cli::write(&line) {
-                Ok(Reader::There) => {}
-                Ok(Reader::Gone) => break,
-                Err(exit) => return Ok(exit),
+            let complain = |why: &str| {
+                if !self.quiet {
+                    eprintln!("courser: {why}");
+                }
+            };
+            if let Err(exit) = reception.printer.print(&message, complain) {
+                return Ok(exit);
             }
             reception.printed += 1;
         }

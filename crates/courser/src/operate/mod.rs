@@ -26,6 +26,7 @@ pub(crate) use errors::{Errors, run as run_errors};
 pub(crate) use events::{EventsArguments, run as run_events};
 pub(crate) use print::{Output, OutputFlags, say};
 pub(crate) use reload::{Reload, run as run_reload};
+pub(crate) use sequence::{Sequence, Until};
 pub(crate) use server::{ServerFlags, Stop};
 pub(crate) use top::{Top, run as run_top};
 pub(crate) use verbs::{

@@ -8,7 +8,7 @@ use crate::cli::exit::{Exit, usage};
 
 /// Whether the last one ever comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Until {
+pub(crate) enum Until {
     /// It does.
     End,
     /// It does not, but for these flags.
@@ -17,7 +17,7 @@ pub(super) enum Until {
 
 /// The things that have come so far.
 #[derive(Debug)]
-pub(super) struct Sequence {
+pub(crate) struct Sequence {
     output: Output,
     /// Of a document that is not printed yet. Whoever asks for one says how many there may be, or for how long they come.
     items: Vec<Value>,
@@ -28,7 +28,7 @@ impl Sequence {
     ///
     /// # Errors
     /// How the command ends that should make one document of what has no end.
-    pub(super) fn new(output: Output, until: Until) -> Result<Self, Exit> {
+    pub(crate) fn new(output: Output, until: Until) -> Result<Self, Exit> {
         match (output, until) {
             (Output::Json, Until::Interrupted(flags)) => Err(usage(&format!(
                 "-o json is one document, and this has no end: say -o jsonl for one a line, or {flags}"
@@ -44,7 +44,7 @@ impl Sequence {
     ///
     /// # Errors
     /// How the command ends when it cannot be printed, or nobody reads any more.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         item: &Value,
         words: impl FnOnce(&Value) -> String,
@@ -63,7 +63,7 @@ impl Sequence {
     ///
     /// # Errors
     /// As of [`say`].
-    pub(super) fn end(self) -> Result<(), Exit> {
+    pub(crate) fn end(self) -> Result<(), Exit> {
         match self.output {
             Output::Table | Output::Jsonl => Ok(()),
             Output::Json => say(&Output::Json.text(&json!({"items": self.items}))),
