@@ -29,7 +29,7 @@ use crate::doors::{
 use crate::faults::public_faults;
 use crate::listen::{self, ListenError, Listeners, Plain};
 use crate::live::Live;
-use crate::memory::MemoryBudget;
+use crate::memory::{MemoryBudget, MemoryError};
 use crate::metrics::{CLOSES, DROPPED, dropped_name};
 use crate::node::{DataFolder, FolderError};
 use crate::peer::{Entrance, ListenerId};
@@ -61,6 +61,9 @@ pub enum StartError {
     /// Keys of tokens.
     #[error(transparent)]
     Tokens(#[from] TokensError),
+    /// Too little of it.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
     /// The data folder.
     #[error(transparent)]
     Folder(#[from] FolderError),
@@ -283,6 +286,7 @@ impl Broker {
         if let Some(error) = public.into_iter().next() {
             return Err(error.into());
         }
+        config.check_memory()?;
         let folder = open_folder(&mut config)?;
         let config = Arc::new(config);
         let live = Arc::new(Live::new(Arc::clone(&config)));

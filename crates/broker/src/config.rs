@@ -9,9 +9,9 @@ use std::time::Duration;
 use courser_access::RetainedLimits;
 use courser_engine::Limits;
 use courser_mqtt::front::{BadReference, Feature, FrontConfig, OutputPool, Redirect, RedirectKind};
-use courser_settings::{Durability, Keep, Mqtt, Settings};
+use courser_settings::{Durability, Keep, Mqtt, Settings, memory_least};
 
-use crate::memory;
+use crate::memory::{self, MemoryError};
 use crate::peer::{Entrance, ListenerId};
 use crate::slots::{Places, Relaxed};
 
@@ -95,13 +95,22 @@ impl Config {
             connections_max: settings.listeners.connections_max as usize,
             connections_cap: usize::MAX,
             memory_max: match settings.memory.max.bytes() {
-                0 => memory::default_max(),
+                0 => memory::default_max(memory_least(&settings, shards).bytes()),
                 bytes => bytes,
             },
             anonymous: Anonymous::default(),
             stop_timeout: Duration::from_secs(5),
             settings,
         }
+    }
+
+    /// Whether clients are served with the memory that there is, where nobody has said how much of it.
+    pub(crate) fn check_memory(&self) -> Result<(), MemoryError> {
+        let least = memory_least(&self.settings, self.shards).bytes();
+        if self.settings.memory.max.bytes() > 0 || self.memory_max != memory::default_max(least) {
+            return Ok(());
+        }
+        memory::check_default(self.memory_max, least, self.shards)
     }
 
     /// Where names are.

@@ -6,7 +6,7 @@ use courser_settings::{Login, Settings, is_public, listener_key};
 
 use crate::access::{TokenKeys, TokensError};
 use crate::broker::{RereadError, StartError};
-use crate::config::Anonymous;
+use crate::config::{Anonymous, Config};
 use crate::doors::{CertificateError, Certificates, may_be_public};
 use crate::listen::ListenError;
 
@@ -52,6 +52,13 @@ pub fn file_faults(settings: &Settings) -> Vec<StartError> {
     certificates.chain(tokens).collect()
 }
 
+/// That this machine, or the control group that this process is in, has too little memory to serve anybody.
+#[must_use]
+pub fn memory_fault(settings: &Settings) -> Option<StartError> {
+    let config = Config::new(settings.clone());
+    config.check_memory().err().map(StartError::from)
+}
+
 impl ListenError {
     /// The setting that is to change, where it is one.
     #[must_use]
@@ -78,6 +85,7 @@ impl StartError {
             Self::Listen(error) => error.setting(),
             Self::Certificate(error) => Some(error.setting()),
             Self::Tokens(error) => Some(error.setting()),
+            Self::Memory(_) => Some("memory.max".to_owned()),
             Self::Folder(_) | Self::Log(_) | Self::Random(_) | Self::Thread(_) => None,
         }
     }

@@ -63,9 +63,10 @@ pub use control::{
 };
 pub use courser_mqtt::front::{BadReference, Redirect, RedirectKind};
 pub use doors::{CertificateError, OpenDoor, Reread};
-pub use faults::{file_faults, public_faults};
+pub use faults::{file_faults, memory_fault, public_faults};
 pub use formats::FORMATS;
 pub use listen::{ListenError, find_taken, holder};
+pub use memory::MemoryError;
 pub use node::FolderError;
 pub use peer::Authentication;
 pub use repair::{

@@ -114,14 +114,56 @@ pub(crate) const fn retained_share(max: u64) -> u64 {
 
 const _: () = assert!(stored_share(1 << 20) + retained_share(1 << 20) < TIGHT << 16);
 
-/// 60 % of what the control group of this process allows, or else of what the machine has. No limit where nothing can be read.
-pub(crate) fn default_max() -> u64 {
-    share_of_what_is_there([machine_bytes(), group_bytes()])
+/// What a process may have where nobody says it. No limit where nothing can be read.
+pub(crate) fn default_max(least: u64) -> u64 {
+    there_is().map_or(u64::MAX, |bytes| usual_share(bytes, least))
 }
 
-fn share_of_what_is_there(limits: [Option<u64>; 2]) -> u64 {
-    let least = limits.into_iter().flatten().min();
-    least.map_or(u64::MAX, |bytes| bytes / 10 * 6)
+/// What the control group of this process allows, or else what the machine has.
+fn there_is() -> Option<u64> {
+    [machine_bytes(), group_bytes()].into_iter().flatten().min()
+}
+
+/// 60 %; and as much as serves anybody, `least`, up to three quarters: what the allocator takes beside it still fits then, since connections
+/// are refused long before all of it is used.
+fn usual_share(bytes: u64, least: u64) -> u64 {
+    (bytes / 10 * 6).max(least.min(bytes / 4 * 3))
+}
+
+/// The memory that there is serves nobody. In MiB.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "memory.max: not set, and of the {there} MiB that the control group or the machine has it gets {most} MiB at most; {shards} shards with what \
+     the listeners ask of clients need {least} MiB or more, and every client would be refused: allow {enough} MiB or more, or fewer shards"
+)]
+pub struct MemoryError {
+    there: u64,
+    most: u64,
+    least: u64,
+    enough: u64,
+    shards: u16,
+}
+
+impl MemoryError {
+    fn new(there: u64, most: u64, least: u64, shards: u16) -> Self {
+        const MIB: u64 = 1 << 20;
+        Self {
+            there: there / MIB,
+            most: most / MIB,
+            least: least.div_ceil(MIB),
+            enough: (least.div_ceil(3) * 4).div_ceil(MIB),
+            shards,
+        }
+    }
+}
+
+/// Whether so many shards serve anybody with `most`, which nobody has set, where `least` is needed.
+pub(crate) fn check_default(most: u64, least: u64, shards: u16) -> Result<(), MemoryError> {
+    if most >= least {
+        return Ok(());
+    }
+    let there = there_is().unwrap_or(u64::MAX);
+    Err(MemoryError::new(there, most, least, shards))
 }
 
 fn machine_bytes() -> Option<u64> {
@@ -202,23 +244,38 @@ mod tests {
     }
 
     #[test]
-    fn without_a_setting_it_is_sixty_percent_of_the_less_of_machine_and_group() {
-        const GIB: u64 = 1 << 30;
-        for (machine, group, expected) in [
-            (Some(10 * GIB), None, 6 * GIB),
-            (Some(10 * GIB), Some(GIB), 644_245_092),
-            (Some(GIB), Some(10 * GIB), 644_245_092),
-            (None, Some(1_000), 600),
-            (None, None, u64::MAX),
-            (Some(u64::MAX), None, u64::MAX / 10 * 6),
+    fn without_a_setting_it_is_sixty_percent_or_what_serves_anybody() {
+        const MIB: u64 = 1 << 20;
+        for (there, least, expected) in [
+            (10_000 * MIB, 24 * MIB, 6_000 * MIB),
+            (80 * MIB, 48 * MIB, 48 * MIB),
+            (64 * MIB, 48 * MIB, 48 * MIB),
+            (32 * MIB, 24 * MIB, 24 * MIB),
+            // Too little, and said so.
+            (31 * MIB, 24 * MIB, 31 * MIB / 4 * 3),
+            (1_000, 24 * MIB, 750),
+            (u64::MAX, 24 * MIB, u64::MAX / 10 * 6),
         ] {
-            assert_eq!(share_of_what_is_there([machine, group]), expected);
+            let found = usual_share(there, least) >> 10;
+            assert_eq!(found, expected >> 10, "{there} {least}");
         }
     }
 
     #[test]
+    fn memory_that_serves_nobody_stops_the_start() {
+        assert_eq!(check_default(24 << 20, 24 << 20, 2), Ok(()));
+        let fault = MemoryError::new(31 << 20, 24_379_392, 24 << 20, 2);
+        assert_eq!(
+            fault.to_string(),
+            "memory.max: not set, and of the 31 MiB that the control group or the machine has it gets 23 MiB at most; 2 shards with what \
+             the listeners ask of clients need 24 MiB or more, and every client would be refused: allow 32 MiB or more, or fewer shards"
+        );
+        assert!(check_default(23 << 20, 24 << 20, 2).is_err());
+    }
+
+    #[test]
     fn this_machine_has_memory() {
-        assert!(default_max() < 1 << 50);
-        assert!(default_max() > 1 << 20);
+        assert!(default_max(0) < 1 << 50);
+        assert!(default_max(0) > 1 << 20);
     }
 }

@@ -5,12 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use courser_admin::{Token, TokenError};
-use courser_broker::{Anonymous, file_faults, public_faults};
+use courser_broker::{Anonymous, file_faults, memory_fault, public_faults};
 use courser_settings::{Origin, Resolved, SettingError};
 
 use crate::server::chain;
 
-/// Whether files are looked at that settings name.
+/// Whether files are looked at that settings name, and the memory that there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Files {
     /// They are those of this machine.
@@ -37,10 +37,17 @@ pub(crate) fn faults(resolved: &Resolved, anonymous: Anonymous, files: Files) ->
                 .iter()
                 .map(|fault| at(resolved, fault.setting(), &chain(fault))),
         );
+        found.extend(memory(resolved));
         found.extend(token_fault(resolved));
     }
     found.sort();
     found
+}
+
+/// That the memory of this machine, or of the control group, serves nobody.
+pub(crate) fn memory(resolved: &Resolved) -> Option<SettingError> {
+    let fault = memory_fault(&resolved.settings)?;
+    Some(at(resolved, fault.setting(), &chain(&fault)))
 }
 
 /// Why a server without a listener does not start.

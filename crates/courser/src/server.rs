@@ -118,7 +118,8 @@ fn load(flags: &SettingFlags, anonymous: Anonymous) -> Result<Resolved, Exit> {
         .resolve()
         .map_err(|errors| usage(&errors.to_string()))?;
     // Files are looked at once, when they are loaded.
-    let faults = preflight::faults(&resolved, anonymous, Files::PassedOver);
+    let mut faults = preflight::faults(&resolved, anonymous, Files::PassedOver);
+    faults.extend(preflight::memory(&resolved));
     if faults.is_empty() {
         Ok(resolved)
     } else {
@@ -360,7 +361,8 @@ fn cannot_start(format: LogFormat, running: &Running, error: &StartError) -> Exi
             ListenError::PublicMqtt { .. }
             | ListenError::Public { .. }
             | ListenError::Proxied { .. },
-        ) => Exit::Usage,
+        )
+        | StartError::Memory(_) => Exit::Usage,
         StartError::Listen(
             ListenError::Denied { .. }
             | ListenError::Unix { .. }

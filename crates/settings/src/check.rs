@@ -8,6 +8,7 @@ mod memory;
 #[cfg(test)]
 mod tests;
 
+pub use self::memory::memory_least;
 use crate::error::{Origin, SettingError};
 use crate::own::listener_key;
 use crate::resolved::Resolved;

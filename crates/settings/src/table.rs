@@ -84,7 +84,7 @@ settings! {
 
     /// Memory of the process. What happens near the limit is in docs/limits.md.
     memory: Memory {
-        /// Bytes that the process may have allocated. Messages that wait may have a third of it, retained messages a sixth. "0B" is 60 % of what the control group or else the machine has.
+        /// Bytes that the process may have allocated. Messages that wait may have a third of it, retained messages a sixth. "0B" is 60 % of what the control group or else the machine has, and up to three quarters where less would serve nobody.
         max: ByteSize = ByteSize::new(0), in ByteSize::new(0)..=ByteSize::gib(1024), applies = Restart;
     }
 

@@ -4,6 +4,8 @@
 //! sends to. Connections are refused from 11/16 of `memory.max` on. A login by password holds another 19 MiB for a moment, in which
 //! the next ones would be refused.
 
+use std::num::NonZero;
+
 use super::{Fault, View};
 use crate::table::Settings;
 use crate::value::{ByteSize, Login};
@@ -15,7 +17,10 @@ const WITH_ACCOUNTS: u64 = 47 << 20;
 /// For each shard as often as there are shards. At 64 shards an idle server holds 33 MiB, at 256 it holds 281.
 const OF_TWO_SHARDS: u64 = 8 << 10;
 
-fn least(settings: &Settings, shards: u64) -> ByteSize {
+/// The least `memory.max` with which clients of these settings are served by so many shards.
+#[must_use]
+pub fn memory_least(settings: &Settings, shards: u16) -> ByteSize {
+    let shards = u64::from(shards);
     let doors = settings.doors.iter().map(|door| door.authentication);
     let mut all = doors.chain([settings.mqtt.authentication]);
     let base = match all.any(|login| login == Login::Accounts) {
@@ -31,12 +36,13 @@ pub(super) fn fault(view: &View<'_>) -> Option<Fault> {
     const MAX: &str = "memory.max";
     let settings = view.settings();
     let max = settings.memory.max;
+    let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
     let shards = match settings.server.shards {
-        0 => std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
-        shards => shards.into(),
+        0 => u16::try_from(cores()).unwrap_or(u16::MAX),
+        shards => shards,
     };
-    let least = least(settings, shards);
-    // Nothing said is a share of what the machine has.
+    let least = memory_least(settings, shards);
+    // Nothing said is a share of what the machine has, which a start looks at.
     (max.bytes() > 0 && max < least).then(|| {
         let fault = format!(
             "found {}, with which every client would be refused: {shards} shards with what the listeners ask of clients need {least} or more",
