@@ -53,6 +53,7 @@ from typing import Callable
 import watch
 import wire
 from brokers import KINDS, TARGET, Broker, Kind, custom, free_port, longest, metrics, raise_open_files
+from rows import paced
 from wire import Peer
 
 GENERATOR = TARGET / "release" / "courser"
@@ -123,7 +124,7 @@ def load(broker: Broker, *flags: str, kept: bool = True) -> dict[str, float]:
     """`courser bench mqtt` with QoS 1 and 128 bytes, with sessions that are kept on both sides unless told otherwise."""
     sessions = ("--persistent", "--persistent-publishers") if kept else ()
     command = [str(GENERATOR), "bench", "mqtt", "-q", "1", "-s", "128", *sessions, "-V", "311",
-               "-p", str(broker.port), "--pid", str(broker.pid), "-o", "jsonl", "--quiet", *flags]
+               "-p", str(broker.port), "--pid", str(broker.pid), "-o", "jsonl", "--quiet", *paced(*flags)]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LOAD_SECONDS_MAX)
     if not done.stdout.strip():
         raise RuntimeError(done.stderr.strip() or "no result")

@@ -42,8 +42,13 @@ def cpu(target: float, **seen: float) -> tuple[Figure, ...]:
     return (Figure("CPU", "s per million in + out", CPU, target, {k.replace("_", "-"): v for k, v in seen.items()}),)
 
 
+def paced(*flags: str) -> tuple[str, ...]:
+    """Flags of `courser bench mqtt`: without a rate it is a closed loop here, as fast as the windows allow."""
+    return flags if "--rate" in flags else (*flags, "--closed")
+
+
 def mqtt(*arguments: str) -> tuple[str, ...]:
-    return ("mqtt", *arguments)
+    return ("mqtt", *paced(*arguments))
 
 
 LATENCY = mqtt("-q", "1", "-s", "128", "--rate", "5000")

@@ -34,6 +34,7 @@ from typing import Any, Iterator
 
 import wire
 from brokers import KINDS, Broker, Kind, find_binary, raise_open_files
+from rows import paced
 from wire import Peer, mib
 
 FLOOD_TOPIC = "flood/all"
@@ -154,7 +155,7 @@ def load(broker: Broker, options: argparse.Namespace, *extra: str) -> dict[str, 
     """Runs the healthy load. It exits with an error if anything is lost, repeated or out of order."""
     command = [options.generator, "bench", "mqtt", "-p", str(broker.port), "--pid", str(broker.pid), "-o", "jsonl", "--quiet",
                "-q", str(options.qos), "-s", "128", "--publishers", str(options.publishers), "--subscribers", str(options.healthy),
-               "--topics", str(options.healthy), "--warmup", "1", *extra]
+               "--topics", str(options.healthy), "--warmup", "1", *paced(*extra)]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS_MAX,
                           preexec_fn=raise_open_files)
     if not done.stdout.strip():

@@ -66,7 +66,7 @@ def fill(broker, count):
     client.sendall(wire.subscribe(V5, 1, [("kept/#", 1)]))
     assert client.recv(1000)[0] == 0x90
     client.close()
-    bench = ["bench", "mqtt", "-p", str(broker.port), "--subscribers", "0", "-n", str(count), "-s", "300", "--prefix", "kept", "--quiet"]
+    bench = ["bench", "mqtt", "-p", str(broker.port), "--subscribers", "0", "--closed", "-n", str(count), "-s", "300", "--prefix", "kept", "--quiet"]
     subprocess.run([str(broker.binary()), *bench], check=True, capture_output=True, timeout=300)
 
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use courser_client::load::{Begin, Pattern, Plan, Storm, Target, Threads};
+use courser_client::load::{Begin, Pace, Pattern, Plan, Storm, Target, Threads};
 use courser_client::{ClientError, Options, ProtocolVersion};
 
 use crate::cli::exit::{Exit, fail, usage};
@@ -14,6 +14,8 @@ use crate::cli::units;
 
 /// How long all connections of a storm may take.
 const STORM_MAX: Duration = Duration::from_secs(60);
+/// Messages a second where nobody says it: what a small machine takes without a queue.
+const RATE: f64 = 5_000.0;
 
 /// Where the broker is.
 #[derive(Args, Clone, Debug)]
@@ -195,12 +197,15 @@ pub(crate) struct Mqtt {
     /// Publishers' sessions do
     #[arg(long)]
     persistent_publishers: bool,
-    /// Messages a second of all publishers, in an open loop: each is due at its time, whatever became of those before it, and latency
-    /// counts from then. Without it the loop is closed: as fast as the windows allow, and latency counts from sending
-    #[arg(long, value_name = "PER-SECOND")]
-    rate: Option<f64>,
+    /// Messages a second of all publishers. The loop is open: each is due at its time, whatever became of those before it, and latency
+    /// counts from then
+    #[arg(long, value_name = "PER-SECOND", default_value_t = RATE)]
+    rate: f64,
+    /// A closed loop instead, as fast as the windows allow: the broker decides when the next message is sent, and latency counts from then
+    #[arg(long, conflicts_with = "rate")]
+    closed: bool,
     /// At a --rate, latency counts from when a message was sent, which waits for the window, and not from when it was due
-    #[arg(long, requires = "rate")]
+    #[arg(long, conflicts_with = "closed")]
     from_sending: bool,
     /// Time of sending, after the warm-up; a number alone is seconds
     #[arg(short = 'd', long, default_value = "5s", value_name = "DURATION", value_parser = units::duration)]
@@ -223,8 +228,8 @@ pub(crate) struct Mqtt {
 }
 
 impl Mqtt {
-    /// Half of the tour: as fast as it goes, or at a rate.
-    pub(super) fn tour(broker: Broker, report: Report, rate: Option<f64>) -> Self {
+    /// Half of the tour: as fast as it goes, or at the usual rate.
+    pub(super) fn tour(broker: Broker, report: Report, closed: bool) -> Self {
         Self {
             broker,
             report,
@@ -243,7 +248,8 @@ impl Mqtt {
             retain: false,
             persistent: false,
             persistent_publishers: false,
-            rate,
+            rate: RATE,
+            closed,
             from_sending: false,
             duration: Duration::from_secs(4),
             warmup: Duration::from_secs(1),
@@ -251,6 +257,19 @@ impl Mqtt {
             one_thread: false,
             drain: Duration::from_secs(2),
             timeline: None,
+        }
+    }
+
+    fn pace(&self) -> Pace {
+        if self.closed {
+            return Pace::Closed;
+        }
+        Pace::Open {
+            per_second: self.rate,
+            from: match self.from_sending {
+                true => Begin::Sending,
+                false => Begin::Due,
+            },
         }
     }
 
@@ -285,14 +304,7 @@ impl Mqtt {
             retain: self.retain,
             persistent_subscribers: self.persistent,
             persistent_publishers: self.persistent_publishers,
-            pace: super::pace(
-                self.rate,
-                if self.from_sending {
-                    Begin::Sending
-                } else {
-                    Begin::Due
-                },
-            ),
+            pace: self.pace(),
             stop: super::stop(self.count, self.duration),
             warmup: self.warmup,
             threads: if self.one_thread {
@@ -392,7 +404,7 @@ impl Stored {
             retain: false,
             persistent_subscribers: false,
             persistent_publishers: false,
-            pace: super::pace(None, Begin::Due),
+            pace: Pace::Closed,
             stop: super::stop(Some(self.count), Duration::ZERO),
             warmup: Duration::ZERO,
             threads: Threads::Two,

@@ -6,7 +6,7 @@ mod report;
 use std::io::IsTerminal;
 
 use clap::{Args, Subcommand};
-use courser_client::load::{self, Begin, LoadError, Outcome, Pace, Plan, Stop, Storm, Watch};
+use courser_client::load::{self, LoadError, Outcome, Plan, Stop, Storm, Watch};
 
 use crate::cli::exit::{Exit, fail, usage};
 use arguments::{Broker, Connect, Mqtt, Report, Stored};
@@ -29,7 +29,7 @@ pub(crate) struct Bench {
 
 #[derive(Subcommand, Debug)]
 enum What {
-    /// Messages from publishers to subscribers: in a closed loop as fast as they are taken, or with --rate in an open loop
+    /// Messages from publishers to subscribers: in an open loop at a --rate, or --closed, as fast as they are taken
     Mqtt(Box<Mqtt>),
     /// Many connections at once, then idle ones
     Connect(Box<Connect>),
@@ -61,8 +61,8 @@ pub(crate) fn run(bench: &Bench) -> Exit {
 
 /// Without a verb: what this machine does in ten seconds, first as fast as it goes, then at a fixed rate.
 fn tour(bench: &Bench) -> Result<Exit, LoadError> {
-    let fast = Mqtt::tour(bench.broker.clone(), bench.report.clone(), None);
-    let steady = Mqtt::tour(bench.broker.clone(), bench.report.clone(), Some(5_000.0));
+    let fast = Mqtt::tour(bench.broker.clone(), bench.report.clone(), true);
+    let steady = Mqtt::tour(bench.broker.clone(), bench.report.clone(), false);
     let exits = [traffic(&fast)?, traffic(&steady)?];
     Ok(if exits.contains(&Exit::Refused) {
         Exit::Refused
@@ -160,11 +160,6 @@ fn kept(
         0 => Exit::Done,
         _ => Exit::Refused,
     }))
-}
-
-/// Pace and end of a run from the flags that say it.
-fn pace(rate: Option<f64>, from: Begin) -> Pace {
-    rate.map_or(Pace::Closed, |per_second| Pace::Open { per_second, from })
 }
 
 fn stop(count: Option<u64>, duration: std::time::Duration) -> Stop {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use courser_client::load::{
-    Acknowledged, Latencies, Outcome, Plan, StoredOutcome, Storm, StormOutcome,
+    Acknowledged, Latencies, Outcome, Pace, Plan, StoredOutcome, Storm, StormOutcome,
 };
 use serde_json::{Map, Value, json};
 
@@ -134,6 +134,13 @@ pub(super) fn traffic_rows(plan: &Plan, outcome: &Outcome) -> Rows {
         ("topics", json!(plan.topics)),
         ("qos", json!(plan.qos.number())),
         ("payload_bytes", json!(plan.payload_bytes)),
+        (
+            "loop",
+            json!(match plan.pace {
+                Pace::Open { .. } => "open",
+                Pace::Closed => "closed",
+            }),
+        ),
         (
             "measured_seconds",
             rounded(outcome.measured.as_secs_f64(), 3),
