@@ -3,11 +3,11 @@
 //! It leads when its group does. The leader checks a change against the table with all that was proposed before it, so that a change is
 //! either refused at once or cannot fail (M4). Answers leave in the order of the entries.
 //!
-//! A session of an earlier version belongs to a user by its name alone. So a new user waits until shards have ended the sessions of all that are gone:
-//! it could have the name of one of these, and would inherit what that one was to get. What comes behind it waits with it, which keeps the order. A
-//! start does not know whether the walk before it came to its end, and waits for one of its own.
+//! A session of an earlier version belongs to a user by its name alone. So a new user of the name of one that is gone waits until shards have ended
+//! that one's sessions: it would inherit what waits in them. Only what changes the same user, or all of them, waits behind it. A start does not know
+//! whether the walk before it came to its end: all new users wait for its own.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -20,6 +20,8 @@ use super::shared::{Access, ChangeError, Submitted};
 
 /// Bytes of a piece of a checkpoint.
 const PIECE_BYTES: usize = 32 << 10;
+/// Changes that may wait for the sessions of users that are gone.
+const WAITING_MAX: usize = 1_000;
 
 /// See the module.
 pub(crate) struct Metadata {
@@ -29,10 +31,13 @@ pub(crate) struct Metadata {
     /// All that is proposed.
     ahead: Table,
     leads: bool,
-    /// Asked for and not settled, in order.
+    /// Asked for and not looked at, in order.
     asked: VecDeque<Submitted>,
-    /// Revision by which users went last, at the latest.
+    waiting: Waiting,
+    /// Revision by which any number of users went last: their names are not known here.
     went_at: u64,
+    /// Those that went one by one, with the revision of that, while shards may have their sessions.
+    gone: BTreeMap<UserName, u64>,
     /// Proposed by this leader and not committed, in order.
     under_way: VecDeque<Submitted>,
     /// The last entry that was applied.
@@ -41,6 +46,57 @@ pub(crate) struct Metadata {
     pub(crate) unsaved_bytes: u64,
     /// What is left of the one that is being written.
     pieces: Option<VecDeque<Bytes>>,
+}
+
+/// Changes that wait for the end of a walk of a shard over its sessions, and those behind them that are about the same.
+#[derive(Default)]
+struct Waiting {
+    changes: VecDeque<Submitted>,
+    /// Users that they change.
+    users: BTreeSet<UserName>,
+    /// Whether one of them changes all users.
+    all: bool,
+    /// How many walks had ended when the first of them was looked at.
+    walks: u64,
+}
+
+impl Waiting {
+    /// Whether a walk has ended since they were looked at.
+    fn is_over(&self, access: &Access) -> bool {
+        !self.changes.is_empty() && self.walks != access.walks()
+    }
+
+    /// They are looked at again, before what came behind them.
+    fn end(&mut self, asked: &mut VecDeque<Submitted>) {
+        let mut changes = std::mem::take(self).changes;
+        changes.append(asked);
+        *asked = changes;
+    }
+
+    /// Whether a change is about the same as one that waits, and must not come before it.
+    fn holds_up(&self, command: &Command) -> bool {
+        match command {
+            Command::PutUser(name, _) | Command::RemoveUser(name) => {
+                self.all || self.users.contains(name)
+            }
+            Command::Replace(_) => !self.changes.is_empty(),
+            Command::PutRole(..) | Command::RemoveRole(_) | Command::PutDomain(..) => self.all,
+        }
+    }
+
+    fn add(&mut self, submitted: Submitted, walks: u64) {
+        match &submitted.command {
+            Command::PutUser(name, _) | Command::RemoveUser(name) => {
+                self.users.insert(name.clone());
+            }
+            Command::Replace(_) => self.all = true,
+            Command::PutRole(..) | Command::RemoveRole(_) | Command::PutDomain(..) => {}
+        }
+        if self.changes.is_empty() {
+            self.walks = walks;
+        }
+        self.changes.push_back(submitted);
+    }
 }
 
 impl Metadata {
@@ -52,7 +108,9 @@ impl Metadata {
             ahead: Table::default(),
             leads: false,
             asked: VecDeque::new(),
+            waiting: Waiting::default(),
             went_at: 0,
+            gone: BTreeMap::new(),
             under_way: VecDeque::new(),
             applied: CheckpointAt {
                 index: LogIndex(0),
@@ -90,14 +148,15 @@ impl Metadata {
     /// It no longer does. What was proposed may still be committed.
     pub(crate) fn handle_follower(&mut self) {
         self.leads = false;
+        self.waiting.end(&mut self.asked);
         for submitted in self.under_way.drain(..) {
             (submitted.answer)(Err(ChangeError::Unknown));
         }
     }
 
-    /// Whether nothing waits here: then more may be [taken](Self::take).
-    pub(crate) fn is_idle(&self) -> bool {
-        self.asked.is_empty()
+    /// Whether there is room for more: then it may be [taken](Self::take).
+    pub(crate) fn has_room(&self) -> bool {
+        self.asked.is_empty() && self.waiting.changes.len() < WAITING_MAX
     }
 
     /// Takes what was asked for.
@@ -105,29 +164,60 @@ impl Metadata {
         self.asked.extend(asked);
     }
 
-    /// Whether there is one to settle.
+    /// Whether there may be one to settle.
     pub(crate) fn has_next(&self) -> bool {
-        let next = self.asked.front();
-        next.is_some_and(|next| !self.must_wait(&next.command))
+        !self.asked.is_empty() || self.waiting.is_over(&self.access)
     }
 
     /// The next one to settle.
     pub(crate) fn take_next(&mut self) -> Option<Submitted> {
-        self.has_next().then(|| self.asked.pop_front())?
+        if self.waiting.is_over(&self.access) {
+            self.waiting.end(&mut self.asked);
+        }
+        while let Some(next) = self.asked.pop_front() {
+            // A walk that ends after this is one to look again for.
+            let walks = self.access.walks();
+            if !self.waiting.holds_up(&next.command) && !self.must_wait(&next.command) {
+                return Some(next);
+            }
+            self.waiting.add(next, walks);
+        }
+        None
     }
 
-    /// Whether a change makes users while there are sessions of others that are gone.
+    /// Whether a change makes users while shards may have sessions of others that had their names.
     fn must_wait(&self, command: &Command) -> bool {
-        let is_new = |name: &UserName| self.ahead.user(name.as_str()).is_none();
-        let makes_users = match command {
-            Command::PutUser(name, _) => is_new(name),
-            Command::Replace(table) => table.users().any(|(name, _)| is_new(name)),
-            Command::RemoveUser(_)
+        let may_inherit = |name: &UserName| {
+            let went_at = self.gone.get(name).copied().unwrap_or(0);
+            self.ahead.user(name.as_str()).is_none()
+                && !self.access.has_swept(went_at.max(self.went_at))
+        };
+        self.leads
+            && match command {
+                Command::PutUser(name, _) => may_inherit(name),
+                Command::Replace(table) => table.users().any(|(name, _)| may_inherit(name)),
+                Command::RemoveUser(_)
+                | Command::PutRole(..)
+                | Command::RemoveRole(_)
+                | Command::PutDomain(..) => false,
+            }
+    }
+
+    /// Users have gone by what is proposed.
+    fn note_gone(&mut self, command: &Command) {
+        let revision = self.ahead.revision();
+        match command {
+            Command::RemoveUser(name) => {
+                let access = &self.access;
+                self.gone.retain(|_, went_at| !access.has_swept(*went_at));
+                self.gone.insert(name.clone(), revision);
+            }
+            Command::Replace(_) => self.went_at = revision,
+            Command::PutUser(..)
             | Command::PutRole(..)
             | Command::RemoveRole(_)
-            | Command::PutDomain(..) => false,
-        };
-        self.leads && makes_users && !self.access.has_swept(self.went_at)
+            | Command::PutDomain(..) => {}
+        }
     }
 
     /// Settles a change: the entry to be proposed. None: it is refused, and its sender knows.
@@ -148,9 +238,7 @@ impl Metadata {
             return None;
         }
         self.ahead.apply(&submitted.command);
-        if let Command::RemoveUser(_) | Command::Replace(_) = submitted.command {
-            self.went_at = self.ahead.revision();
-        }
+        self.note_gone(&submitted.command);
         let bytes = entry::encode(&submitted.command, wall.0);
         self.under_way.push_back(submitted);
         Some(bytes.into())

@@ -57,6 +57,8 @@ pub struct Access {
     inbox: Mailbox<Submitted>,
     /// By shard: the last revision of whose users it keeps no session of anybody else.
     swept: Vec<AtomicU64>,
+    /// How often one of them has said so.
+    walks: AtomicU64,
     /// Who sleeps, by shard.
     dozes: Vec<Arc<Doze>>,
 }
@@ -83,6 +85,7 @@ impl Access {
             serves: AtomicBool::new(false),
             inbox: Mailbox::new(WAITING_MAX),
             swept: dozes.iter().map(|_| AtomicU64::new(0)).collect(),
+            walks: AtomicU64::new(0),
             dozes: dozes.to_vec(),
         }
     }
@@ -174,6 +177,7 @@ impl Access {
         if let Some(swept) = self.swept.get(usize::from(shard.0)) {
             swept.store(revision, Ordering::Release);
         }
+        self.walks.fetch_add(1, Ordering::Release);
         if let Some(doze) = self.dozes.first() {
             doze.wake();
         }
@@ -183,6 +187,11 @@ impl Access {
     pub(crate) fn has_swept(&self, revision: u64) -> bool {
         let mut all = self.swept.iter();
         all.all(|swept| swept.load(Ordering::Acquire) >= revision)
+    }
+
+    /// How often a shard has come to the end of a walk over its sessions.
+    pub(crate) fn walks(&self) -> u64 {
+        self.walks.load(Ordering::Acquire)
     }
 
     /// The settings have other limits. The table is no newer by that: shards take it with the settings.

@@ -62,7 +62,7 @@ impl Shard {
         let Some(machine) = &mut self.metadata else {
             return;
         };
-        if machine.is_idle() && self.hub.access.process.is_asked() {
+        if machine.has_room() && self.hub.access.process.is_asked() {
             machine.take(self.hub.access.process.take_asked());
         }
         while let Some(submitted) = machine.take_next() {
@@ -75,7 +75,7 @@ impl Shard {
     /// Whether a turn would find a change to propose.
     pub(super) fn has_change(&self) -> bool {
         self.metadata.as_ref().is_some_and(|machine| {
-            machine.has_next() || (machine.is_idle() && self.hub.access.process.is_asked())
+            machine.has_next() || (machine.has_room() && self.hub.access.process.is_asked())
         })
     }
 
