@@ -24,8 +24,8 @@ use crate::clock::thread_cpu_us;
 use crate::stations::{CheckpointDone, Checkpointed, Job};
 use crate::store::Stores;
 
-/// Bytes of state that one turn writes at most, of messages those with which the engine charges a look at each as well. A chunk of 256 is the least that
-/// can be written, and is charged with more than this: so it is one for each turn, and never two.
+/// Bytes of state that one turn writes at most, of messages those with which the engine charges a look at each as well: so it names less than a chunk of 256
+/// of them.
 const SLICE_BYTES: usize = 1 << 10;
 /// Pieces on their way to the reader at most: 1 MiB. The engine gathers slices, of whatever size, until a piece has 64 KiB.
 const PIECES_MAX: usize = 16;

@@ -130,7 +130,7 @@ impl Partition {
     #[must_use]
     pub fn checkpoint_bytes(&self) -> usize {
         let saving = self.state.saving.as_ref();
-        saving.map_or(0, |saving| saving.output.waiting())
+        saving.map_or(0, |saving| saving.waiting())
     }
 
     /// Plants a bug: forwards that were taken before are not known any more. For tests that must find it.

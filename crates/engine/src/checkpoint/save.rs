@@ -8,23 +8,29 @@ use std::{
 use courser_contract::{PartitionId, Seq, SessionUid};
 
 use super::{
-    unit::{Addresses, Kind, Names, Needed, Output, STATE_VERSION},
+    unit::{Addresses, Kind, Names, Needed, Output, START, STATE_VERSION},
     walk::Walk,
 };
 use crate::{
     canonical::{Canonical, write_count, write_str},
     entry::Target,
     outbox::{Forward, Refusable},
-    record::Slot,
+    record::{Address, Slot},
     session::{Session, Subscribed},
     state::{Forwarded, Leaving, SharedGroup, State},
-    stream::{Chunk, Stream},
+    stream::{Chunk, Stream, Unsaved},
 };
 
 /// Targets of a set in one unit.
 pub(super) const SET_STEP: usize = 512;
 /// Subscriptions in one unit.
 const SUBSCRIPTIONS_STEP: usize = 128;
+/// References that one step of the walk names: most of their records are in no cache.
+const NAMES_STEP: usize = 64;
+/// Chunks that one step of the walk looks at, of which most are written where facts have come first.
+const CHUNKS_AT_ONCE: usize = 64;
+/// What a chunk mostly takes.
+const OPEN_BYTES: usize = 1_024;
 
 /// A part of the state that the walk has begun and not finished.
 #[derive(Debug)]
@@ -32,6 +38,33 @@ pub(super) struct OpenSet {
     pub(super) set: u32,
     pub(super) targets: Rc<[Target]>,
     pub(super) from: usize,
+}
+
+/// A chunk of which the walk has named some references. No fact has changed it since, or it would have been written as a whole: then it is
+/// not the next one any more.
+#[derive(Debug)]
+pub(super) struct OpenChunk {
+    number: u64,
+    base: u64,
+    /// Where the next name is.
+    next: u64,
+    last: Address,
+    body: Vec<u8>,
+}
+
+impl OpenChunk {
+    fn new(number: u64, chunk: &Chunk, names: Names<'_>) -> Self {
+        let mut body = Vec::with_capacity(OPEN_BYTES);
+        number.write(&mut body);
+        chunk.write_head(&names, &mut body);
+        Self {
+            number,
+            base: chunk.base(),
+            next: chunk.base(),
+            last: START,
+            body,
+        }
+    }
 }
 
 /// See the module.
@@ -53,6 +86,7 @@ pub(crate) struct Saving {
     pub(super) new_sets: HashSet<u32, foldhash::fast::FixedState>,
     /// Sets on their way into units: none of them changes any more.
     pub(super) open_sets: Vec<OpenSet>,
+    pub(super) open_chunk: Option<OpenChunk>,
     /// Session whose subscriptions are written up to a place.
     pub(super) open_session: Option<(SessionUid, usize)>,
     /// A bug for tests that look for it.
@@ -68,13 +102,14 @@ impl Saving {
             mark,
             index: state.index,
             term: state.term,
-            output: Output::default(),
+            output: Output::new(),
             needed: Needed::default(),
             walk: Walk::default(),
             outboxes,
             last_leave: state.leaves.last_key_value().map(|(request, _)| *request),
             new_sets: HashSet::default(),
             open_sets: Vec::new(),
+            open_chunk: None,
             open_session: None,
             late: false,
         };
@@ -185,7 +220,8 @@ impl Saving {
         });
     }
 
-    /// One chunk of a stream, the first from `from` on that is not written; returns its bytes and where the next one begins.
+    /// A part of a chunk of a stream, the first from `from` on that is not written; returns its bytes and where to go on. None: all are
+    /// written.
     pub(super) fn next_chunk(
         &mut self,
         number: u64,
@@ -193,9 +229,28 @@ impl Saving {
         from: u64,
         names: Names<'_>,
     ) -> Option<(usize, u64)> {
-        let chunk = stream.next_unsaved(from, self.mark)?;
-        let bytes = write_chunk(number, chunk, names, &mut self.output, &mut self.needed);
-        Some((bytes, chunk.end()))
+        let chunk = match stream.next_unsaved(from, self.mark, CHUNKS_AT_ONCE) {
+            Unsaved::Chunk(chunk) => chunk,
+            Unsaved::From(next) => return Some((0, next)),
+            Unsaved::None => return None,
+        };
+        let begun = self.open_chunk.take();
+        let begun = begun.filter(|open| (open.number, open.base) == (number, chunk.base()));
+        let mut open = begun.unwrap_or_else(|| OpenChunk::new(number, chunk, names));
+        let before = open.body.len();
+        let mut addresses = Addresses::behind(open.last, &mut open.body, &mut self.needed);
+        let next = chunk.write_names(open.next, NAMES_STEP, &names, &mut addresses);
+        open.last = addresses.last();
+        let bytes = open.body.len() - before;
+        let Some(next) = next else {
+            chunk.mark(self.mark);
+            let write = |out: &mut Vec<u8>| out.extend_from_slice(&open.body);
+            self.output.unit(Kind::Chunk, write);
+            return Some((bytes, chunk.end()));
+        };
+        open.next = next;
+        self.open_chunk = Some(open);
+        Some((bytes, chunk.base()))
     }
 
     /// A group without its stream; returns bytes.
@@ -284,8 +339,15 @@ impl Saving {
         bytes
     }
 
+    /// Bytes that wait to be taken, or to become a unit.
+    pub(super) fn waiting(&self) -> usize {
+        let open = self.open_chunk.as_ref();
+        self.output.waiting() + open.map_or(0, |open| open.body.len())
+    }
+
     /// The last unit.
     pub(super) fn end(&mut self) {
+        self.open_chunk = None;
         let units = self.output.units;
         self.output.unit(Kind::End, |out| units.write(out));
         self.needed.entries.settle();

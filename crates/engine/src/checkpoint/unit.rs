@@ -22,6 +22,9 @@ use crate::{
 pub const STATE_VERSION: u16 = 5;
 /// Bytes of a piece, the last one excepted.
 pub(super) const PIECE_BYTES: usize = 64 * 1024;
+/// Room behind a full piece for the unit that fills it. Where that is enough, what is written never moves: to copy a piece into memory that
+/// nobody has touched before takes longer than all that a turn may do for a checkpoint.
+const SPARE_BYTES: usize = 16 * 1024;
 pub(super) const UNIT_HEADER_BYTES: usize = 5;
 
 /// What a unit holds.
@@ -140,7 +143,7 @@ impl Named {
 }
 
 /// Units on their way into pieces.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Output {
     open: Vec<u8>,
     full: VecDeque<Bytes>,
@@ -151,6 +154,16 @@ pub(super) struct Output {
 }
 
 impl Output {
+    /// Nothing yet.
+    pub(super) fn new() -> Self {
+        Self {
+            open: room(),
+            full: VecDeque::new(),
+            units: 0,
+            bytes: 0,
+        }
+    }
+
     /// Appends a unit; returns its bytes.
     pub(super) fn unit(&mut self, kind: Kind, write: impl FnOnce(&mut Vec<u8>)) -> usize {
         let start = self.open.len();
@@ -170,7 +183,7 @@ impl Output {
         if self.open.len() < PIECE_BYTES {
             return;
         }
-        let open = std::mem::replace(&mut self.open, Vec::with_capacity(PIECE_BYTES));
+        let open = std::mem::replace(&mut self.open, room());
         let open = Bytes::from(open);
         let whole = open.len() / PIECE_BYTES * PIECE_BYTES;
         for start in (0..whole).step_by(PIECE_BYTES) {
@@ -199,6 +212,11 @@ impl Output {
     }
 }
 
+/// For a piece and what comes behind it.
+fn room() -> Vec<u8> {
+    Vec::with_capacity(PIECE_BYTES + SPARE_BYTES)
+}
+
 /// What gives slots and looks names that last.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Names<'a> {
@@ -223,18 +241,29 @@ pub(super) struct Needed {
     pub(super) names: u64,
 }
 
-const START: Address = Address {
+/// Before the first address.
+pub(super) const START: Address = Address {
     index: 0,
     ordinal: 0,
 };
 
 impl<'a> Addresses<'a> {
     pub(super) fn new(out: &'a mut Vec<u8>, needed: &'a mut Needed) -> Self {
-        Self {
-            out,
-            needed,
-            last: START,
-        }
+        Self::behind(START, out, needed)
+    }
+
+    /// Goes on behind the address that was written last.
+    pub(super) const fn behind(
+        last: Address,
+        out: &'a mut Vec<u8>,
+        needed: &'a mut Needed,
+    ) -> Self {
+        Self { out, needed, last }
+    }
+
+    /// The address that was written last.
+    pub(super) const fn last(&self) -> Address {
+        self.last
     }
 
     /// Appends what is said of a record.

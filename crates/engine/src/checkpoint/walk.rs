@@ -41,8 +41,8 @@ impl Default for Walk {
 }
 
 impl Saving {
-    /// Goes on until about `budget` bytes are written. A single session, group or chunk is not cut: at most what it takes
-    /// comes on top.
+    /// Goes on until about `budget` bytes are written. A single session or group is not cut, nor are 64 references of a stream: at most what
+    /// it takes comes on top.
     pub(super) fn walk(&mut self, state: &mut State, budget: usize) {
         let mut spent = 0;
         while spent < budget && self.walk != Walk::Done {

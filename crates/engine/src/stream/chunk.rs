@@ -64,6 +64,16 @@ impl Chunk {
         self.look_at = u64::MAX;
     }
 
+    /// Its first position.
+    pub(crate) const fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// The checkpoint of this number has it.
+    pub(crate) const fn mark(&mut self, saved: u32) {
+        self.saved = saved;
+    }
+
     pub(super) fn len(&self) -> u64 {
         u64::from(self.len)
     }

@@ -32,9 +32,14 @@ const SOME_RECEIVED: u8 = 2;
 impl Chunk {
     /// Appends the chunk.
     pub(crate) fn write(&self, names: &Names<'_>, addresses: &mut Addresses<'_>) {
+        self.write_head(names, addresses.out);
+        self.write_names(self.base, usize::MAX, names, addresses);
+    }
+
+    /// Appends what comes before the addresses.
+    pub(crate) fn write_head(&self, names: &Names<'_>, out: &mut Vec<u8>) {
         let some = |words: &[u64; WORDS], flag| if *words == [0; WORDS] { 0 } else { flag };
         let flags = some(&self.done, SOME_DONE) | some(&self.received, SOME_RECEIVED);
-        let out = &mut *addresses.out;
         self.base.write(out);
         (self.len() as u16).write(out);
         flags.write(out);
@@ -45,28 +50,43 @@ impl Chunk {
             self.received.iter().for_each(|word| word.write(out));
         }
         self.write_looks(names.looks, out);
-        let mut live = self.live();
-        loop {
+    }
+
+    /// Appends the next addresses, from the one of a position on, so many at most. Where the others begin; none: these were the last.
+    pub(crate) fn write_names(
+        &self,
+        from: u64,
+        count: usize,
+        names: &Names<'_>,
+        addresses: &mut Addresses<'_>,
+    ) -> Option<u64> {
+        let mut next = from;
+        let mut left = count;
+        while left > 0 {
             let mut said = [Said::NOTHING; AT_ONCE];
             let mut count = 0;
-            for (said, reference) in said.iter_mut().zip(live.by_ref()) {
+            let at_once = left.min(AT_ONCE);
+            let live = self.live_from(next).take(at_once);
+            for (said, (seq, reference)) in said.iter_mut().zip(live) {
                 *said = names.records.said(reference.slot);
+                next = seq + 1;
                 count += 1;
             }
             said[..count].iter().for_each(|said| addresses.write(*said));
-            if count < AT_ONCE {
-                return;
+            if count < at_once {
+                return None;
             }
+            left -= count;
         }
+        self.next_not_done(next)
     }
 
-    /// References that are not done.
-    fn live(&self) -> impl Iterator<Item = Reference> + '_ {
-        let mut seq = self.base;
+    /// References that are not done, with their positions, from one on.
+    fn live_from(&self, mut seq: u64) -> impl Iterator<Item = (u64, Reference)> + '_ {
         std::iter::from_fn(move || {
             let found = self.next_not_done(seq)?;
             seq = found + 1;
-            self.get(found)
+            Some((found, self.get(found)?))
         })
     }
 
@@ -76,7 +96,7 @@ impl Chunk {
         match &self.looks {
             ChunkLooks::All(look) => distinct.extend((self.open > 0).then_some(*look)),
             ChunkLooks::Each(_) => {
-                for reference in self.live() {
+                for (_, reference) in self.live_from(self.base) {
                     let at = distinct.iter().position(|&look| look == reference.look);
                     let at = at.unwrap_or_else(|| {
                         distinct.push(reference.look);
@@ -216,6 +236,16 @@ fn read_words(reader: &mut Reader<'_>, there: bool, len: u16) -> Result<[u64; WO
     Ok(words)
 }
 
+/// What of a stream a checkpoint has not.
+pub(crate) enum Unsaved<'a> {
+    /// This chunk.
+    Chunk(&'a mut Chunk),
+    /// Nothing before this position.
+    From(u64),
+    /// Nothing.
+    None,
+}
+
 impl Stream {
     /// Hands each chunk that holds a position of `first..end` and does not carry `mark` to `save`, and marks it.
     pub(crate) fn save(
@@ -241,15 +271,24 @@ impl Stream {
         }
     }
 
-    /// The first chunk at or after `seq` that does not carry `mark`; it carries it from now on.
-    pub(crate) fn next_unsaved(&mut self, seq: u64, mark: u32) -> Option<&Chunk> {
-        let base = self.chunks.front()?.base;
-        let from = usize::try_from(seq.saturating_sub(base) / CHUNK).ok()?;
+    /// The first chunk at or after `seq` that does not carry `mark`, of so many that are looked at.
+    pub(crate) fn next_unsaved(&mut self, seq: u64, mark: u32, looks: usize) -> Unsaved<'_> {
+        let Some(base) = self.chunks.front().map(|first| first.base) else {
+            return Unsaved::None;
+        };
+        let from = usize::try_from(seq.saturating_sub(base) / CHUNK).unwrap_or(usize::MAX);
         let from = from.min(self.chunks.len());
-        let chunks = &mut self.chunks.range_mut(from..);
-        let chunk = chunks.find(|chunk| chunk.saved != mark)?;
-        chunk.saved = mark;
-        Some(chunk)
+        let end = from.saturating_add(looks).min(self.chunks.len());
+        let is_last = end == self.chunks.len();
+        match self
+            .chunks
+            .range_mut(from..end)
+            .find(|chunk| chunk.saved != mark)
+        {
+            Some(chunk) => Unsaved::Chunk(chunk),
+            None if is_last => Unsaved::None,
+            None => Unsaved::From(base + end as u64 * CHUNK),
+        }
     }
 
     /// Puts back a chunk; they come in any order, and [`Stream::restore`] puts them in theirs.

@@ -17,7 +17,10 @@ mod codec;
 use std::collections::VecDeque;
 
 use self::chunk::CHUNK;
-pub(crate) use self::chunk::{Chunk, Reference};
+pub(crate) use self::{
+    chunk::{Chunk, Reference},
+    codec::Unsaved,
+};
 
 /// Chunks that wait to be used again; shared by all streams of a partition.
 #[derive(Debug, Default)]
