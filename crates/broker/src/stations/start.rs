@@ -135,8 +135,9 @@ impl Stations {
             Arc::clone(&state),
         );
         let station = LogStation {
-            log: open(folder.log())?,
-            checkpoints: open(folder.checkpoints())?,
+            // What a start reads is read once.
+            log: open(folder.log())?.reading_around(),
+            checkpoints: open(folder.checkpoints())?.reading_around(),
             config: log_config(config, folder)?,
             start: folder.start(),
             places: config.places(),
