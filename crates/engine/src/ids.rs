@@ -91,6 +91,12 @@ impl<T> Table<T> {
             .map(|(_, value)| value)
     }
 
+    /// The same with its number.
+    pub(crate) fn numbered_at(&self, place: u32) -> Option<(u64, &T)> {
+        let (number, value) = self.places.get(place as usize)?.as_ref()?;
+        Some((*number, value))
+    }
+
     /// The same to change.
     pub(crate) fn at_mut(&mut self, place: u32) -> Option<&mut T> {
         self.numbered_at_mut(place).map(|(_, value)| value)

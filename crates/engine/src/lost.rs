@@ -13,6 +13,7 @@ use courser_contract::{
     Dropped, LogIndex, Now, PartitionEffects, PartitionId, QoS, RecordView, Seq, Term,
 };
 
+pub use self::search::ReferenceSearch;
 pub(crate) use self::search::Search;
 use crate::{
     Partition, PartitionConfig, PlantedPartition,
@@ -204,18 +205,6 @@ impl Partition {
             return Vec::new();
         }
         self.named(self.tombstones())
-    }
-
-    /// Every place that needs a record of which `is_meant`, told by its entry and the byte of it at which the record begins: for a damage
-    /// that was found there. Linear in all that is stored.
-    #[must_use]
-    pub fn references_to(&self, is_meant: impl Fn(LogIndex, u32) -> bool) -> Vec<LostReference> {
-        let records = &self.state.records;
-        let places = self.state.places_of(|slot| {
-            let address = records.address(slot);
-            is_meant(LogIndex(address.index), address.ordinal)
-        });
-        self.named(places)
     }
 
     fn tombstones(&self) -> Places {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use courser_contract::{FrontId, PartitionId};
-use courser_engine::LostReference;
+use courser_engine::{LostReference, ReferenceSearch};
 use courser_mqtt::front::Redirect;
 use tokio::sync::oneshot::Sender;
 
@@ -96,11 +96,12 @@ pub(crate) enum Question {
         topic: Box<str>,
         answer: Sender<Option<RetainedMessage>>,
     },
-    /// Which streams need records that a segment does not give any more.
+    /// Which streams need records that a segment does not give any more, some at a time.
     Needs {
         partition: PartitionId,
-        missing: Missing,
-        answer: Sender<Vec<LostReference>>,
+        missing: Arc<Missing>,
+        from: ReferenceSearch,
+        answer: Sender<Page<LostReference, ReferenceSearch>>,
     },
     ClearRetained {
         partition: PartitionId,

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use courser_access::{Command, Table};
 use courser_contract::{FrontId, PartitionId, ShardId};
-use courser_engine::LostReference;
+use courser_engine::{LostReference, ReferenceSearch};
 use courser_mqtt::front::Redirect;
 use tokio::sync::oneshot;
 
@@ -48,8 +48,8 @@ pub use trace::{Direction, TracePage, TracedLine};
 pub(crate) use trace::{Tracer, Traces};
 
 /// How often, and how many times, a thread that may wait looks for an answer.
-const NEEDS_LOOK: Duration = Duration::from_millis(5);
-const NEEDS_LOOKS: u32 = 2_000;
+const NEEDS_LOOK: Duration = Duration::from_millis(1);
+const NEEDS_LOOKS: u32 = 10_000;
 
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -567,27 +567,53 @@ impl Control {
     }
 
     /// Which streams of a partition need records that a segment does not give any more; and has the partition saved soon, where a start
-    /// would have to replay them. For a thread that may wait. Nothing when the shard has stopped.
+    /// would have to replay them. For a thread that may wait. Nothing, or not all of it, when the shard has stopped.
     pub(crate) fn needs(&self, partition: PartitionId, missing: Missing) -> Vec<LostReference> {
-        let (answer, mut answered) = oneshot::channel();
-        let question = Question::Needs {
-            partition,
-            missing,
-            answer,
-        };
-        let desk = &self.desks[usize::from(self.places.shard_of(partition).0)];
-        if desk.lay(question).is_err() {
-            return Vec::new();
-        }
-        // A shard that has panicked leaves its questions lying.
-        for _ in 0..NEEDS_LOOKS {
-            match answered.try_recv() {
-                Ok(needs) => return needs,
-                Err(oneshot::error::TryRecvError::Closed) => return Vec::new(),
-                Err(oneshot::error::TryRecvError::Empty) => std::thread::sleep(NEEDS_LOOK),
+        let missing = Arc::new(missing);
+        let mut found = Vec::new();
+        let mut next = Some(ReferenceSearch::default());
+        while let Some(from) = next.take() {
+            if let Some(page) = self.needs_from(partition, &missing, from) {
+                found.extend(page.rows);
+                next = page.next;
             }
         }
-        Vec::new()
+        found
+    }
+
+    /// The same of some places.
+    fn needs_from(
+        &self,
+        partition: PartitionId,
+        missing: &Arc<Missing>,
+        from: ReferenceSearch,
+    ) -> Option<Page<LostReference, ReferenceSearch>> {
+        let desk = &self.desks[usize::from(self.places.shard_of(partition).0)];
+        let mut waits_for = None;
+        // A shard that has panicked leaves its questions lying.
+        for _ in 0..NEEDS_LOOKS {
+            let answered = waits_for.get_or_insert_with(|| {
+                let (answer, answered) = oneshot::channel();
+                let laid = desk.lay(Question::Needs {
+                    partition,
+                    missing: Arc::clone(missing),
+                    from: from.clone(),
+                    answer,
+                });
+                laid.map(|()| answered)
+            });
+            match answered {
+                Ok(answered) => match answered.try_recv() {
+                    Ok(page) => return Some(page),
+                    Err(oneshot::error::TryRecvError::Closed) => return None,
+                    Err(oneshot::error::TryRecvError::Empty) => {}
+                },
+                Err(AskError::Busy) => waits_for = None,
+                Err(AskError::Stopped) => return None,
+            }
+            std::thread::sleep(NEEDS_LOOK);
+        }
+        None
     }
 
     /// Takes the retained message of a topic away, without telling subscribers. It is gone as soon as that is committed.

@@ -4,7 +4,7 @@ use courser_contract::{
     Append, AppendKey, CloseReason, FrontId, PartitionId, Publish, QoS, RecordView, ToFront,
     owner_name,
 };
-use courser_engine::{Deletion, LostReference, Partition, SessionView};
+use courser_engine::{Deletion, LostReference, Partition, ReferenceSearch, SessionView};
 use courser_mqtt::codec::ProtocolVersion;
 use courser_mqtt::front::Redirect;
 use tokio::sync::oneshot::Sender;
@@ -27,6 +27,8 @@ const SESSIONS_AT_ONCE: u32 = 256;
 const SUBSCRIPTIONS_AT_ONCE: usize = 256;
 /// Retained messages of one answer, and topics that one question looks at.
 const RETAINED_AT_ONCE: (usize, usize) = (256, 1_024);
+/// Places of streams that one question about damage looks at: of each it is looked up where its record was born.
+const REFERENCES_AT_ONCE: usize = 1_024;
 /// Bytes of a retained payload that an operator sees.
 const PAYLOAD_SHOWN_MAX: usize = 64 * 1024;
 /// Events of one answer.
@@ -118,8 +120,9 @@ impl Shard {
             Question::Needs {
                 partition,
                 missing,
+                from,
                 answer,
-            } => give(answer, self.needs(partition, &missing)),
+            } => give(answer, self.needs(partition, &missing, from)),
             Question::ClearRetained {
                 partition,
                 topic,
@@ -293,8 +296,13 @@ impl Shard {
         })
     }
 
-    /// What needs records that the disk has lost. A walk over all that the partition stores, once for a damage that was found.
-    fn needs(&mut self, id: PartitionId, missing: &Missing) -> Vec<LostReference> {
+    /// What needs records that the disk has lost, from a place of what the partition stores on.
+    fn needs(
+        &mut self,
+        id: PartitionId,
+        missing: &Missing,
+        from: ReferenceSearch,
+    ) -> Page<LostReference, ReferenceSearch> {
         let place = self.partitions.place(id);
         if let Some(last) = missing.last_entry()
             && let Some(checkpoints) = &mut self.checkpoints
@@ -302,10 +310,20 @@ impl Shard {
             checkpoints.hasten(place, last);
         }
         if id == Places::METADATA {
-            return Vec::new();
+            return Page {
+                rows: Vec::new(),
+                next: None,
+            };
         }
-        let partition = self.owned(id);
-        partition.references_to(|index, byte| missing.has(index, byte))
+        let is_meant = |index, byte| missing.has(index, byte);
+        let (rows, next) = self
+            .owned(id)
+            .search_references(from, REFERENCES_AT_ONCE, is_meant);
+        let looked = REFERENCES_AT_ONCE as i64 * Budget::DELIVERY;
+        self.hub
+            .budget
+            .spend(looked + rows.len() as i64 * Budget::ROW);
+        Page { rows, next }
     }
 
     /// As an empty publish with RETAIN does (v5 [MQTT-3.3.1-6]), but for nobody to get.

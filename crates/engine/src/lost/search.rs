@@ -1,11 +1,17 @@
-//! A search for what needs lost records, in pieces: all that a partition stores, looked through at once, would hold up everybody else (I10).
+//! A search for what needs certain records, in pieces: all that a partition stores, looked through at once, would hold up everybody else
+//! (I10).
 
-use courser_contract::{PartitionId, Seq};
+use courser_contract::{LogIndex, PartitionId, Seq};
 
 use super::{LostReference, Places};
-use crate::{Partition, record::Slot, state::State};
+use crate::{
+    Partition,
+    record::{Address, Slot},
+    state::State,
+    stream::Stream,
+};
 
-/// A search that is under way.
+/// A search for lost records that is under way.
 #[derive(Debug)]
 pub(crate) struct Search {
     /// Which losses there were when it began.
@@ -14,119 +20,165 @@ pub(crate) struct Search {
     found: Places,
 }
 
-/// How far it has come.
-#[derive(Debug)]
+/// Where a search for references has come to; see [`Partition::search_references`].
+#[derive(Clone, Debug, Default)]
+pub struct ReferenceSearch(At);
+
+/// How far a walk has come.
+#[derive(Clone, Debug)]
 enum At {
-    /// Of these streams it is in the last one, at a position.
-    Streams(Vec<u64>, u64),
+    Sessions(AtStream),
+    Groups(AtStream),
     /// It has looked at the retained messages up to a topic.
     Retained(Option<String>),
-    /// Of these outboxes it is in the last one, at a position.
-    Outboxes(Vec<PartitionId>, Seq),
+    /// At a position of the outbox to a partition, or of the next one behind it.
+    Outboxes(PartitionId, Seq),
     /// At its end.
     Done,
 }
 
-impl Search {
-    fn new(state: &State) -> Self {
-        let mut streams = state.sessions.sorted();
-        streams.extend(state.groups.sorted());
-        Self {
-            losses: state.records.losses(),
-            at: At::Streams(streams, 0),
-            found: Places::default(),
-        }
-    }
+/// A position of a stream: that with a number, if it is still at this place of a table.
+#[derive(Clone, Copy, Debug, Default)]
+struct AtStream {
+    place: u32,
+    number: u64,
+    seq: u64,
+}
 
-    /// Goes on for so many steps at the most. Returns whether it is at its end.
-    fn go_on(&mut self, state: &State, steps: usize) -> bool {
-        let mut left = steps;
+impl Default for At {
+    fn default() -> Self {
+        Self::Sessions(AtStream::default())
+    }
+}
+
+/// A part of a walk.
+struct Part<'a, F> {
+    state: &'a State,
+    /// Places that may still be looked at.
+    left: usize,
+    is_meant: F,
+    found: &'a mut Places,
+}
+
+impl At {
+    /// Goes on. Returns whether it is at its end.
+    fn go_on(&mut self, part: &mut Part<'_, impl Fn(Slot) -> bool>) -> bool {
+        let State {
+            sessions, groups, ..
+        } = part.state;
         loop {
-            left = match &mut self.at {
-                At::Done => return true,
-                _ if left == 0 => return false,
-                At::Streams(..) => self.search_streams(state, left),
-                At::Retained(_) => self.search_retained(state, left),
-                At::Outboxes(..) => self.search_outboxes(state, left),
+            *self = match self {
+                Self::Done => return true,
+                _ if part.left == 0 => return false,
+                Self::Sessions(at) => {
+                    let stream_at = |place| {
+                        let (number, session) = sessions.numbered_at(place)?;
+                        Some((number, &session.stream))
+                    };
+                    match part.search_streams(at, sessions.places(), stream_at) {
+                        true => Self::Groups(AtStream::default()),
+                        false => return false,
+                    }
+                }
+                Self::Groups(at) => {
+                    let stream_at = |place| {
+                        let (number, group) = groups.numbered_at(place)?;
+                        Some((number, &group.stream))
+                    };
+                    match part.search_streams(at, groups.places(), stream_at) {
+                        true => Self::Retained(None),
+                        false => return false,
+                    }
+                }
+                Self::Retained(behind) => part.search_retained(behind.take()),
+                Self::Outboxes(to, from) => part.search_outboxes(*to, *from),
             };
         }
     }
+}
 
-    /// Returns how many of these steps are left.
-    fn search_streams(&mut self, state: &State, mut left: usize) -> usize {
-        let At::Streams(numbers, seq) = &mut self.at else {
-            return left;
-        };
-        while left > 0
-            && let Some(&number) = numbers.last()
-        {
-            left -= 1;
-            let stream = state.stream_of(number);
-            let next = stream.and_then(|it| it.next_reference(*seq));
-            let (Some((at, reference)), Some(stream)) = (next, stream) else {
-                numbers.pop();
-                *seq = 0;
+impl AtStream {
+    const fn at(place: u32) -> Self {
+        Self {
+            place,
+            number: 0,
+            seq: 0,
+        }
+    }
+}
+
+impl<F: Fn(Slot) -> bool> Part<'_, F> {
+    /// Looks at the streams of a table. Returns whether that was the last of them.
+    fn search_streams<'s>(
+        &mut self,
+        at: &mut AtStream,
+        places: usize,
+        stream_at: impl Fn(u32) -> Option<(u64, &'s Stream)>,
+    ) -> bool {
+        while (at.place as usize) < places {
+            if self.left == 0 {
+                return false;
+            }
+            self.left -= 1;
+            let Some((number, stream)) = stream_at(at.place) else {
+                *at = AtStream::at(at.place + 1);
                 continue;
             };
-            *seq = at + 1;
+            if number != at.number {
+                (at.number, at.seq) = (number, 0);
+            }
+            let Some((seq, reference)) = stream.next_reference(at.seq) else {
+                *at = AtStream::at(at.place + 1);
+                continue;
+            };
+            at.seq = seq + 1;
             // Of an exchange of QoS 2 that the client has the message of, only the rest is needed.
-            if state.records.is_tombstone(reference.slot) && !stream.is_received(at) {
-                self.found.streams.push((number, at, reference.slot));
+            if (self.is_meant)(reference.slot) && !stream.is_received(seq) {
+                self.found.streams.push((number, seq, reference.slot));
             }
         }
-        if numbers.is_empty() {
-            self.at = At::Retained(None);
-        }
-        left
+        true
     }
 
-    fn search_retained(&mut self, state: &State, left: usize) -> usize {
-        let At::Retained(behind) = &mut self.at else {
-            return left;
-        };
-        let mut looked_at = 0;
+    /// Goes on behind a topic.
+    fn search_retained(&mut self, behind: Option<String>) -> At {
         let mut last = None;
-        for (topic, slot) in state.retained.after(behind.as_deref()).take(left) {
-            looked_at += 1;
-            if state.records.is_tombstone(slot) {
-                let found = (topic.as_str().into(), slot);
-                self.found.retained.push(found);
+        for (topic, slot) in self.state.retained.after(behind.as_deref()) {
+            if self.left == 0 {
+                return At::Retained(last.or(behind));
+            }
+            self.left -= 1;
+            if (self.is_meant)(slot) {
+                self.found.retained.push((topic.as_str().into(), slot));
             }
             last = Some(topic);
         }
-        self.at = match last.filter(|_| looked_at == left) {
-            Some(topic) => At::Retained(Some(topic)),
-            None => {
-                let outboxes = state.outboxes.iter().map(|(to, _)| to);
-                At::Outboxes(outboxes.collect(), Seq(0))
-            }
-        };
-        left - looked_at
+        At::Outboxes(PartitionId(0), Seq(0))
     }
 
-    fn search_outboxes(&mut self, state: &State, mut left: usize) -> usize {
-        let At::Outboxes(destinations, seq) = &mut self.at else {
-            return left;
-        };
-        while left > 0
-            && let Some(&to) = destinations.last()
-        {
-            left -= 1;
-            let outbox = state.outboxes.get(to);
-            let Some((at, forward)) = outbox.and_then(|it| it.next_from(*seq)) else {
-                destinations.pop();
-                *seq = Seq(0);
-                continue;
-            };
-            *seq = Seq(at.0 + 1);
-            if state.records.is_tombstone(forward.item.slot) {
-                self.found.forwards.push((to, at, forward.item.slot));
+    /// Goes on at a position of an outbox.
+    fn search_outboxes(&mut self, mut to: PartitionId, mut from: Seq) -> At {
+        while let Some((next, outbox)) = self.state.outboxes.next_from(to) {
+            if next != to {
+                (to, from) = (next, Seq(0));
             }
+            if self.left == 0 {
+                return At::Outboxes(to, from);
+            }
+            self.left -= 1;
+            if let Some((seq, forward)) = outbox.next_from(from) {
+                from = Seq(seq.0 + 1);
+                if (self.is_meant)(forward.item.slot) {
+                    self.found.forwards.push((to, seq, forward.item.slot));
+                }
+                continue;
+            }
+            let Some(behind) = to.0.checked_add(1) else {
+                break;
+            };
+            (to, from) = (PartitionId(behind), Seq(0));
         }
-        if destinations.is_empty() {
-            self.at = At::Done;
-        }
-        left
+        At::Done
     }
 }
 
@@ -156,13 +208,50 @@ impl Partition {
             self.search = None;
             return Some((self.losses(), Vec::new()));
         }
-        let begun = self.search.take();
-        let mut search = begun.unwrap_or_else(|| Box::new(Search::new(state)));
-        if !search.go_on(state, steps.max(1)) {
+        let mut search = self.search.take().unwrap_or_else(|| {
+            Box::new(Search {
+                losses: state.records.losses(),
+                at: At::default(),
+                found: Places::default(),
+            })
+        });
+        let Search { at, found, .. } = &mut *search;
+        let is_through = at.go_on(&mut Part {
+            state,
+            left: steps.max(1),
+            is_meant: |slot| state.records.is_tombstone(slot),
+            found,
+        });
+        if !is_through {
             self.search = Some(search);
             return None;
         }
         search.found.forget_ended(state);
         Some((search.losses, self.named(search.found)))
+    }
+
+    /// Places that need a record of which `is_meant`, told by its entry and the byte of it at which the record begins: for a damage that was
+    /// found there. Looks at so many places at the most, and returns those of them with where to go on; none: that was all. What comes or
+    /// ends between two calls may be among what was found or not.
+    #[must_use]
+    pub fn search_references(
+        &self,
+        from: ReferenceSearch,
+        steps: usize,
+        is_meant: impl Fn(LogIndex, u32) -> bool,
+    ) -> (Vec<LostReference>, Option<ReferenceSearch>) {
+        let ReferenceSearch(mut at) = from;
+        let mut found = Places::default();
+        let is_through = at.go_on(&mut Part {
+            state: &self.state,
+            left: steps.max(1),
+            is_meant: |slot| {
+                let Address { index, ordinal } = self.state.records.address(slot);
+                is_meant(LogIndex(index), ordinal)
+            },
+            found: &mut found,
+        });
+        let next = (!is_through).then_some(ReferenceSearch(at));
+        (self.named(found), next)
     }
 }

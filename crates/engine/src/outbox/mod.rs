@@ -205,6 +205,12 @@ impl<T> Outboxes<T> {
             .map(|(&destination, outbox)| (destination, outbox))
     }
 
+    /// The first outbox that leads to `destination` or behind it.
+    pub(crate) fn next_from(&self, destination: PartitionId) -> Option<(PartitionId, &Outbox<T>)> {
+        let mut outboxes = self.by_destination.range(destination..);
+        outboxes.next().map(|(&to, outbox)| (to, outbox))
+    }
+
     /// Where outboxes begin that are made from now on.
     pub(crate) const fn base(&self) -> Seq {
         self.base

@@ -3,7 +3,7 @@
 use courser_contract::{DetachCause, Dropped, LogIndex, QoS};
 #[cfg(feature = "planted")]
 use courser_engine::PlantedPartition;
-use courser_engine::{LostReference, LostStream};
+use courser_engine::{LostReference, LostStream, ReferenceSearch};
 
 use crate::world::{Acks, Commits, DURABLE, Options, World, to};
 
@@ -165,6 +165,51 @@ fn i10_a_search_for_what_is_lost_is_work_of_many_turns() {
             "{took} calls for {steps} at a time"
         );
     }
+}
+
+/// Places that need records of some entries, so many places at a time, and how many calls that takes.
+fn references(
+    world: &World,
+    steps: usize,
+    is_meant: impl Fn(LogIndex) -> bool,
+) -> (usize, Vec<LostReference>) {
+    let partition = &world.nodes[&DURABLE].partition;
+    let mut found = Vec::new();
+    let mut next = Some(ReferenceSearch::default());
+    let mut calls = 0;
+    while let Some(from) = next {
+        let (more, behind) = partition.search_references(from, steps, |index, _| is_meant(index));
+        assert!(more.len() <= steps, "no more is named than looked at");
+        found.extend(more);
+        (next, calls) = (behind, calls + 1);
+    }
+    found.sort();
+    (calls, found)
+}
+
+/// A report of damage walked over all that a partition stores in one turn, for each damage once.
+#[test]
+fn i10_what_needs_damaged_records_is_found_in_many_turns() {
+    let mut world = world();
+    let lost = [live(&world)[1], entry_of(&world, "lost")];
+    world.restart_without(DURABLE, &lost);
+    world.settle();
+    let expected = world.nodes[&DURABLE].partition.lost();
+    assert_eq!(expected.len(), 3);
+    for (steps, calls) in [(1, 10), (2, 5), (5, 2), (100, 1)] {
+        let (took, found) = references(&world, steps, |index| lost.contains(&index));
+        assert_eq!(found, expected, "{steps} at a time");
+        assert!(
+            took.abs_diff(calls) <= 1,
+            "{took} calls for {steps} at a time"
+        );
+    }
+    let (_, all) = references(&world, 3, |_| true);
+    assert_eq!(
+        all.len(),
+        7,
+        "five messages that wait, two that are retained"
+    );
 }
 
 #[test]
