@@ -206,7 +206,7 @@ impl Partition {
             return Deletion::Proposed;
         }
         // One whose detachment is proposed is attached until that is applied.
-        if session.attached || self.lead.registry.clients.contains_key(client_id) {
+        if session.attached || self.lead.registry.is_taken(client_id) {
             return Deletion::InUse;
         }
         let uid = session.uid;

@@ -69,7 +69,7 @@ impl Partition {
             return 0;
         }
         let filters = session.subscriptions.len();
-        let taken = self.lead.registry.clients.contains_key(&session.client_id);
+        let taken = self.lead.registry.is_taken(&session.client_id);
         if detaches || taken || !self.can_will_go(uid, fx) {
             self.ask_again(Due::SessionEnd(uid.0), wall);
             return 0;
@@ -89,7 +89,7 @@ impl Partition {
         if !(detaches || self.is_will_due(uid, wall)) {
             return;
         }
-        let taken = self.lead.registry.clients.contains_key(&session.client_id);
+        let taken = self.lead.registry.is_taken(&session.client_id);
         if detaches || taken || !self.can_will_go(uid, fx) {
             self.ask_again(Due::Will(uid.0), wall);
         } else {

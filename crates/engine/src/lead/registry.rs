@@ -22,6 +22,14 @@ pub(crate) struct Registry {
     pub(crate) expired: u64,
 }
 
+impl Registry {
+    /// Whether a connection has a client id, or one is coming or going. What only the next one would wait for counts for nothing.
+    pub(crate) fn is_taken(&self, client_id: &str) -> bool {
+        let client = self.clients.get(client_id);
+        client.is_some_and(|it| it.holder != Holder::Left || it.waiting.is_some())
+    }
+}
+
 /// A client id that somebody has or wants (M24, M25).
 #[derive(Debug)]
 pub(crate) struct Client {

@@ -19,6 +19,8 @@ enum Parked {
 #[derive(Clone, Debug)]
 struct Blocked {
     by: Seq,
+    /// Whether that one was refused: it is sent again, for as long as it takes.
+    refused: bool,
     parked: BTreeMap<Seq, Parked>,
 }
 
@@ -84,32 +86,47 @@ impl Sender {
             self.ready.insert(next);
             if parked == Parked::Refused || forward.refusable == Refusable::Yes {
                 blocked.by = next;
+                blocked.refused = parked == Parked::Refused;
                 return;
             }
         }
         self.blocked.remove(&session);
     }
 
-    /// The destination refused a forward that stays: it is sent again at `retry_at`.
-    pub(crate) fn refused<T>(&mut self, outbox: &Outbox<T>, seq: Seq, retry_at: Tick) {
-        let Some(forward) = outbox.get(seq) else {
-            return;
-        };
+    /// The destination refused a forward that stays: it is sent again at `retry_at`. Returns the session that waits behind a refusal since
+    /// now, if there is one.
+    pub(crate) fn refused<T>(
+        &mut self,
+        outbox: &Outbox<T>,
+        seq: Seq,
+        retry_at: Tick,
+    ) -> Option<SessionUid> {
+        let forward = outbox.get(seq)?;
         let Some(session) = forward.session else {
             self.held.insert((retry_at, seq));
-            return;
+            return None;
         };
-        let Some(blocked) = self.blocked.get_mut(&session) else {
-            self.block(session, seq);
-            self.held.insert((retry_at, seq));
-            return;
-        };
+        let blocked = self.block(session, seq);
         if blocked.by < seq {
             blocked.parked.insert(seq, Parked::Refused);
-        } else {
-            blocked.by = seq;
-            self.held.insert((retry_at, seq));
+            return None;
         }
+        let is_first = !std::mem::replace(&mut blocked.refused, true);
+        blocked.by = seq;
+        self.held.insert((retry_at, seq));
+        is_first.then_some(session)
+    }
+
+    /// Whether the forward that a session waits behind was refused.
+    pub(crate) fn has_refused_of(&self, session: SessionUid) -> bool {
+        let blocked = self.blocked.get(&session);
+        blocked.is_some_and(|blocked| blocked.refused)
+    }
+
+    /// What waits behind another forward of its session, in order.
+    pub(crate) fn parked_of(&self, session: SessionUid) -> impl Iterator<Item = Seq> {
+        let blocked = self.blocked.get(&session).into_iter();
+        blocked.flat_map(|blocked| blocked.parked.keys().copied())
     }
 
     /// Whether an answer has let something go.
@@ -142,13 +159,12 @@ impl Sender {
         *self = Self::default();
     }
 
-    fn block(&mut self, session: SessionUid, by: Seq) {
-        self.blocked.insert(
-            session,
-            Blocked {
-                by,
-                parked: BTreeMap::new(),
-            },
-        );
+    /// What a session waits behind: `by`, unless it waits already.
+    fn block(&mut self, session: SessionUid, by: Seq) -> &mut Blocked {
+        self.blocked.entry(session).or_insert_with(|| Blocked {
+            by,
+            refused: false,
+            parked: BTreeMap::new(),
+        })
     }
 }

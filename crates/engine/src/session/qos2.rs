@@ -300,6 +300,7 @@ impl Partition {
         let now = self.lead.now.tick;
         let volatile = self.is_volatile();
         let planted_twice = self.is_planted(PlantedPartition::ForwardedTwice);
+        let mut stuck: Vec<(PartitionId, SessionUid)> = Vec::new();
         for (to, outbox) in self.state.outboxes.iter() {
             let is_new = !self.lead.forwards.stood.contains_key(&to);
             let sender = self.lead.forwards.senders.entry(to).or_default();
@@ -327,7 +328,8 @@ impl Partition {
             };
             while let Some((seq, forward)) = sender.next(outbox) {
                 if self.state.records.is_tombstone(forward.item.slot) {
-                    sender.refused(outbox, seq, now.after_ms(RETRY_MS));
+                    let session = sender.refused(outbox, seq, now.after_ms(RETRY_MS));
+                    stuck.extend(session.map(|session| (to, session)));
                     continue;
                 }
                 let append = ToPartition::Append {
@@ -348,6 +350,9 @@ impl Partition {
                 }
                 fx.send_partition(to, append);
             }
+        }
+        for (to, session) in stuck {
+            self.let_wills_be(to, session, fx);
         }
     }
 
@@ -418,7 +423,7 @@ impl Partition {
             (Settled::Refused(refusal), Some(Waiter::Will(client_id))) => {
                 match refusal {
                     // It will: who has the client id next does not wait for that.
-                    Refusal::Unavailable => self.forward_later(from, seq),
+                    Refusal::Unavailable => self.forward_later(from, seq, fx),
                     Refusal::QuotaExceeded
                     | Refusal::NotAuthorized
                     | Refusal::TooLarge
@@ -429,7 +434,7 @@ impl Partition {
                 }
                 self.forward_taken((from, seq), Some(Waiter::Will(client_id)), fx);
             }
-            (Settled::Refused(_), None) => self.forward_later(from, seq),
+            (Settled::Refused(_), None) => self.forward_later(from, seq, fx),
         }
         // Only what waited behind this one can go now.
         if self
@@ -501,7 +506,7 @@ impl Partition {
             fx.send_front(holding.front, refused);
             let waiter = Waiter::Hold(uid, packet_id);
             self.lead.forwards.answers.insert((to, seq), waiter);
-            return self.forward_later(to, seq);
+            return self.forward_later(to, seq, fx);
         }
         self.end_forward(to, seq);
         fx.dropped(Dropped::Quota, 1);
@@ -509,11 +514,38 @@ impl Partition {
     }
 
     /// A refused forward stays, and is sent again.
-    fn forward_later(&mut self, to: PartitionId, seq: Seq) {
+    fn forward_later(&mut self, to: PartitionId, seq: Seq, fx: &mut impl PartitionEffects) {
         let retry_at = self.lead.now.tick.after_ms(RETRY_MS);
-        if let Some(outbox) = self.state.outboxes.get(to) {
-            let sender = self.lead.forwards.senders.entry(to).or_default();
-            sender.refused(outbox, seq, retry_at);
+        let Some(outbox) = self.state.outboxes.get(to) else {
+            return;
+        };
+        let sender = self.lead.forwards.senders.entry(to).or_default();
+        if let Some(session) = sender.refused(outbox, seq, retry_at) {
+            self.let_wills_be(to, session, fx);
+        }
+    }
+
+    /// A session waits behind a refusal, which may go on for ever: who has its client id next does not wait for its wills there. They go
+    /// when that is over.
+    fn let_wills_be(
+        &mut self,
+        to: PartitionId,
+        session: SessionUid,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let Some(sender) = self.lead.forwards.senders.get(&to) else {
+            return;
+        };
+        let answers = &self.lead.forwards.answers;
+        let wills = sender
+            .parked_of(session)
+            .filter_map(|seq| match answers.get(&(to, seq)) {
+                Some(Waiter::Will(_)) => Some((to, seq)),
+                Some(Waiter::Hold(..)) | None => None,
+            });
+        for will in wills.collect::<Vec<_>>() {
+            let waiter = self.lead.forwards.answers.remove(&will);
+            self.forward_taken(will, waiter, fx);
         }
     }
 
@@ -540,23 +572,34 @@ impl Partition {
         Some(holding)
     }
 
-    /// A will is in its outboxes: the client id's next connection waits for their answers (M25).
+    /// A will is in its outboxes: the client id's next connection waits for their answers (M25), but not for one that goes behind a refusal.
     pub(crate) fn will_forwarded(
         &mut self,
         client_id: &compact_str::CompactString,
         forwards: usize,
     ) {
         let forwards: Vec<_> = self.lead.forwards.pushed.drain(..forwards).collect();
-        let Some(client) = self.lead.registry.clients.get_mut(client_id) else {
-            return;
-        };
-        for forward in forwards {
-            client.wills += 1;
-            self.lead
-                .forwards
-                .answers
-                .insert(forward, Waiter::Will(client_id.clone()));
+        for (to, seq) in forwards {
+            let is_stuck = self.is_behind_refusal(to, seq);
+            let Some(client) = self.lead.registry.clients.get_mut(client_id) else {
+                return;
+            };
+            if !is_stuck {
+                client.wills += 1;
+                let waiter = Waiter::Will(client_id.clone());
+                self.lead.forwards.answers.insert((to, seq), waiter);
+            }
         }
+    }
+
+    /// Whether the session of a forward waits for a destination that has refused an older one.
+    fn is_behind_refusal(&self, to: PartitionId, seq: Seq) -> bool {
+        let outbox = self.state.outboxes.get(to);
+        let session = outbox.and_then(|outbox| outbox.get(seq)?.session);
+        let sender = self.lead.forwards.senders.get(&to);
+        session
+            .zip(sender)
+            .is_some_and(|(session, sender)| sender.has_refused_of(session))
     }
 }
 

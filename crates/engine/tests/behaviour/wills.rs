@@ -1,9 +1,9 @@
 //! Rules of wills.
 
-use courser_contract::{DetachCause, Dropped, QoS};
-use courser_engine::{Limits, Overflow};
+use courser_contract::{DetachCause, Dropped, PubrecCan, QoS};
+use courser_engine::{Deletion, Limits, Overflow};
 
-use crate::people::{clean, durable, will};
+use crate::people::{clean, durable, retain2_as, will};
 use crate::world::{Commits, DURABLE, OTHER, Options, World, to};
 
 #[test]
@@ -167,4 +167,60 @@ fn m12_a_will_passes_by_a_full_session_although_that_refuses_publishers() {
     world.attach(full, elsewhere());
     world.settle();
     assert_eq!(world.got(full), ["waits"]);
+}
+
+/// A client whose will waits behind a publish that its keeper refuses and that cannot be given up, because 3.1.1 has no words for it.
+fn will_behind_a_refusal() -> (World, usize) {
+    let mut world = World::with_limits(Limits {
+        retained_messages_max: 0,
+        ..Limits::default()
+    });
+    let a = world.client("a");
+    world.attach(a, retained_will());
+    retain2_as(
+        &mut world,
+        a,
+        (1, 1),
+        ("other/will", "here"),
+        PubrecCan::OnlyAccept,
+    );
+    world.settle();
+    world.detach(a, DetachCause::Lost);
+    (world, a)
+}
+
+#[test]
+fn m25_a_connection_does_not_wait_for_a_will_behind_a_refusal() {
+    let (mut world, a) = will_behind_a_refusal();
+    for options in [retained_will(), retained_will(), Options::clean()] {
+        world.attach(a, options);
+        // The refused one comes again, and what nobody has answered for long.
+        for _ in 0..7 {
+            world.pass_time(1_000);
+            world.settle();
+        }
+        world.detach(a, DetachCause::Lost);
+    }
+    let reader = reader_elsewhere(&mut world, "reader", "other/will");
+    world.call(OTHER, |it, _, _| it.set_limits(Limits::default()));
+    world.pass_time(1_000);
+    world.settle();
+    assert_eq!(world.nodes[&DURABLE].partition.counts().outbox_messages, 0);
+    let got = world.got(reader);
+    let wills = got.iter().filter(|payload| *payload == "gone").count();
+    assert_eq!(wills, 2, "wills stay, and go once: {got:?}");
+}
+
+#[test]
+fn m25_a_session_whose_will_is_behind_a_refusal_can_end() {
+    let (mut world, _) = will_behind_a_refusal();
+    let deleted = world.call(DURABLE, |it, now, fx| it.delete_session(now, "a", fx));
+    assert_eq!(deleted, Deletion::Proposed);
+    world.settle();
+    assert_eq!(world.nodes[&DURABLE].partition.counts().sessions, 0);
+
+    let (mut world, _) = will_behind_a_refusal();
+    world.pass_time(3_600_000);
+    world.settle();
+    assert_eq!(world.nodes[&DURABLE].partition.counts().sessions, 0);
 }
