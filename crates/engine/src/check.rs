@@ -1,6 +1,15 @@
 //! Asserts what holds of the leader's memory between events.
 
-use crate::{Partition, lead::Role, session::Reserved};
+use std::collections::BTreeSet;
+
+use courser_contract::WallMs;
+
+use crate::{
+    Partition,
+    lead::{Due, Role},
+    session::{Reserved, Session},
+    timeouts::ASK_AGAIN_MS,
+};
 
 impl Partition {
     pub(crate) fn check_lead(&self) {
@@ -30,6 +39,7 @@ impl Partition {
             }
         }
         self.check_recalls();
+        self.check_due();
         assert_eq!(
             attached, self.lead.registry.attached,
             "connections are counted"
@@ -47,6 +57,30 @@ impl Partition {
             assert_eq!(self.lead.forwards.reserved, 0, "no forward is reserved");
             assert_eq!(self.lead.registry.reserved, 0, "no session is reserved");
             self.lead.projection.check();
+        }
+    }
+
+    /// What has lost its meaning does not wait for its moment, which may be years away (I9). What is asked again comes soon.
+    fn check_due(&self) {
+        let state = &self.state;
+        let retained = state.retained.records().filter_map(|slot| {
+            let due = Due::retained(slot, state.records.address(slot));
+            Some((state.records.expires_at(slot)?, due))
+        });
+        let retained: BTreeSet<_> = retained.collect();
+        let is_of = |number, moment: fn(&Session) -> Option<WallMs>, at| {
+            let session = state.sessions.get(number);
+            session.is_some_and(|it| it.is_detaching() || moment(it) == Some(at))
+        };
+        let soon = WallMs(self.wall().0 + ASK_AGAIN_MS);
+        for (at, due) in self.lead.due.due(WallMs(u64::MAX)) {
+            let is_wanted = match due {
+                Due::SessionEnd(number) => is_of(number, |session| session.ends_at, at),
+                Due::Will(number) => is_of(number, Session::will_due, at),
+                Due::Retained { .. } => retained.contains(&(at, due)),
+                Due::Expiry { .. } | Due::Aging => true,
+            };
+            assert!(is_wanted || at <= soon, "{due:?} has its meaning (M20)");
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     lead::{Due, Lead, Role},
     look::{self, Looks},
     publish::answer,
-    record::Slot,
+    record::{Records, Slot},
     session::{Live, PACKET_IDS, Reserved, Session},
     state::{NoSink, RetainedChange, SharedGroup, Sink, State, Stored},
     stream::{Reference, Stream},
@@ -135,6 +135,13 @@ impl<F: PartitionEffects> Sink for Leader<'_, F> {
             (change.slot, change.expires_at, change.address)
         {
             self.lead.due.insert(at, Due::retained(slot, address));
+        }
+    }
+
+    fn unkept(&mut self, slot: Slot, records: &Records) {
+        if let Some(at) = records.expires_at(slot) {
+            let due = Due::retained(slot, records.address(slot));
+            self.lead.due.remove(at, due);
         }
     }
 

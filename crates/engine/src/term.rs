@@ -92,8 +92,7 @@ impl Partition {
             if let Some(at) = session.ends_at {
                 self.lead.due.insert(at, Due::SessionEnd(number));
             }
-            let will_due = session.extra.as_ref().and_then(|extra| extra.will_due);
-            if let Some(at) = will_due {
+            if let Some(at) = session.will_due() {
                 self.lead.due.insert(at, Due::Will(number));
             }
             let expiring: Vec<_> = session

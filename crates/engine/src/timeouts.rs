@@ -8,7 +8,7 @@ use crate::{
     ids::{self, Owner},
     lead::Due,
     record::{Address, Slot},
-    session::Going,
+    session::{Going, Session},
     stream::Stream,
 };
 
@@ -107,8 +107,7 @@ impl Partition {
     /// Whether a will waits whose delay was over at a moment.
     pub(crate) fn is_will_due(&self, uid: SessionUid, at: WallMs) -> bool {
         let session = self.state.sessions.get(uid.0);
-        let extra = session.and_then(|session| session.extra.as_ref());
-        let due = extra.and_then(|extra| extra.will_due);
+        let due = session.and_then(Session::will_due);
         due.is_some_and(|due| due <= at)
     }
 

@@ -162,6 +162,7 @@ impl Partition {
         if self.is_will_due(uid, since) {
             self.publish_will(uid, fx);
         }
+        self.cancel_due(uid);
         let epoch = self.lead.next_epoch();
         let window = self.window(attach.receive_maximum);
         let session = self

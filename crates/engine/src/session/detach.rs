@@ -178,6 +178,23 @@ impl Partition {
         }
     }
 
+    /// What was to happen while nobody is connected does not happen any more. Its moment may be far away: until then it would only take
+    /// room (I9).
+    pub(super) fn cancel_due(&mut self, uid: SessionUid) {
+        self.cancel_will(uid);
+        let session = self.state.sessions.get(uid.0);
+        if let Some(at) = session.and_then(|session| session.ends_at) {
+            self.lead.due.remove(at, Due::SessionEnd(uid.0));
+        }
+    }
+
+    fn cancel_will(&mut self, uid: SessionUid) {
+        let session = self.state.sessions.get(uid.0);
+        if let Some(at) = session.and_then(Session::will_due) {
+            self.lead.due.remove(at, Due::Will(uid.0));
+        }
+    }
+
     /// The connection is gone: nothing is pushed any more.
     fn stop_live(&mut self, uid: SessionUid, fx: &mut impl PartitionEffects) {
         let Some(session) = self.state.sessions.get_mut(uid.0) else {
@@ -197,6 +214,7 @@ impl Partition {
     pub(crate) fn end_session(&mut self, uid: SessionUid, fx: &mut impl PartitionEffects) {
         self.stop_live(uid, fx);
         self.publish_will(uid, fx);
+        self.cancel_due(uid);
         self.leave_groups(uid, fx);
         self.lead.registry.will_authors.remove(&uid);
         self.write(&Rare::SessionEnded { session: uid });
@@ -216,6 +234,7 @@ impl Partition {
         let client = session.publisher();
         let author = will.retain.then(|| self.will_author(uid)).flatten();
         let permission = self.will_permission(uid, fx);
+        self.cancel_will(uid);
         self.forget_will(uid);
         self.write(&Rare::WillTaken { session: uid });
         match permission {

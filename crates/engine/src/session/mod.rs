@@ -217,6 +217,11 @@ impl Session {
         self.attached && self.lead.going == Going::Detached
     }
 
+    /// When its will is due, if it waits for that.
+    pub(crate) fn will_due(&self) -> Option<WallMs> {
+        self.extra.as_ref()?.will_due
+    }
+
     /// The part that few sessions have, made when it is first needed.
     pub(crate) fn extra_mut(&mut self) -> &mut Extra {
         self.extra.get_or_insert_default()

@@ -211,6 +211,7 @@ impl State {
             (old, Some((slot, bytes)))
         };
         if let Some(old) = old {
+            sink.unkept(old, &self.records);
             self.records.release(old);
         }
         sink.retained(&RetainedChange {

@@ -148,6 +148,11 @@ pub(crate) trait Sink {
         let _ = change;
     }
 
+    /// What `slot` holds is no longer the retained message of its topic; its record is let go next.
+    fn unkept(&mut self, slot: Slot, records: &Records) {
+        let _ = (slot, records);
+    }
+
     /// QoS 2: PUBREC for this delivery is committed.
     fn received(&mut self, session: &Session, seq: u64) {
         let _ = (session, seq);

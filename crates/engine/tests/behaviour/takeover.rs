@@ -1,9 +1,9 @@
 //! Rules of connections and takeover, as clients see them.
 
-use courser_contract::{ConnectRefusal, DetachCause, QoS};
+use courser_contract::{ConnectRefusal, DetachCause, Publish, QoS, WallMs};
 
 use crate::people::{clean, durable, will};
-use crate::world::{Acks, Commits, DURABLE, Options, World, to};
+use crate::world::{Acks, Commits, DURABLE, Options, World, message, to};
 
 #[test]
 fn a_second_connection_takes_over_only_once_the_first_has_let_go_m25() {
@@ -185,4 +185,32 @@ fn a_session_ends_when_its_time_is_over() {
             .as_ref()
             .is_some_and(|attached| !attached.present)
     );
+}
+
+/// Every turn of the world checks that what is due has a meaning.
+#[test]
+fn i9_what_is_due_goes_with_what_it_was_for_m20() {
+    let mut world = World::new();
+    let options = will("will", 3_000);
+    let a = world.client("a");
+    for _ in 0..3 {
+        world.attach(a, options.clone());
+        world.detach(a, DetachCause::Lost);
+    }
+    world.restart(DURABLE);
+    world.settle();
+    world.attach(a, options);
+    world.detach(a, DetachCause::Lost);
+    for (expires_at, payload) in [(9_000_000, "1"), (8_000_000, "2"), (9_000_000, "")] {
+        let publish = Publish {
+            retain: true,
+            expires_at: Some(WallMs(expires_at)),
+            ..message("t", payload, QoS::AtLeastOnce)
+        };
+        world.publish(&publish);
+        world.settle();
+    }
+    world.attach(a, Options::clean());
+    world.settle();
+    assert_eq!(world.nodes[&DURABLE].partition.counts().sessions, 0);
 }

@@ -241,6 +241,7 @@ impl State {
             return;
         }
         self.retained.clear(topic);
+        sink.unkept(slot, &self.records);
         self.records.release(slot);
         sink.retained(&RetainedChange {
             topic,
