@@ -1,5 +1,7 @@
 //! What happens to a partition: every event in one place, each handed to the part that it concerns.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use courser_contract::{
     Append, AppendKey, Class, IndexToken, LogIndex, Now, PartitionEffects, PartitionId, RecordView,
@@ -47,8 +49,8 @@ enum Forwards {
     Apart,
     /// All that is in them once what was proposed is applied.
     All,
-    /// What is below these positions, by destination.
-    Below(Vec<(PartitionId, Seq)>),
+    /// What is at these positions, by destination.
+    At(Vec<(PartitionId, Range<Seq>)>),
 }
 
 /// Messages of other partitions that wait for the leadership.
@@ -569,26 +571,35 @@ impl Partition {
             }
             let open = self.state.outboxes.iter();
             let open = open.filter(|(_, outbox)| outbox.len() > 0);
-            let below = open.map(|(to, outbox)| (to, outbox.next()));
-            proposed.forwards = Forwards::Below(below.collect());
+            let open = open.map(|(to, outbox)| (to, outbox.floor()..outbox.next()));
+            proposed.forwards = Forwards::At(open.collect());
         }
         match &mut proposed.forwards {
             Forwards::Apart | Forwards::All => true,
-            Forwards::Below(open) => {
-                open.retain(|&(to, below)| !self.has_forwarded(to, below));
+            Forwards::At(open) => {
+                open.retain_mut(|(to, left)| !self.has_forwarded(*to, left));
                 open.is_empty()
             }
         }
     }
 
-    /// Whether a destination has taken all below a position. Nobody waits for one that refuses, nor for a partition that is set aside: both
-    /// may go on for ever.
-    fn has_forwarded(&self, to: PartitionId, below: Seq) -> bool {
+    /// Whether a destination has taken all of some positions; those that are passed are not looked at again. Nobody waits for what it
+    /// refuses, for what waits behind that, nor in a partition that is set aside: this may go on for ever.
+    fn has_forwarded(&self, to: PartitionId, left: &mut Range<Seq>) -> bool {
+        let Some(outbox) = self.state.outboxes.get(to).filter(|_| !self.is_aside()) else {
+            return true;
+        };
         let sender = self.lead.forwards.senders.get(&to);
-        let outbox = self.state.outboxes.get(to);
-        outbox.is_none_or(|outbox| outbox.floor() >= below)
-            || sender.is_some_and(|sender| sender.has_refused(below))
-            || self.is_aside()
+        while let Some((seq, forward)) = outbox.next_from(left.start)
+            && seq < left.end
+        {
+            left.start = seq;
+            if !sender.is_some_and(|sender| sender.is_stuck(seq, forward)) {
+                return false;
+            }
+            left.start = Seq(seq.0 + 1);
+        }
+        true
     }
 
     /// What the partition holds.

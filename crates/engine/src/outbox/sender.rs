@@ -134,9 +134,14 @@ impl Sender {
         !self.ready.is_empty()
     }
 
-    /// Whether the destination has refused something below a position, which is to be sent again.
-    pub(crate) fn has_refused(&self, below: Seq) -> bool {
-        self.held.iter().any(|&(_, seq)| seq < below)
+    /// Whether a forward was refused, or waits behind one of its session that was.
+    pub(crate) fn is_stuck<T>(&self, seq: Seq, forward: &Forward<T>) -> bool {
+        match forward.session {
+            Some(session) => self.blocked.get(&session).is_some_and(|blocked| {
+                blocked.refused && (blocked.by == seq || blocked.parked.contains_key(&seq))
+            }),
+            None => self.held.iter().any(|&(_, held)| held == seq),
+        }
     }
 
     /// The earliest moment at which a refused forward is sent again.

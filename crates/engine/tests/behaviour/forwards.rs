@@ -219,3 +219,34 @@ fn an_outbox_that_gets_no_answer_is_sent_again() {
     world.settle();
     assert_eq!(world.clients[a].pubrec, [(1, Settled::Ok, true)]);
 }
+
+/// What is refused may stay for ever; what others have under way is waited for all the same.
+#[test]
+fn m34_a_refused_forward_lets_no_fence_pass_what_is_under_way() {
+    let mut world = World::with_limits(Limits {
+        retained_messages_max: 1,
+        ..Limits::default()
+    });
+    let a = client(&mut world);
+    let b = durable(&mut world, "b");
+    world.retain("other/kept", "old", QoS::AtLeastOnce);
+    world.settle();
+    let refused = ("other/t", "refused");
+    retain2_as(&mut world, a, (1, 1), refused, PubrecCan::OnlyAccept);
+    world.settle();
+    world.commits = Commits::Held;
+    retain_qos2(&mut world, b, 2, "other/kept", "new");
+    while world.commit_one(DURABLE) {}
+    world.turn();
+    let from = &world.nodes[&DURABLE].partition;
+    let mut fence = from.forwarding().expect("something goes on");
+    assert!(
+        !from.has_applied(&mut fence),
+        "what b has sent is on its way"
+    );
+    world.commits = Commits::AtOnce;
+    world.settle();
+    let from = &world.nodes[&DURABLE].partition;
+    assert_eq!(from.counts().outbox_messages, 1, "the refused one stays");
+    assert!(from.has_applied(&mut fence));
+}
