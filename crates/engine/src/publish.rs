@@ -150,8 +150,9 @@ impl Partition {
                 return refuse(&append.key, refusal, fx);
             }
             fx.dropped(why, 1);
-            // Without a publisher to refuse, its streams still get it.
-            if append.keep_retained && append.deliver {
+            // Without a publisher to refuse, its streams still get it, unless it is for them, too, that there is no room.
+            let fits_streams = stored.is_empty() || why == Dropped::RetainedFull;
+            if append.keep_retained && append.deliver && fits_streams {
                 let without = Append {
                     keep_retained: false,
                     ..*append

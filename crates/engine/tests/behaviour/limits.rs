@@ -1,7 +1,8 @@
 //! Limits of sessions, and what goes when they are reached.
 
 use courser_contract::{
-    DetachCause, Dropped, Publish, PubrecCan, QoS, Refusal, SessionLimits, Settled,
+    Append, AppendKey, Cut, DetachCause, Dropped, Publish, PubrecCan, QoS, Refusal, SessionLimits,
+    Settled,
 };
 use courser_engine::{DiskRoom, Limits, MemoryRoom, Overflow, Pace};
 
@@ -161,6 +162,31 @@ fn a_disk_that_is_nearly_full_refuses_what_is_new_and_lets_the_rest_go_on_m47() 
     world.settle();
     assert!(world.is_acked(after));
     assert_eq!(world.got(a), ["after"]);
+}
+
+#[test]
+fn a_message_that_a_full_disk_takes_from_all_is_counted_once_m47() {
+    let mut world = World::new();
+    let a = durable(&mut world, "a");
+    world.subscribe(a, to("t", QoS::AtLeastOnce));
+    world.call(DURABLE, |it, _, _| it.set_disk_room(DiskRoom::Short));
+    // Nobody can be refused: it comes from a partition that does not keep it.
+    for topic in ["t", "kept"] {
+        let append = Append {
+            key: AppendKey::Unanswered,
+            publish: &Publish {
+                retain: true,
+                ..message(topic, "m", QoS::AtLeastOnce)
+            },
+            keep_retained: true,
+            deliver: true,
+            cut: Cut::default(),
+        };
+        world.call(DURABLE, |it, now, fx| it.handle_append(now, &append, fx));
+        world.settle();
+    }
+    assert!(world.got(a).is_empty());
+    assert_eq!(world.fx.dropped.get(&Dropped::DiskFull), Some(&2));
 }
 
 #[test]
