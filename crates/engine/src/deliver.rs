@@ -125,6 +125,10 @@ impl<F: PartitionEffects> Sink for Leader<'_, F> {
         self.lead.forwards.pushed.push((to, seq));
     }
 
+    fn forward_ended(&mut self, session: SessionUid, bytes: u32) {
+        self.lead.forwards.ended(session, bytes.into());
+    }
+
     fn retained(&mut self, change: &RetainedChange<'_>) {
         let projection = &mut self.lead.projection;
         if change.expired {

@@ -415,6 +415,8 @@ impl Partition {
         let forwards = senders.filter_map(|sender| sender.poll_timeout());
         let stood = self.lead.forwards.stood.values();
         let forwards = forwards.chain(stood.map(|(_, since)| since.after_ms(FORWARD_AGAIN_MS)));
+        let more = self.lead.forwards.more.then_some(self.lead.now.tick);
+        let forwards = forwards.chain(more);
         let forwards = forwards.chain(self.recalls.poll_timeout());
         let cools_on = self.state.records.cools_on();
         let forwards = forwards.chain(cools_on.then_some(self.lead.now.tick));

@@ -22,6 +22,10 @@ pub(crate) struct Forwards {
     pub(crate) reserved: u32,
     /// Number of the last entry out of which something goes on to where it is kept as a retained message.
     pub(crate) last_kept_elsewhere: u64,
+    /// What sessions have in outboxes, or proposed for them.
+    pub(crate) backlogs: HashMap<SessionUid, Backlog, Hasher>,
+    /// An outbox has more to send at once than one call may.
+    pub(crate) more: bool,
     /// Positions that the facts since the last hold got.
     pub(crate) pushed: Vec<(PartitionId, Seq)>,
     /// Forwards whose answers somebody waits for.
@@ -32,6 +36,46 @@ pub(crate) struct Forwards {
     pub(crate) inherited: BTreeMap<SessionUid, BTreeSet<(PartitionId, Seq)>>,
     /// Holds of earlier leaders whose PUBREC waits for those of their session, with the front that asked again (M28).
     pub(crate) waiting_holds: BTreeMap<(SessionUid, u16), FrontId>,
+}
+
+/// What of a session is not at its destinations.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Backlog {
+    pub(crate) forwards: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Forwards {
+    /// A forward of a session goes into an outbox.
+    pub(crate) fn begun(&mut self, session: SessionUid, bytes: u64) {
+        let backlog = self.backlogs.entry(session).or_default();
+        backlog.forwards += 1;
+        backlog.bytes += bytes;
+    }
+
+    /// It is out of it.
+    pub(crate) fn ended(&mut self, session: SessionUid, bytes: u64) {
+        let Some(backlog) = self.backlogs.get_mut(&session) else {
+            return;
+        };
+        backlog.forwards = backlog.forwards.saturating_sub(1);
+        backlog.bytes = backlog.bytes.saturating_sub(bytes);
+        if backlog.forwards == 0 {
+            self.backlogs.remove(&session);
+        }
+    }
+
+    /// Whether a destination has refused what a session has sent it, and is asked again.
+    pub(crate) fn is_refused_at(&self, to: PartitionId, session: SessionUid) -> bool {
+        let sender = self.senders.get(&to);
+        sender.is_some_and(|sender| sender.has_refused_of(session))
+    }
+
+    /// The same of any destination.
+    pub(crate) fn is_refused(&self, session: SessionUid) -> bool {
+        let mut senders = self.senders.values();
+        senders.any(|sender| sender.has_refused_of(session))
+    }
 }
 
 /// A QoS 2 publish on its way.

@@ -42,14 +42,21 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// The next forward to send, with its position. None until something is pushed, answered or due.
-    pub(crate) fn next<'a, T>(&mut self, outbox: &'a Outbox<T>) -> Option<(Seq, &'a Forward<T>)> {
-        while let Some(seq) = self.ready.pop_first() {
-            if let Some(forward) = outbox.get(seq) {
-                return Some((seq, forward));
-            }
-        }
+    /// The next forward to send, with its position, after at most `looks` more of them, each of which is taken off. None until something is
+    /// pushed, answered or due, or there are no looks left.
+    pub(crate) fn next<'a, T>(
+        &mut self,
+        outbox: &'a Outbox<T>,
+        looks: &mut usize,
+    ) -> Option<(Seq, &'a Forward<T>)> {
         loop {
+            *looks = looks.checked_sub(1)?;
+            if let Some(seq) = self.ready.pop_first() {
+                match outbox.get(seq) {
+                    Some(forward) => return Some((seq, forward)),
+                    None => continue,
+                }
+            }
             let (seq, forward) = outbox.next_from(Seq(self.cursor))?;
             self.cursor = seq.0 + 1;
             let Some(session) = forward.session else {

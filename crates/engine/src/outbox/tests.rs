@@ -24,7 +24,8 @@ fn plain(item: u32) -> Forward<u32> {
 /// Positions that the sender lets go now, as the items that they hold.
 fn sent(sender: &mut Sender, outboxes: &Outboxes<u32>) -> Vec<u32> {
     let outbox = outboxes.get(THERE).expect("something was pushed");
-    std::iter::from_fn(|| sender.next(outbox).map(|(_, forward)| forward.item)).collect()
+    let mut looks = usize::MAX;
+    std::iter::from_fn(|| Some(sender.next(outbox, &mut looks)?.1.item)).collect()
 }
 
 #[test]
@@ -104,6 +105,21 @@ fn m19_a_waiting_forward_holds_back_only_its_own_session() {
     );
     sender.settled(outbox, Seq(4), Some(SessionUid(1)));
     assert_eq!(sent(&mut sender, &outboxes), [5]);
+}
+
+#[test]
+fn i10_sending_goes_on_where_it_stopped() {
+    let mut outboxes = Outboxes::default();
+    for (item, session) in [(0, 1), (1, 1), (2, 1), (3, 2), (4, 2)] {
+        outboxes.push(THERE, forward(item, session, Refusable::Yes));
+    }
+    let outbox = outboxes.get(THERE).expect("it was pushed to");
+    let mut sender = Sender::default();
+    // What is parked is looked at, too.
+    for (looks, expected) in [(1, Some(0)), (2, None), (1, Some(3)), (9, None)] {
+        let found = sender.next(outbox, &mut { looks });
+        assert_eq!(found.map(|(_, forward)| forward.item), expected);
+    }
 }
 
 #[test]
@@ -230,7 +246,8 @@ impl World {
         let Some(outbox) = self.outboxes.get(THERE) else {
             return;
         };
-        while let Some((seq, forward)) = self.sender.next(outbox) {
+        let mut looks = usize::MAX;
+        while let Some((seq, forward)) = self.sender.next(outbox, &mut looks) {
             self.there.push_back((seq, forward.clone(), outbox.floor()));
         }
     }

@@ -287,7 +287,7 @@ impl Partition {
         let keeper = view.retain.then(|| fx.retained_partition(view.topic));
         let mut plan = Plan {
             keeper,
-            can_refuse: awaited == Awaited::ByClient,
+            can_refuse: awaited != Awaited::ByNobody,
             ..Plan::default()
         };
         let straight =
@@ -303,6 +303,12 @@ impl Partition {
                 plan.outbox.push((to, cut));
             }
         }
+        if let Awaited::ByClient(session) = awaited
+            && self.is_held_back(session, &plan)
+        {
+            plan.refused = true;
+            return plan;
+        }
         // What nobody waits for is dropped where there is no room.
         if plan.own && plan.can_refuse && self.own_refuse(view, plan.own_cut) {
             plan.refused = true;
@@ -313,6 +319,20 @@ impl Partition {
             plan.refused = !plan.keep_here;
         }
         plan
+    }
+
+    /// Whether a message may be refused where some of its session is refused already and asks again: it would only wait behind that,
+    /// and after it another one, without a bound (I9).
+    fn is_held_back(&self, session: SessionUid, plan: &Plan) -> bool {
+        let forwards = &self.lead.forwards;
+        let mut outbox = plan.outbox.iter();
+        outbox.any(|&(to, _)| self.may_refuse(plan, to) && forwards.is_refused_at(to, session))
+    }
+
+    /// Whether another partition may refuse a message. It decides by the limits that this one has, too.
+    fn may_refuse(&self, plan: &Plan, to: PartitionId) -> bool {
+        let all_refuse = self.config.limits.overflow == Overflow::RefusePublisher;
+        plan.can_refuse && (plan.keeper == Some(to) || all_refuse)
     }
 
     /// Writes what [`Partition::plan_spread`] decided.
@@ -329,12 +349,10 @@ impl Partition {
         if plan.keeper.is_some_and(|keeper| keeper != self.config.id) {
             self.lead.forwards.last_kept_elsewhere = self.lead.number + 1;
         }
-        // The destination decides by the same limits.
-        let all_refuse = self.config.limits.overflow == Overflow::RefusePublisher;
         let mut some_refuses = false;
         for &(to, cut) in &plan.outbox {
             let keep_retained = plan.keeper == Some(to);
-            let refusable = plan.can_refuse && (keep_retained || all_refuse);
+            let refusable = self.may_refuse(plan, to);
             some_refuses |= refusable;
             self.write(&Rare::Forward {
                 to,
@@ -344,6 +362,8 @@ impl Partition {
                 cut,
             });
             self.lead.forwards.reserved += 1;
+            let bytes = view.encoded_len() as u64;
+            self.lead.forwards.begun(session, bytes);
         }
         for &(to, cut) in &plan.straight {
             let append = ToPartition::Append {
@@ -384,8 +404,8 @@ impl Partition {
 /// Who waits for the end of what goes to other partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaited {
-    /// A client, for its PUBREC.
-    ByClient,
+    /// The client of a session, for its PUBREC.
+    ByClient(SessionUid),
     /// At most a later connection of the same client.
     ByNobody,
 }

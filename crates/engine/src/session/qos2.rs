@@ -22,6 +22,13 @@ const RETRY_MS: u64 = 1_000;
 /// An outbox of which nothing was answered for so long is sent again: the destination knows repeats (M11, M19).
 pub(crate) const FORWARD_AGAIN_MS: u64 = 5_000;
 
+/// Forwards of one outbox that are looked at in one call; the rest follows at once.
+const SENT_MAX: usize = 1_024;
+
+/// What a session may have in outboxes once some of it is refused and stays. Others are never held up for so long that they have as
+/// much, or what they have is on its way.
+const BACKLOG_MAX: u64 = 1_024;
+
 /// What is known of a packet id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hold {
@@ -122,15 +129,26 @@ impl Partition {
         let is_full = self.disk_room == DiskRoom::Short
             || self.memory_room == MemoryRoom::Short
             || session.holds_at_least(limits.holds_max as usize)
-            || forwards + publish.destinations.len() > limits.outbox_messages_max as usize;
+            || forwards + publish.destinations.len() > limits.outbox_messages_max as usize
+            || self.has_full_backlog(uid);
         // Before the plan, which admits a retained message: what is admitted must be proposed.
         if is_full {
             return None;
         }
         let view = publish.record.view();
         let destinations = (&publish.destinations[..], &publish.cuts[..]);
-        let plan = self.plan_spread(&view, destinations, Awaited::ByClient, fx);
+        let plan = self.plan_spread(&view, destinations, Awaited::ByClient(uid), fx);
         (!plan.refused).then_some(plan)
+    }
+
+    /// Whether so much of a session is held up by a destination that refuses that nothing is added to it (I9): a client may come again
+    /// and again with other packet ids.
+    fn has_full_backlog(&self, uid: SessionUid) -> bool {
+        let forwards = &self.lead.forwards;
+        let bytes_max = self.config.limits.queue_bytes_max;
+        let backlog = forwards.backlogs.get(&uid);
+        backlog.is_some_and(|it| it.forwards >= BACKLOG_MAX || it.bytes >= bytes_max)
+            && forwards.is_refused(uid)
     }
 
     fn propose_hold(&mut self, uid: SessionUid, publish: &PublishedQos2) {
@@ -248,6 +266,10 @@ impl Partition {
     pub(crate) fn inherit_forwards(&mut self) {
         for (to, outbox) in self.state.outboxes.iter() {
             for (seq, forward) in outbox.iter() {
+                if let Some(uid) = forward.session {
+                    let bytes = self.state.records.len_of(forward.item.slot);
+                    self.lead.forwards.begun(uid, bytes.into());
+                }
                 if let (Some(uid), Refusable::Yes) = (forward.session, forward.refusable) {
                     let inherited = self.lead.forwards.inherited.entry(uid).or_default();
                     inherited.insert((to, seq));
@@ -295,11 +317,13 @@ impl Partition {
     pub(crate) fn send_forwards(&mut self, fx: &mut impl PartitionEffects) {
         if self.state.outboxes.len() == 0 {
             self.lead.forwards.stood.clear();
+            self.lead.forwards.more = false;
             return;
         }
         let now = self.lead.now.tick;
         let volatile = self.is_volatile();
         let planted_twice = self.is_planted(PlantedPartition::ForwardedTwice);
+        self.lead.forwards.more = false;
         let mut stuck: Vec<(PartitionId, SessionUid)> = Vec::new();
         for (to, outbox) in self.state.outboxes.iter() {
             let is_new = !self.lead.forwards.stood.contains_key(&to);
@@ -326,7 +350,8 @@ impl Partition {
                 }
                 continue;
             };
-            while let Some((seq, forward)) = sender.next(outbox) {
+            let mut looks = SENT_MAX;
+            while let Some((seq, forward)) = sender.next(outbox, &mut looks) {
                 if self.state.records.is_tombstone(forward.item.slot) {
                     let session = sender.refused(outbox, seq, now.after_ms(RETRY_MS));
                     stuck.extend(session.map(|session| (to, session)));
@@ -350,6 +375,7 @@ impl Partition {
                 }
                 fx.send_partition(to, append);
             }
+            self.lead.forwards.more |= looks == 0;
         }
         for (to, session) in stuck {
             self.let_wills_be(to, session, fx);
@@ -434,6 +460,11 @@ impl Partition {
                 }
                 self.forward_taken((from, seq), Some(Waiter::Will(client_id)), fx);
             }
+            (Settled::Refused(_), None) if self.is_left_behind(from, seq) => {
+                self.end_inherited(from, seq, fx);
+                self.end_forward(from, seq);
+                fx.dropped(Dropped::Quota, 1);
+            }
             (Settled::Refused(_), None) => self.forward_later(from, seq, fx),
         }
         // Only what waited behind this one can go now.
@@ -446,6 +477,18 @@ impl Partition {
         {
             self.send_forwards(fx);
         }
+    }
+
+    /// Whether a forward of an earlier leader was never answered to its client, since it may be refused, and nobody can ask for that
+    /// answer any more: its session is gone.
+    fn is_left_behind(&self, to: PartitionId, seq: Seq) -> bool {
+        let outbox = self.state.outboxes.get(to);
+        let forward = outbox.and_then(|outbox| outbox.get(seq));
+        forward.is_some_and(|forward| {
+            let session = forward.session;
+            forward.refusable == Refusable::Yes
+                && session.is_some_and(|uid| self.state.sessions.get(uid.0).is_none())
+        })
     }
 
     pub(crate) fn end_forward(&mut self, to: PartitionId, seq: Seq) {
@@ -596,10 +639,7 @@ impl Partition {
     fn is_behind_refusal(&self, to: PartitionId, seq: Seq) -> bool {
         let outbox = self.state.outboxes.get(to);
         let session = outbox.and_then(|outbox| outbox.get(seq)?.session);
-        let sender = self.lead.forwards.senders.get(&to);
-        session
-            .zip(sender)
-            .is_some_and(|(session, sender)| sender.has_refused_of(session))
+        session.is_some_and(|session| self.lead.forwards.is_refused_at(to, session))
     }
 }
 

@@ -143,6 +143,11 @@ pub(crate) trait Sink {
         let _ = (to, seq);
     }
 
+    /// A forward is at its end.
+    fn forward_ended(&mut self, session: SessionUid, bytes: u32) {
+        let _ = (session, bytes);
+    }
+
     /// The retained message of a topic changed; `slot` is the new one.
     fn retained(&mut self, change: &RetainedChange<'_>) {
         let _ = change;

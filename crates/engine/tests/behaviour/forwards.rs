@@ -1,10 +1,10 @@
 //! What a partition sends to another (M19, M28): QoS 2 publishes whose retained message lives elsewhere.
 
-use courser_contract::{DetachCause, PubrecCan, QoS, Refusal, Settled};
+use courser_contract::{DetachCause, Dropped, PubrecCan, QoS, Refusal, Settled};
 use courser_engine::Limits;
 
-use crate::people::{clean, durable, release, retain_qos2, retain2_as};
-use crate::world::{Commits, DURABLE, OTHER, Options, World, to};
+use crate::people::{clean, durable, hold, release, retain_qos2, retain2_as};
+use crate::world::{Commits, DURABLE, OTHER, Options, World, message, to};
 
 /// A QoS 2 publish with RETAIN to a topic whose retained message the other partition keeps. Its payload is its packet id.
 fn publish_qos2(world: &mut World, at: usize, packet_id: u16) {
@@ -249,4 +249,106 @@ fn m34_a_refused_forward_lets_no_fence_pass_what_is_under_way() {
     let from = &world.nodes[&DURABLE].partition;
     assert_eq!(from.counts().outbox_messages, 1, "the refused one stays");
     assert!(from.has_applied(&mut fence));
+}
+
+/// The first packet ids of a client are refused by the keeper and stay: 3.1.1 cannot be told. It comes again with others.
+fn held_up(limits: Limits) -> (World, usize) {
+    let mut world = World::with_limits(Limits {
+        retained_messages_max: 0,
+        ..limits
+    });
+    let a = client(&mut world);
+    world.commits = Commits::Held;
+    for id in 1..=3 {
+        let topic = ("other/t", "m");
+        retain2_as(&mut world, a, (id, id.into()), topic, PubrecCan::OnlyAccept);
+    }
+    world.commits = Commits::AtOnce;
+    world.settle();
+    world.clients[a].pubrec.clear();
+    world.detach(a, DetachCause::Lost);
+    world.attach(a, Options::durable());
+    (world, a)
+}
+
+fn outbox(world: &World) -> u64 {
+    world.nodes[&DURABLE].partition.counts().outbox_messages
+}
+
+#[test]
+fn i9_what_would_wait_behind_a_refusal_is_refused_m28() {
+    let refused = Settled::Refused(Refusal::QuotaExceeded);
+    let (mut world, a) = held_up(Limits::default());
+    for id in 4..=9 {
+        let topic = ("other/u", "m");
+        retain2_as(&mut world, a, (id, id.into()), topic, PubrecCan::OnlyAccept);
+        world.settle();
+        assert_eq!(world.clients[a].pubrec.pop(), Some((id, refused, true)));
+    }
+    assert_eq!(outbox(&world), 3);
+    // There is room again: it is taken in order, and what was refused may come.
+    world.call(OTHER, |it, _, _| it.set_limits(Limits::default()));
+    world.pass_time(1_000);
+    world.settle();
+    world.clients[a].pubrec.clear();
+    let topic = ("other/u", "m");
+    retain2_as(&mut world, a, (9, 9), topic, PubrecCan::OnlyAccept);
+    world.settle();
+    assert_eq!(world.clients[a].pubrec, [(9, Settled::Ok, true)]);
+    assert_eq!(outbox(&world), 0);
+    assert_eq!(world.nodes[&OTHER].partition.counts().retained_messages, 2);
+}
+
+/// What nobody may refuse waits behind a refusal as well, within bounds.
+#[test]
+fn i9_what_waits_behind_a_refusal_is_bounded_by_bytes() {
+    let (mut world, a) = held_up(Limits {
+        queue_bytes_max: 4_000,
+        ..Limits::default()
+    });
+    let reader = world.client("reader");
+    let elsewhere = Options {
+        place: OTHER,
+        ..Options::durable()
+    };
+    world.attach(reader, elsewhere);
+    world.subscribe(reader, to("q", QoS::ExactlyOnce));
+    let payload = "m".repeat(1_000);
+    let publish = message("q", &payload, QoS::ExactlyOnce);
+    for id in 10..20 {
+        let named = (id, id.into());
+        hold(&mut world, a, named, &publish, PubrecCan::OnlyAccept);
+        world.settle();
+    }
+    let results = world.clients[a].pubrec.iter();
+    let taken = results.filter(|(_, result, _)| *result == Settled::Ok);
+    assert_eq!(taken.count(), 4);
+    assert_eq!(outbox(&world), 3 + 4);
+    // Another session is not concerned.
+    let b = durable(&mut world, "b");
+    hold(&mut world, b, (1, 1), &publish, PubrecCan::OnlyAccept);
+    world.settle();
+    assert_eq!(world.clients[b].pubrec, [(1, Settled::Ok, true)]);
+    world.call(OTHER, |it, _, _| it.set_limits(Limits::default()));
+    world.pass_time(1_000);
+    world.settle();
+    assert_eq!(outbox(&world), 0);
+    assert_eq!(world.got(reader).len(), 5, "what was taken comes");
+    hold(&mut world, a, (30, 30), &publish, PubrecCan::OnlyAccept);
+    world.settle();
+    assert_eq!(world.got(reader).len(), 1);
+}
+
+#[test]
+fn i9_what_was_refused_before_a_restart_ends_with_its_session_m28() {
+    let (mut world, a) = held_up(Limits::default());
+    world.restart(DURABLE);
+    world.settle();
+    assert_eq!(outbox(&world), 3);
+    world.attach(a, Options::clean());
+    world.detach(a, DetachCause::Lost);
+    world.pass_time(1_000);
+    world.settle();
+    assert_eq!(outbox(&world), 0);
+    assert_eq!(world.fx.dropped.get(&Dropped::Quota), Some(&3));
 }

@@ -134,7 +134,7 @@ impl State {
                 };
                 self.push_forward(*to, forward, sink);
             }
-            Rare::ForwardDone { to, seq } => self.settle_forward(*to, *seq),
+            Rare::ForwardDone { to, seq } => self.settle_forward(*to, *seq, sink),
             Rare::GroupMade {
                 group,
                 share,
@@ -206,8 +206,11 @@ impl State {
         sink.forwarded(to, self.outboxes.push(to, forward));
     }
 
-    fn settle_forward(&mut self, to: PartitionId, seq: Seq) {
+    fn settle_forward(&mut self, to: PartitionId, seq: Seq, sink: &mut impl Sink) {
         if let Some(forward) = self.outboxes.settle(to, seq) {
+            if let Some(session) = forward.session {
+                sink.forward_ended(session, self.records.len_of(forward.item.slot));
+            }
             self.records.release(forward.item.slot);
         }
     }
