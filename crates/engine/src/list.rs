@@ -1,5 +1,7 @@
 //! What an operator sees of a partition: sessions by place, retained messages by topic. Nothing here changes anything but
-//! [`Partition::delete_session`].
+//! [`Partition::delete_session`] and [`Partition::end_sessions`].
+
+use std::ops::Range;
 
 use courser_contract::{
     FrontId, Now, PartitionEffects, RecordView, SessionLimits, SessionUid, SubscriptionOptions,
@@ -11,6 +13,7 @@ use crate::{
     lead::Holder,
     retained::Scan,
     session::{Going, Session, Subscribed},
+    timeouts::FILTERS_ENDED_MAX,
 };
 
 /// A session as it is now.
@@ -43,6 +46,15 @@ pub enum Deletion {
     Proposed,
     /// This partition does not lead.
     Unavailable,
+}
+
+/// What has become of the sessions at some places, see [`Partition::end_sessions`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionsEnded {
+    /// The first place that was not looked at.
+    pub next: u32,
+    /// Some stay, since they have a connection, or one is coming or going.
+    pub in_use: bool,
 }
 
 /// Retained messages in topic order.
@@ -199,17 +211,55 @@ impl Partition {
         if !self.serves() {
             return Deletion::Unavailable;
         }
-        let Some(session) = self.stored_session(client_id).map(|view| view.session) else {
+        match self.stored_session(client_id).map(|view| view.uid()) {
+            Some(uid) => self.end_unless_in_use(uid, fx),
+            None => Deletion::Unknown,
+        }
+    }
+
+    /// The same for all sessions at these places whose owner is gone. Stops behind the one with which a thousand subscriptions end: an entry
+    /// is applied as a whole.
+    pub fn end_sessions(
+        &mut self,
+        now: Now,
+        places: Range<u32>,
+        is_gone: impl Fn(&str) -> bool,
+        fx: &mut impl PartitionEffects,
+    ) -> SessionsEnded {
+        self.lead.now = now;
+        let mut in_use = false;
+        let mut filters = 0;
+        for place in places.clone() {
+            let session = self.state.sessions.at(place);
+            let Some(session) = session.filter(|it| it.owner().is_some_and(&is_gone)) else {
+                continue;
+            };
+            let (uid, its_filters) = (session.uid, session.subscriptions.len());
+            match self.end_unless_in_use(uid, fx) {
+                Deletion::InUse => in_use = true,
+                Deletion::Proposed => filters += its_filters,
+                Deletion::Unknown | Deletion::Unavailable => {}
+            }
+            if filters >= FILTERS_ENDED_MAX {
+                let next = place + 1;
+                return SessionsEnded { next, in_use };
+            }
+        }
+        let next = places.end;
+        SessionsEnded { next, in_use }
+    }
+
+    fn end_unless_in_use(&mut self, uid: SessionUid, fx: &mut impl PartitionEffects) -> Deletion {
+        let Some(session) = self.state.sessions.get(uid.0) else {
             return Deletion::Unknown;
         };
         if session.lead.going == Going::Ended {
             return Deletion::Proposed;
         }
         // One whose detachment is proposed is attached until that is applied.
-        if session.attached || self.lead.registry.is_taken(client_id) {
+        if session.attached || self.lead.registry.is_taken(&session.client_id) {
             return Deletion::InUse;
         }
-        let uid = session.uid;
         self.end_session(uid, fx);
         Deletion::Proposed
     }

@@ -17,7 +17,7 @@ const DUE_MAX: usize = 256;
 /// When something is asked again that could not be decided.
 pub(crate) const ASK_AGAIN_MS: u64 = 1_000;
 /// Once sessions with so many subscriptions have ended in one call, further ones end in the next: an entry is applied as a whole.
-const FILTERS_ENDED_MAX: usize = 1_000;
+pub(crate) const FILTERS_ENDED_MAX: usize = 1_000;
 /// A chunk is looked at for expired messages at most this often.
 const EXPIRY_STEP_MS: u64 = 1_000;
 

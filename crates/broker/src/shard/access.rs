@@ -6,7 +6,6 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use compact_str::CompactString;
 use courser_access::Table;
 use courser_contract::{FrontId, Tick};
 use courser_engine::Partition;
@@ -18,7 +17,6 @@ use super::fronts::Access;
 use super::ready::Place;
 use super::recovery::Damaged;
 use crate::access::{Gate, Owner, Revoked, limits_of_session};
-use crate::control::Ended;
 use crate::peer::{Authentication, Peer};
 
 pub(super) use token_end::TokenEnd;
@@ -255,7 +253,6 @@ impl Shard {
         let owned = self.partitions.at(place);
         let id = owned.id;
         let aside = matches!(owned.damaged.as_deref(), Some(Damaged::Aside(..)));
-        let mut gone = Vec::new();
         let table = Arc::clone(&self.hub.access.table);
         let partition = self.owned(id);
         if !partition.serves() {
@@ -266,31 +263,20 @@ impl Shard {
         }
         let places = partition.session_places();
         let end = places.min(from.saturating_add(SWEEPING_MAX));
-        tell_limits(partition, from..end, &table);
-        for session in (from..end).filter_map(|at| partition.session_at(at)) {
-            if let Some(owner) = session.owner() {
-                gone.push((
-                    CompactString::from(owner),
-                    CompactString::from(session.client_id()),
-                ));
-            }
-        }
-        self.partitions.touch(place);
-        let spent = i64::from(end.saturating_sub(from)) * Budget::ROW;
-        self.hub.budget.spend(spent);
-        gone.retain(|(owner, _)| {
-            // One that nobody can read is nobody's. The session of who came with a token ends when it expires.
-            Owner::from_text(owner).is_none_or(|owner| owner.is_gone(&table))
+        // One that nobody can read is nobody's. The session of who came with a token ends when it expires.
+        let is_gone =
+            |owner: &str| Owner::from_text(owner).is_none_or(|owner| owner.is_gone(&table));
+        let ended = self.with_partition(id, |it, now, fx| {
+            it.end_sessions(now, from..end, is_gone, fx)
         });
-        for (_, client_id) in gone {
-            match self.end_session(id, &client_id) {
-                Ended::Proposed | Ended::Unknown => {}
-                Ended::InUse | Ended::Unavailable => self.sweep.again = true,
-            }
-        }
+        self.sweep.again |= ended.in_use;
+        tell_limits(self.owned(id), from..ended.next, &table);
+        self.partitions.touch(place);
+        let spent = i64::from(ended.next.saturating_sub(from)) * Budget::ROW;
+        self.hub.budget.spend(spent);
         self.handle_local();
-        self.sweep.at = Some(if end < places {
-            (place, end)
+        self.sweep.at = Some(if ended.next < places {
+            (place, ended.next)
         } else {
             (place + 1, 0)
         });

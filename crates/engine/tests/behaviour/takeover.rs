@@ -113,21 +113,26 @@ fn the_next_connection_waits_for_what_the_last_one_published_m25() {
     assert!(world.clients[a].attached.is_some());
 }
 
+/// A session that is away, with so many subscriptions, of which each is another topic.
+fn away_with_filters(world: &mut World, name: &str, filters: usize, options: Options) {
+    let at = world.client(name);
+    world.attach(at, options);
+    let filters = (0..filters).map(|number| to(&format!("{name}/{number}"), QoS::AtLeastOnce));
+    let (home, message) = world.clients[at].subscribe(filters.collect());
+    world.send_home(home, message);
+    world.settle();
+    world.detach(at, DetachCause::Lost);
+}
+
 #[test]
 fn i10_sessions_with_many_subscriptions_end_a_few_at_a_time() {
     let mut world = World::new();
     for name in ["a", "b", "c"] {
-        let at = world.client(name);
         let options = Options {
             expiry_seconds: 10,
             ..Options::durable()
         };
-        world.attach(at, options);
-        let filters = (0..600).map(|number| to(&format!("{name}/{number}"), QoS::AtLeastOnce));
-        let (home, message) = world.clients[at].subscribe(filters.collect());
-        world.send_home(home, message);
-        world.settle();
-        world.detach(at, DetachCause::Lost);
+        away_with_filters(&mut world, name, 600, options);
     }
     let sessions = |world: &World| world.nodes[&DURABLE].partition.counts().sessions;
     world.pass_time(10_000);
@@ -139,6 +144,39 @@ fn i10_sessions_with_many_subscriptions_end_a_few_at_a_time() {
     for topic in ["a/0", "b/300", "c/599"] {
         assert!(world.fx.route(topic, false).is_empty(), "{topic}");
     }
+}
+
+#[test]
+fn i10_sessions_of_who_is_gone_end_a_few_at_a_time() {
+    let mut world = World::new();
+    for (name, owner) in [("a", "gone"), ("b", "here"), ("c", "gone"), ("d", "gone")] {
+        away_with_filters(&mut world, name, 600, Options::of(owner));
+    }
+    let connected = world.client("e");
+    world.attach(connected, Options::of("gone"));
+    world.commits = Commits::Held;
+    let mut from = 0;
+    let mut in_use = false;
+    // What each call ends is one entry; index changes of it come in pieces.
+    for (filters, pieces) in [(1_200, 10), (600, 5)] {
+        let places = world.nodes[&DURABLE].partition.session_places();
+        let (ended, visited) = world.call(DURABLE, |it, now, fx| {
+            it.take_visited();
+            let ended = it.end_sessions(now, from..places, |owner| owner == "gone", fx);
+            (ended, it.take_visited())
+        });
+        assert!(visited.0 >= filters, "it is told what that costs");
+        world.turn();
+        assert_eq!(world.fx.index.len(), 0);
+        assert!(world.commit_one(DURABLE));
+        assert_eq!(world.fx.index.len(), pieces);
+        world.settle();
+        (from, in_use) = (ended.next, ended.in_use);
+    }
+    let node = &world.nodes[&DURABLE];
+    assert_eq!(from, node.partition.session_places());
+    assert!(in_use, "who is connected stays");
+    assert_eq!(node.partition.counts().sessions, 2);
 }
 
 #[test]
