@@ -217,13 +217,22 @@ impl Partition {
             self.run_after(after, fx);
         }
         self.send_forwards(fx);
-        while let Some(stream) = self.lead.streams.pump.pop() {
+        self.pump_noted(fx);
+        Ok(())
+    }
+
+    /// Pushes of all streams that may have something to give out. What one of them leaves for later is not done in this call.
+    pub(crate) fn pump_noted(&mut self, fx: &mut impl PartitionEffects) {
+        let mut noted = std::mem::take(&mut self.lead.streams.pump);
+        while let Some(stream) = noted.pop() {
             match ids::owner(stream) {
                 Owner::Session => self.pump(stream, fx),
                 Owner::Group => self.pump_group(stream, fx),
             }
         }
-        Ok(())
+        // Its room is used again.
+        noted.append(&mut self.lead.streams.pump);
+        self.lead.streams.pump = noted;
     }
 
     /// Outcomes of a front (M18): room in the window at once, the fact with the next entry.

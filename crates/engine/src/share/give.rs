@@ -19,7 +19,7 @@ use crate::{
     stream::Stream,
 };
 
-/// Messages of one group that are given out in one call; the rest follows with the next event.
+/// Messages of one group that are given out in one call; the rest is due at once.
 const GIVEN_MAX: usize = 4_096;
 
 fn topic_hash<'a>(strategy: SharedStrategy, topic: impl FnOnce() -> &'a str) -> u64 {
@@ -96,7 +96,6 @@ impl Partition {
             }
         }
         self.lead.streams.pump.push(number);
-        self.gather.hurry();
     }
 
     pub(super) fn deliver_shared(

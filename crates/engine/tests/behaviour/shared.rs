@@ -1,8 +1,10 @@
 //! Shared subscriptions, as clients see them (M35).
 
 use crate::people::leave_group;
-use crate::world::{Acks, Options, Subscription, World, to};
-use courser_contract::{DetachCause, QoS, RequestPart, SharedStrategy, ToHome};
+use crate::world::{Acks, Commits, DURABLE, Options, Subscription, World, message, to};
+use courser_contract::{
+    Append, AppendKey, Cut, DetachCause, QoS, RequestPart, SharedStrategy, ToHome,
+};
 use courser_engine::Limits;
 
 fn shared(filter: &str, qos: QoS) -> Subscription {
@@ -342,4 +344,41 @@ fn what_a_leaver_has_not_named_goes_to_others_m31() {
         "{void:?}"
     );
     assert_eq!(world.clients[members[0]].unsuback, [(9, vec![true])]);
+}
+
+#[test]
+fn i10_what_waits_in_a_group_goes_out_in_steps_m35() {
+    const WAITING: usize = 5_000;
+    let mut world = World::new();
+    let away = members(&mut world, 1, &Options::durable(), QoS::AtLeastOnce);
+    world.detach(away[0], DetachCause::Lost);
+    let append = Append {
+        key: AppendKey::Unanswered,
+        publish: &message("t/x", "m", QoS::AtLeastOnce),
+        keep_retained: false,
+        deliver: true,
+        cut: Cut::default(),
+    };
+    world.call(DURABLE, |it, now, fx| {
+        for _ in 0..WAITING {
+            it.handle_append(now, &append, fx);
+        }
+    });
+    world.settle();
+    let taker = world.client("taker");
+    world.attach(taker, Options::clean());
+    world.commits = Commits::Held;
+    let (home, join) = world.clients[taker].subscribe(vec![shared("t/#", QoS::AtMostOnce)]);
+    world.send_home(home, join);
+    let mut most = 0;
+    for _ in 0..20 {
+        let before = world.fx.deliver_calls;
+        world.commit_one(DURABLE);
+        most = most.max(world.fx.deliver_calls - before);
+        world.pass_time(1);
+    }
+    assert!(most <= 4_096, "one entry gave out {most}");
+    world.commits = Commits::AtOnce;
+    world.settle();
+    assert_eq!(world.got(taker).len(), WAITING);
 }
