@@ -12,7 +12,7 @@ use crate::{
     Partition,
     lead::Holder,
     retained::Scan,
-    session::{Going, Session, Subscribed},
+    session::{Going, Session, Subscribed, WillGoes},
     timeouts::FILTERS_ENDED_MAX,
 };
 
@@ -260,7 +260,7 @@ impl Partition {
         if session.attached || self.lead.registry.is_taken(&session.client_id) {
             return Deletion::InUse;
         }
-        self.end_session(uid, fx);
+        self.send_will(uid, WillGoes::WithSession, fx);
         Deletion::Proposed
     }
 

@@ -8,7 +8,7 @@ use crate::{
     ids::{self, Owner},
     lead::Due,
     record::{Address, Slot},
-    session::{Going, Session},
+    session::{Going, Session, WillGoes},
     stream::Stream,
 };
 
@@ -75,7 +75,7 @@ impl Partition {
             return 0;
         }
         self.lead.registry.expired += 1;
-        self.end_session(uid, fx);
+        self.send_will(uid, WillGoes::WithSession, fx);
         filters
     }
 
@@ -93,7 +93,7 @@ impl Partition {
         if detaches || taken || !self.can_will_go(uid, fx) {
             self.ask_again(Due::Will(uid.0), wall);
         } else {
-            self.publish_will(uid, fx);
+            self.send_will(uid, WillGoes::Alone, fx);
         }
     }
 

@@ -10,7 +10,7 @@ use courser_contract::{
     are_different_accounts, author_of, author_parts, owner_name,
 };
 
-use super::{Going, Live, group_name};
+use super::{Going, Live, WillGoes, group_name};
 use crate::{
     Partition, PlantedPartition,
     entry::{AttachFact, Rare},
@@ -107,8 +107,25 @@ impl Partition {
         let is_over =
             |uid| self.has_expired(uid, since) || self.is_of_a_former_account(uid, attach);
         let is_new = attach.clean_start || stored.is_some_and(is_over);
+        // Its will was to go, perhaps before, and had to wait at a start: who comes then does not take it back (v5 [MQTT-3.1.2-8]). What
+        // the connection publishes comes behind it (M25).
+        let goes_first = |uid: &SessionUid| {
+            self.will(*uid).is_some() && (is_new || self.is_will_due(*uid, since))
+        };
+        if let Some(uid) = stored.filter(|_| !ending).filter(goes_first) {
+            let with = match is_new {
+                true => WillGoes::WithSession,
+                false => WillGoes::Alone,
+            };
+            self.send_will(uid, with, fx);
+            if let Some(client) = self.lead.registry.clients.get_mut(client_id) {
+                let attach = Box::new(attach.clone());
+                client.waiting = Some(Waiting { attach, since });
+            }
+            return;
+        }
         match stored {
-            Some(uid) if !ending && !is_new => return self.resume(attach, since, uid, fx),
+            Some(uid) if !ending && !is_new => return self.resume(attach, uid),
             Some(uid) if !ending => self.end_session(uid, fx),
             Some(_) | None => {}
         }
@@ -151,17 +168,7 @@ impl Partition {
     }
 
     /// Takes a stored session up (v3 [MQTT-3.1.2-4], v5 [MQTT-3.1.2-5]).
-    fn resume(
-        &mut self,
-        attach: &Attach,
-        since: WallMs,
-        uid: SessionUid,
-        fx: &mut impl PartitionEffects,
-    ) {
-        // It was to go, and had to wait at a start: who comes then does not take it back (v5 [MQTT-3.1.2-8]).
-        if self.is_will_due(uid, since) {
-            self.publish_will(uid, fx);
-        }
+    fn resume(&mut self, attach: &Attach, uid: SessionUid) {
         self.cancel_due(uid);
         let epoch = self.lead.next_epoch();
         let window = self.window(attach.receive_maximum);

@@ -25,6 +25,15 @@ enum WillFate {
     At(WallMs),
 }
 
+/// With what the will of a session without a connection goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WillGoes {
+    /// The end of the session.
+    WithSession,
+    /// Nothing: the session stays.
+    Alone,
+}
+
 impl Partition {
     /// A front lets go of its session.
     pub(crate) fn detach(
@@ -131,7 +140,7 @@ impl Partition {
         }
     }
 
-    fn will(&self, uid: SessionUid) -> Option<&Will> {
+    pub(super) fn will(&self, uid: SessionUid) -> Option<&Will> {
         let session = self.state.sessions.get(uid.0)?;
         if session.will_forgotten {
             return None;
@@ -224,9 +233,36 @@ impl Partition {
         }
     }
 
+    /// Ends a session that has no connection, or publishes its will. Who has its client id next has it once the will has settled (M25).
+    pub(crate) fn send_will(
+        &mut self,
+        uid: SessionUid,
+        goes: WillGoes,
+        fx: &mut impl PartitionEffects,
+    ) {
+        let has_will = self.will(uid).is_some();
+        let Some(session) = self.state.sessions.get(uid.0) else {
+            return;
+        };
+        let client_id = session.client_id.clone();
+        let owner = session.owner.as_deref().cloned();
+        match goes {
+            WillGoes::WithSession => self.end_session(uid, fx),
+            WillGoes::Alone => self.publish_will(uid, fx),
+        }
+        if has_will && !client_id.is_empty() {
+            self.hold(&client_id, Holder::Leaving, owner.as_ref().map(|it| &*it.0));
+            self.lead.after(After::Detached {
+                client_id,
+                session: uid,
+                open: Vec::new(),
+            });
+        }
+    }
+
     /// Publishes the will of a session, if it has one, and takes it away (v3 [MQTT-3.1.2-8], v3 [MQTT-3.1.2-10],
     /// v5 [MQTT-3.1.2-8], v5 [MQTT-3.1.2-10]).
-    pub(crate) fn publish_will(&mut self, uid: SessionUid, fx: &mut impl PartitionEffects) {
+    fn publish_will(&mut self, uid: SessionUid, fx: &mut impl PartitionEffects) {
         let Some(will) = self.will(uid).cloned() else {
             return;
         };

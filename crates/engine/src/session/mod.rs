@@ -16,7 +16,7 @@ use courser_contract::{
 };
 
 pub(crate) use self::{
-    detach::Plan,
+    detach::{Plan, WillGoes},
     qos2::FORWARD_AGAIN_MS,
     requests::{Held, Name, OpenRequests, Request, Wanted},
     subscriptions::Subscriptions,

@@ -224,3 +224,67 @@ fn m25_a_session_whose_will_is_behind_a_refusal_can_end() {
     world.settle();
     assert_eq!(world.nodes[&DURABLE].partition.counts().sessions, 0);
 }
+
+/// A connection that comes while the will of its client id is on its way to where it is kept.
+fn comes_behind_its_will(delay: u32, passes: impl Fn(&mut World), options: Options) {
+    let mut world = World::new();
+    let a = world.client("a");
+    let mut left = retained_will();
+    left.will.as_mut().expect("it has one").delay_seconds = delay;
+    world.attach(a, left);
+    world.detach(a, DetachCause::Lost);
+    world.commits = Commits::Held;
+    passes(&mut world);
+    world.connect(a, options);
+    for _ in 0..3 {
+        while world.commit_one(DURABLE) {}
+        world.turn();
+    }
+    assert!(world.clients[a].home.is_none(), "the will has not settled");
+    assert_eq!(world.nodes[&OTHER].proposed.len(), 1, "it has gone");
+    world.settle();
+    assert!(world.clients[a].home.is_some());
+    assert_eq!(world.nodes[&OTHER].partition.counts().retained_messages, 1);
+    assert_eq!(world.nodes[&DURABLE].partition.counts().claims, 1);
+}
+
+#[test]
+fn m25_a_connection_comes_behind_a_will_that_its_moment_sent() {
+    let due = |world: &mut World| world.pass_time(5_000);
+    comes_behind_its_will(5, due, Options::durable());
+    comes_behind_its_will(5, due, Options::clean());
+    // The session ends, and its will with it.
+    let ends = |world: &mut World| world.pass_time(3_600_000);
+    comes_behind_its_will(4_000, ends, Options::durable());
+}
+
+#[test]
+fn m25_a_connection_comes_behind_a_will_that_goes_because_of_it() {
+    comes_behind_its_will(3_000, |_| {}, Options::clean());
+    let afresh = Options {
+        clean_start: true,
+        ..Options::durable()
+    };
+    comes_behind_its_will(3_000, |_| {}, afresh);
+    // Its moment has come, and it could not be sent yet.
+    let late = |world: &mut World| {
+        world.now.tick.0 += 6_000;
+        world.now.wall.0 += 6_000;
+    };
+    comes_behind_its_will(5, late, Options::durable());
+}
+
+#[test]
+fn m25_a_will_that_nobody_waits_for_leaves_its_client_id_to_nobody() {
+    let mut world = World::new();
+    let a = world.client("a");
+    world.attach(a, will("nobody", 5));
+    world.detach(a, DetachCause::Lost);
+    world.pass_time(5_000);
+    world.settle();
+    assert_eq!(world.nodes[&DURABLE].partition.counts().claims, 0);
+    let deleted = world.call(DURABLE, |it, now, fx| it.delete_session(now, "a", fx));
+    assert_eq!(deleted, Deletion::Proposed);
+    world.settle();
+    assert_eq!(world.nodes[&DURABLE].partition.counts().claims, 0);
+}
