@@ -2,6 +2,7 @@
 
 mod attach;
 mod detach;
+mod forwards;
 mod qos2;
 mod requests;
 mod subscribe;
@@ -17,7 +18,7 @@ use courser_contract::{
 
 pub(crate) use self::{
     detach::{Plan, WillGoes},
-    qos2::FORWARD_AGAIN_MS,
+    forwards::FORWARD_AGAIN_MS,
     requests::{Held, Name, OpenRequests, Request, Wanted},
     subscriptions::Subscriptions,
 };
