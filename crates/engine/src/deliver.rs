@@ -262,7 +262,7 @@ impl Partition {
             OutcomeKind::Received => (Fate::Received, Haste::Now),
             OutcomeKind::Rejected => (Fate::Rejected, Haste::Lazy(self.lead.now.tick)),
             OutcomeKind::Skipped => (Fate::Skipped, Haste::Lazy(self.lead.now.tick)),
-            OutcomeKind::Returned => return,
+            OutcomeKind::Returned | OutcomeKind::TooLarge => return,
         };
         if early && fate == Fate::Received {
             for seq in first..=last {

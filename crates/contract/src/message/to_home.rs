@@ -245,4 +245,6 @@ pub enum OutcomeKind {
     Skipped,
     /// Of a shared group only: not sent, give it to another member without counting an attempt (M31).
     Returned,
+    /// Of a shared group only: not sent, since it is longer than the client's Maximum Packet Size. Others may have it.
+    TooLarge,
 }

@@ -71,6 +71,8 @@ pub(crate) struct Dispatch {
     uncounted: BTreeSet<Seq>,
     /// Messages set aside, counted over all seats.
     aside: usize,
+    /// Members that some messages are too large for.
+    too_large: BTreeMap<Seq, BTreeSet<HomeRef>>,
     /// Deliveries of messages that came back, also those not committed yet.
     attempts: BTreeMap<Seq, u32>,
     news: News,
@@ -104,6 +106,7 @@ impl Dispatch {
             returned: BTreeSet::new(),
             uncounted: BTreeSet::new(),
             aside: 0,
+            too_large: BTreeMap::new(),
             attempts: BTreeMap::new(),
             news: News::default(),
         };
@@ -223,27 +226,49 @@ impl Dispatch {
     }
 
     /// What a member's front says of the deliveries `first..=last`; those that are not with this member are passed over. What
-    /// is to be written down is appended to `facts`. A refusal by the client ends a message for all (v5 [MQTT-4.8.2-6]).
+    /// is to be written down is appended to `facts`. A refusal by the client ends a message for all (v5 [MQTT-4.8.2-6]). Returns how many
+    /// are too large for all members that have a connection; these end.
     pub(crate) fn outcome(
         &mut self,
         home: HomeRef,
         (first, last): (Seq, Seq),
         kind: OutcomeKind,
         facts: &mut Vec<Fact>,
-    ) {
+    ) -> u64 {
         let Some(seat) = self.seats.seat_of(home) else {
-            return;
+            return 0;
         };
+        let mut too_large = 0;
         let mut from = first;
         while let Some((seq, &under_way)) = self.under_way.next_from(from)
             && seq <= last
         {
             from = Seq(seq.0 + 1);
             if under_way.seat == seat {
+                let kind = match kind {
+                    OutcomeKind::TooLarge if !self.set_aside_for_another(seq, seat) => {
+                        too_large += 1;
+                        OutcomeKind::Skipped
+                    }
+                    kind => kind,
+                };
                 self.outcome_of(seq, under_way, kind, facts);
             }
         }
         self.clear_away(seat);
+        too_large
+    }
+
+    /// A message is too large for a member: it is for another one that has not said so yet, if there is one.
+    fn set_aside_for_another(&mut self, seq: Seq, seat: SeatId) -> bool {
+        let known = self.too_large.entry(seq).or_default();
+        known.insert(self.seats.get(seat).home);
+        let Some(other) = self.seats.connected_but(known) else {
+            return false;
+        };
+        self.seats.get_mut(other).aside.insert(seq);
+        self.aside += 1;
+        true
     }
 
     /// A member's front has chosen a packet id for what it was asked about: `facts` say whose it is, and it is sent when they
@@ -282,6 +307,13 @@ impl Dispatch {
             OutcomeKind::Received => {
                 if qos == QoS::ExactlyOnce && step == Step::Begun {
                     facts.push(Fact::Received { seq });
+                }
+            }
+            OutcomeKind::TooLarge => {
+                self.end(seq, seat);
+                if qos == QoS::ExactlyOnce && step == Step::Begun {
+                    facts.push(Fact::Unassigned { seq });
+                    self.news.finished.push((self.seats.get(seat).home, seq));
                 }
             }
             OutcomeKind::Returned => {
@@ -504,10 +536,13 @@ impl Dispatch {
         }
     }
 
-    /// What is done has no count any more.
+    /// What is done has no count any more, and nobody whom it is too large for.
     fn forget(&mut self, seq: Seq) {
         if !self.attempts.is_empty() {
             self.attempts.remove(&seq);
+        }
+        if !self.too_large.is_empty() {
+            self.too_large.remove(&seq);
         }
     }
 

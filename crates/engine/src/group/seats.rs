@@ -276,6 +276,12 @@ impl Seats {
             .find(|&seat| !self.get(seat).aside.is_empty())
     }
 
+    /// A member with a connection that is none of these, from the one on whose turn is next.
+    pub(super) fn connected_but(&self, others: &BTreeSet<HomeRef>) -> Option<SeatId> {
+        let mut candidates = self.candidates.round(self.cursor);
+        candidates.find(|&seat| !others.contains(&self.get(seat).home))
+    }
+
     /// Whose turn it is, among those with room, when so many messages wait.
     ///
     /// Under [`SharedStrategy::RoundRobin`] a turn is one message, or a run of them while many wait: what is acknowledged in a

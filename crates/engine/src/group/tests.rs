@@ -401,6 +401,31 @@ fn a_refusal_by_a_member_ends_the_message() {
 }
 
 #[test]
+fn m35_what_is_too_large_for_one_member_goes_to_another() {
+    for qos in [QoS::AtLeastOnce, QoS::ExactlyOnce] {
+        let mut bench = Bench::with_members(SharedStrategy::RoundRobin, 3, 1);
+        bench.push(2, qos);
+        assert_eq!(bench.receivers(), [0, 1]);
+        bench.commit();
+        bench.outcome(0, 0..=0, OutcomeKind::TooLarge);
+        assert_eq!(bench.send(), [(0, 2, 1)], "no attempt is counted");
+        bench.commit();
+        bench.outcome(2, 0..=0, OutcomeKind::TooLarge);
+        assert_eq!(bench.send(), [], "only the second is left, without room");
+        bench.commit();
+        assert!(bench.done.is_empty());
+        bench.outcome(1, 1..=1, OutcomeKind::Done);
+        bench.commit();
+        assert_eq!(bench.send(), [(0, 1, 1)]);
+        bench.commit();
+        bench.outcome(1, 0..=0, OutcomeKind::TooLarge);
+        bench.commit();
+        assert_eq!(bench.done, [Seq(1), Seq(0)], "it is too large for all");
+        assert_eq!(bench.send(), []);
+    }
+}
+
+#[test]
 fn m31_what_was_not_sent_goes_back_without_an_attempt() {
     let mut bench = Bench::with_members(SharedStrategy::RoundRobin, 2, 4);
     bench.push(1, QoS::AtLeastOnce);

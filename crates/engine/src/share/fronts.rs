@@ -1,7 +1,7 @@
 //! Connections of a group's members: what is owed to them, and what they say (M31).
 
 use courser_contract::{
-    FrontId, HomeRef, OutcomeKind, PartitionEffects, QoS, Seq, Source, ToFront,
+    Dropped, FrontId, HomeRef, OutcomeKind, PartitionEffects, QoS, Seq, Source, ToFront,
 };
 
 use super::give::Given;
@@ -179,14 +179,15 @@ impl Partition {
         };
         // What a client has said is true whichever connection it said it on; what a connection did not send says nothing of
         // the next one.
-        let returned = kind == OutcomeKind::Returned;
-        if returned && group.lead.fronts.get(&member) != Some(&front) {
+        let is_unsent = matches!(kind, OutcomeKind::Returned | OutcomeKind::TooLarge);
+        if is_unsent && group.lead.fronts.get(&member) != Some(&front) {
             return;
         }
         group.lead.taken_at = Some(self.lead.now.tick);
         let mut facts = std::mem::take(&mut self.lead.sharing.facts);
         if let Some(dispatch) = &mut group.lead.dispatch {
-            dispatch.outcome(member, range, kind, &mut facts);
+            let too_large = dispatch.outcome(member, range, kind, &mut facts);
+            Self::count_dropped(Dropped::TooLarge, too_large, fx);
         }
         self.write_group_facts(number, &facts);
         facts.clear();

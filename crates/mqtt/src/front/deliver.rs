@@ -252,9 +252,8 @@ impl Front {
         let (variant, sizes) = match self.variant(prepared, to) {
             Ok(planned) => planned,
             Err(skip) => {
-                fx.dropped(skip.dropped(), 1);
                 self.end_given(to);
-                return self.outcome(place, OutcomeKind::Skipped, fx);
+                return self.skip(skip, place, fx);
             }
         };
         let exchange = match to.qos {
@@ -272,6 +271,18 @@ impl Front {
         };
         if let Some(packet_id) = packet_id {
             self.append(prepared, (&variant, sizes), packet_id);
+        }
+    }
+
+    /// A delivery that was due is not sent. What is too large for this member of a group is not dropped: another one may take it.
+    #[cold]
+    fn skip(&mut self, skip: Skip, place: Place, fx: &mut impl FrontEffects) {
+        match (skip, place.0) {
+            (Skip::TooLarge, Source::Group(_)) => self.outcome(place, OutcomeKind::TooLarge, fx),
+            (Skip::TooLarge, Source::Session) | (Skip::Expired, _) => {
+                fx.dropped(skip.dropped(), 1);
+                self.outcome(place, OutcomeKind::Skipped, fx);
+            }
         }
     }
 

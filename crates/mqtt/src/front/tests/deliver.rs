@@ -216,6 +216,9 @@ fn nothing_above_the_clients_maximum_packet_size() {
             "volatile: outcome 2..=2 Skipped"
         ]
     );
+    // What a group gave is for who takes it.
+    client.gets_stored(message(&[b'x'; 49]), &to_group(7, QoS::AtLeastOnce));
+    assert_eq!(client.effects(), ["4: group 77 outcome 7..=7 TooLarge"]);
     // A skipped one takes no place in the window.
     client.gets_stored(message(b"y"), &to_session(3, QoS::AtLeastOnce));
     assert_eq!(client.hears(), ["PUBLISH \"topic\" q1 id=4 'y'"]);
