@@ -398,7 +398,7 @@ impl Broker {
         let backups = Arc::new(Backups::new(source, Arc::clone(&self.live)));
         self.control.set_backups(Arc::clone(&backups));
         let scrub = Scrub::start(
-            folder.log(),
+            &folder,
             stations.copy_door(),
             self.control.clone(),
             Arc::clone(&self.live),

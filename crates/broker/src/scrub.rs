@@ -4,16 +4,20 @@
 //! damaged may still be in memory: deliveries go on. What it concerns is said, and a partition that would have to replay damaged entries is
 //! saved, so that a start does not need them. Messages that still wait need theirs: a start stops their streams there (M44).
 //!
+//! A start reads no old segment (ADR 22), so it goes on where the process before has stopped (`progress`): a pass takes days.
+//!
 //! A segment of which something could not be read for a stream that wanted it is looked at before all others, also where the scrub is turned
 //! off: the streams that need the same damage and have not come to it are told with that one.
 //!
 //! A segment that is used again while it is read looks damaged: damage counts only if the log still has the segment afterwards.
 
 mod missing;
+mod progress;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use self::missing::Missing;
+use self::progress::Progress;
 
 use std::cell::RefCell;
 use std::io;
@@ -30,8 +34,10 @@ use courser_memory::{Component, Scope};
 
 use crate::Status;
 use crate::backup::pace::{Pace, SlowFile, Stopped, forget_pages};
+use crate::clock;
 use crate::control::Control;
 use crate::live::Live;
+use crate::node::DataFolder;
 use crate::repair::RottenPlace;
 use crate::stations::{CopyDoor, Counter};
 
@@ -53,19 +59,21 @@ pub(crate) struct Scrub {
 }
 
 impl Scrub {
-    /// Starts it for the log in `folder`.
+    /// Starts it for the log of this folder.
     ///
     /// # Errors
     /// When the system gives no thread.
     pub(crate) fn start(
-        folder: PathBuf,
+        folder: &DataFolder,
         door: CopyDoor<FileDisk>,
         control: Control,
         live: Arc<Live>,
     ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let mut scrubber = Scrubber {
-            folder,
+            folder: folder.log(),
+            progress: Progress::read(&folder.scrub()),
+            noted_in: folder.scrub(),
             door,
             control,
             live,
@@ -97,6 +105,9 @@ impl Scrub {
 
 struct Scrubber {
     folder: PathBuf,
+    progress: Progress,
+    /// The file for that.
+    noted_in: PathBuf,
     door: CopyDoor<FileDisk>,
     control: Control,
     live: Arc<Live>,
@@ -107,19 +118,20 @@ struct Scrubber {
 impl Scrubber {
     fn run(&mut self) -> Result<std::convert::Infallible, Stopped> {
         loop {
-            let begun = Instant::now();
-            if !self.period().is_zero() && self.control.status() == Status::Serving {
-                self.pass()?;
-            }
-            // A shorter period counts at once.
-            loop {
-                self.rest(LOOK)?;
-                self.look_at_suspects()?;
-                let period = self.period();
-                let is_ready = self.control.status() == Status::Serving;
-                if is_ready && !period.is_zero() && begun.elapsed() >= period {
-                    break;
-                }
+            self.wait_until_due()?;
+            self.pass()?;
+        }
+    }
+
+    /// A shorter period counts at once. What a start reads of the disk, it has for itself.
+    fn wait_until_due(&mut self) -> Result<(), Stopped> {
+        loop {
+            self.rest(LOOK)?;
+            self.look_at_suspects()?;
+            let period = self.period();
+            let may = !period.is_zero() && self.control.status() == Status::Serving;
+            if may && self.progress.is_due(clock::system(), period) {
+                return Ok(());
             }
         }
     }
@@ -153,11 +165,17 @@ impl Scrubber {
         Ok(segments)
     }
 
-    /// Reads all that there is once.
+    /// Reads all that there is once, or what is left of that. Where there is nothing no pass begins: what comes first does not wait for the
+    /// next one.
     fn pass(&mut self) -> Result<(), Stopped> {
         let segments = self.sealed()?;
+        if segments.is_empty() {
+            self.forget_all_but(&segments);
+            return Ok(());
+        }
         let total: u64 = segments.iter().map(|segment| segment.bytes).sum();
-        for segment in &segments {
+        let next = self.progress.go_on(clock::system());
+        for segment in segments.iter().filter(|it| it.segment >= next) {
             self.look_at_suspects()?;
             let period = self.period();
             if period.is_zero() {
@@ -168,12 +186,25 @@ impl Scrubber {
             let pace = total.saturating_mul(1_000) / millis.max(1);
             self.pace.borrow_mut().set(pace.max(BYTES_PER_SECOND_MIN));
             self.segment(segment)?;
+            self.progress.passed(segment.segment);
+            self.note_progress();
         }
-        let left = self.sealed()?;
-        let damage = self.door.state.damage();
-        damage.segments_left(|number| left.iter().any(|it| it.segment.0 == number));
+        self.forget_all_but(&self.sealed()?);
+        self.progress.end();
+        self.note_progress();
         self.door.state.add(Counter::ScrubPasses, 1);
         Ok(())
+    }
+
+    /// What was damaged of the others is needed by nobody any more.
+    fn forget_all_but(&self, left: &[HeldSegment]) {
+        let damage = self.door.state.damage();
+        damage.segments_left(|number| left.iter().any(|it| it.segment.0 == number));
+    }
+
+    fn note_progress(&self) {
+        // Where that cannot be written, perhaps for want of room, the next start goes on from an earlier segment.
+        let _written = self.progress.write(&self.noted_in);
     }
 
     /// Reads segments of which something could not be read, as fast as it goes: somebody waits for what is in them.

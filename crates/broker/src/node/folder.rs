@@ -23,6 +23,7 @@ const LOG: &str = "log";
 const CHECKPOINTS: &str = "checkpoints";
 const CRASH: &str = "crash";
 const REPAIR: &str = "repair";
+const SCRUB: &str = "scrub";
 
 /// Why a data folder cannot be used. Each text says what and where, and what to do where there is something to do.
 #[derive(Debug, thiserror::Error)]
@@ -182,6 +183,11 @@ impl DataFolder {
         self.path.join(CRASH)
     }
 
+    /// Where it is noted how far the scrub has come.
+    pub(crate) fn scrub(&self) -> PathBuf {
+        self.path.join(SCRUB)
+    }
+
     /// What the operator has ordered, and which entries have made the program panic.
     ///
     /// # Errors
@@ -327,15 +333,29 @@ fn write_node(folder: &Path, node: &NodeFile) -> io::Result<()> {
 /// Replaces a file as a whole: after a power loss there is the old one or the new one.
 fn replace(folder: &Path, (new, name): (&str, &str), bytes: &[u8]) -> io::Result<()> {
     let new = folder.join(new);
+    write_new(&new, bytes)?.sync_all()?;
+    fs::rename(&new, folder.join(name))?;
+    File::open(folder)?.sync_all()
+}
+
+/// Replaces a file that nobody needs: after a power loss there may also be one that says nothing.
+///
+/// # Errors
+/// Those of the disk. The file is as it was then.
+pub(crate) fn replace_unsynced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    write_new(&new, bytes)?;
+    fs::rename(&new, path)
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<File> {
     let mut file = private_file()
         .write(true)
         .create(true)
         .truncate(true)
-        .open(&new)?;
+        .open(path)?;
     file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&new, folder.join(name))?;
-    File::open(folder)?.sync_all()
+    Ok(file)
 }
 
 fn private_file() -> OpenOptions {

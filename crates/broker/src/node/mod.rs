@@ -6,6 +6,7 @@
 //! DATA/log/           segments, files of crate `log`
 //! DATA/crash          entries that made the program panic (`repair::crash`)
 //! DATA/repair         what the operator has ordered for the next start (`repair::orders`)
+//! DATA/scrub          how far the scrub has come (`scrub::progress`)
 //! DATA/checkpoints/   states of partitions, files of crate `log`
 //! ```
 //! Folders are 0700, files 0600: messages are the users' own.
@@ -18,5 +19,5 @@ mod samples;
 mod tests;
 
 pub(crate) use file::VERSION;
-pub(crate) use folder::DataFolder;
 pub use folder::FolderError;
+pub(crate) use folder::{DataFolder, replace_unsynced};

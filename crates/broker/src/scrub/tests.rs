@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Scrubber;
+use super::progress::Progress;
 use crate::backup::pace::{Pace, Stopped};
 use crate::config::Config;
 use crate::live::Live;
@@ -288,6 +289,30 @@ fn m44_damage_that_a_stream_comes_to_is_told_and_ends_as_any_other() {
     broker.stop().expect("nothing failed");
 }
 
+/// With the period that nobody has set: a process that lives for a day reads a part of the log, and the next one goes on.
+#[test]
+fn m44_a_pass_begins_with_the_process_and_goes_on_in_the_next_one() {
+    let folder = tempfile::tempdir().expect("a folder for a test");
+    let folder = folder.path();
+    let noted = || Progress::read(&folder.join("scrub"));
+    let broker = broker_on(folder, 1, &["sys.interval=0s", "scrub.period=0s"]);
+    store(&broker, "first", 200);
+    broker.stop().expect("nothing failed");
+    assert_eq!(noted(), Progress::default());
+    let life = || {
+        let broker = broker_on(folder, 1, &["sys.interval=0s"]);
+        wait("a segment is read", || {
+            counted(&broker, "scrub_segments") > 0
+        });
+        broker.stop().expect("nothing failed");
+        noted()
+    };
+    let (first, second) = (life(), life());
+    // Of one pass, with another segment each time.
+    assert!(first.next > Some(SegmentNumber(0)) && first.next < second.next);
+    assert_eq!(first.begun, second.begun);
+}
+
 #[test]
 fn a_scrub_that_is_turned_off_reads_nothing() {
     let folder = tempfile::tempdir().expect("a folder for a test");
@@ -313,6 +338,8 @@ fn d8_damage_is_not_forgotten_while_the_writer_does_not_answer() {
     );
     let mut scrubber = Scrubber {
         folder: folder.path().join("log"),
+        progress: Progress::default(),
+        noted_in: folder.path().join("scrub"),
         door: CopyDoor {
             jobs: mpsc::channel().0,
             requests,
