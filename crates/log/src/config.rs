@@ -150,7 +150,8 @@ impl LogConfig {
 
 /// What a batch takes at most in segments of `segment_bytes` (M45). Older segments may have larger ones: the setting may have been
 /// lowered.
-pub(crate) const fn batch_bytes_max(segment_bytes: u64) -> usize {
+#[must_use]
+pub const fn batch_bytes_max(segment_bytes: u64) -> usize {
     let quarter = segment_bytes / 4;
     let quarter = quarter - quarter % BLOCK_BYTES as u64;
     if quarter < BATCH_BYTES_MAX as u64 {

@@ -50,7 +50,7 @@ pub use self::{
         CheckpointWriter, HeldFile, LoadedCheckpoints, Manifest, Manifests, PIECE_BYTES_MAX,
     },
     clean::{Budget, Cleaner, CleanerCounts, Pressure, Question, Source, Step, Survey},
-    config::{LogConfig, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SegmentBytesError},
+    config::{LogConfig, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SegmentBytesError, batch_bytes_max},
     disk::{Disk, DiskFile, FileDisk, PageCache, RealFile, is_passing},
     error::{BatchPlace, OpenError, PrepareError, ReadError, WriteError},
     format::{BATCH_BYTES_MAX, BLOCK_BYTES, SEGMENT_VERSION},

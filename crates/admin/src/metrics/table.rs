@@ -241,6 +241,8 @@ metrics! {
         |it| disk(it, "recall_index_bytes");
     "cleaner_given_up", Counter of Things, "Segments and checkpoints that the cleaner left as they are: damaged, with more in them than was thought, or with a message that is larger than a batch",
         |it| disk(it, "cleaner_given_up");
+    "cleaner_segments_in_pieces", Gauge of Things, "Segments that the cleaner left when it last looked, since something in them is needed of an entry that is larger than a batch, such as a message",
+        |it| disk(it, "cleaner_segments_in_pieces");
     "log_recovered_entries", Gauge of Things, "Entries that the last start read",
         |it| disk(it, "log_recovered_entries");
     "log_cut", Gauge of Bytes, "Bytes of an unfinished write that the last start cut off",

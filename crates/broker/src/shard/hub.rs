@@ -18,6 +18,7 @@ use router::{Reader, Writer};
 use super::budget::Budget;
 use super::guard::Inside;
 use super::links::Links;
+use super::publish::entry_bytes_max;
 use super::recovery::Early;
 use super::writing::Unsent;
 use crate::access::{Access, Accounts, Authors};
@@ -126,6 +127,8 @@ pub(crate) struct Hub {
     pub(crate) rng: StdRng,
     /// Whether volatile partitions may refuse publishers, so that a publish waits for their answers (M13).
     pub(crate) volatile_answers: bool,
+    /// See [`entry_bytes_max`](super::publish::entry_bytes_max).
+    pub(crate) entry_bytes_max: usize,
     /// Set when an append of the front that is being called went to a session that is slower than it.
     pub(crate) slow: bool,
     /// How near the memory of the process is to its end.
@@ -192,6 +195,7 @@ impl Hub {
             closed_in_turn: 0,
             rng: parts.rng,
             volatile_answers: parts.volatile_answers,
+            entry_bytes_max: entry_bytes_max(parts.config.settings.log.segment_bytes.bytes()),
             slow: false,
             memory: Level::Free,
             inside: Inside::default(),

@@ -1,7 +1,7 @@
 //! Messages of other shards, and of this one to itself: every kind in one place.
 
 use courser_contract::{
-    Append, Delivery, Fence, FrontId, Publish, ShardId, ToFront, ToHome, ToPartition,
+    Append, Delivery, Fence, FrontId, PartitionId, Publish, ShardId, ToFront, ToHome, ToPartition,
 };
 
 use courser_engine::Pace;
@@ -157,6 +157,10 @@ impl Shard {
             Message::Deliver(_) => unreachable!("deliveries are handed out in pieces"),
             Message::Home(partition, message) => {
                 self.hub.budget.spend(filters(&message) * Budget::FILTER);
+                if let ToHome::Publish2 { publish, .. } = &message {
+                    let place = self.partitions.place(partition);
+                    self.make_room_in_entry(place, publish.record.bytes().len());
+                }
                 self.with_partition(partition, |it, now, fx| it.handle_home(now, message, fx));
             }
             Message::Front(front, message) => {
@@ -170,9 +174,7 @@ impl Shard {
             }
             Message::Partition { from, to, message } => {
                 self.hub.budget.spend(scanned(&message) * Budget::SCAN);
-                self.with_partition(to, |it, now, fx| {
-                    it.handle_partition(now, from, message, fx)
-                });
+                self.tell_partition(from, to, message);
             }
             Message::Settled {
                 partition,
@@ -195,6 +197,22 @@ impl Shard {
             }
             Message::Control(control) => self.handle_control(from, control),
         }
+    }
+
+    /// A message of another partition, or of this one to itself.
+    pub(crate) fn tell_partition(
+        &mut self,
+        from: PartitionId,
+        to: PartitionId,
+        message: ToPartition,
+    ) {
+        if let ToPartition::Append { record, .. } = &message {
+            let place = self.partitions.place(to);
+            self.make_room_in_entry(place, record.bytes().len());
+        }
+        self.with_partition(to, |it, now, fx| {
+            it.handle_partition(now, from, message, fx)
+        });
     }
 
     /// Messages about the index, fences and reports.

@@ -39,6 +39,13 @@ pub(crate) struct Owned {
 const PROPOSED_MAX: usize = 1_024;
 
 impl Owned {
+    /// Bytes of the entry in the making; of one that handles something nobody knows.
+    #[inline]
+    pub(crate) fn entry_bytes(&self) -> usize {
+        let partition = self.partition.as_ref();
+        partition.map_or(0, |partition| partition.entry_bytes())
+    }
+
     /// A publish goes into the next entry.
     #[inline]
     pub(crate) fn note_received(&mut self, received: Option<Moment>) {

@@ -6,6 +6,7 @@ use courser_contract::{
 };
 
 use courser_engine::Pace;
+use courser_log::batch_bytes_max;
 use courser_shard::Waiting;
 
 use super::Shard;
@@ -15,9 +16,13 @@ use crate::failpoint;
 use crate::index::Way;
 use crate::memory::Level;
 
-/// Facts of so many bytes go as an entry at once: the next message begins another one. So an entry is at most this and one message
-/// longer, however many large messages one turn brings, and every record begins where its address can name it (M45).
-const ENTRY_BYTES_MAX: usize = 4 << 20;
+/// Facts of so many bytes go as an entry at once, and a message with which they would be more begins another one. So a batch of such segments holds
+/// every entry but that of a single message that is larger: a segment with a piece of one that is needed cannot be cleaned (M41, M45).
+///
+/// An eighth is left for what a fact says besides the message: its key, and targets or the set of them, which is written once.
+pub(crate) const fn entry_bytes_max(segment_bytes: u64) -> usize {
+    batch_bytes_max(segment_bytes) / 8 * 7
+}
 
 /// One destination of a publish.
 #[derive(Clone, Copy)]
@@ -136,12 +141,23 @@ impl Shard {
     #[inline]
     pub(crate) fn append_here(&mut self, id: PartitionId, append: &Append<'_>) -> Pace {
         let place = self.partitions.place(id);
+        let publish = append.publish;
+        let bytes = publish.topic.len() + publish.properties.len() + publish.payload.len();
+        self.make_room_in_entry(place, bytes);
         let received = self.hub.latency.handling();
         self.partitions.at(place).note_received(received);
-        self.with_partition(id, |partition, now, fx| {
-            failpoint::in_partition(append.publish.payload);
+        self.call_partition(place, |partition, now, fx| {
+            failpoint::in_partition(publish.payload);
             partition.handle_append(now, append, fx)
         })
+    }
+
+    /// Before something of so many bytes: sends the entry in the making off if a batch would not hold it with that.
+    #[inline]
+    pub(crate) fn make_room_in_entry(&mut self, place: usize, bytes: usize) {
+        if self.partitions.at(place).entry_bytes() + bytes > self.hub.entry_bytes_max {
+            self.commit_partition(place);
+        }
     }
 
     /// Takes a partition out, does something with it, and puts it back.
@@ -156,15 +172,28 @@ impl Shard {
         ) -> R,
     ) -> R {
         let place = self.partitions.place(id);
+        let result = self.call_partition(place, act);
+        self.make_room_in_entry(place, 0);
+        result
+    }
+
+    /// The same, for what has made room in the entry before.
+    #[inline]
+    fn call_partition<R>(
+        &mut self,
+        place: usize,
+        act: impl FnOnce(
+            &mut courser_engine::Partition,
+            courser_contract::Now,
+            &mut PartitionFx<'_>,
+        ) -> R,
+    ) -> R {
+        let id = self.partitions.at(place).id;
         let mut partition = self.partitions.take(place);
         let now = self.hub.now;
         let result = act(&mut partition, now, &mut PartitionFx { shard: self, id });
-        let is_large = partition.entry_bytes() >= ENTRY_BYTES_MAX;
         self.hub.budget.spend_on(partition.take_visited());
         self.partitions.put(place, partition);
-        if is_large {
-            self.commit_partition(place);
-        }
         result
     }
 

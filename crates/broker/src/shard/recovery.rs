@@ -256,9 +256,7 @@ impl Shard {
 
     fn give_held(&mut self) {
         for Held { from, to, message } in std::mem::take(&mut self.held) {
-            self.with_partition(to, |it, now, fx| {
-                it.handle_partition(now, from, message, fx)
-            });
+            self.tell_partition(from, to, message);
         }
     }
 

@@ -227,6 +227,7 @@ where
         let left = counts.given_up + counts.too_full + counts.too_large;
         self.state.set(Counter::CleanerReadBytes, counts.read_bytes);
         self.state.set(Counter::CleanerGivenUp, left);
+        self.state.set(Counter::CleanerInPieces, counts.in_pieces);
     }
 }
 

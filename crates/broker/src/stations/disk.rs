@@ -107,6 +107,7 @@ pub(crate) enum Counter {
     KeptBytes,
     CleanerReadBytes,
     CleanerGivenUp,
+    CleanerInPieces,
     ScrubbedSegments,
     ScrubbedBytes,
     ScrubPasses,
@@ -126,9 +127,9 @@ pub(crate) enum Counter {
 macro_rules! counters {
     ($($name:literal),+ $(,)?) => {
         /// In the order of [`Counter`].
-        pub(crate) const COUNTERS: [&str; 38] = [$($name),+];
+        pub(crate) const COUNTERS: [&str; 39] = [$($name),+];
         /// The same as topics.
-        pub(crate) const TOPICS: [&str; 38] = [$(concat!("$SYS/broker/disk/", $name)),+];
+        pub(crate) const TOPICS: [&str; 39] = [$(concat!("$SYS/broker/disk/", $name)),+];
     };
 }
 
@@ -158,6 +159,7 @@ counters![
     "log_kept_bytes",
     "cleaner_read_bytes",
     "cleaner_given_up",
+    "cleaner_segments_in_pieces",
     "scrub_segments",
     "scrub_bytes",
     "scrub_passes",

@@ -202,6 +202,7 @@ impl<D: Disk, N: Needs> Cleaner<D, N> {
         let bytes: u64 = survey.segments.iter().map(|it| it.bytes).sum();
         self.look_at = (LOOK_SEGMENTS * self.segment_bytes).max(bytes / 8);
         self.grown = 0;
+        self.counts.in_pieces = survey.in_pieces;
         self.has_news = false;
         let is_worth = survey.room > 0 && !survey.segments.is_empty();
         self.state = match is_worth {

@@ -25,6 +25,17 @@ pub struct Survey {
     pub(crate) active: u64,
     /// Bytes of kept records that there is room for.
     pub(crate) room: u64,
+    /// Segments that would be among them, but that a needed entry lies there in pieces.
+    pub(crate) in_pieces: u64,
+}
+
+/// Whether a segment may be cleaned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cleanable {
+    Yes,
+    /// It would, but that a needed entry lies there in pieces: kept records are of entries that a batch holds.
+    InPieces,
+    No,
 }
 
 /// Entries of a partition, from the first to the last.
@@ -110,8 +121,13 @@ impl<D: Disk> Log<D> {
             ..Survey::default()
         };
         for (number, segment) in closed {
-            if !self.is_cleanable(*number, segment) {
-                continue;
+            match self.cleanable(*number, segment) {
+                Cleanable::Yes => {}
+                Cleanable::InPieces => {
+                    survey.in_pieces += 1;
+                    continue;
+                }
+                Cleanable::No => continue,
             }
             survey.partitions.extend(self.needed_of(segment));
             let ranges = segment.ranges.iter();
@@ -145,7 +161,8 @@ impl<D: Disk> Log<D> {
     #[must_use]
     pub fn source(&self, number: SegmentNumber) -> Option<Source> {
         let segment = self.segments.get(&number)?;
-        if number >= self.active.segment || !self.is_cleanable(number, segment) {
+        let cleanable = self.cleanable(number, segment) == Cleanable::Yes;
+        if number >= self.active.segment || !cleanable {
             return None;
         }
         let room = self.room_to_clean();
@@ -170,7 +187,7 @@ impl<D: Disk> Log<D> {
     }
 
     /// Whether moving what is needed of it would free it: all its entries are below the checkpoints.
-    fn is_cleanable(&self, number: SegmentNumber, segment: &Segment) -> bool {
+    fn cleanable(&self, number: SegmentNumber, segment: &Segment) -> Cleanable {
         let covered = segment.ranges.iter().all(|(id, (_, last))| {
             let checkpoint = self.partitions.get(id).and_then(|known| known.checkpoint);
             checkpoint.is_some_and(|at| *last <= at.index)
@@ -184,7 +201,13 @@ impl<D: Disk> Log<D> {
             })
         };
         let covered = covered || self.config.has(Planted::CleanUncovered);
-        segment.in_doubt == 0 && segment.moved.is_none() && covered && !in_pieces()
+        if segment.in_doubt != 0 || segment.moved.is_some() || !covered {
+            return Cleanable::No;
+        }
+        match in_pieces() {
+            true => Cleanable::InPieces,
+            false => Cleanable::Yes,
+        }
     }
 
     /// Partitions whose checkpoint needs something of a segment.

@@ -53,4 +53,6 @@ pub struct CleanerCounts {
     pub too_large: u64,
     /// Segments and checkpoints that were left since they are damaged.
     pub given_up: u64,
+    /// Segments that stayed as they are when it last looked, since a needed entry that is larger than a batch lies there in pieces.
+    pub in_pieces: u64,
 }

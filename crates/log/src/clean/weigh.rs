@@ -140,6 +140,7 @@ mod tests {
             partitions: [PartitionId(1)].into(),
             active: 9,
             room: u64::MAX,
+            in_pieces: 0,
         })
     }
 
