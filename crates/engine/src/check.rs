@@ -73,7 +73,7 @@ impl Partition {
             session.is_some_and(|it| it.is_detaching() || moment(it) == Some(at))
         };
         let soon = WallMs(self.wall().0 + ASK_AGAIN_MS);
-        for (at, due) in self.lead.due.due(WallMs(u64::MAX)) {
+        for (at, due) in self.lead.due.iter() {
             let is_wanted = match due {
                 Due::SessionEnd(number) => is_of(number, |session| session.ends_at, at),
                 Due::Will(number) => is_of(number, Session::will_due, at),

@@ -8,7 +8,7 @@ use crate::{
     ids::{self, Owner},
     lead::Due,
     record::{Address, Slot},
-    session::{Going, Session, WillGoes},
+    session::{Going, WillGoes},
     stream::Stream,
 };
 
@@ -107,7 +107,7 @@ impl Partition {
     /// Whether a will waits whose delay was over at a moment.
     pub(crate) fn is_will_due(&self, uid: SessionUid, at: WallMs) -> bool {
         let session = self.state.sessions.get(uid.0);
-        let due = session.and_then(Session::will_due);
+        let due = session.and_then(|session| session.will_due());
         due.is_some_and(|due| due <= at)
     }
 

@@ -53,6 +53,11 @@ impl<K: Ord + Copy> DueIndex<K> {
         self.entries.first().map(|&(at, _)| at)
     }
 
+    /// All that is due ever, earliest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (WallMs, K)> + '_ {
+        self.entries.iter().copied()
+    }
+
     /// Takes out what is due at `now`, earliest first, at most `max` of it, and appends it to `out`. Returns whether more is
     /// due: the turn's work budget decides when to go on.
     pub(crate) fn pop_due(&mut self, now: WallMs, max: usize, out: &mut Vec<(WallMs, K)>) -> bool {

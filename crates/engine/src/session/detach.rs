@@ -199,7 +199,7 @@ impl Partition {
 
     fn cancel_will(&mut self, uid: SessionUid) {
         let session = self.state.sessions.get(uid.0);
-        if let Some(at) = session.and_then(Session::will_due) {
+        if let Some(at) = session.and_then(|session| session.will_due()) {
             self.lead.due.remove(at, Due::Will(uid.0));
         }
     }

@@ -18,7 +18,9 @@ pub(crate) use self::groups::{GroupLead, Leaving, Passing, SharedGroup};
 
 use bytes::Bytes;
 use compact_str::CompactString;
-use courser_contract::{Cut, LogIndex, PartitionId, QoS, RecordRef, RecordView, Seq, Term, WallMs};
+use courser_contract::{
+    Cut, LogIndex, PartitionId, QoS, RecordRef, RecordView, Seq, SessionUid, Term, WallMs,
+};
 use hashbrown::HashMap;
 
 use crate::{
