@@ -157,7 +157,7 @@ impl Shard {
             Message::Deliver(_) => unreachable!("deliveries are handed out in pieces"),
             Message::Home(partition, message) => {
                 self.hub.budget.spend(filters(&message) * Budget::FILTER);
-                if let ToHome::Publish2 { publish, .. } = &message {
+                if let ToHome::PublishQos2 { publish, .. } = &message {
                     let place = self.partitions.place(partition);
                     self.make_room_in_entry(place, publish.record.bytes().len());
                 }
