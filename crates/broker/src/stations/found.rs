@@ -69,7 +69,7 @@ mod tests {
         };
         let counters = found.counters();
         for number in found.to_string().split(|it: char| !it.is_ascii_digit()) {
-            if let Ok(number) = number.parse() {
+            if let Ok(number) = number.parse::<u64>() {
                 assert!(counters.iter().any(|it| it.1 == number), "{number}");
             }
         }
