@@ -12,7 +12,9 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 
-use courser_client::{Client, Filter, Message, MessageProperty, Options, QoS, VersionChoice};
+use courser_client::{
+    Client, Endpoint, Filter, Message, MessageProperty, Options, QoS, VersionChoice,
+};
 use server::{COURSER, Running, run, server};
 
 /// A folder with what cases name: a password and a file of Mosquitto's.
@@ -95,7 +97,10 @@ fn with_reader(folder: &Path) -> (Running, String) {
 /// Answers every question below `service/` with what was asked, until the server ends.
 fn answering(port: &str) {
     let options = Options {
-        port: port.parse().expect("a port"),
+        endpoint: Endpoint::Tcp {
+            host: "127.0.0.1".to_owned(),
+            port: port.parse().expect("a port"),
+        },
         version: VersionChoice::V5,
         ..Options::default()
     };
