@@ -357,11 +357,9 @@ fn m42_checkpoints_free_the_log_and_a_start_reads_them() {
 
 /// Entries that a start found to apply.
 fn to_apply(broker: &Broker) -> usize {
-    let report = broker.recovered().expect("the log was read");
-    let number = report
-        .split(", ")
-        .find_map(|part| part.strip_suffix(" entries to apply"));
-    number.expect("a report says it").parse().expect("a number")
+    let found = broker.recovered().expect("the log was read").counters();
+    let behind = found.into_iter().find(|it| it.0 == "entries_to_apply");
+    behind.expect("a report says it").1 as usize
 }
 
 /// All that classes can make relaxed is.
