@@ -18,17 +18,12 @@ import wire
 from broker import Courser
 from doors import LOOPBACK, Authority, WithAccounts, listener, places, running
 from raw import RawClient
+from web import frame, upgrade, upgraded
 from wire import CONNACK, V5
 
 pytestmark = pytest.mark.courser
 
 MIB = 1 << 20
-UPGRADE = (
-    b"GET /mqtt HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: mqtt\r\n"
-)
-
-
 @pytest.fixture(scope="module")
 def web(tmp_path_factory):
     """A broker with a WebSocket door; it must be alive in the end, and not have grown."""
@@ -37,30 +32,6 @@ def web(tmp_path_factory):
         yield broker, places(broker)["ws"]
         RawClient(broker.address, V5).connect("after")
         assert broker.rss_bytes() - before < 64 * MIB
-
-
-def frame(opcode, data, first=0x80, announced=None, masked=True):
-    """A frame of a client, whose mask is zeros."""
-    length = len(data) if announced is None else announced
-    bit = 0x80 if masked else 0
-    if length < 126:
-        head = bytes([bit | length])
-    elif length < 1 << 16:
-        head = bytes([bit | 126]) + struct.pack(">H", length)
-    else:
-        head = bytes([bit | 127]) + struct.pack(">Q", length)
-    return bytes([first | opcode]) + head + (bytes(4) if masked else b"") + data
-
-
-def upgraded(place, more=b""):
-    sock = socket.create_connection(place, timeout=10)
-    sock.sendall(UPGRADE + more + b"\r\n")
-    head = b""
-    while b"\r\n\r\n" not in head:
-        piece = sock.recv(4096)
-        assert piece, head
-        head += piece
-    return sock, head
 
 
 def rest(sock):
@@ -81,6 +52,8 @@ def test_cve_2026_27571_deflate_bomb(web):
     assert rest(sock) == b"\x88\x02\x03\xea"
 
 
+# As long as a CONNECT may be, so that its bytes are waited for.
+LONG = wire.connect(V5, "long", username="u", password=b"x" * 16_000)
 BAD_FRAMES = {
     "2^63 - 1 bytes": frame(2, b"x", announced=(1 << 63) - 1),
     "2^64 - 1 bytes": frame(2, b"x", announced=(1 << 64) - 1),
@@ -92,7 +65,7 @@ BAD_FRAMES = {
     "ping in parts": frame(9, b"x", first=0),
     "close of one byte": frame(8, b"x"),
     "text": frame(1, b"x"),
-    "parts beyond the limit": frame(2, b"x" * 9000, first=0) + frame(0, b"x" * 9000),
+    "parts beyond the limit": frame(2, LONG[:9000], first=0) + frame(0, b"x" * 9000),
 }
 
 
@@ -148,8 +121,7 @@ def test_pings_without_reading(tmp_path, protocol, when):
         if files:
             context = ssl.create_default_context(cafile=str(authority.certificate))
             sock = context.wrap_socket(sock, server_hostname="localhost")
-        sock.sendall(UPGRADE + b"\r\n")
-        assert b"101" in sock.recv(4096)
+        assert b"101" in upgrade(sock)
         if when == "after CONNECT":
             sock.sendall(frame(2, wire.connect(V5, "pings")))
             assert sock.recv(4096)[:1] == b"\x82"

@@ -14,6 +14,7 @@ import wire
 from broker import Courser, until
 from doors import LOOPBACK, Authority, listener, places, running
 from raw import RawClient
+from web import upgrade
 from wire import CONNACK, V5
 
 pytestmark = [pytest.mark.courser, pytest.mark.timeout(180)]
@@ -28,10 +29,6 @@ BEHIND = {FLOODER: b"PROXY TCP4 192.0.2.7 127.0.0.1 4711 1883\r\n", OTHER: b"PRO
 PROXIED = 'proxies = ["127.0.0.0/8"], insecure_anonymous = true, address_connects_per_second = 0'
 # What each sends of its handshake, so that it is under way.
 BEGINS = {"mqtts": b"\x16\x03\x01\x02\x00\x01\x00", "ws": b"GET /mqtt HTTP/1.1\r\nHost: x\r\n"}
-UPGRADE = (
-    b"GET /mqtt HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n"
-)
 
 
 def reached(place, source, behind):
@@ -74,14 +71,9 @@ def comes_in(place, protocol, authority, source, behind):
         sock = open_sockets.enter_context(reached(place, source, behind))
         try:
             if protocol == "ws":
-                sock.sendall(UPGRADE)
-                answer = b""
-                while b"\r\n\r\n" not in answer:
-                    if not (data := sock.recv(4096)):
-                        return False
-                    answer += data
-                assert answer.startswith(b"HTTP/1.1 101"), answer
-                return True
+                answer = upgrade(sock)
+                assert answer is None or answer.startswith(b"HTTP/1.1 101"), answer
+                return answer is not None
             sock = open_sockets.enter_context(context.wrap_socket(sock, server_hostname="localhost"))
             sock.sendall(wire.connect(V5, "proper"))
             return sock.recv(4096)[:1] == b"\x20"

@@ -4,11 +4,16 @@ import hashlib
 import os
 import signal
 import socket
+import ssl
 import time
 
+import doors
 import pytest
 import wire
+from broker import Courser
+from doors import LOOPBACK, Authority, listener, places, running
 from raw import RawClient
+from web import BINARY, frame, upgraded
 from wire import PINGRESP, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, V5
 
 pytestmark = pytest.mark.courser
@@ -143,3 +148,29 @@ def test_c2_memory_follows_what_came(large):
     assert broker.rss_bytes() - before < 16 * MIB
     raw.release()
     assert broker.stop() == 0
+
+
+@pytest.mark.parametrize("protocol", ["ws", "wss"])
+def test_c2_memory_follows_what_came_by_websocket(tmp_path, protocol):
+    """The same in frames: 80 MiB are announced by the head of the frame, and again by the packet in it."""
+    authority = Authority(tmp_path / "certificates")
+    files = authority.issue("server", "server", doors.server_names()) if protocol == "wss" else None
+    context = ssl.create_default_context(cafile=str(authority.certificate)) if files else None
+    settings = {"listeners": listener("web", protocol, LOOPBACK, files), "packet_bytes": "80MiB"}
+    announced = wire.publish(V5, "announced", bytes(79 * MIB), qos=0)
+    begun = [frame(BINARY, announced[:64], announced=len(announced)), frame(BINARY, b"", announced=80 * MIB)]
+    with running(Courser, tmp_path / "broker", **settings) as broker:
+        place = places(broker)["web"]
+        RawClient(broker.address, V5).connect("first")
+        before = broker.heap_bytes()
+        socks = []
+        for number in range(20):
+            sock, _ = upgraded(place, context=context)
+            socks.append(sock)
+            sock.sendall(frame(BINARY, wire.connect(V5, f"c{number}")))
+            assert sock.recv(4096)[:1] == b"\x82"
+            sock.sendall(begun[number % 2])
+        RawClient(broker.address, V5).connect("last")
+        assert broker.heap_bytes() - before < 16 * MIB
+        for sock in socks:
+            sock.close()

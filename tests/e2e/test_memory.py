@@ -6,19 +6,23 @@ Each flood alone with a small budget, and all of them one after the other with 2
 
 import contextlib
 import functools
+import re
 import resource
 import select
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import threading
 import time
 
+import doors
 import groups
 import pytest
 import wire
 from broker import Courser
+from web import BINARY, frame, upgraded
 
 pytestmark = pytest.mark.courser
 
@@ -39,6 +43,10 @@ class Server:
         command += ["--set", f"memory.max={max_bytes >> 20}MiB", "--set", "http.listen=", "--set", "session.queue_bytes_max=1GiB"]
         # So that few readers can hold much.
         command += ["--set", "mqtt.output_bytes_max=64MiB"]
+        authority = doors.Authority(folder / "certificates")
+        files = authority.issue("server", "server", doors.server_names())
+        self.tls = ssl.create_default_context(cafile=str(authority.certificate))
+        command += ["--set", f"listener=[{doors.listener('ws', 'ws')}, {doors.listener('wss', 'wss', files=files)}]"]
         with self.log.open("w") as output:
             inside = functools.partial(groups.join, group) if group else None
             self.process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output, preexec_fn=inside)
@@ -46,8 +54,9 @@ class Server:
         while "ready\n" not in self.log.read_text():
             assert self.process.poll() is None and time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.02)
-        address = next(line for line in self.log.read_text().splitlines() if line.startswith("MQTT"))
-        self.port = int(address.rsplit(":", 1)[1])
+        found = re.findall(r"^MQTT .* on 127.0.0.1:(\d+)(?: \((\w+)\))?$", self.log.read_text(), re.MULTILINE)
+        self.ports = {name or "mqtt": int(port) for port, name in found}
+        self.port = self.ports["mqtt"]
         self.peak = 0
         self.done = threading.Event()
         self.poll = threading.Thread(target=self._poll)
@@ -71,7 +80,7 @@ class Client:
     """Version 5, blocking, no more than these tests need."""
 
     def __init__(self, port, client_id, clean=True, properties=()):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self.socket = self.open(port)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = b""
         body = wire.text("MQTT") + bytes([5, 2 if clean else 0]) + struct.pack(">H", 600)
@@ -79,8 +88,19 @@ class Client:
         self.send(wire.packet(1, body))
         self.reason = self.receive()[1][1]
 
+    def open(self, port):
+        return socket.create_connection(("127.0.0.1", port), timeout=20)
+
     def send(self, data):
         self.socket.sendall(data)
+
+    def begin(self, data, _length):
+        """Sends what is followed by so many bytes more, which never come."""
+        self.send(data)
+
+    def more(self):
+        """What has come."""
+        return self.socket.recv(65536)
 
     def receive(self):
         """First byte and body."""
@@ -98,7 +118,7 @@ class Client:
                 found = self.buffer[0], self.buffer[at : at + length]
                 self.buffer = self.buffer[at + length :]
                 return found
-            data = self.socket.recv(65536)
+            data = self.more()
             if not data:
                 raise ConnectionError("closed")
             self.buffer += data
@@ -122,6 +142,31 @@ class Client:
 
     def close(self):
         self.socket.close()
+
+
+class WebClient(Client):
+    """The same by WebSocket, and by TLS below it where there is a context. It takes in no frame that has not come in one piece."""
+
+    context = None
+
+    def open(self, port):
+        return upgraded(("127.0.0.1", port), context=self.context, timeout=20)[0]
+
+    def send(self, data):
+        self.socket.sendall(frame(BINARY, data))
+
+    def begin(self, data, length):
+        self.socket.sendall(frame(BINARY, data, announced=len(data) + length))
+
+    def more(self):
+        data = super().more()
+        return data[2:] if data[:1] == b"\x82" else b""
+
+
+def web_client(server, door):
+    """What clients of this door are made with."""
+    kind = type("OfDoor", (WebClient,), {"context": server.tls if door == "wss" else None})
+    return functools.partial(kind, server.ports[door])
 
 
 class Healthy:
@@ -273,30 +318,37 @@ def flood_stalled(server, healthy):
     return [publisher, *readers]
 
 
-def flood_connections(server, healthy):
-    """Connections with many subscriptions until one is refused, and unfinished packets on all of them."""
+def flood_connections(server, healthy, connect=None):
+    """Connections until one is refused, and unfinished packets on all of them."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 200
-    begun = wire.packet(3, wire.text("begun") + b"\0" + b"b" * 900_000)[:800_000]
+    whole = wire.packet(3, wire.text("begun") + b"\0" + b"b" * 900_000)
+    begun = whole[:800_000]
+    connect = connect or functools.partial(Client, server.port)
     clients = []
 
     def step(number):
         if number % 100 == 0:
             healthy.is_served()
         try:
-            client = Client(server.port, f"c{number}")
+            client = connect(f"c{number}")
             clients.append(client)
             if client.reason:
                 assert client.reason == QUOTA
                 return True
             client.socket.settimeout(0.5)
-            client.send(begun)
-        except (ConnectionError, TimeoutError, IndexError):
+            client.begin(begun, len(whole) - len(begun))
+        except (OSError, IndexError):
             # Closed as soon as it was accepted, or not read any more.
             pass
         return False
 
     until_refused(step, min(most, server.max_bytes >> 16))
     return clients
+
+
+def flood_frames(door, server, healthy):
+    """The same by WebSocket: the frames, which are announced whole, do not end either."""
+    return flood_connections(server, healthy, web_client(server, door))
 
 
 def end_by_closing(_server, clients):
@@ -310,15 +362,17 @@ FLOODS = {
     "queued": (flood_queued, end_queued, "publishes_received="),
     "stalled": (flood_stalled, end_by_closing, "closed_for_memory="),
     "connections": (flood_connections, end_by_closing, "closed_with_0x97="),
+    "ws": (functools.partial(flood_frames, "ws"), end_by_closing, "closed_with_0x97="),
+    "wss": (functools.partial(flood_frames, "wss"), end_by_closing, "closed_with_0x97="),
 }
 
 
 # The share of a healthy client's messages that may be refused while one lasts (docs/limits.md), and for how many messages it does.
-REFUSED_OF = {"retained": 0, "queued": 0, "stalled": 1 / 20, "connections": 1 / 20}
+REFUSED_OF = {"retained": 0, "queued": 0, "stalled": 1 / 20, "connections": 1 / 20, "ws": 1 / 20, "wss": 1 / 20}
 LASTS = 200
 
 # Who holds most when the memory is full, as the log names it; the others end at shares of their own.
-LARGEST = {"stalled": "output", "connections": "receive"}
+LARGEST = {"stalled": "output", "connections": "receive", "ws": "receive", "wss": "receive"}
 
 
 def flood(server, healthy, name):
@@ -378,7 +432,7 @@ def test_retained_messages_leave_those_that_wait_their_third(tmp_path):
 
 @pytest.mark.timeout(300)
 def test_memory_is_kept_in_a_control_group(tmp_path):
-    """Four floods in turn; what the process has resident is never more than 1.15 times the number, the kernel does not end it."""
+    """All floods in turn; what the process has resident is never more than 1.15 times the number, the kernel does not end it."""
     try:
         with groups.memory_group(GROUP) as group:
             server = Server(tmp_path, LARGE, group)

@@ -1,36 +1,33 @@
 //! WebSocket: the upgrade request, and MQTT in binary frames (v3 section 6, v5 section 6).
 //!
-//! Frames and messages are the library's; here are the rules of MQTT and the bounds:
+//! Heads are the library's; here are the rules of MQTT and the bounds:
 //! - a client must offer the sub-protocol `mqtt`, and is answered with it           v3 [MQTT-6.0.0-3] [MQTT-6.0.0-4]
 //! - MQTT is in binary frames; anything else closes the connection                  v3 [MQTT-6.0.0-1]
 //! - packets need not begin or end with frames: only their bytes are handed on      v3 [MQTT-6.0.0-2]
 //! - no extension is agreed on: a frame that uses one, as for compression, is a fault
 //! - a frame, and a message of several, is at most as large as a packet may be; before CONNECT was accepted as large as that
-//!   may be. So the bytes of one frame are all that is held.
+//!   may be. Its payload is handed on as it comes ([`frames`]): who announces much, or does not end, holds no memory by that
 //! - of pings that come while earlier bytes wait for the socket only the newest is answered (RFC 6455 5.5.3): who pings and does not read
 //!   fills no memory
 
-use std::io::{self, Read, Write};
+mod frames;
+mod mask;
 
 use tungstenite::handshake::client::generate_key;
 use tungstenite::handshake::derive_accept_key;
 use tungstenite::handshake::machine::TryParse;
 use tungstenite::handshake::server::{Request, create_response, write_response};
 use tungstenite::http::{HeaderValue, Response, StatusCode, header};
-use tungstenite::protocol::frame::coding::CloseCode;
-use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig, WebSocketContext};
-use tungstenite::{Error, Message};
+use tungstenite::protocol::Role;
 
+use self::frames::Frames;
+pub(crate) use self::mask::Mask;
 use crate::tunnel::Plain;
 
 /// Sub-protocol of MQTT.
 const PROTOCOL: &str = "mqtt";
 /// Longest upgrade request or answer.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// Bytes that are read of a frame at a time, and kept for a connection that is idle.
-const READ_BYTES: usize = 2 * 1024;
-/// First byte of a pong: control frames are never in parts (RFC 6455 5.5).
-const PONG: u8 = 0x8A;
 
 /// From which web pages connections may come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -120,16 +117,6 @@ pub(crate) struct Accepting {
 pub(crate) struct Connecting {
     key: String,
     head: Vec<u8>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Frames {
-    context: WebSocketContext,
-    limits: WebLimits,
-    /// The answer to the newest ping, as a frame, until nothing that was said before waits any more.
-    pub(crate) pong: Vec<u8>,
-    /// Whether the other side has said good-bye.
-    pub(crate) ended: bool,
 }
 
 impl Web {
@@ -351,145 +338,4 @@ fn check_answer(key: &str, head: &[u8]) -> Result<Option<Judged>, WebError> {
         Ok(())
     };
     Ok(Some((length, judgement)))
-}
-
-impl Frames {
-    fn new(role: Role, limits: WebLimits) -> Self {
-        let config = WebSocketConfig::default()
-            .read_buffer_size(READ_BYTES)
-            .write_buffer_size(0)
-            .max_message_size(Some(limits.before_login))
-            .max_frame_size(Some(limits.before_login));
-        Self {
-            context: WebSocketContext::new(role, Some(config)),
-            limits,
-            pong: Vec::new(),
-            ended: false,
-        }
-    }
-
-    /// Allows what may come after log-in.
-    pub(crate) fn admit(&mut self) {
-        let most = self.limits.after_login;
-        self.context.set_config(|config| {
-            config.max_message_size = Some(most);
-            config.max_frame_size = Some(most);
-        });
-    }
-
-    fn receive(
-        &mut self,
-        received: &[u8],
-        into: &mut Plain<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), WebError> {
-        let pong = &mut self.pong;
-        let mut pipe = Pipe {
-            received,
-            out,
-            pong,
-        };
-        let fault = loop {
-            match self.context.read(&mut pipe) {
-                Ok(Message::Binary(bytes)) => into.put(&bytes),
-                // Pings are answered by the library, which writes that with the next read.
-                Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => {}
-                Ok(Message::Close(_)) => {
-                    self.ended = true;
-                    // Who has said good-bye is answered nothing more.
-                    pipe.pong.clear();
-                }
-                Ok(Message::Text(_)) | Err(Error::Utf8(_)) => break WebError::Text,
-                Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(Error::ConnectionClosed | Error::AlreadyClosed) => {
-                    self.ended = true;
-                    return Ok(());
-                }
-                Err(Error::Capacity(_)) => break WebError::FrameTooLarge,
-                Err(_) => break WebError::BadFrame,
-            }
-        };
-        self.close(fault, out);
-        Err(fault)
-    }
-
-    /// Makes one binary frame.
-    pub(crate) fn send(&mut self, bytes: Vec<u8>, out: &mut Vec<u8>) {
-        let pong = &mut self.pong;
-        let mut pipe = Pipe {
-            received: &[],
-            out,
-            pong,
-        };
-        // It cannot fail but after a close, where nobody listens any more.
-        let _ = self.context.write(&mut pipe, Message::Binary(bytes.into()));
-        let _ = self.context.flush(&mut pipe);
-    }
-
-    fn close(&mut self, fault: WebError, out: &mut Vec<u8>) {
-        let code = match fault {
-            WebError::Text => CloseCode::Unsupported,
-            WebError::FrameTooLarge => CloseCode::Size,
-            WebError::BadFrame
-            | WebError::Malformed
-            | WebError::TooLong
-            | WebError::OtherPath
-            | WebError::NoUpgrade
-            | WebError::NoSubprotocol
-            | WebError::OtherOrigin
-            | WebError::Refused(_) => CloseCode::Protocol,
-        };
-        self.end(code, out);
-    }
-
-    /// Says good-bye.
-    pub(crate) fn end(&mut self, code: CloseCode, out: &mut Vec<u8>) {
-        let pong = &mut self.pong;
-        let mut pipe = Pipe {
-            received: &[],
-            out,
-            pong,
-        };
-        let frame = CloseFrame {
-            code,
-            reason: tungstenite::Utf8Bytes::from_static(""),
-        };
-        // After a close of the other side there is nothing to say.
-        let _ = self.context.close(&mut pipe, Some(frame));
-        // Nothing is said after it.
-        self.pong.clear();
-    }
-}
-
-/// What the library takes for a stream: the bytes at hand, a vector for what it writes, and the place of one pong. It takes all at once, so
-/// that each write is one whole frame.
-struct Pipe<'a> {
-    received: &'a [u8],
-    out: &'a mut Vec<u8>,
-    pong: &'a mut Vec<u8>,
-}
-
-impl Read for Pipe<'_> {
-    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        if self.received.is_empty() {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        self.received.read(room)
-    }
-}
-
-impl Write for Pipe<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if bytes.first() == Some(&PONG) {
-            self.pong.clear();
-            self.pong.extend_from_slice(bytes);
-        } else {
-            self.out.extend_from_slice(bytes);
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

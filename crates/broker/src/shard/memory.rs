@@ -160,6 +160,7 @@ fn burden(connection: &mut Connection) -> Burden {
     if connection.write_blocked && unwritten >= MUCH_BYTES {
         return Burden::Stalled;
     }
+    // What layers hold of it beside that has its own bounds: what one read brought, and of TLS a record that has not ended.
     let rest = connection.rest.as_ref();
     match rest.is_some_and(|rest| rest.bytes().len() >= MUCH_BYTES) && !connection.unparsed {
         true => Burden::Unfinished,
