@@ -170,6 +170,7 @@ class Courser(Broker):
         "redirect_to": "mqtt.redirect_to={}",
         "redirect_permanently": "mqtt.redirect_permanently={}",
         "connect_bytes": "mqtt.connect_bytes_max={}",
+        "connections_max": "listeners.connections_max={}",
         "retained_payload": "retained.payload_bytes_max={}",
         "queue_messages": "session.queue_messages_max={}",
         "queue_bytes": "session.queue_bytes_max={}",

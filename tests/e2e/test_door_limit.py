@@ -115,3 +115,27 @@ def test_handshakes_of_one_address_have_a_bound(tmp_path, protocol, behind):
         there.ping()
         counted = refused(broker)["over_limit"]
     assert f"door_over_limit={counted} " in broker.output()
+
+
+@pytest.mark.parametrize("whose", ["of the process", "of the listener"])
+def test_who_finds_no_room_makes_no_handshake(tmp_path, whose):
+    """Beyond `connections_max` a connection is closed as soon as it is accepted, as one of plain TCP is, and counted as over the limit."""
+    beyond = 20
+    authority = Authority(tmp_path / "certificates")
+    files = authority.issue("server", "server", doors.server_names())
+    settings = {"connections_max": 1} if whose == "of the process" else {}
+    own = "" if settings else ", connections_max = 1"
+    door = listener("door", "mqtts", f"{LOOPBACK}{own}", files)
+    context = ssl.create_default_context(cafile=str(authority.certificate))
+    with running(Courser, tmp_path / "broker", listeners=door, **settings) as broker:
+        place = places(broker)["door"]
+        with reached(place, OTHER, False) as plain, context.wrap_socket(plain, server_hostname="localhost") as first:
+            first.sendall(wire.connect(V5, "first"))
+            assert first.recv(4096)[:1] == b"\x20"
+            for _ in range(beyond):
+                with reached(place, OTHER, False) as sock, pytest.raises((ConnectionError, ssl.SSLError)):
+                    context.wrap_socket(sock, server_hostname="localhost")
+            assert refused(broker)["over_limit"] == beyond
+            first.sendall(wire.PING)
+            assert first.recv(4096)[:1] == b"\xd0"
+        until(lambda: comes_in(place, "mqtts", authority, OTHER, False), "its place is free when the first has gone")

@@ -351,6 +351,24 @@ def flood_frames(door, server, healthy):
     return flood_connections(server, healthy, web_client(server, door))
 
 
+def flood_handshakes(server, healthy):
+    """TLS handshakes from four addresses, each with nearly as many bytes as a handshake may bring, of which none ends."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 200
+    length = 16_000
+    begun = b"\x16\x03\x01" + struct.pack(">H", length + 4) + b"\x01" + length.to_bytes(3, "big") + b"\x03\x03" + b"x" * (length - 200)
+    clients = []
+    for number in range(min(4_000, limit)):
+        if number % 200 == 0:
+            healthy.is_served()
+        client = socket.create_connection(("127.0.0.1", server.ports["wss"]), timeout=20, source_address=(f"127.0.0.{2 + number % 4}", 0))
+        # Ends by RST: no port of this address stays in use behind the test.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        with contextlib.suppress(OSError):
+            client.sendall(begun)
+        clients.append(client)
+    return clients
+
+
 def end_by_closing(_server, clients):
     for client in clients:
         client.close()
@@ -362,13 +380,14 @@ FLOODS = {
     "queued": (flood_queued, end_queued, "publishes_received="),
     "stalled": (flood_stalled, end_by_closing, "closed_for_memory="),
     "connections": (flood_connections, end_by_closing, "closed_with_0x97="),
+    "handshakes": (flood_handshakes, end_by_closing, "door_over_limit="),
     "ws": (functools.partial(flood_frames, "ws"), end_by_closing, "closed_with_0x97="),
     "wss": (functools.partial(flood_frames, "wss"), end_by_closing, "closed_with_0x97="),
 }
 
 
 # The share of a healthy client's messages that may be refused while one lasts (docs/limits.md), and for how many messages it does.
-REFUSED_OF = {"retained": 0, "queued": 0, "stalled": 1 / 20, "connections": 1 / 20, "ws": 1 / 20, "wss": 1 / 20}
+REFUSED_OF = {"retained": 0, "queued": 0, "stalled": 1 / 20, "connections": 1 / 20, "handshakes": 0, "ws": 1 / 20, "wss": 1 / 20}
 LASTS = 200
 
 # Who holds most when the memory is full, as the log names it; the others end at shares of their own.

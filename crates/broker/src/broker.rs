@@ -24,7 +24,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::{Control, OpenListener};
 use crate::doors::{
-    self, CertificateError, DoorError, Doors, Inbox, OpenDoor, Reread, Telling, Watched,
+    self, Admission, CertificateError, DoorError, Doors, Inbox, OpenDoor, Reread, Telling, Watched,
 };
 use crate::faults::public_faults;
 use crate::listen::{self, ListenError, Listeners, Plain};
@@ -321,12 +321,21 @@ impl Broker {
         let clock = Clock::default();
         let operators = Operators::new(Arc::clone(&logins), clock);
         let open = OpenListener::all(&entrances, &listeners, &doors.open, &config);
+        let connections = Arc::new(AtomicUsize::new(0));
+        let memory = Arc::new(MemoryBudget::new(config.memory_max, config.shards));
+        let admission = Admission {
+            live: Arc::clone(&live),
+            connections: Arc::clone(&connections),
+            memory: Arc::clone(&memory),
+        };
         let mut broker = Self {
             live: Arc::clone(&live),
             addresses: listeners.addresses,
             open_doors: doors.open.clone(),
             token_keys,
-            doors: doors.start(&inboxes, watched).map_err(StartError::Thread)?,
+            doors: doors
+                .start(&inboxes, admission, watched)
+                .map_err(StartError::Thread)?,
             threads: Vec::new(),
             control: Control::new(
                 &dozes,
@@ -349,9 +358,7 @@ impl Broker {
             .as_ref()
             .map_or(1, |kept| kept.folder.node().start);
         let (writer, reader) = SharedMatcher::new();
-        let connections = Arc::new(AtomicUsize::new(0));
         let mut writer = Some(writer);
-        let memory = Arc::new(MemoryBudget::new(config.memory_max, config.shards));
         let shards = ports.into_iter().zip(listeners.by_shard).zip(disks);
         for (id, ((ports, listeners), disk)) in (0..).map(ShardId).zip(shards) {
             broker.start_shard(ShardParts {

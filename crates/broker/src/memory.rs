@@ -80,6 +80,11 @@ impl MemoryBudget {
         (Level::ALL[usize::from(before)], next(before))
     }
 
+    /// The level that would be told now, of one who asks and tells nobody.
+    pub(crate) fn glance(&self, used: u64) -> Level {
+        Level::ALL[usize::from(self.level.load(Relaxed))].next(used, self.max)
+    }
+
     /// Says what waits in the partitions of a shard, and is told whether there is room for what all of them have.
     pub(crate) fn store(&self, shard: usize, bytes: u64) -> MemoryRoom {
         self.stored[shard].store(bytes, Relaxed);
@@ -94,6 +99,11 @@ impl MemoryBudget {
             false => MemoryRoom::Enough,
         }
     }
+}
+
+/// A sixteenth, for handshakes at doors.
+pub(crate) const fn handshakes_share(max: u64) -> u64 {
+    max / 16
 }
 
 /// A third, for messages that wait. With the share of retained messages it stays below [`TIGHT`], so that stores that are full
@@ -230,6 +240,9 @@ mod tests {
         // Another one that looks a moment later has not seen the peak.
         assert_eq!(budget.look(1_050), (Full, Full));
         assert_eq!(budget.look(990), (Full, Tight));
+        // Who only asks changes nothing.
+        assert_eq!(budget.glance(1_500), Level::Over);
+        assert_eq!(budget.glance(990), Tight);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use courser_settings::{AddressLimit, Listener, Settings, Spares};
 
+use crate::config::Config;
 use crate::doors::{Arrivals, Guest, Guests, Pace};
 
 /// How clients of one listener prove who they are.
@@ -143,6 +144,12 @@ impl Entrance {
     /// Open connections that shards have let in.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Whether there may be one more, of the process, which has so many, and of this listener.
+    pub(crate) fn has_room(&self, config: &Config, connections: usize) -> bool {
+        let own = config.connections_max_at(self.id);
+        connections < config.connections_max && own.is_none_or(|most| self.connections() < most)
     }
 
     /// A shard has let one in.

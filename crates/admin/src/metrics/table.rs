@@ -79,7 +79,7 @@ metrics! {
     "mqtt_closes_by_reason", Counter of Things ["reason_code"], "Connections that a fault of the client or a refusal has ended, by reason code of MQTT 5.0; codes that have not occurred are left out",
         |it| it.sum.counters.reasons.iter().filter(|&(_, count)| count > 0)
             .map(|(code, count)| (vec![format!("{code:#04x}")], count as f64)).collect();
-    "mqtt_connections_refused", Counter of Things, "Sockets of plain TCP closed at once because there were as many as listeners.connections_max allows",
+    "mqtt_connections_refused", Counter of Things, "Sockets of plain TCP closed as soon as they were accepted because of a limit, and connections for which there was no room any more when their handshakes were over",
         |it| one(it.sum.counters.over_limit);
     "doors_refused", Counter of Things ["reason"], "Connections of TLS, WebSocket, PROXY protocol and Unix sockets that were not let in before their CONNECT: over_limit, too_fast, timed_out, proxy, tls, websocket, identity, or lost on the way by the other side",
         |it| each(it.refused_at_doors.iter().copied());

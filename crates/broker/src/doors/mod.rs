@@ -4,9 +4,11 @@
 //! systemd) is accepted here, on threads of its own, so that no handshake takes time of a shard's turn; once a connection may
 //! speak MQTT it goes to a shard ([`Inbox`]) and never comes back.
 //!
-//! Bounds: [`HANDSHAKES_MAX`] handshakes under way a thread, a quarter of them from one address, behind a proxy from the one in its header; each
+//! Bounds: no handshake begins for which there would be no room behind it ([`Admission`]); those under way on a thread have a number by the
+//! memory of the process ([`HandshakesMax`]), a quarter of them from one address, behind a proxy from the one in its header; each
 //! in `handshake_timeout` and 16 KiB.
 
+mod admission;
 mod arrivals;
 mod bind;
 mod certificates;
@@ -20,7 +22,6 @@ mod web;
 use std::cell::Cell;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,6 +34,8 @@ use courser_transport::identity::IdentityFrom;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch as signal;
 
+pub(crate) use self::admission::Admission;
+use self::admission::HandshakesMax;
 pub(crate) use self::arrivals::{Arrivals, Pace};
 use self::bind::{Activated, Listening, SocketFiles};
 pub(crate) use self::certificates::Certificates;
@@ -50,10 +53,6 @@ use crate::listen::ListenError;
 use crate::live::Live;
 use crate::peer::{Entrance, ListenerId, NotNow, Peer};
 
-/// Handshakes under way at once on one thread.
-const HANDSHAKES_MAX: usize = 4096;
-/// Of those, from one address.
-const HANDSHAKES_PER_ADDRESS: NonZeroU32 = NonZeroU32::new(HANDSHAKES_MAX as u32 / 4).unwrap();
 /// How long a listener rests that had no descriptor or memory for a connection.
 const REST: Duration = Duration::from_millis(100);
 /// Cores for which one thread of doors is enough.
@@ -218,6 +217,7 @@ impl BoundDoors {
     pub(crate) fn start(
         self,
         inboxes: &[Arc<Inbox>],
+        admission: Admission,
         more: Option<Arc<dyn Watched>>,
     ) -> io::Result<Doors> {
         let (stop, stopped) = signal::channel(());
@@ -229,14 +229,18 @@ impl BoundDoors {
             (cores / CORES_PER_THREAD).clamp(1, THREADS_MAX)
         };
         let next = Arc::new(AtomicUsize::new(0));
+        let most = HandshakesMax::new(admission.live.get().memory_max, count);
+        let admission = Arc::new(admission);
         let threads = (0..count).map(|number| {
             let room = Room {
+                admission: Arc::clone(&admission),
+                handshakes_max: most.at_once,
                 doors: self.doors.clone(),
                 inboxes: inboxes.to_vec(),
                 next: Arc::clone(&next),
                 counters: Arc::clone(&counters),
                 handshakes: Cell::new(0),
-                addresses: Guests::new(HANDSHAKES_PER_ADDRESS),
+                addresses: Guests::new(most.of_an_address),
             };
             let stopped = stopped.clone();
             thread::Builder::new()
@@ -318,6 +322,8 @@ struct Room {
     /// The shard that gets the next connection.
     next: Arc<AtomicUsize>,
     counters: Arc<DoorCounters>,
+    admission: Arc<Admission>,
+    handshakes_max: usize,
     handshakes: Cell<usize>,
     addresses: Arc<Guests>,
 }
@@ -410,7 +416,8 @@ impl Room {
                 .counters
                 .refuse(&door.entrance.name, address, &Refused::NoProxy);
         }
-        if self.handshakes.get() >= HANDSHAKES_MAX {
+        let is_full = self.handshakes.get() >= self.handshakes_max;
+        if is_full || !self.admission.has_room(&door.entrance) {
             return DoorCounters::count(&self.counters.over_limit);
         }
         // Behind a proxy all have its address until the header is read.

@@ -199,11 +199,8 @@ impl Shard {
     }
 
     fn has_room(&self, entrance: &Entrance) -> bool {
-        let config = &self.hub.config;
-        let own = config.connections_max_at(entrance.id);
-        self.hub.connections.load(Ordering::Relaxed) < config.connections_max
-            && own.is_none_or(|most| entrance.connections() < most)
-            && self.hub.memory != Level::Over
+        let connections = self.hub.connections.load(Ordering::Relaxed);
+        entrance.has_room(&self.hub.config, connections) && self.hub.memory != Level::Over
     }
 
     fn admit(&mut self, stream: tokio::net::TcpStream, peer: Peer) {
