@@ -321,7 +321,7 @@ macro_rules! choice {
             fn schema(_range: Option<&std::ops::RangeInclusive<Self>>) -> serde_json::Value {
                 serde_json::json!({ "anyOf": [
                     { "enum": [$($word),+] },
-                    { "type": "string", "pattern": r"\$\{" },
+                    $crate::value::drawn(),
                 ] })
             }
         }

@@ -267,7 +267,7 @@ impl Value for bool {
     }
 
     fn schema(_range: Option<&RangeInclusive<Self>>) -> Json {
-        json!({ "type": "boolean" })
+        json!({ "anyOf": [{ "type": "boolean" }, drawn()] })
     }
 }
 
@@ -296,8 +296,13 @@ fn whole_number<T: Into<Json> + Copy>(range: RangeInclusive<T>) -> Json {
     let (least, most): (Json, Json) = ((*range.start()).into(), (*range.end()).into());
     json!({ "anyOf": [
         { "type": "integer", "minimum": least, "maximum": most },
-        { "type": "string", "pattern": r"\$\{" },
+        drawn(),
     ] })
+}
+
+/// A text that draws the value from elsewhere.
+pub(crate) fn drawn() -> Json {
+    json!({ "type": "string", "pattern": r"\$\{" })
 }
 
 impl Value for u16 {
