@@ -240,7 +240,7 @@ impl From<PastEvent> for Event {
         Self {
             at: time(event.at),
             event: name.to_owned(),
-            client_id: event.client_id.into(),
+            client_id: String::from(&*event.client_id),
             address: event.address.map(|address| address.to_string()),
             cause: why.map(|cause| cause_words(cause).to_owned()),
             reason_code: why.and_then(reason_code),

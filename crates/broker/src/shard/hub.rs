@@ -72,7 +72,6 @@ pub(crate) struct Applying {
 }
 
 /// What operators see of clients.
-#[derive(Default)]
 pub(crate) struct Watch {
     pub(crate) history: History,
     /// Clients that an operator watches.
@@ -190,7 +189,10 @@ impl Hub {
             counters: Counters::default(),
             latency: Latency::default(),
             applying: Applying::default(),
-            watch: Watch::default(),
+            watch: Watch {
+                history: History::new(parts.config.memory_max, parts.config.shards),
+                traces: Traces::default(),
+            },
             budget: Budget::of(Budget::TURN),
             closed_in_turn: 0,
             rng: parts.rng,

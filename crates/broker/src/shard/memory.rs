@@ -93,6 +93,7 @@ impl Shard {
                 .set_memory_room(room, &self.hub.partition_limits());
         }
         if self.hub.memory >= Level::Full {
+            self.hub.watch.history.forget_refused();
             self.shed();
         }
         let calm = self.hub.memory == Level::Free && room == MemoryRoom::Enough;

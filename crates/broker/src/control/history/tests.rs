@@ -1,0 +1,187 @@
+//! What is kept, and in what order it goes.
+
+use super::refused::FORGET_MS;
+use super::*;
+
+fn event(at: u64, client_id: &str, what: Happened) -> PastEvent {
+    PastEvent {
+        at: WallMs(at),
+        client_id: client_id.into(),
+        what,
+        address: None,
+    }
+}
+
+const CLOSED: Happened = Happened::Closed(CloseCause::Lost);
+
+impl History {
+    /// Of a connection that got its session at once.
+    fn note_closed(&mut self, at: u64, client_id: &str) {
+        self.note(event(at, client_id, CLOSED), Some(WallMs(at)));
+    }
+
+    /// Of one that never got one.
+    fn note_refused(&mut self, at: u64, client_id: &str) {
+        self.note(event(at, client_id, CLOSED), None);
+    }
+}
+
+fn times(events: &[PastEvent]) -> Vec<u64> {
+    events.iter().map(|event| event.at.0).collect()
+}
+
+#[test]
+fn a_client_that_comes_and_goes_pushes_out_only_its_own_past() {
+    let mut history = History::new(u64::MAX, 1);
+    history.note_closed(0, "quiet");
+    for at in 1..=5_000 {
+        history.note_closed(at, "busy");
+    }
+    assert_eq!(times(&history.of_client("quiet")), [0, 0]);
+    let busy = times(&history.of_client("busy"));
+    assert_eq!(busy, (4_993..=5_000).collect::<Vec<_>>());
+    assert_eq!(history.of_client("nobody"), []);
+}
+
+#[test]
+fn client_ids_are_bounded_and_the_longest_silent_one_goes() {
+    let mut history = History::new(u64::MAX, 1);
+    history.note_closed(0, "first");
+    for at in 1..CLIENTS_MAX as u64 {
+        history.note_closed(at, &format!("c{at}"));
+    }
+    history.note_closed(9_000, "first");
+    history.note_closed(9_001, "one more");
+    assert_eq!(
+        history.of_client("c1"),
+        [],
+        "nothing happened to it for the longest time"
+    );
+    assert_eq!(times(&history.of_client("first")), [0, 0, 9_000]);
+    assert_eq!(history.clients.len(), CLIENTS_MAX);
+}
+
+#[test]
+fn a_watcher_goes_on_where_it_was_and_hears_nothing_twice() {
+    let mut history = History::new(u64::MAX, 1);
+    for at in 0..2_000 {
+        history.note_closed(at, "c");
+    }
+    let (events, next) = history.from(0, 10);
+    assert_eq!(
+        times(&events),
+        (976..986).collect::<Vec<_>>(),
+        "the rest is forgotten"
+    );
+    let (events, next) = history.from(next, 2_000);
+    assert_eq!((events.len(), next), (1_014, 2_000));
+    assert_eq!(history.from(next, 10), (Vec::new(), 2_000));
+    assert_eq!(history.from(u64::MAX, 10), (Vec::new(), 2_000));
+    assert_eq!(history.from(1_999, 10).0.len(), 1);
+}
+
+#[test]
+fn who_has_only_connected_has_no_past_and_costs_nothing() {
+    let mut history = History::new(u64::MAX, 1);
+    let connected = |at, client_id| event(at, client_id, Happened::Connected);
+    history.note(connected(5, "c"), Some(WallMs(4)));
+    assert_eq!(history.of_client("c"), []);
+    assert_eq!(history.clients.len(), 0);
+    history.note(event(7, "c", CLOSED), Some(WallMs(4)));
+    history.note(connected(9, "c"), Some(WallMs(9)));
+    let past = [connected(4, "c"), event(7, "c", CLOSED), connected(9, "c")];
+    assert_eq!(history.of_client("c"), past);
+    let (seen, _) = history.from(0, 10);
+    let all = [connected(5, "c"), event(7, "c", CLOSED), connected(9, "c")];
+    assert_eq!(seen, all, "who watches hears of it at once");
+}
+
+#[test]
+fn who_was_refused_never_connected() {
+    let mut history = History::new(u64::MAX, 1);
+    history.note_refused(3, "c");
+    assert_eq!(history.of_client("c"), [event(3, "c", CLOSED)]);
+}
+
+#[test]
+fn i10_who_is_refused_a_client_id_takes_nothing_from_its_past() {
+    let mut history = History::new(u64::MAX, 1);
+    history.note_closed(1, "anna");
+    for at in 2..100 {
+        history.note_refused(at, "anna");
+    }
+    assert_eq!(times(&history.of_client("anna")), [1, 1, 99]);
+    history.note_closed(100, "anna");
+    assert_eq!(times(&history.of_client("anna")), [1, 1, 99, 100]);
+    for at in 0..2 * CLIENTS_MAX as u64 {
+        history.note_refused(1_000 + at, &format!("c{at}"));
+    }
+    assert_eq!(times(&history.of_client("anna")), [1, 1, 100]);
+    assert_eq!(history.refused.bytes(), CLIENTS_MAX * refused::EACH_BYTES);
+}
+
+impl History {
+    /// What all of it takes.
+    fn bytes(&self) -> usize {
+        let watched: usize = self.watched.iter().map(PastEvent::bytes).sum();
+        assert_eq!(
+            self.watched_bytes, watched,
+            "what goes is counted as what came"
+        );
+        watched + self.clients.bytes() + self.refused.bytes()
+    }
+}
+
+const SMALL: u64 = 48 << 20;
+/// Of a shard of two.
+const SMALL_SHARE: usize = (SMALL / MEMORY_PART) as usize / 2;
+
+/// The longest that is taken without a setting, and the longest that there is.
+#[test]
+fn i9_client_ids_of_whoever_comes_take_a_small_share_however_long_they_are() {
+    for bytes in [1 << 10, 65_535] {
+        let long = "x".repeat(bytes - 6);
+        let mut history = History::new(SMALL, 2);
+        history.note_closed(1, "anna");
+        for at in 0..10_000 {
+            history.note_refused(2, &format!("{at:06}{long}"));
+            assert!(history.bytes() <= SMALL_SHARE, "{} B", history.bytes());
+        }
+        assert_eq!(times(&history.of_client("anna")), [1, 1]);
+        let newest = format!("009999{long}");
+        assert_eq!(history.of_client(&newest), [event(2, &newest, CLOSED)]);
+        for at in 0..10_000 {
+            history.note_closed(3, &format!("{at:06}{long}"));
+            assert!(history.bytes() <= SMALL_SHARE, "{} B", history.bytes());
+        }
+        assert_eq!(times(&history.of_client(&newest)), [2, 3, 3]);
+    }
+}
+
+#[test]
+fn i9_who_was_refused_is_forgotten_after_minutes_and_when_memory_is_short() {
+    let mut history = History::new(SMALL, 2);
+    for at in 0..1_000 {
+        history.note_refused(at, &format!("c{at}"));
+    }
+    assert_eq!(history.of_client("c499").len(), 1);
+    history.note_closed(FORGET_MS + 499, "anna");
+    assert_eq!(history.of_client("c499"), []);
+    assert_eq!(times(&history.of_client("c500")), [500]);
+    history.forget_refused();
+    assert_eq!(history.of_client("c500"), []);
+    assert_eq!(history.refused.bytes(), 0);
+    assert_eq!(history.of_client("anna").len(), 2);
+    history.note_refused(FORGET_MS + 500, "c500");
+    assert_eq!(history.of_client("c500").len(), 1);
+}
+
+#[test]
+fn a_new_client_takes_the_place_of_no_other_one() {
+    let mut history = History::new(u64::MAX, 1);
+    for at in 0..2 * CLIENTS_MAX as u64 {
+        history.note_closed(at, &format!("c{at}"));
+        let kept = CLIENTS_MAX.min(at as usize + 1);
+        assert_eq!(history.clients.len(), kept);
+    }
+}
