@@ -86,10 +86,17 @@ impl<D: Disk> PrepareJob<D> {
     }
 }
 
+/// A file that is above need.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unwanted {
+    pub(crate) segment: SegmentNumber,
+    pub(crate) bytes: u64,
+}
+
 /// Files that are above need, to be removed.
 #[derive(Debug)]
 pub(crate) struct Remove {
-    pub(crate) files: Vec<SegmentNumber>,
+    pub(crate) files: Vec<Unwanted>,
     /// Always, but for a planted bug.
     pub(crate) syncs_folder: bool,
 }
@@ -100,28 +107,26 @@ pub(crate) struct Removed {
     /// So many are.
     pub(crate) count: u64,
     /// Those that are still there.
-    pub(crate) left: Vec<SegmentNumber>,
+    pub(crate) left: Vec<Unwanted>,
+    /// Why the first of them is, or a sync that failed.
     pub(crate) result: Result<(), PrepareError>,
 }
 
 impl Remove {
-    /// Their room is there once their names are durably gone, and not before.
+    /// Their room is there once their names are durably gone, and not before. One that cannot be removed holds up no other.
     pub(crate) fn run<D: Disk>(self, disk: &D) -> Removed {
-        let mut left = self.files;
-        let mut count = 0;
+        let (mut left, mut count) = (Vec::new(), 0);
         let mut result = Ok(());
-        while let Some(segment) = left.last() {
-            forget(disk, *segment);
-            match disk.remove(&segment.file_name()) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        for file in self.files {
+            forget(disk, file.segment);
+            match disk.remove(&file.segment.file_name()) {
+                Ok(()) => count += 1,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => count += 1,
                 Err(error) => {
-                    result = Err(failed("removing a spare segment")(error));
-                    break;
+                    left.push(file);
+                    result = result.and(Err(failed("removing a spare segment")(error)));
                 }
             }
-            left.pop();
-            count += 1;
         }
         if self.syncs_folder && count > 0 {
             // What is left is still there in either case; a failed sync counts for more.

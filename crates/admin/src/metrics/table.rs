@@ -207,7 +207,7 @@ metrics! {
         |it| &it.log.commit;
     "raft_leader_changes", Counter of Things, "Times that a partition which is kept began or ceased to be led by this node; each begins once with a start",
         |it| one(it.sum.counters.leader_changes);
-    "log_segments", Gauge of Bytes, "Bytes of the log's segments on the disk, those included that are ready to be used",
+    "log_segments", Gauge of Bytes, "Bytes of the log's segments on the disk, those included that are ready to be used or are to be removed",
         |it| disk(it, "log_segments_bytes");
     "log_segments_created", Counter of Things, "Segments that were made",
         |it| disk(it, "log_created_segments");

@@ -38,6 +38,8 @@ const IDLE: Duration = Duration::from_millis(100);
 const RELAXED: Duration = Duration::from_millis(100);
 /// How often the free space is looked at: while it is short, and while nothing happens that would show it.
 const SPACE_LOOK: Duration = Duration::from_millis(200);
+/// How often a file that could not be removed is tried again at least.
+const STUCK_LOOK: Duration = Duration::from_secs(60);
 
 /// Wakes a thread that parks.
 struct Unpark(Thread);
@@ -382,7 +384,7 @@ impl<D: Disk> Writer<D> {
             Clockwork::Synced(since) => Some(since + IDLE),
             Clockwork::Written(since) => Some(since + RELAXED),
         };
-        let look = self.is_short().then(|| self.looked + SPACE_LOOK);
+        let look = self.next_look();
         let now = Instant::now();
         match due.into_iter().chain(look).min() {
             None => thread::park(),
@@ -402,7 +404,7 @@ impl<D: Disk> Writer<D> {
                 self.sync_overdue(now)?;
             }
         }
-        if self.is_short() && self.looked + SPACE_LOOK <= now {
+        if self.next_look().is_some_and(|look| look <= now) {
             self.look_at_space();
         }
         self.publish();
@@ -427,22 +429,19 @@ impl<D: Disk> Writer<D> {
             }
             self.tell_removed(prepared.removed());
             self.log.prepared(prepared)?;
+            self.is_stuck = self.log.has_stuck();
             self.look_ahead();
         }
         Ok(())
     }
 
-    /// Says once that a file cannot be removed, until one can: it is tried again with each segment and look at the disk.
-    fn tell_removed(&mut self, removed: Result<u64, &PrepareError>) {
-        match removed {
-            Ok(0) => {}
-            Ok(_) => self.is_stuck = false,
-            Err(error) => {
-                if !std::mem::replace(&mut self.is_stuck, true) {
-                    let error = with_causes(error);
-                    tracing::warn!(event = "segment_not_removed", error);
-                }
-            }
+    /// Says once that a file cannot be removed, until all could be: it is tried again with each segment and look at the disk.
+    fn tell_removed(&self, removed: Result<u64, &PrepareError>) {
+        if let Err(error) = removed
+            && !self.is_stuck
+        {
+            let error = with_causes(error);
+            tracing::warn!(event = "segment_not_removed", error);
         }
     }
 
@@ -475,6 +474,16 @@ impl<D: Disk> Writer<D> {
         if self.state.set_room(room) {
             self.looked = Instant::now();
         }
+    }
+
+    /// When to look at the disk where nothing else happens.
+    fn next_look(&self) -> Option<Instant> {
+        let every = match (self.is_short(), self.is_stuck) {
+            (true, _) => SPACE_LOOK,
+            (false, true) => STUCK_LOOK,
+            (false, false) => return None,
+        };
+        Some(self.looked + every)
     }
 
     fn is_short(&self) -> bool {

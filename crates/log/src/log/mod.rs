@@ -35,6 +35,7 @@ use crate::{
     kept::KeptEntries,
     live::LiveEntries,
     places::{LogPlaces, Places},
+    prepare::Unwanted,
     read::EntryReader,
     record::{CheckpointAt, HardState},
 };
@@ -55,7 +56,11 @@ pub struct Log<D: Disk> {
     /// Files in which nothing is live, by the number in their name.
     pub(crate) free: VecDeque<SegmentNumber>,
     /// Files of another size or above need.
-    pub(crate) unwanted: Vec<SegmentNumber>,
+    pub(crate) unwanted: Vec<Unwanted>,
+    /// Those of them that could not be removed, in the order in which they are tried again.
+    pub(crate) stuck: VecDeque<Unwanted>,
+    /// Bytes of those that a job is removing.
+    pub(crate) leaving_bytes: u64,
     /// The active segment and older ones.
     pub(crate) segments: BTreeMap<SegmentNumber, Segment>,
     pub(crate) partitions: BTreeMap<PartitionId, Known>,
@@ -70,7 +75,7 @@ pub struct Log<D: Disk> {
     pub(crate) preparing: bool,
     /// The last attempt failed: not again before somebody asks for room or a segment is begun.
     pub(crate) prepare_blocked: bool,
-    /// The same of a file that is to go.
+    /// The same of the files that are stuck.
     pub(crate) remove_blocked: bool,
     /// Something may have died since segments were last looked at.
     pub(crate) sweep: bool,

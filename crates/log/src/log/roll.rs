@@ -14,7 +14,7 @@ use crate::{
     ids::SegmentNumber,
     kept::KeptEntries,
     live::LiveEntries,
-    prepare::{Made, Make, NewSegment, PrepareJob, Prepared, Remove, Use, write_header},
+    prepare::{Made, Make, NewSegment, PrepareJob, Prepared, Remove, Unwanted, Use, write_header},
     record::CheckpointAt,
 };
 
@@ -55,7 +55,8 @@ impl<D: Disk> Log<D> {
     pub fn prepared(&mut self, done: Prepared<D::File>) -> Result<(), WriteError> {
         self.preparing = false;
         self.counts.removed += done.removed.count;
-        self.unwanted.extend(done.removed.left);
+        self.leaving_bytes = 0;
+        self.stuck.extend(done.removed.left);
         let made = done.made.map_or(Ok(None), |made| self.made(made));
         let made = made.map(|ready| self.ready.extend(ready));
         // One does not hold up the other: a file that cannot be removed is no reason to have no segment.
@@ -83,7 +84,10 @@ impl<D: Disk> Log<D> {
     fn made(&mut self, made: Made<D::File>) -> Result<Option<Ready<D::File>>, PrepareError> {
         match made.left {
             Some((segment, Use::Again)) => self.free.push_back(segment),
-            Some((segment, Use::Room)) => self.unwanted.push(segment),
+            Some((segment, Use::Room)) => self.unwanted.push(Unwanted {
+                segment,
+                bytes: self.config.segment_bytes(),
+            }),
             None => {}
         }
         let file = made.result?;
@@ -180,17 +184,22 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Some of the files above need, when so many more are to be made ready: the others are for the next jobs, so that none is long.
+    /// Some of the files above need, when so many more are to be made ready: the others are for the next jobs, so that none is long. Those that
+    /// could not be removed come last, so that they keep no other one waiting, however many they are.
     fn remove(&mut self, lacking: usize) -> Remove {
-        let most = match self.remove_blocked {
-            true => 0,
-            false => REMOVED_AT_ONCE,
-        };
         let keep = self.config.spare_segments as usize + lacking;
         let above = self.free.len().saturating_sub(keep);
-        let count = most.min(self.unwanted.len());
-        let mut files: Vec<SegmentNumber> = self.unwanted.drain(..count).collect();
-        files.extend(self.free.drain(..above.min(most - count)));
+        let count = REMOVED_AT_ONCE.min(self.unwanted.len());
+        let mut files: Vec<Unwanted> = self.unwanted.drain(..count).collect();
+        let count = above.min(REMOVED_AT_ONCE - files.len());
+        let bytes = self.config.segment_bytes();
+        let free = self.free.drain(..count);
+        files.extend(free.map(|segment| Unwanted { segment, bytes }));
+        if !self.remove_blocked {
+            let count = self.stuck.len().min(REMOVED_AT_ONCE - files.len());
+            files.extend(self.stuck.drain(..count));
+        }
+        self.leaving_bytes = files.iter().map(|file| file.bytes).sum();
         Remove {
             files,
             syncs_folder: !self.config.has(Planted::SkipFolderSync),
@@ -297,10 +306,12 @@ impl<D: Disk> Log<D> {
             self.unsummed.remove(number);
             let was_moved = segment.as_ref().is_some_and(|it| it.moved.is_some());
             self.counts.cleaned += u64::from(was_moved);
-            if segment.is_some_and(|segment| segment.bytes == self.config.segment_bytes()) {
-                self.free.push_back(*number);
-            } else {
-                self.unwanted.push(*number);
+            match segment.map_or(0, |segment| segment.bytes) {
+                bytes if bytes == self.config.segment_bytes() => self.free.push_back(*number),
+                bytes => self.unwanted.push(Unwanted {
+                    segment: *number,
+                    bytes,
+                }),
             }
         }
         if !dead.is_empty() {

@@ -31,15 +31,23 @@ impl<D: Disk> Log<D> {
         self.space
     }
 
-    /// Bytes of the disk that segments take: those with batches, those that are ready and those that hold nothing, each of the size that it was made
-    /// with; not those that are to be removed.
+    /// Bytes of the disk that segments take: those with batches, those that are ready, those that hold nothing and those that are to be removed, each
+    /// of the size that it was made with.
     #[must_use]
     pub fn segments_bytes(&self) -> u64 {
         let written = self.segments.values().map(|segment| segment.bytes);
         let ready = self.ready.iter().map(|ready| ready.bytes);
         // Only files of the present size are used again.
         let free = self.free.len() as u64 * self.config.segment_bytes();
-        written.chain(ready).sum::<u64>() + free
+        let going = self.unwanted.iter().chain(&self.stuck);
+        let going = going.map(|file| file.bytes);
+        written.chain(ready).chain(going).sum::<u64>() + free + self.leaving_bytes
+    }
+
+    /// Whether there are files that could not be removed. They are tried again with each segment that is begun and each [`Log::refresh_space`].
+    #[must_use]
+    pub fn has_stuck(&self) -> bool {
+        !self.stuck.is_empty()
     }
 
     /// Asks the disk for its room. Done by the log whenever a segment changes hands; call it now and then so that space that

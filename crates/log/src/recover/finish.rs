@@ -25,7 +25,7 @@ use crate::{
     live::LiveEntries,
     log::{Active, LastBatch, Log, LogCounts, Ready, Segment, Space, SpaceState},
     places::Places,
-    prepare::{Make, NewSegment, Remove, write_header},
+    prepare::{Make, NewSegment, Remove, Unwanted, write_header},
     record::HardState,
     summary::forget,
 };
@@ -102,6 +102,8 @@ pub(super) fn finish<D: Disk>(
         ready: stock.ready,
         free: stock.free,
         unwanted: stock.unwanted,
+        stuck: VecDeque::new(),
+        leaving_bytes: 0,
         segments: picture.segments,
         partitions: picture
             .partitions
@@ -267,7 +269,7 @@ struct Stock<F> {
     active: Option<Active<F>>,
     ready: VecDeque<Ready<F>>,
     free: VecDeque<SegmentNumber>,
-    unwanted: Vec<SegmentNumber>,
+    unwanted: Vec<Unwanted>,
     next_segment: SegmentNumber,
 }
 
@@ -316,7 +318,10 @@ impl<F: DiskFile> Stock<F> {
             } else if right {
                 stock.free.push_back(number);
             } else {
-                stock.unwanted.push(number);
+                stock.unwanted.push(Unwanted {
+                    segment: number,
+                    bytes,
+                });
             }
         }
         // What was made ready before the active segment is of no use under its number.

@@ -110,6 +110,11 @@ impl MemDisk {
         state.dies_at = Some(state.changes + nth);
     }
 
+    /// No file of that name can be removed from now on, whoever asks.
+    pub fn keep_file(&self, name: &str) {
+        self.state().kept.insert(name.to_owned());
+    }
+
     /// What was planned to fail and has not yet does not fail any more.
     pub fn forget_faults(&self) {
         self.state().clear_plans();

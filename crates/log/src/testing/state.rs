@@ -1,6 +1,10 @@
 //! What a disk in memory holds, and what it forgets.
 
-use std::{collections::BTreeMap, io, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    sync::Arc,
+};
 
 use super::{Choices, pages::Pages};
 
@@ -206,6 +210,8 @@ pub(super) struct State {
     has_lost_names: bool,
     next_file: FileId,
     plans: Vec<Plan>,
+    /// Names of files that cannot be removed.
+    pub(super) kept: BTreeSet<String>,
     /// Bytes of files that cannot be read: first and last.
     pub(super) unreadable: BTreeMap<FileId, Vec<(u64, u64)>>,
     pub(super) capacity: Option<u64>,
@@ -299,6 +305,9 @@ impl State {
     }
 
     pub(super) fn remove(&mut self, name: &str) -> io::Result<()> {
+        if self.kept.contains(name) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         if self.names.remove(name).is_none() {
             return Err(io::ErrorKind::NotFound.into());
         }

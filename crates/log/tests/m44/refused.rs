@@ -261,12 +261,46 @@ fn m47_files_that_could_not_be_removed_are_removed_later() {
     let (mut recorded, freed) = with_many_free(10);
     // Each with its summary.
     recorded.disk.fail(Call::Remove, 4, 4, ErrorKind::Other);
-    for removed in [2, 2, freed as u64 - 1] {
+    for removed in [freed as u64 - 3, freed as u64 - 1] {
         recorded.log.refresh_space();
         prepare_all(&mut recorded.log);
         assert_eq!(recorded.log.counts().removed, removed);
     }
     assert_eq!(spare(&recorded.log, &recorded.disk), 1);
+}
+
+/// Also where as many cannot be removed as one job takes, and what they hold of the disk is counted.
+#[test]
+fn d6_files_that_cannot_be_removed_hold_up_no_other_one() {
+    let (mut recorded, freed) = with_many_free(60);
+    let names = recorded.disk.names();
+    let all: Vec<_> = names.iter().filter(|it| it.ends_with(".seg")).collect();
+    let kept = 20;
+    for name in &all[5..5 + kept] {
+        recorded.disk.keep_file(name);
+    }
+    prepare_all(&mut recorded.log);
+    assert!(recorded.log.has_stuck());
+    for _ in 0..3 {
+        let removed = recorded.log.counts().removed;
+        assert_eq!(removed, (freed - 1 - kept) as u64);
+        assert_eq!(spare(&recorded.log, &recorded.disk), 1 + kept);
+        let there = segments(&recorded.disk) as u64 * SEGMENT;
+        assert_eq!(recorded.log.segments_bytes(), there);
+        recorded.log.refresh_space();
+        prepare_all(&mut recorded.log);
+    }
+    recorded.log.check();
+    let before = recorded.log.counts();
+    while recorded.log.counts().rolls < before.rolls + 30 {
+        recorded.write_synced(&[1]);
+    }
+    let at = support::checkpoint_at(recorded.last[&1], 1);
+    recorded
+        .log
+        .set_checkpoint(PartitionId(1), at, Default::default());
+    prepare_all(&mut recorded.log);
+    assert_eq!(spare(&recorded.log, &recorded.disk), 1 + kept);
 }
 
 #[test]
