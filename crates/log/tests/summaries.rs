@@ -108,6 +108,52 @@ fn m44_of_what_lies_below_all_checkpoints_a_start_reads_nothing_and_finds_the_sa
     assert_eq!(log.held_segments(), all.held_segments());
 }
 
+/// An entry may begin with one piece at the very end of a segment: the one behind it is read for its end, and no other one for its sake.
+#[test]
+fn m44_an_entry_in_pieces_across_a_boundary_makes_no_start_read_more_than_it_lies_in() {
+    let (disk, checkpoints) = (MemDisk::new(), MemDisk::new());
+    let (store, _) = CheckpointStore::open(checkpoints.clone(), NODE).expect("an empty folder");
+    let (mut log, _) = open(&disk, 1, &Manifests::new()).expect("an empty folder");
+    let lens = [24_000; 24].iter().chain(&[36_000; 6]).chain(&[24_000; 10]);
+    let mut last = 0;
+    for (index, len) in (1..).zip(lens) {
+        let mut batch = log.new_batch();
+        let pushed = batch.push(&entry(1, index, &vec![index as u8; *len]));
+        assert_eq!(pushed, courser_log::Push::Taken);
+        while !batch.is_empty() {
+            log.write(&mut batch).expect("written");
+            batch.clear();
+        }
+        log.sync().expect("synced");
+        while let Some(job) = log.prepare() {
+            log.prepared(job.run()).expect("synced");
+        }
+        last = index;
+    }
+    let (id, at) = (PartitionId(1), checkpoint_at(last, 1));
+    let mut live = LiveEntries::NONE;
+    live.push_range(LogIndex(1), LogIndex(last));
+    let mut writer = store.writer(id, at).expect("created");
+    writer.piece(b"state").expect("written");
+    writer.finish(live.clone(), log.synced()).expect("finished");
+    log.set_checkpoint(id, at, live);
+    let segments = log.segments() as u64;
+    let (_, loaded) = CheckpointStore::open(checkpoints, NODE).expect("opens");
+    let disk = disk.kill();
+    let (all, found_all) = open(&without_summaries(&disk), 2, &loaded.manifests).expect("it opens");
+    let (log, found) = open(&disk, 2, &loaded.manifests).expect("it opens");
+    assert_eq!(found.report.damages, []);
+    assert!(state_of(&log, &found) == state_of(&all, &found_all));
+    let names = disk.names();
+    let lacks = |segment: &u64| !names.contains(&SegmentNumber(*segment).summary_name());
+    // Those without a summary go on in the next one, but for the last.
+    let without: Vec<u64> = (1..segments).filter(lacks).collect();
+    assert!(without.len() > 2, "{without:?} of {segments}");
+    let behind = without.iter().map(|it| it + 1).filter(|it| !lacks(it));
+    let read = without.len() + behind.count() + usize::from(lacks(&segments));
+    assert_eq!(found.report.passed_segments, segments - read as u64);
+}
+
 /// As many reads as the newer segments need, and some for each summary.
 #[test]
 fn m44_the_disk_is_not_asked_for_what_is_passed_over() {

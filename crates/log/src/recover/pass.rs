@@ -42,12 +42,16 @@ impl<F: DiskFile> Chain<F> {
         let Some((last, behind)) = self.ends_as_said(&summary, place)? else {
             return Ok(None);
         };
+        // The last batch is the one that this segment goes on behind. It may begin an entry that ends here.
+        self.flush()?;
+        if self.picture.has_open_entry() {
+            return Ok(None);
+        }
         let before = self.last.replace(Link::of(&last));
         let Some(next) = self.next_segment(behind)? else {
             self.last = before;
             return Ok(None);
         };
-        self.flush()?;
         self.prove(self.proven);
         self.report.passed_segments += 1;
         self.report.passed_bytes += behind.offset - BLOCK;
@@ -143,16 +147,15 @@ impl Link {
 }
 
 impl Picture {
-    /// Whether nothing of a segment is to be applied, and nothing of it ends what began in the one before.
+    /// Whether nothing of a segment is to be applied.
     fn is_below_checkpoints(&self, summary: &Summary) -> bool {
         let mut partitions = summary.partitions.iter();
-        !self.has_open_entry()
-            && partitions.all(|(id, said)| {
-                said.range.is_none_or(|(_, last)| {
-                    let known = self.partitions.get(id);
-                    known.is_some_and(|it| last <= it.checkpoint())
-                })
+        partitions.all(|(id, said)| {
+            said.range.is_none_or(|(_, last)| {
+                let known = self.partitions.get(id);
+                known.is_some_and(|it| last <= it.checkpoint())
             })
+        })
     }
 
     /// Takes what a summary says, as if its segment had been read.
