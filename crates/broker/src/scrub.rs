@@ -283,12 +283,6 @@ impl Scrubber {
         }
     }
 
-    /// The next start is to read the segment: what still waits stops its stream then.
-    fn forget_summary(&self, segment: SegmentNumber) {
-        // There is none while the segment is new, or damage was found before.
-        let _removed = std::fs::remove_file(self.folder.join(segment.summary_name()));
-    }
-
     /// Says what is damaged, and whom that concerns.
     fn tell(&self, segment: &HeldSegment, check: &SegmentCheck) -> Result<(), Stopped> {
         let damage = self.door.state.damage();
@@ -297,7 +291,8 @@ impl Scrubber {
             damage.scrubbed(number, Vec::new());
             return Ok(());
         }
-        self.forget_summary(segment.segment);
+        // The next start is to read the segment: what still waits stops its stream then.
+        self.door.requests.note_damaged(segment.segment);
         let known = damage.get().rotten;
         let streams = self.concerned(segment, &check.missing)?;
         let messages = streams.values().sum();

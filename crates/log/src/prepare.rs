@@ -7,7 +7,10 @@
 #[cfg(test)]
 mod tests;
 
-use std::io::{self, IoSlice};
+use std::{
+    collections::BTreeSet,
+    io::{self, IoSlice},
+};
 
 use zerocopy::{
     FromZeros, IntoBytes,
@@ -97,6 +100,8 @@ pub(crate) struct Unwanted {
 #[derive(Debug)]
 pub(crate) struct Remove {
     pub(crate) files: Vec<Unwanted>,
+    /// Segments of which the summary alone is to go.
+    pub(crate) summaries: BTreeSet<SegmentNumber>,
     /// Always, but for a planted bug.
     pub(crate) syncs_folder: bool,
 }
@@ -113,10 +118,18 @@ pub(crate) struct Removed {
 }
 
 impl Remove {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.summaries.is_empty()
+    }
+
     /// Their room is there once their names are durably gone, and not before. One that cannot be removed holds up no other.
     pub(crate) fn run<D: Disk>(self, disk: &D) -> Removed {
         let (mut left, mut count) = (Vec::new(), 0);
         let mut result = Ok(());
+        // One that stays is tried again when the damage is found again.
+        let summaries = self.summaries.iter();
+        let forgotten = summaries.filter(|it| disk.remove(&it.summary_name()).is_ok());
+        let forgotten = forgotten.count();
         for file in self.files {
             forget(disk, file.segment);
             match disk.remove(&file.segment.file_name()) {
@@ -128,7 +141,7 @@ impl Remove {
                 }
             }
         }
-        if self.syncs_folder && count > 0 {
+        if self.syncs_folder && (count > 0 || forgotten > 0) {
             // What is left is still there in either case; a failed sync counts for more.
             result = sync_folder(disk).and(result);
         }

@@ -204,6 +204,51 @@ fn i5_damage_of_a_segment_that_was_passed_over_is_not_delivered_and_is_found_by_
     assert_eq!(found.report.damages.len(), 1, "{}", found.report);
 }
 
+/// Also where it was found before the segment got one, and while one is being written.
+#[test]
+fn m44_a_segment_that_was_found_damaged_has_no_summary_any_more() {
+    let (disk, mut second) = (MemDisk::new(), Vec::new());
+    let (mut log, _) = open(&disk, 1, &Manifests::new()).expect("an empty folder");
+    let mut last = 0;
+    while log.segments() < 3 {
+        last += 1;
+        write_next(&mut log, last, &mut second);
+    }
+    let [first, other, newest] = [0, 1, 2].map(|at| second[at].0);
+    let has = |segment: SegmentNumber| disk.names().contains(&segment.summary_name());
+    assert!(has(first) && has(other));
+    log.note_damaged(first);
+    let job = log.prepare().expect("it is to go");
+    log.prepared(job.run()).expect("synced");
+    assert!(!has(first) && has(other));
+    let lost = disk.power_loss_with(|_| 0, |_| courser_log::testing::Survival::Gone);
+    assert!(!lost.names().contains(&first.summary_name()), "for good");
+    let mut log = Log::open(lost.clone(), config(), start(2), &Manifests::new())
+        .map(|(log, _)| log)
+        .expect("it opens");
+    while log.segments() < 4 {
+        last += 1;
+        let mut batch = log.new_batch();
+        for id in PARTITIONS {
+            let pushed = batch.push(&entry(id, last, &[0; 2_000]));
+            assert_eq!(pushed, courser_log::Push::Taken);
+        }
+        log.write(&mut batch).expect("written");
+        log.sync().expect("synced");
+    }
+    let has = |segment: SegmentNumber| lost.names().contains(&segment.summary_name());
+    assert!(
+        !has(newest),
+        "it is full, and its summary was not written yet"
+    );
+    log.note_damaged(newest);
+    log.note_damaged(first);
+    while let Some(job) = log.prepare() {
+        log.prepared(job.run()).expect("synced");
+    }
+    assert!(!has(newest) && !has(first) && has(other));
+}
+
 /// What is said of damage does not depend on summaries.
 #[test]
 fn m44_a_start_that_finds_damage_reads_everything_and_so_does_the_next_one() {

@@ -158,7 +158,9 @@ fn damage_of_a_sealed_segment_is_found_and_says_whom_it_concerns() {
     assert_eq!(counted(&broker, "scrub_damages"), 1);
     let summary = SegmentNumber(place.segment).summary_name();
     let summary = folder.join("log").join(summary);
-    assert!(!summary.exists(), "the next start reads the segment");
+    wait("the next start is to read the segment", || {
+        !summary.exists()
+    });
     // What is in memory is right and is delivered; then nobody needs it any more.
     let (mut client, present) = Client::session(broker.addresses()[0], "first", 4, 0, &[]);
     assert!(present);

@@ -36,6 +36,8 @@ pub(crate) enum Request {
     Hold(Option<RangeInclusive<SegmentNumber>>),
     /// Which segments hold something.
     Segments(mpsc::SyncSender<Vec<HeldSegment>>),
+    /// Something of a segment is damaged.
+    Damaged(SegmentNumber),
     /// Where everything is. Answered even while there is no room: what is read back may be what gives some.
     Places(mpsc::SyncSender<LogPlaces>),
 }
@@ -105,6 +107,11 @@ impl RequestDoor {
         let (answer, answered) = mpsc::sync_channel(1);
         self.send(Request::Segments(answer));
         answered
+    }
+
+    /// Something of a segment is damaged: it has no summary any more, so that the next start looks at it.
+    pub(crate) fn note_damaged(&self, segment: SegmentNumber) {
+        self.send(Request::Damaged(segment));
     }
 
     /// Where everything is; blocks until the writer has an answer.

@@ -66,6 +66,8 @@ pub struct Log<D: Disk> {
     pub(crate) partitions: BTreeMap<PartitionId, Known>,
     /// Segments before the active one that have no summary and are to get one.
     pub(crate) unsummed: BTreeSet<SegmentNumber>,
+    /// Damaged ones whose summaries are to be removed.
+    pub(crate) discredited: BTreeSet<SegmentNumber>,
     /// Segments that are being copied: they are not used again.
     pub(crate) held: Option<RangeInclusive<SegmentNumber>>,
     pub(crate) places: Places,
@@ -130,6 +132,8 @@ pub(crate) struct Segment {
     pub(crate) bytes: u64,
     /// Damage of which nobody knows yet whom it concerns: bits of partitions.
     pub(crate) in_doubt: u64,
+    /// Something of it was found damaged since the log was opened: it gets no summary.
+    pub(crate) is_damaged: bool,
     /// Entries of which it has kept records.
     pub(crate) kept: BTreeMap<PartitionId, Arc<KeptEntries>>,
     /// Older segments of which it says that all that was needed of them was moved.

@@ -36,7 +36,7 @@ impl<D: Disk> Log<D> {
         let make = makes.then(|| self.make());
         let remove = self.remove(lacking.saturating_sub(1));
         let summary = self.next_summary();
-        if make.is_none() && remove.files.is_empty() && summary.is_none() {
+        if make.is_none() && remove.is_empty() && summary.is_none() {
             return None;
         }
         self.preparing = true;
@@ -202,6 +202,7 @@ impl<D: Disk> Log<D> {
         self.leaving_bytes = files.iter().map(|file| file.bytes).sum();
         Remove {
             files,
+            summaries: std::mem::take(&mut self.discredited),
             syncs_folder: !self.config.has(Planted::SkipFolderSync),
         }
     }

@@ -26,6 +26,15 @@ impl<D: Disk> Log<D> {
         None
     }
 
+    /// Says that something of a segment is damaged: it gets no summary any more, and the next job removes the one that it has, so that the next
+    /// start looks at that damage.
+    pub fn note_damaged(&mut self, segment: SegmentNumber) {
+        if let Some(found) = self.segments.get_mut(&segment) {
+            found.is_damaged = true;
+            self.discredited.insert(segment);
+        }
+    }
+
     /// None for a segment whose last entry goes on in the next one: who reads that one has to read this one as well.
     fn summary_of(&self, number: SegmentNumber) -> Option<Summary> {
         let segment = self.segments.get(&number)?;
@@ -34,7 +43,7 @@ impl<D: Disk> Log<D> {
         let mut places = self.places.iter();
         let goes_on =
             open.any(|it| it == number) || places.any(|(_, it)| it.goes_on_behind(number));
-        if goes_on || segment.in_doubt != 0 || segment.last_at == 0 {
+        if goes_on || segment.in_doubt != 0 || segment.is_damaged || segment.last_at == 0 {
             return None;
         }
         let mut partitions: BTreeMap<PartitionId, OfPartition> = BTreeMap::new();

@@ -1,7 +1,7 @@
 //! From what was read to a log that can be written.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     io::IoSlice,
 };
 
@@ -112,6 +112,7 @@ pub(super) fn finish<D: Disk>(
             .collect(),
         held: None,
         unsummed,
+        discredited: BTreeSet::new(),
         places: picture.places,
         pieces: None,
         next_segment: stock.next_segment,
@@ -351,6 +352,7 @@ fn first_segment<D: Disk>(
             // They may be what takes the room.
             let spare = Remove {
                 files: std::mem::take(&mut stock.unwanted),
+                summaries: BTreeSet::new(),
                 syncs_folder: !config.has(Planted::SkipFolderSync),
             };
             let removed = spare.run(disk);

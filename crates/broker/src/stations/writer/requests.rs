@@ -1,4 +1,4 @@
-//! What the writer does for those who copy the log, and for those who read it.
+//! What the writer does for those who copy the log, and for those who read and check it.
 
 use courser_engine::DiskRoom;
 use courser_log::{Disk, WriteError};
@@ -39,6 +39,10 @@ impl<D: Disk> Writer<D> {
                 Request::Places(answer) => {
                     let _ = answer.send(self.log.places());
                 }
+                Request::Damaged(segment) => {
+                    self.log.note_damaged(segment);
+                    self.look_ahead();
+                }
             }
         }
         Ok(())
@@ -57,6 +61,7 @@ impl<D: Disk> Writer<D> {
                 Request::Places(answer) => {
                     let _ = answer.send(self.log.places());
                 }
+                Request::Damaged(segment) => self.log.note_damaged(segment),
                 Request::Cut { .. } => {}
                 Request::Hold(_) | Request::Segments(_) => {
                     self.put_off.push_back(request);
