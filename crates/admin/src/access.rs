@@ -168,7 +168,8 @@ async fn by_password(
     };
     match state.control.log_in(from, name, password.as_bytes()).await {
         Ok(done) => {
-            if done.anew {
+            // A user of the broker who has no administration is none, whatever its password.
+            if done.anew && done.administration != Administration::None {
                 note_login(from, name);
             }
             Ok(Principal {

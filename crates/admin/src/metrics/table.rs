@@ -126,7 +126,7 @@ metrics! {
         |it| &it.sum.latencies.delivered;
     "auth_attempts", Counter of Things ["result"], "Logins, where clients have to log in",
         |it| each([("accepted", it.sum.logins[0]), ("refused", it.sum.logins[1])]);
-    "operator_logins", Counter of Things ["result"], "Requests to the API by name and password of a user: accepted, wrong, delayed because the address has failed too often, or unavailable because passwords cannot be compared now",
+    "operator_logins", Counter of Things ["result"], "Requests to the API by name and password of a user: accepted, wrong, delayed because the address has failed too often, unavailable because passwords cannot be compared now, or forbidden because the user has no administration",
         |it| each(it.operator_logins.iter().copied());
     "tls_certificate_expiry_timestamp", Gauge of Seconds ["listener"], "When the certificate of a listener ends, in seconds since 1970",
         |it| it.certificates.iter().map(|(listener, end)| (vec![listener.clone()], *end as f64)).collect();

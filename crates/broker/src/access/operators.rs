@@ -45,17 +45,19 @@ pub struct LoggedIn {
 }
 
 /// What can come of a login, in the order of [`OperatorLogins`].
-const RESULTS: [&str; 4] = ["accepted", "wrong", "delayed", "unavailable"];
+const RESULTS: [&str; 5] = ["accepted", "wrong", "delayed", "unavailable", "forbidden"];
 
 /// What has come of the logins of operators.
 #[derive(Debug, Default)]
 struct OperatorLogins([AtomicU64; RESULTS.len()]);
 
 impl OperatorLogins {
-    fn count(&self, done: Result<(), LogInError>) {
-        let [accepted, wrong, delayed, unavailable] = &self.0;
+    fn count(&self, done: Result<Administration, LogInError>) {
+        let [accepted, wrong, delayed, unavailable, forbidden] = &self.0;
         let counter = match done {
-            Ok(()) => accepted,
+            Ok(Administration::Read | Administration::Full) => accepted,
+            // Every user of the broker has a password: it is not yet an operator.
+            Ok(Administration::None) => forbidden,
             Err(LogInError::Wrong) => wrong,
             Err(LogInError::Wait) => delayed,
             Err(LogInError::Busy | LogInError::Unavailable) => unavailable,
@@ -69,7 +71,7 @@ enum Begun {
     /// Its password was right a moment ago.
     Remembered,
     /// The pool compares it, and counts what comes of it.
-    Compared(oneshot::Receiver<Result<(), LogInError>>),
+    Compared(oneshot::Receiver<Result<Administration, LogInError>>),
 }
 
 /// Cheap to clone.
@@ -98,7 +100,7 @@ impl Inner {
     }
 
     /// What was found, on a thread of the pool.
-    fn judge(&self, origin: Origin, found: Found) -> Result<(), LogInError> {
+    fn judge(&self, origin: Origin, found: Found) -> Result<Administration, LogInError> {
         let Found::Password { claim, matched } = found else {
             unreachable!("operators have passwords only");
         };
@@ -107,7 +109,11 @@ impl Inner {
             return Err(LogInError::Wrong);
         }
         self.remembered().note(&claim, now);
-        Ok(())
+        Ok(self.administration(claim.user.as_str()))
+    }
+
+    fn administration(&self, name: &str) -> Administration {
+        self.logins.access.table().administration(name)
     }
 }
 
@@ -139,23 +145,19 @@ impl Operators {
         name: &str,
         password: &[u8],
     ) -> Result<LoggedIn, LogInError> {
-        let anew = match self.begin(from, name, password) {
+        let (done, anew) = match self.begin(from, name, password) {
+            // Without an answer the broker stops.
             Ok(Begun::Compared(answered)) => {
-                // Without an answer the broker stops.
-                answered.await.unwrap_or(Err(LogInError::Unavailable))?;
-                true
+                (answered.await.unwrap_or(Err(LogInError::Unavailable)), true)
             }
-            Ok(Begun::Remembered) => {
-                self.0.counted.count(Ok(()));
-                false
-            }
-            Err(error) => {
-                self.0.counted.count(Err(error));
-                return Err(error);
-            }
+            Ok(Begun::Remembered) => (Ok(self.0.administration(name)), false),
+            Err(error) => (Err(error), false),
         };
-        Ok(LoggedIn {
-            administration: self.access().table().administration(name),
+        if !anew {
+            self.0.counted.count(done);
+        }
+        done.map(|administration| LoggedIn {
+            administration,
             anew,
         })
     }
@@ -208,7 +210,7 @@ impl Operators {
         origin: Origin,
         proof: Proof,
         now: Tick,
-    ) -> Result<oneshot::Receiver<Result<(), LogInError>>, LogInError> {
+    ) -> Result<oneshot::Receiver<Result<Administration, LogInError>>, LogInError> {
         let logins = &self.0.logins;
         let (answer, answered) = oneshot::channel();
         let inner = Arc::clone(&self.0);

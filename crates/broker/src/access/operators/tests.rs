@@ -177,23 +177,27 @@ fn what_was_right_is_remembered_until_the_user_is_another() {
 #[test]
 fn logins_are_counted_by_what_came_of_them() {
     let desk = Desk::new();
-    let counted = |expected: [u64; 4]| {
-        let names = ["accepted", "wrong", "delayed", "unavailable"];
+    let counted = |expected: [u64; 5]| {
+        let names = ["accepted", "wrong", "delayed", "unavailable", "forbidden"];
         let counted = desk.operators.counted();
         assert_eq!(counted.map(|(name, _)| name), names);
         assert_eq!(counted.map(|(_, count)| count), expected);
     };
-    counted([0; 4]);
+    counted([0; 5]);
     for _ in 0..2 {
         assert!(desk.log_in("anna", "right").0.is_ok());
     }
-    counted([2, 0, 0, 0]);
+    counted([2, 0, 0, 0, 0]);
+    for _ in 0..2 {
+        assert_eq!(desk.log_in("ben", "right").0, Ok(Administration::None));
+    }
+    counted([2, 0, 0, 0, 2]);
     for _ in 0..5 {
         assert_eq!(desk.log_in("ben", "wrong").0, Err(LogInError::Wrong));
     }
-    counted([2, 5, 0, 0]);
+    counted([2, 5, 0, 0, 2]);
     assert_eq!(desk.log_in("anna", "right").0, Err(LogInError::Wait));
-    counted([2, 5, 1, 0]);
+    counted([2, 5, 1, 0, 2]);
     let desk = Desk::new();
     let mut context = Context::from_waker(Waker::noop());
     {
