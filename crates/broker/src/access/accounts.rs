@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 use super::hashing::{Asker, Found, HashPool, Job, PasswordClaim, Proof, Reply, Verdict};
 use super::password::Remembered;
 use super::presence::{Presence, Present};
-use super::refusals::{Refusals, RefusedLogin};
+use super::refusals::{Refusals, Refused, RefusedLogin, Shown};
 use super::throttle::{Admission, Kind, LookedAt, Origin, Throttle};
 use super::tokens::TokenKeys;
 use super::{Access, Ends};
@@ -82,6 +82,8 @@ struct Arrival {
     present: Option<Present>,
     /// Whether the gate has not been told.
     fresh: bool,
+    /// What it came with last, should it be refused.
+    shown: Shown,
 }
 
 /// What connections of one shard share.
@@ -152,14 +154,50 @@ impl Accounts {
     ) -> Option<T> {
         let inner = self.inner.borrow();
         let arrival = inner.arrivals.get(&front)?;
+        let table = self.logins.access.table();
+        let named = arrival.user.as_ref().map(UserName::as_str);
+        let known = named.filter(|name| table.user(name).is_some());
         let certificate = arrival.peer.identity.as_deref();
-        let user = arrival.user.as_ref().map(UserName::as_str).or(certificate);
-        let who = (&*arrival.client_id, user);
+        let refused = Refused {
+            client_id: &arrival.client_id,
+            user: known.or(certificate),
+            is_unknown: named.is_some() && known.is_none(),
+            shown: arrival.shown,
+            code,
+        };
         let line = self
             .logins
             .refusals
-            .line(who, &arrival.peer, code, Instant::now())?;
+            .line(&refused, &arrival.peer, Instant::now())?;
         Some(tell(&line))
+    }
+
+    /// Says that a user who has logged in got no session for what it asked for.
+    pub(crate) fn tell_kept_out(&self, client_id: &str, user: &str, peer: &Peer) {
+        let refused = Refused {
+            client_id,
+            user: Some(user),
+            is_unknown: false,
+            shown: Shown::Proof,
+            code: ReasonCode::NotAuthorized,
+        };
+        let line = self.logins.refusals.line(&refused, peer, Instant::now());
+        if let Some(line) = line {
+            line.tell();
+        }
+    }
+
+    /// What a connection came with counts against its address, and nothing had to be done for it.
+    fn guessed(&self, front: FrontId, origin: Origin) {
+        self.logins.throttle.failed(origin, self.now.get());
+        self.note_guess(front);
+    }
+
+    /// What a connection came with counts against its address.
+    fn note_guess(&self, front: FrontId) {
+        if let Some(arrival) = self.inner.borrow_mut().arrivals.get_mut(&front) {
+            arrival.shown = Shown::Guess;
+        }
     }
 
     /// Who a connection says that it is.
@@ -185,6 +223,7 @@ impl Accounts {
             ends: None,
             present: None,
             fresh: false,
+            shown: Shown::NoGuess,
         };
         self.inner.borrow_mut().arrivals.insert(front, arrival);
     }
@@ -247,6 +286,7 @@ impl Accounts {
     ) -> AuthStep {
         let now = self.now.get();
         if !self.logins.is_right(origin, (&claim, matched), now) {
+            self.note_guess(front);
             return AuthStep::Refused(ReasonCode::BadUserNameOrPassword);
         }
         self.inner.borrow_mut().remembered.note(&claim, now);
@@ -301,8 +341,8 @@ impl Accounts {
         let now = self.now.get();
         let throttle = &self.logins.throttle;
         // Before what is remembered is looked at: who has to wait would learn by it which of many passwords is right.
-        if throttle.admit(origin, Kind::Password, now) == Admission::Wait {
-            return AuthStep::Refused(ReasonCode::ConnectionRateExceeded);
+        if let Admission::Wait(why) = throttle.admit(origin, Kind::Password, now) {
+            return AuthStep::Refused(why.code());
         }
         let (claim, hash) = self.logins.claim(user, password.0);
         if self.inner.borrow().remembered.has(&claim, now) {
@@ -353,6 +393,7 @@ impl Accounts {
                 let name = login.user_name.and_then(|name| UserName::new(name).ok());
                 // Who shows a newer proof names nobody again.
                 arrival.user = name.or(arrival.user.take());
+                arrival.shown = Shown::NoGuess;
                 let peer = &arrival.peer;
                 let asked = peer.entrance.authentication;
                 (arrival.origin, peer.identity.clone(), asked)

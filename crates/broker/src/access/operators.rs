@@ -15,7 +15,7 @@ use super::Access;
 use super::accounts::Logins;
 use super::hashing::{Asker, Found, Job, Proof};
 use super::password::Remembered;
-use super::throttle::{Admission, Kind, LookedAt, Origin};
+use super::throttle::{Admission, Kind, LookedAt, Origin, Why};
 use crate::clock::Clock;
 
 /// Why an operator does not come in.
@@ -24,15 +24,24 @@ pub enum LogInError {
     /// There is no such user, it is disabled, or this is not its password.
     #[error("user name or password are not right")]
     Wrong,
-    /// Too many logins have failed from this address, or too many are under way.
-    #[error("too many logins of this address have failed or are under way: wait a minute")]
+    /// Too many logins have failed from this address.
+    #[error("too many logins of this address have failed: wait a minute")]
     Wait,
-    /// Too many passwords wait to be compared.
+    /// Too many passwords wait to be compared, of this address or of all.
     #[error("too many passwords wait to be compared: try again")]
     Busy,
     /// Users are not known yet, or the broker stops.
     #[error("users and roles are not known: the broker is starting or stopping")]
     Unavailable,
+}
+
+impl From<Why> for LogInError {
+    fn from(why: Why) -> Self {
+        match why {
+            Why::Failed => Self::Wait,
+            Why::UnderWay | Why::Crowded => Self::Busy,
+        }
+    }
 }
 
 /// An operator who has come in.
@@ -178,8 +187,8 @@ impl Operators {
         };
         let throttle = &self.0.logins.throttle;
         // Before what is remembered is looked at, as for clients.
-        if throttle.admit(origin, Kind::Password, now) == Admission::Wait {
-            return Err(LogInError::Wait);
+        if let Admission::Wait(why) = throttle.admit(origin, Kind::Password, now) {
+            return Err(why.into());
         }
         let (claim, hash) = self.0.logins.claim(user, password);
         if self.0.remembered().has(&claim, now) {
@@ -197,8 +206,8 @@ impl Operators {
     /// Somebody who comes with what is no name guesses as well: whoever asks without an end waits, and fills no log.
     fn no_name(&self, origin: Origin, now: Tick) -> LogInError {
         let throttle = &self.0.logins.throttle;
-        if throttle.waits(origin, now) {
-            return LogInError::Wait;
+        if let Some(why) = throttle.waits(origin, now) {
+            return why.into();
         }
         throttle.failed(origin, now);
         LogInError::Wrong

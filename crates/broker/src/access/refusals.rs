@@ -13,11 +13,33 @@ use crate::peer::{Authentication, Peer};
 /// Lines of one kind in a second.
 const LINES_PER_SECOND: NonZeroU32 = NonZeroU32::new(4).expect("it is not 0");
 
-/// A login that was refused.
+/// What a client came with that is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// It counts against its address.
+    Guess,
+    /// Nothing, or what was not looked at or tells who guesses nothing.
+    NoGuess,
+    /// Who it is: it may not have what it asks for.
+    Proof,
+}
+
+/// A login that is refused.
+#[derive(Debug)]
+pub(super) struct Refused<'a> {
+    pub(super) client_id: &'a str,
+    /// That there is, or that a certificate names. What else stands in the place of a name may be a token or a password (I14).
+    pub(super) user: Option<&'a str>,
+    /// Whether the client says a name that no user has.
+    pub(super) is_unknown: bool,
+    pub(super) shown: Shown,
+    pub(super) code: ReasonCode,
+}
+
+/// What is written of it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RefusedLogin<'a> {
     pub(super) client_id: &'a str,
-    /// As the client says; none where it says none, or nothing that could be one.
     pub(super) user: Option<&'a str>,
     pub(super) address: Option<SocketAddr>,
     pub(super) listener: &'a str,
@@ -67,17 +89,23 @@ impl Lines {
     }
 }
 
-/// The lines of a process, of two kinds: those of proofs that were looked at, and those of clients that were refused unseen. While an
-/// address waits all of its clients are, and these must not hide the one for whose sake they are.
+/// The lines of a process, of three kinds. While an address waits, all of its clients are refused unseen, and these must not hide the one
+/// for whose sake they are; nor must those that prove nothing and pay nothing for it, as often as they like. An address has few guesses, for
+/// each makes it wait longer, so that one address does not hide those of another.
 #[derive(Debug)]
 pub(crate) struct Refusals {
+    /// Proofs that count against their address.
+    guesses: Lines,
+    /// Others that were looked at.
     seen: Lines,
+    /// Clients that were refused unseen.
     unseen: Lines,
 }
 
 impl Default for Refusals {
     fn default() -> Self {
         Self {
+            guesses: Lines::new(),
             seen: Lines::new(),
             unseen: Lines::new(),
         }
@@ -88,37 +116,46 @@ impl Refusals {
     /// What is to be written of a refusal, if anything is.
     pub(super) fn line<'a>(
         &self,
-        (client_id, user): (&'a str, Option<&'a str>),
+        refused: &Refused<'a>,
         peer: &'a Peer,
-        code: ReasonCode,
         now: Instant,
     ) -> Option<RefusedLogin<'a>> {
-        let lines = match code {
-            ReasonCode::ConnectionRateExceeded
-            | ReasonCode::ServerBusy
-            | ReasonCode::ServerUnavailable => &self.unseen,
-            _ => &self.seen,
+        let lines = match (refused.shown, refused.code) {
+            (Shown::Guess, _) => &self.guesses,
+            (
+                Shown::NoGuess,
+                ReasonCode::ConnectionRateExceeded
+                | ReasonCode::ServerBusy
+                | ReasonCode::ServerUnavailable,
+            ) => &self.unseen,
+            (Shown::NoGuess | Shown::Proof, _) => &self.seen,
         };
         let left_out = lines.admit(now)?;
         Some(RefusedLogin {
-            client_id,
-            user,
+            client_id: refused.client_id,
+            user: refused.user,
             address: peer.address,
             listener: &peer.entrance.name,
-            reason: words(code, peer.entrance.authentication),
+            reason: words(refused, peer.entrance.authentication),
             left_out,
         })
     }
 }
 
 /// Why, for people.
-const fn words(code: ReasonCode, asked: Authentication) -> &'static str {
-    match (code, asked) {
+const fn words(refused: &Refused<'_>, asked: Authentication) -> &'static str {
+    match (refused.code, asked) {
         (ReasonCode::BadUserNameOrPassword, Authentication::Tokens) => {
             "the token does not prove who the client is"
         }
+        (ReasonCode::BadUserNameOrPassword, _) if refused.is_unknown => {
+            "no user has the name that it says"
+        }
         (ReasonCode::BadUserNameOrPassword, Authentication::Accounts | Authentication::None) => {
             "the user name or the password is wrong"
+        }
+        (ReasonCode::NotAuthorized, _) if matches!(refused.shown, Shown::Proof) => {
+            "the user may not leave this will, or the client id is that of another user"
         }
         (ReasonCode::NotAuthorized, _) => {
             "what the client came with does not prove that it is a user who may come in"
@@ -126,7 +163,9 @@ const fn words(code: ReasonCode, asked: Authentication) -> &'static str {
         (ReasonCode::ConnectionRateExceeded, _) => {
             "too many logins from this address have failed: it waits"
         }
-        (ReasonCode::ServerBusy, _) => "too many logins wait to be looked at",
+        (ReasonCode::ServerBusy, _) => {
+            "too many logins, of its address or of all, are under way or have failed: it may come again"
+        }
         (ReasonCode::ServerUnavailable, _) => "users and roles are not known yet",
         (ReasonCode::QuotaExceeded, _) => "the user has as many connections as it may have",
         (ReasonCode::BadAuthenticationMethod, _) => {
@@ -154,10 +193,22 @@ mod tests {
         let (refusals, begun) = (Refusals::default(), Instant::now());
         let told = |code, ms| {
             let now = begun + Duration::from_millis(ms);
+            let refused = Refused {
+                client_id: "c",
+                user: None,
+                is_unknown: false,
+                shown: match code {
+                    GUESS => Shown::Guess,
+                    _ => Shown::NoGuess,
+                },
+                code,
+            };
             refusals
-                .line(("c", None), &peer, code, now)
+                .line(&refused, &peer, now)
                 .map(|line| line.left_out)
         };
+        let nothing_shown = ReasonCode::NotAuthorized;
+        while told(nothing_shown, 0).is_some() {}
         for _ in 0..LINES_PER_SECOND.get() {
             assert_eq!(told(GUESS, 0), Some(0));
         }
@@ -165,6 +216,11 @@ mod tests {
             assert_eq!(told(GUESS, 1), None);
         }
         assert_eq!(told(WAITS, 1), Some(0), "who waits hides nobody's guess");
+        assert_eq!(
+            told(nothing_shown, 1_000),
+            Some(1),
+            "they are counted apart"
+        );
         assert_eq!(told(GUESS, 1_000), Some(100));
         assert_eq!(told(GUESS, 2_000), Some(0), "they are told once");
     }

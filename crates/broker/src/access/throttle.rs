@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use courser_contract::Tick;
+use courser_mqtt::codec::ReasonCode;
 
 /// Failures that cost nothing yet.
 const FREE: u32 = 5;
@@ -81,7 +82,28 @@ pub(crate) enum Admission {
     /// Yes; [`Throttle::finished`] must follow.
     Go,
     /// Not now.
-    Wait,
+    Wait(Why),
+}
+
+/// Why somebody has to come again later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// Logins of its address have failed.
+    Failed,
+    /// As many of its address as may be are being looked at: it has done nothing wrong.
+    UnderWay,
+    /// Logins of so many addresses have failed that another one could not be remembered: neither has it.
+    Crowded,
+}
+
+impl Why {
+    /// What a client is told.
+    pub(crate) const fn code(self) -> ReasonCode {
+        match self {
+            Self::Failed => ReasonCode::ConnectionRateExceeded,
+            Self::UnderWay | Self::Crowded => ReasonCode::ServerBusy,
+        }
+    }
 }
 
 /// What came of it.
@@ -132,14 +154,14 @@ impl Throttle {
     pub(crate) fn admit(&self, origin: Origin, kind: Kind, now: Tick) -> Admission {
         let mut addresses = self.addresses();
         if !addresses.has_room(origin, now) {
-            return Admission::Wait;
+            return Admission::Wait(Why::Crowded);
         }
         let it = addresses.known.entry(origin).or_default();
         if it.failures > 0 && now >= it.failed_at.after_ms(FORGET_MS) {
             it.failures = 0;
         }
-        if now < it.until || !it.has_share(kind) {
-            return Admission::Wait;
+        if let Some(why) = it.keeps_out(kind, now) {
+            return Admission::Wait(why);
         }
         it.under_way[kind as usize] += 1;
         Admission::Go
@@ -172,24 +194,25 @@ impl Throttle {
         }
     }
 
-    /// Whether the address waits, or could not be made to.
-    pub(crate) fn waits(&self, origin: Origin, now: Tick) -> bool {
+    /// Why the address waits, if it does or could not be made to.
+    pub(crate) fn waits(&self, origin: Origin, now: Tick) -> Option<Why> {
         let mut addresses = self.addresses();
         match addresses.known.get(&origin) {
-            Some(it) => now < it.until,
-            None => !addresses.has_room(origin, now),
+            Some(it) => (now < it.until).then_some(Why::Failed),
+            None => (!addresses.has_room(origin, now)).then_some(Why::Crowded),
         }
     }
 }
 
 impl Known {
-    /// Whether one more may be looked at. Each guess beyond the free ones has its own wait: what comes with it waits for what becomes of it.
-    fn has_share(&self, kind: Kind) -> bool {
-        if self.failures >= FREE {
-            !self.is_busy()
-        } else {
-            self.under_way[kind as usize] < kind.max()
+    /// Why no more may be looked at, if that is so. Each guess beyond the free ones has its own wait: what comes with it waits for what becomes
+    /// of it.
+    fn keeps_out(&self, kind: Kind, now: Tick) -> Option<Why> {
+        let failed = self.failures >= FREE;
+        if now < self.until || failed && self.is_busy() {
+            return Some(Why::Failed);
         }
+        (!failed && self.under_way[kind as usize] >= kind.max()).then_some(Why::UnderWay)
     }
 
     fn is_busy(&self) -> bool {
@@ -251,7 +274,8 @@ mod tests {
             assert!(admits(Kind::Password));
             assert!(!admits(Kind::Password) && !admits(Kind::Token));
             throttle.finished(ONE, Kind::Password, LookedAt::Guess, now);
-            assert!(!admits(Kind::Password) && throttle.waits(ONE, now));
+            assert!(!admits(Kind::Password));
+            assert_eq!(throttle.waits(ONE, now), Some(Why::Failed));
             now = now.after_ms(wait);
         }
         let right = throttle.admit(ONE, Kind::Token, now);
@@ -269,6 +293,12 @@ mod tests {
             .filter(|_| throttle.admit(ONE, Kind::Password, now) == Admission::Go)
             .count();
         assert_eq!(admitted, HASHING_MAX as usize);
+        assert_eq!(
+            throttle.admit(ONE, Kind::Password, now),
+            Admission::Wait(Why::UnderWay),
+            "nothing has failed"
+        );
+        assert_eq!(Why::UnderWay.code(), ReasonCode::ServerBusy);
         throttle.finished(ONE, Kind::Password, LookedAt::NoGuess, now);
         assert_eq!(throttle.admit(ONE, Kind::Password, now), Admission::Go);
     }
@@ -320,14 +350,15 @@ mod tests {
             (0..=FREE).for_each(|_| fail(number, now));
         }
         assert_eq!(throttle.addresses().known.len(), ADDRESSES_MAX);
-        assert!(throttle.waits(ONE, now), "it fails closed");
+        let crowded = Some(Why::Crowded);
+        assert_eq!(throttle.waits(ONE, now), crowded, "it fails closed");
         assert_eq!(
             throttle.admit(ONE, Kind::Password, now),
-            Admission::Wait,
+            Admission::Wait(Why::Crowded),
             "it fails closed"
         );
         let later = now.after_ms(2 * FIRST_MS);
-        assert!(!throttle.waits(ONE, later));
+        assert_eq!(throttle.waits(ONE, later), None);
         assert_eq!(throttle.admit(ONE, Kind::Password, later), Admission::Go);
         assert_eq!(throttle.addresses().known.len(), 1);
     }

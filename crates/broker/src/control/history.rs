@@ -51,7 +51,12 @@ pub const fn cause_words(cause: CloseCause) -> &'static str {
         CloseCause::Refused(0x86) => {
             "the server refused the client: user name, password or token were wrong"
         }
-        CloseCause::Refused(0x87) => "the server refused the client: it may not be here",
+        CloseCause::Refused(0x87) => {
+            "the server refused the client: it may not be here, not leave this will, or not have this client id"
+        }
+        CloseCause::Refused(0x89) => {
+            "the server refused the client: too many logins, of its address or of all, were under way or had failed"
+        }
         CloseCause::Refused(0x9C) => "the client was sent to another server, for now",
         CloseCause::Refused(0x9D) => "the client was sent to another server, for good",
         CloseCause::Refused(0x9F) => {

@@ -1,11 +1,11 @@
 //! Answers to operators' questions: a bounded piece of work each.
 
 use courser_contract::{
-    Append, AppendKey, CloseReason, FrontId, PartitionId, Publish, QoS, RecordView, ToFront,
-    owner_name,
+    Append, AppendKey, CloseCause, CloseReason, FrontId, PartitionId, Publish, QoS, RecordView,
+    ToFront, owner_name,
 };
 use courser_engine::{Deletion, LostReference, Partition, ReferenceSearch, SessionView};
-use courser_mqtt::codec::ProtocolVersion;
+use courser_mqtt::codec::{ProtocolVersion, ReasonCode};
 use courser_mqtt::front::Redirect;
 use tokio::sync::oneshot::Sender;
 
@@ -33,6 +33,8 @@ const REFERENCES_AT_ONCE: usize = 1_024;
 const PAYLOAD_SHOWN_MAX: usize = 64 * 1024;
 /// Events of one answer.
 const EVENTS_AT_ONCE: usize = 256;
+/// How a connection ends that may not be here, or not have what it asks for.
+const NOT_AUTHORIZED: CloseCause = CloseCause::Refused(ReasonCode::NotAuthorized.byte());
 
 /// Nobody may wait any more: the answer is for nothing then.
 fn give<T>(answer: Sender<T>, value: T) {
@@ -380,6 +382,14 @@ impl Shard {
             address: connection.peer.address,
         };
         let since = connection.was_attached.then_some(connection.since);
+        // The other ones were told when they were refused their login.
+        if let (Happened::Closed(NOT_AUTHORIZED), None, Some(who)) =
+            (what, since, connection.gate.principal())
+        {
+            let client_id = connection.front.client_id();
+            let accounts = &self.hub.access.accounts;
+            accounts.tell_kept_out(client_id, who.user.as_str(), &connection.peer);
+        }
         self.hub.watch.history.note(event, since);
     }
 }

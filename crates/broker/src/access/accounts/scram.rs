@@ -17,9 +17,8 @@ impl Accounts {
         login: &Login<'_>,
         origin: Origin,
     ) -> (AuthStep, Option<Box<dyn AuthExchange>>) {
-        if self.logins.throttle.waits(origin, self.now.get()) {
-            let step = AuthStep::Refused(ReasonCode::ConnectionRateExceeded);
-            return (step, None);
+        if let Some(why) = self.logins.throttle.waits(origin, self.now.get()) {
+            return (AuthStep::Refused(why.code()), None);
         }
         let table = self.logins.access.table();
         let mut nonce = [0; 18];
@@ -47,7 +46,7 @@ impl Accounts {
                 (step, Some(Box::new(waiting)))
             }
             Err(_) => {
-                self.logins.throttle.failed(origin, self.now.get());
+                self.guessed(login.front, origin);
                 (AuthStep::Refused(ReasonCode::NotAuthorized), None)
             }
         }
@@ -77,8 +76,8 @@ impl ScramExchange {
     fn finish(&mut self, data: &[u8]) -> AuthStep {
         let logins = &self.accounts.logins;
         // Whoever has begun many exchanges at once has no more guesses for it.
-        if logins.throttle.waits(self.origin, self.accounts.now.get()) {
-            return AuthStep::Refused(ReasonCode::ConnectionRateExceeded);
+        if let Some(why) = logins.throttle.waits(self.origin, self.accounts.now.get()) {
+            return AuthStep::Refused(why.code());
         }
         let table = logins.access.table();
         match self.exchange.finish(data) {
@@ -94,8 +93,7 @@ impl ScramExchange {
                 }
             }
             Err(_) => {
-                let now = self.accounts.now.get();
-                logins.throttle.failed(self.origin, now);
+                self.accounts.guessed(self.front, self.origin);
                 AuthStep::Refused(ReasonCode::NotAuthorized)
             }
         }

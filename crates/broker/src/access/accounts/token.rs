@@ -28,18 +28,18 @@ impl Accounts {
             return AuthStep::Refused(ReasonCode::ServerUnavailable);
         };
         let (throttle, now) = (&self.logins.throttle, self.now.get());
-        if throttle.waits(origin, now) {
-            return AuthStep::Refused(ReasonCode::ConnectionRateExceeded);
+        if let Some(why) = throttle.waits(origin, now) {
+            return AuthStep::Refused(why.code());
         }
         // 3.1.1 has no password without a user name, v3 [MQTT-3.1.2-22]: an empty one says nothing.
         let name = login.user_name.filter(|name| !name.is_empty());
         let name = name.map(UserName::new).transpose();
         let (Ok(name), true) = (name, token.len() <= TOKEN_BYTES_MAX) else {
-            throttle.failed(origin, now);
+            self.guessed(login.front, origin);
             return AuthStep::Refused(ReasonCode::BadUserNameOrPassword);
         };
-        if throttle.admit(origin, Kind::Token, now) == Admission::Wait {
-            return AuthStep::Refused(ReasonCode::ConnectionRateExceeded);
+        if let Admission::Wait(why) = throttle.admit(origin, Kind::Token, now) {
+            return AuthStep::Refused(why.code());
         }
         let job = Job {
             asker: Asker::Front(login.front, self.reply.clone()),
@@ -62,6 +62,9 @@ impl Accounts {
         let looked_at = grant.as_ref().err().map_or(LookedAt::NoGuess, guessed);
         let throttle = &self.logins.throttle;
         throttle.finished(origin, Kind::Token, looked_at, self.now.get());
+        if looked_at == LookedAt::Guess {
+            self.note_guess(front);
+        }
         let grant = match grant {
             Ok(grant) => grant,
             Err(why) => return self.refuse_token(front, why),
