@@ -232,28 +232,50 @@ fn work(shared: &(Mutex<Queue>, Condvar)) {
     }
 }
 
+/// What a thread has waited for.
+enum Waited {
+    Job(Job),
+    /// Nothing has come for as long as it was to wait.
+    InVain,
+    /// There will be no more.
+    Ended,
+}
+
 /// The next job; none: there will be no more. Memory is given back while there is none.
-fn wait((queue, more): &(Mutex<Queue>, Condvar), memory: &mut HashMemory) -> Option<Job> {
+fn wait(shared: &(Mutex<Queue>, Condvar), memory: &mut HashMemory) -> Option<Job> {
+    loop {
+        match next(shared, (memory.kib() > 0).then_some(IDLE)) {
+            Waited::Job(job) => return Some(job),
+            // Not under the lock, which shards take: these are megabytes.
+            Waited::InVain => *memory = HashMemory::default(),
+            Waited::Ended => return None,
+        }
+    }
+}
+
+fn next((queue, more): &(Mutex<Queue>, Condvar), patience: Option<Duration>) -> Waited {
     let mut held = lock(queue);
+    let mut is_over = false;
     loop {
         if held.ended {
-            return None;
+            return Waited::Ended;
         }
         if let Some(job) = held.pop() {
-            return Some(job);
+            return Waited::Job(job);
+        }
+        if is_over {
+            return Waited::InVain;
         }
         held.idle += 1;
-        if memory.kib() == 0 {
-            held = more.wait(held).unwrap_or_else(PoisonError::into_inner);
-        } else {
-            let (again, waited) = more
-                .wait_timeout(held, IDLE)
-                .unwrap_or_else(PoisonError::into_inner);
-            held = again;
-            if waited.timed_out() {
-                *memory = HashMemory::default();
+        held = match patience {
+            None => more.wait(held).unwrap_or_else(PoisonError::into_inner),
+            Some(patience) => {
+                let waited = more.wait_timeout(held, patience);
+                let (again, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+                is_over = waited.timed_out();
+                again
             }
-        }
+        };
         held.idle -= 1;
     }
 }
