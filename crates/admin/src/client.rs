@@ -188,6 +188,12 @@ impl Client {
         }
     }
 
+    /// Who asks, if that is said.
+    #[must_use]
+    pub const fn credentials(&self) -> Option<&Credentials> {
+        self.credentials.as_ref()
+    }
+
     /// GET: the answer as JSON.
     ///
     /// # Errors

@@ -174,6 +174,7 @@ impl ServerFlags {
             Ok(client) => client,
             Err(message) => return usage(&message),
         };
+        let asking = client.clone();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
@@ -187,7 +188,7 @@ impl ServerFlags {
         runtime.block_on(async {
             tokio::select! {
                 answered = ask(client) => answered.unwrap_or_else(|stop| match stop {
-                    Stop::Unanswered(error) => fail(&error),
+                    Stop::Unanswered(error) => fail(&error, asking.credentials()),
                     Stop::Said(exit) => exit,
                 }),
                 _ = tokio::signal::ctrl_c() => Exit::Interrupted,
@@ -234,7 +235,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// What went wrong. What to do about it as the command line has it, where the API speaks of headers and routes.
-fn in_words(error: &ClientError) -> String {
+fn in_words(error: &ClientError, credentials: Option<&Credentials>) -> String {
     const BAD_REQUEST: u16 = Code::BadRequest as u16;
     const UNAUTHORIZED: u16 = Code::Unauthorized as u16;
     let ClientError::Refused { detail, .. } = error else {
@@ -242,6 +243,9 @@ fn in_words(error: &ClientError) -> String {
     };
     let hint = match detail.code {
         BAD_REQUEST => "--help of the command says what its flags take",
+        UNAUTHORIZED if matches!(credentials, Some(Credentials::User(_))) => {
+            "look at --operator and --operator-password-file, COURSER_OPERATOR and COURSER_OPERATOR_PASSWORD_FILE, or the context"
+        }
         UNAUTHORIZED => {
             "name the server's DATA/admin.token by --token-file, ask over the socket by --server DATA, or log in by --operator NAME"
         }
@@ -251,8 +255,8 @@ fn in_words(error: &ClientError) -> String {
 }
 
 /// Says what went wrong, and the code for it.
-fn fail(error: &ClientError) -> Exit {
-    eprintln!("courser: {}", plain_lines(&in_words(error)));
+fn fail(error: &ClientError, credentials: Option<&Credentials>) -> Exit {
+    eprintln!("courser: {}", plain_lines(&in_words(error, credentials)));
     match error {
         ClientError::Connect { .. } => Exit::CannotConnect,
         ClientError::TimedOut { .. } => Exit::TimedOut,
