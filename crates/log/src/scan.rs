@@ -14,9 +14,8 @@ use crate::{
     },
 };
 
-/// Bytes of one read, unless a batch is longer. What takes 1 MiB, or is rounded up to that, the allocator gives back to the system as soon as
-/// it is free (`.cargo/config.toml`), and each read would wait for pages again.
-const CHUNK_BYTES: u64 = 896 << 10;
+/// Bytes of one read, unless a batch is longer.
+const CHUNK_BYTES: u64 = 1 << 20;
 
 /// A file and the part of it that was read last. What it hands out shares that memory.
 #[derive(Debug)]
@@ -88,18 +87,12 @@ impl<F: DiskFile> Window<F> {
         }
     }
 
-    /// `len` bytes from `offset` on, of a file of which perhaps nothing else is looked at.
-    pub(crate) fn bytes_alone(&mut self, offset: u64, len: u64) -> Result<Bytes, Fault> {
-        self.has(offset, len)?;
-        // A call that fails once is no word on what is there.
-        let read = self.read(offset, len, &[]);
-        read.or_else(|_| self.read(offset, len, &[]))
-            .map_err(Fault::Unreadable)
-    }
-
     /// `len` bytes from `offset` on.
     pub(crate) fn bytes(&mut self, offset: u64, len: u64) -> Result<Bytes, Fault> {
-        self.has(offset, len)?;
+        match offset.checked_add(len) {
+            Some(end) if end <= self.len => {}
+            Some(_) | None => return Err(Fault::End),
+        }
         if let Some(found) = self.held(offset, len) {
             return Ok(found);
         }
@@ -114,13 +107,6 @@ impl<F: DiskFile> Window<F> {
         self.chunk = read;
         self.at = offset;
         Ok(self.held(offset, len).expect("as much was read"))
-    }
-
-    fn has(&self, offset: u64, len: u64) -> Result<(), Fault> {
-        match offset.checked_add(len) {
-            Some(end) if end <= self.len => Ok(()),
-            Some(_) | None => Err(Fault::End),
-        }
     }
 
     fn held(&self, offset: u64, len: u64) -> Option<Bytes> {

@@ -16,7 +16,7 @@ use super::disk::DiskState;
 use super::orders::{OrderSender, orders};
 use super::reader::{CheckpointDone, CheckpointDoor, Job, Reader};
 use super::recall::{QuestionDoor, RecallDoor, RecallStation, Told};
-use super::recovery::{Handed, LogStation, ShardDoor};
+use super::recovery::{LogStation, RecoveredShard, ShardDoor};
 use super::requests::{CopyDoor, RequestDoor};
 use super::writer::WriterParts;
 use crate::config::Config;
@@ -27,7 +27,7 @@ use crate::rings::Doze;
 pub(crate) struct DiskPorts {
     pub(crate) orders: OrderSender,
     /// Its partitions, once the log is read.
-    pub(crate) handed: mpsc::Receiver<Handed<FileDisk>>,
+    pub(crate) recovered: mpsc::Receiver<RecoveredShard<FileDisk>>,
     /// To the reader.
     pub(crate) jobs: mpsc::Sender<Job<FileDisk>>,
     /// What became of checkpoints.
@@ -96,7 +96,7 @@ impl Stations {
         let (told, told_taken) = mpsc::channel();
         for (shard, doze) in (0..).map(ShardId).zip(dozes) {
             let (sender, receiver) = orders(Arc::clone(doze), Arc::clone(&writer_doze));
-            let (handed, taken) = mpsc::channel();
+            let (recovered, found) = mpsc::channel();
             let (done, checkpoints) = mpsc::channel();
             checkpoint_doors.push(CheckpointDoor {
                 done,
@@ -109,7 +109,7 @@ impl Stations {
             });
             ports.push(DiskPorts {
                 orders: sender,
-                handed: taken,
+                recovered: found,
                 jobs: jobs.clone(),
                 checkpoints,
                 questions: QuestionDoor::new(shard, told.clone()),
@@ -118,7 +118,7 @@ impl Stations {
             });
             receivers.push(receiver);
             doors.push(ShardDoor {
-                handed,
+                recovered,
                 doze: Arc::clone(doze),
             });
         }
@@ -135,9 +135,8 @@ impl Stations {
             Arc::clone(&state),
         );
         let station = LogStation {
-            // What a start reads is read once.
-            log: open(folder.log())?.reading_around(),
-            checkpoints: open(folder.checkpoints())?.reading_around(),
+            log: open(folder.log())?,
+            checkpoints: open(folder.checkpoints())?,
             config: log_config(config, folder)?,
             start: folder.start(),
             places: config.places(),

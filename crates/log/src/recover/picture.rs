@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use courser_contract::{LogIndex, PartitionId, Term};
 use zerocopy::FromBytes;
 
@@ -205,19 +205,11 @@ impl Picture {
         };
         self.places.add(run, place);
         self.segments.entry(place.segment).or_default().note(run);
-        // Of its own: a part of what was read would keep all of it, most of which nobody needs.
-        let copy = || Bytes::copy_from_slice(&frame.data);
-        self.deliver(frame.partition, frame.term, frame.index, copy);
+        self.deliver(frame.partition, frame.term, frame.index, frame.data);
     }
 
-    /// An entry, whole, in the order of the log. Its data is asked for if it is to be applied.
-    fn deliver(
-        &mut self,
-        id: PartitionId,
-        term: Term,
-        index: LogIndex,
-        data: impl FnOnce() -> Bytes,
-    ) {
+    /// An entry, whole, in the order of the log.
+    fn deliver(&mut self, id: PartitionId, term: Term, index: LogIndex, data: bytes::Bytes) {
         self.entries += 1;
         let partition = self.partitions.entry(id).or_default();
         let checkpoint = partition.checkpoint();
@@ -254,11 +246,7 @@ impl Picture {
             partition.entries.pop();
         }
         if index > checkpoint {
-            partition.entries.push(RecoveredEntry {
-                index,
-                term,
-                data: data(),
-            });
+            partition.entries.push(RecoveredEntry { index, term, data });
         }
     }
 
@@ -305,8 +293,7 @@ impl Picture {
         {
             self.places
                 .add_pieces(open.partition, open.index, open.places);
-            let data = || open.data.freeze();
-            self.deliver(open.partition, open.term, open.index, data);
+            self.deliver(open.partition, open.term, open.index, open.data.freeze());
         }
         true
     }

@@ -16,9 +16,6 @@ use crate::{
     summary::Summary,
 };
 
-/// Bytes of one read. With what is carried on of the one before it is mostly less than what the allocator gives back at once, see [`Window`].
-const READ_BYTES: u64 = 640 << 10;
-
 /// Files of a log's folder.
 #[derive(Debug)]
 pub(super) struct Survey<F> {
@@ -134,9 +131,8 @@ impl<F: crate::disk::DiskFile> Survey<F> {
         self.next_segment = self.next_segment.max(number.next());
         let file = disk.open(name).map_err(cannot_open(name))?;
         let mut window = Window::new(file).map_err(cannot_open(name))?;
-        window.set_ahead(READ_BYTES);
         let mut unseen = None;
-        let header = match window.bytes_alone(0, size_of::<SegmentHeader>() as u64) {
+        let header = match window.bytes(0, size_of::<SegmentHeader>() as u64) {
             Ok(block) => SegmentHeader::see(&block),
             Err(Fault::End) => Seen::Nothing,
             Err(Fault::Unreadable(source)) => {
