@@ -417,6 +417,7 @@ impl Partition {
         let stood = self.lead.forwards.stood.values();
         let forwards = forwards.chain(stood.map(|(_, since)| since.after_ms(FORWARD_AGAIN_MS)));
         let more = self.lead.forwards.more || !self.lead.streams.pump.is_empty();
+        let more = more && self.lead.decides();
         let forwards = forwards.chain(more.then_some(self.lead.now.tick));
         let forwards = forwards.chain(self.recalls.poll_timeout());
         let cools_on = self.state.records.cools_on();
