@@ -221,18 +221,21 @@ impl Partition {
         Ok(())
     }
 
-    /// Pushes of all streams that may have something to give out. What one of them leaves for later is not done in this call.
-    pub(crate) fn pump_noted(&mut self, fx: &mut impl PartitionEffects) {
-        let mut noted = std::mem::take(&mut self.lead.streams.pump);
-        while let Some(stream) = noted.pop() {
+    /// Pushes of all streams that may have something to give out.
+    fn pump_noted(&mut self, fx: &mut impl PartitionEffects) {
+        while let Some(stream) = self.lead.streams.pump.pop() {
             match ids::owner(stream) {
                 Owner::Session => self.pump(stream, fx),
                 Owner::Group => self.pump_group(stream, fx),
             }
         }
-        // Its room is used again.
-        noted.append(&mut self.lead.streams.pump);
-        self.lead.streams.pump = noted;
+    }
+
+    /// Goes on with what one call was not enough for.
+    pub(crate) fn pump_later(&mut self, fx: &mut impl PartitionEffects) {
+        for group in std::mem::take(&mut self.lead.streams.later) {
+            self.pump_group(group, fx);
+        }
     }
 
     /// Outcomes of a front (M18): room in the window at once, the fact with the next entry.

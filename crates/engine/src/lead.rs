@@ -254,6 +254,8 @@ pub(crate) struct Streams {
     pub(crate) passed: HashMap<u64, Passed, Hasher>,
     /// Sessions to which more may be pushed.
     pub(crate) pump: Vec<u64>,
+    /// Groups with more to give out than one call may.
+    pub(crate) later: Vec<u64>,
 }
 
 /// Receivers of messages, as lists that are used again.

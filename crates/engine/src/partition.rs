@@ -403,7 +403,7 @@ impl Partition {
         if self.lead.decides() {
             self.run_due(fx);
             self.forward_timeout(fx);
-            self.pump_noted(fx);
+            self.pump_later(fx);
         }
     }
 
@@ -416,7 +416,7 @@ impl Partition {
         let forwards = senders.filter_map(|sender| sender.poll_timeout());
         let stood = self.lead.forwards.stood.values();
         let forwards = forwards.chain(stood.map(|(_, since)| since.after_ms(FORWARD_AGAIN_MS)));
-        let more = self.lead.forwards.more || !self.lead.streams.pump.is_empty();
+        let more = self.lead.forwards.more || !self.lead.streams.later.is_empty();
         let more = more && self.lead.decides();
         let forwards = forwards.chain(more.then_some(self.lead.now.tick));
         let forwards = forwards.chain(self.recalls.poll_timeout());

@@ -95,7 +95,9 @@ impl Partition {
                 }
             }
         }
-        self.lead.streams.pump.push(number);
+        if !self.lead.streams.later.contains(&number) {
+            self.lead.streams.later.push(number);
+        }
     }
 
     pub(super) fn deliver_shared(

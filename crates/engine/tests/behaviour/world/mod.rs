@@ -413,7 +413,10 @@ impl World {
             && self.fx.index.is_empty()
             && self.fences.is_empty()
             && self.fx.fences.is_empty()
-            && self.nodes.values().all(|node| node.proposed.is_empty())
+            && self
+                .nodes
+                .values()
+                .all(|node| node.proposed.is_empty() && !node.partition.has_entry())
             && (self.recalling == Recalling::Held || !self.is_reading())
     }
 
