@@ -32,6 +32,10 @@ fn topic_hash<'a>(strategy: SharedStrategy, topic: impl FnOnce() -> &'a str) -> 
 impl Partition {
     /// Gives out what waits, as far as members have room.
     pub(crate) fn pump_group(&mut self, number: u64, fx: &mut impl PartitionEffects) {
+        // An entry may ask for it more than once.
+        if self.lead.streams.later.contains(&number) {
+            return;
+        }
         let at = self.group_ref(number);
         // What came back from a member may be dropped again.
         self.lead.streams.passed.remove(&number);
@@ -95,9 +99,7 @@ impl Partition {
                 }
             }
         }
-        if !self.lead.streams.later.contains(&number) {
-            self.lead.streams.later.push(number);
-        }
+        self.lead.streams.later.push(number);
     }
 
     pub(super) fn deliver_shared(
