@@ -148,7 +148,7 @@ fn m44_an_entry_in_pieces_across_a_boundary_makes_no_start_read_more_than_it_lie
     let lacks = |segment: &u64| !names.contains(&SegmentNumber(*segment).summary_name());
     // Those without a summary go on in the next one, but for the last.
     let without: Vec<u64> = (1..segments).filter(lacks).collect();
-    assert!(without.len() > 2, "{without:?} of {segments}");
+    assert!(without.len() >= 2, "{without:?} of {segments}");
     let behind = without.iter().map(|it| it + 1).filter(|it| !lacks(it));
     let read = without.len() + behind.count() + usize::from(lacks(&segments));
     assert_eq!(found.report.passed_segments, segments - read as u64);
