@@ -91,7 +91,7 @@ impl DiskNode {
             let named = |text| format!("partition {}: {text}", id.0);
             let found = opened.recovered.partitions.get(id);
             let damage = opened.recovered.damage(*id);
-            let may = (MayRot::No, MayLose::Since(held.at));
+            let may = (MayRot::No, MayLose::Behind(held.at));
             truth.compare(found, damage, may).map_err(named)?;
             if let Some(manifest) = opened.loaded.manifests.get(id) {
                 let config = self.places.config(*id, limits);

@@ -50,7 +50,7 @@ impl ConsensusEffects for Fx<'_> {
     }
 
     fn role(&mut self, role: Role) {
-        self.truth.led(role);
+        self.truth.led(role, self.now);
         self.told.push(Told::Role(role));
     }
 

@@ -26,8 +26,8 @@ pub(super) struct Truth {
     skipped: BTreeSet<LogIndex>,
     /// What went to the disk, by place and term.
     written: BTreeMap<(LogIndex, Term), Bytes>,
-    /// The newest term that was led.
-    term: u64,
+    /// The newest term that was led, and since when.
+    led: (u64, u64),
     /// Whom this node voted for, by term.
     votes: BTreeMap<u64, u64>,
 }
@@ -66,10 +66,10 @@ impl Truth {
         Ok(())
     }
 
-    pub(super) fn led(&mut self, role: Role) {
+    pub(super) fn led(&mut self, role: Role, at: u64) {
         match role {
-            Role::Leader(term) => self.term = self.term.max(term.0),
-            Role::Follower => {}
+            Role::Leader(term) if term.0 > self.led.0 => self.led = (term.0, at),
+            Role::Leader(_) | Role::Follower => {}
         }
     }
 
@@ -189,8 +189,8 @@ impl Truth {
                 continue;
             }
             match may_lose {
-                MayLose::Since(since) if *at >= since => break,
-                MayLose::Since(_) | MayLose::Nothing => {}
+                MayLose::Since(since) | MayLose::Behind(since) if *at >= since => break,
+                MayLose::Since(_) | MayLose::Behind(_) | MayLose::Nothing => {}
             }
             return Err(format!(
                 "I1: entry {} that was committed at {at} is gone after a restart",
@@ -199,14 +199,13 @@ impl Truth {
         }
         let state = found.map_or_else(Default::default, |found| found.hard_state);
         let (term, vote) = (state.term.0, state.vote);
-        if term < self.term {
-            return Err(format!(
-                "I6: term {term} after a restart, {} was led",
-                self.term
-            ));
+        let (led, since) = self.led;
+        let is_behind = matches!(may_lose, MayLose::Behind(cut) if since >= cut);
+        if term < led && !is_behind {
+            return Err(format!("I6: term {term} after a restart, {led} was led"));
         }
         // A vote of a term that was led was durable.
-        if term == self.term && self.votes.get(&term).is_some_and(|given| *given != vote) {
+        if term == led && self.votes.get(&term).is_some_and(|given| *given != vote) {
             return Err(format!(
                 "I6: the vote of term {term} is {vote} after a restart"
             ));
@@ -221,6 +220,8 @@ pub(super) enum MayLose {
     Nothing,
     /// Of a relaxed partition, by a loss of power: what was committed since then (M1).
     Since(u64),
+    /// Of a copy: all that came after its cut, a term that a start with no room for it has led since then too.
+    Behind(u64),
 }
 
 /// Whether something may be wrong with a disk that was written rightly.
