@@ -127,7 +127,7 @@ const fn entry(bug: Bug) -> Entry {
         Bug::ApplyBeforeCommit => (Layer::Consensus, Worlds::Plain, 1, &["M9/M42:"]),
         Bug::SettleBeforeCommit => (Layer::Shell, Worlds::Plain, 3, &["I1:"]),
         Bug::AttachBeforeDetach => (Layer::Engine, Worlds::Plain, 1, &["I8:"]),
-        Bug::ConfirmIndexEarly => (Layer::Shell, Worlds::Plain, 108, &["I1:", "M33:"]),
+        Bug::ConfirmIndexEarly => (Layer::Shell, Worlds::Plain, 397, &["I1:", "M33:"]),
         Bug::ReorderLink => (Layer::Shell, Worlds::Plain, 3, &["I3:", "M10:"]),
         Bug::LoseBatch => (Layer::Shell, Worlds::Plain, 2, &["I1:", "I13:"]),
         Bug::DamagePayload => (Layer::Shell, Worlds::Plain, 2, &["I5:"]),
