@@ -193,7 +193,7 @@ fn with_many_deposals(plan: Plan) -> Plan {
 /// was never answered, behind what it has published since.
 #[test]
 fn a_message_that_its_publisher_has_forgotten_may_come_late() {
-    for seed in [47, 282] {
+    for seed in [25, 282] {
         let outcome = run_plan(with_many_deposals(Plan::new(seed)));
         assert_eq!(outcome.violation, None, "seed {seed}");
         assert!(outcome.excused(Excuse::Forgotten) > 0, "seed {seed}");
