@@ -126,7 +126,7 @@ pub(crate) struct Hub {
     pub(crate) rng: StdRng,
     /// Whether volatile partitions may refuse publishers, so that a publish waits for their answers (M13).
     pub(crate) volatile_answers: bool,
-    /// See [`entry_bytes_max`](super::publish::entry_bytes_max).
+    /// See [`entry_bytes_max`].
     pub(crate) entry_bytes_max: usize,
     /// Set when an append of the front that is being called went to a session that is slower than it.
     pub(crate) slow: bool,
