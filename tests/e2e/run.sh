@@ -105,7 +105,7 @@ fi
 ulimit -n "$(ulimit -Hn)" || true
 [ "${1:-}" = crash ] || rm -rf "$logs"
 
-# A path among the arguments replaces the whole suite; two workers, each with brokers and drivers of its own.
+# A path among the arguments replaces the whole suite; three workers, each with brokers and drivers of its own: tests wait more than they work.
 paths=("$here")
 for argument in "$@"; do
     case $argument in
@@ -118,7 +118,7 @@ if [ "${1:-}" = crash ]; then
     shift
     exec "$venv/bin/python" "$here/crash.py" "$@"
 fi
-"$venv/bin/python" -m pytest -c "$here/pytest.ini" --rootdir "$here" -q -n "${E2E_WORKERS:-2}" --dist worksteal \
+"$venv/bin/python" -m pytest -c "$here/pytest.ini" --rootdir "$here" -q -n "${E2E_WORKERS:-3}" --dist worksteal \
     --logs "$logs" "${paths[@]}" "$@"
 # All is well: nobody looks into the gigabytes that the brokers stored.
 rm -rf "$logs"/*/broker-*/data

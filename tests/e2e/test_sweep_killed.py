@@ -23,8 +23,8 @@ pytestmark = [
 
 # A turn of a shard ends 256 at most: with two shards six turns of each, and no first order to the disk has them all.
 LEAVING, STAYING = 3_000, 10
-# Connections at once.
-GROUP = 250
+# Connections at once, once each shard has seen the password.
+GROUP, ALONE = 250, 20
 # How long each sync takes while the user is removed: the first sessions are written, and the writer takes no others meanwhile.
 SYNC_SECONDS = 5
 PATIENCE = 60
@@ -50,8 +50,8 @@ def slow_syncs(broker, folder):
 
 
 def in_groups(names):
-    """The first one alone: its password is compared, and that of the others is then known to be right."""
-    return [names[:1], *(names[at : at + GROUP] for at in range(1, len(names), GROUP))]
+    """The first ones alone: their password is compared, and each shard knows then that that of the others is right."""
+    return [*([name] for name in names[:ALONE]), *(names[at : at + GROUP] for at in range(ALONE, len(names), GROUP))]
 
 
 def connect(broker, name, user, password, expiry):
