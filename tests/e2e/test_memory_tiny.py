@@ -58,32 +58,30 @@ def served(broker, **login):
     client.disconnect()
 
 
-@pytest.mark.parametrize("group", [32 * MIB], indirect=True)
-def test_32_mib_serve_clients(tmp_path, group):
-    """60 % of them would serve nobody: it takes three quarters, and says so."""
-    broker = Plain(tmp_path / "broker")
+def serves(broker, group, memory, login):
+    """In this control group, with that much memory."""
     broker.group = group
     broker.start()
     try:
-        served(broker)
-        assert "memory: at most 24 MiB" in broker.output()
+        served(broker, **login())
+        assert f"memory: at most {memory}" in broker.output()
         assert broker.stop() == 0, broker.tail()
     finally:
         broker.stop()
+
+
+@pytest.mark.parametrize("group", [32 * MIB], indirect=True)
+def test_32_mib_serve_clients(tmp_path, group):
+    """60 % of them would serve nobody: it takes three quarters, and says so."""
+    serves(Plain(tmp_path / "broker"), group, "24 MiB", dict)
 
 
 @pytest.mark.parametrize("group", [64 * MIB], indirect=True)
 def test_64_mib_serve_clients_that_log_in(tmp_path, group):
     """A comparison of a password needs room too."""
     broker = Accounts(tmp_path / "broker")
-    broker.group = group
-    broker.start()
-    try:
-        served(broker, username="root", password=broker.password.encode())
-        assert "memory: at most 48 MiB" in broker.output()
-        assert broker.stop() == 0, broker.tail()
-    finally:
-        broker.stop()
+    # The password is made by the start.
+    serves(broker, group, "48 MiB", lambda: {"username": "root", "password": broker.password.encode()})
 
 
 @pytest.mark.parametrize("group", [28 * MIB], indirect=True)
