@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a backlog on the disk costs: a large queue that is kept half full, and live traffic while somebody takes an old backlog.
 
-    bench/backlog.py                                both parts: about six minutes, some 4 GB of disk
+    bench/backlog.py                                both parts: about ten minutes, some 4 GB of disk
     bench/backlog.py --only draining --rounds 5
     bench/backlog.py --only steady --queue-mib 1024
 
@@ -11,8 +11,9 @@
 | | p99.9 to the acknowledgement | 1.5 times |
 | draining | CPU for each live message at half of what saturates, while an old backlog is taken and while none is | 1.05 times |
 
-The queue is that of ten sessions. Seven take theirs all the time, oldest first; three take all that waits for them in turns, one in each round, so that three
-tenths of the messages outlive those around them and the cleaner has to move them. Of a queue that is taken in order alone it has nothing to move.
+The queue is that of ten sessions. Eight take theirs all the time, oldest first; two take all that waits for them once in eight rounds, so that a fifth of the messages outlive
+those around them and the cleaner has to move them, where eight rounds are long enough for the others to take more than twice what waits for them: so with the defaults.
+Of a queue that is taken in order alone it has nothing to move, and of a larger one in longer rounds only.
 
 Without a cleaner there is one segment that is never full, as in `bench/disk.py`; both brokers are loaded in turns. While a backlog is taken the
 broker's CPU time is that of both; what the same backlog takes at the same pace when nothing else happens is taken off. Ends with 1 if a limit is not
@@ -41,7 +42,9 @@ STEADY_LOAD, LIVE_LOAD = 0.15, 0.5
 # Few sessions, so that each gets as much at a time as the taker's turns allow.
 SESSIONS = range(4)
 # Those of the queue that is kept half full, with one topic each: who takes at once, and who now and then.
-QUICK, LASTING = range(7), range(7, 10)
+QUICK, LASTING = range(8), range(8, 10)
+# Each of the latter takes in one of so many rounds.
+LASTING_ROUNDS = 8
 ALL = len(QUICK) + len(LASTING)
 # Less than wait for a session that takes all, by what the generator may have sent more to others.
 SURELY = 0.98
@@ -54,7 +57,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", default=[], choices=sorted(PARTS))
     parser.add_argument("--seconds", type=float, default=8.0, help="measured seconds of each load")
-    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=LASTING_ROUNDS)
     parser.add_argument("--queue-mib", type=int, default=256, help="size of the queue that is kept half full")
     parser.add_argument("--drained", type=int, default=1_000_000, help="messages of the backlog that is taken")
     return parser.parse_args()
@@ -112,6 +115,12 @@ def take(broker: Broker, sessions: Iterable[int], messages: int, seconds: float)
     return time.monotonic() - begun, taken
 
 
+def lasting_of(round_number: int) -> list[int]:
+    """Who of those that take now and then does so in this round: one, or nobody."""
+    which, none = divmod(round_number % LASTING_ROUNDS, LASTING_ROUNDS // len(LASTING))
+    return [] if none else [LASTING[which]]
+
+
 @dataclasses.dataclass
 class Steady(Rounds):
     """Rounds of a broker whose queue is kept half full."""
@@ -128,18 +137,19 @@ class Steady(Rounds):
     def round(self, options: argparse.Namespace, rate: float) -> None:
         """As much comes as is taken. Each topic has a publisher of its own, so that all get the same."""
         quick = int(rate * options.seconds * len(QUICK) / ALL)
-        lasting = LASTING[self.rounds % len(LASTING)]
-        old = int(self.waiting[lasting] * SURELY)
+        lasting = lasting_of(self.rounds)
+        old = int(sum(self.waiting[session] for session in lasting) * SURELY)
         before = wire.cpu_seconds(self.broker.pid)
         with concurrent.futures.ThreadPoolExecutor() as together:
             sent = together.submit(load, self.broker, "--subscribers", "0", "--prefix", "stored", "--publishers", str(ALL), "--topics", str(ALL),
                                    "--rate", str(rate), "-d", str(options.seconds), "--warmup", "0", "--from-sending")
             taken = [together.submit(take, self.broker, sessions, messages, options.seconds)
-                     for sessions, messages in ((QUICK, quick), ([lasting], old))]
+                     for sessions, messages in ((QUICK, quick), (lasting, old))]
             result = sent.result()
             (_, quick), (_, old) = (one.result() for one in taken)
         self.rounds += 1
-        self.waiting[lasting] -= old
+        for session in lasting:
+            self.waiting[session] -= old
         for session in LASTING:
             self.waiting[session] += result["sent"] / ALL
         handled = result["sent"] + quick + old
@@ -157,7 +167,7 @@ def steady(options: argparse.Namespace) -> Verdict:
         for one in (with_it, without):
             one.fill(messages)
             # Nothing is cleaned before there is something old.
-            for _ in LASTING:
+            for _ in range(LASTING_ROUNDS):
                 one.round(options, rate)
             one.forget()
         before = counters(cleaned.port)
@@ -169,7 +179,7 @@ def steady(options: argparse.Namespace) -> Verdict:
     grown = {name: after[name] - before[name] for name in ("log_bytes", "log_kept_bytes", "log_kept_records", "log_cleaned_segments")}
     written, kept = grown["log_bytes"], grown["log_kept_bytes"]
     verdict.say(f"{messages:,} messages of {PAYLOAD_BYTES} B wait in {ALL} sessions, {rate:,.0f} a second come and go, {len(LASTING) / ALL:.0%} of them for a session that "
-                f"takes in one of {len(LASTING)} rounds; write amplification {written / max(written - kept, 1):.2f}, {grown['log_cleaned_segments']:,} segments cleaned, "
+                f"takes in one of {LASTING_ROUNDS} rounds; write amplification {written / max(written - kept, 1):.2f}, {grown['log_cleaned_segments']:,} segments cleaned, "
                 f"{grown['log_kept_records']:,} records moved; without: {idle}")
     cpu, cpu_without = statistics.median(with_it.cpu), statistics.median(without.cpu)
     verdict.limit(f"{cpu:.2f} s of CPU for a million in and out, without {cpu_without:.2f} s: {cpu / cpu_without:.2f} times, at most 1.25",

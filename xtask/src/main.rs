@@ -58,7 +58,7 @@ enum Command {
     },
     /// Every fuzz target for its share of a longer run than CI has time for; what is found stays in target/fuzz-corpus.
     Fuzz {
-        /// For all of them together.
+        /// For all of them, side by side.
         #[arg(long, default_value_t = 60)]
         minutes: u64,
     },

@@ -9,9 +9,13 @@ use crate::process::{output, run, run_quietly, succeeds};
 use crate::repo::{Repo, TextFile};
 use crate::report::Outcome;
 use anyhow::{Result, bail};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
-/// Seconds of a short run, for all targets together.
-const SHORT_SECONDS: u64 = 120;
+/// Seconds of a short run of all targets.
+const SHORT_SECONDS: u64 = 60;
 /// A target that needs more memory than this has a leak or believes a length that it was told.
 const MEGABYTES_MAX: u32 = 2048;
 
@@ -39,7 +43,7 @@ pub(super) fn short_run(repo: &Repo) -> Result<Outcome> {
     run_all(repo, SHORT_SECONDS)
 }
 
-/// Runs every target for its share of so many seconds; each counts as one test.
+/// Runs every target for its share of so many seconds, side by side on all cores; each counts as one test.
 pub(super) fn run_all(repo: &Repo, seconds: u64) -> Result<Outcome> {
     if !succeeds(&mut at_root(repo, "cargo", &["+nightly", "--version"])) {
         return Ok(without("there is no nightly toolchain"));
@@ -56,15 +60,52 @@ pub(super) fn run_all(repo: &Repo, seconds: u64) -> Result<Outcome> {
     if targets.is_empty() {
         bail!("fuzz/Cargo.toml names no target");
     }
-    let mut tests = Tests::default();
-    for target in &targets {
-        let result = fuzz(repo, target, (seconds / targets.len() as u64).max(1));
-        if let Err(error) = &result {
-            println!("{error:#}");
+    // All at once: one after the other each is built and linked on one core.
+    run_quietly(&mut cargo_fuzz(repo, "build", &[]))?;
+    let lanes = thread::available_parallelism()?.get();
+    let share = (seconds * lanes as u64 / targets.len() as u64).max(1);
+    Ok(Outcome::Counted(side_by_side(lanes, &targets, |target| {
+        fuzz(repo, target, share)
+    })))
+}
+
+/// As many targets at once as there are lanes; one that fails says why.
+fn side_by_side(lanes: usize, targets: &[&str], fuzz: impl Fn(&str) -> Result<()> + Sync) -> Tests {
+    let next = AtomicUsize::new(0);
+    let tests = Mutex::new(Tests::default());
+    let lane = || {
+        while let Some(target) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let result = fuzz(target);
+            if let Err(error) = &result {
+                println!("{error:#}");
+            }
+            tests
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(target, result.is_ok());
         }
-        tests.take(target, result.is_ok());
-    }
-    Ok(Outcome::Counted(tests))
+    };
+    thread::scope(|scope| {
+        for _ in 0..lanes {
+            scope.spawn(lane);
+        }
+    });
+    tests.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is run is what was built: both have these flags.
+fn cargo_fuzz(repo: &Repo, what: &str, arguments: &[&str]) -> Command {
+    let flags = [
+        "+nightly",
+        "fuzz",
+        what,
+        // What is fuzzed forbids unsafe code, or has a step of its own under AddressSanitizer (bus-asan): it would find nothing here, and
+        // doubles the time of the builds.
+        "--sanitizer=none",
+        // One unit for each crate, which is usual here, takes a core for as long again.
+        "--codegen-units=16",
+    ];
+    at_root(repo, "cargo", &[&flags, arguments].concat())
 }
 
 fn without(reason: &str) -> Outcome {
@@ -92,12 +133,6 @@ fn fuzz(repo: &Repo, target: &str, seconds: u64) -> Result<()> {
     std::fs::create_dir_all(&kept)?;
     let kept = kept.display().to_string();
     let arguments = [
-        "+nightly",
-        "fuzz",
-        "run",
-        // What is fuzzed forbids unsafe code, or has a step of its own under AddressSanitizer (bus-asan): it would find nothing here, and
-        // doubles the time of the builds.
-        "--sanitizer=none",
         target,
         &fresh,
         &kept,
@@ -108,5 +143,5 @@ fn fuzz(repo: &Repo, target: &str, seconds: u64) -> Result<()> {
         "-verbosity=0",
     ];
     // What it has learnt about its inputs, hundreds of lines for each target, is of no use to a reader.
-    run_quietly(&mut at_root(repo, "cargo", &arguments))
+    run_quietly(&mut cargo_fuzz(repo, "run", &arguments))
 }
