@@ -90,6 +90,14 @@ pub(crate) fn step(repo: &Repo) -> Result<Outcome> {
     Ok(Outcome::Counted(comparison.tests()))
 }
 
+/// Builds what is counted, and what counts.
+///
+/// # Errors
+/// When the benchmarks cannot be built, or their runner cannot be installed.
+pub(crate) fn build(repo: &Repo) -> Result<()> {
+    measure::build(repo)
+}
+
 /// Counts, and once more if something grew.
 fn compared(repo: &Repo, record: &Record) -> Result<Comparison> {
     let first = measure::measure(repo)?;

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout)] // a command talks to its user
 
+mod ahead;
 mod cargo_tool;
 mod ci;
 mod clauses;
@@ -62,6 +63,9 @@ enum Command {
         #[arg(long, default_value_t = 60)]
         minutes: u64,
     },
+    /// Builds what later steps of `test` need, which it does by itself while tests leave cores idle.
+    #[command(hide = true)]
+    Ahead,
     /// House checks: arrows between crates, pure crates, words that must not be in files; report of long files.
     Tidy,
     /// Report of the numbered statements of the MQTT standards that no test names.
@@ -105,6 +109,7 @@ fn run(command: &Command) -> Result<ExitCode> {
             seed,
         } => report.tests("crash", || crash(&repo, *cycles, *resume, *seed)),
         Command::Fuzz { minutes } => report.tests("fuzz", || steps::fuzz(&repo, minutes * 60)),
+        Command::Ahead => return Ok(ahead::run(&repo)),
         Command::Tidy => return tidy::run(&repo).map(|()| ExitCode::SUCCESS),
         Command::Clauses => return clauses::run(&repo).map(|()| ExitCode::SUCCESS),
         Command::Instructions { bless: false } => {

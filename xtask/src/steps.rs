@@ -2,6 +2,7 @@
 
 mod fuzz;
 
+use crate::ahead::Ahead;
 use crate::process::{command, count_tests, run as run_program};
 use crate::repo::Repo;
 use crate::report::{Outcome, Report};
@@ -56,12 +57,14 @@ pub(crate) enum Step {
 
 /// Runs `only` these steps, or all of them when it is empty.
 pub(crate) fn run(repo: &Repo, only: &[Step], report: &mut Report) {
+    let ahead = only.is_empty().then(|| Ahead::start(repo));
     for step in Step::value_variants()
         .iter()
         .filter(|step| only.is_empty() || only.contains(step))
     {
         report.tests(&name(*step), || run_step(repo, *step));
     }
+    drop(ahead);
 }
 
 fn name(step: Step) -> String {
@@ -152,10 +155,14 @@ fn differential(repo: &Repo) -> Result<Outcome> {
     )
 }
 
+fn cbindgen(repo: &Repo) -> Result<PathBuf> {
+    cargo_tool::find(repo, "cbindgen", CBINDGEN)
+}
+
 /// The script says that it left the header unchecked where cbindgen cannot be had.
 fn bus_c(repo: &Repo) -> Result<Outcome> {
     let mut script = at_root(repo, "bash", &["crates/bus-c/test.sh"]);
-    match cargo_tool::find(repo, "cbindgen", CBINDGEN) {
+    match cbindgen(repo) {
         Ok(cbindgen) => drop(script.env("CBINDGEN", cbindgen)),
         Err(error) => println!("{error:#}"),
     }
@@ -181,6 +188,21 @@ pub(crate) fn crash(repo: &Repo, arguments: &[&str]) -> Result<Outcome> {
 /// Every fuzz target for its share of so many seconds; each counts as one test.
 pub(crate) fn fuzz(repo: &Repo, seconds: u64) -> Result<Outcome> {
     fuzz::run_all(repo, seconds)
+}
+
+/// What the step of the bus's C interface needs.
+pub(crate) fn install_cbindgen(repo: &Repo) -> Result<()> {
+    cbindgen(repo).map(drop)
+}
+
+/// What the steps with real clients need.
+pub(crate) fn build_broker(repo: &Repo) -> Result<()> {
+    binary(repo).map(drop)
+}
+
+/// What the fuzz targets need.
+pub(crate) fn build_fuzz_targets(repo: &Repo) -> Result<()> {
+    fuzz::build(repo)
 }
 
 /// A release build of the broker.

@@ -4,13 +4,14 @@
 mod tests;
 
 use super::runner;
-use crate::process::{command, output};
+use crate::process::{command, output, run};
 use crate::repo::Repo;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
+use std::process::Command;
 
 /// The benchmarks that count instructions: package and name.
 const BENCHMARKS: [(&str, &str); 8] = [
@@ -53,23 +54,39 @@ pub(super) fn measure(repo: &Repo) -> Result<Counted> {
     if home.exists() {
         fs::remove_dir_all(&home)?;
     }
-    let mut arguments = vec!["bench", "--locked"];
-    for (package, name) in BENCHMARKS {
-        arguments.extend(["--package", package, "--bench", name]);
-    }
     let printed = output(
-        command("cargo", &arguments)
-            .current_dir(&repo.root)
+        benchmarks(repo)
             .env("GUNGRAUN_RUNNER", runner)
             .env("GUNGRAUN_HOME", home)
             .env("GUNGRAUN_OUTPUT_FORMAT", "json")
             // Only instructions are recorded; caches take twice the time.
-            .env("GUNGRAUN_CALLGRIND_ARGS", "--cache-sim=no")
-            // The flags of the project count, not those of whoever calls.
-            .env_remove("RUSTFLAGS")
-            .env_remove("CARGO_ENCODED_RUSTFLAGS"),
+            .env("GUNGRAUN_CALLGRIND_ARGS", "--cache-sim=no"),
     )?;
     counts(&printed)
+}
+
+/// Builds them and their runner.
+///
+/// # Errors
+/// When the runner cannot be installed, or a benchmark does not build.
+pub(super) fn build(repo: &Repo) -> Result<()> {
+    runner::find(repo)?;
+    run(benchmarks(repo).arg("--no-run"))
+}
+
+/// All of them, built as they are counted.
+fn benchmarks(repo: &Repo) -> Command {
+    let mut arguments = vec!["bench", "--locked"];
+    for (package, name) in BENCHMARKS {
+        arguments.extend(["--package", package, "--bench", name]);
+    }
+    let mut benchmarks = command("cargo", &arguments);
+    benchmarks
+        .current_dir(&repo.root)
+        // The flags of the project count, not those of whoever calls.
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS");
+    benchmarks
 }
 
 /// The counts out of what the benchmarks print: a line of JSON for each case.

@@ -60,13 +60,17 @@ pub(super) fn run_all(repo: &Repo, seconds: u64) -> Result<Outcome> {
     if targets.is_empty() {
         bail!("fuzz/Cargo.toml names no target");
     }
-    // All at once: one after the other each is built and linked on one core.
-    run_quietly(&mut cargo_fuzz(repo, "build", &[]))?;
+    build(repo)?;
     let lanes = thread::available_parallelism()?.get();
     let share = (seconds * lanes as u64 / targets.len() as u64).max(1);
     Ok(Outcome::Counted(side_by_side(lanes, &targets, |target| {
         fuzz(repo, target, share)
     })))
+}
+
+/// All at once: one after the other each is built and linked on one core.
+pub(super) fn build(repo: &Repo) -> Result<()> {
+    run_quietly(&mut cargo_fuzz(repo, "build", &[]))
 }
 
 /// As many targets at once as there are lanes; one that fails says why.

@@ -1,0 +1,69 @@
+//! What later steps build, built while tests leave cores idle.
+//!
+//! Tests wait more than they work, and builds take half of a run of everything. So those of the later steps are made beside the tests of the crates, by a
+//! process to which the kernel gives what nobody else wants. Each step still asks for what it needs: where this process cannot run, or a build of it
+//! fails, nothing is lost but time, and the step says what is wrong.
+
+use crate::repo::Repo;
+use crate::{instructions, steps};
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::process::{Child, Command, ExitCode, Stdio};
+
+/// What this program is called with to build.
+const COMMAND: &str = "ahead";
+
+/// A process that builds. It ends by itself, and is waited for at the end.
+pub(crate) struct Ahead(Option<Child>);
+
+impl Ahead {
+    /// Begins. What it says is in `ahead.log` of the target folder.
+    pub(crate) fn start(repo: &Repo) -> Self {
+        let started = spawn(repo);
+        if let Err(error) = &started {
+            println!("nothing is built ahead: {error:#}");
+        }
+        Self(started.ok())
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        if let Some(Err(error)) = self.0.as_mut().map(Child::wait) {
+            println!("what builds ahead: {error}");
+        }
+    }
+}
+
+fn spawn(repo: &Repo) -> Result<Child> {
+    let log = File::create(repo.target()?.join("ahead.log"))?;
+    // Of util-linux: what it starts has a core only while nothing else wants it.
+    Command::new("chrt")
+        .args(["--idle", "0"])
+        .arg(std::env::current_exe()?)
+        .arg(COMMAND)
+        .current_dir(&repo.root)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .spawn()
+        .context("cannot run chrt")
+}
+
+/// Builds, in the order in which the steps want it.
+pub(crate) fn run(repo: &Repo) -> ExitCode {
+    let builds: [fn(&Repo) -> Result<()>; 4] = [
+        steps::install_cbindgen,
+        steps::build_broker,
+        instructions::build,
+        steps::build_fuzz_targets,
+    ];
+    let mut code = ExitCode::SUCCESS;
+    for build in builds {
+        if let Err(error) = build(repo) {
+            println!("{error:#}");
+            code = ExitCode::FAILURE;
+        }
+    }
+    code
+}
