@@ -312,7 +312,7 @@ impl Broker {
                 thread::available_parallelism().map_or(1, NonZero::get),
                 config.memory_max,
             ),
-            throttle: Throttle::default(),
+            throttle: Throttle::new(config.memory_max),
             presence: Presence::default(),
             refusals: Refusals::default(),
             tokens,

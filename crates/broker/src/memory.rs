@@ -106,6 +106,11 @@ pub(crate) const fn handshakes_share(max: u64) -> u64 {
     max / 16
 }
 
+/// A part of 32, for what logins came with that wait for their turn.
+pub(crate) const fn waiting_logins_share(max: u64) -> u64 {
+    max / 32
+}
+
 /// A third, for messages that wait. With the share of retained messages it stays below [`TIGHT`], so that stores that are full
 /// hold up nobody whose messages do not wait.
 const fn stored_share(max: u64) -> u64 {

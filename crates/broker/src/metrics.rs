@@ -22,6 +22,29 @@ pub const PACKETS: [(&str, usize); 11] = [
 /// Versions, in the order of their counters.
 pub const VERSIONS: [&str; 2] = ["3.1.1", "5.0"];
 
+/// What has come of logins, where clients have to log in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoginCounts {
+    /// Who came in.
+    pub accepted: u64,
+    /// Who did not.
+    pub refused: u64,
+    /// What had to wait for its turn.
+    pub queued: u64,
+    /// Of these, what did not wait for it: its connection ended, or its time did.
+    pub gave_up: u64,
+}
+
+impl LoginCounts {
+    /// Adds another shard's.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.accepted += other.accepted;
+        self.refused += other.refused;
+        self.queued += other.queued;
+        self.gave_up += other.gave_up;
+    }
+}
+
 /// Reasons for which messages were not delivered.
 pub const DROPPED: [Dropped; 15] = [
     Dropped::NoSubscriber,

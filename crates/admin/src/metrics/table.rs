@@ -125,7 +125,11 @@ metrics! {
     "publish_to_deliver", Histogram of Seconds, "Time from reading a publish to handing a delivery of it to the socket. Left out: messages that waited in a session or a group, and retained ones",
         |it| &it.sum.latencies.delivered;
     "auth_attempts", Counter of Things ["result"], "Logins, where clients have to log in",
-        |it| each([("accepted", it.sum.logins[0]), ("refused", it.sum.logins[1])]);
+        |it| each([("accepted", it.sum.logins.accepted), ("refused", it.sum.logins.refused)]);
+    "auth_queued", Counter of Things, "Logins that waited for their turn, because as many of their address or of all were being looked at as may be",
+        |it| one(it.sum.logins.queued);
+    "auth_gave_up", Counter of Things, "Of these, logins whose connection or whose time (mqtt.connect_timeout) ended before they had it",
+        |it| one(it.sum.logins.gave_up);
     "operator_logins", Counter of Things ["result"], "Requests to the API by name and password of a user: accepted, wrong, delayed because the address has failed too often, unavailable because passwords cannot be compared now, or forbidden because the user has no administration",
         |it| each(it.operator_logins.iter().copied());
     "tls_certificate_expiry_timestamp", Gauge of Seconds ["listener"], "When the certificate of a listener ends, in seconds since 1970",

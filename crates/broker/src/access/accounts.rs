@@ -1,10 +1,12 @@
 //! Logins of one shard: what a CONNECT or AUTH proves, by passwords, SCRAM, client certificates and tokens.
 //!
 //! Nothing here blocks: a password is compared by the [pool](super::hashing) and its verdict comes in a later turn, unless the same
-//! password of the same user was found right within the last minute. Tokens go the same way. SCRAM costs a few hashes and is done at once.
+//! password of the same user was found right within the last minute. Tokens go the same way. Where many of one address, or of all, come at once,
+//! they have their turns ([throttle](super::throttle)). SCRAM costs a few hashes and is done at once.
 
 mod scram;
 mod token;
+mod turn;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -14,20 +16,22 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use compact_str::CompactString;
-use courser_access::{Principal, UserName, UserState, dummy_hash, scram as exchange};
+use courser_access::{Principal, UserName, UserState, scram as exchange};
 use courser_contract::{FrontId, Tick};
 use courser_mqtt::codec::ReasonCode;
 use courser_mqtt::front::{AuthExchange, AuthStep, Authentication, Login};
 use rand::rngs::StdRng;
 use zeroize::Zeroizing;
 
-use super::hashing::{Asker, Found, HashPool, Job, PasswordClaim, Proof, Reply, Verdict};
+use self::turn::{Came, Waiting};
+use super::hashing::{Asker, Found, HashPool, Job, News, PasswordClaim, Proof, Reply, Verdict};
 use super::password::Remembered;
 use super::presence::{Presence, Present};
 use super::refusals::{Refusals, Refused, RefusedLogin, Shown};
 use super::throttle::{Admission, Kind, LookedAt, Origin, Throttle};
 use super::tokens::TokenKeys;
 use super::{Access, Ends};
+use crate::metrics::LoginCounts;
 use crate::peer::{Authentication as Asked, Peer};
 
 /// What all shards share of logins.
@@ -45,7 +49,7 @@ pub(crate) struct Logins {
 }
 
 impl Logins {
-    /// Hands over what the throttle has admitted; false when too much of its kind waits.
+    /// Hands over what the throttle has admitted; false when there is no thread for it.
     pub(super) fn submit(&self, job: Job, kind: Kind, now: Tick) -> bool {
         let origin = job.origin;
         let taken = self.pool.submit(job);
@@ -84,6 +88,8 @@ struct Arrival {
     fresh: bool,
     /// What it came with last, should it be refused.
     shown: Shown,
+    /// What it came with, while that waits for its turn.
+    waiting: Option<Waiting>,
 }
 
 /// What connections of one shard share.
@@ -92,8 +98,7 @@ struct Inner {
     remembered: Remembered,
     ends: Ends,
     rng: StdRng,
-    /// Logins that succeeded, and that were refused.
-    counted: [u64; 2],
+    counted: LoginCounts,
 }
 
 /// See the module.
@@ -123,22 +128,22 @@ impl Accounts {
                 remembered: Remembered::default(),
                 ends: Ends::default(),
                 rng,
-                counted: [0; 2],
+                counted: LoginCounts::default(),
             })),
         }
     }
 
-    /// Logins that succeeded, and that were refused.
-    pub(crate) fn counted(&self) -> [u64; 2] {
+    /// What has come of the logins.
+    pub(crate) fn counted(&self) -> LoginCounts {
         self.inner.borrow().counted
     }
 
     /// Counts what a step ends, and says who is refused.
     fn note(&self, front: FrontId, step: &AuthStep) {
         match step {
-            AuthStep::Accepted(_) => self.inner.borrow_mut().counted[0] += 1,
+            AuthStep::Accepted(_) => self.inner.borrow_mut().counted.accepted += 1,
             AuthStep::Refused(code) => {
-                self.inner.borrow_mut().counted[1] += 1;
+                self.inner.borrow_mut().counted.refused += 1;
                 self.with_refusal(front, *code, |refused| refused.tell());
             }
             AuthStep::Continue(_) | AuthStep::Pending => {}
@@ -224,16 +229,21 @@ impl Accounts {
             present: None,
             fresh: false,
             shown: Shown::NoGuess,
+            waiting: None,
         };
         self.inner.borrow_mut().arrivals.insert(front, arrival);
     }
 
     /// It is gone.
     pub(crate) fn leave(&self, front: FrontId) {
-        let mut inner = self.inner.borrow_mut();
-        let gone = inner.arrivals.remove(&front);
-        if let Some(ends) = gone.and_then(|gone| gone.ends) {
-            inner.ends.remove(ends, front);
+        let Some(gone) = self.inner.borrow_mut().arrivals.remove(&front) else {
+            return;
+        };
+        if let Some(ends) = gone.ends {
+            self.inner.borrow_mut().ends.remove(ends, front);
+        }
+        if let Some(waiting) = gone.waiting {
+            self.give_up(&waiting);
         }
     }
 
@@ -247,21 +257,23 @@ impl Accounts {
         Some((arrival.client_id.clone(), arrival.principal.clone()?))
     }
 
-    /// Whether verdicts wait.
-    pub(crate) fn has_verdict(&self) -> bool {
+    /// Whether [`Accounts::take_steps`] has something.
+    pub(crate) fn has_steps(&self) -> bool {
         self.reply.mailbox.is_filled()
     }
 
-    /// The next step of every login whose proof was looked at.
-    pub(crate) fn take_verdicts(&self) -> Vec<(FrontId, AuthStep)> {
-        let verdicts = self.reply.mailbox.take().into_iter();
-        verdicts
-            .map(|verdict| {
-                let (front, step) = (verdict.front, self.judge(verdict));
-                self.note(front, &step);
-                (front, step)
-            })
-            .collect()
+    /// The next step of every login whose proof was looked at, or that has waited for its turn in vain.
+    pub(crate) fn take_steps(&self) -> Vec<(FrontId, AuthStep)> {
+        let news = self.reply.mailbox.take().into_iter();
+        news.filter_map(|news| {
+            let (front, step) = match news {
+                News::Found(verdict) => (verdict.front, self.judge(verdict)),
+                News::Called(called) => (called.front, self.called(called)?),
+            };
+            self.note(front, &step);
+            (step != AuthStep::Pending).then_some((front, step))
+        })
+        .collect()
     }
 
     fn judge(&self, verdict: Verdict) -> AuthStep {
@@ -338,36 +350,8 @@ impl Accounts {
         let Ok(user) = UserName::new(name) else {
             return AuthStep::Refused(ReasonCode::BadUserNameOrPassword);
         };
-        let now = self.now.get();
-        let throttle = &self.logins.throttle;
-        // Before what is remembered is looked at: who has to wait would learn by it which of many passwords is right.
-        if let Admission::Wait(why) = throttle.admit(origin, Kind::Password, now) {
-            return AuthStep::Refused(why.code());
-        }
-        let (claim, hash) = self.logins.claim(user, password.0);
-        if self.inner.borrow().remembered.has(&claim, now) {
-            throttle.finished(origin, Kind::Password, LookedAt::NoGuess, now);
-            return self.grant(login.front, claim.user.into(), Vec::new());
-        }
-        let job = Job {
-            asker: Asker::Front(login.front, self.reply.clone()),
-            origin,
-            proof: Proof::Password {
-                password: Zeroizing::new(password.0.to_vec()),
-                hash: hash.unwrap_or_else(dummy_hash),
-                claim,
-            },
-        };
-        self.submit(job, Kind::Password)
-    }
-
-    /// Hands over what the throttle has admitted.
-    fn submit(&self, job: Job, kind: Kind) -> AuthStep {
-        if self.logins.submit(job, kind, self.now.get()) {
-            AuthStep::Pending
-        } else {
-            AuthStep::Refused(ReasonCode::ServerBusy)
-        }
+        let password = Zeroizing::new(password.0.to_vec());
+        self.ask(login.front, origin, Came::Password { user, password })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Passwords are compared and tokens verified on threads of their own: 30 ms of a core and 19 MiB for a password, 30 to 150 µs for each
-//! key that a token is held against, eight at most, are nothing for a shard.
+//! key that a token is held against, eight at most, are nothing for a shard. How many are handed over at once is up to the
+//! [throttle](super::throttle).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,14 +15,10 @@ use courser_token::{Grant, TokenError, Verifier};
 use zeroize::Zeroizing;
 
 use super::mailbox::Mailbox;
-use super::throttle::Origin;
+use super::throttle::{Kind, Origin, Why};
 use crate::clock::unix_seconds;
 use crate::rings::Doze;
 
-/// Passwords that may wait for a thread; about two seconds of work for each thread.
-const PASSWORDS_MAX: usize = 128;
-/// Tokens that may; 30 to 150 ms of work for one thread where each is held against one key, 1.2 s at most, and 8 MiB.
-const TOKENS_MAX: usize = 1024;
 /// Threads at most: memory and cores that a flood of logins can take.
 const THREADS_MAX: usize = 4;
 /// The part of `memory.max` that threads may have for hashes at once, one divided by this; one thread there is in any case.
@@ -90,10 +87,27 @@ pub(crate) enum Found {
     },
 }
 
-/// Where a shard gets verdicts.
+/// What a connection that waited for its turn is told.
+#[derive(Debug)]
+pub(crate) struct Called {
+    pub(crate) front: FrontId,
+    pub(crate) origin: Origin,
+    pub(crate) kind: Kind,
+    /// Whether it has its turn, or why not.
+    pub(crate) may: Result<(), Why>,
+}
+
+/// What a shard hears of its logins.
+#[derive(Debug)]
+pub(crate) enum News {
+    Found(Verdict),
+    Called(Called),
+}
+
+/// Where a shard gets it.
 #[derive(Clone)]
 pub(crate) struct Reply {
-    pub(crate) mailbox: Arc<Mailbox<Verdict>>,
+    pub(crate) mailbox: Arc<Mailbox<News>>,
     pub(crate) doze: Arc<Doze>,
 }
 
@@ -125,13 +139,6 @@ fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
 }
 
 impl Queue {
-    fn has_room(&self, job: &Job) -> bool {
-        match job.proof {
-            Proof::Password { .. } => self.passwords.len() < PASSWORDS_MAX,
-            Proof::Token { .. } => self.tokens.len() < TOKENS_MAX,
-        }
-    }
-
     fn push(&mut self, job: Job) {
         match job.proof {
             Proof::Password { .. } => self.passwords.push_back(job),
@@ -160,10 +167,10 @@ impl HashPool {
         }
     }
 
-    /// Hands a proof over; false when too many of its kind wait, or no thread can be had.
+    /// Hands a proof over; false when no thread can be had.
     pub(crate) fn submit(&self, job: Job) -> bool {
         let mut queue = lock(&self.shared.0);
-        if queue.ended || !queue.has_room(&job) {
+        if queue.ended {
             return false;
         }
         if queue.idle == 0 && queue.threads < self.threads_max {
@@ -300,9 +307,7 @@ fn tell(asker: Asker, origin: Origin, found: Found) {
                 origin,
                 found,
             };
-            // It takes all.
-            let _ = reply.mailbox.put(verdict);
-            reply.doze.wake();
+            reply.tell(News::Found(verdict));
         }
         Asker::Operator(tell) => tell(found),
     }
@@ -346,13 +351,19 @@ fn look(proof: Proof, memory: &mut HashMemory) -> Found {
 }
 
 impl Reply {
-    /// For a shard. How many verdicts wait for it is bounded by the throttle, for each of them holds a part of its address's share: one that
+    /// For a shard. How much waits for it is bounded by the throttle, for each of it holds a part of its address's share: what
     /// was dropped would hold it for ever.
     pub(crate) fn new(doze: Arc<Doze>) -> Self {
         Self {
             mailbox: Arc::new(Mailbox::unbounded()),
             doze,
         }
+    }
+
+    pub(super) fn tell(&self, news: News) {
+        // It takes all.
+        let _ = self.mailbox.put(news);
+        self.doze.wake();
     }
 }
 
@@ -364,8 +375,8 @@ mod tests {
 
     #[test]
     fn i9_no_verdict_is_lost_however_late_its_shard_takes_it() {
-        // More than could ever wait to be looked at.
-        const VERDICTS: u32 = 4 * (PASSWORDS_MAX + TOKENS_MAX) as u32;
+        // More than are ever under way.
+        const VERDICTS: u32 = 5_000;
         let reply = Reply::new(Arc::new(Doze::default()));
         for slot in 0..VERDICTS {
             let front = FrontId {
@@ -383,7 +394,10 @@ mod tests {
             );
         }
         let taken = reply.mailbox.take();
-        let slots = taken.iter().map(|verdict| verdict.front.slot);
+        let slots = taken.iter().map(|news| match news {
+            News::Found(verdict) => verdict.front.slot,
+            News::Called(called) => panic!("{called:?}"),
+        });
         assert!(slots.eq(0..VERDICTS));
     }
 

@@ -11,6 +11,7 @@ mod ends;
 mod entry;
 mod gate;
 mod hashing;
+mod lanes;
 mod machine;
 mod mailbox;
 mod operators;

@@ -14,8 +14,9 @@ use zeroize::Zeroizing;
 use super::Access;
 use super::accounts::Logins;
 use super::hashing::{Asker, Found, Job, Proof};
+use super::lanes::Ticket;
 use super::password::Remembered;
-use super::throttle::{Admission, Kind, LookedAt, Origin, Why};
+use super::throttle::{Admission, Coming, Kind, LookedAt, Origin, Wake, Why};
 use crate::clock::Clock;
 
 /// Why an operator does not come in.
@@ -27,7 +28,7 @@ pub enum LogInError {
     /// Too many logins have failed from this address.
     #[error("too many logins of this address have failed: wait a minute")]
     Wait,
-    /// Too many passwords wait to be compared, of this address or of all.
+    /// As many passwords as may wait to be compared, of this address or of all, do.
     #[error("too many passwords wait to be compared: try again")]
     Busy,
     /// Users are not known yet, or the broker stops.
@@ -39,7 +40,7 @@ impl From<Why> for LogInError {
     fn from(why: Why) -> Self {
         match why {
             Why::Failed => Self::Wait,
-            Why::UnderWay | Why::Crowded => Self::Busy,
+            Why::Full | Why::Crowded => Self::Busy,
         }
     }
 }
@@ -83,6 +84,36 @@ enum Begun {
     Compared(oneshot::Receiver<Result<Administration, LogInError>>),
 }
 
+/// A place among those who wait for their turn, which is given up when nobody waits in it any more.
+struct Place {
+    inner: Arc<Inner>,
+    ticket: Ticket,
+    called: oneshot::Receiver<Result<(), Why>>,
+}
+
+impl Place {
+    /// Its turn has come, and what is due with it must follow; or it is told why not.
+    async fn turn(mut self) -> Result<(), LogInError> {
+        match (&mut self.called).await {
+            Ok(may) => may.map_err(LogInError::from),
+            Err(_) => Err(LogInError::Unavailable),
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let throttle = &self.inner.logins.throttle;
+        if throttle.leave(Kind::Password, self.ticket) {
+            return;
+        }
+        self.called.close();
+        if let Ok(Ok(())) = self.called.try_recv() {
+            self.inner.pass_on(self.ticket.origin);
+        }
+    }
+}
+
 /// Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Operators(Arc<Inner>);
@@ -121,6 +152,13 @@ impl Inner {
         Ok(self.administration(claim.user.as_str()))
     }
 
+    /// Somebody who had its turn is not there any more.
+    fn pass_on(&self, origin: Origin) {
+        let throttle = &self.logins.throttle;
+        let now = self.clock.tick();
+        throttle.finished(origin, Kind::Password, LookedAt::NoGuess, now);
+    }
+
     fn administration(&self, name: &str) -> Administration {
         self.logins.access.table().administration(name)
     }
@@ -154,7 +192,7 @@ impl Operators {
         name: &str,
         password: &[u8],
     ) -> Result<LoggedIn, LogInError> {
-        let (done, anew) = match self.begin(from, name, password) {
+        let (done, anew) = match self.begin(from, name, password).await {
             // Without an answer the broker stops.
             Ok(Begun::Compared(answered)) => {
                 (answered.await.unwrap_or(Err(LogInError::Unavailable)), true)
@@ -171,8 +209,8 @@ impl Operators {
         })
     }
 
-    /// As far as nobody has to be waited for.
-    fn begin(
+    /// To where the pool has it, in its turn.
+    async fn begin(
         &self,
         from: Option<IpAddr>,
         name: &str,
@@ -185,12 +223,44 @@ impl Operators {
         let Ok(user) = UserName::new(name) else {
             return Err(self.no_name(origin, now));
         };
-        let throttle = &self.0.logins.throttle;
-        // Before what is remembered is looked at, as for clients.
-        if let Admission::Wait(why) = throttle.admit(origin, Kind::Password, now) {
-            return Err(why.into());
+        let coming = Coming {
+            origin,
+            kind: Kind::Password,
+            bytes: name.len() + password.len(),
+        };
+        let (call, called) = oneshot::channel();
+        let wake = || self.call(origin, call);
+        match self.0.logins.throttle.come(coming, now, wake) {
+            Admission::Go => {}
+            Admission::Queued(ticket) => {
+                let inner = Arc::clone(&self.0);
+                let place = Place {
+                    inner,
+                    ticket,
+                    called,
+                };
+                place.turn().await?;
+            }
+            Admission::Refused(why) => return Err(why.into()),
         }
+        self.look(origin, user, password)
+    }
+
+    fn call(&self, origin: Origin, call: oneshot::Sender<Result<(), Why>>) -> Wake {
+        let inner = Arc::clone(&self.0);
+        Box::new(move |may| {
+            if let Err(Ok(())) = call.send(may) {
+                inner.pass_on(origin);
+            }
+        })
+    }
+
+    /// Looks at a password that was admitted.
+    fn look(&self, origin: Origin, user: UserName, password: &[u8]) -> Result<Begun, LogInError> {
+        let now = self.0.clock.tick();
+        let throttle = &self.0.logins.throttle;
         let (claim, hash) = self.0.logins.claim(user, password);
+        // Not before it is admitted, as for clients.
         if self.0.remembered().has(&claim, now) {
             throttle.finished(origin, Kind::Password, LookedAt::NoGuess, now);
             return Ok(Begun::Remembered);

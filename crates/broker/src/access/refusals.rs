@@ -164,7 +164,7 @@ const fn words(refused: &Refused<'_>, asked: Authentication) -> &'static str {
             "too many logins from this address have failed: it waits"
         }
         (ReasonCode::ServerBusy, _) => {
-            "too many logins, of its address or of all, are under way or have failed: it may come again"
+            "too many logins, of its address or of all, wait or have failed: it may come again"
         }
         (ReasonCode::ServerUnavailable, _) => "users and roles are not known yet",
         (ReasonCode::QuotaExceeded, _) => "the user has as many connections as it may have",

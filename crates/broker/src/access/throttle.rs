@@ -1,12 +1,21 @@
 //! Failed logins by address: whoever fails again and again waits longer and longer, and nobody has more than a few passwords hashed, or
-//! a share of the tokens verified, at once.
+//! a share of the tokens verified, at once. What comes beyond that waits for its turn ([`super::lanes`]), which may be refused to it: what is wrong
+//! of those before it counts for it too.
+//!
+//! Invariants:
+//! - of one address no more is under way than [`Kind::of_one`], of all no more than [`Kind::of_all`], whoever waits
+//! - who is admitted or given a turn is under way until [`Throttle::finished`], and that gives the next turn: nobody waits while nothing is under way
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use courser_contract::Tick;
 use courser_mqtt::codec::ReasonCode;
+
+use super::lanes::{Amount, Bounds, Lanes, Ticket, Turn};
+use crate::memory::waiting_logins_share;
 
 /// Failures that cost nothing yet.
 const FREE: u32 = 5;
@@ -16,11 +25,24 @@ const FIRST_MS: u64 = 1_000;
 const LONGEST_MS: u64 = 60_000;
 /// After so long without a failure an address is as good as new.
 const FORGET_MS: u64 = 600_000;
-/// Passwords of one address that are being hashed at once.
+/// Passwords of one address that are under way at once: so many may turn out to be guesses before the address waits for the first of them.
 const HASHING_MAX: u32 = 8;
-/// Tokens of one address that wait or are being verified: an eighth of all that may wait, and more than a shard reads in a turn from a
-/// fleet behind one address that comes back.
+/// Of all: as much as keeps the threads at work while shards hear of what is done. Behind them nobody waits for longer than a second of one thread,
+/// and has its turn by address.
+const HASHING_OF_ALL_MAX: u32 = 32;
+/// Passwords that wait for their turn: some eight seconds of work for one thread, of which whoever waits for longer than it has time leaves.
+const HASHES_WAITING_MAX: usize = 256;
+/// Tokens of one address that are under way at once: an eighth of all, and more than a shard reads in a turn from a fleet behind one address
+/// that comes back.
 const VERIFYING_MAX: u32 = 128;
+/// Of all: 30 to 150 ms of work for one thread where each is held against one key, 1.2 s at most, and 8 MiB.
+const VERIFYING_OF_ALL_MAX: u32 = 1_024;
+/// Tokens that wait for their turn.
+const TOKENS_WAITING_MAX: usize = 1_024;
+/// The part of those who may wait that may be of one address, one divided by this.
+const PART_OF_ONE: usize = 2;
+/// What one who waits takes beside what it came with: its place in a lane, and what wakes it.
+const WAITER_BYTES: u64 = 512;
 /// Addresses that are remembered. When there are more, those that do not wait at the moment are forgotten, so that only somebody who
 /// makes all of these wait at once keeps new ones out.
 const ADDRESSES_MAX: usize = 65_536;
@@ -47,10 +69,37 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const fn max(self) -> u32 {
+    const ALL: [Self; 2] = [Self::Password, Self::Token];
+
+    /// Of one address under way at once.
+    const fn of_one(self) -> u32 {
         match self {
             Self::Password => HASHING_MAX,
             Self::Token => VERIFYING_MAX,
+        }
+    }
+
+    /// Of all addresses.
+    const fn of_all(self) -> u32 {
+        match self {
+            Self::Password => HASHING_OF_ALL_MAX,
+            Self::Token => VERIFYING_OF_ALL_MAX,
+        }
+    }
+
+    /// Of those who wait, in a process that may have so many bytes.
+    const fn waiting(self, memory_max: u64) -> Bounds {
+        let count = match self {
+            Self::Password => HASHES_WAITING_MAX,
+            Self::Token => TOKENS_WAITING_MAX,
+        };
+        let bytes = waiting_logins_share(memory_max) / Self::ALL.len() as u64;
+        Bounds {
+            of_all: Amount { count, bytes },
+            of_one: Amount {
+                count: count / PART_OF_ONE,
+                bytes: bytes / PART_OF_ONE as u64,
+            },
         }
     }
 }
@@ -81,17 +130,32 @@ impl Origin {
 pub(crate) enum Admission {
     /// Yes; [`Throttle::finished`] must follow.
     Go,
-    /// Not now.
-    Wait(Why),
+    /// When its turn comes, of which it hears; or it gives up by this.
+    Queued(Ticket),
+    /// No.
+    Refused(Why),
 }
+
+/// A password or token that somebody comes with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Coming {
+    pub(crate) origin: Origin,
+    pub(crate) kind: Kind,
+    /// Of what has to be kept while it waits.
+    pub(crate) bytes: usize,
+}
+
+/// Tells somebody who waits that it may go on, after which [`Throttle::finished`] must follow, or why not. Called once, by whoever is done with
+/// another one, and must return at once.
+pub(crate) type Wake = Box<dyn FnOnce(Result<(), Why>) + Send>;
 
 /// Why somebody has to come again later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
     /// Logins of its address have failed.
     Failed,
-    /// As many of its address as may be are being looked at: it has done nothing wrong.
-    UnderWay,
+    /// As many as may be, of its address or of all, wait to be looked at: it has done nothing wrong.
+    Full,
     /// Logins of so many addresses have failed that another one could not be remembered: neither has it.
     Crowded,
 }
@@ -101,7 +165,7 @@ impl Why {
     pub(crate) const fn code(self) -> ReasonCode {
         match self {
             Self::Failed => ReasonCode::ConnectionRateExceeded,
-            Self::UnderWay | Self::Crowded => ReasonCode::ServerBusy,
+            Self::Full | Self::Crowded => ReasonCode::ServerBusy,
         }
     }
 }
@@ -116,16 +180,30 @@ pub(crate) enum LookedAt {
 }
 
 /// See the module. Shared by all shards, asked once a login.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Throttle {
     addresses: Mutex<Addresses>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Addresses {
     known: HashMap<Origin, Known>,
     /// Before this nobody looks for room.
     look_at: Tick,
+    /// By kind.
+    work: [Work; Kind::ALL.len()],
+}
+
+/// Of one kind: what is looked at, and what waits for that.
+struct Work {
+    under_way: u32,
+    waiting: Lanes<Wake>,
+}
+
+impl fmt::Debug for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Work({} under way)", self.under_way)
+    }
 }
 
 impl Addresses {
@@ -141,37 +219,49 @@ impl Addresses {
         self.known.retain(|_, it| it.is_busy() || now < it.until);
         self.known.len() < ADDRESSES_MAX
     }
-}
 
-impl Throttle {
-    fn addresses(&self) -> MutexGuard<'_, Addresses> {
-        self.addresses
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Asks before a password is hashed or a token verified.
-    pub(crate) fn admit(&self, origin: Origin, kind: Kind, now: Tick) -> Admission {
-        let mut addresses = self.addresses();
-        if !addresses.has_room(origin, now) {
-            return Admission::Wait(Why::Crowded);
+    fn come(&mut self, coming: Coming, now: Tick, wake: impl FnOnce() -> Wake) -> Admission {
+        let Coming {
+            origin,
+            kind,
+            bytes,
+        } = coming;
+        if !self.has_room(origin, now) {
+            return Admission::Refused(Why::Crowded);
         }
-        let it = addresses.known.entry(origin).or_default();
-        if it.failures > 0 && now >= it.failed_at.after_ms(FORGET_MS) {
+        if let Some(it) = self.known.get_mut(&origin)
+            && now >= it.failed_at.after_ms(FORGET_MS)
+        {
             it.failures = 0;
         }
-        if let Some(why) = it.keeps_out(kind, now) {
-            return Admission::Wait(why);
+        let it = self.known.get(&origin).copied().unwrap_or_default();
+        if it.is_kept_out(now) {
+            return Admission::Refused(Why::Failed);
         }
-        it.under_way[kind as usize] += 1;
-        Admission::Go
+        let work = &mut self.work[kind as usize];
+        // Nobody overtakes the others of its address.
+        if it.has_room(kind) && work.under_way < kind.of_all() && !work.waiting.has(origin) {
+            self.begin(origin, kind);
+            return Admission::Go;
+        }
+        let bytes = (bytes as u64).saturating_add(WAITER_BYTES);
+        match work.waiting.push(origin, bytes, wake) {
+            Some(ticket) => Admission::Queued(ticket),
+            None => Admission::Refused(Why::Full),
+        }
     }
 
-    /// What was admitted has been looked at. A success takes no failure back: an account of one's own is no way to guess
-    /// those of others.
-    pub(crate) fn finished(&self, origin: Origin, kind: Kind, looked_at: LookedAt, now: Tick) {
-        let known = &mut self.addresses().known;
-        let Some(it) = known.get_mut(&origin) else {
+    fn begin(&mut self, origin: Origin, kind: Kind) {
+        let it = self.known.entry(origin).or_default();
+        it.under_way[kind as usize] += 1;
+        self.work[kind as usize].under_way += 1;
+    }
+
+    fn finished(&mut self, origin: Origin, kind: Kind, looked_at: LookedAt, now: Tick) {
+        let work = &mut self.work[kind as usize];
+        work.under_way = work.under_way.saturating_sub(1);
+        work.waiting.ready(origin);
+        let Some(it) = self.known.get_mut(&origin) else {
             return;
         };
         let under_way = &mut it.under_way[kind as usize];
@@ -179,9 +269,79 @@ impl Throttle {
         match looked_at {
             LookedAt::Guess => it.note_failure(now),
             LookedAt::NoGuess if it.failures == 0 && !it.is_busy() => {
-                known.remove(&origin);
+                self.known.remove(&origin);
             }
             LookedAt::NoGuess => {}
+        }
+    }
+
+    /// Gives turns to those who wait, as far as there is room: who is to be told, and what.
+    fn hand_on(&mut self, kind: Kind, now: Tick) -> Vec<(Wake, Result<(), Why>)> {
+        let mut told = Vec::new();
+        while self.work[kind as usize].under_way < kind.of_all() {
+            let next = self.work[kind as usize].waiting.take(|origin| {
+                let it = self.known.get(&origin).copied().unwrap_or_default();
+                match it.is_kept_out(now) {
+                    true => Turn::Over(Err(Why::Failed)),
+                    false if it.has_room(kind) => Turn::Over(Ok(())),
+                    false => Turn::NotYet,
+                }
+            });
+            let Some((origin, wake, may)) = next else {
+                break;
+            };
+            if may.is_ok() {
+                self.begin(origin, kind);
+            }
+            told.push((wake, may));
+        }
+        told
+    }
+}
+
+impl Throttle {
+    /// For a process that may have so many bytes.
+    pub(crate) fn new(memory_max: u64) -> Self {
+        let work = |kind: Kind| Work {
+            under_way: 0,
+            waiting: Lanes::new(kind.waiting(memory_max)),
+        };
+        Self {
+            addresses: Mutex::new(Addresses {
+                known: HashMap::new(),
+                look_at: Tick(0),
+                work: Kind::ALL.map(work),
+            }),
+        }
+    }
+
+    fn addresses(&self) -> MutexGuard<'_, Addresses> {
+        self.addresses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks before a password is hashed or a token verified. Who has to wait for its turn hears of it by `wake`.
+    pub(crate) fn come(&self, coming: Coming, now: Tick, wake: impl FnOnce() -> Wake) -> Admission {
+        self.addresses().come(coming, now, wake)
+    }
+
+    /// Who waited has gone; false: it has been told that it has its turn, or why not.
+    pub(crate) fn leave(&self, kind: Kind, ticket: Ticket) -> bool {
+        self.addresses().work[kind as usize].waiting.remove(ticket)
+    }
+
+    /// What was admitted has been looked at, and the next ones that wait have their turn. A success takes no failure back: an account of one's own
+    /// is no way to guess those of others.
+    pub(crate) fn finished(&self, origin: Origin, kind: Kind, looked_at: LookedAt, now: Tick) {
+        let told = {
+            let mut addresses = self.addresses();
+            addresses.finished(origin, kind, looked_at, now);
+            addresses.hand_on(kind, now)
+        };
+        // Not under the lock, which who is told may take.
+        for (wake, may) in told {
+            wake(may);
         }
     }
 
@@ -205,18 +365,19 @@ impl Throttle {
 }
 
 impl Known {
-    /// Why no more may be looked at, if that is so. Each guess beyond the free ones has its own wait: what comes with it waits for what becomes
-    /// of it.
-    fn keeps_out(&self, kind: Kind, now: Tick) -> Option<Why> {
-        let failed = self.failures >= FREE;
-        if now < self.until || failed && self.is_busy() {
-            return Some(Why::Failed);
-        }
-        (!failed && self.under_way[kind as usize] >= kind.max()).then_some(Why::UnderWay)
+    /// Whether nothing of it is looked at because of what has failed. Each guess beyond the free ones has its own wait: what comes with it waits
+    /// for what becomes of it.
+    const fn is_kept_out(&self, now: Tick) -> bool {
+        now.0 < self.until.0 || self.failures >= FREE && self.is_busy()
     }
 
-    fn is_busy(&self) -> bool {
-        self.under_way != [0; 2]
+    /// Whether less of it is under way than may be.
+    const fn has_room(&self, kind: Kind) -> bool {
+        self.under_way[kind as usize] < kind.of_one()
+    }
+
+    const fn is_busy(&self) -> bool {
+        self.under_way[0] != 0 || self.under_way[1] != 0
     }
 
     fn note_failure(&mut self, now: Tick) {
@@ -230,144 +391,4 @@ impl Known {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ONE: Origin = Origin::V4([192, 0, 2, 1]);
-
-    fn fails(throttle: &Throttle, at: Tick) -> bool {
-        let admitted = throttle.admit(ONE, Kind::Password, at) == Admission::Go;
-        if admitted {
-            throttle.finished(ONE, Kind::Password, LookedAt::Guess, at);
-        }
-        admitted
-    }
-
-    #[test]
-    fn s2_guesses_of_one_address_become_rare() {
-        let throttle = Throttle::default();
-        let looked_at = (0..3_600_000_u64)
-            .step_by(100)
-            .filter(|&ms| fails(&throttle, Tick(0).after_ms(ms)))
-            .count();
-        // Five at once, then after 1, 2, 4 … 32 seconds, then one a minute.
-        assert!(
-            (60..=75).contains(&looked_at),
-            "{looked_at} of 36,000 guesses in an hour"
-        );
-        let other = Origin::V4([192, 0, 2, 2]);
-        assert_eq!(
-            throttle.admit(other, Kind::Password, Tick(0)),
-            Admission::Go,
-            "others do not wait"
-        );
-        assert!(fails(&throttle, Tick(0).after_ms(3_600_000 + FORGET_MS)));
-    }
-
-    #[test]
-    fn s2_behind_each_wait_an_address_has_one_guess() {
-        let throttle = Throttle::default();
-        assert!((0..FREE).all(|_| fails(&throttle, Tick(0))));
-        let mut now = Tick(0).after_ms(FIRST_MS);
-        for wait in [2 * FIRST_MS, 4 * FIRST_MS] {
-            let admits = |kind| throttle.admit(ONE, kind, now) == Admission::Go;
-            assert!(admits(Kind::Password));
-            assert!(!admits(Kind::Password) && !admits(Kind::Token));
-            throttle.finished(ONE, Kind::Password, LookedAt::Guess, now);
-            assert!(!admits(Kind::Password));
-            assert_eq!(throttle.waits(ONE, now), Some(Why::Failed));
-            now = now.after_ms(wait);
-        }
-        let right = throttle.admit(ONE, Kind::Token, now);
-        assert_eq!(right, Admission::Go);
-        throttle.finished(ONE, Kind::Token, LookedAt::NoGuess, now);
-        let next = throttle.admit(ONE, Kind::Token, now);
-        assert_eq!(next, Admission::Go, "what is right costs no wait");
-    }
-
-    #[test]
-    fn s3_one_address_has_only_a_few_passwords_hashed_at_once() {
-        let throttle = Throttle::default();
-        let now = Tick(0);
-        let admitted = (0..100)
-            .filter(|_| throttle.admit(ONE, Kind::Password, now) == Admission::Go)
-            .count();
-        assert_eq!(admitted, HASHING_MAX as usize);
-        assert_eq!(
-            throttle.admit(ONE, Kind::Password, now),
-            Admission::Wait(Why::UnderWay),
-            "nothing has failed"
-        );
-        assert_eq!(Why::UnderWay.code(), ReasonCode::ServerBusy);
-        throttle.finished(ONE, Kind::Password, LookedAt::NoGuess, now);
-        assert_eq!(throttle.admit(ONE, Kind::Password, now), Admission::Go);
-    }
-
-    #[test]
-    fn s3_one_address_has_only_a_share_of_the_tokens() {
-        let throttle = Throttle::default();
-        let now = Tick(0);
-        let admits = |origin| throttle.admit(origin, Kind::Token, now) == Admission::Go;
-        let admitted = (0..2_000).filter(|_| admits(ONE)).count();
-        assert_eq!(admitted, VERIFYING_MAX as usize);
-        assert!(admits(Origin::Local), "others have theirs");
-        assert_eq!(
-            throttle.admit(ONE, Kind::Password, now),
-            Admission::Go,
-            "passwords are counted apart"
-        );
-        throttle.finished(ONE, Kind::Token, LookedAt::NoGuess, now);
-        assert!(admits(ONE) && !admits(ONE), "one for the one that is done");
-        for _ in 0..VERIFYING_MAX {
-            throttle.finished(ONE, Kind::Token, LookedAt::NoGuess, now);
-        }
-        throttle.finished(ONE, Kind::Password, LookedAt::NoGuess, now);
-        throttle.finished(Origin::Local, Kind::Token, LookedAt::NoGuess, now);
-        assert!(
-            throttle.addresses().known.is_empty(),
-            "nothing is kept of them"
-        );
-    }
-
-    #[test]
-    fn what_is_remembered_is_bounded_and_forgotten() {
-        let throttle = Throttle::default();
-        let fail = |number: u32, at| throttle.failed(Origin::V4(number.to_be_bytes()), at);
-        for number in 0..70_000 {
-            fail(number, Tick(0));
-        }
-        let known = throttle.addresses().known.len();
-        assert!(known <= ADDRESSES_MAX, "{known}");
-        assert_eq!(
-            throttle.admit(ONE, Kind::Password, Tick(0)),
-            Admission::Go,
-            "who failed once does not keep others out"
-        );
-        throttle.finished(ONE, Kind::Password, LookedAt::NoGuess, Tick(0));
-        // All of them fail until they wait.
-        let now = Tick(0).after_ms(ROOM_MS);
-        for number in 0..70_000 {
-            (0..=FREE).for_each(|_| fail(number, now));
-        }
-        assert_eq!(throttle.addresses().known.len(), ADDRESSES_MAX);
-        let crowded = Some(Why::Crowded);
-        assert_eq!(throttle.waits(ONE, now), crowded, "it fails closed");
-        assert_eq!(
-            throttle.admit(ONE, Kind::Password, now),
-            Admission::Wait(Why::Crowded),
-            "it fails closed"
-        );
-        let later = now.after_ms(2 * FIRST_MS);
-        assert_eq!(throttle.waits(ONE, later), None);
-        assert_eq!(throttle.admit(ONE, Kind::Password, later), Admission::Go);
-        assert_eq!(throttle.addresses().known.len(), 1);
-    }
-
-    #[test]
-    fn addresses_that_one_host_can_choose_are_one() {
-        let of = |text: &str| Origin::of(Some(text.parse().unwrap()));
-        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:2"));
-        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
-        assert_eq!(of("::ffff:192.0.2.1"), ONE);
-    }
-}
+mod tests;

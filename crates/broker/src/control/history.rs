@@ -46,7 +46,7 @@ pub const fn cause_words(cause: CloseCause) -> &'static str {
         CloseCause::Lost => "the socket was closed without a word: network, or the client has died",
         CloseCause::Fault(_) => "the client broke a rule of the protocol",
         CloseCause::KeepAlive => "nothing was heard of the client for 1.5 times its keep-alive",
-        CloseCause::ConnectTimeout => "no CONNECT came in time",
+        CloseCause::ConnectTimeout => "no CONNECT came in time, or the login took too long",
         CloseCause::TakenOver => "another connection came with the same client id",
         CloseCause::Refused(0x86) => {
             "the server refused the client: user name, password or token were wrong"
@@ -55,7 +55,7 @@ pub const fn cause_words(cause: CloseCause) -> &'static str {
             "the server refused the client: it may not be here, not leave this will, or not have this client id"
         }
         CloseCause::Refused(0x89) => {
-            "the server refused the client: too many logins, of its address or of all, were under way or had failed"
+            "the server refused the client: too many logins, of its address or of all, waited or had failed"
         }
         CloseCause::Refused(0x9C) => "the client was sent to another server, for now",
         CloseCause::Refused(0x9D) => "the client was sent to another server, for good",

@@ -111,8 +111,8 @@ impl Shard {
         if self.hub.access.process.revision() != self.hub.access.table.revision() {
             self.take_table();
         }
-        if self.hub.access.accounts.has_verdict() {
-            for (front, step) in self.hub.access.accounts.take_verdicts() {
+        if self.hub.access.accounts.has_steps() {
+            for (front, step) in self.hub.access.accounts.take_steps() {
                 self.with_front(front, |front, now, fx| {
                     front.handle_authenticated(now, step, fx);
                 });
@@ -310,7 +310,7 @@ impl Shard {
         self.revoking.is_some()
             || self.sweep.is_at_work()
             || self.has_change()
-            || self.hub.access.accounts.has_verdict()
+            || self.hub.access.accounts.has_steps()
             || self.hub.access.process.revision() != self.hub.access.table.revision()
     }
 }

@@ -12,7 +12,7 @@ pub(crate) use load::Load;
 use courser_engine::Counts;
 
 use crate::latency::Latencies;
-use crate::metrics::Counters;
+use crate::metrics::{Counters, LoginCounts};
 
 /// What one shard reports; [`add`](Self::add) sums them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -31,8 +31,8 @@ pub struct ShardReport {
     pub busy: f64,
     /// Sockets that wait to be looked at.
     pub queued_sockets: u64,
-    /// Logins that succeeded, and that were refused.
-    pub logins: [u64; 2],
+    /// What has come of its logins.
+    pub logins: LoginCounts,
     /// How often its thread has asked for memory; 0 in a binary that does not count.
     pub allocations: u64,
 }
@@ -47,8 +47,7 @@ impl ShardReport {
         self.cpu_us += other.cpu_us;
         self.busy = self.busy.max(other.busy);
         self.queued_sockets += other.queued_sockets;
-        self.logins[0] += other.logins[0];
-        self.logins[1] += other.logins[1];
+        self.logins.add(other.logins);
         self.held += other.held;
     }
 }

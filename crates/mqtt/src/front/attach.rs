@@ -160,8 +160,16 @@ impl Front {
             return;
         };
         match connecting.step {
-            Step::ClientAnswers | Step::Verdict => {
+            Step::ClientAnswers => {
                 let why = (ReasonCode::NotAuthorized, "the login took too long");
+                self.refuse(why, CloseCause::ConnectTimeout, fx);
+            }
+            // The client has done its part: it may come again.
+            Step::Verdict => {
+                let why = (
+                    ReasonCode::ServerBusy,
+                    "the login had to wait for too long; try again later",
+                );
                 self.refuse(why, CloseCause::ConnectTimeout, fx);
             }
             Step::Claiming | Step::Opening(_) => {

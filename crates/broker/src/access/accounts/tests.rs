@@ -48,7 +48,7 @@ impl Door {
         let logins = Arc::new(Logins {
             access,
             pool: HashPool::without_threads(),
-            throttle: Throttle::default(),
+            throttle: Throttle::new(u64::MAX),
             presence: Presence::default(),
             refusals: Refusals::default(),
             tokens: None,
@@ -118,7 +118,7 @@ impl Door {
         let front = self.arrive(certificate, address);
         let (mut step, _) = self.accounts.begin(&login(front, user, password));
         let hashed = self.logins.pool.look_at_next();
-        if let Some((told, verdict)) = self.accounts.take_verdicts().pop() {
+        if let Some((told, verdict)) = self.accounts.take_steps().pop() {
             assert_eq!(told, front);
             assert!(matches!(step, AuthStep::Pending), "it waited for the hash");
             step = verdict;
@@ -209,7 +209,7 @@ fn s2_clients_that_show_nothing_hide_no_guess_in_the_log() {
         .accounts
         .begin(&login(front, Some("anna"), Some("wrong")));
     assert!(door.logins.pool.look_at_next().is_some());
-    assert_eq!(door.accounts.take_verdicts().len(), 1);
+    assert_eq!(door.accounts.take_steps().len(), 1);
     let code = ReasonCode::BadUserNameOrPassword;
     let left_out = |refused: &RefusedLogin<'_>| refused.left_out;
     assert_eq!(door.accounts.with_refusal(front, code, left_out), Some(0));
@@ -322,6 +322,114 @@ fn a_password_that_was_right_is_not_hashed_again_for_a_minute() {
         right(Some("right")),
         "the minute is over"
     );
+}
+
+/// What became of connections that came at once, by front, and how many passwords were hashed for it.
+fn come_to_pass(door: &Door) -> (HashMap<FrontId, AuthStep>, usize) {
+    let (mut done, mut hashed) = (HashMap::new(), 0);
+    loop {
+        let looked_at = door.logins.pool.look_at_next().is_some();
+        hashed += usize::from(looked_at);
+        done.extend(door.accounts.take_steps());
+        if !looked_at && !door.accounts.has_steps() {
+            return (done, hashed);
+        }
+    }
+}
+
+const ACCEPTED: AuthStep = AuthStep::Accepted(Vec::new());
+
+impl Door {
+    /// So many come at once from one address, each with its user and password.
+    fn come_at_once<'a>(&mut self, who: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<FrontId> {
+        who.map(|(user, password)| {
+            let front = self.arrive(None, ADDRESS);
+            let (step, _) = self
+                .accounts
+                .begin(&login(front, Some(user), Some(password)));
+            assert_eq!(step, AuthStep::Pending, "{front:?}");
+            front
+        })
+        .collect()
+    }
+}
+
+/// A fleet behind an address translation that comes back after a failure of its network.
+#[test]
+fn i10_a_fleet_behind_one_address_gets_in_at_once() {
+    let mut door = Door::new(1);
+    let names: Vec<String> = (0..60).map(|number| format!("device-{number}")).collect();
+    let user = User {
+        password: Some(hash_of("right")),
+        ..User::default()
+    };
+    for device in &names {
+        door.put(device, user.clone());
+    }
+    let fronts = door.come_at_once(names.iter().map(|device| (device.as_str(), "right")));
+    let (done, hashed) = come_to_pass(&door);
+    assert!(
+        fronts.iter().all(|front| done[front] == ACCEPTED),
+        "{done:?}"
+    );
+    assert_eq!((done.len(), hashed), (60, 60));
+    assert_eq!(door.accounts.counted().queued, 52);
+    assert_eq!(door.accounts.counted().accepted, 60);
+}
+
+/// Of one user there is next to nothing to hash: those that wait profit from those before them.
+#[test]
+fn i10_a_fleet_with_one_password_costs_no_more_hashes_than_are_under_way() {
+    let mut door = Door::new(1);
+    let fronts = door.come_at_once((0..60).map(|_| ("anna", "right")));
+    let (done, hashed) = come_to_pass(&door);
+    assert!(
+        fronts.iter().all(|front| done[front] == ACCEPTED),
+        "{done:?}"
+    );
+    assert!(hashed <= 8, "{hashed}");
+}
+
+#[test]
+fn s2_many_guesses_at_once_are_no_more_guesses_than_one_after_the_other() {
+    let mut door = Door::new(1);
+    assert_eq!(door.log_in("anna", "right"), right(Some("right")));
+    let guesses: Vec<String> = (0..60).map(|number| format!("guess-{number}")).collect();
+    let last = ["right"; 20].into_iter();
+    let tried = guesses.iter().map(String::as_str).chain(last);
+    let fronts = door.come_at_once(tried.map(|password| ("anna", password)));
+    let (done, hashed) = come_to_pass(&door);
+    assert_eq!(hashed, 12, "what was under way when the fifth failed");
+    let heard = |code| {
+        let refused = AuthStep::Refused(code);
+        fronts
+            .iter()
+            .filter(|front| done[*front] == refused)
+            .count()
+    };
+    assert_eq!(heard(ReasonCode::BadUserNameOrPassword), 12);
+    assert_eq!(
+        heard(ReasonCode::ConnectionRateExceeded),
+        68,
+        "also those with what is remembered as right"
+    );
+}
+
+#[test]
+fn i9_who_leaves_before_its_turn_costs_no_hash_and_holds_nothing() {
+    let mut door = Door::new(1);
+    let fronts = door.come_at_once((0..60).map(|_| ("certain", "wrong")));
+    // One has its turn at the moment at which it goes.
+    assert!(door.logins.pool.look_at_next().is_some());
+    door.accounts.take_steps();
+    for front in &fronts {
+        door.accounts.leave(*front);
+    }
+    let (_, hashed) = come_to_pass(&door);
+    assert!(hashed <= 9, "{hashed}");
+    assert!(door.accounts.counted().gave_up >= 50);
+    let other = door.log_in_from("198.51.100.1:1", "anna", "right");
+    assert_eq!(other, right(Some("right")), "nothing is in its way");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use courser_mqtt::front::{AuthStep, Login};
 use courser_token::{Grant, TOKEN_BYTES_MAX, TokenError};
 use zeroize::Zeroizing;
 
-use super::{Accounts, Admission, Asker, Job, Kind, LookedAt, Origin, Proof};
+use super::{Accounts, Came, Kind, LookedAt, Origin};
 use crate::clock::unix_seconds;
 
 /// Authentication Method of MQTT 5.0; its data is the token.
@@ -24,9 +24,9 @@ impl Accounts {
             (None, Some(password)) => password.0,
             (None, None) => return AuthStep::Refused(ReasonCode::NotAuthorized),
         };
-        let Some(keys) = &self.logins.tokens else {
+        if self.logins.tokens.is_none() {
             return AuthStep::Refused(ReasonCode::ServerUnavailable);
-        };
+        }
         let (throttle, now) = (&self.logins.throttle, self.now.get());
         if let Some(why) = throttle.waits(origin, now) {
             return AuthStep::Refused(why.code());
@@ -38,19 +38,8 @@ impl Accounts {
             self.guessed(login.front, origin);
             return AuthStep::Refused(ReasonCode::BadUserNameOrPassword);
         };
-        if let Admission::Wait(why) = throttle.admit(origin, Kind::Token, now) {
-            return AuthStep::Refused(why.code());
-        }
-        let job = Job {
-            asker: Asker::Front(login.front, self.reply.clone()),
-            origin,
-            proof: Proof::Token {
-                token: Zeroizing::new(token.to_vec()),
-                verifier: keys.verifier(),
-                name,
-            },
-        };
-        self.submit(job, Kind::Token)
+        let token = Zeroizing::new(token.to_vec());
+        self.ask(login.front, origin, Came::Token { token, name })
     }
 
     pub(super) fn judge_token(

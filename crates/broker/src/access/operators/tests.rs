@@ -34,7 +34,7 @@ impl Desk {
         let logins = Arc::new(Logins {
             access: Arc::new(Access::alone()),
             pool: HashPool::without_threads(),
-            throttle: Throttle::default(),
+            throttle: Throttle::new(u64::MAX),
             presence: Presence::default(),
             refusals: Refusals::default(),
             tokens: None,
@@ -172,6 +172,42 @@ fn what_was_right_is_remembered_until_the_user_is_another() {
     );
     desk.put(put("anna", user("all", UserState::Disabled)));
     assert_eq!(desk.log_in("anna", "right").0, Err(LogInError::Wrong));
+}
+
+/// One after the other, however many of their address, or clients of it, are before them.
+#[test]
+fn i10_operators_beyond_what_may_be_at_once_have_their_turn() {
+    let mut desk = Desk::new();
+    let mut context = Context::from_waker(Waker::noop());
+    for round in 0..10 {
+        // What was right is not remembered of another hash.
+        let hash = PasswordHash::new(b"right", [round; SALT_BYTES], &mut HashMemory::default());
+        let anna = User {
+            password: Some(hash.expect("it is short")),
+            ..user("all", UserState::Enabled)
+        };
+        desk.put(put("anna", anna));
+        let log_in = |_| Box::pin(desk.operators.log_in(FROM, "anna", b"right"));
+        let mut all: Vec<_> = (0..12).map(log_in).collect();
+        for login in &mut all {
+            assert!(login.as_mut().poll(&mut context).is_pending());
+        }
+        let pool = &desk.operators.0.logins.pool;
+        assert!(pool.look_at_next().is_some());
+        // One has its turn and does not wait for it any more, one leaves before it.
+        drop(all.remove(8));
+        drop(all.pop());
+        while !all.is_empty() {
+            let before = all.len();
+            all.retain_mut(|login| match login.as_mut().poll(&mut context) {
+                Poll::Ready(Ok(_)) => false,
+                Poll::Ready(Err(error)) => panic!("{error}"),
+                Poll::Pending => true,
+            });
+            let gets_on = pool.look_at_next().is_some() || all.len() < before;
+            assert!(gets_on, "{} wait for nothing", all.len());
+        }
+    }
 }
 
 #[test]

@@ -207,6 +207,15 @@ fn an_exchange_that_takes_too_long_is_refused() {
     assert_eq!(client.effects(), ["close ConnectTimeout"]);
 }
 
+/// It has done nothing wrong, and "not authorized" makes clients give up.
+#[test]
+fn i10_who_waits_for_the_verdict_for_too_long_may_come_again() {
+    let mut client = login("SUM", b"later");
+    client.passes(5_000);
+    assert_eq!(client.hears(), ["CONNACK 0x89"]);
+    assert_eq!(client.effects(), ["close ConnectTimeout"]);
+}
+
 #[test]
 fn an_attached_client_may_authenticate_again() {
     let mut client = logged_in();

@@ -1,0 +1,196 @@
+//! Logins that wait for their turn, in a lane for each address. Addresses have their turns one after the other, so that a fleet behind one of
+//! them holds up itself and not the others. Pure: who waits is whatever the caller wakes.
+//!
+//! Invariants (`check`, run after every step in tests):
+//! - a lane has somebody in it, and no more than one address may have
+//! - a lane has one place in the round, or none: then its address has as much under way as it may have, and [`Lanes::ready`] follows
+//! - count and bytes are those of all who wait
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::throttle::Origin;
+
+/// How many may wait, and with how many bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub(super) of_all: Amount,
+    pub(super) of_one: Amount,
+}
+
+/// Logins, and the bytes of what they came with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Amount {
+    pub(super) count: usize,
+    pub(super) bytes: u64,
+}
+
+impl Amount {
+    const fn fits(self, bytes: u64, bound: Self) -> bool {
+        self.count < bound.count && self.bytes.saturating_add(bytes) <= bound.bytes
+    }
+
+    const fn add(&mut self, bytes: u64) {
+        self.count += 1;
+        self.bytes += bytes;
+    }
+
+    const fn remove(&mut self, bytes: u64) {
+        self.count -= 1;
+        self.bytes -= bytes;
+    }
+}
+
+/// By which one who waits gives up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    pub(super) origin: Origin,
+    number: u64,
+}
+
+#[derive(Debug)]
+struct Waiter<W> {
+    who: W,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct Lane<W> {
+    /// By the number of their tickets, which is the order in which they came.
+    waiters: BTreeMap<u64, Waiter<W>>,
+    held: Amount,
+    /// In the round.
+    place: Option<u64>,
+}
+
+/// Whether an address may have its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn<T> {
+    /// What the first of its lane is told.
+    Over(T),
+    /// As much of it as may be is under way: when that changes, [`Lanes::ready`] is called.
+    NotYet,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Lanes<W> {
+    bounds: Bounds,
+    lanes: HashMap<Origin, Lane<W>>,
+    /// Whose turn it is next, by place.
+    round: BTreeMap<u64, Origin>,
+    held: Amount,
+    /// Of tickets and places.
+    next: u64,
+}
+
+impl<W> Lanes<W> {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            lanes: HashMap::new(),
+            round: BTreeMap::new(),
+            held: Amount::default(),
+            next: 0,
+        }
+    }
+
+    /// Whether somebody of this address waits.
+    pub(super) fn has(&self, origin: Origin) -> bool {
+        self.lanes.contains_key(&origin)
+    }
+
+    /// Waits behind the others of its address; none: there is no room, and it has not been kept.
+    pub(super) fn push(
+        &mut self,
+        origin: Origin,
+        bytes: u64,
+        who: impl FnOnce() -> W,
+    ) -> Option<Ticket> {
+        let lane = self.lanes.get(&origin);
+        let of_one = lane.map_or_else(Amount::default, |lane| lane.held);
+        if !self.held.fits(bytes, self.bounds.of_all) || !of_one.fits(bytes, self.bounds.of_one) {
+            return None;
+        }
+        let is_first = lane.is_none();
+        let number = self.number();
+        self.held.add(bytes);
+        let lane = self.lanes.entry(origin).or_insert_with(|| Lane {
+            waiters: BTreeMap::new(),
+            held: Amount::default(),
+            place: None,
+        });
+        lane.held.add(bytes);
+        let who = who();
+        lane.waiters.insert(number, Waiter { who, bytes });
+        if is_first {
+            self.ready(origin);
+        }
+        Some(Ticket { origin, number })
+    }
+
+    /// Gives up; false: it does not wait any more.
+    pub(super) fn remove(&mut self, ticket: Ticket) -> bool {
+        let Some(lane) = self.lanes.get_mut(&ticket.origin) else {
+            return false;
+        };
+        let Some(gone) = lane.waiters.remove(&ticket.number) else {
+            return false;
+        };
+        lane.held.remove(gone.bytes);
+        self.held.remove(gone.bytes);
+        self.drop_if_empty(ticket.origin);
+        true
+    }
+
+    /// Less of this address is under way: it has a place in the round again, behind the others.
+    pub(super) fn ready(&mut self, origin: Origin) {
+        let place = self.number();
+        if let Some(lane) = self.lanes.get_mut(&origin)
+            && lane.place.is_none()
+        {
+            lane.place = Some(place);
+            self.round.insert(place, origin);
+        }
+    }
+
+    /// Who has its turn next, and what it is told.
+    pub(super) fn take<T>(
+        &mut self,
+        mut may: impl FnMut(Origin) -> Turn<T>,
+    ) -> Option<(Origin, W, T)> {
+        loop {
+            let (_, origin) = self.round.pop_first()?;
+            let lane = self.lanes.get_mut(&origin)?;
+            lane.place = None;
+            let Turn::Over(told) = may(origin) else {
+                continue;
+            };
+            let (_, Waiter { who, bytes }) = lane.waiters.pop_first()?;
+            lane.held.remove(bytes);
+            self.held.remove(bytes);
+            self.ready(origin);
+            self.drop_if_empty(origin);
+            return Some((origin, who, told));
+        }
+    }
+
+    fn drop_if_empty(&mut self, origin: Origin) {
+        let Some(lane) = self.lanes.get(&origin) else {
+            return;
+        };
+        if lane.waiters.is_empty() {
+            if let Some(place) = lane.place {
+                self.round.remove(&place);
+            }
+            self.lanes.remove(&origin);
+        }
+    }
+
+    const fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+}
+
+#[cfg(test)]
+mod tests;
