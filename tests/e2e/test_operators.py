@@ -281,7 +281,7 @@ def test_files_of_the_data_folder(server):
 
 
 def test_metrics_are_good_openmetrics(server):
-    """Prometheus' own Python client reads every sample, and its tool, where there is one, finds nothing wrong."""
+    """Prometheus' own Python client reads every sample."""
     status, text = get(server, "/metrics")
     assert status == 200
     older = in_the_older_format(text)
@@ -289,10 +289,16 @@ def test_metrics_are_good_openmetrics(server):
     read = Counter(sample.name for family in families for sample in family.samples)
     assert read == Counter(name.partition("{")[0] for name in samples(text))
     assert all(family.documentation and family.type != "unknown" for family in families)
+
+
+def test_metrics_please_the_tool_of_prometheus(server):
+    """It finds nothing wrong."""
     tool = os.environ.get("PROMTOOL") or shutil.which("promtool")
-    if tool:
-        done = subprocess.run([tool, "check", "metrics"], input=older, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 0 and not done.stderr, done.stderr
+    if not tool:
+        pytest.skip("there is no promtool: name one in PROMTOOL")
+    older = in_the_older_format(get(server, "/metrics")[1])
+    done = subprocess.run([tool, "check", "metrics"], input=older, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0 and not done.stderr, done.stderr
 
 
 def test_names_of_clients_move_nothing(server):

@@ -2,7 +2,7 @@
 //! on the last line.
 
 use crate::counts::{Counts, Tests};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -14,6 +14,27 @@ pub(crate) enum Outcome {
     Held(String),
     /// It did not run, and why: listed at the end with the tests that did not.
     NotRun(String),
+    /// A part of it held, and another one did not run.
+    Partly { held: String, not_run: String },
+}
+
+impl Outcome {
+    /// Of a script that says in lines what held (`held: …`) and what did not run (`not run: …`).
+    ///
+    /// # Errors
+    /// When it says neither.
+    pub(crate) fn said_by(script: &str) -> Result<Self> {
+        let said = |what: &str| -> Option<String> {
+            let mut lines = script.lines();
+            lines.find_map(|line| line.trim().strip_prefix(what).map(str::to_owned))
+        };
+        match (said("held: "), said("not run: ")) {
+            (Some(held), Some(not_run)) => Ok(Self::Partly { held, not_run }),
+            (Some(held), None) => Ok(Self::Held(held)),
+            (None, Some(not_run)) => Ok(Self::NotRun(not_run)),
+            (None, None) => bail!("it says neither what held nor what did not run"),
+        }
+    }
 }
 
 /// Collects what ran.
@@ -54,6 +75,10 @@ impl Report {
             Outcome::NotRun(why) => {
                 tests.skipped.push(why.clone());
                 format!("not run: {why}")
+            }
+            Outcome::Partly { held, not_run } => {
+                tests.skipped.push(not_run.clone());
+                format!("{held}; not run: {not_run}")
             }
         };
         let failed = self.timed(
@@ -177,5 +202,29 @@ mod tests {
         assert!(text.contains(listed), "{text}");
         assert!(text.contains("3 passed, 0 failed, 1 skipped\n"), "{text}");
         assert_eq!(text.lines().last(), Some("3 passed, 0 failed"));
+    }
+
+    /// What nobody has checked is never among what held.
+    #[test]
+    fn a_part_that_did_not_run_is_named_beside_what_held() {
+        let mut report = Report::default();
+        report.tests("deny", || {
+            Outcome::said_by(
+                "noise\nheld: licences are fine\nnot run: advisories, without a database\n",
+            )
+        });
+        report.tests("bare", || Outcome::said_by("not run: no cargo-deny\n"));
+        report.tests("full", || Outcome::said_by("held: all is fine\n"));
+        let text = report.text();
+        let listed = "skipped:\n  deny: advisories, without a database\n  bare: no cargo-deny\n";
+        assert!(text.contains(listed), "{text}");
+        for line in [
+            "licences are fine; not run: advisories, without a database\n",
+            "not run: no cargo-deny\n",
+            "   all is fine\n",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        assert!(Outcome::said_by("it ended well\n").is_err());
     }
 }
