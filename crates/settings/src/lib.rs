@@ -89,7 +89,7 @@ pub use own::{
 pub use reference::{help_text, reference_markdown};
 pub use resolved::{Change, Effective, Resolved, Shown};
 pub use schema::schema;
-pub use source::Sources;
+pub use source::{Sources, Surroundings};
 pub use table::{
     Class, Data, Limits, Listener, Listeners, Memory, Mqtt, Retained, Server, Session, Settings,
     Sys, Tokens, lists, table,

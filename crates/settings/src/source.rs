@@ -5,7 +5,10 @@ mod file;
 #[cfg(test)]
 mod tests;
 
+pub use draw::Surroundings;
 pub(crate) use file::raw;
+
+use self::draw::Elsewhere;
 
 use crate::Setting;
 use crate::check::contradictions;
@@ -16,7 +19,7 @@ use crate::resolved::Resolved;
 use crate::table::{SECTIONS, Settings, lists, table};
 use crate::value::{Raw, Written};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use toml::de::DeValue;
 
 /// Likeness (0 to 1) from which a key is proposed for another.
@@ -41,6 +44,7 @@ pub struct Sources {
     /// See [`Resolved::files`].
     read: Vec<PathBuf>,
     moved: &'static [Moved],
+    surroundings: Surroundings,
 }
 
 impl Default for Sources {
@@ -55,6 +59,7 @@ impl Default for Sources {
             files: 0,
             read: Vec::new(),
             moved: MOVED,
+            surroundings: Surroundings::default(),
         }
     }
 }
@@ -64,6 +69,20 @@ impl Sources {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// What `${…}` in all that comes behind this draws from, in place of those of this process.
+    #[must_use]
+    pub const fn drawing_from(mut self, surroundings: Surroundings) -> Self {
+        self.surroundings = surroundings;
+        self
+    }
+
+    const fn elsewhere<'a>(&self, folder: Option<&'a Path>) -> Elsewhere<'a> {
+        Elsewhere {
+            surroundings: self.surroundings,
+            folder,
+        }
     }
 
     /// Variables of the environment: `COURSER__SECTION__NAME`, and for a list as a whole `COURSER__LIST`, the values as in
@@ -197,7 +216,7 @@ impl Sources {
                 return self.refuse_key(list, origin, message);
             }
         };
-        match file::tables(value.get_ref(), None, |_| origin.clone()) {
+        match file::tables(value.get_ref(), self.elsewhere(None), |_| origin.clone()) {
             Some(tables) => self.assign_list(list, Given::Instead, tables),
             None => self.refuse_key(list, origin, found()),
         }
@@ -237,7 +256,7 @@ impl Sources {
         if let Some(message) = item_needed(key, &origin) {
             return self.refuse_key(key, origin, message);
         }
-        let written = match draw::draw(text, None) {
+        let written = match draw::draw(text, self.elsewhere(None)) {
             Ok(Some(drawn)) => file::drawn_value(text, drawn),
             Ok(None) => as_argument(text),
             Err(message) => return self.refuse_value(key, origin, &message),

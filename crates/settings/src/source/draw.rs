@@ -1,10 +1,46 @@
 //! `${ENV:NAME}` and `${FILE:PATH}` in texts, so that a secret need not stand in the file.
 
 use std::path::{Path, PathBuf};
-use std::{env, fs};
+use std::{env, fs, io};
 
 /// Most bytes of a file that a value is drawn from.
 const DRAWN_BYTES_MAX: u64 = 64 * 1024;
+
+/// What `${…}` draws from.
+#[derive(Debug, Clone, Copy)]
+pub struct Surroundings {
+    /// A variable of the environment, if it is there and UTF-8.
+    pub variable: fn(&str) -> Option<String>,
+    /// The text of a file.
+    pub file: fn(&Path) -> io::Result<String>,
+}
+
+impl Default for Surroundings {
+    /// Those of this process.
+    fn default() -> Self {
+        Self {
+            variable: |name| env::var(name).ok(),
+            file: read_short,
+        }
+    }
+}
+
+fn read_short(path: &Path) -> io::Result<String> {
+    let bytes = fs::metadata(path)?.len();
+    if bytes > DRAWN_BYTES_MAX {
+        let message = format!("it has {bytes} bytes; allowed: {DRAWN_BYTES_MAX}");
+        return Err(io::Error::other(message));
+    }
+    fs::read_to_string(path)
+}
+
+/// Where a text stands that draws.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Elsewhere<'a> {
+    pub(crate) surroundings: Surroundings,
+    /// Where relative paths begin; None for a text without a file.
+    pub(crate) folder: Option<&'a Path>,
+}
 
 /// A text, and the files that are in it.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -14,11 +50,11 @@ pub(crate) struct Drawn {
 }
 
 /// The text with everything drawn in; None where there is nothing to draw. A `$${` stands for `${`. A path is relative to
-/// `folder`, and the line end at the end of a file is left out.
+/// the folder, and the line end at the end of a file is left out.
 ///
 /// # Errors
 /// What is wrong, without anything that was drawn.
-pub(crate) fn draw(text: &str, folder: Option<&Path>) -> Result<Option<Drawn>, String> {
+pub(crate) fn draw(text: &str, from: Elsewhere<'_>) -> Result<Option<Drawn>, String> {
     if !text.contains("${") {
         return Ok(None);
     }
@@ -36,7 +72,7 @@ pub(crate) fn draw(text: &str, folder: Option<&Path>) -> Result<Option<Drawn>, S
         let Some((reference, after)) = rest[2..].split_once('}') else {
             return Err("\"${\" has no end; write \"$${\" for the two characters".to_owned());
         };
-        drawn.add(reference, folder)?;
+        drawn.add(reference, from)?;
         left = after;
     }
     drawn.text.push_str(left);
@@ -44,30 +80,29 @@ pub(crate) fn draw(text: &str, folder: Option<&Path>) -> Result<Option<Drawn>, S
 }
 
 impl Drawn {
-    fn add(&mut self, reference: &str, folder: Option<&Path>) -> Result<(), String> {
-        let cannot = |why: &dyn std::fmt::Display| format!("cannot read ${{{reference}}}: {why}");
+    fn add(&mut self, reference: &str, from: Elsewhere<'_>) -> Result<(), String> {
+        let said = reference.escape_debug();
         match reference.split_once(':') {
             Some(("ENV", name)) => {
-                let text = env::var(name)
-                    .map_err(|_| cannot(&"there is no such variable, or it is not UTF-8"))?;
+                let text = (from.surroundings.variable)(name).ok_or_else(|| {
+                    format!(
+                        "cannot read ${{{said}}}: there is no such variable, or it is not UTF-8"
+                    )
+                })?;
                 self.text.push_str(&text);
             }
             Some(("FILE", path)) => {
-                let path = folder.map_or_else(|| path.into(), |folder| folder.join(path));
-                let bytes = fs::metadata(&path).map_err(|error| cannot(&error))?.len();
-                if bytes > DRAWN_BYTES_MAX {
-                    return Err(cannot(&format_args!(
-                        "it has {bytes} bytes; allowed: {DRAWN_BYTES_MAX}"
-                    )));
-                }
-                let text = fs::read_to_string(&path).map_err(|error| cannot(&error))?;
+                let path = from
+                    .folder
+                    .map_or_else(|| path.into(), |folder| folder.join(path));
+                let text = (from.surroundings.file)(&path)
+                    .map_err(|error| format!("cannot read ${{{said}}}: {error}"))?;
                 self.text.push_str(text.trim_end_matches(['\n', '\r']));
                 self.files.push(path);
             }
             Some(_) | None => {
                 return Err(format!(
-                    "\"${{{}}}\" is neither ${{ENV:NAME}} nor ${{FILE:PATH}}",
-                    reference.escape_debug()
+                    "\"${{{said}}}\" is neither ${{ENV:NAME}} nor ${{FILE:PATH}}"
                 ));
             }
         }

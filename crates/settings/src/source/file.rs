@@ -1,6 +1,6 @@
 //! The text of a TOML file, and the files that it includes.
 
-use super::draw::{Drawn, draw};
+use super::draw::{Drawn, Elsewhere, draw};
 use super::{Sources, escaped, not_tables, unknown};
 use crate::bounded::read_whole;
 use crate::error::Origin;
@@ -27,8 +27,7 @@ const INCLUDE: &str = "include";
 struct Place<'a> {
     name: &'a str,
     text: &'a str,
-    /// Where relative paths begin; None for a text without a file.
-    folder: Option<&'a Path>,
+    elsewhere: Elsewhere<'a>,
 }
 
 impl Place<'_> {
@@ -47,10 +46,11 @@ impl Sources {
     /// The text of a TOML file. `name` is what errors call it. It cannot include others.
     #[must_use]
     pub fn file(mut self, name: &str, text: &str) -> Self {
+        let elsewhere = self.elsewhere(None);
         self.read_text(Place {
             name,
             text,
-            folder: None,
+            elsewhere,
         });
         self
     }
@@ -82,10 +82,11 @@ impl Sources {
         self.files += 1;
         self.read.push(path.to_owned());
         self.reading.push(path.to_owned());
+        let elsewhere = self.elsewhere(Some(path.parent().unwrap_or(Path::new(""))));
         self.read_text(Place {
             name: &name,
             text: &text,
-            folder: Some(path.parent().unwrap_or(Path::new(""))),
+            elsewhere,
         });
         self.reading.pop();
     }
@@ -110,7 +111,7 @@ impl Sources {
     /// `include = ["other.toml", "folder"]`: of a folder all its `.toml` files by name.
     fn include(&mut self, place: Place<'_>, value: &Spanned<DeValue<'_>>) {
         let at = place.of(value.span().start);
-        let Some(folder) = place.folder else {
+        let Some(folder) = place.elsewhere.folder else {
             return self.refuse_key(INCLUDE, at, "only a file can include others".to_owned());
         };
         let one = std::slice::from_ref(value);
@@ -147,7 +148,7 @@ impl Sources {
     ) {
         let name = section.get_ref();
         if lists().iter().any(|list| list.name == name) {
-            match tables(value.get_ref(), place.folder, |offset| place.of(offset)) {
+            match tables(value.get_ref(), place.elsewhere, |offset| place.of(offset)) {
                 Some(tables) => self.assign_list(name, Given::Also, tables),
                 None => {
                     self.refuse_key(name, place.of(section.span().start), not_tables(name));
@@ -162,7 +163,7 @@ impl Sources {
                     let key_place = place.of(key.span().start);
                     let value_place = place.of(value.span().start);
                     let key = format!("{name}.{}", key.get_ref());
-                    match written(value.get_ref(), place.folder) {
+                    match written(value.get_ref(), place.elsewhere) {
                         Ok(written) => self.assign(&key, &written, key_place, value_place),
                         Err(message) => self.refuse_value(&key, value_place, &message),
                     }
@@ -215,7 +216,7 @@ fn read(path: &Path) -> io::Result<String> {
 /// The tables of a list. None where the value is something else.
 pub(super) fn tables(
     value: &DeValue<'_>,
-    folder: Option<&Path>,
+    elsewhere: Elsewhere<'_>,
     place: impl Fn(usize) -> Origin,
 ) -> Option<Vec<Table>> {
     let DeValue::Array(items) = value else {
@@ -228,7 +229,7 @@ pub(super) fn tables(
         let entries = entries.iter().map(|(key, value)| Entry {
             name: key.get_ref().to_string(),
             key_place: place(key.span().start),
-            value: written(value.get_ref(), folder),
+            value: written(value.get_ref(), elsewhere),
             value_place: place(value.span().start),
         });
         Some(Table {
@@ -240,7 +241,7 @@ pub(super) fn tables(
 }
 
 /// A value with what its text draws from elsewhere.
-fn written(value: &DeValue<'_>, folder: Option<&Path>) -> Result<Written, String> {
+fn written(value: &DeValue<'_>, elsewhere: Elsewhere<'_>) -> Result<Written, String> {
     let plain = |raw| Written {
         raw,
         otherwise: None,
@@ -250,7 +251,7 @@ fn written(value: &DeValue<'_>, folder: Option<&Path>) -> Result<Written, String
     let DeValue::String(text) = value else {
         return Ok(plain(raw(value)));
     };
-    Ok(match draw(text, folder)? {
+    Ok(match draw(text, elsewhere)? {
         None => plain(Raw::Text(text.to_string())),
         Some(drawn) => drawn_value(text, drawn),
     })
