@@ -376,3 +376,16 @@ pub struct Done {
     /// What it was done to.
     pub what: String,
 }
+
+/// What was done to all that a filter finds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DoneToMany {
+    /// `deleted`, or `would delete`.
+    pub done: String,
+    /// The filter.
+    pub what: String,
+    /// To how many.
+    pub count: u64,
+    /// The cursor of those behind them; none: those were all.
+    pub next: Option<String>,
+}

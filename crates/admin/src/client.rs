@@ -239,6 +239,18 @@ impl Client {
         self.json(Method::DELETE, path, None).await
     }
 
+    /// The same with a query.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn delete_with(
+        &self,
+        path: &str,
+        query: &[(&str, &str)],
+    ) -> Result<Value, ClientError> {
+        self.delete(&with_query(path, query)).await
+    }
+
     /// POST, PUT or PATCH with a body.
     ///
     /// # Errors

@@ -139,6 +139,14 @@ impl ListQuery {
         Self::read_with::<R>(LIMIT_DEFAULT, parameters, own)
     }
 
+    /// Reads those of what is done to as many as there may be on a page, unless fewer are asked for.
+    pub(crate) fn read_most<R: PartialSchema>(
+        parameters: Vec<(String, String)>,
+        own: &[&str],
+    ) -> Result<Self, ApiError> {
+        Self::read_with::<R>(LIMIT_MAX, parameters, own)
+    }
+
     /// Reads those of what is neither sorted nor has a cursor: all there may be, unless fewer are asked for.
     pub(crate) fn read_unpaged<R: PartialSchema>(
         parameters: Vec<(String, String)>,

@@ -83,7 +83,9 @@ pub use checkpoint::{
 };
 pub use config::{Counts, DiskRoom, Limits, MemoryRoom, Overflow, PartitionConfig};
 pub use entry::{ENGINE_VERSION, EntryError, EntryView, FactView, later_version, left_of_skipped};
-pub use list::{Deletion, RetainedPage, SessionView, SessionsEnded, SubscriptionView};
+pub use list::{
+    Deletion, RetainedPage, RetainedView, SessionView, SessionsEnded, SubscriptionView,
+};
 pub use lost::{LostReference, LostStream, ReferenceSearch};
 pub use partition::{Partition, Proposed};
 pub use planted::PlantedPartition;

@@ -4,13 +4,14 @@
 use std::ops::Range;
 
 use courser_contract::{
-    FrontId, Now, PartitionEffects, RecordView, SessionLimits, SessionUid, SubscriptionOptions,
-    WallMs,
+    FrontId, LogIndex, Now, PartitionEffects, RecordView, SessionLimits, SessionUid,
+    SubscriptionOptions, WallMs,
 };
 
 use crate::{
     Partition,
     lead::Holder,
+    record::Slot,
     retained::Scan,
     session::{Going, Session, Subscribed, WillGoes},
     timeouts::FILTERS_ENDED_MAX,
@@ -57,11 +58,20 @@ pub struct SessionsEnded {
     pub in_use: bool,
 }
 
+/// A retained message.
+#[derive(Clone, Copy, Debug)]
+pub struct RetainedView<'a> {
+    /// Which one it is, for ever: its entry and its number there (M16).
+    pub address: (LogIndex, u32),
+    /// What is in it.
+    pub record: RecordView<'a>,
+}
+
 /// Retained messages in topic order.
 #[derive(Debug)]
 pub struct RetainedPage<'a> {
     /// The messages.
-    pub found: Vec<RecordView<'a>>,
+    pub found: Vec<RetainedView<'a>>,
     /// Go on behind this topic; none: that was all.
     pub next: Option<Box<str>>,
     /// Topics that were looked at.
@@ -281,9 +291,11 @@ impl Partition {
         };
         let mut slots = Vec::new();
         let end = self.state.retained.scan(&scan, &mut slots);
-        let records = &self.state.records;
         RetainedPage {
-            found: slots.into_iter().map(|slot| records.view(slot)).collect(),
+            found: slots
+                .into_iter()
+                .map(|slot| self.retained_view(slot))
+                .collect(),
             next: end.next,
             visits: end.visits,
         }
@@ -291,8 +303,17 @@ impl Partition {
 
     /// The retained message of a topic.
     #[must_use]
-    pub fn retained_of(&self, topic: &str) -> Option<RecordView<'_>> {
+    pub fn retained_of(&self, topic: &str) -> Option<RetainedView<'_>> {
         let slot = self.state.retained.get(topic)?;
-        Some(self.state.records.view(slot))
+        Some(self.retained_view(slot))
+    }
+
+    fn retained_view(&self, slot: Slot) -> RetainedView<'_> {
+        let records = &self.state.records;
+        let address = records.address(slot);
+        RetainedView {
+            address: (LogIndex(address.index), address.ordinal),
+            record: records.view(slot),
+        }
     }
 }

@@ -161,7 +161,7 @@ metrics! {
             let held = &it.sum.held;
             each([("plain", held.subscriptions.saturating_sub(held.shared_subscriptions)), ("shared", held.shared_subscriptions)])
         };
-    "retained_messages", Gauge of Things, "Retained messages",
+    "retained_messages", Gauge of Things, "Retained messages of clients: the broker's own values under $SYS/ are not among them",
         |it| one(it.sum.held.retained_messages);
     "retained", Gauge of Bytes, "Encoded bytes of the retained messages",
         |it| one(it.sum.held.retained_bytes);

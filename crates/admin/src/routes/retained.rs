@@ -1,17 +1,18 @@
 //! Retained messages.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::extract::{Path, Query, State};
 use axum::{Extension, Json};
 use courser_broker::{Control, Page, RetainedRow};
-use courser_contract::PartitionId;
+use courser_contract::{PartitionId, is_own_topic};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::AppState;
 use crate::access::Principal;
-use crate::api::{Done, Retained, RetainedDetail};
+use crate::api::{Done, DoneToMany, Retained, RetainedDetail};
 use crate::error::{ApiError, Code, ErrorBody};
 use crate::list::{Cursor, List, ListParams, ListQuery};
 
@@ -21,7 +22,7 @@ const LOOKS_MAX: usize = 1_000;
 
 pub(super) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
-        .routes(routes!(all))
+        .routes(routes!(all, delete_matching))
         .routes(routes!(show, delete))
 }
 
@@ -73,9 +74,19 @@ async fn all(
     }
     let filter = query.own.last().map_or("#", |(_, filter)| filter.as_str());
     check(filter)?;
+    let (found, next) = page(&state.control, &query, filter).await?;
+    let items = found.into_iter().map(|(_, row)| row.into()).collect();
+    Ok(Json(List { items, next }))
+}
+
+/// A page of the messages that match, each with its partition, and the cursor of the next one.
+async fn page(
+    control: &Control,
+    query: &ListQuery,
+    filter: &str,
+) -> Result<(Vec<(PartitionId, RetainedRow)>, Option<String>), ApiError> {
     let after = query.topic()?;
-    let mut sources: Vec<Source> = state
-        .control
+    let mut sources: Vec<Source> = control
         .retained_partitions()
         .map(|partition| Source {
             partition,
@@ -83,34 +94,31 @@ async fn all(
             next: Some(after.map(Into::into)),
         })
         .collect();
-    let mut items: Vec<Retained> = Vec::new();
-    while items.len() < query.limit() {
+    let mut found: Vec<(PartitionId, RetainedRow)> = Vec::new();
+    while found.len() < query.limit() {
         for source in &mut sources {
-            source.fill(&state.control, filter).await?;
+            source.fill(control, filter).await?;
         }
-        let heads = sources.iter_mut().filter(|source| !source.rows.is_empty());
-        let least = heads.min_by(|a, b| {
-            let topic = |source: &Source| {
-                source
-                    .rows
-                    .last()
-                    .map(|row| row.topic.clone())
-                    .unwrap_or_default()
-            };
-            order(&topic(a)).cmp(order(&topic(b)))
-        });
-        let Some(row) = least.and_then(|source| source.rows.pop()) else {
-            return Ok(Json(List { items, next: None }));
+        let Some((partition, row)) = take_least(&mut sources) else {
+            return Ok((found, None));
         };
-        let row = Retained::from(row);
-        if query.wants(&row)? {
-            items.push(row);
+        if query.wants(&Retained::from(row.clone()))? {
+            found.push((partition, row));
         }
     }
-    let next = items
-        .last()
-        .map(|row| Cursor::Topic(row.topic.clone()).write());
-    Ok(Json(List { items, next }))
+    let last = found.last().map(|(_, row)| row.topic.to_string());
+    Ok((found, last.map(|topic| Cursor::Topic(topic).write())))
+}
+
+/// The first of their topics.
+fn take_least(sources: &mut [Source]) -> Option<(PartitionId, RetainedRow)> {
+    let topic = |source: &Source| {
+        let row = source.rows.last();
+        row.map(|row| row.topic.clone()).unwrap_or_default()
+    };
+    let heads = sources.iter_mut().filter(|source| !source.rows.is_empty());
+    let least = heads.min_by(|a, b| order(&topic(a)).cmp(order(&topic(b))))?;
+    Some((least.partition, least.rows.pop()?))
 }
 
 /// A filter that the standard has: wildcards stand alone, and `#` at the end.
@@ -146,29 +154,114 @@ async fn delete(
     Extension(principal): Extension<Principal>,
     Path(topic): Path<String>,
 ) -> Result<Json<Done>, ApiError> {
-    if state.control.retained_message(&topic).await?.is_none() {
+    let control = &state.control;
+    let Some(message) = control.retained_message(&topic).await? else {
         return Err(unknown(&topic));
-    }
-    state.control.clear_retained(&topic).await?;
+    };
+    let found = [(control.retained_at(&topic), message.row)];
+    take_away(control, &found).await?;
     tracing::info!(
         event = "retained_deleted",
         by = principal.name,
         topic,
         "a retained message was taken away by an operator"
     );
+    Ok(Json(Done {
+        done: "deleted".to_owned(),
+        what: topic,
+    }))
+}
+
+/// Takes away the retained messages of all topics that match a filter, at most `limit` of them (10000 when nothing is said) behind a
+/// cursor; `next` is the cursor of the others. Subscribers hear nothing of it, and the broker's own values under $SYS/ stay. Answered
+/// once that is committed.
+#[utoipa::path(delete, path = "/api/v1/retained", params(("match" = String, Query, description = "Topic filter; # for all, but those that begin with $"), ("limit" = Option<u32>, Query, description = "Most messages, 1 to 10000"), ("cursor" = Option<String>, Query, description = "`next` of the answer before, with the same filters"), ("filter" = Option<String>, Query, description = "As of the listing; as often as wanted, and all must hold"), ("dry_run" = Option<bool>, Query, description = "Only count them")), responses((status = 200, body = DoneToMany), (status = 400, body = ErrorBody)))]
+async fn delete_matching(
+    State(state): State<AppState>,
+    Extension(principal): Extension<Principal>,
+    Query(parameters): Query<Vec<(String, String)>>,
+) -> Result<Json<DoneToMany>, ApiError> {
+    let query = ListQuery::read_most::<Retained>(parameters, &["match", "dry_run"])?;
+    if query.is_sorted_other_than_by("topic") {
+        let message = "what is deleted comes in the order of its topics: sort takes only topic";
+        return Err(ApiError::new(Code::BadRequest, message));
+    }
+    let own = |name| query.own.iter().rev().find(|(own, _)| own == name);
+    let Some((_, filter)) = own("match") else {
+        let message = "match: say of which topics, # for all";
+        return Err(ApiError::new(Code::BadRequest, message));
+    };
+    let is_meant = match own("dry_run").map_or("false", |(_, value)| value) {
+        "false" => true,
+        "true" => false,
+        other => {
+            let message = format!("dry_run: expected true or false, found {other:?}");
+            return Err(ApiError::new(Code::BadRequest, message));
+        }
+    };
+    check(filter)?;
+    if is_own_topic(filter) {
+        let message = "match: what is under $SYS/ are values of the broker itself, which stay";
+        return Err(ApiError::new(Code::BadRequest, message));
+    }
+    let (found, next) = page(&state.control, &query, filter).await?;
+    if is_meant {
+        take_away(&state.control, &found).await?;
+    }
+    if is_meant && !found.is_empty() {
+        tracing::info!(
+            event = "retained_deleted",
+            by = principal.name,
+            topic_filter = filter,
+            count = found.len(),
+            "retained messages were taken away by an operator"
+        );
+    }
+    Ok(Json(DoneToMany {
+        done: if is_meant { "deleted" } else { "would delete" }.to_owned(),
+        what: filter.clone(),
+        count: found.len() as u64,
+        next,
+    }))
+}
+
+/// Takes messages away, and waits until that is committed.
+async fn take_away(
+    control: &Control,
+    found: &[(PartitionId, RetainedRow)],
+) -> Result<(), ApiError> {
+    let mut parts: BTreeMap<PartitionId, Vec<&RetainedRow>> = BTreeMap::new();
+    for (partition, row) in found {
+        parts.entry(*partition).or_default().push(row);
+    }
+    for (partition, rows) in &parts {
+        let topics: Vec<&str> = rows.iter().map(|row| &*row.topic).collect();
+        control.clear_retained(*partition, &topics).await?;
+    }
+    // They go in their order: with the last one all have gone.
+    for (partition, rows) in &parts {
+        if let Some(last) = rows.last() {
+            until_gone(control, *partition, last).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Waits until the topic has no retained message any more, or another one.
+async fn until_gone(
+    control: &Control,
+    partition: PartitionId,
+    row: &RetainedRow,
+) -> Result<(), ApiError> {
     for _ in 0..LOOKS_MAX {
-        if state.control.retained_message(&topic).await?.is_none() {
-            return Ok(Json(Done {
-                done: "deleted".to_owned(),
-                what: topic,
-            }));
+        let now = control.retained_in(partition, &row.topic).await?;
+        if now.is_none_or(|now| now.row.address != row.address) {
+            return Ok(());
         }
         tokio::time::sleep(LOOK).await;
     }
-    Err(ApiError::new(
-        Code::TimedOut,
-        "the topic still has a retained message, or has another one",
-    ))
+    let message = format!("{:?} still has its retained message", row.topic);
+    Err(ApiError::new(Code::TimedOut, message))
 }
 
 fn unknown(topic: &str) -> ApiError {

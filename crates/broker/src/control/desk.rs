@@ -103,9 +103,10 @@ pub(crate) enum Question {
         from: ReferenceSearch,
         answer: Sender<Page<LostReference, ReferenceSearch>>,
     },
+    /// Few enough topics for a turn.
     ClearRetained {
         partition: PartitionId,
-        topic: Box<str>,
+        topics: Box<[Box<str>]>,
         answer: Sender<()>,
     },
 }

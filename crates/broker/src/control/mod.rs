@@ -7,6 +7,7 @@
 mod desk;
 mod history;
 mod listeners;
+mod retained;
 mod rows;
 mod trace;
 
@@ -191,22 +192,10 @@ impl Control {
         self.places.logged().chain(volatile)
     }
 
-    /// All partitions that keep retained messages.
-    pub fn retained_partitions(&self) -> impl Iterator<Item = PartitionId> + use<> {
-        self.classes.retained_all()
-    }
-
     fn session_at(&self, client_id: &str) -> PartitionId {
         match &self.disk {
             Some(disk) => self.classes.session_in(&disk.stays(), client_id),
             None => self.classes.session(client_id),
-        }
-    }
-
-    fn retained_at(&self, topic: &str) -> PartitionId {
-        match &self.disk {
-            Some(disk) => self.classes.retained_in(&disk.stays(), topic),
-            None => self.classes.retained(topic),
         }
     }
 
@@ -527,45 +516,6 @@ impl Control {
         .await
     }
 
-    /// Some retained messages of a partition that match a topic filter, in topic order behind a topic.
-    ///
-    /// # Errors
-    /// See [`report`](Self::report).
-    pub async fn retained(
-        &self,
-        partition: PartitionId,
-        filter: &str,
-        after: Option<&str>,
-    ) -> Result<Page<RetainedRow, Box<str>>, AskError> {
-        let (filter, after) = (filter.into(), after.map(Into::into));
-        self.ask(self.places.shard_of(partition), |answer| {
-            Question::Retained {
-                partition,
-                filter,
-                after,
-                answer,
-            }
-        })
-        .await
-    }
-
-    /// The retained message of a topic.
-    ///
-    /// # Errors
-    /// See [`report`](Self::report).
-    pub async fn retained_message(&self, topic: &str) -> Result<Option<RetainedMessage>, AskError> {
-        let partition = self.retained_at(topic);
-        let topic = topic.into();
-        self.ask(self.places.shard_of(partition), |answer| {
-            Question::RetainedMessage {
-                partition,
-                topic,
-                answer,
-            }
-        })
-        .await
-    }
-
     /// Which streams of a partition need records that a segment does not give any more; and has the partition saved soon, where a start
     /// would have to replay them. For a thread that may wait. Nothing, or not all of it, when the shard has stopped.
     pub(crate) fn needs(&self, partition: PartitionId, missing: Missing) -> Vec<LostReference> {
@@ -614,22 +564,5 @@ impl Control {
             std::thread::sleep(NEEDS_LOOK);
         }
         None
-    }
-
-    /// Takes the retained message of a topic away, without telling subscribers. It is gone as soon as that is committed.
-    ///
-    /// # Errors
-    /// See [`report`](Self::report).
-    pub async fn clear_retained(&self, topic: &str) -> Result<(), AskError> {
-        let partition = self.retained_at(topic);
-        let topic = topic.into();
-        self.ask(self.places.shard_of(partition), |answer| {
-            Question::ClearRetained {
-                partition,
-                topic,
-                answer,
-            }
-        })
-        .await
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use courser_contract::{FrontId, PartitionId, QoS, RetainHandling, SessionUid, WallMs};
+use courser_contract::{FrontId, LogIndex, PartitionId, QoS, RetainHandling, SessionUid, WallMs};
 
 /// Connections that one question looks at: about 100 µs of a turn.
 pub(crate) const CLIENTS_AT_ONCE: u32 = 256;
@@ -128,6 +128,8 @@ pub struct RetainedRow {
     pub payload_bytes: u64,
     /// When it expires.
     pub expires_at: Option<WallMs>,
+    /// Which message of its topic it is: another one has another entry, or another number there.
+    pub address: (LogIndex, u32),
 }
 
 /// A retained message.

@@ -1,9 +1,8 @@
 //! Answers to operators' questions: a bounded piece of work each.
 
-use courser_contract::{
-    Append, AppendKey, CloseCause, CloseReason, FrontId, PartitionId, Publish, QoS, RecordView,
-    ToFront, owner_name,
-};
+mod retained;
+
+use courser_contract::{CloseCause, CloseReason, FrontId, PartitionId, ToFront, owner_name};
 use courser_engine::{Deletion, LostReference, Partition, ReferenceSearch, SessionView};
 use courser_mqtt::codec::{ProtocolVersion, ReasonCode};
 use courser_mqtt::front::Redirect;
@@ -14,9 +13,8 @@ use super::budget::Budget;
 use super::connection::Connection;
 use super::fronts::Access;
 use crate::control::{
-    CLIENTS_AT_ONCE, ClientRow, Ended, Happened, Page, PastEvent, Question, RetainedMessage,
-    RetainedRow, SessionPlace, SessionRow, SubscriptionRow, SubscriptionStop, TracePage,
-    cause_words,
+    CLIENTS_AT_ONCE, ClientRow, Ended, Happened, Page, PastEvent, Question, SessionPlace,
+    SessionRow, SubscriptionRow, SubscriptionStop, TracePage, cause_words,
 };
 use crate::scrub::Missing;
 use crate::slots::Places;
@@ -25,12 +23,8 @@ use crate::slots::Places;
 const SESSIONS_AT_ONCE: u32 = 256;
 /// Subscriptions of one answer.
 const SUBSCRIPTIONS_AT_ONCE: usize = 256;
-/// Retained messages of one answer, and topics that one question looks at.
-const RETAINED_AT_ONCE: (usize, usize) = (256, 1_024);
 /// Places of streams that one question about damage looks at: of each it is looked up where its record was born.
 const REFERENCES_AT_ONCE: usize = 1_024;
-/// Bytes of a retained payload that an operator sees.
-const PAYLOAD_SHOWN_MAX: usize = 64 * 1024;
 /// Events of one answer.
 const EVENTS_AT_ONCE: usize = 256;
 /// How a connection ends that may not be here, or not have what it asks for.
@@ -127,10 +121,10 @@ impl Shard {
             } => give(answer, self.needs(partition, &missing, from)),
             Question::ClearRetained {
                 partition,
-                topic,
+                topics,
                 answer,
             } => {
-                self.clear_retained(partition, &topic);
+                self.clear_all_retained(partition, &topics);
                 give(answer, ());
             }
         }
@@ -272,32 +266,6 @@ impl Shard {
         }
     }
 
-    fn retained_rows(
-        &mut self,
-        id: PartitionId,
-        filter: &str,
-        after: Option<&str>,
-    ) -> Page<RetainedRow, Box<str>> {
-        let page = self
-            .owned(id)
-            .retained_page(filter, after, RETAINED_AT_ONCE);
-        let (visits, next) = (page.visits as i64, page.next.clone());
-        let rows: Vec<_> = page.found.iter().map(retained_row).collect();
-        self.hub
-            .budget
-            .spend(visits * Budget::DELIVERY + rows.len() as i64 * Budget::ROW);
-        Page { rows, next }
-    }
-
-    fn retained_message(&mut self, id: PartitionId, topic: &str) -> Option<RetainedMessage> {
-        let view = self.owned(id).retained_of(topic)?;
-        let shown = view.payload.len().min(PAYLOAD_SHOWN_MAX);
-        Some(RetainedMessage {
-            row: retained_row(&view),
-            payload: view.payload[..shown].to_vec(),
-        })
-    }
-
     /// What needs records that the disk has lost, from a place of what the partition stores on.
     fn needs(
         &mut self,
@@ -326,28 +294,6 @@ impl Shard {
             .budget
             .spend(looked + rows.len() as i64 * Budget::ROW);
         Page { rows, next }
-    }
-
-    /// As an empty publish with RETAIN does (v5 [MQTT-3.3.1-6]), but for nobody to get.
-    fn clear_retained(&mut self, id: PartitionId, topic: &str) {
-        let publish = Publish {
-            topic,
-            properties: &[],
-            payload: &[],
-            qos: QoS::AtMostOnce,
-            retain: true,
-            expires_at: None,
-            publisher: None,
-            author: None,
-        };
-        let append = Append {
-            key: AppendKey::Unanswered,
-            publish: &publish,
-            keep_retained: true,
-            deliver: false,
-            cut: self.hub.cut(id),
-        };
-        self.append_here(id, &append);
     }
 
     /// Lines of a client's trace; its connection has a part in it from now on.
@@ -487,13 +433,4 @@ fn subscription_rows(
         };
         (row, front)
     })
-}
-
-fn retained_row(view: &RecordView<'_>) -> RetainedRow {
-    RetainedRow {
-        topic: view.topic.into(),
-        qos: view.qos,
-        payload_bytes: view.payload.len() as u64,
-        expires_at: view.expires_at,
-    }
 }

@@ -10,6 +10,7 @@ mod list;
 mod print;
 mod redirect;
 mod reload;
+mod retained;
 mod sequence;
 mod server;
 mod targets;

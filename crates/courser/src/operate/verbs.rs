@@ -8,6 +8,7 @@ use super::among::Among;
 use super::list::{ListFlags, Listing};
 use super::print::{Output, OutputFlags, say};
 use super::redirect::Redirection;
+use super::retained::RetainedDeletion;
 use super::server::ServerFlags;
 use super::targets::{Act, Deed, Targets};
 use super::trace::TraceArguments;
@@ -126,7 +127,7 @@ enum RetainedVerb {
         output: OutputFlags,
     },
     /// Take retained messages away; subscribers hear nothing of it
-    Delete(Targets),
+    Delete(RetainedDeletion),
 }
 
 /// Runs `courser listener`.
@@ -270,15 +271,7 @@ pub(crate) fn run_retained(arguments: &RetainedMessages) -> Exit {
             output.output().value(&found)?;
             Ok(Exit::Done)
         }),
-        RetainedVerb::Delete(targets) => targets.run(
-            &arguments.server,
-            &Deed {
-                path: "/api/v1/retained",
-                act: Act::Delete,
-                field: "",
-                what: "take away the retained message of",
-            },
-        ),
+        RetainedVerb::Delete(deletion) => deletion.run(&arguments.server),
     }
 }
 

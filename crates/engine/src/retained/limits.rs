@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use compact_str::CompactString;
+use courser_contract::is_own_topic;
 
 use super::{Retained, Usage};
 
@@ -30,6 +31,8 @@ struct Pending {
 /// (`roomy`): neither the store nor what is under way is looked up. From the first change on for which that does not do, all are
 /// looked up until nothing is under way; those that were only counted apply first and are counted in full until then.
 ///
+/// The broker's own values under `$SYS/` count for nothing here and are always admitted.
+///
 /// Leader's memory: dropped with the leadership (M5). Holds only topics with changes under way.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Projection {
@@ -51,6 +54,9 @@ impl Projection {
         topic: &str,
         bytes: Option<u32>,
     ) -> bool {
+        if is_own_topic(topic) {
+            return true;
+        }
         match bytes {
             Some(bytes) if self.is_roomy(store.usage(), limits, bytes) => {
                 self.roomy.topics += 1;
@@ -111,6 +117,9 @@ impl Projection {
     /// The oldest admitted change, to a record of `bytes` bytes of `topic`, was applied: `before` and `after` are the store's
     /// usage around it.
     pub(crate) fn applied(&mut self, topic: &str, bytes: Option<u32>, before: Usage, after: Usage) {
+        if is_own_topic(topic) {
+            return;
+        }
         if self.roomy.topics > 0 {
             self.roomy.topics -= 1;
             self.roomy.bytes -= u64::from(bytes.expect("only messages are only counted"));

@@ -13,7 +13,8 @@
 //! topic that does not match it goes on at the least one behind it that could. Its work is bounded by the caller's budget.
 //!
 //! # Invariants (`check`)
-//! `usage` counts the topics and their bytes; no key contains `/`.
+//! `usage` counts the topics of clients and their bytes, and not the broker's own values under `$SYS/`, which no client has retained and no limit
+//! refuses; no key contains `/`.
 
 mod limits;
 mod pattern;
@@ -21,6 +22,7 @@ mod pattern;
 use std::{borrow::Borrow, collections::BTreeMap, ops::Bound};
 
 use compact_str::CompactString;
+use courser_contract::is_own_topic;
 use smallvec::SmallVec;
 
 pub(crate) use self::limits::{Projection, RetainedLimits};
@@ -52,6 +54,10 @@ impl Key {
     fn topic(&self) -> String {
         self.0.replace('\0', "/")
     }
+
+    fn is_own(&self) -> bool {
+        self.0.starts_with("$SYS\0")
+    }
 }
 
 /// Texts are ordered as their bytes are.
@@ -80,10 +86,10 @@ struct Kept<R> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Retained<R> {
     topics: BTreeMap<Key, Kept<R>>,
-    bytes: u64,
+    usage: Usage,
 }
 
-/// How much is kept.
+/// How much is kept for clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// Topics with a retained message.
@@ -115,11 +121,24 @@ pub(crate) struct ScanEnd {
     pub(crate) visits: usize,
 }
 
+impl Usage {
+    /// The message of a topic, if it had any, is now one of so many bytes, or none.
+    fn change(&mut self, topic: &str, before: Option<u32>, after: Option<u32>) {
+        if is_own_topic(topic) {
+            return;
+        }
+        self.topics += u64::from(after.is_some());
+        self.bytes += u64::from(after.unwrap_or(0));
+        self.topics -= u64::from(before.is_some());
+        self.bytes -= u64::from(before.unwrap_or(0));
+    }
+}
+
 impl<R> Default for Retained<R> {
     fn default() -> Self {
         Self {
             topics: BTreeMap::new(),
-            bytes: 0,
+            usage: Usage::default(),
         }
     }
 }
@@ -128,10 +147,10 @@ impl<R: Copy + Eq> Retained<R> {
     /// Keeps `record`, whose encoded form has `bytes` bytes, as the message of `topic`; returns the one that it replaces.
     pub(crate) fn set(&mut self, topic: &str, record: R, bytes: u32) -> Option<R> {
         let kept = Kept { record, bytes };
-        self.bytes += u64::from(bytes);
-        let before = self.put(&key_of(topic), kept)?;
-        self.bytes -= u64::from(before.bytes);
-        Some(before.record)
+        let before = self.put(&key_of(topic), kept);
+        let before_bytes = before.map(|before| before.bytes);
+        self.usage.change(topic, before_bytes, Some(bytes));
+        before.map(|before| before.record)
     }
 
     /// One descent for topics that need no allocation; for others a second one when they are new, rather than an allocation
@@ -150,7 +169,7 @@ impl<R: Copy + Eq> Retained<R> {
     /// Forgets the message of `topic` and returns it.
     pub(crate) fn clear(&mut self, topic: &str) -> Option<R> {
         let kept = self.topics.remove(key_of(topic).as_slice())?;
-        self.bytes -= u64::from(kept.bytes);
+        self.usage.change(topic, Some(kept.bytes), None);
         Some(kept.record)
     }
 
@@ -159,12 +178,9 @@ impl<R: Copy + Eq> Retained<R> {
         self.kept(topic).map(|kept| kept.record)
     }
 
-    /// How much is kept.
-    pub(crate) fn usage(&self) -> Usage {
-        Usage {
-            topics: self.topics.len() as u64,
-            bytes: self.bytes,
-        }
+    /// How much is kept for clients.
+    pub(crate) const fn usage(&self) -> Usage {
+        self.usage
     }
 
     /// All records in topic order: they are needed.
@@ -183,16 +199,21 @@ impl<R: Copy + Eq> Retained<R> {
 
     /// Puts back a message whose length is said later, by [`Retained::place`]; false: the topic has one.
     pub(crate) fn restore(&mut self, topic: &str, record: R) -> bool {
-        self.put(&key_of(topic), Kept { record, bytes: 0 })
-            .is_none()
+        let kept = Kept { record, bytes: 0 };
+        let before = self.put(&key_of(topic), kept);
+        let before_bytes = before.map(|before| before.bytes);
+        self.usage.change(topic, before_bytes, Some(0));
+        before.is_none()
     }
 
     /// Gives each message its record and the length of that, in topic order.
     pub(crate) fn place(&mut self, mut record: impl FnMut(R) -> (R, u32)) {
-        self.bytes = 0;
-        for kept in self.topics.values_mut() {
+        self.usage.bytes = 0;
+        for (key, kept) in &mut self.topics {
             (kept.record, kept.bytes) = record(kept.record);
-            self.bytes += u64::from(kept.bytes);
+            if !key.is_own() {
+                self.usage.bytes += u64::from(kept.bytes);
+            }
         }
     }
 
@@ -266,8 +287,15 @@ impl<R: Copy + Eq> Retained<R> {
 
     /// Asserts the invariants of the module.
     pub(crate) fn check(&self) {
-        let bytes: u64 = self.topics.values().map(|kept| u64::from(kept.bytes)).sum();
-        assert_eq!(bytes, self.bytes, "bytes of retained messages are counted");
+        let mut usage = Usage::default();
+        for (_, kept) in self.topics.iter().filter(|(key, _)| !key.is_own()) {
+            usage.topics += 1;
+            usage.bytes += u64::from(kept.bytes);
+        }
+        assert_eq!(
+            usage, self.usage,
+            "retained messages of clients are counted"
+        );
         assert!(
             !self.topics.keys().any(|key| key.0.contains('/')),
             "keys are in the form that orders by levels"

@@ -170,6 +170,33 @@ fn a_topic_has_one_message_and_its_bytes_are_counted() {
     retained.check();
 }
 
+/// M4 counts what clients retain: the broker's own values neither take their room nor are refused for want of it.
+#[test]
+fn m4_the_brokers_own_values_are_neither_counted_nor_refused() {
+    let mut retained = store(&["$SYS/broker/version", "$SYS/broker/uptime", "$SYS", "a"]);
+    let usage = |topics, bytes| Usage { topics, bytes };
+    assert_eq!(retained.usage(), usage(2, 20));
+    let limits = RetainedLimits {
+        topics: 2,
+        bytes: 20,
+    };
+    let mut projection = Projection::default();
+    let own = "$SYS/broker/load";
+    assert!(!projection.admit(&retained, limits, "b", Some(1)));
+    assert!(projection.admit(&retained, limits, own, Some(1)));
+    let before = retained.usage();
+    retained.set(own, 9, 1);
+    retained.set("$SYS/broker/uptime", 8, 100);
+    assert_eq!(retained.usage(), before);
+    projection.applied(own, Some(1), before, retained.usage());
+    retained.clear("$SYS/broker/version");
+    assert_eq!(put_back(&retained), retained);
+    retained.check();
+    projection.check();
+    assert_eq!(retained.clear("a"), Some(3));
+    assert_eq!(retained.usage(), usage(1, 10));
+}
+
 #[test]
 fn a_scan_with_few_matches_jumps() {
     let mut retained = Retained::default();
