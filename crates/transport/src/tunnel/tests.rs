@@ -679,6 +679,19 @@ fn a_good_bye_is_answered_once_and_nothing_is_heard_after_it() {
     }
 }
 
+/// What comes behind a fault in a read of its own finds a head that was taken already.
+#[test]
+fn c2_nothing_is_heard_after_a_fault() {
+    let (mut server, _) = upgraded(false);
+    let mut arrived = Vec::new();
+    let text = [frame(0x81, b"text"), vec![0; 20]].concat();
+    let fault = feed(&mut server, &text, &mut arrived);
+    assert!(matches!(fault, Err(TunnelError::Web(WebError::Text))));
+    assert!(server.has_ended());
+    feed(&mut server, &frame(0x82, b"more"), &mut arrived).expect("nobody looks at it");
+    assert!(arrived.is_empty());
+}
+
 #[test]
 fn frames_of_a_packets_size_are_allowed_after_login_only() {
     let mut server = Tunnel::server(None, Some(&web())).expect("it begins");

@@ -5,7 +5,7 @@
 //! - of a frame is held what came of its head, at most [`HEAD_BYTES_MAX`], and of a control frame its payload, at most
 //!   [`CONTROL_BYTES_MAX`]
 //! - what is too long, or is no binary frame, is refused as soon as its head is there
-//! - nothing is said after a good-bye, and nothing heard after that of the other side
+//! - nothing is said after a good-bye, and nothing heard after that of the other side, or after a fault
 
 use std::io::Cursor;
 
@@ -33,7 +33,7 @@ pub(crate) struct Frames {
     message: Option<u64>,
     /// The answer to the newest ping, as a frame, until nothing that was said before waits any more.
     pub(crate) pong: Vec<u8>,
-    /// Whether the other side has said good-bye.
+    /// Whether the other side has said good-bye, or something that is not allowed.
     pub(crate) ended: bool,
     /// Whether this side has.
     closed: bool,
@@ -94,6 +94,7 @@ impl Frames {
     ) -> Result<(), WebError> {
         let result = self.read(received, into, out);
         if let Err(fault) = result {
+            self.ended = true;
             self.end(close_code(fault), out);
         }
         result
