@@ -151,13 +151,6 @@ impl Tunnel {
         tls.peer_certificates()?.first()
     }
 
-    /// The client has logged in: larger frames are allowed.
-    pub fn admit(&mut self) {
-        if let Web::On(frames) = &mut self.web {
-            frames.admit();
-        }
-    }
-
     /// Takes all of what a socket received. How many bytes of MQTT are in `room` now; what is more waits for
     /// [`take`](Self::take).
     ///

@@ -5,8 +5,8 @@
 //! - MQTT is in binary frames; anything else closes the connection                  v3 [MQTT-6.0.0-1]
 //! - packets need not begin or end with frames: only their bytes are handed on      v3 [MQTT-6.0.0-2]
 //! - no extension is agreed on: a frame that uses one, as for compression, is a fault
-//! - a frame, and a message of several, is at most as large as a packet may be; before CONNECT was accepted as large as that
-//!   may be. Its payload is handed on as it comes ([`frames`]): who announces much, or does not end, holds no memory by that
+//! - a frame, and a message of several, is at most as large as a packet may be; the first message, with which CONNECT comes, as large as
+//!   that may be. Its payload is handed on as it comes ([`frames`]): who announces much, or does not end, holds no memory by that
 //! - of pings that come while earlier bytes wait for the socket only the newest is answered (RFC 6455 5.5.3): who pings and does not read
 //!   fills no memory
 
@@ -42,10 +42,10 @@ pub enum Origins {
 /// Largest frames and messages in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WebLimits {
-    /// Until [`Tunnel::admit`](crate::Tunnel::admit).
-    pub before_login: usize,
-    /// From then on.
-    pub after_login: usize,
+    /// Of the first message.
+    pub first: usize,
+    /// Of those behind it.
+    pub later: usize,
 }
 
 /// What a server's door takes.
@@ -185,8 +185,8 @@ impl Web {
                 };
                 answer?;
                 let unlimited = WebLimits {
-                    before_login: usize::MAX,
-                    after_login: usize::MAX,
+                    first: usize::MAX,
+                    later: usize::MAX,
                 };
                 let mut frames = Box::new(Frames::new(Role::Client, unlimited));
                 let result = frames.receive(&received[used..], into, out);

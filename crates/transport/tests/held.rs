@@ -15,15 +15,18 @@ const READ_BYTES: usize = 4096;
 const HELD_MAX: i64 = 1024;
 const UPGRADE: &[u8] = b"GET /mqtt HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n";
+/// Binary, masked with zeros, of one byte.
+const FIRST: [u8; 7] = [0x82, 0x81, 0, 0, 0, 0, 7];
 /// Binary, masked with zeros; the length follows.
 const MEBIBYTE: [u8; 14] = [0x82, 0xFF, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0];
 
-/// A connection behind its upgrade that has logged in, and the server that it came to.
+/// A connection behind its upgrade and its first message, and the server that it came to.
 fn connection(server: &Arc<WebServer>) -> Tunnel {
     let mut tunnel = Tunnel::server(None, Some(server)).expect("nothing is random in it");
     tunnel.receive(UPGRADE, &mut []).expect("a good request");
     tunnel.write(&mut std::io::sink()).expect("it takes all");
-    tunnel.admit();
+    let count = tunnel.receive(&FIRST, &mut [0; 1]).expect("a good frame");
+    assert_eq!(count, 1);
     tunnel
 }
 
@@ -32,8 +35,8 @@ fn server() -> Arc<WebServer> {
         path: "/mqtt".to_owned(),
         origins: Origins::Any,
         limits: WebLimits {
-            before_login: 16 * 1024,
-            after_login: MIB,
+            first: 16 * 1024,
+            later: MIB,
         },
     })
 }

@@ -58,7 +58,7 @@ fn limits(id: ListenerId, config: &Config) -> WebLimits {
     let mqtt = config.mqtt(id);
     let bytes = |size: ByteSize| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
     WebLimits {
-        before_login: bytes(mqtt.connect_bytes_max),
-        after_login: bytes(mqtt.packet_bytes_max),
+        first: bytes(mqtt.connect_bytes_max),
+        later: bytes(mqtt.packet_bytes_max),
     }
 }

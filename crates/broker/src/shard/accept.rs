@@ -173,7 +173,6 @@ impl Shard {
             Some(tunnel) => Transport::Layered(Box::new(Layered {
                 socket,
                 tunnel: *tunnel,
-                admitted: false,
             })),
         };
         self.add_connection(Newcomer {

@@ -180,8 +180,7 @@ impl Connection {
         let socket = match &mut self.transport {
             Transport::Plain(socket) => socket,
             Transport::Layered(layered) => {
-                let logged_in = self.front.home().is_some();
-                return layered.receive(pool, &mut context, buffer, logged_in);
+                return layered.receive(pool, &mut context, buffer);
             }
         };
         match socket.poll_read(&mut context, buffer.room_mut()) {

@@ -40,8 +40,6 @@ pub(crate) enum Transport {
 pub(crate) struct Layered {
     pub(crate) socket: Socket,
     pub(crate) tunnel: Tunnel,
-    /// Whether the tunnel was told that the client has logged in.
-    pub(crate) admitted: bool,
 }
 
 impl Socket {
@@ -213,12 +211,7 @@ impl Layered {
         pool: &ReceivePool,
         context: &mut Context<'_>,
         mut buffer: Buffer,
-        logged_in: bool,
     ) -> Received {
-        if logged_in && !self.admitted {
-            self.admitted = true;
-            self.tunnel.admit();
-        }
         if self.tunnel.has_plain() {
             let count = self.tunnel.take(buffer.room_mut());
             buffer.advance(count);

@@ -26,7 +26,7 @@ const CONTROL_BYTES_MAX: u64 = 125;
 pub(crate) struct Frames {
     role: Role,
     limits: WebLimits,
-    /// The one of them that counts now.
+    /// The one of them that counts now: whoever speaks MQTT has said CONNECT with the first message, and may say more before that is answered.
     limit: u64,
     reading: Reading,
     /// Bytes that frames have announced so far of a message that goes on.
@@ -71,18 +71,13 @@ impl Frames {
         Self {
             role,
             limits,
-            limit: limits.before_login as u64,
+            limit: limits.first as u64,
             reading: Reading::Head(Head::default()),
             message: None,
             pong: Vec::new(),
             ended: false,
             closed: false,
         }
-    }
-
-    /// Allows what may come after log-in.
-    pub(crate) const fn admit(&mut self) {
-        self.limit = self.limits.after_login as u64;
     }
 
     /// Takes what came: bytes of MQTT go to `into`, answers to `out`. After a fault the good-bye is said.
@@ -182,6 +177,9 @@ impl Frames {
             return Err(WebError::FrameTooLarge);
         }
         self.message = (!is_final).then_some(bytes);
+        if is_final && bytes > 0 {
+            self.limit = self.limits.later as u64;
+        }
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use courser_transport::proxy::{self, HEADER_BYTES_MAX};
 use courser_transport::{Origins, Tunnel, WebLimits, WebServer};
 
-/// Most that a frame may bring before log-in, in these tests.
+/// Most that the first message may bring, in these tests.
 const FRAME_BYTES: usize = 1024;
 /// What a server may say to an upgrade, and to a fault.
 const ANSWER_BYTES: usize = 512;
@@ -113,8 +113,8 @@ fn take(before: &[u8], pieces: &[&[u8]]) -> Taken {
         path: "/mqtt".to_owned(),
         origins: Origins::Only(vec!["https://example.org".to_owned()]),
         limits: WebLimits {
-            before_login: FRAME_BYTES,
-            after_login: 4 * FRAME_BYTES,
+            first: FRAME_BYTES,
+            later: 4 * FRAME_BYTES,
         },
     });
     let mut tunnel = Tunnel::server(None, Some(&server)).expect("nothing is random in it");
