@@ -187,6 +187,39 @@ def test_slow_loris(tmp_path):
             healthy.check()
 
 
+NOISY, NOISE = 100, bytes(256 * 1024)
+
+
+def test_who_goes_on_sending_behind_a_fault(tmp_path):
+    """A hundred connections whose first packet is no CONNECT, and that go on sending as fast as it is taken: they end, no turn of a shard takes
+    long, and a client that was there is served all along."""
+    with running(Courser, tmp_path) as broker:
+        healthy = Healthy(broker.address)
+        left = [socket.create_connection(broker.address, timeout=30) for _ in range(NOISY)]
+        for attacker in left:
+            attacker.setblocking(False)
+        try:
+            with only_short_turns(broker):
+                deadline = time.monotonic() + PATIENCE
+                while left:
+                    assert time.monotonic() < deadline, f"{len(left)} connections go on"
+                    left = [attacker for attacker in left if goes_on(attacker)]
+        finally:
+            healthy.check()
+
+
+def goes_on(attacker):
+    """Sends more, if that is taken; false: it is over."""
+    try:
+        attacker.send(NOISE)
+    except BlockingIOError:
+        pass
+    except OSError:
+        attacker.close()
+        return False
+    return True
+
+
 IDLE, KEEP_ALIVE_MAX = 100, 2
 KEEP_ALIVE_TIMEOUT = 0x8D
 

@@ -159,6 +159,7 @@ impl Summary {
             ("longest_turn_us", counters.longest_turn_us),
             ("longest_save_us", counters.longest_save_us),
             ("most_closed_in_turn", counters.most_closed_in_turn),
+            ("most_read_in_turn", counters.most_read_in_turn),
             ("most_written_in_turn", counters.most_written_in_turn),
             ("most_delivered_in_turn", counters.most_delivered_in_turn),
             ("allocations", self.shards.allocations),

@@ -216,6 +216,8 @@ pub struct Counters {
     pub longest_save_us: u64,
     /// Most connections that closed in one turn.
     pub most_closed_in_turn: u64,
+    /// Most reads of sockets in one turn.
+    pub most_read_in_turn: u64,
     /// Most sockets that were written to at the end of one turn.
     pub most_written_in_turn: u64,
     /// The most messages that one turn has handed to connections.
@@ -295,6 +297,7 @@ impl Counters {
         self.longest_turn_us = self.longest_turn_us.max(other.longest_turn_us);
         self.longest_save_us = self.longest_save_us.max(other.longest_save_us);
         self.most_closed_in_turn = self.most_closed_in_turn.max(other.most_closed_in_turn);
+        self.most_read_in_turn = self.most_read_in_turn.max(other.most_read_in_turn);
         self.most_written_in_turn = self.most_written_in_turn.max(other.most_written_in_turn);
         self.most_delivered_in_turn = self
             .most_delivered_in_turn

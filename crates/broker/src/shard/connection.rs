@@ -20,6 +20,14 @@ use crate::timer::TimerKey;
 /// Slices of one vectored write. More wait for the next one.
 const SLICES_MAX: usize = 64;
 
+/// What is read away of a client that was sent away, at most: more than both kernels hold between it and us (4 and 6 MiB as Linux comes).
+/// Whoever sends on behind that has not looked at what it was told for as long.
+const LINGER_BYTES_MAX: u32 = 16 << 20;
+/// The same of one that never got a session: what it has sent behind its CONNECT is no stream of messages.
+const LINGER_UNATTACHED_BYTES_MAX: u32 = 1 << 20;
+/// A read counts for at least so many of these bytes, however little it brings: it costs as much.
+const LINGER_READ_BYTES_MIN: u32 = 4 << 10;
+
 /// Where a connection is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
@@ -30,8 +38,8 @@ pub(crate) enum Life {
     /// The front has closed: what it had to say is written out.
     Closing(CloseCause),
     /// All is written and our side is shut; the client's last bytes are read and forgotten, so that they do not make
-    /// the kernel throw away what the client has not read yet.
-    Lingering,
+    /// the kernel throw away what the client has not read yet. So many more, at most.
+    Lingering(u32),
     /// Nothing is left to do: the place can be freed.
     Over,
 }
@@ -141,7 +149,7 @@ impl Connection {
     pub(crate) fn deadline(&self) -> Option<Tick> {
         match self.life {
             Life::Open | Life::Lost => self.front.poll_timeout(),
-            Life::Closing(_) | Life::Lingering => Some(self.end),
+            Life::Closing(_) | Life::Lingering(_) => Some(self.end),
             Life::Over => None,
         }
     }
@@ -150,7 +158,7 @@ impl Connection {
     pub(crate) const fn is_overdue(&self, now: Tick) -> bool {
         match self.life {
             Life::Open | Life::Lost | Life::Over => false,
-            Life::Closing(_) | Life::Lingering => self.end.0 <= now.0,
+            Life::Closing(_) | Life::Lingering(_) => self.end.0 <= now.0,
         }
     }
 
@@ -167,7 +175,10 @@ impl Connection {
             | CloseCause::Administrative => true,
         };
         self.life = if waits && self.transport.shutdown().is_ok() {
-            Life::Lingering
+            Life::Lingering(match self.was_attached {
+                true => LINGER_BYTES_MAX,
+                false => LINGER_UNATTACHED_BYTES_MAX,
+            })
         } else {
             Life::Over
         };
@@ -212,6 +223,22 @@ impl Connection {
                 None
             }
         }
+    }
+
+    /// Reads once of what a client that was sent away still sends, `left` bytes of it at most, and forgets it: how many bytes there were, if it
+    /// was not the end.
+    pub(crate) fn read_away(&mut self, pool: &ReceivePool, left: u32) -> usize {
+        let (life, count) = match self.receive(pool) {
+            Received::Bytes(_, count) => {
+                let counts = u32::try_from(count).unwrap_or(u32::MAX);
+                let left = left.checked_sub(counts.max(LINGER_READ_BYTES_MIN));
+                (left.map_or(Life::Over, Life::Lingering), count)
+            }
+            Received::Nothing(_) => (Life::Lingering(left), 0),
+            Received::End => (Life::Over, 0),
+        };
+        self.life = life;
+        count
     }
 
     /// Whether there is more to read already; otherwise the waker tells. No system call.

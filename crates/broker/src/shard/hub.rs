@@ -123,6 +123,8 @@ pub(crate) struct Hub {
     pub(crate) budget: Budget,
     /// Connections that have closed in this turn.
     pub(crate) closed_in_turn: u64,
+    /// Sockets that were read in this turn, of connections that are open and of those that are closing.
+    pub(crate) read_in_turn: u64,
     pub(crate) rng: StdRng,
     /// Whether volatile partitions may refuse publishers, so that a publish waits for their answers (M13).
     pub(crate) volatile_answers: bool,
@@ -195,6 +197,7 @@ impl Hub {
             },
             budget: Budget::of(Budget::TURN),
             closed_in_turn: 0,
+            read_in_turn: 0,
             rng: parts.rng,
             volatile_answers: parts.volatile_answers,
             entry_bytes_max: entry_bytes_max(parts.config.settings.log.segment_bytes.bytes()),
@@ -210,6 +213,13 @@ impl Hub {
             places,
             config: parts.config,
         }
+    }
+
+    /// A socket is read: the system call is paid for, whatever it brings and whoever it is of.
+    #[inline]
+    pub(crate) const fn spend_read(&mut self) {
+        self.budget.spend(Budget::READ);
+        self.read_in_turn += 1;
     }
 
     /// Limits of its partitions, by the settings and the domain of now.

@@ -5,7 +5,6 @@ use courser_memory::{Buffer, Detached};
 use courser_mqtt::front::{Front, Reading};
 
 use super::Shard;
-use super::budget::Budget;
 use super::connection::{Connection, Hold, Life, Received};
 use super::effects_front::FrontFx;
 use super::fronts::Access;
@@ -100,8 +99,8 @@ impl Shard {
         }
         let served = match connection.life {
             Life::Open => self.read(id, &mut connection),
-            Life::Lingering => {
-                self.discard(&mut connection);
+            Life::Lingering(left) => {
+                self.discard(slot, &mut connection, left);
                 Served::Here(None)
             }
             Life::Lost | Life::Closing(_) | Life::Over => Served::Here(None),
@@ -121,7 +120,7 @@ impl Shard {
         let buffer = if std::mem::take(&mut connection.unparsed) {
             connection.rest.take()
         } else {
-            self.hub.budget.spend(Budget::READ);
+            self.hub.spend_read();
             match connection.receive(&self.pool) {
                 Received::Bytes(buffer, count) => {
                     self.hub.counters.bytes_received += count as u64;
@@ -284,17 +283,14 @@ impl Shard {
         self.call_front(id, connection, lost).1
     }
 
-    /// Reads a closed connection's last bytes away; at their end it is gone.
-    fn discard(&mut self, connection: &mut Connection) {
-        loop {
-            match connection.receive(&self.pool) {
-                Received::Bytes(..) => {}
-                Received::Nothing(_) => return,
-                Received::End => {
-                    connection.life = Life::Over;
-                    return;
-                }
-            }
+    /// Reads away what a closed connection still sends, one read a look like those that are open; at its end it is gone.
+    fn discard(&mut self, slot: Place, connection: &mut Connection, left: u32) {
+        self.hub.spend_read();
+        let count = connection.read_away(&self.pool, left);
+        self.hub.counters.bytes_received += count as u64;
+        if connection.life != Life::Over && connection.is_readable() {
+            connection.queued = true;
+            self.sockets.push_back(slot);
         }
     }
 

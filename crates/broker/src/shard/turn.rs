@@ -387,6 +387,8 @@ impl Shard {
         counters.most_delivered_in_turn = counters.most_delivered_in_turn.max(delivered);
         let closed = std::mem::take(&mut self.hub.closed_in_turn);
         counters.most_closed_in_turn = counters.most_closed_in_turn.max(closed);
+        let read = std::mem::take(&mut self.hub.read_in_turn);
+        counters.most_read_in_turn = counters.most_read_in_turn.max(read);
         if counters.turns > 1 {
             let took = now - self.turn_ended_us;
             counters.longest_turn_us = counters.longest_turn_us.max(took);

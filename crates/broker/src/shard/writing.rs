@@ -141,7 +141,7 @@ impl Shard {
         connection.life = match connection.life {
             // Nobody is there to hear the last words.
             Life::Lost | Life::Over => Life::Over,
-            Life::Open | Life::Closing(_) | Life::Lingering => Life::Closing(cause),
+            Life::Open | Life::Closing(_) | Life::Lingering(_) => Life::Closing(cause),
         };
         connection.end = self.hub.now.tick.after_ms(LINGER_MS);
     }
@@ -197,7 +197,7 @@ impl Shard {
                 Written::Broken => {
                     close = match connection.life {
                         Life::Open => self.lose(id, &mut connection),
-                        Life::Lost | Life::Closing(_) | Life::Lingering | Life::Over => {
+                        Life::Lost | Life::Closing(_) | Life::Lingering(_) | Life::Over => {
                             connection.front.output().clear();
                             connection.life = Life::Over;
                             None
@@ -244,7 +244,7 @@ impl Shard {
         if connection.life == Life::Over {
             return self.drop_connection(id, connection);
         }
-        if connection.life == Life::Lingering && !connection.queued {
+        if matches!(connection.life, Life::Lingering(_)) && !connection.queued {
             connection.queued = true;
             self.sockets.push_back(id.slot);
         }

@@ -12,6 +12,7 @@ mod damage;
 mod doors;
 mod fan_out;
 mod latencies;
+mod lingering;
 mod listeners;
 mod owners;
 mod pacing;
