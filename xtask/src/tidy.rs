@@ -6,6 +6,7 @@ mod dependencies;
 mod events;
 mod pure;
 mod report;
+mod seeds;
 mod words;
 
 use crate::repo::Repo;
@@ -28,6 +29,7 @@ pub(crate) fn run(repo: &Repo) -> Result<()> {
     broken.extend(files.iter().flat_map(pure::impure_lines));
     broken.extend(files.iter().flat_map(words::forbidden));
     broken.extend(files.iter().filter_map(words::unsafe_not_forbidden));
+    broken.extend(files.iter().flat_map(seeds::unexplained));
     broken.extend(advisories::untested(&files));
     broken.extend(events::unlike(&files));
     report::long_files(&files);

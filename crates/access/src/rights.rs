@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use compact_str::CompactString;
-use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
@@ -15,6 +14,9 @@ use crate::{Effect, Limits, Role, RoleName, Rule, Table, UserName, UserState};
 const CACHED_MAX: usize = 64;
 /// A longer topic is not kept, so that a client costs at most 16 KiB here.
 const CACHED_BYTES_MAX: usize = 256;
+
+/// Fixed seed: with so few entries topics that somebody makes collide cost little.
+type Hasher = foldhash::fast::FixedState;
 
 /// Who somebody has proved to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -214,7 +216,7 @@ pub struct Rights {
     /// [`crate::User::account`] of the user; none: it came with a token, or there is no such user.
     account: Option<u64>,
     refused: Decision,
-    kept: HashMap<CompactString, Kept, FixedState>,
+    kept: HashMap<CompactString, Kept, Hasher>,
 }
 
 impl Rights {
@@ -245,7 +247,7 @@ impl Rights {
             roles,
             limits,
             who,
-            kept: HashMap::with_hasher(FixedState::default()),
+            kept: HashMap::with_hasher(Hasher::default()),
         }
     }
 
@@ -325,7 +327,6 @@ impl Rights {
         if topic.len() > CACHED_BYTES_MAX {
             return verdict;
         }
-        // Few entries, so hashes that somebody makes collide cost little: no seed is needed.
         if self.kept.len() >= CACHED_MAX && !self.kept.contains_key(topic) {
             self.kept.clear();
         }

@@ -59,6 +59,9 @@ impl Hash for Entry {
     }
 }
 
+/// Seeded: clients choose what they subscribe to, and with it the lists.
+type Hasher = foldhash::fast::RandomState;
+
 /// A resolved list in the cache.
 #[derive(Clone, Debug)]
 pub(crate) struct Cached(pub(crate) Rc<TargetList>);
@@ -91,7 +94,7 @@ impl Hash for Pooled {
 pub(crate) struct L2 {
     matcher: Matcher<Entry>,
     cache: TopicCache<Cached>,
-    pool: HashSet<Pooled, foldhash::fast::FixedState>,
+    pool: HashSet<Pooled, Hasher>,
     sweep_at: usize,
     /// Sets whose lists nobody needs any more, to be proposed as dropped.
     unused_sets: Vec<u32>,
@@ -245,6 +248,7 @@ impl L2 {
     /// Drops lists that no topic has any more. Runs when the pool has doubled, so it costs a constant per new list.
     fn sweep(&mut self) {
         let unused = &mut self.unused_sets;
+        let before = unused.len();
         self.pool.retain(|list| {
             let used = Rc::strong_count(&list.0) > 1;
             if !used && let SettledAs::Set(set) = list.0.set.get() {
@@ -252,6 +256,8 @@ impl L2 {
             }
             used
         });
+        // They go into an entry, and the order of the pool is another one in each run.
+        unused[before..].sort_unstable();
         self.sweep_at = (2 * self.pool.len()).max(SWEEP_MIN);
     }
 
@@ -307,5 +313,20 @@ fn merge(same: &[Entry]) -> Target {
             RetainMark::Clear
         },
         identifiers: (!identifiers.is_empty()).then(|| Arc::from(identifiers.as_slice())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::BuildHasher as _;
+
+    use super::*;
+
+    #[test]
+    fn i10_nobody_can_choose_subscriptions_whose_lists_collide() {
+        let list = TargetList::new(Vec::new(), 0, Box::default());
+        let list = Pooled(Rc::new(list));
+        let hash = |l2: &L2| l2.pool.hasher().hash_one(&list);
+        assert_ne!(hash(&L2::new()), hash(&L2::new()));
     }
 }

@@ -9,6 +9,9 @@ use std::sync::Arc;
 use courser_contract::QoS;
 use hashbrown::HashMap;
 
+/// Seeded: clients choose the identifiers.
+type Hasher = foldhash::fast::RandomState;
+
 const RETAIN: u32 = 1 << 2;
 const LIST_SHIFT: u32 = 3;
 
@@ -17,7 +20,7 @@ const LIST_SHIFT: u32 = 3;
 pub(crate) struct Looks {
     lists: Vec<Option<(Arc<[u32]>, u32)>>,
     free: Vec<u32>,
-    numbers: HashMap<Arc<[u32]>, u32, foldhash::fast::FixedState>,
+    numbers: HashMap<Arc<[u32]>, u32, Hasher>,
 }
 
 impl Looks {
@@ -86,4 +89,17 @@ pub(crate) const fn qos(look: u32) -> QoS {
 /// RETAIN of a look.
 pub(crate) const fn retain(look: u32) -> bool {
     look & RETAIN != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::BuildHasher;
+
+    use super::*;
+
+    #[test]
+    fn i10_nobody_can_choose_identifiers_that_collide() {
+        let hash = |looks: &Looks| looks.numbers.hasher().hash_one([1_u32, 2, 3].as_slice());
+        assert_ne!(hash(&Looks::default()), hash(&Looks::default()));
+    }
 }

@@ -67,6 +67,9 @@ impl OpenChunk {
     }
 }
 
+/// Fixed seed: the keys are numbers of sets, which no client chooses or sees.
+type Hasher = foldhash::fast::FixedState;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Saving {
@@ -83,7 +86,7 @@ pub(crate) struct Saving {
     /// The last request to leave a group.
     pub(super) last_leave: Option<u64>,
     /// Sets that were defined since.
-    pub(super) new_sets: HashSet<u32, foldhash::fast::FixedState>,
+    pub(super) new_sets: HashSet<u32, Hasher>,
     /// Sets on their way into units: none of them changes any more.
     pub(super) open_sets: Vec<OpenSet>,
     pub(super) open_chunk: Option<OpenChunk>,

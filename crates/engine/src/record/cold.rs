@@ -17,6 +17,9 @@ use super::{ABSENT, ASKED, Address, COLD, Generation, LOST, MOVING, PINNED, Reco
 /// Records of so many bytes go at a time: some 4,000 of them.
 const STEP_BYTES: usize = 1 << 20;
 
+/// Fixed seed: the keys are numbers of ours, which no client chooses or sees.
+type Hasher = foldhash::fast::FixedState;
+
 /// What is not in memory.
 #[derive(Debug)]
 pub(super) struct Cold {
@@ -27,11 +30,11 @@ pub(super) struct Cold {
     /// Rows whose bytes are not, lost ones left out.
     records: usize,
     /// Those of them that the log was asked for: packed address and row.
-    asked: HashMap<u64, u32, foldhash::fast::FixedState>,
+    asked: HashMap<u64, u32, Hasher>,
     /// Rows at which streams have stopped.
-    waiting: HashMap<u32, Vec<u64>, foldhash::fast::FixedState>,
+    waiting: HashMap<u32, Vec<u64>, Hasher>,
     /// Rows that the log did not give, with [`Records::lost_ever`] then.
-    unread: HashMap<u32, u64, foldhash::fast::FixedState>,
+    unread: HashMap<u32, u64, Hasher>,
 }
 
 /// What an answer has brought.

@@ -83,6 +83,10 @@ impl Row {
 
 type Page = [Row; PAGE];
 
+/// Fixed seed: the keys are numbers of ours, which no client chooses or sees, and how large the map is, which counts among what is held in memory, is
+/// the same in each run.
+type Hasher = foldhash::fast::FixedState;
+
 /// Rows of an open page whose records are only in the log, and live ones whose records stay in memory for good.
 #[derive(Clone, Copy, Debug, Default)]
 struct Calm {
@@ -105,7 +109,7 @@ pub(super) struct Rows {
     calm: Vec<Calm>,
     packed: Vec<Option<Box<Packed>>>,
     /// Rows of packed pages that are not as the page says.
-    out: HashMap<u32, Row, foldhash::fast::FixedState>,
+    out: HashMap<u32, Row, Hasher>,
     /// Numbers of pages in which nothing lives, to be used again.
     absent: Vec<u32>,
     /// The first free row of those that have had a record, all of open pages.
@@ -501,7 +505,7 @@ impl Rows {
 #[cold]
 #[inline(never)]
 fn take_out<'a>(
-    out: &'a mut HashMap<u32, Row, foldhash::fast::FixedState>,
+    out: &'a mut HashMap<u32, Row, Hasher>,
     packed: &[Option<Box<Packed>>],
     number: u32,
 ) -> &'a mut Row {

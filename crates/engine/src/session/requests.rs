@@ -4,7 +4,7 @@
 //! not wait for SUBACK before it unsubscribes (v5 [MQTT-3.10.4-2]). All others are under way together.
 
 use std::collections::VecDeque;
-use std::hash::BuildHasher;
+use std::hash::BuildHasher as _;
 
 use courser_contract::{Epoch, PartitionEffects, RequestPart, SessionUid, Subscription};
 use hashbrown::{HashMap, HashSet};
@@ -13,6 +13,9 @@ use crate::{Partition, lead::Lead, planted::PlantedPartition};
 
 /// Requests that are looked at for one that need not wait; a client that sends more behind those waits for them.
 const LOOKED_AT: usize = 64;
+
+/// Seeded: clients choose the names.
+type Hasher = foldhash::fast::RandomState;
 
 /// Share name and filter.
 pub(crate) type Name = (Option<Box<str>>, Box<str>);
@@ -43,7 +46,7 @@ pub(crate) struct Held {
 #[derive(Debug, Default)]
 pub(crate) struct OpenRequests {
     /// How often each name is in one that is under way, by its hash: where two names have one, a request waits that need not.
-    names: HashMap<u64, u32, foldhash::fast::FixedState>,
+    names: HashMap<u64, u32, Hasher>,
     /// UNSUBSCRIBEs under way: they make room.
     ends: u32,
     waiting: VecDeque<(Request, Held)>,
@@ -52,8 +55,7 @@ pub(crate) struct OpenRequests {
 }
 
 impl Wanted {
-    fn hold(&self) -> Held {
-        let hasher = foldhash::fast::FixedState::default();
+    fn hold(&self, hasher: &Hasher) -> Held {
         let hash =
             |share: &Option<Box<str>>, filter: &str| hasher.hash_one((share.as_deref(), filter));
         let (names, ends) = match self {
@@ -96,7 +98,7 @@ impl OpenRequests {
 
     /// Place of the oldest that names nothing of an earlier one; there is room for so many subscriptions more.
     fn first_ready(&self, room: usize) -> Option<usize> {
-        let mut passed = HashSet::<u64, foldhash::fast::FixedState>::default();
+        let mut passed = HashSet::<u64, Hasher>::default();
         let mut ends = self.ends;
         let waiting = self.waiting.iter().take(LOOKED_AT);
         for (at, (request, held)) in waiting.enumerate() {
@@ -131,7 +133,7 @@ impl Partition {
             return;
         }
         let open = self.lead.open_requests.entry(uid.0).or_default();
-        let held = request.what.hold();
+        let held = request.what.hold(open.names.hasher());
         open.waiting.push_back((request, held));
         self.go_on_with_requests(uid, fx);
     }
@@ -198,5 +200,18 @@ impl Lead {
         if let Some(open) = self.open_requests.get_mut(&uid.0) {
             open.waiting.clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn i10_nobody_can_choose_filters_whose_names_collide() {
+        let wanted = Wanted::Unsubscribe(vec![(None, "a/+".into())]);
+        let names = |open: &OpenRequests| wanted.hold(open.names.hasher()).names;
+        let (one, other) = (OpenRequests::default(), OpenRequests::default());
+        assert_ne!(names(&one), names(&other));
     }
 }
